@@ -1,0 +1,118 @@
+"""What goes into a reranker and what comes out: frozen values, checked once, at construction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from ranking.errors import CandidateError, EmptyListError
+from ranking.order import ranks_of
+
+Stage = Literal["second_stage", "first_stage", "input_order"]
+DecidedBy = Literal["caller", "bundle"]
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateList:
+    """All candidates of one query, in input order.
+
+    Args:
+        features: ``(L, D)`` in schema order. Numeric features are raw, NaN means missing; categorical ones hold the
+            code of :meth:`ranking.features.Feature.code`. Anything else than float32 is converted.
+        ids: one opaque id per candidate, unique within the list; None where the caller has none.
+
+    Raises:
+        EmptyListError: if L is 0.
+        CandidateError: if the array is not ``(L, D)``, a value is infinite (also: too large for float32), or ids are
+            too few, too many or repeated.
+    """
+
+    features: Float[np.ndarray, "L D"]
+    ids: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.features.ndim != 2:
+            raise CandidateError(f"features must be an (L, D) array, not one of shape {self.features.shape}")
+        if len(self.features) == 0:
+            raise EmptyListError("the list holds no candidates: send at least one", ("candidates",))
+        with np.errstate(over="ignore"):
+            features = np.ascontiguousarray(self.features, dtype=np.float32)
+        infinite = np.isinf(features)
+        if infinite.any():
+            row, column = (int(i) for i in np.argwhere(infinite)[0])
+            raise CandidateError(
+                f"{self.features[row, column]} is infinite as float32: send a finite number, or null for missing",
+                ("features", row, column),
+            )
+        object.__setattr__(self, "features", features)
+        if self.ids is not None:
+            _check_ids(self.ids, len(features))
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+
+def _check_ids(ids: tuple[str, ...], length: int) -> None:
+    if len(ids) != length:
+        raise CandidateError(f"{len(ids)} ids for {length} candidates: send one id each, or none at all", ("ids",))
+    seen: dict[str, int] = {}
+    for position, candidate_id in enumerate(ids):
+        first = seen.setdefault(candidate_id, position)
+        if first != position:
+            raise CandidateError(
+                f"id {candidate_id!r} was used at {first} already: ids are unique in a list", ("ids", position)
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Which ranker gave the order, and who chose it.
+
+    Args:
+        strategy: ``qilcm`` or ``first_stage``.
+        decided_by: ``caller`` if the request named it, ``bundle`` if it left the choice to the bundle.
+    """
+
+    strategy: str
+    decided_by: DecidedBy
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The order of one query's candidates, and how it came about.
+
+    Args:
+        order: ``(L,)`` candidate indices, best first.
+        scores: ``(L,)`` in input order: the logits of the stage that gave the order; NaN for candidates that this
+            stage did not score (below the cutoff), or everywhere if only the input order is left.
+        relevance: ``(L,)`` in input order: softmax of ``scores`` over the scored candidates (QILCM eq. 9); sums to 1,
+            NaN where ``scores`` is.
+        first_stage_scores: ``(L,)`` in input order; NaN if the first stage failed.
+        stage_reached: the stage that gave the order.
+        route: which ranker was asked for.
+        reason: why an earlier stage had to answer; None if nothing went wrong.
+        timings_ms: wall-clock milliseconds by stage.
+    """
+
+    order: Int[np.ndarray, " L"]
+    scores: Float[np.ndarray, " L"]
+    relevance: Float[np.ndarray, " L"]
+    first_stage_scores: Float[np.ndarray, " L"]
+    stage_reached: Stage
+    route: Route
+    reason: str | None = None
+    timings_ms: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def degraded(self) -> bool:
+        """True if an earlier stage than the route's own answered."""
+        return self.reason is not None
+
+    @property
+    def ranks(self) -> Int[np.ndarray, " L"]:
+        """``(L,)`` 1-based ranks in input order."""
+        return ranks_of(self.order)

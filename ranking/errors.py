@@ -1,0 +1,112 @@
+"""Every error that Listwright raises on purpose.
+
+::
+
+    ListwrightError
+    ├── CandidateError           one query's candidates cannot be used; carries the path to the bad value
+    │   └── EmptyListError       there are none
+    ├── SchemaMismatchError      well-formed, but not what the served bundle was fitted on
+    ├── UnknownStrategyError     the bundle holds no such ranker
+    ├── ScoringError             a stage ran and did not give finite scores
+    ├── BundleError              a bundle cannot be trusted: which file, and why
+    │   └── BundleFormatError    written by a newer Listwright
+    ├── DataError                training data cannot be read: file, line, column, what was expected
+    └── RecipeError              a recipe, or a combination of options, cannot be run
+
+Messages name the value, the place and the remedy. Anything else that escapes is a bug.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class ListwrightError(Exception):
+    """Base of every deliberate error."""
+
+
+class CandidateError(ListwrightError):
+    """The candidates of one query cannot be used.
+
+    Args:
+        message: what is wrong with the value, and what was expected.
+        path: where, as JSON path segments below the request, e.g. ``("candidates", 3, "features", "price")``.
+    """
+
+    def __init__(self, message: str, path: tuple[str | int, ...] = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.path = path
+
+
+class EmptyListError(CandidateError):
+    """A list without candidates has no order."""
+
+
+class SchemaMismatchError(ListwrightError):
+    """The candidates are well-formed but do not fit the feature schema.
+
+    Args:
+        message: the difference, by name.
+        expected: names (or the fingerprint) that the bundle was fitted on.
+        sent: names (or the fingerprint) that arrived.
+    """
+
+    def __init__(self, message: str, *, expected: tuple[str, ...] = (), sent: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.expected = expected
+        self.sent = sent
+
+
+class UnknownStrategyError(ListwrightError):
+    """The strategy asked for is not in the bundle."""
+
+
+class ScoringError(ListwrightError):
+    """A stage failed to give one finite score per candidate."""
+
+
+class BundleError(ListwrightError):
+    """A bundle was refused.
+
+    Args:
+        file: the file at fault.
+        reason: why, in one sentence.
+    """
+
+    def __init__(self, file: Path | str, reason: str) -> None:
+        super().__init__(f"{file}: {reason}")
+        self.file = Path(file)
+        self.reason = reason
+
+
+class BundleFormatError(BundleError):
+    """The bundle's format is newer than this version reads."""
+
+
+class DataError(ListwrightError):
+    """Training data could not be read.
+
+    Args:
+        source: file (or archive member) that is at fault.
+        expected: what should have stood there, and what did.
+        line: 1-based line; None when the fault is the file's.
+        column: 1-based character within the line, or the column's name in a table.
+    """
+
+    def __init__(
+        self, source: Path | str, expected: str, *, line: int | None = None, column: int | str | None = None
+    ) -> None:
+        place = str(source)
+        if line is not None:
+            place += f", line {line}"
+        if column is not None:
+            place += f", column {column}"
+        super().__init__(f"{place}: {expected}")
+        self.source = str(source)
+        self.line = line
+        self.column = column
+
+
+class RecipeError(ListwrightError):
+    """A recipe or a combination of options cannot be run."""

@@ -1,0 +1,116 @@
+"""The feature schema: which numbers a bundle was fitted on, in which order, and what a missing one means."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cached_property
+from typing import Annotated, Literal
+
+import numpy as np
+from jaxtyping import Bool, Float
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+UNKNOWN_CODE = 0
+"""Code of a category that training never saw, and of a missing one."""
+
+QUANTILE_LEVELS = (0.001, 0.01, 0.25, 0.5, 0.75, 0.99, 0.999)
+"""Levels of :attr:`Feature.quantiles`."""
+
+
+class Feature(BaseModel):
+    """One column of the feature matrix.
+
+    Args:
+        name: unique in the schema.
+        kind: ``numeric`` (a raw number, NaN means missing) or ``categorical`` (a code, see :meth:`code`).
+        categories: the values that training saw, in code order (code 1 first); empty for numeric features.
+        missing_in_training: whether training data had missing values here. Where it had none, every model treats a
+            missing value at serving time as 0.0, because LightGBM does.
+        quantiles: of the training values at :data:`QUANTILE_LEVELS`; None for categorical or all-missing features.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    kind: Literal["numeric", "categorical"] = "numeric"
+    categories: tuple[str, ...] = ()
+    missing_in_training: bool = False
+    quantiles: tuple[float, ...] | None = None
+
+    @model_validator(mode="after")
+    def _categories_fit_kind(self) -> Feature:
+        if self.kind == "numeric" and self.categories:
+            raise ValueError(f"feature {self.name!r} is numeric and cannot have categories")
+        if len(set(self.categories)) != len(self.categories):
+            raise ValueError(f"feature {self.name!r} lists a category twice")
+        if self.quantiles is not None and len(self.quantiles) != len(QUANTILE_LEVELS):
+            raise ValueError(f"feature {self.name!r} needs {len(QUANTILE_LEVELS)} quantiles, not {len(self.quantiles)}")
+        return self
+
+    @property
+    def optional(self) -> bool:
+        """Whether a request may leave the feature out: only where training saw what missing means."""
+        return self.missing_in_training or self.kind == "categorical"
+
+    @cached_property
+    def _codes(self) -> dict[str, int]:
+        return {category: code for code, category in enumerate(self.categories, start=1)}
+
+    def code(self, category: str) -> int:
+        """Code of a category: 1 for the first in :attr:`categories`, :data:`UNKNOWN_CODE` for one never seen."""
+        return self._codes.get(category, UNKNOWN_CODE)
+
+
+class FeatureSchema(BaseModel):
+    """The ordered features of a bundle: column ``d`` of every ``(L, D)`` array is ``features[d]``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    features: Annotated[tuple[Feature, ...], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _names_are_unique(self) -> FeatureSchema:
+        seen: set[str] = set()
+        for feature in self.features:
+            if feature.name in seen:
+                raise ValueError(f"feature name {feature.name!r} appears twice")
+            seen.add(feature.name)
+        return self
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Feature names in column order."""
+        return tuple(feature.name for feature in self.features)
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """Column of each feature name."""
+        return {name: column for column, name in enumerate(self.names)}
+
+    @cached_property
+    def categorical(self) -> tuple[int, ...]:
+        """Columns of the categorical features."""
+        return tuple(d for d, feature in enumerate(self.features) if feature.kind == "categorical")
+
+    @cached_property
+    def required(self) -> frozenset[str]:
+        """Names that every request must send."""
+        return frozenset(feature.name for feature in self.features if not feature.optional)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """sha256 over names, kinds, categories and missing policy in order; two equal ones take the same arrays."""
+        facts = [[f.name, f.kind, list(f.categories), f.missing_in_training] for f in self.features]
+        text = json.dumps(facts, ensure_ascii=False, separators=(",", ":"))
+        return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+    def missing(self, features: Float[np.ndarray, "L D"]) -> Bool[np.ndarray, "L D"]:
+        """``(L, D)`` True where a value is missing: NaN, or an unknown or missing category."""
+        absent = np.isnan(features)
+        for column in self.categorical:
+            absent[:, column] |= features[:, column] == UNKNOWN_CODE
+        return absent

@@ -1,0 +1,98 @@
+"""Ranking metrics under an explicit protocol.
+
+Every function takes ``scores`` and ``labels`` of one list, in input order, and sorts by
+:func:`ranking.order.rank_by_score`. To measure a finished :class:`~ranking.candidates.Ranking`, pass its negated ranks.
+
+Gain is ``2^y - 1`` and the discount ``1 / log2(rank + 1)`` (Burges et al., ICML 2005).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from pydantic import BaseModel, ConfigDict
+
+from ranking.order import rank_by_score
+
+EmptyQueries = Literal[0, 1, "drop"]
+
+
+class EvalProtocol(BaseModel):
+    """The choices that move a number without moving the model; printed beside every figure.
+
+    Args:
+        empty_queries: the NDCG of a list without a relevant candidate: 0 (TF-Ranking, Rax, QuickRank), 1 (LightGBM,
+            XGBoost, allRank), or left out of the mean (PT-Ranking).
+        ideal: whether the ideal order may use candidates that the first stage dropped (``full``) or only those that
+            it kept (``truncated``).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    empty_queries: EmptyQueries = 0
+    ideal: Literal["full", "truncated"] = "full"
+
+    def __str__(self) -> str:
+        return (
+            f"gain 2^y-1, discount 1/log2(rank+1), macro mean over queries, empty_queries={self.empty_queries}, "
+            f"ideal={self.ideal}, equal scores keep input order"
+        )
+
+    def apply(self, values: Float[np.ndarray, " N"]) -> Float[np.ndarray, " M"]:
+        """Per-query values with NaN (no relevant candidate) replaced or dropped as :attr:`empty_queries` says."""
+        empty = np.isnan(values)
+        if self.empty_queries == "drop":
+            return values[~empty]
+        return np.where(empty, float(self.empty_queries), values)
+
+
+def dcg(ranked_labels: Int[np.ndarray, " L"], *, cutoff: int) -> float:
+    """Discounted cumulative gain of labels that stand in ranked order.
+
+    Definition: ``sum_{r=1..cutoff} (2^y_r - 1) / log2(r + 1)``; a cutoff above L means all.
+    """
+    top = np.asarray(ranked_labels[:cutoff], dtype=np.float64)
+    return float(np.sum((np.exp2(top) - 1.0) / np.log2(np.arange(2, len(top) + 2))))
+
+
+def ndcg(
+    scores: Float[np.ndarray, " L"],
+    labels: Int[np.ndarray, " L"],
+    *,
+    cutoff: int,
+    kept: Bool[np.ndarray, " L"] | None = None,
+) -> float:
+    """DCG of the order by ``scores``, divided by the best DCG that any order of the list can have.
+
+    Args:
+        scores: ``(L,)`` higher is better.
+        labels: ``(L,)`` relevance labels, 0 = irrelevant.
+        cutoff: ranks considered, counted from 1; larger than L means all.
+        kept: ``(L,)`` True for candidates that the ideal order may use (``ideal="truncated"``); None for all.
+
+    Returns:
+        A number in [0, 1] (above 1 is possible with ``kept``), NaN if the ideal is 0: the protocol decides what an
+        empty query counts.
+    """
+    ideal = dcg(np.sort(labels if kept is None else labels[kept])[::-1], cutoff=cutoff)
+    if ideal == 0.0:
+        return float("nan")
+    return dcg(labels[rank_by_score(scores)], cutoff=cutoff) / ideal
+
+
+def precision(scores: Float[np.ndarray, " L"], labels: Int[np.ndarray, " L"], *, cutoff: int) -> float:
+    """Share of relevant candidates (label > 0) in the first ``cutoff`` ranks; divides by ``cutoff`` even if L is less."""
+    return float(np.count_nonzero(labels[rank_by_score(scores)[:cutoff]] > 0)) / cutoff
+
+
+def hit(scores: Float[np.ndarray, " L"], labels: Int[np.ndarray, " L"], *, cutoff: int) -> float:
+    """1.0 if any of the first ``cutoff`` ranks is relevant (label > 0), else 0.0."""
+    return float((labels[rank_by_score(scores)[:cutoff]] > 0).any())
+
+
+def reciprocal_rank(scores: Float[np.ndarray, " L"], labels: Int[np.ndarray, " L"]) -> float:
+    """1 / rank of the first relevant candidate (label > 0); 0.0 if there is none."""
+    relevant = np.flatnonzero(labels[rank_by_score(scores)] > 0)
+    return 1.0 / (int(relevant[0]) + 1) if len(relevant) else 0.0

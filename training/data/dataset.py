@@ -1,0 +1,124 @@
+"""Ranking data in memory: one flat feature matrix and where each query's rows begin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from ranking.features import QUANTILE_LEVELS, UNKNOWN_CODE, Feature, FeatureSchema
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """The candidate lists of N queries, R rows in all, rows of one query together and in input order.
+
+    Args:
+        features: ``(R, D)`` float32 in schema order, NaN = missing; categorical columns hold codes.
+        labels: ``(R,)`` int32 relevance labels, 0 = irrelevant.
+        offsets: ``(N + 1,)`` int64; query n owns rows ``offsets[n] : offsets[n + 1]``.
+        qids: ``N`` query ids, as the source spells them, each once.
+        schema: names, kinds and categories of the columns.
+    """
+
+    features: Float[np.ndarray, "R D"]
+    labels: Int[np.ndarray, " R"]
+    offsets: Int[np.ndarray, " N+1"]
+    qids: tuple[str, ...]
+    schema: FeatureSchema
+
+    def __len__(self) -> int:
+        return len(self.qids)
+
+    @property
+    def rows(self) -> int:
+        """R, the number of candidates over all queries."""
+        return len(self.labels)
+
+    @property
+    def lengths(self) -> Int[np.ndarray, " N"]:
+        """``(N,)`` list length of each query."""
+        return np.diff(self.offsets)
+
+    def slice(self, n: int) -> slice:
+        """Rows of query ``n``."""
+        return slice(int(self.offsets[n]), int(self.offsets[n + 1]))
+
+    def lists(self) -> Iterator[tuple[Float[np.ndarray, "L D"], Int[np.ndarray, " L"]]]:
+        """Features and labels of each query, as views."""
+        for n in range(len(self)):
+            rows = self.slice(n)
+            yield self.features[rows], self.labels[rows]
+
+    def rows_of(self, queries: Sequence[int] | Int[np.ndarray, " M"]) -> Int[np.ndarray, " S"]:
+        """Row numbers of some queries, in the order given."""
+        if len(queries) == 0:
+            return np.empty(0, dtype=np.int64)
+        return np.concatenate([np.arange(self.offsets[n], self.offsets[n + 1]) for n in queries])
+
+    def select(self, queries: Sequence[int] | Int[np.ndarray, " M"]) -> Dataset:
+        """Some queries as a dataset of their own (a copy), in the order given."""
+        rows = self.rows_of(queries)
+        lengths = self.lengths[np.asarray(queries, dtype=np.int64)]
+        return replace(
+            self,
+            features=self.features[rows],
+            labels=self.labels[rows],
+            offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+            qids=tuple(self.qids[int(n)] for n in queries),
+        )
+
+    def under(self, schema: FeatureSchema) -> Dataset:
+        """The same rows under the categories of another schema: values that it lacks become unknown.
+
+        Training data fixes the schema; validation and test data are read under it, as the service would.
+        """
+        if schema.names != self.schema.names:
+            raise ValueError(f"schemas name different columns: {schema.names} and {self.schema.names}")
+        features = self.features.copy()
+        for column in schema.categorical:
+            old, new = self.schema.features[column], schema.features[column]
+            table = np.array([UNKNOWN_CODE, *(new.code(category) for category in old.categories)], dtype=np.float32)
+            features[:, column] = table[features[:, column].astype(np.int64)]
+        return replace(self, features=features, schema=schema)
+
+
+def fit_schema(train: Dataset) -> FeatureSchema:
+    """What the training split says about each column: categories seen, missing values, quantiles.
+
+    Categories that occur in no training row are left out, so that at serving time they are unknown.
+    """
+    return FeatureSchema(
+        features=tuple(_fit_feature(feature, train.features[:, d]) for d, feature in enumerate(train.schema.features))
+    )
+
+
+def _fit_feature(feature: Feature, column: Float[np.ndarray, " R"]) -> Feature:
+    if feature.kind == "categorical":
+        seen = np.unique(column.astype(np.int64))
+        return Feature(
+            name=feature.name,
+            kind="categorical",
+            categories=tuple(feature.categories[code - 1] for code in seen if code != UNKNOWN_CODE),
+            missing_in_training=bool((seen == UNKNOWN_CODE).any()),
+        )
+    present = column[~np.isnan(column)]
+    quantiles = tuple(float(q) for q in np.quantile(present, QUANTILE_LEVELS)) if len(present) else None
+    return Feature(name=feature.name, missing_in_training=len(present) < len(column), quantiles=quantiles)
+
+
+@dataclass(frozen=True, slots=True)
+class Splits:
+    """Train, validation and test queries; no query stands in two of them.
+
+    Args:
+        train, valid, test: all under the schema that ``train`` fixed.
+        how: one line for the report: which queries went where, and why.
+    """
+
+    train: Dataset
+    valid: Dataset
+    test: Dataset
+    how: str

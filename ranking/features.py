@@ -110,7 +110,7 @@ class FeatureSchema(BaseModel):
 
     def missing(self, features: Float[np.ndarray, "L D"]) -> Bool[np.ndarray, "L D"]:
         """``(L, D)`` True where a value is missing: NaN, or an unknown or missing category."""
-        absent = np.isnan(features)
+        absent: Bool[np.ndarray, "L D"] = np.isnan(features)
         for column in self.categorical:
             absent[:, column] |= features[:, column] == UNKNOWN_CODE
         return absent

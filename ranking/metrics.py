@@ -44,8 +44,9 @@ class EvalProtocol(BaseModel):
         """Per-query values with NaN (no relevant candidate) replaced or dropped as :attr:`empty_queries` says."""
         empty = np.isnan(values)
         if self.empty_queries == "drop":
-            return values[~empty]
-        return np.where(empty, float(self.empty_queries), values)
+            return np.compress(~empty, values)
+        filled: Float[np.ndarray, " M"] = np.where(empty, float(self.empty_queries), values)
+        return filled
 
 
 def dcg(ranked_labels: Int[np.ndarray, " L"], *, cutoff: int) -> float:
@@ -83,7 +84,7 @@ def ndcg(
 
 
 def precision(scores: Float[np.ndarray, " L"], labels: Int[np.ndarray, " L"], *, cutoff: int) -> float:
-    """Share of relevant candidates (label > 0) in the first ``cutoff`` ranks; divides by ``cutoff`` even if L is less."""
+    """Share of relevant candidates (label > 0) in the first ``cutoff`` ranks; divided by ``cutoff`` even if L is less."""
     return float(np.count_nonzero(labels[rank_by_score(scores)[:cutoff]] > 0)) / cutoff
 
 

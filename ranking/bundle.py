@@ -1,0 +1,191 @@
+"""The bundle: a folder that holds rankers, what they were fitted on, and how to tell that they still work.
+
+``python -m ranking.bundle verify DIR`` checks one. The format is described in ``docs/bundle-format.md``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ranking import golden
+from ranking.errors import BundleError, ListwrightError, SchemaMismatchError, ScoringError
+from ranking.first_stage import ColumnFirstStage, FirstStage, LightGbmFirstStage
+from ranking.manifest import GOLDEN, MANIFEST, BundleFile, Manifest, QilcmStage, parse
+from ranking.reranker import Reranker
+from ranking.scorers import OnnxScorer
+
+MAX_FILE_BYTES = 2 * 1024**3
+"""A larger file is refused before it is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A verified bundle: every hash matched, every golden list reproduced."""
+
+    path: Path
+    manifest: Manifest
+    reranker: Reranker
+
+
+def load(path: Path) -> Bundle:
+    """Read a bundle and check all of it: manifest, paths, sizes, hashes, graphs, golden lists.
+
+    Every file is read once; what was hashed is what runs.
+
+    Raises:
+        BundleFormatError: if it was written by a newer version.
+        BundleError: naming the file at fault and why.
+    """
+    manifest = parse(_read(path, MANIFEST), path / MANIFEST)
+    contents = {entry.name: _checked(path, entry) for entry in manifest.files}
+    reranker = build(path, manifest, lambda name: _listed(contents, path, name))
+    golden.replay(reranker, golden.read(_listed(contents, path, GOLDEN), path / GOLDEN), path / GOLDEN)
+    return Bundle(path, manifest, reranker)
+
+
+def build(path: Path, manifest: Manifest, read: Callable[[str], bytes]) -> Reranker:
+    """The rankers that a manifest names, from the bytes of their files; nothing is verified but that they run.
+
+    Raises:
+        BundleError: naming the file that is no such ranker.
+    """
+    schema = manifest.feature_schema
+    entry, second = manifest.first_stage, manifest.second_stage
+    first_stage: FirstStage
+    if entry.kind == "lightgbm":
+        try:
+            first_stage = LightGbmFirstStage(read(entry.file).decode(), schema)
+        except (ScoringError, SchemaMismatchError, UnicodeDecodeError) as error:
+            raise BundleError(path / entry.file, str(error)) from error
+    else:
+        first_stage = ColumnFirstStage(entry.feature, schema)
+    try:
+        scorer = OnnxScorer(read(second.file), width=input_width(second, len(schema)))
+    except ScoringError as error:
+        raise BundleError(path / second.file, str(error)) from error
+    return Reranker(manifest, first_stage, scorer)
+
+
+def input_width(stage: QilcmStage, features: int) -> int:
+    """Columns of the second stage's input: the features, and the first stage's score where it takes part."""
+    return features + (1 if stage.first_stage_score else 0)
+
+
+def open_unsealed(path: Path, manifest: Manifest) -> Reranker:
+    """The rankers of a folder that is still being written, under a manifest that is not on disk yet."""
+    return build(path, manifest, lambda name: _read(path, name))
+
+
+def seal(path: Path, manifest: Manifest, files: Iterable[str]) -> Manifest:
+    """Write the manifest of a finished folder: from now on it is a bundle.
+
+    Args:
+        path: the folder.
+        manifest: everything but ``files``.
+        files: names of the files in the folder that belong to the bundle; each is hashed and flushed to disk.
+
+    Returns:
+        The manifest as written.
+    """
+    entries = []
+    for name in sorted(files):
+        with (path / name).open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            os.fsync(file.fileno())
+        entries.append(BundleFile(name=name, sha256=digest, size=(path / name).stat().st_size))
+    sealed = Manifest.model_validate(manifest.model_copy(update={"files": tuple(entries)}).model_dump())
+    temporary = path / (MANIFEST + ".tmp")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(sealed.model_dump_json(indent=1) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path / MANIFEST)
+    return sealed
+
+
+def publish(path: Path, out: Path) -> None:
+    """Rename a sealed folder into place, in one step.
+
+    Raises:
+        BundleError: if something is there already; a published version never changes.
+    """
+    if out.exists():
+        raise BundleError(out, "exists already: a published version never changes; choose another --out")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    path.rename(out)
+
+
+def _listed(contents: dict[str, bytes], path: Path, name: str) -> bytes:
+    if name not in contents:
+        raise BundleError(path / MANIFEST, f"needs the file {name!r} but does not list it")
+    return contents[name]
+
+
+def _checked(path: Path, entry: BundleFile) -> bytes:
+    content = _read(path, entry.name)
+    if len(content) != entry.size:
+        raise BundleError(
+            path / entry.name, f"has {len(content)} bytes instead of {entry.size}: truncated or replaced; copy it again"
+        )
+    if hashlib.sha256(content).hexdigest() != entry.sha256:
+        raise BundleError(path / entry.name, "does not match its sha256 in the manifest: altered; copy it again")
+    return content
+
+
+def _read(path: Path, name: str) -> bytes:
+    file = path / name
+    try:
+        if file.resolve().parent != path.resolve():
+            raise BundleError(file, "is a link that leads out of the bundle's folder")
+        if file.stat().st_size > MAX_FILE_BYTES:
+            raise BundleError(file, f"has {file.stat().st_size} bytes; the limit is {MAX_FILE_BYTES}")
+        return file.read_bytes()
+    except FileNotFoundError as error:
+        hint = ": no manifest, no bundle" if name == MANIFEST else ", although the manifest lists it"
+        raise BundleError(file, f"does not exist{hint}") from error
+    except OSError as error:
+        raise BundleError(file, f"cannot be read: {error.strerror or error}") from error
+
+
+def _summary(bundle: Bundle) -> str:
+    manifest = bundle.manifest
+    total = sum(entry.size for entry in manifest.files)
+    lines = [
+        f"{manifest.name}/{manifest.version}: good",
+        f"  format {manifest.format_version}, created {manifest.created_at:%Y-%m-%d %H:%M} UTC, "
+        f"{len(manifest.files)} files, {total / 1e6:.2f} MB",
+        f"  {len(manifest.feature_schema)} features, {manifest.fingerprint}",
+        f"  strategy {manifest.strategy}, cutoff {manifest.second_stage.cutoff}, "
+        f"validated at list lengths {', '.join(map(str, manifest.validated_lengths))}",
+    ]
+    return "\n".join(lines)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Command line of ``python -m ranking.bundle``; 0 if the bundle is good, 1 if it is refused."""
+    parser = argparse.ArgumentParser(
+        prog="python -m ranking.bundle",
+        description="Check a bundle: manifest, file sizes and hashes, graphs, golden lists.",
+        epilog="example: python -m ranking.bundle verify models/demo/1",
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    verify = commands.add_parser("verify", help="load a bundle as the service would; exit 1 and say why if it is bad")
+    verify.add_argument("folder", type=Path, metavar="DIR", help="the bundle, e.g. models/demo/1")
+    options = parser.parse_args(arguments)
+    try:
+        bundle = load(options.folder)
+    except ListwrightError as error:
+        print(f"refused: {error}", file=sys.stderr)
+        return 1
+    print(_summary(bundle))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

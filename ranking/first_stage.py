@@ -1,0 +1,136 @@
+"""The first stage: one score per candidate, each looked at alone."""
+
+from __future__ import annotations
+
+import re
+from typing import Protocol
+
+import lightgbm
+import numpy as np
+from jaxtyping import Float
+
+from ranking.errors import SchemaMismatchError, ScoringError
+from ranking.features import FeatureSchema
+
+_DEFAULT_NAME = re.compile(r"Column_\d+")
+
+
+class FirstStage(Protocol):
+    """Scores candidates one by one."""
+
+    def score(self, features: Float[np.ndarray, "L D"]) -> Float[np.ndarray, " L"]:
+        """``(L,)`` finite raw scores, higher is better.
+
+        Raises:
+            ScoringError: if any score is missing or not finite.
+        """
+        ...
+
+
+def lightgbm_input(features: Float[np.ndarray, "L D"], schema: FeatureSchema) -> Float[np.ndarray, "L D"]:
+    """The matrix as LightGBM sees it, in training and in serving alike.
+
+    Convention: categories count from 0 and an unknown or missing one is NaN, exactly as LightGBM encodes a pandas
+    categorical column; numeric values stay float32, NaN included.
+    """
+    if not schema.categorical:
+        return features
+    matrix = features.copy()
+    columns = list(schema.categorical)
+    codes = matrix[:, columns] - 1
+    codes[codes < 0] = np.nan
+    matrix[:, columns] = codes
+    return matrix
+
+
+def model_columns(booster: lightgbm.Booster, schema: FeatureSchema) -> list[int] | None:
+    """Columns of the schema in the order in which the model wants them; None if that is the schema's own order.
+
+    A model whose features carry LightGBM's default names (``Column_0`` …) is matched by position.
+
+    Raises:
+        SchemaMismatchError: naming the model's features that the schema lacks, or the two widths.
+    """
+    names = tuple(booster.feature_name())
+    if all(_DEFAULT_NAME.fullmatch(name) for name in names):
+        if len(names) != len(schema):
+            raise SchemaMismatchError(
+                f"the LightGBM model has {len(names)} unnamed features, the data have {len(schema)}: "
+                "fit the model on the same columns, or with feature names",
+                expected=names,
+                sent=schema.names,
+            )
+        return None
+    # LightGBM writes blanks in names as underscores
+    index = {re.sub(r"\s", "_", name): column for name, column in schema.index.items()}
+    absent = [name for name in names if name not in index]
+    if absent:
+        raise SchemaMismatchError(
+            f"the LightGBM model uses {', '.join(map(repr, absent[:10]))}{' …' if len(absent) > 10 else ''}, "
+            f"which the data lack; they have {', '.join(schema.names[:20])}{' …' if len(schema) > 20 else ''}",
+            expected=names,
+            sent=schema.names,
+        )
+    columns = [index[name] for name in names]
+    return None if columns == list(range(len(schema))) else columns
+
+
+class LightGbmFirstStage:
+    """A LightGBM ranker on one thread.
+
+    Args:
+        model: LightGBM's text format.
+        schema: of the feature matrices that will be scored.
+
+    Raises:
+        SchemaMismatchError: if the model does not fit the schema.
+        ScoringError: if the text is not a LightGBM model with one output.
+    """
+
+    def __init__(self, model: str, schema: FeatureSchema) -> None:
+        try:
+            self._booster = lightgbm.Booster(model_str=model, params={"verbosity": -1})
+        except lightgbm.basic.LightGBMError as error:
+            raise ScoringError(f"not a LightGBM model: {error}") from error
+        if self._booster.num_model_per_iteration() != 1:
+            raise ScoringError(
+                f"the LightGBM model gives {self._booster.num_model_per_iteration()} outputs per candidate, not one"
+            )
+        self._schema = schema
+        self._columns = model_columns(self._booster, schema)
+
+    def score(self, features: Float[np.ndarray, "L D"]) -> Float[np.ndarray, " L"]:
+        """``(L,)`` raw LambdaMART scores."""
+        matrix = lightgbm_input(features, self._schema)
+        if self._columns is not None:
+            matrix = matrix[:, self._columns]
+        try:
+            scores = np.asarray(self._booster.predict(matrix, raw_score=True, num_threads=1), dtype=np.float64)
+        except lightgbm.basic.LightGBMError as error:
+            raise ScoringError(f"the first stage failed: {error}") from error
+        return all_finite(scores, "first stage")
+
+
+class ColumnFirstStage:
+    """Scores that the caller computed, read from one feature column."""
+
+    def __init__(self, feature: str, schema: FeatureSchema) -> None:
+        self._column = schema.index[feature]
+        self._feature = feature
+
+    def score(self, features: Float[np.ndarray, "L D"]) -> Float[np.ndarray, " L"]:
+        """``(L,)`` the column itself."""
+        return all_finite(features[:, self._column].astype(np.float64), f"first-stage column {self._feature!r}")
+
+
+def all_finite(scores: Float[np.ndarray, " L"], what: str) -> Float[np.ndarray, " L"]:
+    """The scores, if every one is finite.
+
+    Raises:
+        ScoringError: naming the first candidate without a score.
+    """
+    finite = np.isfinite(scores)
+    if not finite.all():
+        where = int(np.argmin(finite))
+        raise ScoringError(f"the {what} gave {scores[where]} for candidate {where}")
+    return scores

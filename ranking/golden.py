@@ -1,0 +1,132 @@
+"""Golden requests: lists and their answers, stored in the bundle and replayed at load as self-check and warm-up."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from jaxtyping import Float, Int
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ranking.candidates import CandidateList, Ranking
+from ranking.errors import BundleError, ListwrightError
+from ranking.reranker import Reranker
+
+SCORE_TOLERANCE = 1e-4
+"""Largest difference of a score that still counts as the same computation (absolute, and relative above 1)."""
+
+TIE_TOLERANCE = 1e-5
+"""Candidates whose scores are closer than this may swap."""
+
+
+class GoldenList(BaseModel):
+    """One list and its answer; ``None`` stands for NaN."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    features: Annotated[list[list[float | None]], Field(min_length=1)]
+    first_stage_scores: list[float | None]
+    scores: list[float | None]
+    order: list[int]
+
+
+def record(reranker: Reranker, lists: Iterable[Float[np.ndarray, "L D"]]) -> bytes:
+    """The golden file: one JSON line per list, answered by this reranker.
+
+    Raises:
+        ListwrightError: if a list cannot be ranked without degrading: such an answer must not become the truth.
+    """
+    lines = []
+    for features in lists:
+        ranking = reranker.rerank(CandidateList(features))
+        if ranking.reason is not None:
+            raise ListwrightError(f"the bundle cannot rank a golden list: {ranking.reason}")
+        golden = GoldenList(
+            features=[[_number(v) for v in row] for row in features],
+            first_stage_scores=[_number(v) for v in ranking.first_stage_scores],
+            scores=[_number(v) for v in ranking.scores],
+            order=[int(i) for i in ranking.order],
+        )
+        lines.append(json.dumps(golden.model_dump(), separators=(",", ":")))
+    return ("\n".join(lines) + "\n").encode()
+
+
+def read(text: bytes, path: Path) -> list[GoldenList]:
+    """Parse a golden file.
+
+    Raises:
+        BundleError: naming the line that is not a golden list.
+    """
+    lists = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        try:
+            lists.append(GoldenList.model_validate_json(line))
+        except ValidationError as error:
+            raise BundleError(path, f"line {number}: {error.errors()[0]['msg']}") from error
+    if not lists:
+        raise BundleError(path, "holds no golden lists, so the bundle cannot check itself")
+    return lists
+
+
+def replay(reranker: Reranker, lists: list[GoldenList], path: Path) -> None:
+    """Rank every golden list again and compare.
+
+    Raises:
+        BundleError: naming the first list whose answer differs, and by how much.
+    """
+    for number, golden in enumerate(lists, start=1):
+        try:
+            ranking = reranker.rerank(CandidateList(_array(golden.features)))
+        except ListwrightError as error:
+            raise BundleError(path, f"line {number}: {error}") from error
+        fault = _difference(golden, ranking)
+        if fault is not None:
+            raise BundleError(path, f"line {number}: {fault}: this machine does not compute what the trainer computed")
+
+
+def _difference(golden: GoldenList, ranking: Ranking) -> str | None:
+    if ranking.reason is not None:
+        return ranking.reason
+    pairs = (("first_stage_scores", ranking.first_stage_scores), ("scores", ranking.scores))
+    for name, found in pairs:
+        expected = np.array(getattr(golden, name), dtype=np.float64)
+        if not same_scores(expected, found):
+            return f"{name} are {_shown(found)}, expected {_shown(expected)}"
+    expected_order = np.array(golden.order)
+    if sorted(golden.order) != list(range(len(ranking.order))) or not same_order(ranking, expected_order):
+        return f"order is {ranking.order[:10].tolist()}, expected {golden.order[:10]}"
+    return None
+
+
+def same_scores(expected: Float[np.ndarray, " L"], found: Float[np.ndarray, " L"]) -> bool:
+    """Whether two score vectors are the same computation, up to :data:`SCORE_TOLERANCE`; NaN equals NaN only."""
+    return expected.shape == found.shape and bool(
+        np.allclose(found, expected, rtol=SCORE_TOLERANCE, atol=SCORE_TOLERANCE, equal_nan=True)
+    )
+
+
+def same_order(ranking: Ranking, expected: Int[np.ndarray, " L"]) -> bool:
+    """Whether the ranking is the expected order, but for swaps of scores closer than :data:`TIE_TOLERANCE`."""
+    for scores in (ranking.scores, ranking.first_stage_scores):
+        differs = ranking.order != expected
+        gap = np.abs(scores[ranking.order[differs]] - scores[expected[differs]])
+        if (gap <= TIE_TOLERANCE).all():
+            return True
+    return False
+
+
+def _number(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def _array(rows: list[list[float | None]]) -> Float[np.ndarray, "L D"]:
+    if len({len(row) for row in rows}) != 1:
+        raise ListwrightError("rows of a golden list differ in width")
+    return np.array(rows, dtype=np.float32)
+
+
+def _shown(scores: Float[np.ndarray, " L"]) -> str:
+    return np.array2string(scores[:5], precision=6, separator=", ") + (" …" if len(scores) > 5 else "")

@@ -1,0 +1,182 @@
+"""The manifest: what a bundle says of itself, and the only file that makes a folder a bundle."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from ranking.errors import BundleError, BundleFormatError
+from ranking.features import FeatureSchema
+from ranking.metrics import EvalProtocol
+
+FORMAT_VERSION = 1
+"""Version of the bundle format that this code writes, and the newest that it reads.
+
+To change the format: raise this number; keep reading every older version (convert the parsed JSON step by step in
+:func:`parse`); add one small bundle of the new version to ``tests/golden`` and leave the old ones there; describe the
+change in ``docs/bundle-format.md`` and the changelog.
+"""
+
+MANIFEST = "manifest.json"
+GOLDEN = "golden.jsonl"
+
+_FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}")
+
+
+def _is_inside(name: str) -> str:
+    if not _FILE_NAME.fullmatch(name) or name == MANIFEST:
+        raise ValueError(f"{name!r} is not the name of a file directly inside the bundle")
+    return name
+
+
+FileName = Annotated[str, AfterValidator(_is_inside)]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class BundleFile(_Frozen):
+    """One file of the bundle and what it must hash to."""
+
+    name: FileName
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    size: Annotated[int, Field(ge=0)]
+
+
+class LightGbmStage(_Frozen):
+    """First stage: a LightGBM model in LightGBM's own text format."""
+
+    kind: Literal["lightgbm"] = "lightgbm"
+    file: FileName = "first_stage.txt"
+
+
+class ColumnStage(_Frozen):
+    """First stage: scores that the caller already has, sent as the feature of this name."""
+
+    kind: Literal["column"] = "column"
+    feature: str
+
+
+class QilcmStage(_Frozen):
+    """Second stage: QILCM as an ONNX graph ``(C, D or D+1) -> (C,)``.
+
+    Args:
+        cutoff: C, how many candidates of the first stage it scores.
+        first_stage_score: whether the first stage's score is its last input column.
+    """
+
+    kind: Literal["qilcm"] = "qilcm"
+    file: FileName = "qilcm.onnx"
+    cutoff: Annotated[int, Field(ge=1)]
+    first_stage_score: bool
+
+
+FirstStageEntry = Annotated[LightGbmStage | ColumnStage, Field(discriminator="kind")]
+
+
+class Metric(_Frozen):
+    """A mean over the test queries, measured through this very bundle.
+
+    Args:
+        ranker: ``input_order``, ``first_stage`` or ``qilcm``.
+        name: e.g. ``ndcg@10``.
+        mean: over queries, under the manifest's protocol.
+        low, high: 95 % bootstrap interval of the mean over queries.
+        n: queries that the mean is over.
+    """
+
+    ranker: str
+    name: str
+    mean: float
+    low: float
+    high: float
+    n: int
+
+
+class Manifest(_Frozen):
+    """Everything a reader must know before it trusts or runs a bundle.
+
+    Args:
+        format_version: see :data:`FORMAT_VERSION`.
+        name, version: of the bundle; every answer carries them.
+        created_at: UTC.
+        recipe: the recipe that made it, as JSON.
+        data: one line: which data, split how.
+        feature_schema: the columns of every feature matrix.
+        fingerprint: of ``feature_schema``; stored so that a hand-edited schema is noticed.
+        first_stage, second_stage: the rankers.
+        strategy: what ``auto`` means.
+        validated_lengths: list lengths at which exported and trained scores were compared.
+        files: every other file of the bundle.
+        protocol, metrics: the held-out result.
+        made_with: versions of the libraries that wrote it.
+    """
+
+    format_version: int = FORMAT_VERSION
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
+    version: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
+    created_at: datetime
+    recipe: dict[str, Any]
+    data: str
+    feature_schema: FeatureSchema
+    fingerprint: str
+    first_stage: FirstStageEntry
+    second_stage: QilcmStage
+    strategy: Literal["qilcm", "first_stage"] = "qilcm"
+    validated_lengths: tuple[int, ...] = ()
+    files: tuple[BundleFile, ...] = ()
+    protocol: EvalProtocol = EvalProtocol()
+    metrics: tuple[Metric, ...] = ()
+    made_with: dict[str, str] = {}
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> Manifest:
+        if self.fingerprint != self.feature_schema.fingerprint:
+            raise ValueError("fingerprint does not belong to feature_schema")
+        if isinstance(self.first_stage, ColumnStage) and self.first_stage.feature not in self.feature_schema.index:
+            raise ValueError(f"first_stage names the feature {self.first_stage.feature!r}, which the schema lacks")
+        names = [file.name for file in self.files]
+        if len(set(names)) != len(names):
+            raise ValueError("a file is listed twice")
+        return self
+
+    @property
+    def strategies(self) -> tuple[str, ...]:
+        """What a request may ask for, best first."""
+        return (self.second_stage.kind, "first_stage")
+
+
+def parse(text: bytes, path: Path) -> Manifest:
+    """Read a manifest of any supported format version.
+
+    Args:
+        text: JSON, UTF-8.
+        path: only for error messages.
+
+    Raises:
+        BundleFormatError: if a newer Listwright wrote it.
+        BundleError: if it is not a manifest; names the field and why.
+    """
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BundleError(path, f"not JSON ({error}): truncated or damaged; copy the bundle again") from error
+    version = values.get("format_version") if isinstance(values, dict) else None
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise BundleError(path, f"format_version is {version!r}, not a whole number from 1: this is no bundle manifest")
+    if version > FORMAT_VERSION:
+        raise BundleFormatError(
+            path, f"bundle format {version} is newer than {FORMAT_VERSION}, the newest this version reads: upgrade"
+        )
+    try:
+        return Manifest.model_validate(values)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        place = ".".join(str(part) for part in fault["loc"]) or "manifest"
+        raise BundleError(path, f"{place}: {fault['msg']}") from error

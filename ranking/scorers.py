@@ -1,0 +1,74 @@
+"""Second stages: one score per candidate, the whole list looked at."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import onnxruntime
+from jaxtyping import Float
+from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
+
+from ranking.errors import ScoringError
+from ranking.first_stage import all_finite
+
+_ORT_ERRORS = (
+    ort_errors.Fail,
+    ort_errors.InvalidArgument,
+    ort_errors.InvalidGraph,
+    ort_errors.InvalidProtobuf,
+    ort_errors.NotImplemented,
+    ort_errors.RuntimeException,
+)
+
+
+class Scorer(Protocol):
+    """Scores a list as a whole."""
+
+    def score(self, features: Float[np.ndarray, "C E"]) -> Float[np.ndarray, " C"]:
+        """``(C,)`` finite logits, comparable within this list only.
+
+        Raises:
+            ScoringError: if the graph fails or a score is not finite.
+        """
+        ...
+
+
+class OnnxScorer:
+    """An ONNX graph ``features (C, E) float32 -> scores (C,) float32`` on one thread.
+
+    One thread because parallelism is across requests and worker processes; spinning is off because a request that
+    waits must not burn the core that another one needs.
+
+    Args:
+        model: the serialised graph, with its weights inside.
+        width: E, columns of the input.
+
+    Raises:
+        ScoringError: if it is not such a graph.
+    """
+
+    def __init__(self, model: bytes, width: int) -> None:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        options.inter_op_num_threads = 1
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        options.log_severity_level = 3
+        try:
+            self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        except _ORT_ERRORS as error:
+            raise ScoringError(f"not an ONNX graph that can run here: {error}") from error
+        inputs = [(i.name, i.shape[1:], i.type) for i in self._session.get_inputs()]
+        outputs = [o.name for o in self._session.get_outputs()]
+        if inputs != [("features", [width], "tensor(float)")] or outputs != ["scores"]:
+            raise ScoringError(f"the graph maps {inputs} to {outputs}, not features (C, {width}) to scores (C,)")
+
+    def score(self, features: Float[np.ndarray, "C E"]) -> Float[np.ndarray, " C"]:
+        """``(C,)`` logits."""
+        try:
+            (scores,) = self._session.run(["scores"], {"features": features})
+        except _ORT_ERRORS as error:
+            raise ScoringError(f"the second stage failed: {error}") from error
+        if scores.shape != (len(features),):
+            raise ScoringError(f"the second stage gave scores of shape {scores.shape} for {len(features)} candidates")
+        return all_finite(scores, "second stage")

@@ -84,7 +84,7 @@ def ndcg(
 
 
 def precision(scores: Float[np.ndarray, " L"], labels: Int[np.ndarray, " L"], *, cutoff: int) -> float:
-    """Share of relevant candidates (label > 0) in the first ``cutoff`` ranks; divided by ``cutoff`` even if L is less."""
+    """Share of relevant candidates (label > 0) in the first ``cutoff`` ranks; divided by ``cutoff`` even if L < it."""
     return float(np.count_nonzero(labels[rank_by_score(scores)[:cutoff]] > 0)) / cutoff
 
 

@@ -107,7 +107,7 @@ Data = Annotated[LetorData | TableData | SyntheticData, Field(discriminator="kin
 
 
 class LambdaMart(_Frozen):
-    """The first stage and the budget for tuning it.
+    """LambdaMART as the first stage, and the budget for tuning it.
 
     Args:
         trials: hyperparameter settings tried on the validation split; 1 keeps the defaults.
@@ -116,11 +116,29 @@ class LambdaMart(_Frozen):
         ndcg_at: cutoff of the NDCG that tuning and early stopping look at.
     """
 
+    kind: Literal["lambdamart"] = "lambdamart"
     trials: Positive = 20
     max_trees: Positive = 1000
     patience: Positive = 50
     folds: Annotated[int, Field(ge=2)] = 5
     ndcg_at: Positive = 10
+
+
+class GivenModel(_Frozen):
+    """A LightGBM model that already runs somewhere, as LightGBM's text file."""
+
+    kind: Literal["model"] = "model"
+    path: str
+
+
+class GivenColumn(_Frozen):
+    """First-stage scores that stand in the data, in the feature column of this name."""
+
+    kind: Literal["column"] = "column"
+    column: str
+
+
+FirstStage = Annotated[LambdaMart | GivenModel | GivenColumn, Field(discriminator="kind")]
 
 
 class Qilcm(_Frozen):
@@ -159,8 +177,8 @@ class Qilcm(_Frozen):
     ndcg_at: Positive = 10
 
 
-Model = Annotated[Qilcm, Field()]
-"""The second stages that can be fitted; a closed union that grows by one member per model."""
+Model = Qilcm
+"""The second stages that can be fitted: a closed union, matched on where one is fitted."""
 
 
 class Recipe(_Frozen):
@@ -176,7 +194,7 @@ class Recipe(_Frozen):
     name: str
     about: str
     data: Data
-    first_stage: LambdaMart = LambdaMart()
+    first_stage: FirstStage = LambdaMart()
     model: Model = Qilcm()
     fold: Positive = 1
     seed: Annotated[int, Field(ge=0)] = 0

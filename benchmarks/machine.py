@@ -1,0 +1,42 @@
+"""Facts about the machine and the libraries that stand beside every measured figure."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from importlib.metadata import version
+from pathlib import Path
+
+RESULTS = Path(__file__).parent / "results"
+
+_LIBRARIES = ("lightgbm", "numpy", "onnxruntime", "torch", "fastapi", "uvicorn", "pydantic", "scikit-learn")
+
+
+def facts() -> dict[str, object]:
+    """CPU, memory, Python and library versions."""
+    return {
+        "cpu": _cpu_model(),
+        "cores": os.cpu_count(),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "python": platform.python_version(),
+        "system": platform.system(),
+        "libraries": {name: version(name) for name in _LIBRARIES},
+    }
+
+
+def _cpu_model() -> str:
+    for line in (
+        Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines() if Path("/proc/cpuinfo").exists() else []
+    ):
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+def save(name: str, command: str, result: dict[str, object]) -> Path:
+    """Write ``results/NAME.json`` with the command that makes it and the machine that made it."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    path.write_text(json.dumps({"command": command, "machine": facts(), **result}, indent=1) + "\n", encoding="utf-8")
+    return path

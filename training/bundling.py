@@ -1,0 +1,82 @@
+"""From fitted stages to the files of a bundle: export, parity gate, golden lists, seal."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+
+from ranking import bundle, golden
+from ranking.manifest import GOLDEN, LightGbmStage, Manifest, QilcmStage
+from training.config import Recipe
+from training.data.dataset import Dataset, Splits
+from training.export import check_parity, to_onnx
+from training.first_stage import FittedFirstStage
+from training.learn import FittedQilcm
+from training.qilcm import Unbatched
+
+GOLDEN_LISTS = 8
+GOLDEN_LENGTH = 15
+"""Golden lists are cut to this length: enough to notice a fault, small enough for a repository."""
+
+
+def write_bundle(
+    folder: Path, out: Path, recipe: Recipe, splits: Splits, first: FittedFirstStage, fitted: FittedQilcm
+) -> Manifest:
+    """Export into a folder, pass the parity gate, record golden lists, seal (without metrics yet).
+
+    Args:
+        folder: where the files are written; empty.
+        out: where the bundle will stand: its parent and its own name are the bundle's name and version.
+        recipe, splits, first, fitted: the run.
+
+    Returns:
+        The manifest as sealed.
+
+    Raises:
+        ScoringError: if the exported graph does not compute what was trained.
+    """
+    schema = splits.train.schema
+    stage = QilcmStage(cutoff=fitted.spec.cutoff, first_stage_score=fitted.spec.first_stage_score)
+    manifest = Manifest(
+        name=out.absolute().parent.name,
+        version=out.name,
+        created_at=datetime.now(UTC).replace(microsecond=0),
+        recipe=recipe.model_dump(mode="json"),
+        data=splits.how,
+        feature_schema=schema,
+        fingerprint=schema.fingerprint,
+        first_stage=first.entry,
+        second_stage=stage,
+        made_with=_versions(),
+    )
+    files = [stage.file, GOLDEN]
+    module = Unbatched(fitted.module).eval().cpu()
+    (folder / stage.file).write_bytes(to_onnx(module, bundle.input_width(stage, len(schema))))
+    if isinstance(first.entry, LightGbmStage) and first.model is not None:
+        files.append(first.entry.file)
+        (folder / first.entry.file).write_text(first.model, encoding="utf-8")
+    reranker = bundle.open_unsealed(folder, manifest)
+    longest = int(max(part.lengths.max() for part in (splits.train, splits.valid, splits.test)))
+    rng = np.random.default_rng(recipe.seed)
+    lengths = check_parity(module, reranker, splits.valid.features, longest=longest, rng=rng)
+    (folder / GOLDEN).write_bytes(golden.record(reranker, _golden_lists(splits.valid)))
+    return bundle.seal(folder, manifest.model_copy(update={"validated_lengths": lengths}), files)
+
+
+def _golden_lists(dataset: Dataset) -> Iterator[Float[np.ndarray, "L D"]]:
+    """Lists of many lengths, from the shortest to the longest."""
+    by_length = np.argsort(dataset.lengths, kind="stable")
+    picks = dict.fromkeys(int(n) for n in by_length[np.linspace(0, len(by_length) - 1, GOLDEN_LISTS).astype(int)])
+    for n in picks:
+        yield dataset.features[dataset.slice(n)][:GOLDEN_LENGTH]
+
+
+def _versions() -> dict[str, str]:
+    names = ("listwright", "lightgbm", "numpy", "onnx", "onnxruntime", "torch")
+    return {"python": platform.python_version(), **{name: version(name) for name in names}}

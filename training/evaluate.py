@@ -1,0 +1,145 @@
+"""Held-out metrics, measured through the sealed bundle by the code that serves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from ranking.candidates import CandidateList
+from ranking.errors import ScoringError
+from ranking.manifest import Metric
+from ranking.metrics import EvalProtocol, hit, ndcg, precision, reciprocal_rank
+from ranking.reranker import Reranker
+from training.data.dataset import Dataset
+
+NDCG_AT = (1, 3, 5, 10)
+HIT_AT = (1, 5)
+METRICS = tuple(f"ndcg@{k}" for k in NDCG_AT) + tuple(f"hit@{k}" for k in HIT_AT) + ("precision@5", "mrr")
+
+RESAMPLES = 2000
+"""Bootstrap resamples behind every interval."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Per-query values of every metric for every ranker.
+
+    Args:
+        values: ``values[ranker][metric]`` is ``(N,)``; NDCG is NaN for a query without a relevant candidate.
+        protocol: what such a query counts, and which ideal the NDCG is divided by.
+    """
+
+    values: Mapping[str, Mapping[str, Float[np.ndarray, " N"]]]
+    protocol: EvalProtocol
+
+    @property
+    def rankers(self) -> tuple[str, ...]:
+        """Names of the rankers, weakest expected first."""
+        return tuple(self.values)
+
+    @property
+    def queries(self) -> int:
+        """N."""
+        return len(next(iter(self.values.values()))[METRICS[0]])
+
+    @property
+    def empty_queries(self) -> int:
+        """Number of queries without a relevant candidate."""
+        return int(np.isnan(next(iter(self.values.values()))[METRICS[0]]).sum())
+
+    def metrics(self) -> tuple[Metric, ...]:
+        """Mean and 95 % interval of everything, under the protocol."""
+        rows = []
+        for ranker, by_metric in self.values.items():
+            for name, values in by_metric.items():
+                counted = self.protocol.apply(values)
+                low, high = bootstrap_interval(counted)
+                mean = float(counted.mean()) if len(counted) else 0.0
+                rows.append(Metric(ranker=ranker, name=name, mean=mean, low=low, high=high, n=len(counted)))
+        return tuple(rows)
+
+    def gain(self, metric: str, ranker: str, over: str) -> tuple[float, float, float]:
+        """Mean paired difference of two rankers, with its 95 % interval over queries."""
+        protocol = self.protocol
+        difference = protocol.apply(self.values[ranker][metric]) - protocol.apply(self.values[over][metric])
+        low, high = bootstrap_interval(difference)
+        return float(difference.mean()), low, high
+
+
+def pooled(parts: list[Evaluation]) -> Evaluation:
+    """The queries of several folds as one evaluation."""
+    first = parts[0]
+    values = {
+        ranker: {
+            metric: np.concatenate([part.values[ranker][metric] for part in parts]) for metric in first.values[ranker]
+        }
+        for ranker in first.rankers
+    }
+    return Evaluation(values, first.protocol)
+
+
+def evaluate(
+    reranker: Reranker,
+    test: Dataset,
+    *,
+    protocol: EvalProtocol | None = None,
+    on_query: Callable[[int], None] = lambda _done: None,
+) -> Evaluation:
+    """Rank every test query as the service would, and score input order, first stage and second stage.
+
+    Args:
+        reranker: of a loaded bundle.
+        test: queries that no part of the bundle was fitted or tuned on.
+        protocol: the default counts empty queries 0 and takes the full ideal.
+
+    Raises:
+        ScoringError: if a ranking is degraded: a figure must not silently be another stage's.
+    """
+    protocol = protocol or EvalProtocol()
+    second = reranker.manifest.second_stage
+    values: dict[str, dict[str, Float[np.ndarray, " N"]]] = {
+        ranker: {metric: np.empty(len(test)) for metric in METRICS}
+        for ranker in ("input_order", "first_stage", second.kind)
+    }
+    for n, (features, labels) in enumerate(test.lists()):
+        ranking = reranker.rerank(CandidateList(features), strategy=second.kind)
+        if ranking.reason is not None:
+            raise ScoringError(f"query {test.qids[n]}: {ranking.reason}")
+        scored = np.isfinite(ranking.scores)
+        kept = scored if protocol.ideal == "truncated" else None
+        scores_by_ranker = {
+            "input_order": -np.arange(len(labels), dtype=np.float64),
+            "first_stage": ranking.first_stage_scores,
+            second.kind: -ranking.ranks.astype(np.float64),
+        }
+        for ranker, scores in scores_by_ranker.items():
+            for metric, value in _measure(scores, labels, kept).items():
+                values[ranker][metric][n] = value
+        on_query(n + 1)
+    return Evaluation(values, protocol)
+
+
+def _measure(
+    scores: Float[np.ndarray, " L"], labels: Int[np.ndarray, " L"], kept: np.ndarray | None
+) -> dict[str, float]:
+    measured = {f"ndcg@{k}": ndcg(scores, labels, cutoff=k, kept=kept) for k in NDCG_AT}
+    measured |= {f"hit@{k}": hit(scores, labels, cutoff=k) for k in HIT_AT}
+    measured["precision@5"] = precision(scores, labels, cutoff=5)
+    measured["mrr"] = reciprocal_rank(scores, labels)
+    return measured
+
+
+def bootstrap_interval(values: Float[np.ndarray, " N"]) -> tuple[float, float]:
+    """95 % percentile bootstrap interval of the mean, over queries; seeded, so that a report repeats to the digit.
+
+    Convention: (0, 0) for no values.
+    """
+    if len(values) == 0:
+        return 0.0, 0.0
+    rng = np.random.default_rng(0)
+    means = np.array([values[rng.integers(0, len(values), len(values))].mean() for _ in range(RESAMPLES)])
+    low, high = np.quantile(means, [0.025, 0.975])
+    return float(low), float(high)

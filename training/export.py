@@ -1,0 +1,143 @@
+"""From torch to ONNX, and the gate that the exported graph must pass before it is sealed."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from ranking.candidates import CandidateList
+from ranking.errors import ScoringError
+from ranking.features import UNKNOWN_CODE, FeatureSchema
+from ranking.golden import TIE_TOLERANCE
+from ranking.reranker import Reranker
+
+OPSET = 20
+
+LENGTHS = (1, 2, 99, 100, 101)
+"""List lengths of the parity gate, next to the longest one: around the cutoff, and where variance is 0."""
+
+TOLERANCE = 1e-4
+"""Largest |torch - ONNX| of a score; 2.4e-6 is typical."""
+
+
+def to_onnx(module: torch.nn.Module, width: int) -> bytes:
+    """A single-file ONNX graph ``features (C, E) -> scores (C,)`` with a dynamic list axis.
+
+    Args:
+        module: maps ``(C, E)`` float32 to ``(C,)`` logits, preprocessing included; put in eval mode here.
+        width: E, raw input columns.
+
+    Returns:
+        The serialised graph with every weight inside: a second file with weights could get lost or swapped.
+    """
+    module = module.eval().to("cpu")
+    example = torch.zeros(3, width)  # length 1 would be burnt into the graph as a constant
+    with tempfile.TemporaryDirectory() as folder, _quiet_exporter():
+        path = Path(folder) / "model.onnx"
+        torch.onnx.export(
+            module,
+            (example,),
+            str(path),
+            dynamo=True,
+            external_data=False,
+            opset_version=OPSET,
+            input_names=["features"],
+            output_names=["scores"],
+            dynamic_shapes={"features": {0: torch.export.Dim("candidates", min=1)}},
+            verbose=False,
+        )
+        return path.read_bytes()
+
+
+@contextmanager
+def _quiet_exporter() -> Iterator[None]:
+    """The exporter warns of its own internals, which say nothing to the person who runs a fit."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def check_parity(
+    module: torch.nn.Module,
+    reranker: Reranker,
+    rows: Float[np.ndarray, "R D"],
+    *,
+    longest: int,
+    rng: np.random.Generator,
+) -> tuple[int, ...]:
+    """Compare what was trained with what will serve, on lists that are easy to get wrong.
+
+    Lists of :data:`LENGTHS` and ``longest`` candidates are drawn from real rows; each is also tried with constant
+    features, with missing values, with unknown categories and in another order.
+
+    Args:
+        module: the torch module that was exported, ``(C, E) -> (C,)``.
+        reranker: over the exported files.
+        rows: real feature rows to draw from, in schema order.
+        longest: the longest list in the data.
+
+    Returns:
+        The list lengths that passed.
+
+    Raises:
+        ScoringError: if a score differs by :data:`TOLERANCE` or more, or the order does by more than a near tie.
+    """
+    lengths = tuple(sorted({*LENGTHS, longest}))
+    for length in lengths:
+        for name, features in _hard_lists(rows, length, reranker.schema, rng):
+            _check_list(module, reranker, features, f"{name} list of {length}")
+    return lengths
+
+
+def _hard_lists(
+    rows: Float[np.ndarray, "R D"], length: int, schema: FeatureSchema, rng: np.random.Generator
+) -> Iterator[tuple[str, Float[np.ndarray, "L D"]]]:
+    features = rows[rng.integers(0, len(rows), length)]
+    yield "plain", features
+    yield "permuted", features[rng.permutation(length)]
+    yield "constant", np.repeat(features[:1], length, axis=0)
+    numeric = [d for d in range(len(schema)) if d not in schema.categorical]
+    missing = features.copy()
+    holes = rng.random((length, len(numeric))) < 0.3
+    missing[:, numeric] = np.where(holes, np.nan, missing[:, numeric])
+    yield "holey", missing
+    if schema.categorical:
+        unknown = features.copy()
+        unknown[:, list(schema.categorical)] = UNKNOWN_CODE
+        yield "unknown-category", unknown
+
+
+def _check_list(module: torch.nn.Module, reranker: Reranker, features: Float[np.ndarray, "L D"], what: str) -> None:
+    ranking = reranker.rerank(CandidateList(features), strategy=reranker.manifest.second_stage.kind)
+    if ranking.reason is not None:
+        if np.isnan(ranking.first_stage_scores).all():
+            return  # a first-stage column with holes cannot be ranked, and says so
+        raise ScoringError(f"parity, {what}: {ranking.reason}")
+    kept = np.flatnonzero(~np.isnan(ranking.scores))
+    inputs = features[kept]
+    if reranker.manifest.second_stage.first_stage_score:
+        inputs = np.column_stack([inputs, ranking.first_stage_scores[kept].astype(np.float32)])
+    with torch.inference_mode():
+        expected = module(torch.from_numpy(np.ascontiguousarray(inputs))).numpy().astype(np.float64)
+    worst = float(np.abs(expected - ranking.scores[kept]).max())
+    if not worst < TOLERANCE:
+        raise ScoringError(f"parity, {what}: exported and trained scores differ by {worst:.2g} (limit {TOLERANCE})")
+    in_order = np.empty(len(features))
+    in_order[kept] = expected
+    ranked = in_order[ranking.order[: len(kept)]]
+    if (np.diff(ranked) > TIE_TOLERANCE).any():
+        raise ScoringError(f"parity, {what}: exported and trained scores give different orders")

@@ -1,0 +1,104 @@
+"""What a run tells: the held-out table on the terminal, and ``report.json`` in the bundle."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from ranking.manifest import Metric
+from ranking.metrics import EvalProtocol
+from training.evaluate import Evaluation
+
+HEADLINE = "ndcg@10"
+
+_NAMES = {"input_order": "input order", "first_stage": "first stage", "qilcm": "QILCM"}
+_SHOWN = ("ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "hit@1", "hit@5", "mrr")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The result of a run.
+
+    Args:
+        evaluation: per-query values on the test split, measured through the sealed bundle.
+        metrics: means and intervals under the evaluation's protocol.
+        data: one line: which data, split how.
+        first_stage, model: what was fitted, and how it went.
+        recipe: the recipe as JSON.
+        seconds: wall-clock time by step.
+    """
+
+    evaluation: Evaluation
+    metrics: tuple[Metric, ...]
+    data: str
+    first_stage: Mapping[str, object]
+    model: Mapping[str, object]
+    recipe: Mapping[str, object]
+    seconds: Mapping[str, float]
+
+    def to_json(self) -> str:
+        """``report.json``: everything above but the per-query values."""
+        second = self.evaluation.rankers[-1]
+        mean, low, high = self.evaluation.gain(HEADLINE, second, "first_stage")
+        facts = {
+            "data": self.data,
+            "protocol": str(self.evaluation.protocol),
+            "interval": "95 % percentile bootstrap over queries",
+            "queries": self.evaluation.queries,
+            "empty_queries": self.evaluation.empty_queries,
+            "metrics": [metric.model_dump() for metric in self.metrics],
+            "gain_over_first_stage": {"metric": HEADLINE, "mean": mean, "low": low, "high": high},
+            "empty_query_conventions": conventions(self.evaluation),
+            "first_stage": dict(self.first_stage),
+            "model": dict(self.model),
+            "recipe": dict(self.recipe),
+            "seconds": {step: round(value, 2) for step, value in self.seconds.items()},
+        }
+        return json.dumps(facts, indent=1) + "\n"
+
+
+def conventions(evaluation: Evaluation, metric: str = HEADLINE) -> dict[str, dict[str, float]]:
+    """Mean NDCG of every ranker under each of the three conventions for empty queries."""
+    result: dict[str, dict[str, float]] = {}
+    for convention in (0, 1, "drop"):
+        protocol = EvalProtocol.model_validate({"empty_queries": convention})
+        result[str(convention)] = {
+            ranker: float(counted.mean()) if len(counted := protocol.apply(by_metric[metric])) else 0.0
+            for ranker, by_metric in evaluation.values.items()
+        }
+    return result
+
+
+def show(report: Report, console: Console) -> None:
+    """Print the table, the paired gain and the protocol."""
+    evaluation = report.evaluation
+    table = Table(box=box.SIMPLE_HEAD, title=f"Test split, {evaluation.queries} queries, through the sealed bundle")
+    table.add_column("ranker", no_wrap=True)
+    for name in _SHOWN:
+        table.add_column(name.upper() if name == "mrr" else name.replace("ndcg", "NDCG"), justify="right", no_wrap=True)
+    by_key = {(metric.ranker, metric.name): metric for metric in report.metrics}
+    for ranker in evaluation.rankers:
+        cells = [by_key[ranker, name] for name in _SHOWN]
+        table.add_row(_NAMES[ranker], *(f"{cell.mean:.4f}\n±{(cell.high - cell.low) / 2:.4f}" for cell in cells))
+    console.print(table)
+    second = evaluation.rankers[-1]
+    mean, low, high = evaluation.gain(HEADLINE, second, "first_stage")
+    console.print(
+        f"{_NAMES[second]} over first stage, NDCG@10: {mean:+.4f} [{low:+.4f}, {high:+.4f}] "
+        f"(paired, 95 % bootstrap over queries; ± above is half the interval's width)"
+    )
+    by_convention = "; ".join(
+        f"{name}: {', '.join(f'{_NAMES[ranker]} {value:.4f}' for ranker, value in means.items())}"
+        for name, means in conventions(evaluation).items()
+    )
+    console.print(
+        f"NDCG@10 if a query without a relevant candidate ({evaluation.empty_queries} here) counts {by_convention}"
+    )
+    console.print(f"Protocol: {evaluation.protocol}")
+    console.print(f"Data: {report.data}")
+    console.print("Seconds: " + ", ".join(f"{step} {value:.1f}" for step, value in report.seconds.items()))

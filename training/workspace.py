@@ -1,0 +1,108 @@
+"""Where a run keeps what it has finished, so that an interrupted one loses nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+
+from ranking.errors import RecipeError
+from training.config import Recipe
+from training.data.dataset import Splits
+
+_RUN = "run.json"
+
+
+class Workspace:
+    """The hidden folder beside ``out`` that a run works in until its bundle is published.
+
+    ``state/`` holds checkpoints, ``bundle/`` the files of the bundle.
+
+    Args:
+        out: where the bundle will stand.
+        recipe: of this run.
+        resume: go on with what an interrupted run left; False starts from nothing.
+
+    Raises:
+        RecipeError: if ``out`` exists; if an interrupted run is there and ``resume`` is False, or the other way
+            round; or if that run had another recipe.
+    """
+
+    def __init__(self, out: Path, recipe: Recipe, *, resume: bool) -> None:
+        self.out = out
+        self.folder = partial_of(out)
+        if out.exists():
+            raise RecipeError(f"{out} exists already: a published bundle never changes; choose another --out")
+        if self.folder.exists() and not resume:
+            raise RecipeError(
+                f"{self.folder} holds an interrupted run: continue it with --resume, or delete that folder"
+            )
+        if resume and not self.folder.exists():
+            raise RecipeError(f"nothing to resume for {out}: there is no {self.folder}; run without --resume")
+        self._recipe = recipe.model_dump(mode="json")
+        if resume:
+            self._check("recipe", self._recipe)
+        self.state = self.folder / "state"
+        self.bundle = self.folder / "bundle"
+        self.state.mkdir(parents=True, exist_ok=True)
+        if self.bundle.exists():
+            shutil.rmtree(self.bundle)
+        self.bundle.mkdir()
+        if not resume:
+            self._remember({"recipe": self._recipe})
+
+    def belongs_to(self, splits: Splits) -> None:
+        """Note which data this run is about; on a resumed run, check that they are still the same.
+
+        Raises:
+            RecipeError: if the data differ from those of the interrupted run.
+        """
+        digest = _digest(splits)
+        known = json.loads((self.folder / _RUN).read_text(encoding="utf-8"))
+        if "data" in known:
+            self._check("data", digest)
+        else:
+            self._remember({"recipe": self._recipe, "data": digest})
+
+    def discard(self) -> None:
+        """Remove the folder, once the bundle has been published from it."""
+        shutil.rmtree(self.folder)
+
+    def _check(self, what: str, value: object) -> None:
+        try:
+            known = json.loads((self.folder / _RUN).read_text(encoding="utf-8"))[what]
+        except (OSError, ValueError, KeyError) as error:
+            raise RecipeError(f"{self.folder} is no run that can be resumed ({error}): delete it") from error
+        if known != value:
+            raise RecipeError(
+                f"the interrupted run in {self.folder} used another {what}: repeat its options, or delete that folder"
+            )
+
+    def _remember(self, facts: dict[str, object]) -> None:
+        temporary = self.folder / (_RUN + ".tmp")
+        temporary.write_text(json.dumps(facts), encoding="utf-8")
+        temporary.replace(self.folder / _RUN)
+
+
+def partial_of(out: Path) -> Path:
+    """The working folder of the run that will publish ``out``."""
+    return out.with_name(f".{out.name}.partial")
+
+
+def next_version(models: Path, name: str) -> Path:
+    """The first free ``models/name/N``, N counted from 1."""
+    version = 1
+    while (models / name / str(version)).exists():
+        version += 1
+    return models / name / str(version)
+
+
+def _digest(splits: Splits) -> str:
+    digest = hashlib.sha256()
+    for part in (splits.train, splits.valid, splits.test):
+        for array in (part.features, part.labels, part.offsets):
+            digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()

@@ -89,7 +89,7 @@ class LightGbmFirstStage:
 
     def __init__(self, model: str, schema: FeatureSchema) -> None:
         try:
-            self._booster = lightgbm.Booster(model_str=model, params={"verbosity": -1})
+            self._booster = lightgbm.Booster(model_str=model)
         except lightgbm.basic.LightGBMError as error:
             raise ScoringError(f"not a LightGBM model: {error}") from error
         if self._booster.num_model_per_iteration() != 1:

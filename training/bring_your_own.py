@@ -30,7 +30,7 @@ def read_model(path: Path) -> str:
     """
     try:
         text = path.read_text(encoding="utf-8")
-        lightgbm.Booster(model_str=text, params={"verbosity": -1})
+        lightgbm.Booster(model_str=text)
     except (OSError, UnicodeDecodeError, lightgbm.basic.LightGBMError) as error:
         raise RecipeError(f"{path}: not a LightGBM text model (Booster.save_model writes one): {error}") from error
     return text
@@ -43,7 +43,7 @@ def under_model_categories(model: str, schema: FeatureSchema) -> FeatureSchema:
         SchemaMismatchError: if the model's features are not in the schema, or it knows another number of categorical
             columns than the schema; names them.
     """
-    booster = lightgbm.Booster(model_str=model, params={"verbosity": -1})
+    booster = lightgbm.Booster(model_str=model)
     columns = model_columns(booster, schema) or list(range(len(schema)))
     categorical = [column for column in columns if column in schema.categorical]
     known = booster.pandas_categorical or []

@@ -149,7 +149,6 @@ def _fit_second_stage(
         first.valid_scores,
         seed=recipe.seed,
         checkpoint=workspace.state / "qilcm.pt",
-        resume=True,
         device=("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device,
         on_epoch=on_epoch,
     )

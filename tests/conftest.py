@@ -1,0 +1,31 @@
+"""Shared settings: deterministic property tests, and where the real data and the reference values lie."""
+
+import os
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+hypothesis.settings.register_profile("listwright", deadline=None, derandomize=True, max_examples=50)
+hypothesis.settings.load_profile("listwright")
+
+
+def _folder(variable: str, default: str) -> Path:
+    folder = Path(os.environ.get(variable, ROOT.parent / "shared" / default))
+    if not folder.is_dir():
+        pytest.skip(f"no {default} at {folder}: set {variable} to the folder that holds them")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def reference_folder() -> Path:
+    """Independently computed values."""
+    return _folder("LISTWRIGHT_REFERENCE", "reference")
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """Real ranking data."""
+    return _folder("LISTWRIGHT_DATA", "data")

@@ -1,0 +1,115 @@
+"""Somebody's own LightGBM model keeps its scores to the bit, or is refused by name."""
+
+import lightgbm
+import numpy as np
+import pandas
+import pytest
+
+from ranking.errors import DataError, RecipeError, SchemaMismatchError
+from ranking.features import Feature, FeatureSchema
+from training import bring_your_own
+from training.data.dataset import Dataset
+from training.lambdamart import scores_of
+
+PARAMS = {"objective": "lambdarank", "verbosity": -1, "min_data_in_leaf": 2, "num_leaves": 8}
+ROWS = 200
+
+
+@pytest.fixture(scope="module")
+def frame():
+    rng = np.random.default_rng(0)
+    return pandas.DataFrame(
+        {
+            "price": rng.normal(size=ROWS).astype(np.float32),
+            "carrier": pandas.Categorical(
+                rng.choice(["zulu", "alpha", "mike"], ROWS), categories=["zulu", "mike", "alpha"]
+            ),
+            "star rating": rng.normal(size=ROWS).astype(np.float32),
+        }
+    )
+
+
+def fit(frame, **more):
+    label = (frame.iloc[:, 0].to_numpy() > 0).astype(int)
+    return lightgbm.train(PARAMS, lightgbm.Dataset(frame, label, group=[10] * (ROWS // 10), **more), num_boost_round=10)
+
+
+def dataset(frame, order):
+    """The same rows as Listwright reads them: other column order, categories sorted by name."""
+    carriers = ("alpha", "mike", "zulu")
+    columns = {
+        "price": frame["price"].to_numpy(),
+        "carrier": frame["carrier"].map({c: code for code, c in enumerate(carriers, 1)}).to_numpy(dtype=np.float32),
+        "star rating": frame["star rating"].to_numpy(),
+    }
+    kinds = {"carrier": {"kind": "categorical", "categories": carriers}}
+    schema = FeatureSchema(features=tuple(Feature(name=name, **kinds.get(name, {})) for name in order))
+    features = np.column_stack([columns[name] for name in order]).astype(np.float32)
+    offsets = np.arange(0, ROWS + 1, 10)
+    return Dataset(features, np.zeros(ROWS, np.int32), offsets, tuple(map(str, range(ROWS // 10))), schema)
+
+
+def test_pandas_model_keeps_its_scores(frame):
+    booster = fit(frame)
+    data = dataset(frame, ["star rating", "carrier", "price"])
+    model = booster.model_to_string()
+    schema = bring_your_own.under_model_categories(model, data.schema)
+    assert schema.features[1].categories == ("zulu", "mike", "alpha")
+    assert scores_of(model, data.under(schema)).tolist() == booster.predict(frame, raw_score=True).tolist()
+
+
+def test_without_the_models_categories_its_scores_would_be_wrong(frame):
+    """Guards the test above: the reordering of categories is what makes it pass."""
+    booster = fit(frame)
+    data = dataset(frame, ["star rating", "carrier", "price"])
+    assert scores_of(booster.model_to_string(), data).tolist() != booster.predict(frame, raw_score=True).tolist()
+
+
+def test_feature_that_the_data_lack_is_named(frame):
+    booster = fit(frame[["price", "star rating"]].rename(columns={"price": "total_price"}))
+    with pytest.raises(SchemaMismatchError, match="'total_price'"):
+        bring_your_own.under_model_categories(
+            booster.model_to_string(), dataset(frame, ["price", "star rating"]).schema
+        )
+
+
+def test_unnamed_features_are_matched_by_position(frame):
+    numbers = frame[["price", "star rating"]]
+    booster = fit(pandas.DataFrame(numbers.to_numpy(), columns=["Column_0", "Column_1"]))
+    data = dataset(frame, ["price", "star rating"])
+    assert (
+        scores_of(booster.model_to_string(), data).tolist()
+        == booster.predict(numbers.to_numpy(), raw_score=True).tolist()
+    )
+    with pytest.raises(SchemaMismatchError, match="2 unnamed features, the data have 3"):
+        scores_of(booster.model_to_string(), dataset(frame, ["price", "star rating", "carrier"]))
+
+
+def test_categorical_columns_must_agree(frame):
+    booster = fit(frame[["price", "star rating"]])
+    data = dataset(frame, ["price", "star rating", "carrier"])
+    schema = bring_your_own.under_model_categories(booster.model_to_string(), data.schema)
+    assert schema == data.schema, "a model may use fewer columns than the data have"
+    numeric = FeatureSchema(features=tuple(Feature(name=name) for name in frame.columns))
+    with pytest.raises(SchemaMismatchError, match="categories of 1 columns, the data have 0"):
+        bring_your_own.under_model_categories(fit(frame).model_to_string(), numeric)
+
+
+def test_file_that_is_no_model_is_refused(tmp_path):
+    path = tmp_path / "model.txt"
+    path.write_text("tree\nnot really")
+    with pytest.raises(RecipeError, match="not a LightGBM text model"):
+        bring_your_own.read_model(path)
+    with pytest.raises(RecipeError, match="absent"):
+        bring_your_own.read_model(tmp_path / "absent.txt")
+
+
+def test_column_scores(frame):
+    data = dataset(frame, ["price", "carrier"])
+    assert bring_your_own.column_scores("price", data).tolist() == data.features[:, 0].tolist()
+    for column in ("carrier", "bm25"):
+        with pytest.raises(RecipeError, match="there are: price"):
+            bring_your_own.column_scores(column, data)
+    data.features[25, 0] = np.nan
+    with pytest.raises(DataError, match="query 2, column price: 1 rows"):
+        bring_your_own.column_scores("price", data)

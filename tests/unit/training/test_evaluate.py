@@ -1,0 +1,56 @@
+"""Figures that can be checked by hand, and the intervals around them."""
+
+import numpy as np
+import pytest
+
+from ranking.metrics import EvalProtocol
+from training.evaluate import METRICS, Evaluation, bootstrap_interval, pooled
+
+
+def evaluation(first, second, protocol=None):
+    def values(v):
+        return {metric: np.array(v, dtype=float) for metric in METRICS}
+
+    return Evaluation({"first_stage": values(first), "qilcm": values(second)}, protocol or EvalProtocol())
+
+
+def mean(of, ranker, metric):
+    return next(m for m in of.metrics() if (m.ranker, m.name) == (ranker, metric))
+
+
+def test_empty_queries_count_as_the_protocol_says():
+    values = [1.0, np.nan, 0.5]
+    assert mean(evaluation(values, values), "qilcm", "ndcg@10").mean == pytest.approx((1 + 0 + 0.5) / 3)
+    one = evaluation(values, values, EvalProtocol(empty_queries=1))
+    assert mean(one, "qilcm", "ndcg@10").mean == pytest.approx((1 + 1 + 0.5) / 3)
+    drop = evaluation(values, values, EvalProtocol(empty_queries="drop"))
+    assert mean(drop, "qilcm", "ndcg@10").mean == pytest.approx((1 + 0.5) / 2)
+    assert mean(drop, "qilcm", "ndcg@10").n == 2
+    assert drop.empty_queries == 1
+
+
+def test_gain_is_paired():
+    rng = np.random.default_rng(0)
+    first = rng.random(200)
+    result = evaluation(first, first + 0.01)
+    gain, low, high = result.gain("ndcg@5", "qilcm", "first_stage")
+    assert gain == pytest.approx(0.01)
+    assert (low, high) == (pytest.approx(0.01), pytest.approx(0.01))
+
+
+def test_interval_covers_the_mean_and_shrinks_with_more_queries():
+    rng = np.random.default_rng(1)
+    few, many = rng.random(50), rng.random(5000)
+    low, high = bootstrap_interval(few)
+    assert low < few.mean() < high
+    # the normal approximation says 1.96 sd / sqrt(n) to either side
+    assert high - low == pytest.approx(2 * 1.96 * few.std() / np.sqrt(50), rel=0.15)
+    assert np.diff(bootstrap_interval(many))[0] < (high - low) / 5
+    assert bootstrap_interval(few) == (low, high), "an interval must repeat to the digit"
+    assert bootstrap_interval(np.empty(0)) == (0.0, 0.0)
+
+
+def test_pooling_keeps_every_query_once():
+    whole = pooled([evaluation([1.0], [0.0]), evaluation([0.5, 0.25], [1.0, 1.0])])
+    assert whole.queries == 3
+    assert whole.values["first_stage"]["mrr"].tolist() == [1.0, 0.5, 0.25]

@@ -1,0 +1,101 @@
+"""The first stage learns, repeats itself, and never scores a query that it was fitted on."""
+
+import numpy as np
+import pytest
+
+from ranking.features import Feature, FeatureSchema
+from training import lambdamart
+from training.config import LambdaMart
+from training.data.dataset import Dataset
+
+SPEC = LambdaMart(trials=2, max_trees=30, patience=10, folds=3)
+
+
+def ranking_data(rng, queries=60, length=8, noise=0.1):
+    """Lists whose best candidate has the largest first feature, or the lucky category."""
+    rows = queries * length
+    numbers = rng.normal(size=(rows, 2)).astype(np.float32)
+    categories = rng.integers(0, 4, size=rows)
+    utility = numbers[:, 0] + 1.5 * (categories == 2) + noise * rng.normal(size=rows)
+    order = utility.reshape(queries, length).argsort(axis=1).argsort(axis=1)
+    labels = np.clip(order - length + 3, 0, 2).reshape(-1).astype(np.int32)
+    schema = FeatureSchema(
+        features=(
+            Feature(name="utility"),
+            Feature(name="noise"),
+            Feature(name="kind", kind="categorical", categories=("a", "b", "c")),
+        )
+    )
+    features = np.column_stack([numbers, categories]).astype(np.float32)
+    offsets = np.arange(0, rows + 1, length)
+    return Dataset(features, labels, offsets, tuple(f"q{n}" for n in range(queries)), schema)
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    return ranking_data(rng), ranking_data(rng, queries=30)
+
+
+@pytest.fixture(scope="module")
+def tuned(data):
+    return lambdamart.tune(*data, SPEC, seed=3)
+
+
+def test_it_learns(data, tuned):
+    _, valid = data
+    random = lambdamart.mean_ndcg(valid, np.random.default_rng(0).random(valid.rows), 10)
+    scored = lambdamart.mean_ndcg(valid, lambdamart.scores_of(tuned.model, valid), 10)
+    assert scored > random + 0.2
+    assert scored > 0.9
+
+
+def test_one_seed_repeats_the_model_to_the_byte(data, tuned):
+    assert lambdamart.tune(*data, SPEC, seed=3).model == tuned.model
+    assert lambdamart.tune(*data, SPEC, seed=4).model != tuned.model
+
+
+def test_interrupted_tuning_ends_like_an_uninterrupted_one(data, tuned, tmp_path):
+    journal = tmp_path / "trials.journal"
+
+    def interrupt(_done, _best):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        lambdamart.tune(*data, SPEC, seed=3, journal=journal, on_trial=interrupt)
+    seen = []
+    resumed = lambdamart.tune(*data, SPEC, seed=3, journal=journal, on_trial=lambda done, _best: seen.append(done))
+    assert seen == [2], "the first trial must not be run again"
+    assert resumed.model == tuned.model
+
+
+def test_out_of_fold_scores_do_not_know_their_query():
+    """Labels that are pure noise can only be ranked by a model that has seen them."""
+    rng = np.random.default_rng(1)
+    noise = ranking_data(rng, queries=120, noise=1e6)
+    spec = SPEC.model_copy(update={"trials": 1, "max_trees": 60, "patience": 60})
+    tuned = lambdamart.tune(noise, noise, spec, seed=0)
+    seen = lambdamart.mean_ndcg(noise, lambdamart.scores_of(tuned.model, noise), 10)
+    unseen = lambdamart.mean_ndcg(noise, lambdamart.out_of_fold_scores(noise, tuned, folds=3, seed=0), 10)
+    chance = lambdamart.mean_ndcg(noise, rng.random(noise.rows), 10)
+    assert seen > chance + 0.15
+    assert abs(unseen - chance) < 0.06
+
+
+def test_every_training_row_gets_an_out_of_fold_score(data, tuned):
+    train, _ = data
+    folds = []
+    scores = lambdamart.out_of_fold_scores(train, tuned, folds=3, seed=0, on_fold=folds.append)
+    assert scores.shape == (train.rows,)
+    assert np.isfinite(scores).all()
+    assert folds == [1, 2, 3]
+
+
+def test_unknown_category_is_scored_like_a_missing_one(data, tuned):
+    train, _ = data
+    rows = train.features[:5].copy()
+    rows[:, 2] = 0
+    from ranking.first_stage import lightgbm_input
+
+    assert np.isnan(lightgbm_input(rows, train.schema)[:, 2]).all()
+    assert np.isfinite(lambdamart.scores_of(tuned.model, train)).all()

@@ -1,0 +1,63 @@
+"""An interrupted run loses nothing and is never mixed with another."""
+
+import pytest
+
+from ranking.errors import RecipeError
+from training import config
+from training.workspace import Workspace, next_version, partial_of
+
+
+@pytest.fixture
+def out(tmp_path):
+    return tmp_path / "shop" / "1"
+
+
+def recipe(seed=0):
+    return config.load("demo", seed=seed)
+
+
+def test_interrupted_run_needs_resume(out):
+    Workspace(out, recipe(), resume=False)
+    with pytest.raises(RecipeError, match="continue it with --resume"):
+        Workspace(out, recipe(), resume=False)
+    assert Workspace(out, recipe(), resume=True).state.is_dir()
+
+
+def test_resume_keeps_checkpoints_and_drops_half_written_bundle_files(out):
+    first = Workspace(out, recipe(), resume=False)
+    (first.state / "trials.journal").write_text("done")
+    (first.bundle / "qilcm.onnx").write_text("half")
+    again = Workspace(out, recipe(), resume=True)
+    assert (again.state / "trials.journal").read_text() == "done"
+    assert list(again.bundle.iterdir()) == []
+
+
+def test_resume_with_another_recipe_is_refused(out):
+    Workspace(out, recipe(), resume=False)
+    with pytest.raises(RecipeError, match="used another recipe"):
+        Workspace(out, recipe(seed=1), resume=True)
+
+
+def test_nothing_to_resume_says_so(out):
+    with pytest.raises(RecipeError, match="nothing to resume"):
+        Workspace(out, recipe(), resume=True)
+
+
+def test_a_published_bundle_is_never_overwritten(out):
+    out.mkdir(parents=True)
+    with pytest.raises(RecipeError, match="exists already"):
+        Workspace(out, recipe(), resume=False)
+
+
+def test_a_damaged_run_folder_says_what_to_do(out):
+    Workspace(out, recipe(), resume=False)
+    (partial_of(out) / "run.json").write_text("{")
+    with pytest.raises(RecipeError, match="delete it"):
+        Workspace(out, recipe(), resume=True)
+
+
+def test_next_version_is_the_first_free_number(tmp_path):
+    assert next_version(tmp_path, "shop") == tmp_path / "shop" / "1"
+    (tmp_path / "shop" / "1").mkdir(parents=True)
+    (tmp_path / "shop" / "3").mkdir()
+    assert next_version(tmp_path, "shop") == tmp_path / "shop" / "2"

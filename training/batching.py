@@ -1,0 +1,113 @@
+"""Lists as the network trains on them: the first stage's top C, padded into batches of similar length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ranking.order import rank_by_score
+from training.data.dataset import Dataset
+
+BUCKETS = 8
+"""Batches whose lists are sorted by length together: enough to save padding, few enough to stay random."""
+
+
+class Batch(NamedTuple):
+    """Padded lists: ``features (B, L, E)``, ``labels (B, L)``, ``mask (B, L)`` with True = real candidate."""
+
+    features: Tensor
+    labels: Tensor
+    mask: Tensor
+
+
+class Lists:
+    """The candidates that the second stage sees, as tensors on one device.
+
+    Args:
+        data: N queries under the bundle's schema.
+        scores: ``(R,)`` first-stage scores; None keeps every candidate.
+        cutoff: C, how many of the first stage's best are kept of each list, in input order.
+        append_score: whether the score becomes the last feature column.
+        device: where the tensors live.
+
+    Attributes:
+        rows: ``(R',)`` row of ``data`` behind each kept candidate.
+        offsets: ``(N + 1,)`` query n owns kept candidates ``offsets[n] : offsets[n + 1]``.
+        matrix: ``(R', E)`` raw features, as the exported graph will see them.
+    """
+
+    def __init__(
+        self,
+        data: Dataset,
+        scores: Float[np.ndarray, " R"] | None,
+        *,
+        cutoff: int,
+        append_score: bool,
+        device: str = "cpu",
+    ) -> None:
+        kept = [_kept(data.slice(n), scores, cutoff) for n in range(len(data))]
+        self.rows: Int[np.ndarray, " S"] = np.concatenate(kept)
+        self.offsets: Int[np.ndarray, " N+1"] = np.concatenate([[0], np.cumsum([len(rows) for rows in kept])])
+        matrix = data.features[self.rows]
+        if append_score:
+            if scores is None:
+                raise ValueError("the model takes the first stage's score, but there are no scores")
+            matrix = np.column_stack([matrix, scores[self.rows].astype(np.float32)])
+        self.matrix: Float[np.ndarray, "S E"] = matrix
+        self._features = torch.from_numpy(matrix).to(device)
+        self._labels = torch.from_numpy(data.labels[self.rows].astype(np.int64)).to(device)
+        self._starts = torch.from_numpy(self.offsets[:-1]).to(device)
+        self._lengths = torch.from_numpy(np.diff(self.offsets)).to(device)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def mean_length(self) -> float:
+        """Mean list length after the cutoff."""
+        return len(self.rows) / len(self)
+
+    def batch(self, queries: Int[np.ndarray, " B"]) -> Batch:
+        """Some queries, padded to the longest of them; padding repeats real rows and means nothing."""
+        picked = torch.from_numpy(np.asarray(queries)).to(self._starts.device)
+        lengths = self._lengths[picked]
+        steps = torch.arange(int(lengths.max()), device=lengths.device)
+        mask = steps < lengths[:, None]
+        index = self._starts[picked][:, None] + torch.where(mask, steps, 0)
+        return Batch(self._features[index], self._labels[index], mask)
+
+    def batches(self, size: int, rng: np.random.Generator | None = None) -> Iterator[Batch]:
+        """All queries once, ``size`` lists at a time, the last batch smaller.
+
+        Args:
+            size: B.
+            rng: shuffles queries and batches, with lists of similar length together; None keeps the data's order.
+        """
+        for queries in self._plan(size, rng):
+            yield self.batch(queries)
+
+    def _plan(self, size: int, rng: np.random.Generator | None) -> list[Int[np.ndarray, " B"]]:
+        order = np.arange(len(self))
+        if rng is None:
+            return [order[start : start + size] for start in range(0, len(order), size)]
+        rng.shuffle(order)
+        lengths = np.diff(self.offsets)
+        batches = []
+        for start in range(0, len(order), size * BUCKETS):
+            bucket = order[start : start + size * BUCKETS]
+            bucket = bucket[np.argsort(lengths[bucket], kind="stable")]
+            batches += [bucket[first : first + size] for first in range(0, len(bucket), size)]
+        return [batches[b] for b in rng.permutation(len(batches))]
+
+
+def _kept(rows: slice, scores: Float[np.ndarray, " R"] | None, cutoff: int) -> Int[np.ndarray, " C"]:
+    """Rows of one query that reach the second stage, in input order."""
+    everything = np.arange(rows.start, rows.stop)
+    if scores is None or len(everything) <= cutoff:
+        return everything
+    return np.sort(everything[rank_by_score(scores[rows])[:cutoff]])

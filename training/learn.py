@@ -1,0 +1,232 @@
+"""The training loop of QILCM: Adam, early stopping on validation NDCG, a checkpoint after every epoch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ranking.errors import ScoringError
+from ranking.metrics import ndcg
+from ranking.order import rank_by_score, ranks_of
+from training.batching import Batch, Lists
+from training.chamfer import confusion_loss, normalised_weight
+from training.config import Qilcm as QilcmSpec
+from training.data.dataset import Dataset
+from training.losses import attrank
+from training.qilcm import Qilcm
+
+VALIDATION_BATCH = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """One pass over the training queries.
+
+    Args:
+        number: counted from 1.
+        rank_loss, confusion_loss: means over batches; the second before weighting, 0 where it is not used.
+        valid_ndcg: of the validation queries after this epoch (empty queries count 0).
+        best_ndcg: the best so far.
+        seconds: wall clock, validation included.
+    """
+
+    number: int
+    rank_loss: float
+    confusion_loss: float
+    valid_ndcg: float
+    best_ndcg: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class FittedQilcm:
+    """A fitted model with the weights of its best epoch.
+
+    Args:
+        module: in eval mode, on the CPU.
+        spec: what was fitted.
+        history: every epoch.
+        best_epoch: the one whose weights these are.
+        equivalent_lambda: the lambda of eq. (10) that the confusion weight equals on these data.
+    """
+
+    module: Qilcm
+    spec: QilcmSpec
+    history: tuple[Epoch, ...]
+    best_epoch: int
+    equivalent_lambda: float
+
+
+@dataclass
+class _Progress:
+    """What a checkpoint holds."""
+
+    model: dict[str, Tensor]
+    optimizer: dict[str, Any]
+    best: dict[str, Tensor]
+    best_epoch: int
+    history: list[Epoch]
+
+
+def fit_qilcm(
+    spec: QilcmSpec,
+    train: Dataset,
+    valid: Dataset,
+    train_scores: Float[np.ndarray, " R"] | None,
+    valid_scores: Float[np.ndarray, " S"] | None,
+    *,
+    seed: int,
+    checkpoint: Path | None = None,
+    device: str = "cpu",
+    on_epoch: Callable[[Epoch], None] = lambda _epoch: None,
+) -> FittedQilcm:
+    """Fit QILCM on the first stage's top candidates.
+
+    Args:
+        spec: of the recipe.
+        train, valid: under one schema.
+        train_scores, valid_scores: first-stage scores; those of the training rows out-of-fold. None if there is no
+            first stage: then every candidate is used.
+        seed: fixes initial weights, batches, dropout and sampled pairs.
+        checkpoint: file that remembers every finished epoch; if it is there, training goes on from it and ends with
+            the same weights as an uninterrupted run.
+        device: torch device.
+        on_epoch: told every epoch, those of the checkpoint included.
+
+    Raises:
+        ScoringError: if the loss stops being finite; names the epoch and the remedy.
+    """
+    lists, held_out = (
+        Lists(data, scores, cutoff=spec.cutoff, append_score=spec.first_stage_score, device=device)
+        for data, scores in ((train, train_scores), (valid, valid_scores))
+    )
+    with torch.random.fork_rng(devices=[device] if device.startswith("cuda") else []):
+        torch.manual_seed(seed)
+        model = Qilcm(train.schema, lists.matrix, spec).to(device)
+        optimizer = torch.optim.Adam(model.parameters(), lr=spec.learning_rate, weight_decay=spec.weight_decay)
+        conf_weight = normalised_weight(
+            spec.confusion_weight, mean_length=lists.mean_length, width=model.network.width, form=spec.rank_loss
+        )
+        progress = _restore(checkpoint, model, optimizer)
+        for epoch in progress.history:
+            on_epoch(epoch)
+        while not _finished(progress, spec):
+            epoch = _run_epoch(model, optimizer, lists, spec, conf_weight, seed=seed, number=len(progress.history) + 1)
+            value = _validate(model, held_out, valid, valid_scores, spec)
+            progress = _advance(progress, model, optimizer, epoch, value)
+            if checkpoint is not None:
+                _save(checkpoint, progress)
+            on_epoch(progress.history[-1])
+    model.load_state_dict(progress.best)
+    return FittedQilcm(model.cpu().eval(), spec, tuple(progress.history), progress.best_epoch, conf_weight)
+
+
+def loss_of(
+    model: Qilcm, batch: Batch, spec: QilcmSpec, conf_weight: float, rng: np.random.Generator
+) -> tuple[Tensor, float, float]:
+    """Eq. (10) on one batch: the loss to minimise, and its two parts before weighting."""
+    logits, normalised = model(batch.features, batch.mask)
+    rank_loss = attrank(logits, batch.labels, batch.mask, form=spec.rank_loss)
+    if conf_weight == 0.0:
+        return rank_loss, float(rank_loss.detach()), 0.0
+    confusion = confusion_loss(normalised, batch.mask, pairs=spec.confusion_pairs, rng=rng)
+    return rank_loss + conf_weight * confusion, float(rank_loss.detach()), float(confusion.detach())
+
+
+def _run_epoch(
+    model: Qilcm,
+    optimizer: torch.optim.Optimizer,
+    lists: Lists,
+    spec: QilcmSpec,
+    conf_weight: float,
+    *,
+    seed: int,
+    number: int,
+) -> Epoch:
+    """One pass; its randomness depends on seed and number alone, so that a resumed run repeats it."""
+    started = time.perf_counter()
+    rng = np.random.default_rng([seed, number])
+    torch.manual_seed(int(rng.integers(2**62)))
+    model.train()
+    parts = []
+    for batch in lists.batches(spec.batch_size, rng):
+        optimizer.zero_grad()
+        loss, rank_loss, confusion = loss_of(model, batch, spec, conf_weight, rng)
+        if not torch.isfinite(loss):
+            raise ScoringError(
+                f"the training loss became {float(loss)} in epoch {number}: lower learning_rate "
+                f"(now {spec.learning_rate:g}) or confusion_weight (now {spec.confusion_weight:g}) in the recipe"
+            )
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        parts.append((rank_loss, confusion))
+    rank_mean, confusion_mean = np.mean(parts, axis=0)
+    return Epoch(number, float(rank_mean), float(confusion_mean), 0.0, 0.0, time.perf_counter() - started)
+
+
+def _validate(
+    model: Qilcm, lists: Lists, data: Dataset, scores: Float[np.ndarray, " S"] | None, spec: QilcmSpec
+) -> float:
+    """Mean NDCG over queries, of the whole order: reranked candidates first, the others in first-stage order."""
+    model.eval()
+    with torch.inference_mode():
+        logits = [
+            row[real].double().cpu().numpy()
+            for batch in lists.batches(VALIDATION_BATCH)
+            for row, real in zip(model(batch.features, batch.mask)[0], batch.mask, strict=True)
+        ]
+    total = 0.0
+    for n in range(len(lists)):
+        rows = data.slice(n)
+        kept = lists.rows[lists.offsets[n] : lists.offsets[n + 1]] - rows.start
+        by_first_stage = np.arange(rows.stop - rows.start) if scores is None else rank_by_score(scores[rows])
+        rest = by_first_stage[spec.cutoff :]
+        order = np.concatenate([kept[rank_by_score(logits[n])], rest])
+        total += np.nan_to_num(ndcg(-ranks_of(order).astype(np.float64), data.labels[rows], cutoff=spec.ndcg_at))
+    return total / len(lists)
+
+
+def _advance(
+    progress: _Progress, model: Qilcm, optimizer: torch.optim.Optimizer, epoch: Epoch, valid_ndcg: float
+) -> _Progress:
+    state = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
+    best_so_far = progress.history[-1].best_ndcg if progress.history else -1.0
+    better = valid_ndcg > best_so_far
+    epoch = Epoch(**{**asdict(epoch), "valid_ndcg": valid_ndcg, "best_ndcg": max(valid_ndcg, best_so_far)})
+    return _Progress(
+        model=state,
+        optimizer=optimizer.state_dict(),
+        best=state if better else progress.best,
+        best_epoch=epoch.number if better else progress.best_epoch,
+        history=[*progress.history, epoch],
+    )
+
+
+def _finished(progress: _Progress, spec: QilcmSpec) -> bool:
+    done = len(progress.history)
+    return done >= spec.max_epochs or (done > 0 and done - progress.best_epoch >= spec.patience)
+
+
+def _restore(checkpoint: Path | None, model: Qilcm, optimizer: torch.optim.Optimizer) -> _Progress:
+    if checkpoint is None or not checkpoint.exists():
+        return _Progress(model={}, optimizer={}, best={}, best_epoch=0, history=[])
+    saved = torch.load(checkpoint, weights_only=True)
+    progress = _Progress(**{**saved, "history": [Epoch(**epoch) for epoch in saved["history"]]})
+    model.load_state_dict(progress.model)
+    optimizer.load_state_dict(progress.optimizer)
+    return progress
+
+
+def _save(checkpoint: Path, progress: _Progress) -> None:
+    temporary = checkpoint.with_suffix(".tmp")
+    values = {**vars(progress), "history": [asdict(epoch) for epoch in progress.history]}
+    torch.save(values, temporary)
+    temporary.replace(checkpoint)  # in one step: an interruption leaves the epoch before

@@ -1,0 +1,105 @@
+"""Preprocessing as the first layers of the network, so that the exported graph takes raw features.
+
+Numeric features are scaled to [0, 1] as the QILCM paper asks ("Item Encoder"), globally, by statistics of the training
+rows; how is ours: symmetric log1p, clip at the 0.1 % and 99.9 % quantiles, min-max. Categorical features are embedded.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ranking.features import UNKNOWN_CODE, FeatureSchema
+
+CLIP_QUANTILES = (0.001, 0.999)
+MAX_EMBEDDING = 16
+
+
+class Preprocess(nn.Module):
+    """Raw feature rows to dense inputs in one layout: scaled numbers, missing-value indicators, embeddings.
+
+    A missing number becomes the median of its transformed training values plus an indicator of 1 where training data
+    had missing values, and counts as 0.0 where they had none, because LightGBM treats it so.
+
+    Args:
+        schema: of the first D columns.
+        rows: ``(R, E)`` training rows to take the statistics from; E is D, or D + 1 with the first stage's score last.
+
+    Convention: a column that is constant in training (or has no value at all) becomes 0. A category code outside the
+    schema counts as unknown; the embedding of the unknown category starts at 0 and stays there if training has none.
+    """
+
+    lows: Tensor
+    ranges: Tensor
+    fills: Tensor
+
+    def __init__(self, schema: FeatureSchema, rows: Float[np.ndarray, "R E"]) -> None:
+        super().__init__()
+        self.numeric = [d for d in range(rows.shape[1]) if d not in schema.categorical]
+        self.categorical = list(schema.categorical)
+        indicated = [
+            i for i, d in enumerate(self.numeric) if d < len(schema) and schema.features[d].missing_in_training
+        ]
+        self.indicated = indicated
+        statistics = [_statistics(rows[:, d], fill_median=i in indicated) for i, d in enumerate(self.numeric)]
+        fills, lows, highs = np.array(statistics, dtype=np.float32).reshape(-1, 3).T
+        self.register_buffer("fills", torch.from_numpy(fills.copy()))
+        self.register_buffer("lows", torch.from_numpy(lows.copy()))
+        self.register_buffer("ranges", torch.from_numpy(highs - lows))
+        self.sizes = [len(schema.features[d].categories) for d in self.categorical]
+        self.embeddings = nn.ModuleList(nn.Embedding(size + 1, embedding_width(size)) for size in self.sizes)
+        with torch.no_grad():
+            for embedding in self.embeddings:
+                embedding.weight[UNKNOWN_CODE].zero_()  # type: ignore[index]
+
+    @property
+    def width(self) -> int:
+        """Columns of the output."""
+        return len(self.numeric) + len(self.indicated) + sum(embedding_width(size) for size in self.sizes)
+
+    def forward(self, raw: Float[Tensor, "*batch E"]) -> Float[Tensor, "*batch X"]:
+        """``(..., E)`` raw rows to ``(..., X)`` dense inputs; NaN is a missing value."""
+        numbers = raw[..., self.numeric]
+        missing = torch.isnan(numbers)
+        values = torch.where(missing, self.fills, symmetric_log1p(numbers))
+        scaled = torch.clamp(values - self.lows, min=0.0).minimum(self.ranges) / torch.where(
+            self.ranges > 0, self.ranges, 1.0
+        )
+        parts = [scaled]
+        if self.indicated:
+            parts.append(missing[..., self.indicated].to(scaled.dtype))
+        for column, size, embedding in zip(self.categorical, self.sizes, self.embeddings, strict=True):
+            code = raw[..., column]
+            known = (code >= 1) & (code <= size)  # False for NaN too
+            parts.append(embedding(torch.where(known, code, float(UNKNOWN_CODE)).long()))
+        return torch.cat(parts, dim=-1)
+
+
+def embedding_width(categories: int) -> int:
+    """Width of the embedding of a feature with so many categories."""
+    return min(MAX_EMBEDDING, (categories + 3) // 2)
+
+
+def symmetric_log1p(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """``sign(x) log(1 + |x|)``, accurate near 0 too.
+
+    ONNX has no log1p, and ``log(1 + x)`` loses every digit of a feature that lives below 1e-7; Kahan's correction
+    ``log(u) x / (u - 1)`` with ``u = fl(1 + x)`` keeps them and exports as plain operations.
+    """
+    size = x.abs()
+    u = 1.0 + size
+    step = u - 1.0
+    exact = step == 0
+    return torch.sign(x) * torch.where(exact, size, torch.log(u) * (size / torch.where(exact, 1.0, step)))
+
+
+def _statistics(column: Float[np.ndarray, " R"], *, fill_median: bool) -> tuple[float, float, float]:
+    """Fill value, low and high of one transformed column."""
+    present = column[~np.isnan(column)].astype(np.float64)
+    if len(present) == 0:
+        return 0.0, 0.0, 0.0
+    transformed = np.sign(present) * np.log1p(np.abs(present))
+    low, high = np.quantile(transformed, CLIP_QUANTILES)
+    return (float(np.median(transformed)) if fill_median else 0.0), float(low), float(high)

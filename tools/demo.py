@@ -27,9 +27,9 @@ from ranking import bundle
 from ranking.errors import ListwrightError
 from ranking.features import FeatureSchema
 from ranking.manifest import Manifest
-from training import data
 from training.config import Recipe
 from training.data.dataset import Dataset
+from training.data.load import load
 
 READY_WITHIN_S = 30.0
 SHOWN = 12
@@ -43,7 +43,7 @@ def main() -> int:
     console = Console(highlight=False)
     try:
         manifest = bundle.load(folder).manifest
-        test = data.load(Recipe.model_validate(manifest.recipe), []).test
+        test = load(Recipe.model_validate(manifest.recipe), []).test
     except ListwrightError as error:
         console.print(f"error: {error}", markup=False)
         return 1

@@ -17,10 +17,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ranking import bundle
 from ranking.errors import ListwrightError, RecipeError
-from training import bring_your_own, config, data, first_stage
+from training import bring_your_own, config, first_stage
 from training.bundling import write_bundle
 from training.config import GivenColumn, GivenModel, LambdaMart, Recipe
 from training.data.dataset import Splits
+from training.data.load import describe, load
 from training.evaluate import evaluate
 from training.first_stage import FittedFirstStage
 from training.learn import Epoch, FittedQilcm, fit_qilcm
@@ -65,10 +66,10 @@ def run(
     watch = Stopwatch()
     with _progress(console) as bars:
         with watch.step("data"):
-            splits = _under_first_stage(recipe, data.load(recipe, sources, progress=bars))
+            splits = _under_first_stage(recipe, load(recipe, sources, progress=bars))
             workspace.belongs_to(splits)
         bars.console.print(f"[bold]{escape(recipe.name)}[/]: {escape(splits.how)}")
-        bars.console.print(escape(data.describe(splits.train.schema)))
+        bars.console.print(escape(describe(splits.train.schema)))
         with watch.step("first stage"):
             first = _fit_first_stage(recipe, splits, workspace, bars)
         with watch.step("QILCM"):

@@ -15,7 +15,13 @@ from training.losses import attrank
 SMALL = Path(__file__).parent / "qilcm_small.json"
 """The shortest of the reference cases, so that a checkout without the reference folder checks numbers too."""
 
-NAMES = {"h": "encoded", "attention": "attention", "context": "context", "refined": "refined", "normalised": "normalised"}
+NAMES = {
+    "h": "encoded",
+    "attention": "attention",
+    "context": "context",
+    "refined": "refined",
+    "normalised": "normalised",
+}
 
 
 def network(case, form):
@@ -23,10 +29,16 @@ def network(case, form):
     width, encoder = np.array(params["encoder"][0]["weight"]).shape[::-1]
     hidden = tuple(len(layer["bias"]) for layer in params["attention"][:-1])
     model = qilcm.QilcmNetwork(width, QilcmSpec(encoder_width=encoder, hidden=hidden, query_norm=form)).double()
-    for part, layers in ((model.encoder, params["encoder"]), (model.attention, params["attention"]), (model.ranking, params["ranking"])):
+    for part, layers in (
+        (model.encoder, params["encoder"]),
+        (model.attention, params["attention"]),
+        (model.ranking, params["ranking"]),
+    ):
         linears = [module for module in part if isinstance(module, torch.nn.Linear)]
         for linear, layer in zip(linears, layers, strict=True):
-            linear.load_state_dict({name: torch.tensor(layer[name], dtype=torch.float64) for name in ("weight", "bias")})
+            linear.load_state_dict(
+                {name: torch.tensor(layer[name], dtype=torch.float64) for name in ("weight", "bias")}
+            )
     return model.eval()
 
 
@@ -56,7 +68,9 @@ def check(case, form, monkeypatch, tolerance=1e-9):
         for theirs, ours in NAMES.items():
             value = getattr(found, ours)[n]
             value = value if theirs == "context" else value[:length]
-            assert value.detach().numpy() == pytest.approx(np.array(values[theirs]), abs=tolerance, rel=tolerance), theirs
+            assert value.detach().numpy() == pytest.approx(np.array(values[theirs]), abs=tolerance, rel=tolerance), (
+                theirs
+            )
         scores = torch.softmax(logits[n, :length], dim=0)
         assert logits[n, :length].tolist() == pytest.approx(values["logits"], abs=tolerance, rel=tolerance)
         assert scores.tolist() == pytest.approx(values["scores"], abs=tolerance, rel=tolerance)
@@ -64,7 +78,9 @@ def check(case, form, monkeypatch, tolerance=1e-9):
         assert float(alone) == pytest.approx(expected["attrank_per_list"][n], abs=tolerance)
     per_query = float(attrank(logits, labels, mask))
     assert per_query == pytest.approx(np.mean(expected["attrank_per_list"]), rel=tolerance)
-    assert float(attrank(logits, labels, mask, form="paper")) == pytest.approx(expected["rank_loss_eq12"], rel=tolerance)
+    assert float(attrank(logits, labels, mask, form="paper")) == pytest.approx(
+        expected["rank_loss_eq12"], rel=tolerance
+    )
     conf = float(confusion_loss(found.normalised, mask))
     assert conf == pytest.approx(expected["confusion_loss_eq13"], rel=tolerance)
 

@@ -1,0 +1,87 @@
+"""Parsed text in binary form, next to the hash of what it was parsed from."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from training.data.dataset import Dataset
+from training.data.letor import letor_schema
+
+PARSER_VERSION = 1
+"""Raise it whenever the parser gives another result for the same text: older entries are then ignored."""
+
+_ARRAYS = ("features", "labels", "offsets")
+_FACTS = "facts.json"
+
+_log = logging.getLogger(__name__)
+
+
+def folder() -> Path:
+    """``$LISTWRIGHT_CACHE``, or ``listwright`` below ``$XDG_CACHE_HOME`` or ``~/.cache``."""
+    own = os.environ.get("LISTWRIGHT_CACHE")
+    if own:
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "listwright"
+
+
+def cached(digest: str, source: str, parse: Callable[[], Dataset]) -> Dataset:
+    """A parsed LETOR file, from the cache if its source has not changed.
+
+    Args:
+        digest: hash of everything that the result depends on.
+        source: name of the source, for whoever looks into the cache.
+        parse: reads the source; its result is stored only when it is whole.
+
+    Convention: an entry is written to a temporary folder and renamed. A damaged entry is parsed again; a cache that
+    cannot be written is a warning, not an error.
+    """
+    name = f"v{PARSER_VERSION}-{digest.replace('/', '-')}"
+    entry = folder() / (name if len(name) < 200 else name[:200])
+    known = _read(entry, digest)
+    if known is not None:
+        return known
+    dataset = parse()
+    _write(entry, digest, source, dataset)
+    return dataset
+
+
+def _read(entry: Path, digest: str) -> Dataset | None:
+    if not (entry / _FACTS).exists():
+        return None
+    try:
+        facts = json.loads((entry / _FACTS).read_text(encoding="utf-8"))
+        if facts["digest"] != digest:
+            return None
+        features, labels, offsets = (np.load(entry / f"{array}.npy", allow_pickle=False) for array in _ARRAYS)
+        qids = tuple(facts["qids"])
+        if len(qids) != len(offsets) - 1 or offsets[-1] != len(labels) or len(features) != len(labels):
+            raise ValueError("arrays of different lengths")
+        return Dataset(features, labels, offsets, qids, letor_schema(features.shape[1]))
+    except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
+        _log.warning("cache entry %s is damaged (%s): reading the source again", entry, error)
+        return None
+
+
+def _write(entry: Path, digest: str, source: str, dataset: Dataset) -> None:
+    try:
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=entry.parent))
+        try:
+            for array in _ARRAYS:
+                np.save(temporary / f"{array}.npy", getattr(dataset, array), allow_pickle=False)
+            facts = {"digest": digest, "source": source, "qids": dataset.qids}
+            (temporary / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
+            shutil.rmtree(entry, ignore_errors=True)
+            temporary.rename(entry)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+    except OSError as error:
+        _log.warning("nothing is cached in %s: %s (set LISTWRIGHT_CACHE to a folder that can be written)", entry, error)

@@ -1,0 +1,129 @@
+"""SVMrank / LETOR text: ``label qid:Q i:v i:v ... # comment``, one candidate a line.
+
+Two parsers give one result. The fast one checks the structure of a whole chunk at once and parses all its numbers in
+one call; whenever it has any doubt, the precise one reads that chunk line by line, and is the one that complains.
+
+Conventions: an index that a line leaves out is 0.0, as SVMrank means it; ``NULL`` and ``nan`` are missing values, and
+so is the largest double, Istella's marker of a value that does not exist. Feature ``i`` is named ``f{i}``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import BinaryIO
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from ranking.errors import DataError
+from ranking.features import Feature, FeatureSchema
+from training.data.dataset import Dataset
+from training.data.letor_fast import Block, parse_fast
+from training.data.letor_lines import parse_lines
+
+CHUNK_BYTES = 16 * 2**20
+
+
+def read(
+    stream: BinaryIO,
+    source: str,
+    *,
+    groups: Int[np.ndarray, " N"] | None = None,
+    on_bytes: Callable[[int], None] = lambda _count: None,
+) -> Dataset:
+    """Parse a whole file.
+
+    Args:
+        stream: the text, decompressed.
+        source: its name, for errors.
+        groups: rows per query, for LightGBM's files without ``qid``; None where every line names its query.
+        on_bytes: told the size of every chunk that was parsed.
+
+    Raises:
+        DataError: with line and column of the first token that is wrong, and what was expected.
+    """
+    blocks = []
+    line = 1
+    for chunk in _chunks(stream):
+        block = parse_fast(chunk, line, with_qid=groups is None)
+        if block is None:
+            block = parse_lines(chunk, line, source, with_qid=groups is None)
+        blocks.append(block)
+        line += chunk.count(b"\n")
+        on_bytes(len(chunk))
+    rows = sum(len(block.labels) for block in blocks)
+    if rows == 0:
+        raise DataError(source, "holds no candidates: expected lines like '2 qid:1 1:0.5 2:0.1'")
+    lengths, qids = _queries(blocks, rows, source) if groups is None else _from_groups(groups, rows, source)
+    return Dataset(
+        features=_stack(blocks, rows),
+        labels=np.concatenate([block.labels for block in blocks]),
+        offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+        qids=tuple(qids),
+        schema=letor_schema(max(block.features.shape[1] for block in blocks)),
+    )
+
+
+def letor_schema(width: int) -> FeatureSchema:
+    """Numeric features ``f1 .. fD``; at least one, so that a file without features still has a shape."""
+    return FeatureSchema(features=tuple(Feature(name=f"f{d}") for d in range(1, max(1, width) + 1)))
+
+
+def _chunks(stream: BinaryIO) -> Iterator[bytes]:
+    """Pieces of about :data:`CHUNK_BYTES` that end at a line's end."""
+    rest = b""
+    while piece := stream.read(CHUNK_BYTES):
+        end = piece.rfind(b"\n") + 1
+        if end == 0:
+            rest += piece
+            continue
+        yield rest + piece[:end]
+        rest = piece[end:]
+    if rest:
+        yield rest + b"\n"
+
+
+def _stack(blocks: list[Block], rows: int) -> Float[np.ndarray, "R D"]:
+    """All blocks as one matrix as wide as the widest; each block is let go once it has been copied."""
+    width = max(1, *(block.features.shape[1] for block in blocks))
+    features = np.zeros((rows, width), dtype=np.float32)
+    start = 0
+    for b, block in enumerate(blocks):
+        features[start : start + len(block.labels), : block.features.shape[1]] = block.features
+        start += len(block.labels)
+        blocks[b] = block._replace(features=np.empty((0, block.features.shape[1]), dtype=np.float32))
+    return features
+
+
+def _queries(blocks: list[Block], rows: int, source: str) -> tuple[list[int], list[str]]:
+    """Rows per query and its id, in file order; a query's rows must stand together."""
+    lengths: list[int] = []
+    first_line: dict[str, int] = {}
+    last = None
+    for block in blocks:
+        row = 0
+        for qid, count in zip(block.qids, block.runs, strict=True):
+            line = int(block.lines[row])
+            row += int(count)
+            if qid == last:
+                lengths[-1] += int(count)
+                continue
+            if qid in first_line:
+                raise DataError(
+                    source,
+                    f"query {qid!r} comes back here, it began at line {first_line[qid]}: "
+                    "keep the rows of a query together",
+                    line=line,
+                )
+            first_line[qid] = line
+            lengths.append(int(count))
+            last = qid
+    if sum(lengths) != rows:
+        raise AssertionError(f"{sum(lengths)} rows in queries, {rows} in all")
+    return lengths, list(first_line)
+
+
+def _from_groups(groups: Int[np.ndarray, " N"], rows: int, source: str) -> tuple[list[int], list[str]]:
+    if groups.sum() != rows:
+        raise DataError(source, f"has {rows} candidates, but its .query file adds up to {groups.sum()}")
+    return groups.tolist(), [f"{source}#{n}" for n in range(1, len(groups) + 1)]

@@ -1,0 +1,66 @@
+"""The door to the data: a recipe and its sources in, three splits out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from rich.progress import Progress
+
+from ranking.errors import RecipeError
+from ranking.features import FeatureSchema
+from training.config import LetorData, Recipe, SyntheticData, TableData
+from training.data import layout, split, synthetic, table
+from training.data.dataset import Splits
+
+
+def load(recipe: Recipe, sources: Sequence[str], *, progress: Progress | None = None) -> Splits:
+    """Read the data of a recipe and split them by query.
+
+    Args:
+        recipe: its ``data``, ``fold`` and ``seed``.
+        sources: what ``--data`` named; empty for synthetic data.
+        progress: shows how far the reading of long files has come.
+
+    Raises:
+        RecipeError: if the sources do not fit the recipe; says what to pass.
+        DataError: if they cannot be read; names file, line and column.
+    """
+    rng = np.random.default_rng(recipe.seed)
+    match recipe.data:
+        case SyntheticData() as spec:
+            if sources:
+                raise RecipeError(f"recipe {recipe.name!r} makes its own data: leave out --data {sources[0]}")
+            dataset, _ = synthetic.generate(spec, rng)
+            source = f"synthetic data, seed {recipe.seed}"
+            return split.by_query(dataset, spec.split, fold=recipe.fold, rng=rng, source=source)
+        case LetorData() as spec:
+            _need(recipe, sources)
+            return layout.load(spec, sources, fold=recipe.fold, rng=rng, progress=progress)
+        case TableData() as spec:
+            _need(recipe, sources)
+            if len(sources) > 1:
+                raise RecipeError(f"--data takes one table, not {len(sources)}: {', '.join(sources)}")
+            dataset, source = table.read(spec, sources[0])
+            return split.by_query(dataset, spec.split, fold=recipe.fold, rng=rng, source=source)
+
+
+def _need(recipe: Recipe, sources: Sequence[str]) -> None:
+    if not sources:
+        raise RecipeError(f"recipe {recipe.name!r} needs --data PATH ({recipe.about})")
+
+
+def describe(schema: FeatureSchema) -> str:
+    """One line for a person who checks that columns were understood: kinds, categories, missing values."""
+    numeric = [feature.name for feature in schema.features if feature.kind == "numeric"]
+    categorical = [f"{f.name} ({len(f.categories)})" for f in schema.features if f.kind == "categorical"]
+    missing = sum(feature.missing_in_training for feature in schema.features)
+    parts = [f"{len(numeric)} numeric features ({_shortened(numeric)})"]
+    if categorical:
+        parts.append(f"{len(categorical)} categorical with so many values: {_shortened(categorical)}")
+    parts.append(f"missing values in {missing} of them")
+    return ", ".join(parts)
+
+
+def _shortened(names: list[str], limit: int = 8) -> str:
+    return ", ".join(names) if len(names) <= limit else f"{', '.join(names[: limit - 1])}, … {names[-1]}"

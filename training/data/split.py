@@ -1,0 +1,81 @@
+"""Splits by query, never by row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ranking.errors import DataError, RecipeError
+from training.config import Split
+from training.data.dataset import Dataset, Splits, fit_schema
+
+
+def by_query(dataset: Dataset, split: Split, *, fold: int, rng: np.random.Generator, source: str) -> Splits:
+    """Deal the queries to equal parts after one shuffle; test on one, validate on the next, train on the rest.
+
+    Raises:
+        RecipeError: if there is no such fold.
+        DataError: if there are fewer queries than parts, or a split cannot be learned from.
+    """
+    parts = split.parts
+    check_fold(fold, parts, source)
+    if len(dataset) < parts:
+        raise DataError(source, f"{len(dataset)} queries cannot be split into {parts} parts: give more queries")
+    part_of = rng.permutation(len(dataset)) % parts
+    test, valid = fold - 1, fold % parts
+    train = np.flatnonzero((part_of != test) & (part_of != valid))
+    picked = [dataset.select(q) for q in (train, np.flatnonzero(part_of == valid), np.flatnonzero(part_of == test))]
+    share = round(100 / parts)
+    how = f"{source}, split by query {100 - 2 * share}/{share}/{share}, fold {fold} of {parts}"
+    return checked(picked[0], picked[1], picked[2], how)
+
+
+def check_fold(fold: int, folds: int, source: str) -> None:
+    """Raise RecipeError unless ``1 <= fold <= folds``."""
+    if not 1 <= fold <= folds:
+        raise RecipeError(f"{source} has folds 1 to {folds}, there is no fold {fold}: change --fold")
+
+
+def checked(train: Dataset, valid: Dataset, test: Dataset, how: str) -> Splits:
+    """The three splits under the schema that the training queries fix, if something can be learned from them.
+
+    Raises:
+        DataError: if a split is empty, a query stands in two of them, or training or validation has no query with two
+            different labels.
+    """
+    named = {"training": train, "validation": valid, "test": test}
+    for name, part in named.items():
+        if len(part) == 0:
+            raise DataError(how, f"the {name} split has no queries")
+    for one, other in (("training", "validation"), ("training", "test"), ("validation", "test")):
+        shared = sorted(set(named[one].qids) & set(named[other].qids))
+        if shared:
+            raise DataError(how, f"query {shared[0]!r} and {len(shared) - 1} more stand in both {one} and {other}")
+    for name in ("training", "validation"):
+        if not _informative(named[name]):
+            raise DataError(
+                how,
+                f"no {name} query has two candidates with different labels: there is nothing to learn an order from",
+            )
+    schema = fit_schema(train)
+    sizes = ", ".join(f"{name} {len(part)} queries / {part.rows} candidates" for name, part in named.items())
+    return Splits(train.under(schema), valid.under(schema), test.under(schema), f"{how}: {sizes}")
+
+
+def _informative(dataset: Dataset) -> bool:
+    return any(labels.min() < labels.max() for _, labels in dataset.lists())
+
+
+def merged(parts: Sequence[Dataset]) -> Dataset:
+    """The queries of several datasets of one schema, one after the other."""
+    offsets = [np.zeros(1, dtype=np.int64)]
+    for part in parts:
+        offsets.append(part.offsets[1:] + offsets[-1][-1])
+    return Dataset(
+        features=np.concatenate([part.features for part in parts]),
+        labels=np.concatenate([part.labels for part in parts]),
+        offsets=np.concatenate(offsets),
+        qids=tuple(qid for part in parts for qid in part.qids),
+        schema=parts[0].schema,
+    )

@@ -191,7 +191,7 @@ def _validate(
         rest = by_first_stage[spec.cutoff :]
         order = np.concatenate([kept[rank_by_score(logits[n])], rest])
         total += np.nan_to_num(ndcg(-ranks_of(order).astype(np.float64), data.labels[rows], cutoff=spec.ndcg_at))
-    return total / len(lists)
+    return float(total / len(lists))
 
 
 def _advance(

@@ -81,8 +81,10 @@ class QilcmNetwork(nn.Module):
 
     def _normalise(self, refined: Float[Tensor, "B L W"], a: Float[Tensor, "B L"]) -> Float[Tensor, "B L W"]:
         """Query normalisation, eqs. (6) to (8)."""
-        mean = (a[..., None] * refined).sum(dim=-2, keepdim=True)
-        centred = refined - mean
+        centred = refined - (a[..., None] * refined).sum(dim=-2, keepdim=True)
+        # attention sums to 1 only up to rounding: what that leaves of a constant dimension would be blown up by
+        # 1 / epsilon (measured: logits off by 1e-3 on constant lists); centring twice removes it
+        centred = centred - (a[..., None] * centred).sum(dim=-2, keepdim=True)
         variance = (a[..., None] * centred.square()).sum(dim=-2, keepdim=True)
         if self.query_norm == "stable":
             return centred * torch.rsqrt(variance + STABLE_EPSILON**2)

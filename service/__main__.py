@@ -1,0 +1,89 @@
+"""``python -m service``: serve a bundle over HTTP."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import sys
+from types import FrameType
+
+import uvicorn
+from pydantic import ValidationError
+
+from ranking import bundle
+from ranking.errors import ListwrightError
+from service.app import create_app
+from service.settings import PREFIX, Settings, describe
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Command line; 0 after a clean stop, 1 if the bundle is refused, 2 if a setting is wrong."""
+    parser = argparse.ArgumentParser(
+        prog="python -m service",
+        description="Serve a bundle: POST /rerank, GET /readyz /livez /info /metrics.",
+        epilog=f"settings, from the environment:\n{describe()}\n\nexample:\n"
+        f"  {PREFIX}BUNDLE=models/demo/1 {PREFIX}PORT=8000 python -m service",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.parse_args(arguments)
+    try:
+        settings = Settings()  # type: ignore[call-arg]
+    except ValidationError as error:
+        for fault in error.errors():
+            name = PREFIX + str(fault["loc"][0]).upper()
+            hint = "set it, e.g. to models/demo/1" if fault["type"] == "missing" else f"it is {fault['input']!r}"
+            print(f"error: {name}: {fault['msg']} ({hint}); see python -m service --help", file=sys.stderr)
+        return 2
+    try:
+        loaded = bundle.load(settings.bundle)
+    except ListwrightError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    if settings.workers > 1:
+        del loaded  # each worker loads its own copy; this one only told early whether it is good
+        uvicorn.run("service.app:create_app", factory=True, workers=settings.workers, **_options(settings))
+        return 0
+    app = create_app(settings, loaded=loaded)
+    server = DrainingServer(uvicorn.Config(app, **_options(settings)), app.state.draining.set, settings.drain_s)
+    server.run()
+    return 0
+
+
+def _options(settings: Settings) -> dict[str, object]:
+    return {
+        "host": settings.host,
+        "port": settings.port,
+        "log_level": settings.log_level,
+        "access_log": False,
+        "server_header": False,
+        "timeout_graceful_shutdown": 30,
+    }
+
+
+class DrainingServer(uvicorn.Server):
+    """uvicorn that, on SIGTERM, says so in ``/readyz`` and keeps serving for a while before it stops.
+
+    Args:
+        config: uvicorn's.
+        announce: turns ``/readyz`` to 503.
+        drain_s: how long to keep serving; a second signal ends the wait.
+    """
+
+    def __init__(self, config: uvicorn.Config, announce: object, drain_s: float) -> None:
+        super().__init__(config)
+        self._announce, self._drain_s = announce, drain_s
+        self._draining = False
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Called by uvicorn for SIGINT and SIGTERM."""
+        if sig == signal.SIGTERM and self._drain_s > 0 and not self._draining:
+            self._draining = True
+            self._announce()  # type: ignore[operator]
+            asyncio.get_event_loop().call_later(self._drain_s, super().handle_exit, sig, frame)
+            return
+        super().handle_exit(sig, frame)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

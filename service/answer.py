@@ -1,0 +1,74 @@
+"""From a ranking to the words of the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from ranking.candidates import Ranking
+from ranking.manifest import Manifest
+from ranking.order import rank_by_score, ranks_of
+from service.schemas import RerankRequest
+
+_STAGES = {"second_stage": "second", "first_stage": "first", "input_order": "input"}
+
+
+def to_answer(
+    ranking: Ranking,
+    request: RerankRequest,
+    manifest: Manifest,
+    ids: tuple[str, ...] | None,
+    timings: Mapping[str, float],
+) -> dict[str, Any]:
+    """The body of :class:`service.schemas.RerankResponse`, as plain values."""
+    scores = _nullable(ranking.scores if request.raw_scores else ranking.relevance)
+    first_scores = _nullable(ranking.first_stage_scores)
+    first_ranks: Sequence[int | None] = [None] * len(scores)
+    if first_scores[0] is not None:
+        first_ranks = ranks_of(rank_by_score(ranking.first_stage_scores)).tolist()
+    reached = _STAGES[ranking.stage_reached]
+    order = ranking.order.tolist()
+    return {
+        "id": request.id,
+        "model": manifest.name,
+        "version": manifest.version,
+        "results": [
+            {
+                "index": index,
+                "id": None if ids is None else ids[index],
+                "rank": rank,
+                "relevance_score": scores[index],
+                "stage": "first" if scores[index] is None and reached == "second" else reached,
+                "first_stage_score": first_scores[index],
+                "first_stage_rank": first_ranks[index],
+            }
+            for rank, index in enumerate(order[: request.top_n], start=1)
+        ],
+        "scores": scores,
+        "ranks": ranking.ranks.tolist(),
+        "route": {"strategy": ranking.route.strategy, "decided_by": ranking.route.decided_by},
+        "meta": {
+            "status": "degraded" if ranking.degraded else "ok",
+            "stage_reached": ranking.stage_reached,
+            "reason": ranking.reason,
+            "timings_ms": {
+                "parse": round(timings["parse"], 3),
+                "first_stage": _rounded(ranking.timings_ms.get("first_stage")),
+                "second_stage": _rounded(ranking.timings_ms.get("second_stage")),
+                "total": round(timings["total"], 3),
+            },
+        },
+    }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)
+
+
+def _nullable(values: Float[np.ndarray, " L"]) -> list[float | None]:
+    if not np.isnan(values).any():
+        return values.tolist()  # type: ignore[no-any-return]
+    return [None if value != value else value for value in values.tolist()]  # noqa: PLR0124 - NaN

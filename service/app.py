@@ -1,0 +1,75 @@
+"""The application: one bundle, loaded and warm before the first request."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+
+import numpy as np
+from anyio import CapacityLimiter, to_thread
+from fastapi import FastAPI
+
+from ranking import bundle
+from ranking.bundle import Bundle
+from ranking.candidates import CandidateList
+from service import problems
+from service.routes import routes
+from service.settings import Settings
+from service.telemetry import RequestIds, Telemetry
+
+WARM_UP_LENGTHS = (1, 10, 100)
+
+_DESCRIPTION = """Reranks one query's candidates as a whole: a LightGBM first stage scores each alone, QILCM rescores the
+best of them as one list. Errors are `application/problem+json` (RFC 9457)."""
+
+_log = logging.getLogger("listwright.service")
+
+
+def create_app(settings: Settings | None = None, *, loaded: Bundle | None = None) -> FastAPI:
+    """The ASGI application.
+
+    Args:
+        settings: by default from ``LISTWRIGHT_*`` environment variables.
+        loaded: a bundle that is loaded already; by default ``settings.bundle`` is loaded at start-up.
+    """
+    settings = settings or Settings()  # type: ignore[call-arg]
+    telemetry = Telemetry()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        app.state.limiter = CapacityLimiter(settings.threads)
+        ready = loaded or await to_thread.run_sync(bundle.load, settings.bundle)
+        await to_thread.run_sync(warm_up, ready, settings.max_candidates)
+        telemetry.bundle.labels(ready.manifest.name, ready.manifest.version).set(1)
+        app.state.fingerprint = ready.manifest.fingerprint
+        app.state.bundle = ready
+        _log.info("serving %s/%s from %s", ready.manifest.name, ready.manifest.version, ready.path)
+        yield
+
+    app = FastAPI(
+        title="Listwright",
+        version=version("listwright"),
+        summary="Listwise reranking",
+        description=_DESCRIPTION,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.settings, app.state.telemetry, app.state.bundle = settings, telemetry, None
+    app.state.draining = threading.Event()
+    app.include_router(routes)
+    problems.install(app)
+    paths = frozenset(getattr(route, "path", "") for route in routes.routes)
+    app.add_middleware(RequestIds, telemetry=telemetry, paths=paths)
+    return app
+
+
+def warm_up(ready: Bundle, max_candidates: int) -> None:
+    """Rank lists of every size class once, so that the first caller does not pay for allocations."""
+    width = len(ready.reranker.schema)
+    for length in sorted({*WARM_UP_LENGTHS, ready.manifest.second_stage.cutoff, max_candidates}):
+        if length <= max_candidates:
+            ready.reranker.rerank(CandidateList(np.zeros((length, width), dtype=np.float32)))

@@ -1,0 +1,76 @@
+"""Reading a request body: bounded while it arrives, decoded strictly."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pydantic_core
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+
+from service.problems import TooLargeError, UndecodableBodyError, UnsupportedMediaTypeError
+
+
+class BoundedRequest(Request):
+    """A request whose body is refused as soon as it is known to be too large."""
+
+    async def body(self) -> bytes:
+        """The whole body.
+
+        Raises:
+            TooLargeError: if ``Content-Length`` or what has arrived exceeds the limit; the rest is not read.
+        """
+        if not hasattr(self, "_body"):
+            limit: int = self.app.state.settings.max_payload_bytes
+            announced = self.headers.get("content-length", "0")
+            if announced.isdigit() and int(announced) > limit:
+                raise _too_large(f"{announced} bytes", limit)
+            chunks, size = [], 0
+            async for chunk in self.stream():
+                size += len(chunk)
+                if size > limit:
+                    raise _too_large("more", limit)
+                chunks.append(chunk)
+            self._body = b"".join(chunks)
+        return self._body
+
+    async def json(self) -> Any:
+        """The decoded body.
+
+        Raises:
+            UnsupportedMediaTypeError: if the body is announced as anything but JSON, or is compressed.
+            UndecodableBodyError: if it is empty or no JSON; NaN and Infinity are no JSON.
+        """
+        media_type = self.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+        if media_type != "application/json" and not media_type.endswith("+json"):
+            raise UnsupportedMediaTypeError(f"the body is announced as {media_type!r}: send application/json")
+        encoding = self.headers.get("content-encoding", "identity").strip().lower()
+        if encoding != "identity":
+            raise UnsupportedMediaTypeError(f"the body is encoded as {encoding!r}: send it as it is")
+        body = await self.body()
+        started = time.perf_counter()
+        try:
+            value = pydantic_core.from_json(body, allow_inf_nan=False)
+        except ValueError as error:
+            raise UndecodableBodyError(f"the body is no JSON: {error}") from error
+        self.state.decode_s = time.perf_counter() - started
+        return value
+
+
+class BoundedRoute(APIRoute):
+    """A route whose handler gets a :class:`BoundedRequest`."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """FastAPI's hook for a request class of one's own."""
+        handle = super().get_route_handler()
+
+        async def handle_bounded(request: Request) -> Response:
+            return await handle(BoundedRequest(request.scope, request.receive))
+
+        return handle_bounded
+
+
+def _too_large(sent: str, limit: int) -> TooLargeError:
+    return TooLargeError(f"the body has {sent}, the limit is {limit} bytes (LISTWRIGHT_MAX_PAYLOAD_BYTES)")

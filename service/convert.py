@@ -1,0 +1,209 @@
+"""From the contract's words to the kernel's values: names to columns, JSON to float32."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import chain
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from ranking.candidates import CandidateList
+from ranking.errors import CandidateError, EmptyListError, SchemaMismatchError
+from ranking.features import UNKNOWN_CODE, Feature, FeatureSchema
+from service.schemas import Candidate, RerankRequest
+
+_NUMBERS = frozenset((float, int, type(None)))
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
+
+Path = tuple[str | int, ...]
+Place = Callable[[int, int], Path]
+
+
+def to_candidates(request: RerankRequest, schema: FeatureSchema) -> CandidateList:
+    """The candidate list of a request, in schema order.
+
+    Raises:
+        EmptyListError: if there are no candidates.
+        SchemaMismatchError: if names are unknown or required ones absent, or an array has another width.
+        CandidateError: if a value cannot be used; with its JSON path.
+    """
+    if len(request) == 0:
+        name = "features" if request.candidates is None else "candidates"
+        raise EmptyListError("the list holds no candidates: send at least one", (name,))
+    if request.candidates is not None:
+        return CandidateList(_from_rows(request.candidates, schema), _ids(request.candidates))
+    ids = None if request.ids is None else tuple(request.ids)
+    return CandidateList(_from_matrix(request.features or [], request.feature_names, schema), ids)
+
+
+def _ids(candidates: Sequence[Candidate]) -> tuple[str, ...] | None:
+    """Their ids; a list in which only some have one is refused."""
+    absent = [position for position, candidate in enumerate(candidates) if candidate.id is None]
+    if len(absent) == len(candidates):
+        return None
+    if absent:
+        raise CandidateError("this candidate has no id, others have: give all or none", ("candidates", absent[0], "id"))
+    ids = tuple(candidate.id for candidate in candidates if candidate.id is not None)
+    if len(set(ids)) < len(ids):
+        position = next(p for p, candidate_id in enumerate(ids) if candidate_id in ids[:p])
+        raise CandidateError(
+            f"id {ids[position]!r} was used at {ids.index(ids[position])} already: ids are unique in a list",
+            ("candidates", position, "id"),
+        )
+    return ids
+
+
+def _from_rows(candidates: Sequence[Candidate], schema: FeatureSchema) -> Float[np.ndarray, "L D"]:
+    """Rows by name or by position; each may be either."""
+    names = schema.names
+    pick = itemgetter(*names) if len(names) > 1 else lambda row: (row[names[0]],)
+    rows = []
+    for position, candidate in enumerate(candidates):
+        values = candidate.features
+        if isinstance(values, dict):
+            if len(values) == len(names) and values.keys() == schema.index.keys():
+                values = pick(values)
+            else:
+                _check_names(values.keys(), schema, ("candidates", position, "features"))
+                values = [values.get(name) for name in names]
+        elif not isinstance(values, list):
+            raise CandidateError(
+                f"expected an object or an array of values, found {_shown(values)}",
+                ("candidates", position, "features"),
+            )
+        elif len(values) != len(names):
+            raise _wrong_width(len(values), schema, f"$.candidates[{position}].features")
+        rows.append(values)
+    named = [isinstance(candidate.features, dict) for candidate in candidates]
+
+    def place(row: int, column: int) -> Path:
+        return ("candidates", row, "features", names[column] if named[row] else column)
+
+    return _matrix(rows, schema.features, place)
+
+
+def _from_matrix(rows: Sequence[Any], sent: Sequence[str] | None, schema: FeatureSchema) -> Float[np.ndarray, "L D"]:
+    """A matrix whose columns are named once, or stand in schema order."""
+    features: Sequence[Feature] = schema.features
+    if sent is not None:
+        _check_names(sent, schema, ("feature_names",))
+        features = [schema.features[schema.index[name]] for name in sent]
+    for position, row in enumerate(rows):
+        if type(row) is not list:
+            raise CandidateError(f"expected an array of values, found {_shown(row)}", ("features", position))
+        if len(row) != len(features):
+            if sent is None:
+                raise _wrong_width(len(row), schema, f"$.features[{position}]")
+            raise CandidateError(f"has {len(row)} values for {len(features)} feature_names", ("features", position))
+    matrix = _matrix(rows, features, lambda row, column: ("features", row, column))
+    if sent is None or tuple(sent) == schema.names:
+        return matrix
+    ordered = np.full((len(rows), len(schema)), np.nan, dtype=np.float32)
+    ordered[:, list(schema.categorical)] = UNKNOWN_CODE
+    ordered[:, [schema.index[name] for name in sent]] = matrix
+    return ordered
+
+
+def _check_names(sent: Any, schema: FeatureSchema, path: Path) -> None:
+    """Raise unless the names are the schema's, each once, with all required ones."""
+    known = schema.index
+    unknown = [name for name in sent if name not in known]
+    absent = sorted(schema.required.difference(sent), key=known.__getitem__)
+    if len(set(sent)) < len(sent):
+        twice = next(name for name in sent if list(sent).count(name) > 1)
+        raise CandidateError(f"feature {twice!r} is named twice", path)
+    if not unknown and not absent:
+        return
+    parts = []
+    if absent:
+        parts.append(f"lacks {_listed(absent)} (send null where a value is missing)")
+    if unknown:
+        parts.append(f"has unknown features {_listed(unknown)}")
+    place = "feature_names" if path == ("feature_names",) else f"candidate {path[1]}"
+    raise SchemaMismatchError(
+        f"{place} {' and '.join(parts)}: the bundle was fitted on other features, see /info",
+        expected=schema.names,
+        sent=tuple(sent),
+    )
+
+
+def _wrong_width(width: int, schema: FeatureSchema, place: str) -> SchemaMismatchError:
+    return SchemaMismatchError(
+        f"{place} has {width} values, the bundle was fitted on {len(schema)} features: send them by name, or all in order",
+        expected=schema.names,
+    )
+
+
+def _listed(names: Sequence[str], limit: int = 10) -> str:
+    return ", ".join(map(repr, names[:limit])) + (f" and {len(names) - limit} more" if len(names) > limit else "")
+
+
+def _matrix(rows: Sequence[Sequence[Any]], features: Sequence[Feature], place: Place) -> Float[np.ndarray, "L D"]:
+    """JSON values as float32: numbers and null in bulk, categories through the schema, errors cell by cell."""
+    categorical = [column for column, feature in enumerate(features) if feature.kind == "categorical"]
+    if categorical:
+        rows = [list(row) for row in rows]
+        for column in categorical:
+            for position, row in enumerate(rows):
+                row[column] = _code(row[column], features[column], place, position, column)
+    if not set(map(type, chain.from_iterable(rows))) <= _NUMBERS:
+        raise _first_fault(rows, features, place)
+    try:
+        wide = np.array(rows, dtype=np.float64)
+    except OverflowError:
+        raise _first_fault(rows, features, place) from None
+    if (np.abs(wide) > _FLOAT32_MAX).any():
+        raise _first_fault(rows, features, place)
+    return wide.astype(np.float32)
+
+
+def _code(value: Any, feature: Feature, place: Place, row: int, column: int) -> int:
+    """The code of a category; whole numbers are spelled without a decimal point, as in training."""
+    if type(value) is str:
+        return feature.code(value)
+    if value is None:
+        return UNKNOWN_CODE
+    if type(value) is int or type(value) is float:
+        return feature.code(
+            str(int(value)) if _is_whole(value) else f"{value:g}" if abs(value) >= 2**63 else str(value)
+        )
+    raise CandidateError(
+        f"feature {feature.name!r} is a category: expected a string, found {_shown(value)}", place(row, column)
+    )
+
+
+def _is_whole(value: float) -> bool:
+    """Huge integers are no category anyone has, and their digits take long to write."""
+    return abs(value) < 2**63 and value == int(value)
+
+
+def _first_fault(rows: Sequence[Sequence[Any]], features: Sequence[Feature], place: Place) -> CandidateError:
+    """The error of the first value that is no number, or too large for float32."""
+    for position, row in enumerate(rows):
+        for column, value in enumerate(row):
+            name = features[column].name
+            if type(value) not in _NUMBERS:
+                return CandidateError(
+                    f"feature {name!r} is numeric: expected a number or null, found {_shown(value)}",
+                    place(position, column),
+                )
+            if value is not None and not abs(value) <= _FLOAT32_MAX:
+                return CandidateError(
+                    f"feature {name!r} does not fit float32: expected at most {_FLOAT32_MAX:.4g}, found {_shown(value)}",
+                    place(position, column),
+                )
+    raise AssertionError("no value is at fault")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "an array"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int) and value.bit_length() > 200:
+        return "a huge integer"
+    text = repr(value)
+    return text if len(text) <= 60 else text[:60] + "…"

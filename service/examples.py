@@ -1,0 +1,35 @@
+"""Example bodies for the OpenAPI document, one for each form of a request."""
+
+from __future__ import annotations
+
+REQUESTS = {
+    "rows_by_name": {
+        "summary": "One object per candidate; names in any order, null for a missing value",
+        "value": {
+            "id": "req-7",
+            "candidates": [
+                {"id": "sku-1", "features": {"price": 12.5, "carrier": "A5", "bm25": None}},
+                {"id": "sku-2", "features": {"bm25": 3.1, "carrier": "B2", "price": 9.0}},
+            ],
+            "top_n": 10,
+        },
+    },
+    "rows_by_position": {
+        "summary": "One array per candidate, in the order of the schema (see /info)",
+        "value": {
+            "candidates": [
+                {"id": "sku-1", "features": [12.5, "A5", None]},
+                {"id": "sku-2", "features": [9.0, "B2", 3.1]},
+            ]
+        },
+    },
+    "matrix": {
+        "summary": "The fast form: names once, then one array per candidate",
+        "value": {
+            "feature_names": ["price", "carrier", "bm25"],
+            "features": [[12.5, "A5", None], [9.0, "B2", 3.1]],
+            "ids": ["sku-1", "sku-2"],
+            "strategy": "qilcm",
+        },
+    },
+}

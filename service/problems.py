@@ -1,0 +1,165 @@
+"""Every error a caller can meet, as one body (RFC 9457) and one table."""
+
+from __future__ import annotations
+
+import http
+import logging
+from collections.abc import Iterable
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from ranking.errors import CandidateError, EmptyListError, ListwrightError, SchemaMismatchError, UnknownStrategyError
+from service.schemas import Fault, Problem
+
+MEDIA_TYPE = "application/problem+json"
+MAX_FAULTS = 20
+
+_log = logging.getLogger("listwright.service")
+
+
+class UndecodableBodyError(ListwrightError):
+    """The body is not JSON as the contract allows it."""
+
+
+class UnsupportedMediaTypeError(ListwrightError):
+    """The body is announced as something else than JSON."""
+
+
+class TooLargeError(ListwrightError):
+    """The body or the list is larger than the limits."""
+
+
+class UnknownModelError(ListwrightError):
+    """The caller asked for a bundle that is not served."""
+
+
+class NotReadyError(ListwrightError):
+    """No bundle is loaded, or the process is draining."""
+
+
+STATUS: dict[type[Exception], int] = {
+    UndecodableBodyError: 400,
+    EmptyListError: 400,
+    UnknownModelError: 404,
+    UnknownStrategyError: 404,
+    SchemaMismatchError: 409,
+    TooLargeError: 413,
+    UnsupportedMediaTypeError: 415,
+    CandidateError: 422,
+    NotReadyError: 503,
+}
+"""Status of every error that is raised on purpose; subclasses stand before their base."""
+
+DOCUMENTED = {
+    status: {"model": Problem, "description": text, "content": {MEDIA_TYPE: {}}}
+    for status, text in {
+        400: "The body is no JSON, or the list is empty",
+        404: "Unknown model, version or strategy",
+        409: "Well-formed, but does not fit the served feature schema",
+        413: "Too many candidates or bytes",
+        415: "The body is not application/json",
+        422: "Wrong types or values; every fault with its JSON path",
+        503: "No bundle is loaded, or the process is draining",
+    }.items()
+}
+
+
+def install(app: FastAPI) -> None:
+    """Answer every exception with a problem body."""
+    for kind in (*STATUS, ListwrightError):
+        app.add_exception_handler(kind, _deliberate)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Exception, _unexpected)
+
+
+def json_path(parts: Iterable[str | int]) -> str:
+    """``$.candidates[3].features.price``"""
+    text = "$"
+    for part in parts:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif part.isidentifier():
+            text += f".{part}"
+        else:
+            text += f"[{part!r}]"
+    return text
+
+
+def problem(
+    request: Request, status: int, kind: str, detail: str, *, headers: dict[str, str] | None = None, **more: object
+) -> JSONResponse:
+    """One problem body; ``kind`` is stable, ``detail`` is for people."""
+    body = Problem.model_validate(
+        {
+            "type": f"urn:listwright:{kind}",
+            "title": http.HTTPStatus(status).phrase,
+            "status": status,
+            "detail": _clean(detail),
+            "request_id": getattr(request.state, "request_id", ""),
+            **more,
+        }
+    )
+    content = body.model_dump(exclude_defaults=True) | {"errors": [fault.model_dump() for fault in body.errors]}
+    return JSONResponse(content, status_code=status, headers=headers, media_type=MEDIA_TYPE)
+
+
+def _clean(text: str) -> str:
+    """Callers' own words may hold lone surrogates, which no UTF-8 body can carry."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+async def _deliberate(request: Request, error: Exception) -> JSONResponse:
+    status = next((code for kind, code in STATUS.items() if isinstance(error, kind)), None)
+    if status is None:
+        return await _unexpected(request, error)
+    kind = _kind(type(error).__name__)
+    if isinstance(error, SchemaMismatchError):
+        fingerprint = getattr(request.app.state, "fingerprint", None)
+        return problem(request, status, kind, str(error), expected=list(error.expected), fingerprint=fingerprint)
+    if isinstance(error, CandidateError):
+        fault = Fault(path=_clean(json_path(error.path)), message=_clean(error.message))
+        return problem(request, status, kind, f"{json_path(error.path)}: {error.message}", errors=[fault])
+    return problem(request, status, kind, str(error))
+
+
+async def _invalid(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    faults = [
+        Fault(path=_clean(json_path(_location(fault["loc"]))), message=_clean(fault["msg"])) for fault in error.errors()
+    ]
+    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    detail = f"{faults[0].path}: {faults[0].message}{more}"
+    return problem(request, 422, "invalid-request", detail, errors=faults[:MAX_FAULTS])
+
+
+def _location(parts: tuple[str | int, ...]) -> list[str | int]:
+    """The place in the body, without FastAPI's prefix and pydantic's names of union members."""
+    return [part for part in parts[1:] if not (isinstance(part, str) and ("[" in part or part.startswith("function")))]
+
+
+async def _http(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    detail = error.detail
+    if error.status_code == http.HTTPStatus.NOT_FOUND:
+        detail = f"there is nothing at {request.url.path}: the paths stand in /openapi.json"
+    if error.status_code == http.HTTPStatus.METHOD_NOT_ALLOWED:
+        detail = f"{request.method} is not allowed at {request.url.path}"
+    headers = dict(error.headers or {})
+    kind = _kind(http.HTTPStatus(error.status_code).phrase.title().replace(" ", ""))
+    return problem(request, error.status_code, kind, detail, headers=headers)
+
+
+async def _unexpected(request: Request, error: Exception) -> JSONResponse:
+    """A bug of ours: logged with everything, answered with nothing internal."""
+    _log.error("unexpected error, request %s", getattr(request.state, "request_id", ""), exc_info=error)
+    return problem(request, 500, "internal-error", "an unexpected error; it was logged under this request id")
+
+
+def _kind(name: str) -> str:
+    """``SchemaMismatchError`` becomes ``schema-mismatch``."""
+    name = name.removesuffix("Error")
+    return "".join(f"-{c.lower()}" if c.isupper() and i else c.lower() for i, c in enumerate(name))

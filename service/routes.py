@@ -1,0 +1,157 @@
+"""The endpoints. No try/except: every error is one row of ``problems.STATUS``."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+from anyio import to_thread
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.responses import PlainTextResponse
+from prometheus_client import generate_latest
+from pydantic_core import to_json
+
+from ranking.bundle import Bundle
+from service.answer import to_answer
+from service.body import BoundedRoute
+from service.convert import to_candidates
+from service.examples import REQUESTS
+from service.problems import DOCUMENTED, NotReadyError, TooLargeError, UnknownModelError
+from service.schemas import FeatureInfo, Health, Info, Limits, MetricInfo, RerankRequest, RerankResponse
+
+PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+
+routes = APIRouter(route_class=BoundedRoute)
+
+
+def served(request: Request) -> Bundle:
+    """The bundle that answers.
+
+    Raises:
+        NotReadyError: if there is none yet.
+    """
+    bundle: Bundle | None = request.app.state.bundle
+    if bundle is None:
+        raise NotReadyError("no bundle is loaded yet: ask /readyz until it says 200")
+    return bundle
+
+
+Served = Annotated[Bundle, Depends(served)]
+
+
+@routes.post(
+    "/rerank",
+    operation_id="rerank",
+    summary="Rerank one query's candidates",
+    tags=["rerank"],
+    response_model=RerankResponse,
+    responses={s: DOCUMENTED[s] for s in (400, 404, 409, 413, 415, 422, 503)},  # type: ignore[dict-item]
+    openapi_extra={"requestBody": {"content": {"application/json": {"examples": REQUESTS}}}},
+)
+@routes.post("/v1/rerank", include_in_schema=False)
+@routes.post("/v2/rerank", include_in_schema=False)
+async def rerank(body: RerankRequest, request: Request, bundle: Served) -> Response:
+    """Reorder the candidates of one query, best first.
+
+    The first stage scores every candidate; QILCM rescores the best of them as one list. The answer says which bundle
+    and which stage gave the order.
+    """
+    started = time.perf_counter()
+    state = request.app.state
+    check_addressed(body, bundle)
+    check_length(len(body), state.settings.max_candidates)
+    decode_s = getattr(request.state, "decode_s", 0.0)
+    candidates = to_candidates(body, bundle.reranker.schema)
+    parse_s = decode_s + time.perf_counter() - started
+    ranking = await to_thread.run_sync(
+        lambda: bundle.reranker.rerank(candidates, strategy=body.strategy), limiter=state.limiter
+    )
+    total_s = decode_s + time.perf_counter() - started
+    state.telemetry.observe(ranking, parse_s, total_s)
+    milliseconds = {"parse": parse_s * 1000.0, "total": total_s * 1000.0}
+    answer = to_answer(ranking, body, bundle.manifest, candidates.ids, milliseconds)
+    steps = milliseconds | dict(ranking.timings_ms)
+    server_timing = ", ".join(f"{step};dur={value:.3f}" for step, value in steps.items())
+    return Response(to_json(answer), media_type="application/json", headers={"Server-Timing": server_timing})
+
+
+def check_addressed(body: RerankRequest, bundle: Bundle) -> None:
+    """Raise UnknownModelError if the caller wants another bundle than the served one."""
+    manifest = bundle.manifest
+    for what, wanted, here in (("model", body.model, manifest.name), ("version", body.version, manifest.version)):
+        if wanted is not None and wanted != here:
+            raise UnknownModelError(f"{what} {wanted!r} is not served here, {here!r} is")
+
+
+def check_length(length: int, limit: int) -> None:
+    """Raise TooLargeError if the list is longer than the limit."""
+    if length > limit:
+        raise TooLargeError(
+            f"the list has {length} candidates, the limit is {limit} (LISTWRIGHT_MAX_CANDIDATES): send the best ones; "
+            "a list must not be split over requests"
+        )
+
+
+@routes.get("/livez", operation_id="livez", summary="Does the process answer?", tags=["health"], response_model=Health)
+async def livez() -> Health:
+    """200 as long as the process answers at all."""
+    return Health(status="ok")
+
+
+@routes.get(
+    "/readyz",
+    operation_id="readyz",
+    summary="May traffic come?",
+    tags=["health"],
+    response_model=Health,
+    responses={503: DOCUMENTED[503]},  # type: ignore[dict-item]
+)
+async def readyz(request: Request, bundle: Served) -> Health:
+    """200 once a bundle is loaded, its golden lists are reproduced and it is warm; 503 before, and while draining."""
+    if request.app.state.draining.is_set():
+        raise NotReadyError(f"draining: {bundle.manifest.name} takes no new traffic")
+    return Health(status="ok")
+
+
+@routes.get(
+    "/info",
+    operation_id="info",
+    summary="What is served?",
+    tags=["info"],
+    response_model=Info,
+    responses={503: DOCUMENTED[503]},  # type: ignore[dict-item]
+)
+async def info(request: Request, bundle: Served) -> Info:
+    """The served bundle: version, features, limits, strategies, held-out metrics."""
+    manifest, settings = bundle.manifest, request.app.state.settings
+    return Info(
+        model=manifest.name,
+        version=manifest.version,
+        created_at=manifest.created_at.isoformat(),
+        fingerprint=manifest.fingerprint,
+        features=[
+            FeatureInfo(name=f.name, kind=f.kind, required=not f.optional, categories=len(f.categories))
+            for f in manifest.feature_schema.features
+        ],
+        limits=Limits(max_candidates=settings.max_candidates, max_payload_bytes=settings.max_payload_bytes),
+        strategies=["auto", *manifest.strategies],
+        default_strategy=manifest.strategy,
+        cutoff=manifest.second_stage.cutoff,
+        score_space="softmax over the scored candidates of one list",
+        supports_chunking=False,
+        protocol=str(manifest.protocol),
+        metrics=[MetricInfo(**metric.model_dump()) for metric in manifest.metrics],
+    )
+
+
+@routes.get(
+    "/metrics",
+    operation_id="metrics",
+    summary="Prometheus metrics",
+    tags=["info"],
+    response_class=PlainTextResponse,
+    responses={200: {"content": {"text/plain": {"example": "listwright_requests_total 1.0"}}}},
+)
+async def metrics(request: Request) -> Response:
+    """Counters and histograms of this worker process, in Prometheus' text format."""
+    return Response(generate_latest(request.app.state.telemetry.registry), media_type=PROMETHEUS)

@@ -1,0 +1,193 @@
+"""The words of the HTTP contract.
+
+Feature values are validated by :mod:`service.convert`, in bulk and against the served schema; here they pass as they
+are, and the OpenAPI document describes them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
+
+_VALUE = {"type": ["number", "string", "null"], "description": "number, category, or null for a missing value"}
+_ROW = {"type": "array", "items": _VALUE, "description": "values in the order of the schema, or of feature_names"}
+_NAMED = {"type": "object", "additionalProperties": _VALUE, "description": "values by feature name, in any order"}
+
+NamedOrRow = Annotated[Any, WithJsonSchema({"anyOf": [_NAMED, _ROW]})]
+Rows = Annotated[
+    list[Any],
+    WithJsonSchema({"type": "array", "minItems": 1, "items": _ROW, "description": "one row of values per candidate"}),
+]
+
+Id = Annotated[str, Field(max_length=512)]
+Strategy = Literal["auto", "qilcm", "first_stage"]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Candidate(_Strict):
+    """One candidate: its features by name, or as an array in the order of the schema."""
+
+    id: Annotated[Id | None, Field(description="opaque, echoed, unique in the list")] = None
+    features: NamedOrRow
+
+
+class RerankRequest(_Strict):
+    """One query's candidates, as rows (``candidates``) or as a matrix (``features``)."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [{"required": ["candidates"]}, {"required": ["features"]}],
+            "dependentRequired": {"feature_names": ["features"], "ids": ["features"]},
+        }
+    )
+
+    id: Annotated[Id | None, Field(description="echoed")] = None
+    model: Annotated[str | None, Field(description="refuse to answer from another bundle")] = None
+    version: Annotated[str | None, Field(description="refuse to answer from another version")] = None
+    candidates: Annotated[list[Candidate] | None, Field(description="candidates, in input order")] = None
+    feature_names: Annotated[list[str] | None, Field(description="columns of features; default: the schema's")] = None
+    features: Annotated[Rows | None, Field(description="one row per candidate: the fast JSON form")] = None
+    ids: Annotated[list[Id] | None, Field(description="one id per row of features")] = None
+    top_n: Annotated[int | None, Field(ge=1, description="length of results; scores and ranks stay complete")] = None
+    strategy: Annotated[Strategy, Field(description="auto: what the bundle says")] = "auto"
+    raw_scores: Annotated[bool, Field(description="logits instead of probabilities")] = False
+
+    @model_validator(mode="after")
+    def _one_form(self) -> RerankRequest:
+        if (self.candidates is None) == (self.features is None):
+            raise ValueError("send either candidates or features")
+        if self.candidates is not None and (self.feature_names is not None or self.ids is not None):
+            raise ValueError("feature_names and ids go with features, not with candidates")
+        return self
+
+    def __len__(self) -> int:
+        rows = self.candidates if self.candidates is not None else self.features
+        return len(rows or ())
+
+
+class Result(BaseModel):
+    """One candidate's place."""
+
+    index: Annotated[int, Field(description="position in the request, from 0")]
+    id: str | None
+    rank: Annotated[int, Field(description="from 1")]
+    relevance_score: Annotated[
+        float | None,
+        Field(description="probability of being the one to put first, among those scored; null below the cutoff"),
+    ]
+    stage: Literal["second", "first", "input"]
+    first_stage_score: float | None
+    first_stage_rank: int | None
+
+
+class RouteInfo(BaseModel):
+    """Which ranker was asked for, and who chose it."""
+
+    strategy: str
+    decided_by: Literal["caller", "bundle"]
+
+
+class Timings(BaseModel):
+    """Milliseconds by step; null for a step that did not run."""
+
+    parse: float
+    first_stage: float | None
+    second_stage: float | None
+    total: float
+
+
+class Meta(BaseModel):
+    """How the answer came about."""
+
+    status: Literal["ok", "degraded"]
+    stage_reached: Literal["second_stage", "first_stage", "input_order"]
+    reason: Annotated[str | None, Field(description="why an earlier stage answered")]
+    timings_ms: Timings
+
+
+class RerankResponse(BaseModel):
+    """The order, best first in ``results`` and by input position in ``scores`` and ``ranks``."""
+
+    id: str | None
+    model: str
+    version: str
+    results: list[Result]
+    scores: Annotated[list[float | None], Field(description="in input order")]
+    ranks: Annotated[list[int], Field(description="in input order, from 1")]
+    route: RouteInfo
+    meta: Meta
+
+
+class FeatureInfo(BaseModel):
+    """One column of the served schema."""
+
+    name: str
+    kind: Literal["numeric", "categorical"]
+    required: Annotated[bool, Field(description="a request by name must send it; null is allowed")]
+    categories: Annotated[int, Field(description="number of known values; others count as unknown")]
+
+
+class Limits(BaseModel):
+    """What a request may weigh."""
+
+    max_candidates: int
+    max_payload_bytes: int
+
+
+class MetricInfo(BaseModel):
+    """A held-out mean, measured through this bundle."""
+
+    ranker: str
+    name: str
+    mean: float
+    low: float
+    high: float
+    n: int
+
+
+class Info(BaseModel):
+    """What is served."""
+
+    model: str
+    version: str
+    created_at: str
+    fingerprint: str
+    features: list[FeatureInfo]
+    limits: Limits
+    strategies: list[str]
+    default_strategy: str
+    cutoff: Annotated[int, Field(description="candidates that the second stage scores")]
+    score_space: Literal["softmax over the scored candidates of one list"]
+    supports_chunking: Annotated[Literal[False], Field(description="a list must not be split over requests")]
+    protocol: str
+    metrics: list[MetricInfo]
+
+
+class Health(BaseModel):
+    """State of the process."""
+
+    status: Literal["ok"]
+
+
+class Fault(BaseModel):
+    """One thing that is wrong, and where."""
+
+    path: Annotated[str, Field(description="JSON path below the body")]
+    message: str
+
+
+class Problem(BaseModel):
+    """An error (RFC 9457)."""
+
+    type: Annotated[str, Field(description="stable name of the kind of problem")]
+    title: str
+    status: int
+    detail: str
+    request_id: str
+    errors: list[Fault] = []
+    expected: Annotated[list[str], Field(description="names that the bundle was fitted on")] = []
+    fingerprint: Annotated[str | None, Field(description="of the served schema")] = None

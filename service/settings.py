@@ -1,0 +1,42 @@
+"""Settings from ``LISTWRIGHT_*`` environment variables; each is declared once, here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+PREFIX = "LISTWRIGHT_"
+
+
+class Settings(BaseSettings):
+    """What an operator can choose."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore")
+
+    bundle: Annotated[Path, Field(description="folder of the bundle to serve, NAME/VERSION")]
+    host: Annotated[str, Field(description="address to listen on")] = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535, description="port to listen on; 0 takes a free one")] = 8000
+    workers: Annotated[int, Field(ge=1, le=256, description="worker processes; each holds its own copy")] = 1
+    threads: Annotated[
+        int, Field(ge=1, le=256, description="requests that one worker computes at a time; the others wait")
+    ] = 2
+    max_candidates: Annotated[int, Field(ge=1, le=100_000, description="longest list that is accepted")] = 1000
+    max_payload_bytes: Annotated[int, Field(ge=1024, description="largest request body")] = 16 * 2**20
+    drain_s: Annotated[
+        float, Field(ge=0, le=600, description="seconds between SIGTERM (readyz turns 503) and the last request")
+    ] = 0.0
+    log_level: Annotated[
+        Literal["critical", "error", "warning", "info", "debug"], Field(description="least severe message logged")
+    ] = "info"
+
+
+def describe() -> str:
+    """One line per setting, for ``--help``."""
+    lines = []
+    for name, field in Settings.model_fields.items():
+        default = "required" if field.is_required() else f"default {field.default}"
+        lines.append(f"  {PREFIX}{name.upper():<18} {field.description} ({default})")
+    return "\n".join(lines)

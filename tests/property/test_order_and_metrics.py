@@ -1,0 +1,122 @@
+"""True of every list: what an order and a metric keep, whatever the input."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from ranking.metrics import EvalProtocol, dcg, hit, ndcg, precision, reciprocal_rank
+from ranking.order import rank_by_score, ranks_of
+from strategies import CUTOFFS, judged_lists, permuted, score_lists
+
+
+@given(score_lists())
+def test_order_is_a_permutation(scores):
+    assert sorted(rank_by_score(scores)) == list(range(len(scores)))
+
+
+@given(score_lists())
+def test_scores_fall_along_the_order_and_ties_keep_input_order(scores):
+    order = rank_by_score(scores)
+    for better, worse in zip(order, order[1:], strict=False):
+        assert (-scores[better], better) < (-scores[worse], worse)
+
+
+@given(score_lists())
+def test_ranks_invert_the_order(scores):
+    order = rank_by_score(scores)
+    ranks = ranks_of(order)
+    assert sorted(ranks) == list(range(1, len(scores) + 1))
+    assert (rank_by_score(-ranks.astype(np.float64)) == order).all()
+
+
+@given(score_lists(), st.integers(0, 24))
+def test_nan_ranks_below_every_number_and_moves_nobody_else(scores, position):
+    position %= len(scores)
+    broken = scores.copy()
+    broken[position] = np.nan
+    others = [i for i in rank_by_score(scores) if i != position]
+    assert rank_by_score(broken).tolist() == [*others, position]
+
+
+@given(score_lists(), st.integers(-8, 8), st.integers(-3, 3))
+def test_order_sees_neither_shift_nor_scale(scores, shift, power):
+    assert (rank_by_score(scores * 2.0**power + shift) == rank_by_score(scores)).all()
+
+
+@given(judged_lists(), CUTOFFS)
+def test_ranking_by_label_is_perfect(judged, cutoff):
+    _, labels = judged
+    assume(labels.any())
+    assert ndcg(labels.astype(np.float32), labels, cutoff=cutoff) == pytest.approx(1.0)
+
+
+@given(judged_lists(), CUTOFFS)
+def test_ndcg_lies_between_zero_and_one_or_is_nan_without_a_relevant_candidate(judged, cutoff):
+    scores, labels = judged
+    value = ndcg(scores, labels, cutoff=cutoff)
+    if labels.any():
+        assert 0.0 <= value <= 1.0 + 1e-12
+    else:
+        assert np.isnan(value)
+
+
+@given(permuted(judged_lists()), CUTOFFS)
+def test_metrics_do_not_see_input_order_where_no_scores_tie(drawn, cutoff):
+    (scores, labels), permutation = drawn
+    distinct = np.linspace(0.0, 1.0, len(scores))[ranks_of(rank_by_score(scores)) - 1]
+    shuffled, moved = distinct[permutation], labels[permutation]
+    for metric in (ndcg, precision, hit):
+        assert metric(shuffled, moved, cutoff=cutoff) == pytest.approx(
+            metric(distinct, labels, cutoff=cutoff), nan_ok=True
+        )
+    assert reciprocal_rank(shuffled, moved) == reciprocal_rank(distinct, labels)
+
+
+@given(judged_lists(lengths=st.integers(2, 25)), st.integers(0, 23), CUTOFFS)
+def test_putting_a_pair_right_never_lowers_dcg(judged, position, cutoff):
+    _, labels = judged
+    position %= len(labels) - 1
+    upper, lower = labels[position], labels[position + 1]
+    righted = labels.copy()
+    righted[position : position + 2] = max(upper, lower), min(upper, lower)
+    assert dcg(righted, cutoff=cutoff) >= dcg(labels, cutoff=cutoff)
+
+
+@given(judged_lists(), CUTOFFS)
+def test_a_cutoff_beyond_the_list_changes_nothing_but_precision(judged, beyond):
+    scores, labels = judged
+    length = len(labels)
+    for metric in (ndcg, hit):
+        assert metric(scores, labels, cutoff=length + beyond) == pytest.approx(
+            metric(scores, labels, cutoff=length), nan_ok=True
+        )
+    relevant = precision(scores, labels, cutoff=length) * length
+    assert precision(scores, labels, cutoff=length + beyond) == pytest.approx(relevant / (length + beyond))
+
+
+@given(judged_lists(), CUTOFFS)
+def test_hit_precision_and_reciprocal_rank_agree(judged, cutoff):
+    scores, labels = judged
+    found = hit(scores, labels, cutoff=cutoff)
+    assert found == (precision(scores, labels, cutoff=cutoff) > 0)
+    assert found == (reciprocal_rank(scores, labels) >= 1 / cutoff)
+
+
+@given(judged_lists(), CUTOFFS, st.data())
+def test_a_truncated_ideal_is_never_above_the_full_one(judged, cutoff, data):
+    scores, labels = judged
+    kept = np.array(data.draw(st.lists(st.booleans(), min_size=len(labels), max_size=len(labels))))
+    truncated = ndcg(scores, labels, cutoff=cutoff, kept=kept)
+    assume(not np.isnan(truncated))
+    assert truncated >= ndcg(scores, labels, cutoff=cutoff)
+
+
+@given(st.lists(st.one_of(st.none(), st.floats(0, 1)), max_size=20))
+def test_conventions_differ_only_in_what_an_empty_query_counts(values):
+    per_query = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+    empty = int(np.isnan(per_query).sum())
+    as_zero, as_one, dropped = (EvalProtocol(empty_queries=choice).apply(per_query) for choice in (0, 1, "drop"))
+    assert len(as_zero) == len(as_one) == len(dropped) + empty
+    assert as_zero.sum() == pytest.approx(dropped.sum())
+    assert as_one.sum() == pytest.approx(dropped.sum() + empty)

@@ -1,0 +1,106 @@
+"""The metrics against independently computed values, and against other people's code where conventions coincide."""
+
+import json
+import warnings
+
+import lightgbm
+import numpy as np
+import pytest
+from sklearn.metrics import ndcg_score
+
+from ranking.metrics import EvalProtocol, hit, ndcg, precision, reciprocal_rank
+
+CUTOFFS = (1, 3, 5, 10, 50)
+
+
+@pytest.fixture(scope="module")
+def judged():
+    """60 lists of 1 to 30 candidates without tied scores; every fifth has no relevant candidate."""
+    rng = np.random.default_rng(3)
+    lists = []
+    for n in range(60):
+        length = int(rng.integers(1, 31))
+        labels = rng.integers(0, 5, length) * rng.integers(0, 2, length) if n % 5 else np.zeros(length, dtype=np.int64)
+        lists.append((rng.permutation(length) + rng.random(length) / 2, labels))
+    return lists
+
+
+def test_the_reference_values(reference_folder):
+    cases = json.loads((reference_folder / "ranking_metrics.json").read_text(encoding="utf-8"))
+    assert len(cases) == 40
+    for case in cases:
+        scores, labels = np.array(case["scores"]), np.array(case["labels"])
+        for cutoff, expected in case["ndcg"].items():
+            expected = np.nan if expected is None else expected
+            assert ndcg(scores, labels, cutoff=int(cutoff)) == pytest.approx(expected, abs=1e-12, nan_ok=True)
+        for cutoff, expected in case["precision"].items():
+            assert precision(scores, labels, cutoff=int(cutoff)) == pytest.approx(expected, abs=1e-12)
+        for cutoff, expected in case["hit"].items():
+            assert hit(scores, labels, cutoff=int(cutoff)) == expected
+        assert reciprocal_rank(scores, labels) == pytest.approx(case["reciprocal_rank"], abs=1e-12)
+
+
+@pytest.fixture(scope="module")
+def ranx():
+    """Imported here: it compiles with numba, and its source holds escapes that newer Pythons warn of."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import ranx
+    return ranx
+
+
+@pytest.mark.slow
+def test_ranx(ranx, judged):
+    qrels = {f"q{n}": {f"c{i}": int(y) for i, y in enumerate(labels)} for n, (_, labels) in enumerate(judged)}
+    run = {f"q{n}": {f"c{i}": float(s) for i, s in enumerate(scores)} for n, (scores, _) in enumerate(judged)}
+    ours = {"mrr": [reciprocal_rank(*one) for one in judged]}
+    for cutoff in CUTOFFS:
+        per_query = np.array([ndcg(*one, cutoff=cutoff) for one in judged])
+        ours[f"ndcg_burges@{cutoff}"] = EvalProtocol(empty_queries=0).apply(per_query)
+        ours[f"precision@{cutoff}"] = [precision(*one, cutoff=cutoff) for one in judged]
+        ours[f"hit_rate@{cutoff}"] = [hit(*one, cutoff=cutoff) for one in judged]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = ranx.evaluate(ranx.Qrels(qrels), ranx.Run(run), list(ours), return_mean=False)
+    for name, values in ours.items():
+        assert values == pytest.approx(theirs[name], abs=1e-12), name
+
+
+def test_scikit_learn(judged):
+    """Its gain is the label itself, so it is given 2^y - 1; it refuses lists of one candidate."""
+    protocol = EvalProtocol(empty_queries=0)
+    compared = 0
+    for scores, labels in judged:
+        if len(labels) < 2:
+            continue
+        for cutoff in CUTOFFS:
+            theirs = ndcg_score([2.0**labels - 1.0], [scores], k=cutoff, ignore_ties=True)
+            ours = protocol.apply(np.array([ndcg(scores, labels, cutoff=cutoff)]))
+            assert ours.item() == pytest.approx(theirs, abs=1e-12)
+            compared += 1
+    assert compared > 200
+
+
+def test_lightgbm_counts_an_empty_query_as_one(judged):
+    """One round that can split nothing leaves the given scores as they are; LightGBM then reports their mean NDCG."""
+    scores = np.concatenate([scores for scores, _ in judged])
+    data = lightgbm.Dataset(
+        np.zeros((len(scores), 1)),
+        np.concatenate([labels for _, labels in judged]),
+        group=[len(labels) for _, labels in judged],
+        init_score=scores,
+        params={"feature_pre_filter": False},
+    )
+    evaluated: dict[str, dict[str, list[float]]] = {}
+    lightgbm.train(
+        {"objective": "lambdarank", "metric": "ndcg", "eval_at": CUTOFFS, "num_threads": 1, "verbosity": -1},
+        data,
+        num_boost_round=1,
+        valid_sets=[data],
+        valid_names=["given"],
+        callbacks=[lightgbm.record_evaluation(evaluated)],
+    )
+    protocol = EvalProtocol(empty_queries=1)
+    for cutoff in CUTOFFS:
+        ours = protocol.apply(np.array([ndcg(*one, cutoff=cutoff) for one in judged])).mean()
+        assert ours == pytest.approx(evaluated["given"][f"ndcg@{cutoff}"][0], abs=1e-12)

@@ -1,0 +1,117 @@
+"""Every metric and every convention on lists that can be worked out by hand."""
+
+from math import isnan, log2
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from ranking.metrics import EvalProtocol, dcg, hit, ndcg, precision, reciprocal_rank
+
+LABELS = np.array([0, 2, 0, 1, 3])
+SCORES = np.array([5.0, 4.0, 3.0, 2.0, 1.0])  # keeps input order
+NOTHING_RELEVANT = np.zeros(4, dtype=np.int64)
+
+
+def test_dcg_is_the_sum_of_its_definition():
+    expected = (2**2 - 1) / log2(3) + (2**1 - 1) / log2(5) + (2**3 - 1) / log2(6)
+    assert dcg(LABELS, cutoff=5) == pytest.approx(expected)
+
+
+def test_dcg_stops_at_the_cutoff():
+    assert dcg(LABELS, cutoff=3) == pytest.approx(3 / log2(3))
+
+
+def test_ndcg_divides_by_the_best_order():
+    ideal = 7 / log2(2) + 3 / log2(3)
+    assert ndcg(SCORES, LABELS, cutoff=2) == pytest.approx((3 / log2(3)) / ideal)
+
+
+def test_ndcg_of_high_labels_does_not_overflow():
+    """2^40 is beyond int32: the gain is computed in floats."""
+    assert ndcg(np.array([1.0, 2.0]), np.array([40, 0]), cutoff=2) == pytest.approx(1 / log2(3))
+
+
+def test_ties_keep_input_order():
+    tied = np.ones(3)
+    assert ndcg(tied, np.array([1, 0, 0]), cutoff=3) == 1.0
+    assert ndcg(tied, np.array([0, 0, 1]), cutoff=3) == pytest.approx(1 / log2(4))
+    assert reciprocal_rank(tied, np.array([0, 1, 1])) == 1 / 2
+    assert precision(tied, np.array([0, 1, 1]), cutoff=2) == 1 / 2
+    assert hit(tied, np.array([0, 1, 1]), cutoff=1) == 0.0
+
+
+def test_nan_scores_rank_last():
+    assert reciprocal_rank(np.array([np.nan, 1.0, 2.0]), np.array([1, 0, 0])) == 1 / 3
+
+
+@pytest.mark.parametrize("cutoff", [1, 5])
+def test_one_relevant_candidate_alone(cutoff):
+    score, label = np.array([-3.0]), np.array([1])
+    assert ndcg(score, label, cutoff=cutoff) == 1.0
+    assert precision(score, label, cutoff=cutoff) == 1 / cutoff
+    assert hit(score, label, cutoff=cutoff) == 1.0
+    assert reciprocal_rank(score, label) == 1.0
+
+
+@pytest.mark.parametrize("labels", [np.array([0]), NOTHING_RELEVANT])
+def test_nothing_relevant(labels):
+    scores = np.arange(len(labels), dtype=np.float64)
+    assert isnan(ndcg(scores, labels, cutoff=10))
+    assert precision(scores, labels, cutoff=10) == 0.0
+    assert hit(scores, labels, cutoff=10) == 0.0
+    assert reciprocal_rank(scores, labels) == 0.0
+
+
+def test_a_cutoff_beyond_the_list_means_all():
+    assert ndcg(SCORES, LABELS, cutoff=99) == ndcg(SCORES, LABELS, cutoff=5)
+    assert hit(SCORES, LABELS, cutoff=99) == 1.0
+
+
+def test_precision_divides_by_the_cutoff_even_in_a_short_list():
+    assert precision(SCORES, LABELS, cutoff=10) == 3 / 10
+
+
+def test_relevant_means_any_label_above_zero():
+    assert precision(SCORES, LABELS, cutoff=5) == 3 / 5
+    assert reciprocal_rank(SCORES, LABELS) == 1 / 2
+
+
+def test_kept_limits_the_ideal_only():
+    kept = np.array([True, True, True, True, False])  # the first stage dropped the best candidate
+    ideal = 3 / log2(2) + 1 / log2(3)
+    assert ndcg(SCORES, LABELS, cutoff=2, kept=kept) == pytest.approx((3 / log2(3)) / ideal)
+
+
+def test_kept_everything_is_the_full_ideal():
+    assert ndcg(SCORES, LABELS, cutoff=3, kept=np.ones(5, dtype=bool)) == ndcg(SCORES, LABELS, cutoff=3)
+
+
+def test_nothing_relevant_among_the_kept_is_an_empty_query():
+    kept = np.array([True, False, True, False, False])
+    assert isnan(ndcg(SCORES, LABELS, cutoff=5, kept=kept))
+
+
+@pytest.mark.parametrize(
+    ("empty_queries", "values"), [(0, [0.5, 0.0, 1.0, 0.0]), (1, [0.5, 1.0, 1.0, 1.0]), ("drop", [0.5, 1.0])]
+)
+def test_the_three_conventions_for_empty_queries(empty_queries, values):
+    per_query = np.array([0.5, np.nan, 1.0, np.nan])
+    assert EvalProtocol(empty_queries=empty_queries).apply(per_query).tolist() == values
+    assert np.isnan(per_query).tolist() == [False, True, False, True]
+
+
+def test_the_default_protocol():
+    assert EvalProtocol() == EvalProtocol(empty_queries=0, ideal="full")
+
+
+def test_a_printed_protocol_names_every_choice():
+    text = str(EvalProtocol(empty_queries="drop", ideal="truncated"))
+    for choice in ("2^y-1", "log2(rank+1)", "mean over queries", "empty_queries=drop", "ideal=truncated", "input order"):
+        assert choice in text
+
+
+@pytest.mark.parametrize("facts", [{"empty_queries": 2}, {"empty_queries": "skip"}, {"ideal": "half"}, {"gain": "y"}])
+def test_an_unknown_convention_is_refused(facts):
+    with pytest.raises(ValidationError):
+        EvalProtocol(**facts)

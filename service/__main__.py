@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import copy
 import signal
 import sys
+from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
 import uvicorn
 from pydantic import ValidationError
+from uvicorn.config import LOGGING_CONFIG
 
 from ranking import bundle
 from ranking.errors import ListwrightError
@@ -50,19 +54,27 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _options(settings: Settings) -> dict[str, object]:
+def _options(settings: Settings) -> dict[str, Any]:
     return {
         "host": settings.host,
         "port": settings.port,
         "log_level": settings.log_level,
+        "log_config": _log_config(settings.log_level),
         "access_log": False,
         "server_header": False,
         "timeout_graceful_shutdown": 30,
     }
 
 
+def _log_config(level: str) -> dict[str, Any]:
+    """uvicorn's own, with the service's logger beside it."""
+    config = copy.deepcopy(LOGGING_CONFIG)
+    config["loggers"]["listwright"] = {"handlers": ["default"], "level": level.upper(), "propagate": False}
+    return config
+
+
 class DrainingServer(uvicorn.Server):
-    """uvicorn that, on SIGTERM, says so in ``/readyz`` and keeps serving for a while before it stops.
+    """uvicorn that, on SIGTERM, says so in ``/readyz``, keeps serving for a while, and exits with 0.
 
     Args:
         config: uvicorn's.
@@ -70,19 +82,21 @@ class DrainingServer(uvicorn.Server):
         drain_s: how long to keep serving; a second signal ends the wait.
     """
 
-    def __init__(self, config: uvicorn.Config, announce: object, drain_s: float) -> None:
+    def __init__(self, config: uvicorn.Config, announce: Callable[[], None], drain_s: float) -> None:
         super().__init__(config)
         self._announce, self._drain_s = announce, drain_s
         self._draining = False
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Called by uvicorn for SIGINT and SIGTERM."""
-        if sig == signal.SIGTERM and self._drain_s > 0 and not self._draining:
+        if sig != signal.SIGTERM:
+            super().handle_exit(sig, frame)
+        elif self._draining or self._drain_s == 0:
+            self.should_exit = True  # and not uvicorn's own, which raises the signal again: a drained stop is a success
+        else:
             self._draining = True
-            self._announce()  # type: ignore[operator]
-            asyncio.get_event_loop().call_later(self._drain_s, super().handle_exit, sig, frame)
-            return
-        super().handle_exit(sig, frame)
+            self._announce()
+            asyncio.get_running_loop().call_later(self._drain_s, self.handle_exit, sig, frame)
 
 
 if __name__ == "__main__":

@@ -22,8 +22,8 @@ from service.telemetry import RequestIds, Telemetry
 
 WARM_UP_LENGTHS = (1, 10, 100)
 
-_DESCRIPTION = """Reranks one query's candidates as a whole: a LightGBM first stage scores each alone, QILCM rescores the
-best of them as one list. Errors are `application/problem+json` (RFC 9457)."""
+_DESCRIPTION = """Reranks one query's candidates as a whole: a LightGBM first stage scores each alone, QILCM
+rescores the best of them as one list. Errors are `application/problem+json` (RFC 9457)."""
 
 _log = logging.getLogger("listwright.service")
 
@@ -41,7 +41,9 @@ def create_app(settings: Settings | None = None, *, loaded: Bundle | None = None
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.limiter = CapacityLimiter(settings.threads)
-        ready = loaded or await to_thread.run_sync(bundle.load, settings.bundle)
+        ready = loaded
+        if ready is None:
+            ready = await to_thread.run_sync(bundle.load, settings.bundle)
         await to_thread.run_sync(warm_up, ready, settings.max_candidates)
         telemetry.bundle.labels(ready.manifest.name, ready.manifest.version).set(1)
         app.state.fingerprint = ready.manifest.fingerprint

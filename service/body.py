@@ -36,27 +36,29 @@ class BoundedRequest(Request):
             self._body = b"".join(chunks)
         return self._body
 
-    async def json(self) -> Any:
-        """The decoded body.
+    async def decode(self) -> None:
+        """Check headers and size and decode, before FastAPI decides how to parse.
 
         Raises:
             UnsupportedMediaTypeError: if the body is announced as anything but JSON, or is compressed.
-            UndecodableBodyError: if it is empty or no JSON; NaN and Infinity are no JSON.
+            TooLargeError: see :meth:`body`.
+            UndecodableBodyError: if it is empty or no JSON; NaN and Infinity are none.
         """
-        media_type = self.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+        media_type = self.headers.get("content-type", "none").partition(";")[0].strip().lower()
         if media_type != "application/json" and not media_type.endswith("+json"):
             raise UnsupportedMediaTypeError(f"the body is announced as {media_type!r}: send application/json")
         encoding = self.headers.get("content-encoding", "identity").strip().lower()
         if encoding != "identity":
             raise UnsupportedMediaTypeError(f"the body is encoded as {encoding!r}: send it as it is")
         body = await self.body()
+        if not body:
+            raise UndecodableBodyError("the body is empty: send a JSON object, see /openapi.json")
         started = time.perf_counter()
         try:
-            value = pydantic_core.from_json(body, allow_inf_nan=False)
+            self._json = pydantic_core.from_json(body, allow_inf_nan=False)  # where Starlette's json() looks first
         except ValueError as error:
             raise UndecodableBodyError(f"the body is no JSON: {error}") from error
         self.state.decode_s = time.perf_counter() - started
-        return value
 
 
 class BoundedRoute(APIRoute):
@@ -67,7 +69,10 @@ class BoundedRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def handle_bounded(request: Request) -> Response:
-            return await handle(BoundedRequest(request.scope, request.receive))
+            bounded = BoundedRequest(request.scope, request.receive)
+            if request.method == "POST":
+                await bounded.decode()
+            return await handle(bounded)
 
         return handle_bounded
 

@@ -132,7 +132,8 @@ def _check_names(sent: Any, schema: FeatureSchema, path: Path) -> None:
 
 def _wrong_width(width: int, schema: FeatureSchema, place: str) -> SchemaMismatchError:
     return SchemaMismatchError(
-        f"{place} has {width} values, the bundle was fitted on {len(schema)} features: send them by name, or all in order",
+        f"{place} has {width} values, the bundle was fitted on {len(schema)} features: "
+        "send them by name, or all in order",
         expected=schema.names,
     )
 
@@ -145,10 +146,11 @@ def _matrix(rows: Sequence[Sequence[Any]], features: Sequence[Feature], place: P
     """JSON values as float32: numbers and null in bulk, categories through the schema, errors cell by cell."""
     categorical = [column for column, feature in enumerate(features) if feature.kind == "categorical"]
     if categorical:
-        rows = [list(row) for row in rows]
+        coded = [list(row) for row in rows]
         for column in categorical:
-            for position, row in enumerate(rows):
+            for position, row in enumerate(coded):
                 row[column] = _code(row[column], features[column], place, position, column)
+        rows = coded
     if not set(map(type, chain.from_iterable(rows))) <= _NUMBERS:
         raise _first_fault(rows, features, place)
     try:
@@ -192,7 +194,7 @@ def _first_fault(rows: Sequence[Sequence[Any]], features: Sequence[Feature], pla
                 )
             if value is not None and not abs(value) <= _FLOAT32_MAX:
                 return CandidateError(
-                    f"feature {name!r} does not fit float32: expected at most {_FLOAT32_MAX:.4g}, found {_shown(value)}",
+                    f"feature {name!r} does not fit float32 (at most {_FLOAT32_MAX:.4g}), found {_shown(value)}",
                     place(position, column),
                 )
     raise AssertionError("no value is at fault")

@@ -45,7 +45,7 @@ Served = Annotated[Bundle, Depends(served)]
     summary="Rerank one query's candidates",
     tags=["rerank"],
     response_model=RerankResponse,
-    responses={s: DOCUMENTED[s] for s in (400, 404, 409, 413, 415, 422, 503)},  # type: ignore[dict-item]
+    responses={s: DOCUMENTED[s] for s in (400, 404, 409, 413, 415, 422, 503)},
     openapi_extra={"requestBody": {"content": {"application/json": {"examples": REQUESTS}}}},
 )
 @routes.post("/v1/rerank", include_in_schema=False)
@@ -104,7 +104,7 @@ async def livez() -> Health:
     summary="May traffic come?",
     tags=["health"],
     response_model=Health,
-    responses={503: DOCUMENTED[503]},  # type: ignore[dict-item]
+    responses={503: DOCUMENTED[503]},
 )
 async def readyz(request: Request, bundle: Served) -> Health:
     """200 once a bundle is loaded, its golden lists are reproduced and it is warm; 503 before, and while draining."""
@@ -119,7 +119,7 @@ async def readyz(request: Request, bundle: Served) -> Health:
     summary="What is served?",
     tags=["info"],
     response_model=Info,
-    responses={503: DOCUMENTED[503]},  # type: ignore[dict-item]
+    responses={503: DOCUMENTED[503]},
 )
 async def info(request: Request, bundle: Served) -> Info:
     """The served bundle: version, features, limits, strategies, held-out metrics."""

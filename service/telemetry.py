@@ -61,6 +61,7 @@ class RequestIds:
         self.app, self.telemetry, self.paths = app, telemetry, paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return

@@ -33,7 +33,7 @@ def confusion_loss(
 
     Args:
         normalised: ``(B, L, W)`` representations, eq. (8); anything on padding.
-        mask: ``(B, L)`` True = real candidate.
+        mask: ``(B, L)`` True = real candidate; every list has one at least.
         pairs: distinct unordered pairs of lists to sample; the result is unbiased. None takes all.
         rng: draws the pairs; needed only with ``pairs``.
 
@@ -41,12 +41,13 @@ def confusion_loss(
         A scalar, once differentiable; 0 for fewer than two lists.
 
     Convention: a list's distance to itself is 0 and is skipped, but still counts in ``|B|^2``. Equally near neighbours:
-    the first one is chosen, and the gradient is that choice's.
+    the first one is chosen, and the gradient is that choice's. Rounding is relative to ``|h|^2``, not to the distance:
+    in float32 the value is good to 1e-5 as long as neighbours lie farther apart than 1 % of ``|h|``.
     """
     lists = len(normalised)
     every = lists * (lists - 1) // 2
     if every == 0:
-        return normalised.sum() * 0.0
+        return normalised.masked_fill(~mask[..., None], 0.0).sum() * 0.0
     partners = _partners(lists, every if pairs is None else min(pairs, every), rng)
     sampled = sum(len(later) for later in partners)
     flat = normalised.reshape(-1, normalised.shape[-1])
@@ -125,7 +126,7 @@ class _SquaredDistances(torch.autograd.Function):
         half = torch.zeros_like(f)  # padding may hold anything and must not enter, not even times 0
         half[used] = degrees[used, None] * f[used] - neighbours
         ctx.save_for_backward(half)
-        return (half[used] * f[used]).sum()
+        return (half[used] * f[used]).sum().clamp(min=0.0)  # rounding may leave less than nothing of equal lists
 
     @staticmethod
     @once_differentiable

@@ -102,7 +102,7 @@ def fit_qilcm(
         on_epoch: told every epoch, those of the checkpoint included.
 
     Raises:
-        ScoringError: if the loss stops being finite; names the epoch and the remedy.
+        ScoringError: if the loss or a validation score stops being finite; names the epoch and the remedy.
     """
     lists, held_out = (
         Lists(data, scores, cutoff=spec.cutoff, append_score=spec.first_stage_score, device=device)
@@ -120,7 +120,7 @@ def fit_qilcm(
             on_epoch(epoch)
         while not _finished(progress, spec):
             epoch = _run_epoch(model, optimizer, lists, spec, conf_weight, seed=seed, number=len(progress.history) + 1)
-            value = _validate(model, held_out, valid, valid_scores, spec)
+            value = _validate(model, held_out, valid, valid_scores, spec, number=epoch.number)
             progress = _advance(progress, model, optimizer, epoch, value)
             if checkpoint is not None:
                 _save(checkpoint, progress)
@@ -161,10 +161,7 @@ def _run_epoch(
         optimizer.zero_grad()
         loss, rank_loss, confusion = loss_of(model, batch, spec, conf_weight, rng)
         if not torch.isfinite(loss):
-            raise ScoringError(
-                f"the training loss became {float(loss)} in epoch {number}: lower learning_rate "
-                f"(now {spec.learning_rate:g}) or confusion_weight (now {spec.confusion_weight:g}) in the recipe"
-            )
+            raise _diverged(f"the training loss became {float(loss)}", spec, number)
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         parts.append((rank_loss, confusion))
@@ -172,8 +169,21 @@ def _run_epoch(
     return Epoch(number, float(rank_mean), float(confusion_mean), 0.0, 0.0, time.perf_counter() - started)
 
 
+def _diverged(what: str, spec: QilcmSpec, number: int) -> ScoringError:
+    return ScoringError(
+        f"{what} in epoch {number}: lower learning_rate (now {spec.learning_rate:g}) or confusion_weight "
+        f"(now {spec.confusion_weight:g}) in the recipe"
+    )
+
+
 def _validate(
-    model: Qilcm, lists: Lists, data: Dataset, scores: Float[np.ndarray, " S"] | None, spec: QilcmSpec
+    model: Qilcm,
+    lists: Lists,
+    data: Dataset,
+    scores: Float[np.ndarray, " S"] | None,
+    spec: QilcmSpec,
+    *,
+    number: int,
 ) -> float:
     """Mean NDCG over queries, of the whole order: reranked candidates first, the others in first-stage order."""
     model.eval()
@@ -183,6 +193,8 @@ def _validate(
             for batch in lists.batches(VALIDATION_BATCH)
             for row, real in zip(model(batch.features, batch.mask)[0], batch.mask, strict=True)
         ]
+    if not all(np.isfinite(row).all() for row in logits):  # NaN would rank as input order and could win
+        raise _diverged("validation scores stopped being finite", spec, number)
     total = 0.0
     for n in range(len(lists)):
         rows = data.slice(n)
@@ -218,7 +230,7 @@ def _finished(progress: _Progress, spec: QilcmSpec) -> bool:
 def _restore(checkpoint: Path | None, model: Qilcm, optimizer: torch.optim.Optimizer) -> _Progress:
     if checkpoint is None or not checkpoint.exists():
         return _Progress(model={}, optimizer={}, best={}, best_epoch=0, history=[])
-    saved = torch.load(checkpoint, weights_only=True)
+    saved = torch.load(checkpoint, weights_only=True, map_location="cpu")  # also where the GPU is gone
     progress = _Progress(**{**saved, "history": [Epoch(**epoch) for epoch in saved["history"]]})
     model.load_state_dict(progress.model)
     optimizer.load_state_dict(progress.optimizer)

@@ -107,7 +107,14 @@ def test_the_default_protocol():
 
 def test_a_printed_protocol_names_every_choice():
     text = str(EvalProtocol(empty_queries="drop", ideal="truncated"))
-    for choice in ("2^y-1", "log2(rank+1)", "mean over queries", "empty_queries=drop", "ideal=truncated", "input order"):
+    for choice in (
+        "2^y-1",
+        "log2(rank+1)",
+        "mean over queries",
+        "empty_queries=drop",
+        "ideal=truncated",
+        "input order",
+    ):
         assert choice in text
 
 

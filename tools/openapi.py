@@ -1,4 +1,4 @@
-"""``python -m service.openapi > openapi.yaml``: the contract, generated from the application."""
+"""``python tools/openapi.py > openapi.yaml``: the contract, generated from the application."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Epoch:
         rank_loss, confusion_loss: means over batches; the second before weighting, 0 where it is not used.
         valid_ndcg: of the validation queries after this epoch (empty queries count 0).
         best_ndcg: the best so far.
-        seconds: wall clock, validation included.
+        seconds: wall clock of the training batches, without validation.
     """
 
     number: int

@@ -77,14 +77,14 @@ def conventions(evaluation: Evaluation, metric: str = HEADLINE) -> dict[str, dic
 def show(report: Report, console: Console) -> None:
     """Print the table, the paired gain and the protocol."""
     evaluation = report.evaluation
-    table = Table(box=box.SIMPLE_HEAD, title=f"Test split, {evaluation.queries} queries, through the sealed bundle")
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title=f"Test split, {evaluation.queries} queries, through the sealed bundle")
     table.add_column("ranker", no_wrap=True)
     for name in _SHOWN:
         table.add_column(name.upper() if name == "mrr" else name.replace("ndcg", "NDCG"), justify="right", no_wrap=True)
     by_key = {(metric.ranker, metric.name): metric for metric in report.metrics}
     for ranker in evaluation.rankers:
         cells = [by_key[ranker, name] for name in _SHOWN]
-        table.add_row(_NAMES[ranker], *(f"{cell.mean:.4f}\n±{(cell.high - cell.low) / 2:.4f}" for cell in cells))
+        table.add_row(_NAMES[ranker], *(f"{cell.mean:.4f}\n±{(cell.high - cell.low) / 2:.3f}" for cell in cells))
     console.print(table)
     second = evaluation.rankers[-1]
     mean, low, high = evaluation.gain(HEADLINE, second, "first_stage")

@@ -1,5 +1,7 @@
 """True of every list: what an order and a metric keep, whatever the input."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -18,7 +20,7 @@ def test_order_is_a_permutation(scores):
 @given(score_lists())
 def test_scores_fall_along_the_order_and_ties_keep_input_order(scores):
     order = rank_by_score(scores)
-    for better, worse in zip(order, order[1:], strict=False):
+    for better, worse in pairwise(order):
         assert (-scores[better], better) < (-scores[worse], worse)
 
 

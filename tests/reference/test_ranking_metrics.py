@@ -32,8 +32,8 @@ def test_the_reference_values(reference_folder):
     for case in cases:
         scores, labels = np.array(case["scores"]), np.array(case["labels"])
         for cutoff, expected in case["ndcg"].items():
-            expected = np.nan if expected is None else expected
-            assert ndcg(scores, labels, cutoff=int(cutoff)) == pytest.approx(expected, abs=1e-12, nan_ok=True)
+            value = np.nan if expected is None else expected
+            assert ndcg(scores, labels, cutoff=int(cutoff)) == pytest.approx(value, abs=1e-12, nan_ok=True)
         for cutoff, expected in case["precision"].items():
             assert precision(scores, labels, cutoff=int(cutoff)) == pytest.approx(expected, abs=1e-12)
         for cutoff, expected in case["hit"].items():

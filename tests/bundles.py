@@ -1,0 +1,123 @@
+"""Small real bundles without torch: a LightGBM first stage and a hand-made ONNX graph that looks at the whole list."""
+
+from __future__ import annotations
+
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+import lightgbm
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from ranking import bundle, golden
+from ranking.features import Feature, FeatureSchema
+from ranking.first_stage import lightgbm_input
+from ranking.manifest import GOLDEN, LightGbmStage, Manifest, QilcmStage
+
+NUMERIC = ("price", "stars", "bm25")
+CATEGORY = Feature(name="carrier", kind="categorical", categories=("A5", "B2", "C7"))
+MISSING = "bm25"
+"""The one feature that training had missing values in, and that a request may leave out."""
+
+
+def schema(*, categorical: bool = True) -> FeatureSchema:
+    numeric = tuple(Feature(name=name, missing_in_training=name == MISSING) for name in NUMERIC)
+    return FeatureSchema(features=(*numeric, CATEGORY) if categorical else numeric)
+
+
+def rows(rng: np.random.Generator, count: int, *, categorical: bool = True) -> np.ndarray:
+    """Feature rows in schema order; about a fifth of the missing feature is missing."""
+    numbers = rng.normal(size=(count, len(NUMERIC))).astype(np.float32)
+    numbers[rng.random(count) < 0.2, NUMERIC.index(MISSING)] = np.nan
+    if not categorical:
+        return numbers
+    return np.column_stack([numbers, rng.integers(0, 4, size=count)]).astype(np.float32)
+
+
+def make_bundle(
+    out: Path,
+    *,
+    categorical: bool = True,
+    cutoff: int = 100,
+    first_stage_score: bool = True,
+    graph: Literal["list", "nan"] = "list",
+    format_version: int = 1,
+) -> Path:
+    """Publish a bundle at ``out`` (``.../NAME/VERSION``).
+
+    ``graph="nan"`` gives NaN for a candidate whose price is above 1000, so that a request can make it degrade.
+    """
+    rng = np.random.default_rng(7)
+    columns = schema(categorical=categorical)
+    stage = QilcmStage(cutoff=cutoff, first_stage_score=first_stage_score)
+    manifest = Manifest(
+        format_version=format_version,
+        name=out.parent.name,
+        version=out.name,
+        created_at=datetime(2026, 1, 1, tzinfo=UTC),
+        recipe={"made": "by hand"},
+        data="random rows",
+        feature_schema=columns,
+        fingerprint=columns.fingerprint,
+        first_stage=LightGbmStage(),
+        second_stage=stage,
+        validated_lengths=(1, 2, 10),
+    )
+    out.parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(dir=out.parent))
+    (folder / "first_stage.txt").write_text(_lambdamart(rng, columns, categorical=categorical))
+    width = bundle.input_width(stage, len(columns))
+    (folder / stage.file).write_bytes(_graph(rng, width, nan_above=1000.0 if graph == "nan" else None))
+    reranker = bundle.open_unsealed(folder, manifest)
+    lists = [rows(rng, length, categorical=categorical) for length in (1, 2, 3, 5, 8, 12)]
+    (folder / GOLDEN).write_bytes(golden.record(reranker, lists))
+    bundle.seal(folder, manifest, ["first_stage.txt", stage.file, GOLDEN])
+    bundle.publish(folder, out)
+    return out
+
+
+def _lambdamart(rng: np.random.Generator, columns: FeatureSchema, *, categorical: bool) -> str:
+    features = rows(rng, 600, categorical=categorical)
+    labels = np.clip(np.round(features[:, 1] + rng.normal(size=600)), 0, 3).astype(int)
+    data = lightgbm.Dataset(
+        lightgbm_input(features, columns), labels, group=[20] * 30, categorical_feature=list(columns.categorical)
+    )
+    params = {"objective": "lambdarank", "verbosity": -1, "num_leaves": 8, "num_threads": 1, "seed": 1}
+    return lightgbm.train(params, data, num_boost_round=10).model_to_string()
+
+
+def _graph(rng: np.random.Generator, width: int, nan_above: float | None) -> bytes:
+    """``scores = (x - mean over the list) @ w`` with NaN read as 0; the price comes first."""
+    weights = rng.normal(size=(width,)).astype(np.float32)
+    limit = np.float32(np.inf if nan_above is None else nan_above)
+    nodes = [
+        helper.make_node("IsNaN", ["features"], ["holes"]),
+        helper.make_node("Where", ["holes", "zero", "features"], ["x"]),
+        helper.make_node("ReduceMean", ["x", "list_axis"], ["mean"], keepdims=1),
+        helper.make_node("Sub", ["x", "mean"], ["centred"]),
+        helper.make_node("MatMul", ["centred", "w"], ["sane"]),
+        helper.make_node("Gather", ["x", "first"], ["price"], axis=1),
+        helper.make_node("Greater", ["price", "limit"], ["broken"]),
+        helper.make_node("Where", ["broken", "nan", "sane"], ["scores"]),
+    ]
+    constants = {
+        "zero": np.float32(0.0),
+        "list_axis": np.array([0], dtype=np.int64),
+        "w": weights,
+        "first": np.int64(0),
+        "limit": limit,
+        "nan": np.float32(np.nan),
+    }
+    graph = helper.make_graph(
+        nodes,
+        "list",
+        [helper.make_tensor_value_info("features", TensorProto.FLOAT, ["candidates", width])],
+        [helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["candidates"])],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    onnx.checker.check_model(model)
+    return model.SerializeToString()

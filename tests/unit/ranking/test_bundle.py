@@ -1,0 +1,190 @@
+"""A good bundle loads; every way of spoiling one is refused with the file and the reason."""
+
+import hashlib
+import json
+import shutil
+
+import pytest
+from bundles import make_bundle
+
+from ranking import bundle
+from ranking.errors import BundleError, BundleFormatError
+from ranking.manifest import MANIFEST
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    return make_bundle(tmp_path_factory.mktemp("models") / "shop" / "1")
+
+
+@pytest.fixture
+def spoiled(good, tmp_path):
+    """A copy to spoil."""
+    return shutil.copytree(good, tmp_path / "shop" / "1")
+
+
+def edit_manifest(folder, change):
+    manifest = json.loads((folder / MANIFEST).read_text())
+    change(manifest)
+    (folder / MANIFEST).write_text(json.dumps(manifest))
+
+
+def rehash(folder, name):
+    """Make the manifest agree with a file that was changed: hashes alone must not be what refuses it."""
+
+    def change(manifest):
+        entry = next(entry for entry in manifest["files"] if entry["name"] == name)
+        content = (folder / name).read_bytes()
+        entry |= {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
+
+    edit_manifest(folder, change)
+
+
+def refusal(folder):
+    with pytest.raises(BundleError) as caught:
+        bundle.load(folder)
+    return caught.value
+
+
+def test_good_bundle_loads(good):
+    loaded = bundle.load(good)
+    assert (loaded.manifest.name, loaded.manifest.version) == ("shop", "1")
+
+
+@pytest.mark.parametrize("name", ["first_stage.txt", "qilcm.onnx", "golden.jsonl"])
+def test_truncated_file_is_refused(spoiled, name):
+    content = (spoiled / name).read_bytes()
+    (spoiled / name).write_bytes(content[: len(content) // 2])
+    error = refusal(spoiled)
+    assert error.file.name == name
+    assert "truncated" in error.reason
+
+
+@pytest.mark.parametrize("name", ["first_stage.txt", "qilcm.onnx", "golden.jsonl"])
+def test_altered_file_is_refused(spoiled, name):
+    content = bytearray((spoiled / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (spoiled / name).write_bytes(content)
+    error = refusal(spoiled)
+    assert error.file.name == name
+    assert "sha256" in error.reason
+
+
+@pytest.mark.parametrize("name", ["first_stage.txt", "qilcm.onnx", "golden.jsonl"])
+def test_missing_file_is_refused(spoiled, name):
+    (spoiled / name).unlink()
+    assert "does not exist, although the manifest lists it" in str(refusal(spoiled))
+
+
+def test_no_manifest_no_bundle(spoiled):
+    (spoiled / MANIFEST).unlink()
+    assert "no manifest, no bundle" in str(refusal(spoiled))
+
+
+def test_truncated_manifest_is_refused(spoiled):
+    text = (spoiled / MANIFEST).read_text()
+    (spoiled / MANIFEST).write_text(text[: len(text) // 2])
+    assert "not JSON" in str(refusal(spoiled))
+
+
+def test_newer_format_is_refused_by_number(spoiled):
+    edit_manifest(spoiled, lambda manifest: manifest.update(format_version=99, unheard_of=1))
+    error = refusal(spoiled)
+    assert isinstance(error, BundleFormatError)
+    assert "bundle format 99 is newer than 1" in str(error)
+
+
+@pytest.mark.parametrize("version", [None, 0, "1", True])
+def test_manifest_without_a_format_version_is_refused(spoiled, version):
+    edit_manifest(spoiled, lambda manifest: manifest.update(format_version=version))
+    assert "format_version" in str(refusal(spoiled))
+
+
+@pytest.mark.parametrize("name", ["../outside.onnx", "/etc/passwd", "sub/qilcm.onnx", "..", MANIFEST, ""])
+def test_path_outside_the_folder_is_refused(spoiled, name):
+    edit_manifest(spoiled, lambda manifest: manifest["files"][0].update(name=name))
+    assert "not the name of a file directly inside the bundle" in str(refusal(spoiled))
+    edit_manifest(spoiled, lambda manifest: manifest["files"][0].update(name="golden.jsonl"))
+    edit_manifest(spoiled, lambda manifest: manifest["second_stage"].update(file=name))
+    assert "second_stage.file" in str(refusal(spoiled))
+
+
+def test_link_out_of_the_folder_is_refused(spoiled, tmp_path):
+    (spoiled / "qilcm.onnx").rename(tmp_path / "elsewhere.onnx")
+    (spoiled / "qilcm.onnx").symlink_to(tmp_path / "elsewhere.onnx")
+    assert "link that leads out" in str(refusal(spoiled))
+
+
+def test_other_model_with_right_hashes_fails_its_golden_lists(spoiled, tmp_path):
+    other = make_bundle(tmp_path / "other" / "1", cutoff=3)
+    manifest = json.loads((spoiled / MANIFEST).read_text())
+    assert manifest["second_stage"]["cutoff"] == 100
+    shutil.copy(other / "golden.jsonl", spoiled / "golden.jsonl")
+    rehash(spoiled, "golden.jsonl")
+    error = refusal(spoiled)
+    assert error.file.name == "golden.jsonl"
+    assert "line 4" in error.reason, "lists of up to three candidates do not tell the two cutoffs apart"
+    assert "does not compute what the trainer computed" in error.reason
+
+
+def test_model_that_gives_nan_is_refused(tmp_path, spoiled):
+    """NaN weights: the golden lists notice before any caller does."""
+    import onnx
+    from onnx import numpy_helper
+
+    model = onnx.load(spoiled / "qilcm.onnx")
+    for initializer in model.graph.initializer:
+        if initializer.name == "w":
+            weights = numpy_helper.to_array(initializer) * float("nan")
+            initializer.CopyFrom(numpy_helper.from_array(weights, "w"))
+    (spoiled / "qilcm.onnx").write_bytes(model.SerializeToString())
+    rehash(spoiled, "qilcm.onnx")
+    assert "second stage gave nan" in str(refusal(spoiled))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [
+        ("qilcm.onnx", b"not a graph", "not an ONNX graph"),
+        ("first_stage.txt", b"not a model", "not a LightGBM model"),
+        ("first_stage.txt", b"\xff\xfe", "codec"),
+        ("golden.jsonl", b"{}\n", "line 1"),
+        ("golden.jsonl", b"", "no golden lists"),
+    ],
+)
+def test_garbage_with_right_hashes_is_refused(spoiled, name, content, why):
+    (spoiled / name).write_bytes(content)
+    rehash(spoiled, name)
+    error = refusal(spoiled)
+    assert error.file.name == name
+    assert why in error.reason
+
+
+def test_schema_edited_by_hand_is_refused(spoiled):
+    edit_manifest(spoiled, lambda manifest: manifest["feature_schema"]["features"].reverse())
+    assert "fingerprint does not belong to feature_schema" in str(refusal(spoiled))
+
+
+def test_graph_of_another_width_is_refused(spoiled):
+    edit_manifest(spoiled, lambda manifest: manifest["second_stage"].update(first_stage_score=False))
+    error = refusal(spoiled)
+    assert error.file.name == "qilcm.onnx"
+    assert "not features (C, 4) to scores (C,)" in error.reason
+
+
+def test_published_version_is_never_replaced(spoiled, tmp_path):
+    other = make_bundle(tmp_path / "other" / "1")
+    with pytest.raises(BundleError, match="never changes"):
+        bundle.publish(other, spoiled)
+    assert other.exists()
+
+
+def test_verify_command(good, spoiled, capsys):
+    assert bundle.main(["verify", str(good)]) == 0
+    assert "shop/1: good" in capsys.readouterr().out
+    (spoiled / "qilcm.onnx").write_bytes(b"")
+    assert bundle.main(["verify", str(spoiled)]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("refused: ")
+    assert "qilcm.onnx: has 0 bytes" in captured.err

@@ -8,12 +8,24 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic.config import JsonDict
+
+
+def _whole(value: Any) -> Any:
+    """3.0 is an integer in JSON."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
 
 _VALUE = {"type": ["number", "string", "null"], "description": "number, category, or null for a missing value"}
 _ROW = {"type": "array", "items": _VALUE, "description": "values in the order of the schema, or of feature_names"}
 _NAMED = {"type": "object", "additionalProperties": _VALUE, "description": "values by feature name, in any order"}
 
+_LIST: JsonDict = {"type": "array", "minItems": 1}  # an empty list is a 400 of its own, so pydantic does not check it
+_NO: JsonDict = {"type": "null"}
+_UNIQUE: JsonDict = {"uniqueItems": True}
+
+Whole = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
 NamedOrRow = Annotated[Any, WithJsonSchema({"anyOf": [_NAMED, _ROW]})]
 Rows = Annotated[
     list[Any],
@@ -40,8 +52,14 @@ class RerankRequest(_Strict):
 
     model_config = ConfigDict(
         json_schema_extra={
-            "oneOf": [{"required": ["candidates"]}, {"required": ["features"]}],
-            "dependentRequired": {"feature_names": ["features"], "ids": ["features"]},
+            "oneOf": [
+                {
+                    "title": "rows",
+                    "required": ["candidates"],
+                    "properties": {"candidates": _LIST, "features": _NO, "feature_names": _NO, "ids": _NO},
+                },
+                {"title": "matrix", "required": ["features"], "properties": {"features": _LIST, "candidates": _NO}},
+            ]
         }
     )
 
@@ -49,10 +67,12 @@ class RerankRequest(_Strict):
     model: Annotated[str | None, Field(description="refuse to answer from another bundle")] = None
     version: Annotated[str | None, Field(description="refuse to answer from another version")] = None
     candidates: Annotated[list[Candidate] | None, Field(description="candidates, in input order")] = None
-    feature_names: Annotated[list[str] | None, Field(description="columns of features; default: the schema's")] = None
+    feature_names: Annotated[
+        list[str] | None, Field(description="columns of features; default: the schema's", json_schema_extra=_UNIQUE)
+    ] = None
     features: Annotated[Rows | None, Field(description="one row per candidate: the fast JSON form")] = None
-    ids: Annotated[list[Id] | None, Field(description="one id per row of features")] = None
-    top_n: Annotated[int | None, Field(ge=1, description="length of results; scores and ranks stay complete")] = None
+    ids: Annotated[list[Id] | None, Field(description="one id per row of features", json_schema_extra=_UNIQUE)] = None
+    top_n: Annotated[Whole | None, Field(description="length of results; scores and ranks stay complete")] = None
     strategy: Annotated[Strategy, Field(description="auto: what the bundle says")] = "auto"
     raw_scores: Annotated[bool, Field(description="logits instead of probabilities")] = False
 

@@ -161,7 +161,7 @@ def _run_epoch(
         optimizer.zero_grad()
         loss, rank_loss, confusion = loss_of(model, batch, spec, conf_weight, rng)
         if not torch.isfinite(loss):
-            raise _diverged(f"the training loss became {float(loss)}", spec, number)
+            raise _diverged(f"the training loss became {loss.item()}", spec, number)
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         parts.append((rank_loss, confusion))
@@ -200,7 +200,7 @@ def _validate(
         rows = data.slice(n)
         kept = lists.rows[lists.offsets[n] : lists.offsets[n + 1]] - rows.start
         by_first_stage = np.arange(rows.stop - rows.start) if scores is None else rank_by_score(scores[rows])
-        rest = by_first_stage[spec.cutoff :]
+        rest = by_first_stage[len(kept) :]
         order = np.concatenate([kept[rank_by_score(logits[n])], rest])
         total += np.nan_to_num(ndcg(-ranks_of(order).astype(np.float64), data.labels[rows], cutoff=spec.ndcg_at))
     return float(total / len(lists))

@@ -1,0 +1,46 @@
+# The service with the demo bundle inside. To serve your own: mount it and set LISTWRIGHT_BUNDLE to its path.
+ARG BASE_IMAGE=python:3.11-slim
+
+# hadolint ignore=DL3006
+FROM ${BASE_IMAGE} AS builder
+RUN python -m venv /opt/venv
+WORKDIR /src
+COPY pyproject.toml constraints.txt ./
+# The dependencies first and alone: their layer outlives changes of the code.
+RUN python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies'], sep='\n')" \
+        > requirements.txt \
+    && /opt/venv/bin/python -m pip install --no-cache-dir -r requirements.txt -c constraints.txt
+COPY README.md ./
+COPY ranking ranking
+COPY service service
+# pip leaves the environment last: nothing installs in production.
+RUN /opt/venv/bin/python -m pip install --no-cache-dir --no-deps . \
+    && /opt/venv/bin/python -m pip uninstall --yes setuptools pip
+COPY models/demo/1 /models/demo/1
+# A checkout made under a strict umask would hide the bundle from the service's user.
+RUN chmod -R a+rX /models
+
+# hadolint ignore=DL3006
+FROM ${BASE_IMAGE}
+LABEL org.opencontainers.image.title="Listwright" \
+      org.opencontainers.image.description="Listwise reranking behind one endpoint: LightGBM first stage, QILCM second stage"
+# libgomp1 is LightGBM's; the base image's own release decides its version.
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends libgomp1 \
+    && rm -rf /var/lib/apt/lists/* /var/cache/apt/*
+COPY --from=builder /opt/venv /opt/venv
+COPY --from=builder /models /models
+ENV PATH=/opt/venv/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1 \
+    LISTWRIGHT_BUNDLE=/models/demo/1 \
+    LISTWRIGHT_HOST=0.0.0.0 \
+    LISTWRIGHT_PORT=8000
+WORKDIR /
+USER 10001:10001
+EXPOSE 8000
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=3s --start-period=20s --retries=3 \
+    CMD ["python", "-c", "import http.client, os, sys; c = http.client.HTTPConnection('127.0.0.1', int(os.environ['LISTWRIGHT_PORT']), timeout=2); c.request('GET', '/readyz'); sys.exit(c.getresponse().status != 200)"]
+ENTRYPOINT ["python", "-m", "service"]

@@ -1,0 +1,72 @@
+# `make` alone prints what there is to do. PYTHON=python3.12 chooses another Python.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DEMO := build/demo/1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo serve test check bench openapi image-test clean
+.DELETE_ON_ERROR:
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
+
+demo: $(VENV)/.training $(DEMO)/manifest.json ## fit on synthetic data (once), serve, rerank one held-out query, stop
+	@$(BIN)/python tools/demo.py $(DEMO)
+
+serve: $(VENV)/.service ## keep the service running: the demo fitted here if there is one, or $LISTWRIGHT_BUNDLE
+	@bundle=$${LISTWRIGHT_BUNDLE:-models/demo/1}; \
+	if [ -z "$${LISTWRIGHT_BUNDLE:-}" ] && [ -f $(DEMO)/manifest.json ]; then bundle=$(DEMO); fi; \
+	echo "serving $$bundle; Ctrl-C stops it"; \
+	LISTWRIGHT_BUNDLE=$$bundle exec $(BIN)/python -m service
+
+test: check ## lint, types, walls, then every test
+	@$(BIN)/pytest $(PYTEST_ARGS)
+
+check: $(VENV)/.dev ## lint, types and walls only
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/hadolint Dockerfile
+	@echo "ruff, mypy, import-linter and hadolint agree"
+
+bench: $(VENV)/.dev ## measure the service, for benchmarks/results/
+	@$(BIN)/python -m benchmarks.latency
+
+openapi: $(VENV)/.service ## write openapi.yaml from the app
+	@$(BIN)/python tools/openapi.py
+
+image-test: ## build the image, run it hardened, rerank with it
+	@tools/image-smoke.sh
+
+clean: ## remove what was fitted and built here; .venv stays
+	@rm -rf build dist
+
+$(DEMO)/manifest.json: | $(VENV)/.training
+	@resume=; if [ -d build/demo/.1.partial ]; then resume=--resume; fi; \
+	$(BIN)/python -m training.fit demo --out $(DEMO) $$resume
+
+# One stamp per set of dependencies, each built on the one before, so that `make -j` never installs twice at a time.
+$(VENV)/.service: $(VENV)/.installer pyproject.toml constraints.txt
+	@$(call install,.,the service)
+
+$(VENV)/.training: $(VENV)/.service
+	@$(call install,.[training],the trainer)
+
+$(VENV)/.dev: $(VENV)/.training
+	@$(call install,.[training$(comma)dev],what the tests need)
+
+comma := ,
+# uv reads UV_FIND_LINKS where pip reads PIP_FIND_LINKS: a folder with a CPU build of torch counts for both.
+install = echo "installing $(2) into $(VENV)"; \
+	UV_FIND_LINKS="$${UV_FIND_LINKS:-$${PIP_FIND_LINKS:-}}" \
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '$(1)' && touch $@
+
+# An existing environment is kept: it may hold a torch build of the user's own choice.
+$(VENV)/.installer:
+	@command -v $(PYTHON) >/dev/null || { echo "no $(PYTHON) here: install Python 3.11 or newer, or name one: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("$(PYTHON) is Python %d.%d, but Listwright needs 3.11 or newer: install one and name it, e.g. make PYTHON=python3.12" % sys.version_info[:2])'
+	@[ -x $(BIN)/pip ] || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt uv
+	@touch $@

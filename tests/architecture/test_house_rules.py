@@ -1,0 +1,101 @@
+"""The rules of the house that no linter knows."""
+
+import re
+
+import pytest
+from conftest import ROOT
+
+PACKAGES = ("ranking", "service", "training", "benchmarks", "tools", "tests")
+FOLDERS = (*PACKAGES, "docs", "models", ".ci")
+TEXT = {"", ".json", ".jsonl", ".md", ".py", ".sh", ".toml", ".txt", ".yaml"}
+
+# Written in pieces, so that this file does not break its own rules.
+MARKS = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
+MACHINE_PATHS = re.compile(r"(?<![\w.~}$)*-])/(wo" r"rk|ro" r"ot|ho" r"me|Us" r"ers|opt/wh" r"eels)/")
+HOSTS = re.compile(
+    r"\b(pypi\.o"
+    r"rg|pythonhosted\.o"
+    r"rg|registry\.npmjs|deb\.deb"
+    r"ian|download\.pyt"
+    r"orch|docker\.i"
+    r"o/|ghcr\.i"
+    r"o)"
+)
+DRAWERS = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "managers", "base"}
+
+
+def files():
+    """Every text file of the project, leaving out what is built or fetched."""
+    found = [path for path in ROOT.iterdir() if path.is_file() and path.suffix in TEXT | {".py"}]
+    for folder in FOLDERS:
+        found += [path for path in (ROOT / folder).rglob("*") if path.is_file() and path.suffix in TEXT]
+    return [path for path in found if "__pycache__" not in path.parts and path.name != ".DS_Store"]
+
+
+def sources():
+    return [path for path in files() if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in PACKAGES]
+
+
+def places(pattern):
+    """``file:line`` of every match."""
+    return [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()[:100]}"
+        for path in files()
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if pattern.search(line)
+    ]
+
+
+def lines(path):
+    return len(path.read_text(encoding="utf-8").splitlines())
+
+
+def test_the_project_is_found():
+    assert len(sources()) > 30
+
+
+def test_files_fit_a_reader():
+    assert [f"{path.relative_to(ROOT)}: {lines(path)} lines" for path in sources() if lines(path) > 300] == []
+
+
+@pytest.mark.parametrize(("name", "most"), [("tests/conftest.py", 60), ("README.md", 120)])
+def test_some_files_stay_short(name, most):
+    assert 0 < lines(ROOT / name) <= most
+
+
+@pytest.mark.parametrize("pattern", [MARKS, MACHINE_PATHS, HOSTS], ids=["marks", "machine paths", "hosts"])
+def test_nothing_unfinished_and_nothing_of_one_machine(pattern):
+    assert places(pattern) == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "line"),
+    [
+        (MARKS, "# TO" + "DO: later"),
+        (MACHINE_PATHS, "see /wo" + "rk/shared/data"),
+        (MACHINE_PATHS, '"/ho' + 'me/me/model.txt"'),
+        (HOSTS, "https://pypi.o" + "rg/simple"),
+    ],
+)
+def test_the_patterns_notice(pattern, line):
+    assert pattern.search(line)
+
+
+def test_no_drawers():
+    assert [str(path.relative_to(ROOT)) for path in sources() if path.stem in DRAWERS] == []
+
+
+def test_no_managers():
+    assert places(re.compile(r"^class \w*Manager\b")) == []
+
+
+def test_committed_bundles_stay_small():
+    assert (
+        sum(path.stat().st_size for path in (ROOT / "models" / "demo" / "1").rglob("*") if path.is_file()) <= 2_000_000
+    )
+
+
+def test_test_files_have_names_of_their_own():
+    """Without packages below tests/, two files of one name would be one module."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted({name for name in names if names.count(name) > 1}) == []

@@ -1,0 +1,78 @@
+"""A live service over a small bundle, and an application without a port."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import httpx
+import pytest
+from bundles import make_bundle
+
+from ranking import bundle
+from service.app import create_app
+from service.settings import Settings
+
+
+@pytest.fixture(scope="session")
+def bundle_folder(tmp_path_factory):
+    return make_bundle(tmp_path_factory.mktemp("models") / "shop" / "7", cutoff=5, graph="nan")
+
+
+@pytest.fixture(scope="session")
+def reranker(bundle_folder):
+    return bundle.load(bundle_folder).reranker
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Process:
+    """``python -m service`` on a real port."""
+
+    def __init__(self, **settings):
+        self.url = f"http://127.0.0.1:{settings.setdefault('port', free_port())}"
+        names = {f"LISTWRIGHT_{name.upper()}": str(value) for name, value in settings.items()}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "service"],
+            env={**os.environ, **names},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def wait_until_ready(self):
+        for _ in range(600):
+            if self.process.poll() is not None:
+                raise AssertionError(self.process.stdout.read())
+            try:
+                if httpx.get(self.url + "/readyz").status_code == 200:
+                    return self
+            except httpx.TransportError:
+                time.sleep(0.05)
+        raise AssertionError("not ready within 30 s")
+
+    def stop(self):
+        """SIGTERM; returns the exit code and what was logged."""
+        self.process.send_signal(signal.SIGTERM)
+        log, _ = self.process.communicate(timeout=30)
+        return self.process.returncode, log
+
+
+@pytest.fixture(scope="session")
+def live(bundle_folder):
+    service = Process(bundle=bundle_folder, max_candidates=50, max_payload_bytes=200_000).wait_until_ready()
+    with httpx.Client(base_url=service.url) as client:
+        yield client
+    service.stop()
+
+
+@pytest.fixture(scope="session")
+def app(bundle_folder):
+    settings = Settings(bundle=bundle_folder, max_candidates=50, max_payload_bytes=200_000)
+    return create_app(settings, loaded=bundle.load(bundle_folder))

@@ -1,0 +1,187 @@
+"""Every error is a problem body with the right status, the place, and nothing internal."""
+
+import json
+
+import pytest
+
+ROW = {"price": 1.0, "stars": 0.5, "bm25": 3.0, "carrier": "A5"}
+JSON = {"content-type": "application/json"}
+
+
+def candidate(**changes):
+    return {"features": {**ROW, **changes}}
+
+
+def check(response, status, kind):
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    body = response.json()
+    assert body["status"] == status
+    assert body["type"] == f"urn:listwright:{kind}"
+    assert body["request_id"] == response.headers["x-request-id"]
+    assert "Traceback" not in response.text
+    return body
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[1",
+        b"nul",
+        b'{"features": [[NaN]]}',
+        b'{"features": [[Infinity]]}',
+        b"\xff\xfe",
+        b'{"id": "\\ud800"}',
+        b"[" * 5000,
+    ],
+)
+def test_undecodable_body(live, content):
+    check(live.post("/rerank", content=content, headers=JSON), 400, "undecodable-body")
+
+
+@pytest.mark.parametrize("body", [{"candidates": []}, {"features": []}])
+def test_empty_list(live, body):
+    problem = check(live.post("/rerank", json=body), 400, "empty-list")
+    assert problem["errors"][0]["path"] == f"$.{next(iter(body))}"
+
+
+@pytest.mark.parametrize("field", ["model", "version"])
+def test_unknown_model_or_version(live, field):
+    problem = check(live.post("/rerank", json={"candidates": [candidate()], field: "other"}), 404, "unknown-model")
+    assert "'other' is not served here" in problem["detail"]
+    assert live.post("/rerank", json={"candidates": [candidate()], "model": "shop", "version": "7"}).status_code == 200
+
+
+def test_unknown_path(live):
+    check(live.get("/nowhere"), 404, "not-found")
+
+
+@pytest.mark.parametrize(("method", "path", "allow"), [("GET", "/rerank", "POST"), ("POST", "/info", "GET")])
+def test_wrong_method(live, method, path, allow):
+    response = live.request(method, path)
+    check(response, 405, "method-not-allowed")
+    assert response.headers["allow"] == allow
+
+
+@pytest.mark.parametrize("media_type", ["text/plain", "application/x-npy", "multipart/form-data; boundary=x", None])
+def test_wrong_content_type(live, media_type):
+    headers = {} if media_type is None else {"content-type": media_type}
+    check(
+        live.post("/rerank", content=json.dumps({"candidates": [candidate()]}), headers=headers),
+        415,
+        "unsupported-media-type",
+    )
+
+
+def test_compressed_body_is_refused(live):
+    headers = {**JSON, "content-encoding": "gzip"}
+    check(live.post("/rerank", content=b"\x1f\x8b", headers=headers), 415, "unsupported-media-type")
+
+
+def test_schema_mismatch_names_the_difference(live):
+    row = {"prise": 1.0, "stars": 0.5}
+    problem = check(live.post("/rerank", json={"candidates": [candidate(), {"features": row}]}), 409, "schema-mismatch")
+    assert "candidate 1 lacks 'price'" in problem["detail"]
+    assert "unknown features 'prise'" in problem["detail"]
+    assert problem["expected"] == ["price", "stars", "bm25", "carrier"]
+    assert problem["fingerprint"] == live.get("/info").json()["fingerprint"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"candidates": [{"features": [1.0, 2.0]}]},
+        {"features": [[1.0, 2.0, 3.0]]},
+        {"feature_names": ["price", "colour"], "features": [[1.0, 2.0]]},
+        {"feature_names": ["price"], "features": [[1.0]]},
+    ],
+)
+def test_other_schema(live, body):
+    check(live.post("/rerank", json=body), 409, "schema-mismatch")
+
+
+def test_too_many_candidates(live):
+    problem = check(live.post("/rerank", json={"features": [[1.0, 1.0, 1.0, "A5"]] * 51}), 413, "too-large")
+    assert "51 candidates, the limit is 50" in problem["detail"]
+
+
+def test_too_many_bytes_announced(live):
+    check(live.post("/rerank", content=b" " * 200_001, headers=JSON), 413, "too-large")
+
+
+def test_too_many_bytes_without_announcement(live):
+    def drip():
+        for _ in range(300):
+            yield b" " * 1000
+
+    check(live.post("/rerank", content=drip(), headers=JSON), 413, "too-large")
+
+
+@pytest.mark.parametrize(
+    ("body", "path", "says"),
+    [
+        (
+            {"candidates": [candidate(), candidate(price="cheap")]},
+            "$.candidates[1].features.price",
+            "'price' is numeric",
+        ),
+        ({"candidates": [candidate(price=True)]}, "$.candidates[0].features.price", "found true"),
+        ({"candidates": [candidate(price=[1])]}, "$.candidates[0].features.price", "found an array"),
+        ({"candidates": [candidate(price=1e39)]}, "$.candidates[0].features.price", "float32"),
+        ({"candidates": [candidate(price=-(10**400))]}, "$.candidates[0].features.price", "huge integer"),
+        ({"candidates": [candidate(carrier=False)]}, "$.candidates[0].features.carrier", "is a category"),
+        ({"candidates": [{"features": [1.0, 2.0, {}, "A5"]}]}, "$.candidates[0].features[2]", "found an object"),
+        ({"candidates": [{"features": "all"}]}, "$.candidates[0].features", "object or an array"),
+        ({"features": [[1.0, 2.0, "x", "A5"]]}, "$.features[0][2]", "'bm25' is numeric"),
+        ({"features": [[1.0, 2.0, 3.0, "A5"], 4]}, "$.features[1]", "an array of values"),
+        ({"feature_names": ["price", "stars"], "features": [[1.0]]}, "$.features[0]", "1 values for 2 feature_names"),
+        (
+            {"feature_names": ["price", "stars", "price"], "features": [[1.0, 2.0, 3.0]]},
+            "$.feature_names",
+            "named twice",
+        ),
+        ({"candidates": [{"id": "a", **candidate()}, {"id": "a", **candidate()}]}, "$.candidates[1].id", "used at 0"),
+        ({"candidates": [{"id": "a", **candidate()}, candidate()]}, "$.candidates[1].id", "give all or none"),
+        ({"features": [[1.0, 2.0, 3.0, "A5"]] * 2, "ids": ["a", "a"]}, "$.ids[1]", "unique"),
+        ({"features": [[1.0, 2.0, 3.0, "A5"]] * 2, "ids": ["a"]}, "$.ids", "1 ids for 2 candidates"),
+    ],
+)
+def test_wrong_values_carry_their_path(live, body, path, says):
+    problem = check(live.post("/rerank", content=json.dumps(body), headers=JSON), 422, "candidate")
+    assert problem["errors"][0]["path"] == path
+    assert says in problem["errors"][0]["message"]
+
+
+@pytest.mark.parametrize(
+    ("body", "path"),
+    [
+        ({}, "$"),
+        ({"candidates": [candidate()], "features": [[1.0, 1.0, 1.0, "A5"]]}, "$"),
+        ({"candidates": [candidate()], "ids": ["a"]}, "$"),
+        ({"candidates": [candidate()], "topn": 3}, "$.topn"),
+        ({"candidates": [candidate()], "top_n": 0}, "$.top_n"),
+        ({"candidates": [candidate()], "top_n": "3"}, "$.top_n"),
+        ({"candidates": [candidate()], "strategy": "best"}, "$.strategy"),
+        ({"candidates": [{"id": 3, **candidate()}]}, "$.candidates[0].id"),
+        ({"candidates": [{}]}, "$.candidates[0].features"),
+        ({"candidates": 3}, "$.candidates"),
+        (None, "$"),
+        ([], "$"),
+    ],
+)
+def test_wrong_envelope_carries_its_path(live, body, path):
+    problem = check(live.post("/rerank", content=json.dumps(body), headers=JSON), 422, "invalid-request")
+    assert path in [fault["path"] for fault in problem["errors"]]
+
+
+def test_every_fault_is_listed(live):
+    body = {"candidates": [candidate()], "top_n": 0, "strategy": "best", "x": 1}
+    problem = check(live.post("/rerank", json=body), 422, "invalid-request")
+    assert {fault["path"] for fault in problem["errors"]} == {"$.top_n", "$.strategy", "$.x"}
+
+
+def test_unknown_names_with_odd_characters(live):
+    for name in ("\u0000", "quote'd", "ü" * 300, "$.candidates"):
+        check(live.post("/rerank", json={"candidates": [candidate(**{name: 1})]}), 409, "schema-mismatch")

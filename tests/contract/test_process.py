@@ -1,0 +1,75 @@
+"""The process: start-up errors, readiness while draining, clean exit."""
+
+import subprocess
+import sys
+import time
+
+import httpx
+import pytest
+
+from contract.conftest import Process
+
+
+def run(environment):
+    return subprocess.run(
+        [sys.executable, "-m", "service"], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({}, "LISTWRIGHT_BUNDLE: Field required (set it, e.g. to models/demo/1)"),
+        ({"LISTWRIGHT_PORT": "http"}, "LISTWRIGHT_PORT: Input should be a valid integer"),
+        ({"LISTWRIGHT_MAX_CANDIDATES": "0"}, "LISTWRIGHT_MAX_CANDIDATES: Input should be greater than or equal to 1"),
+    ],
+)
+def test_wrong_setting_is_named(settings, says):
+    result = run(settings)
+    assert result.returncode == 2
+    assert says in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_missing_bundle_is_named(tmp_path):
+    result = run({"LISTWRIGHT_BUNDLE": str(tmp_path)})
+    assert result.returncode == 1
+    assert result.stderr == f"error: {tmp_path}/manifest.json: does not exist: no manifest, no bundle\n"
+
+
+def test_help_lists_every_setting():
+    from service.settings import Settings
+
+    result = subprocess.run([sys.executable, "-m", "service", "--help"], capture_output=True, text=True, check=True)
+    for name in Settings.model_fields:
+        assert f"LISTWRIGHT_{name.upper()}" in result.stdout
+
+
+def test_draining(bundle_folder):
+    service = Process(bundle=bundle_folder, drain_s=1.0).wait_until_ready()
+    service.process.terminate()
+    for _ in range(100):
+        response = httpx.get(service.url + "/readyz")
+        if response.status_code == 503:
+            break
+        time.sleep(0.01)
+    assert response.json()["type"] == "urn:listwright:not-ready"
+    body = {"features": [[1.0, 2.0, 3.0, "A5"], [2.0, 1.0, 0.0, "B2"]]}
+    assert httpx.post(service.url + "/rerank", json=body).status_code == 200, "what still comes is still answered"
+    log, _ = service.process.communicate(timeout=30)
+    assert service.process.returncode == 0, log
+
+
+def test_sigterm_exits_with_0_and_logs_what_was_served(bundle_folder):
+    code, log = Process(bundle=bundle_folder).wait_until_ready().stop()
+    assert code == 0
+    assert "serving shop/7" in log
+    assert "Traceback" not in log
+
+
+def test_two_workers_serve_and_stop(bundle_folder):
+    service = Process(bundle=bundle_folder, workers=2).wait_until_ready()
+    body = {"features": [[1.0, 2.0, 3.0, "A5"], [2.0, 1.0, 0.0, "B2"]]}
+    assert all(httpx.post(service.url + "/rerank", json=body).status_code == 200 for _ in range(20))
+    code, log = service.stop()
+    assert code == 0, log

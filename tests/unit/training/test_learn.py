@@ -1,0 +1,199 @@
+"""The loop learns what was planted, repeats itself exactly, survives interruption, and says so when it diverges."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from ranking.errors import ScoringError
+from ranking.metrics import ndcg
+from ranking.order import rank_by_score, ranks_of
+from training import learn
+from training.config import Qilcm as QilcmSpec
+from training.config import SyntheticData
+from training.data.synthetic import generate
+from training.learn import fit_qilcm
+from training.qilcm import Unbatched
+
+SPEC = QilcmSpec(
+    encoder_width=8,
+    hidden=(16,),
+    batch_size=16,
+    max_epochs=4,
+    learning_rate=3e-3,
+    dropout=0.1,
+    weight_decay=1e-4,
+    confusion_pairs=20,
+    cutoff=8,
+    ndcg_at=5,
+)
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Training and validation queries under a shift, with noisy first-stage scores."""
+    spec = SyntheticData(queries=160, min_length=1, max_length=14, numeric=4, categorical=1, shift=0.5, noise=0.1)
+    whole, truth = generate(spec, np.random.default_rng(0))
+    noisy = truth.utilities + 2.0 * np.random.default_rng(1).normal(size=whole.rows)
+    train, valid = whole.select(range(110)), whole.select(range(110, 160))
+    return train, valid, noisy[: train.rows], noisy[train.rows :]
+
+
+def weights(fitted):
+    return fitted.module.state_dict()
+
+
+def same(one, other):
+    pairs = zip(weights(one).items(), weights(other).values(), strict=True)
+    return all(torch.equal(a, b) for (_, a), b in pairs)
+
+
+def untimed(history):
+    return [replace(epoch, seconds=0.0) for epoch in history]
+
+
+def held_out_ndcg(fitted, valid, scores):
+    """Every validation list through the form that is exported, the others below it in first-stage order."""
+    module, spec, values = Unbatched(fitted.module), fitted.spec, []
+    for n in range(len(valid)):
+        rows = valid.slice(n)
+        by_first_stage = rank_by_score(scores[rows])
+        kept = np.sort(by_first_stage[: spec.cutoff])
+        inputs = np.column_stack([valid.features[rows], scores[rows].astype(np.float32)])[kept]
+        with torch.no_grad():
+            logits = module(torch.from_numpy(inputs)).numpy()
+        order = [*kept[rank_by_score(logits)], *by_first_stage[spec.cutoff :]]
+        values.append(ndcg(-ranks_of(np.array(order)).astype(float), valid.labels[rows], cutoff=spec.ndcg_at))
+    return float(np.nan_to_num(values).mean())
+
+
+@pytest.fixture(scope="module")
+def fitted(data):
+    return fit_qilcm(SPEC, *data, seed=3)
+
+
+def test_learns_what_was_planted(data):
+    _, valid, _, scores = data
+    spec = SPEC.model_copy(update={"max_epochs": 12, "dropout": 0.0, "cutoff": 100, "confusion_pairs": None})
+    fitted = fit_qilcm(spec, *data, seed=0)
+    first_stage = np.nan_to_num(
+        [ndcg(scores[valid.slice(n)], valid.labels[valid.slice(n)], cutoff=5) for n in range(len(valid))]
+    ).mean()
+    assert fitted.history[-1].best_ndcg > first_stage + 0.05
+    assert fitted.history[-1].rank_loss < fitted.history[0].rank_loss
+
+
+def test_validation_measures_the_whole_list_through_the_best_weights(data, fitted):
+    _, valid, _, scores = data
+    best = fitted.history[fitted.best_epoch - 1]
+    assert best.valid_ndcg == max(epoch.valid_ndcg for epoch in fitted.history) == fitted.history[-1].best_ndcg
+    assert held_out_ndcg(fitted, valid, scores) == pytest.approx(best.valid_ndcg)
+    assert not fitted.module.training
+
+
+def test_stops_early_and_restores_the_best_epoch(data):
+    _, valid, _, scores = data
+    spec = SPEC.model_copy(update={"max_epochs": 40, "patience": 3, "learning_rate": 0.05})
+    fitted = fit_qilcm(spec, *data, seed=1)
+    assert len(fitted.history) == fitted.best_epoch + 3 < 40
+    best = fitted.history[fitted.best_epoch - 1].valid_ndcg
+    assert fitted.history[-1].valid_ndcg < best
+    assert held_out_ndcg(fitted, valid, scores) == pytest.approx(best)
+
+
+def test_one_seed_fixes_everything_and_leaks_nothing(data, fitted):
+    torch.manual_seed(123)
+    np.random.seed(123)  # noqa: NPY002
+    torch_state, numpy_state = torch.random.get_rng_state(), np.random.get_state()  # noqa: NPY002
+    again = fit_qilcm(SPEC, *data, seed=3)
+    assert torch.equal(torch.random.get_rng_state(), torch_state)
+    assert np.array_equal(np.random.get_state()[1], numpy_state[1])  # noqa: NPY002
+    assert same(again, fitted)
+    assert untimed(again.history) == untimed(fitted.history)
+    assert not same(fit_qilcm(SPEC, *data, seed=4), fitted)
+
+
+@pytest.mark.parametrize("stop_after", [1, 3])
+def test_interrupted_run_ends_as_an_uninterrupted_one(data, fitted, tmp_path, stop_after):
+    checkpoint = tmp_path / "qilcm.pt"
+
+    def interrupt(epoch):
+        if epoch.number == stop_after:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit_qilcm(SPEC, *data, seed=3, checkpoint=checkpoint, on_epoch=interrupt)
+    told = []
+    resumed = fit_qilcm(SPEC, *data, seed=3, checkpoint=checkpoint, on_epoch=told.append)
+    assert same(resumed, fitted)
+    assert resumed.best_epoch == fitted.best_epoch
+    assert untimed(resumed.history) == untimed(fitted.history)
+    assert [epoch.number for epoch in told] == [1, 2, 3, 4]
+    assert [path.name for path in tmp_path.iterdir()] == ["qilcm.pt"]
+
+
+def test_finished_run_is_not_repeated(data, fitted, tmp_path, monkeypatch):
+    checkpoint = tmp_path / "qilcm.pt"
+    fit_qilcm(SPEC, *data, seed=3, checkpoint=checkpoint)
+    monkeypatch.setattr(learn, "_run_epoch", lambda *_args, **_options: pytest.fail("trained again"))
+    assert same(fit_qilcm(SPEC, *data, seed=3, checkpoint=checkpoint), fitted)
+
+
+def test_interruption_while_saving_leaves_the_epoch_before(data, fitted, tmp_path, monkeypatch):
+    checkpoint = tmp_path / "qilcm.pt"
+    save, calls = torch.save, []
+
+    def breaks_the_second_time(values, path):
+        calls.append(path)
+        if len(calls) == 2:
+            path.write_bytes(b"half a checkpoint")
+            raise KeyboardInterrupt
+        save(values, path)
+
+    monkeypatch.setattr(torch, "save", breaks_the_second_time)
+    with pytest.raises(KeyboardInterrupt):
+        fit_qilcm(SPEC, *data, seed=3, checkpoint=checkpoint)
+    assert len(torch.load(checkpoint, weights_only=True)["history"]) == 1
+    assert same(fit_qilcm(SPEC, *data, seed=3, checkpoint=checkpoint), fitted)
+
+
+def test_diverging_loss_names_epoch_and_remedy(data):
+    with pytest.raises(ScoringError, match=r"training loss became .* in epoch 1: lower learning_rate \(now 1e\+30\)"):
+        fit_qilcm(SPEC.model_copy(update={"learning_rate": 1e30}), *data, seed=0)
+
+
+def test_diverging_last_step_is_seen_in_validation(data, tmp_path):
+    """With one batch an epoch the loss is still that of the first weights."""
+    spec = SPEC.model_copy(update={"learning_rate": 1e30, "batch_size": 1000})
+    with pytest.raises(ScoringError, match=r"validation scores .* in epoch 1: lower learning_rate"):
+        fit_qilcm(spec, *data, seed=0, checkpoint=tmp_path / "qilcm.pt")
+    assert not (tmp_path / "qilcm.pt").exists()
+
+
+def test_weight_of_the_confusion_loss_as_the_lambda_of_eq_10(data, fitted):
+    train = data[0]
+    mean_length = np.minimum(train.lengths, SPEC.cutoff).mean()
+    width = fitted.module.network.width
+    assert fitted.equivalent_lambda == pytest.approx(SPEC.confusion_weight / (2 * mean_length * width))
+    assert all(epoch.confusion_loss > 0 for epoch in fitted.history)
+    without = fit_qilcm(SPEC.model_copy(update={"confusion_weight": 0.0, "max_epochs": 1}), *data, seed=3)
+    assert without.equivalent_lambda == 0.0
+    assert without.history[0].confusion_loss == 0.0
+
+
+def test_confusion_weight_draws_lists_together(data):
+    without, with_much = (
+        fit_qilcm(SPEC.model_copy(update={"confusion_weight": weight}), *data, seed=3) for weight in (1e-9, 1.0)
+    )
+    assert with_much.history[-1].confusion_loss < without.history[-1].confusion_loss
+
+
+def test_without_first_stage(data):
+    train, valid, _, _ = data
+    spec = SPEC.model_copy(update={"first_stage_score": False, "max_epochs": 1})
+    fitted = fit_qilcm(spec, train, valid, None, None, seed=0)
+    assert train.lengths.max() > spec.cutoff
+    assert len(fitted.history) == 1
+    assert 0.0 < fitted.history[0].valid_ndcg < 1.0
+    assert fitted.module.preprocess.lows.shape == (4,)

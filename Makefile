@@ -34,8 +34,8 @@ check: $(VENV)/.dev ## lint, types and walls only
 bench: $(VENV)/.dev ## measure the service, for benchmarks/results/
 	@$(BIN)/python -m benchmarks.latency
 
-openapi: $(VENV)/.service ## write openapi.yaml from the app
-	@$(BIN)/python tools/openapi.py
+openapi: $(VENV)/.dev ## write openapi.yaml from the app
+	@$(BIN)/python tools/openapi.py >openapi.yaml.new && mv openapi.yaml.new openapi.yaml
 
 image-test: ## build the image, run it hardened, rerank with it
 	@tools/image-smoke.sh

@@ -37,7 +37,7 @@ def attrank(
     log_s = torch.log_softmax(logits.masked_fill(~mask, lowest), dim=-1)
     relevant = mask & (labels > 0)
     log_psi = labels.to(logits.dtype).masked_fill(~relevant, lowest)
-    target = torch.softmax(log_psi, dim=-1) * relevant
+    target = torch.softmax(log_psi, dim=-1)
     loss = -(target * log_s.masked_fill(~relevant, 0.0)).sum(dim=-1)  # (B,)
     if form == "paper":
         loss = loss / mask.sum(dim=-1).clamp(min=1)

@@ -2,10 +2,11 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from conftest import ROOT
 
+ROOT = Path(__file__).resolve().parents[2]
 TRAINING = ("training", "torch", "onnx", "onnxscript", "optuna", "polars", "rich", "matplotlib", "sklearn", "pandas")
 
 # LightGBM itself takes scikit-learn and pandas where it finds them. They are hidden, as they are absent from the image;

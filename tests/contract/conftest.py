@@ -9,8 +9,8 @@ import time
 
 import httpx
 import pytest
-from bundles import make_bundle
 
+from bundles import make_bundle
 from ranking import bundle
 from service.app import create_app
 from service.settings import Settings

@@ -82,7 +82,9 @@ def test_scores_follow_their_candidate(candidates, form, random):
     assert after.tolist() == pytest.approx(before[order].tolist(), abs=1e-6)
 
 
-@given(BATCHES, FORMS, st.sampled_from([float("nan"), 1e30, -7.0]), st.sampled_from(["per_query", "paper"]))
+@given(
+    BATCHES, FORMS, st.sampled_from([float("nan"), float("inf"), 1e30, -7.0]), st.sampled_from(["per_query", "paper"])
+)
 def test_what_stands_on_padding_changes_nothing(batch, form, fill, rank_loss):
     logits, losses, gradients = run(MODELS[form], *padded(batch), rank_loss)
     padded_logits, padded_losses, padded_gradients = run(MODELS[form], *padded(batch, fill=fill, label=3), rank_loss)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import json
 import logging
 import os
@@ -12,6 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
+from ranking.errors import DataError
+from training.data.container import file_digest
 from training.data.dataset import Dataset
 from training.data.letor import letor_schema
 
@@ -40,11 +44,10 @@ def cached(digest: str, source: str, parse: Callable[[], Dataset]) -> Dataset:
         source: name of the source, for whoever looks into the cache.
         parse: reads the source; its result is stored only when it is whole.
 
-    Convention: an entry is written to a temporary folder and renamed. A damaged entry is parsed again; a cache that
-    cannot be written is a warning, not an error.
+    Convention: an entry is written to a temporary folder and renamed. An entry that is not bit for bit what was
+    written is parsed again; a cache that cannot be written is one warning, not an error.
     """
-    name = f"v{PARSER_VERSION}-{digest.replace('/', '-')}"
-    entry = folder() / (name if len(name) < 200 else name[:200])
+    entry = folder() / hashlib.sha256(f"{PARSER_VERSION}/{digest}".encode()).hexdigest()
     known = _read(entry, digest)
     if known is not None:
         return known
@@ -54,18 +57,15 @@ def cached(digest: str, source: str, parse: Callable[[], Dataset]) -> Dataset:
 
 
 def _read(entry: Path, digest: str) -> Dataset | None:
-    if not (entry / _FACTS).exists():
-        return None
     try:
-        facts = json.loads((entry / _FACTS).read_text(encoding="utf-8"))
-        if facts["digest"] != digest:
+        if not (entry / _FACTS).is_file():
             return None
+        facts = json.loads((entry / _FACTS).read_text(encoding="utf-8"))
+        if facts["digest"] != digest or facts["sha256"] != _hashes(entry, facts["qids"]):
+            raise ValueError("not what was written")
         features, labels, offsets = (np.load(entry / f"{array}.npy", allow_pickle=False) for array in _ARRAYS)
-        qids = tuple(facts["qids"])
-        if len(qids) != len(offsets) - 1 or offsets[-1] != len(labels) or len(features) != len(labels):
-            raise ValueError("arrays of different lengths")
-        return Dataset(features, labels, offsets, qids, letor_schema(features.shape[1]))
-    except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
+        return Dataset(features, labels, offsets, tuple(facts["qids"]), letor_schema(features.shape[1]))
+    except (DataError, OSError, ValueError, KeyError, TypeError) as error:
         _log.warning("cache entry %s is damaged (%s): reading the source again", entry, error)
         return None
 
@@ -77,11 +77,22 @@ def _write(entry: Path, digest: str, source: str, dataset: Dataset) -> None:
         try:
             for array in _ARRAYS:
                 np.save(temporary / f"{array}.npy", getattr(dataset, array), allow_pickle=False)
-            facts = {"digest": digest, "source": source, "qids": dataset.qids}
+            hashes = _hashes(temporary, list(dataset.qids))
+            facts = {"digest": digest, "source": source, "sha256": hashes, "qids": dataset.qids}
             (temporary / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
             shutil.rmtree(entry, ignore_errors=True)
             temporary.rename(entry)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
     except OSError as error:
-        _log.warning("nothing is cached in %s: %s (set LISTWRIGHT_CACHE to a folder that can be written)", entry, error)
+        _warn_once(f"nothing is cached in {entry.parent}: {error.strerror or error}")
+
+
+def _hashes(entry: Path, qids: list[str]) -> dict[str, str]:
+    hashes = {array: file_digest(entry / f"{array}.npy") for array in _ARRAYS}
+    return hashes | {"qids": hashlib.sha256(json.dumps(qids).encode()).hexdigest()}
+
+
+@functools.cache
+def _warn_once(fault: str) -> None:
+    _log.warning("%s (set LISTWRIGHT_CACHE to a folder that can be written)", fault)

@@ -7,6 +7,9 @@ import hashlib
 import io
 import tarfile
 import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +18,8 @@ from typing import BinaryIO, cast
 from ranking.errors import DataError
 
 _GZIP = b"\x1f\x8b"
+_UNREADABLE = (OSError, EOFError, zlib.error, tarfile.TarError, zipfile.BadZipFile, RuntimeError, NotImplementedError)
+"""What zipfile and tarfile raise for damaged, encrypted and unknown archives."""
 
 
 @dataclass(frozen=True)
@@ -33,31 +38,48 @@ class Container:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Names of all files, sorted, with ``/`` between folders."""
+        return tuple(sorted(self._sizes))
+
+    @cached_property
+    def _sizes(self) -> dict[str, int]:
+        """Bytes of every file as it lies in the folder or archive; one pass, for a tar has no table of contents."""
         try:
             if self.path.is_dir():
-                return tuple(sorted(p.relative_to(self.path).as_posix() for p in self.path.rglob("*") if p.is_file()))
+                files = (path for path in self.path.rglob("*") if path.is_file())
+                return {path.relative_to(self.path).as_posix(): path.stat().st_size for path in files}
             if zipfile.is_zipfile(self.path):
                 with zipfile.ZipFile(self.path) as archive:
-                    return tuple(sorted(name for name in archive.namelist() if not name.endswith("/")))
-            with tarfile.open(self.path) as archive:
-                return tuple(sorted(member.name for member in archive if member.isfile()))
-        except (OSError, tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
+                    return {entry.filename: entry.file_size for entry in archive.infolist() if not entry.is_dir()}
+            with tarfile.open(self.path) as tape:
+                return {member.name: member.size for member in tape if member.isfile()}
+        except _UNREADABLE as error:
             raise DataError(self.path, f"cannot be read as a folder or archive: {error}") from error
 
-    def open(self, name: str) -> BinaryIO:
-        """One file, decompressed if it is gzip."""
+    @contextmanager
+    def open(self, name: str) -> Iterator[tuple[BinaryIO, int | None]]:
+        """One file, decompressed if it is gzip, and how many bytes it will give (None if only the end will tell)."""
         if self.path.is_dir():
-            return open_plain(self.path / name)
+            with open_plain(self.path / name) as opened:
+                yield opened
+            return
+        with ExitStack() as stack:
+            try:
+                raw = stack.enter_context(self._archived(name, stack))
+                opened = _gunzipped(raw, self._sizes[name], stack)
+            except _UNREADABLE as error:
+                raise DataError(f"{self.path}:{name}", f"cannot be read: {error}") from error
+            yield opened
+
+    def _archived(self, name: str, stack: ExitStack) -> io.BufferedReader:
         if zipfile.is_zipfile(self.path):
-            archive = zipfile.ZipFile(self.path)
-            return _gunzipped(io.BufferedReader(cast("io.RawIOBase", archive.open(name))))
-        member = tarfile.open(self.path).extractfile(name)  # noqa: SIM115 - closed with the stream that it gives
-        if member is None:
-            raise DataError(self.path, f"{name} is no plain file")
-        return _gunzipped(io.BufferedReader(cast("io.RawIOBase", member)))
+            member = stack.enter_context(zipfile.ZipFile(self.path)).open(name)
+            return io.BufferedReader(cast("io.RawIOBase", member))
+        tape = stack.enter_context(tarfile.open(self.path))  # noqa: SIM115 - the stack closes it
+        entry = next(entry for entry in tape if entry.name == name)  # getmember() would read on to the end first
+        return io.BufferedReader(cast("io.RawIOBase", tape.extractfile(entry)))
 
     def digest(self, name: str) -> str:
-        """sha256 of what :meth:`open` gives depends on this alone."""
+        """sha256 of the file or of the archive around it: what :meth:`open` gives depends on it and the name alone."""
         if self.path.is_dir():
             return file_digest(self.path / name)
         return f"{self._archive_digest}/{name}"
@@ -75,20 +97,24 @@ def is_archive(path: Path) -> bool:
 def _is_tar(path: Path) -> bool:
     try:
         return tarfile.is_tarfile(path)
-    except (OSError, EOFError, tarfile.TarError):
+    except _UNREADABLE:
         return False
 
 
-def open_plain(path: Path) -> BinaryIO:
-    """A file, decompressed if it is gzip (told by its first bytes, not by its name).
+@contextmanager
+def open_plain(path: Path) -> Iterator[tuple[BinaryIO, int | None]]:
+    """A file, decompressed if it is gzip (told by its first bytes, not by its name), and its size if that is known.
 
     Raises:
         DataError: if it cannot be opened.
     """
-    try:
-        return _gunzipped(path.open("rb"))
-    except OSError as error:
-        raise DataError(path, f"cannot be opened: {error.strerror or error}") from error
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(path.open("rb"))
+            opened = _gunzipped(file, path.stat().st_size, stack)
+        except OSError as error:
+            raise DataError(path, f"cannot be opened: {error.strerror or error}") from error
+        yield opened
 
 
 def file_digest(path: Path) -> str:
@@ -100,7 +126,7 @@ def file_digest(path: Path) -> str:
         raise DataError(path, f"cannot be read: {error.strerror or error}") from error
 
 
-def _gunzipped(stream: io.BufferedReader) -> BinaryIO:
+def _gunzipped(stream: io.BufferedReader, size: int, stack: ExitStack) -> tuple[BinaryIO, int | None]:
     if stream.peek(2)[:2] == _GZIP:
-        return cast("BinaryIO", gzip.GzipFile(fileobj=stream))
-    return stream
+        return cast("BinaryIO", stack.enter_context(gzip.GzipFile(fileobj=stream))), None
+    return stream, size

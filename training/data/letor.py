@@ -9,6 +9,9 @@ so is the largest double, Istella's marker of a value that does not exist. Featu
 
 from __future__ import annotations
 
+import lzma
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
@@ -22,6 +25,9 @@ from training.data.letor_fast import Block, parse_fast
 from training.data.letor_lines import parse_lines
 
 CHUNK_BYTES = 16 * 2**20
+
+_DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
+"""What gzip, zip and tar streams raise when they end early or their checksums disagree."""
 
 
 def read(
@@ -40,11 +46,12 @@ def read(
         on_bytes: told the size of every chunk that was parsed.
 
     Raises:
-        DataError: with line and column of the first token that is wrong, and what was expected.
+        DataError: with line and column of the first token that is wrong, and what was expected; or if the stream
+            itself is damaged.
     """
     blocks = []
     line = 1
-    for chunk in _chunks(stream):
+    for chunk in _chunks(stream, source):
         block = parse_fast(chunk, line, with_qid=groups is None)
         if block is None:
             block = parse_lines(chunk, line, source, with_qid=groups is None)
@@ -64,15 +71,24 @@ def read(
     )
 
 
+def whole(stream: BinaryIO, source: str) -> bytes:
+    """All bytes of a small file.
+
+    Raises:
+        DataError: if the stream is damaged.
+    """
+    return b"".join(iter(lambda: _piece(stream, source), b""))
+
+
 def letor_schema(width: int) -> FeatureSchema:
     """Numeric features ``f1 .. fD``; at least one, so that a file without features still has a shape."""
     return FeatureSchema(features=tuple(Feature(name=f"f{d}") for d in range(1, max(1, width) + 1)))
 
 
-def _chunks(stream: BinaryIO) -> Iterator[bytes]:
+def _chunks(stream: BinaryIO, source: str) -> Iterator[bytes]:
     """Pieces of about :data:`CHUNK_BYTES` that end at a line's end."""
     rest = b""
-    while piece := stream.read(CHUNK_BYTES):
+    while piece := _piece(stream, source):
         end = piece.rfind(b"\n") + 1
         if end == 0:
             rest += piece
@@ -81,6 +97,13 @@ def _chunks(stream: BinaryIO) -> Iterator[bytes]:
         rest = piece[end:]
     if rest:
         yield rest + b"\n"
+
+
+def _piece(stream: BinaryIO, source: str) -> bytes:
+    try:
+        return stream.read(CHUNK_BYTES)
+    except _DAMAGED as error:
+        raise DataError(source, f"cannot be read to its end, the file is damaged: {error}") from error
 
 
 def _stack(blocks: list[Block], rows: int) -> Float[np.ndarray, "R D"]:

@@ -9,15 +9,20 @@ import numpy as np
 from jaxtyping import Float, Int
 
 MAX_INDEX = 65_536
-MAX_LABEL = 31
-"""The gain ``2^y - 1`` of a larger label leaves float32's whole numbers, and LightGBM's table of gains ends here."""
+MAX_LABEL = 30
+"""LightGBM's table of the gains ``2^y - 1`` ends here."""
 
 MISSING_DOUBLE = float(np.finfo(np.float64).max)
-FLOAT32_MAX = float(np.finfo(np.float32).max)
+"""1.797693134862315708e+308, which the Istella sets write where a feature has no value (PT-Ranking's notes on its data
+sets name it too, and replace it); NaN here."""
 
-_SPACE, _COLON, _NEWLINE, _QID_LETTER, _OTHER = 1, 2, 3, 4, 9
+FLOAT32_BOUND = 2.0**128 - 2.0**103
+"""The smallest number that float32 rounds to infinity."""
+
+_DIGIT, _SPACE, _COLON, _NEWLINE, _QID_LETTER, _MARK, _OTHER = 0, 1, 2, 3, 4, 5, 9
 _CLASS = np.full(256, _OTHER, dtype=np.uint8)
-_CLASS[list(b"0123456789+-.eEna")] = 0
+_CLASS[list(b"0123456789")] = _DIGIT
+_CLASS[list(b"+-.eEna")] = _MARK
 _CLASS[list(b"qid")] = _QID_LETTER
 _CLASS[[ord(" "), ord(":"), ord("\n")]] = _SPACE, _COLON, _NEWLINE
 
@@ -44,7 +49,7 @@ def parse_fast(chunk: bytes, first_line: int, *, with_qid: bool) -> Block | None
     at = np.flatnonzero((classes >= _SPACE) & (classes <= _NEWLINE))
     kinds = classes[at]
     ends = np.flatnonzero(kinds == _NEWLINE)
-    if not _is_regular(classes, at, kinds):
+    if not _is_regular(classes, at, kinds) or _has_marks_in_names(classes, at, kinds, ends, with_qid=with_qid):
         return None
     if with_qid:
         spaces = np.concatenate([[0], ends[:-1] + 1])  # the separator after each label
@@ -77,6 +82,16 @@ def _is_regular(classes: np.ndarray, at: np.ndarray, kinds: np.ndarray) -> bool:
     return bool(good.all())
 
 
+def _has_marks_in_names(
+    classes: np.ndarray, at: np.ndarray, kinds: np.ndarray, ends: np.ndarray, *, with_qid: bool
+) -> bool:
+    """Whether an index or a qid is spelled with more than digits: ``1.0`` is no index, and ``1e2`` is not qid 100."""
+    highest = np.maximum.reduceat(classes, np.concatenate([[0], at[:-1] + 1]))  # of each token and its separator
+    if with_qid and (highest[np.concatenate([[0], ends[:-1] + 1]) + 2] == _MARK).any():
+        return True
+    return bool((highest[kinds == _COLON] == _MARK).any())
+
+
 def _names_qid(text: np.ndarray, at: np.ndarray, spaces: np.ndarray) -> bool:
     """Whether the second token of every line is ``qid``."""
     places = at[spaces]
@@ -104,9 +119,7 @@ def _to_block(
     spelled = at[line_starts + 2] - at[line_starts + 1] - 1  # characters of each qid
     if not _all_whole(qids, 0, 2**53 - 1):
         return None
-    if (
-        spelled != np.char.str_len(qids.astype(np.int64).astype(str))
-    ).any():  # 007, +7, 7.0 and 7e0 keep their spelling
+    if (spelled != np.char.str_len(qids.astype(np.int64).astype(str))).any():  # 007 keeps its spelling
         return None
     heads = np.flatnonzero(np.concatenate([[True], np.diff(qids) != 0]))
     runs = np.diff(np.append(heads, len(qids)))
@@ -143,13 +156,12 @@ def _to_matrix(
 
 
 def _all_whole(values: np.ndarray, low: int, high: int) -> bool:
-    return bool(((values >= low) & (values <= high) & (values % 1 == 0)).all())
+    return bool(((values >= low) & (values <= high)).all() and (values % 1 == 0).all())
 
 
 def _as_float32(values: np.ndarray) -> np.ndarray | None:
     """The values as float32 with the missing marker as NaN; None if one is too large."""
-    size = np.abs(values)
-    if not (size > FLOAT32_MAX).any():  # NaN compares False: it is a missing value already
+    if not (np.abs(values) >= FLOAT32_BOUND).any():  # NaN compares False: it is a missing value already
         return values.astype(np.float32)
     values = np.where(values == MISSING_DOUBLE, np.nan, values)
-    return None if (np.abs(values) > FLOAT32_MAX).any() else values.astype(np.float32)
+    return None if (np.abs(values) >= FLOAT32_BOUND).any() else values.astype(np.float32)

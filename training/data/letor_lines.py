@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from ranking.errors import DataError
-from training.data.letor_fast import FLOAT32_MAX, MAX_INDEX, MAX_LABEL, MISSING_DOUBLE, Block
+from training.data.letor_fast import FLOAT32_BOUND, MAX_INDEX, MAX_LABEL, MISSING_DOUBLE, Block
 
 
 def parse_lines(chunk: bytes, first_line: int, source: str, *, with_qid: bool) -> Block:
@@ -21,7 +21,7 @@ def parse_lines(chunk: bytes, first_line: int, source: str, *, with_qid: bool) -
         tokens = [(match.start() + 1, match.group()) for match in re.finditer(rb"[^ \t\r\f\v]+", line.split(b"#")[0])]
         if not tokens:
             continue
-        fault = _LineFault(source, number)
+        fault = _LineFault(source, number, line)
         labels.append(fault.label(*tokens[0]))
         lines.append(number)
         pairs = tokens[1:]
@@ -45,8 +45,8 @@ def parse_lines(chunk: bytes, first_line: int, source: str, *, with_qid: bool) -
 class _LineFault:
     """Reads the tokens of one line, and knows where it is when one is wrong."""
 
-    def __init__(self, source: str, line: int) -> None:
-        self.source, self.line = source, line
+    def __init__(self, source: str, number: int, line: bytes) -> None:
+        self.source, self.number, self.line = source, number, line
 
     def label(self, column: int, token: bytes) -> int:
         value = _number(token)
@@ -56,7 +56,7 @@ class _LineFault:
 
     def qid(self, placed: tuple[int, bytes]) -> str:
         column, token = placed
-        name = token[4:].decode("utf-8", "replace")
+        name = token[4:].decode("utf-8", "backslashreplace")
         if not token.startswith(b"qid:") or not name or not name.isprintable():
             raise self._error(
                 column,
@@ -87,14 +87,15 @@ class _LineFault:
             raise self._error(column, "expected a number, or NULL or nan for a missing value", token)
         if value == MISSING_DOUBLE:
             return float("nan")
-        if abs(value) > FLOAT32_MAX:
-            raise self._error(column, f"expected a number up to {FLOAT32_MAX:.4g} (float32)", token)
+        if abs(value) >= FLOAT32_BOUND:
+            raise self._error(column, f"expected a number below {FLOAT32_BOUND:.4g} (float32)", token)
         return value
 
-    def _error(self, column: int, expected: str, token: bytes) -> DataError:
+    def _error(self, byte: int, expected: str, token: bytes) -> DataError:
+        column = len(self.line[: byte - 1].decode("utf-8", "replace")) + 1  # people count characters
         shown = token[:40].decode("utf-8", "backslashreplace") + ("…" if len(token) > 40 else "")
         found = f"found {shown!r}" if token else "found the end of the line"
-        return DataError(self.source, f"{expected}; {found}", line=self.line, column=column)
+        return DataError(self.source, f"{expected}; {found}", line=self.number, column=column)
 
 
 def _number(token: bytes) -> float | None:

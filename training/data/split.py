@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 
 from ranking.errors import DataError, RecipeError
+from ranking.features import FeatureSchema
 from training.config import Split
 from training.data.dataset import Dataset, Splits, fit_schema
 
@@ -34,7 +37,42 @@ def by_query(dataset: Dataset, split: Split, *, fold: int, rng: np.random.Genera
 def check_fold(fold: int, folds: int, source: str) -> None:
     """Raise RecipeError unless ``1 <= fold <= folds``."""
     if not 1 <= fold <= folds:
-        raise RecipeError(f"{source} has folds 1 to {folds}, there is no fold {fold}: change --fold")
+        has = f"folds 1 to {folds}" if folds > 1 else "one split"
+        raise RecipeError(f"{source} has {has}, there is no fold {fold}: change --fold")
+
+
+def set_aside(train: Dataset, split: Split, rng: np.random.Generator) -> tuple[Dataset, Dataset]:
+    """Training queries without, and validation queries with, one random part of them, in their old order.
+
+    Raises:
+        DataError: if there are fewer than two queries.
+    """
+    if len(train) < 2:
+        raise DataError("training split", f"{len(train)} queries leave none to set aside for validation")
+    order = rng.permutation(len(train))
+    count = max(1, len(order) // split.parts)
+    return train.select(np.sort(order[count:])), train.select(np.sort(order[:count]))
+
+
+def apart(train: Dataset, valid: Dataset, test: Dataset) -> tuple[Dataset, Dataset, Dataset]:
+    """A publisher's three files with ids that differ, even if each file numbers its queries from 1.
+
+    Ids are prefixed with the split's name where two splits share some and no query that shares its id shares its
+    candidates too. A query that truly stands in two splits keeps its id, for :func:`checked` to refuse.
+    """
+    splits = {"train": train, "valid": valid, "test": test}
+    places = [{qid: n for n, qid in enumerate(split.qids)} for split in splits.values()]
+    shared = [
+        (split.features[split.slice(place[qid])], other.features[other.slice(there[qid])])
+        for (split, place), (other, there) in combinations(zip(splits.values(), places, strict=True), 2)
+        for qid in place.keys() & there.keys()
+    ]
+    if not shared or any(np.array_equal(one, two, equal_nan=True) for one, two in shared):
+        return train, valid, test
+    train, valid, test = (
+        replace(split, qids=tuple(f"{name}:{qid}" for qid in split.qids)) for name, split in splits.items()
+    )
+    return train, valid, test
 
 
 def checked(train: Dataset, valid: Dataset, test: Dataset, how: str) -> Splits:
@@ -60,7 +98,12 @@ def checked(train: Dataset, valid: Dataset, test: Dataset, how: str) -> Splits:
             )
     schema = fit_schema(train)
     sizes = ", ".join(f"{name} {len(part)} queries / {part.rows} candidates" for name, part in named.items())
-    return Splits(train.under(schema), valid.under(schema), test.under(schema), f"{how}: {sizes}")
+    return Splits(_under(train, schema), _under(valid, schema), _under(test, schema), f"{how}: {sizes}")
+
+
+def _under(dataset: Dataset, schema: FeatureSchema) -> Dataset:
+    """``dataset.under(schema)``, but without copying gigabytes where there are no categories to recode."""
+    return dataset.under(schema) if schema.categorical else replace(dataset, schema=schema)
 
 
 def _informative(dataset: Dataset) -> bool:

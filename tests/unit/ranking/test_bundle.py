@@ -5,8 +5,8 @@ import json
 import shutil
 
 import pytest
-from bundles import make_bundle
 
+from bundles import make_bundle
 from ranking import bundle
 from ranking.errors import BundleError, BundleFormatError
 from ranking.manifest import MANIFEST

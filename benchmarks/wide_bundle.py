@@ -1,0 +1,74 @@
+"""A bundle of the size that people serve, for the clock only: 136 features, 500 trees of 63 leaves, QILCM as published.
+
+Its weights are fitted to noise: how long a ranker takes does not depend on whether it is any good.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import lightgbm
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from ranking import bundle
+from ranking.features import Feature, FeatureSchema
+from ranking.manifest import LightGbmStage
+from training.bundling import write_bundle
+from training.config import LetorData, Qilcm, Recipe
+from training.data.dataset import Dataset, Splits, fit_schema
+from training.first_stage import FittedFirstStage
+from training.learn import FittedQilcm
+from training.qilcm import Qilcm as QilcmModule
+
+FEATURES, TREES, LEAVES = 136, 500, 63
+
+_LISTS, _LENGTH = 250, 100
+
+
+def build(out: Path) -> Path:
+    """Publish the bundle at ``out``."""
+    rng = np.random.default_rng(0)
+    data = _noise(rng)
+    model = _lambdamart(data)
+    spec = Qilcm()
+    scores = lightgbm.Booster(model_str=model).predict(data.features, raw_score=True)
+    torch.manual_seed(0)
+    module = QilcmModule(data.schema, np.column_stack([data.features, np.asarray(scores, dtype=np.float32)]), spec)
+    first = FittedFirstStage(LightGbmStage(), model, np.asarray(scores), np.asarray(scores), {})
+    fitted = FittedQilcm(module.eval(), spec, (), 0, 0.0)
+    recipe = Recipe(name="wide", about="noise, for the clock", data=LetorData(), model=spec)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(dir=out.parent))
+    write_bundle(folder, out, recipe, Splits(data, data, data, "noise"), first, fitted)
+    bundle.publish(folder, out)
+    return out
+
+
+def rows(rng: np.random.Generator, count: int) -> Float[np.ndarray, "L D"]:
+    """MSLR-shaped feature rows: a third counts, a third ratios, a third wide numbers."""
+    third = FEATURES // 3
+    counts = rng.poisson(4.0, (count, third))
+    ratios = rng.random((count, third))
+    wide = rng.lognormal(3.0, 2.0, (count, FEATURES - 2 * third))
+    return np.round(np.column_stack([counts, ratios, wide]), 6).astype(np.float32)
+
+
+def _noise(rng: np.random.Generator) -> Dataset:
+    schema = FeatureSchema(features=tuple(Feature(name=f"feature_{d + 1}") for d in range(FEATURES)))
+    features = rows(rng, _LISTS * _LENGTH)
+    utility = np.log1p(features[:, ::7]).sum(axis=1) + rng.normal(0.0, 2.0, len(features))
+    labels = np.digitize(utility, np.quantile(utility, (0.5, 0.75, 0.9, 0.97))).astype(np.int32)
+    offsets = np.arange(0, len(features) + 1, _LENGTH, dtype=np.int64)
+    data = Dataset(features, labels, offsets, tuple(map(str, range(_LISTS))), schema)
+    return data.under(fit_schema(data))
+
+
+def _lambdamart(data: Dataset) -> str:
+    params = {"objective": "lambdarank", "num_leaves": LEAVES, "learning_rate": 0.02, "verbosity": -1, "seed": 0}
+    dataset = lightgbm.Dataset(
+        data.features, data.labels, group=data.lengths, feature_name=list(data.schema.names), free_raw_data=True
+    )
+    return lightgbm.train(params, dataset, num_boost_round=TREES).model_to_string()

@@ -1,0 +1,281 @@
+"""Sets as their publishers lay them out: folders, zips and tars with folds, one split, or parts."""
+
+import gzip
+import io
+import tarfile
+import zipfile
+
+import numpy as np
+import pytest
+
+from ranking.errors import DataError, RecipeError
+from training.config import LetorData, Split
+from training.data.layout import load
+
+
+@pytest.fixture(autouse=True)
+def cache_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
+
+
+def text(*qids, wide=2):
+    """Two candidates for each query; the first feature is the query's own number."""
+    return "".join(f"{label} qid:{q} 1:{q} {wide}:{label}.5\n" for q in qids for label in (1, 0)).encode()
+
+
+def folds(prefix="", names=("train", "vali", "test")):
+    """Five folds of ten queries: test on 2k - 1 and 2k, validate on the next two."""
+    files = {}
+    for k in range(1, 6):
+        test = [2 * k - 1, 2 * k]
+        valid = [q % 10 + 1 for q in (2 * k, 2 * k + 1)]
+        train = [q for q in range(1, 11) if q not in (*test, *valid)]
+        for name, qids in zip(names, (train, valid, test), strict=True):
+            files[f"{prefix}Fold{k}/{name}.txt"] = text(*qids)
+    return files
+
+
+def as_folder(files, path):
+    for name, content in files.items():
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_bytes(content)
+    return path
+
+
+def as_zip(files, path):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return path
+
+
+def as_tar(files, path, mode="w:gz"):
+    with tarfile.open(path, mode) as archive:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return path
+
+
+PACKERS = {
+    "folder": lambda files, path: as_folder(files, path / "set"),
+    "zip": lambda files, path: as_zip(files, path / "set.zip"),
+    "tar.gz": lambda files, path: as_tar(files, path / "set.tar.gz"),
+    "tar": lambda files, path: as_tar(files, path / "set.tar", "w"),
+    "zip without its ending": lambda files, path: as_zip(files, path / "download"),
+}
+
+
+@pytest.fixture(params=PACKERS, ids=list(PACKERS))
+def packed(request, tmp_path):
+    return lambda files: PACKERS[request.param](files, tmp_path)
+
+
+def splits_of(*sources, fold=1, seed=0, **spec):
+    rng = np.random.default_rng(seed)
+    return load(LetorData(**spec), [str(source) for source in sources], fold=fold, rng=rng)
+
+
+def qids(splits):
+    return splits.train.qids, splits.valid.qids, splits.test.qids
+
+
+@pytest.mark.parametrize("prefix", ["", "MSLR-WEB10K/", "./"])
+def test_published_folds(packed, prefix):
+    path = packed({**folds(prefix), f"{prefix}readme.txt": b"no data", "__MACOSX/Fold1/._train.txt": b"\x00"})
+    splits = splits_of(path, fold=4)
+    assert qids(splits) == (("1", "2", "3", "4", "5", "6"), ("9", "10"), ("7", "8"))
+    assert splits.how == (
+        f"{path.name}, the publisher's fold 4 of 5: training 6 queries / 12 candidates, "
+        "validation 2 queries / 4 candidates, test 2 queries / 4 candidates"
+    )
+    assert splits.test.features[:, 0].tolist() == [7, 7, 8, 8]
+
+
+def test_letor_3_names(packed):
+    path = packed(folds("OHSUMED/Feature-null/", ("trainingset", "validationset", "testset")))
+    assert qids(splits_of(path))[2] == ("1", "2")
+
+
+def test_gzip_inside(packed):
+    path = packed({f"{name}.gz": gzip.compress(content) for name, content in folds().items()})
+    assert qids(splits_of(path, fold=2))[2] == ("3", "4")
+
+
+def test_the_folds_of_a_set_with_parts_come_first(packed):
+    path = packed({**folds("MQ2008/"), "MQ2008/S1.txt": text(1), "MQ2008/S2.txt": text(2)})
+    assert "publisher's fold 1" in splits_of(path, parts=("S1.txt", "S2.txt")).how
+
+
+def test_one_published_split(packed):
+    """Istella-S."""
+    files = {"sample/train.txt": text(1, 2), "sample/vali.txt": text(3, wide=5), "sample/test.txt": text(4)}
+    splits = splits_of(packed(files))
+    assert qids(splits) == (("1", "2"), ("3",), ("4",))
+    assert splits.train.features.shape == splits.valid.features.shape == (splits.valid.rows * 2, 5)
+    assert splits.train.features[0].tolist() == [1, 1.5, 0, 0, 0]
+
+
+def test_a_published_split_of_a_named_set(packed):
+    """Yahoo C14."""
+    files = {"set1.train.txt": text(1, 2), "set1.valid.txt": text(3), "set1.test.txt": text(4)}
+    assert qids(splits_of(packed(files))) == (("1", "2"), ("3",), ("4",))
+
+
+def test_validation_is_set_aside_where_none_is_published(packed):
+    path = packed({"full/train.txt": text(*range(1, 21)), "full/test.txt": text(21)})
+    splits = splits_of(path, split=Split(parts=4))
+    assert (len(splits.train), len(splits.valid), splits.test.qids) == (15, 5, ("21",))
+    assert sorted({*splits.train.qids, *splits.valid.qids}, key=int) == [str(q) for q in range(1, 21)]
+    assert "it has no validation file: 5 training queries were set aside" in splits.how
+    assert qids(splits_of(path, split=Split(parts=4))) == qids(splits)
+    assert qids(splits_of(path, split=Split(parts=4), seed=1)) != qids(splits)
+
+
+def test_files_that_number_their_queries_from_one(packed):
+    """The same id with other candidates is another query; the same candidates are the same query."""
+    later = b"".join(b"%d qid:1 1:77 2:%d\n" % (label, label) for label in (0, 1))
+    files = {"train.txt": text(1, 2), "vali.txt": text(3), "test.txt": later}
+    assert qids(splits_of(packed(files))) == (("train:1", "train:2"), ("valid:3",), ("test:1",))
+
+
+def test_a_query_in_two_published_files_is_refused(packed):
+    files = {"train.txt": text(1, 2, 3), "vali.txt": text(4), "test.txt": text(3)}
+    with pytest.raises(DataError, match="query '3' and 0 more stand in both training and test"):
+        splits_of(packed(files))
+
+
+@pytest.mark.parametrize(
+    ("fold", "valid_part", "test_part", "expected"),
+    [
+        (1, 3, 4, (("1", "2", "3"), ("4",), ("5",))),
+        (3, 3, 4, (("3", "4", "5"), ("1",), ("2",))),
+        (1, -1, 0, (("2", "3", "4"), ("5",), ("1",))),
+        (5, -1, 0, (("1", "2", "3"), ("4",), ("5",))),
+    ],
+)
+def test_parts_are_rotated(packed, fold, valid_part, test_part, expected):
+    path = packed({f"S{part}.txt.gz": gzip.compress(text(part)) for part in range(1, 6)})
+    names = tuple(f"S{part}.txt" for part in range(1, 6))
+    splits = splits_of(path, fold=fold, parts=names, valid_part=valid_part, test_part=test_part)
+    assert tuple(tuple(sorted(part)) for part in qids(splits)) == expected
+    assert f"fold {fold} of 5 (valid S{expected[1][0]}.txt.gz, test S{expected[2][0]}.txt.gz)" in splits.how
+
+
+def test_plain_files_are_pooled_and_split_by_query(tmp_path):
+    as_folder({"a.txt": text(*range(1, 11)), "b.txt": text(*range(11, 21), wide=4)}, tmp_path)
+    splits = splits_of(tmp_path / "a.txt", tmp_path / "b.txt", split=Split(parts=5))
+    assert [len(part) for part in (splits.train, splits.valid, splits.test)] == [12, 4, 4]
+    assert sorted(int(q) for part in qids(splits) for q in part) == list(range(1, 21))
+    assert splits.test.features.shape == (8, 4)
+
+
+def test_files_that_are_told_apart(tmp_path):
+    as_folder({"a": text(1, 2), "b": gzip.compress(text(3)), "c": text(4, wide=3)}, tmp_path)
+    splits = splits_of(f"test={tmp_path}/c", f"train={tmp_path}/a", f"valid={tmp_path}/b")
+    assert qids(splits) == (("1", "2"), ("3",), ("4",))
+    assert splits.train.features.shape[1] == 3
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_group_files(tmp_path, zipped):
+    """As LightGBM's example has them: ``rank.train.gz`` beside ``rank.train.query``."""
+    content = b"".join(b"%d 1:%d\n" % (row % 2, row) for row in range(12))
+    name = "rank.train.gz" if zipped else "rank.train"
+    as_folder({name: gzip.compress(content) if zipped else content, "rank.train.query": b"1\n3\n\n8\n"}, tmp_path)
+    splits = splits_of(tmp_path / name, split=Split(parts=3), seed=3)
+    lengths = {q: n for part in (splits.train, splits.valid, splits.test) for q, n in zip(part.qids, part.lengths)}
+    assert lengths == {f"{tmp_path / name}#1": 1, f"{tmp_path / name}#2": 3, f"{tmp_path / name}#3": 8}
+
+
+def test_the_ids_of_grouped_queries_follow_the_file_and_not_the_cache(tmp_path):
+    files = {"rank.txt": b"".join(b"%d 1:1\n" % (row % 2) for row in range(6)), "rank.txt.query": b"2\n2\n2\n"}
+    for name in ("one", "two"):
+        splits = splits_of(as_folder(files, tmp_path / name) / "rank.txt", split=Split(parts=3))
+        assert all(q.startswith(str(tmp_path / name / "rank.txt#")) for part in qids(splits) for q in part)
+
+
+@pytest.mark.parametrize("content", [b"1\nx\n", b"1\n-2\n", b"1\n0\n", b"1\n2.5\n"])
+def test_a_bad_group_size_is_named_with_its_line(tmp_path, content):
+    as_folder({"a": b"1 1:1\n", "a.query": content}, tmp_path)
+    with pytest.raises(DataError, match=r"a\.query, line 2: expected the number of candidates of a query; found"):
+        splits_of(tmp_path / "a")
+
+
+@pytest.mark.parametrize(("content", "size"), [(b"", "no group sizes"), (b"\n", "no group sizes")])
+def test_an_empty_group_file(tmp_path, content, size):
+    as_folder({"a": b"1 1:1\n", "a.query": content}, tmp_path)
+    with pytest.raises(DataError, match=size):
+        splits_of(tmp_path / "a")
+
+
+@pytest.mark.parametrize(
+    ("files", "fold", "error", "message"),
+    [
+        (folds(), 6, RecipeError, "has folds 1 to 5, there is no fold 6"),
+        ({"train.txt": text(1), "vali.txt": text(2), "test.txt": text(3)}, 2, RecipeError, "has one split, there is no"),
+        ({n: t for n, t in folds().items() if n != "Fold2/vali.txt"}, 2, DataError, "Fold2 has no valid file"),
+        ({"train.txt": text(1), "vali.txt": text(2)}, 1, DataError, r"has train\.txt, but no test file"),
+        ({"other.txt": text(1)}, 1, DataError, r"expected Fold1/train\.txt, or train\.txt and test\.txt; found other\.txt"),
+        ({**folds("A/"), **folds("B/")}, 1, DataError, r"holds several sets \('A', 'B'\): name the folder of one"),
+        ({"set1.train.txt": text(1), "set2.train.txt": text(2)}, 1, DataError, r"several sets \('/set1', '/set2'\)"),
+        ({**folds(), "Fold1/test.txt": b"1 qid:1 1:x\n"}, 1, DataError, r"Fold1/test\.txt, line 1, column 11: expected a"),
+        ({**folds(), "Fold1/test.txt": b""}, 1, DataError, "holds no candidates"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_set_is_said(packed, files, fold, error, message):
+    with pytest.raises(error, match=message):
+        splits_of(packed(files), fold=fold)
+
+
+def test_sources_that_make_no_sense_together(tmp_path):
+    as_folder({"a": text(1), "b": text(2), "d/c": text(3)}, tmp_path)
+    archive = as_zip(folds(), tmp_path / "set.zip")
+    one_source = "takes one folder or archive, or files"
+    for sources, error, message in (
+        ([tmp_path / "nowhere"], DataError, "nowhere: does not exist"),
+        ([tmp_path / "a", tmp_path / "d"], RecipeError, one_source),
+        ([tmp_path / "a", archive], RecipeError, one_source),
+        ([f"train={tmp_path}/a", f"test={tmp_path}/b"], RecipeError, "names no valid=FILE"),
+        ([f"{role}={tmp_path}/a" for role in ("train", "valid", "test", "test")], RecipeError, "names a split twice"),
+        ([f"{role}={tmp_path}/a" for role in ("train", "valid", "test")], DataError, "stand in both training and valid"),
+        ([f"{role}={tmp_path}/x" for role in ("train", "valid", "test")], DataError, "x: cannot be read: No such file"),
+        ([tmp_path / "a", tmp_path / "a"], DataError, "query '1' stands in two of the files"),
+    ):
+        with pytest.raises(error, match=message):
+            splits_of(*sources)
+    with pytest.raises(RecipeError, match="has one split, there is no fold 2"):
+        splits_of(f"train={tmp_path}/a", f"valid={tmp_path}/b", f"test={tmp_path}/d/c", fold=2)
+
+
+@pytest.mark.parametrize("pack", ["zip", "tar.gz", "tar"])
+def test_damaged_archives_are_errors_of_the_data(tmp_path, pack):
+    """Whatever byte is cut or flipped: never an error that is not ours, and never other data."""
+    path = PACKERS[pack](folds(), tmp_path)
+    whole = path.read_bytes()
+    expected = splits_of(path).train.features
+    rng = np.random.default_rng(0)
+    refused = 0
+    for trial in range(30):
+        content = bytearray(whole)
+        if trial % 3 == 0:
+            content = content[: rng.integers(1, len(whole))]
+        else:
+            content[rng.integers(len(whole) // 2 if trial % 3 == 1 else len(whole))] ^= 1 + rng.integers(255)
+        path.write_bytes(content)
+        try:
+            found = splits_of(path).train.features
+        except DataError as error:
+            assert str(path) in str(error)  # noqa: PT017
+            refused += 1
+        else:
+            assert pack == "tar" or np.array_equal(found, expected)  # a plain tar has no checksum over its files
+    assert refused > 5
+
+
+def test_a_truncated_file_leaves_nothing_in_the_cache(tmp_path):
+    as_folder({"a.gz": gzip.compress(text(*range(1, 500)))[:-50]}, tmp_path)
+    with pytest.raises(DataError, match=r"a\.gz: cannot be read to its end"):
+        splits_of(tmp_path / "a.gz")
+    assert not list((tmp_path / "cache").glob("*"))

@@ -13,6 +13,7 @@ from ranking.manifest import Manifest
 from ranking.order import rank_by_score, ranks_of
 from service.schemas import RerankRequest
 
+_STEPS = ("parse", "first_stage", "second_stage", "total")
 _STAGES = {"second_stage": "second", "first_stage": "first", "input_order": "input"}
 
 
@@ -21,7 +22,7 @@ def to_answer(
     request: RerankRequest,
     manifest: Manifest,
     ids: tuple[str, ...] | None,
-    timings: Mapping[str, float],
+    milliseconds: Mapping[str, float],
 ) -> dict[str, Any]:
     """The body of :class:`service.schemas.RerankResponse`, as plain values."""
     scores = _nullable(ranking.scores if request.raw_scores else ranking.relevance)
@@ -54,13 +55,20 @@ def to_answer(
             "status": "degraded" if ranking.degraded else "ok",
             "stage_reached": ranking.stage_reached,
             "reason": ranking.reason,
-            "timings_ms": {
-                "parse": round(timings["parse"], 3),
-                "first_stage": _rounded(ranking.timings_ms.get("first_stage")),
-                "second_stage": _rounded(ranking.timings_ms.get("second_stage")),
-                "total": round(timings["total"], 3),
-            },
+            "timings_ms": {step: _rounded(milliseconds.get(step)) for step in _STEPS},
         },
+    }
+
+
+def facts(ranking: Ranking, manifest: Manifest, milliseconds: Mapping[str, float]) -> dict[str, Any]:
+    """What a log line says about a ranking."""
+    return {
+        "version": f"{manifest.name}/{manifest.version}",
+        "strategy": ranking.route.strategy,
+        "stage_reached": ranking.stage_reached,
+        "reason": ranking.reason,
+        "candidates": len(ranking.order),
+        "timings_ms": {step: _rounded(value) for step, value in milliseconds.items()},
     }
 
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
+from typing import Any
 
 import numpy as np
 from anyio import CapacityLimiter, to_thread
@@ -15,10 +16,10 @@ from fastapi import FastAPI
 from ranking import bundle
 from ranking.bundle import Bundle
 from ranking.candidates import CandidateList
-from service import problems
+from service import examples, problems
 from service.routes import routes
 from service.settings import Settings
-from service.telemetry import RequestIds, Telemetry
+from service.telemetry import Observed, Telemetry
 
 WARM_UP_LENGTHS = (1, 10, 100)
 
@@ -26,6 +27,22 @@ _DESCRIPTION = """Reranks one query's candidates as a whole: a LightGBM first st
 rescores the best of them as one list. Errors are `application/problem+json` (RFC 9457)."""
 
 _log = logging.getLogger("listwright.service")
+
+
+class Contract(FastAPI):
+    """FastAPI, with two things said in its document that it has no words for."""
+
+    def openapi(self) -> dict[str, Any]:
+        """The document: refusals under their own media type, examples word for word (FastAPI drops their nulls)."""
+        if self.openapi_schema is None:
+            document = super().openapi()
+            for operation in (o for path in document["paths"].values() for o in path.values()):
+                for status, response in operation["responses"].items():
+                    if status >= "4":
+                        response["content"] = {problems.MEDIA_TYPE: response["content"]["application/json"]}
+            body = document["paths"]["/rerank"]["post"]["requestBody"]["content"]["application/json"]
+            body["examples"] = examples.REQUESTS
+        return super().openapi()
 
 
 def create_app(settings: Settings | None = None, *, loaded: Bundle | None = None) -> FastAPI:
@@ -39,19 +56,18 @@ def create_app(settings: Settings | None = None, *, loaded: Bundle | None = None
     telemetry = Telemetry()
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, threading.Event]]:
         app.state.limiter = CapacityLimiter(settings.threads)
         ready = loaded
         if ready is None:
             ready = await to_thread.run_sync(bundle.load, settings.bundle)
         await to_thread.run_sync(warm_up, ready, settings.max_candidates)
         telemetry.bundle.labels(ready.manifest.name, ready.manifest.version).set(1)
-        app.state.fingerprint = ready.manifest.fingerprint
         app.state.bundle = ready
         _log.info("serving %s/%s from %s", ready.manifest.name, ready.manifest.version, ready.path)
-        yield
+        yield {"draining": app.state.draining}  # where the server finds it
 
-    app = FastAPI(
+    app = Contract(
         title="Listwright",
         version=version("listwright"),
         summary="Listwise reranking",
@@ -59,13 +75,14 @@ def create_app(settings: Settings | None = None, *, loaded: Bundle | None = None
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,
     )
     app.state.settings, app.state.telemetry, app.state.bundle = settings, telemetry, None
     app.state.draining = threading.Event()
     app.include_router(routes)
     problems.install(app)
     paths = frozenset(getattr(route, "path", "") for route in routes.routes)
-    app.add_middleware(RequestIds, telemetry=telemetry, paths=paths)
+    app.add_middleware(Observed, telemetry=telemetry, paths=paths)
     return app
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -9,8 +10,12 @@ from typing import Any
 import pydantic_core
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
+from starlette.requests import ClientDisconnect
 
 from service.problems import TooLargeError, UndecodableBodyError, UnsupportedMediaTypeError
+
+
+_JSON = re.compile(r"application/([^/]+\+)?json")
 
 
 class BoundedRequest(Request):
@@ -21,18 +26,22 @@ class BoundedRequest(Request):
 
         Raises:
             TooLargeError: if ``Content-Length`` or what has arrived exceeds the limit; the rest is not read.
+            UndecodableBodyError: if the caller goes away in the middle.
         """
         if not hasattr(self, "_body"):
             limit: int = self.app.state.settings.max_payload_bytes
             announced = self.headers.get("content-length", "0")
-            if announced.isdigit() and int(announced) > limit:
+            if announced.isdecimal() and int(announced) > limit:
                 raise _too_large(f"{announced} bytes", limit)
             chunks, size = [], 0
-            async for chunk in self.stream():
-                size += len(chunk)
-                if size > limit:
-                    raise _too_large("more", limit)
-                chunks.append(chunk)
+            try:
+                async for chunk in self.stream():
+                    size += len(chunk)
+                    if size > limit:
+                        raise _too_large("more", limit)
+                    chunks.append(chunk)
+            except ClientDisconnect as error:
+                raise UndecodableBodyError("the body ended before it was complete") from error
             self._body = b"".join(chunks)
         return self._body
 
@@ -41,11 +50,13 @@ class BoundedRequest(Request):
 
         Raises:
             UnsupportedMediaTypeError: if the body is announced as anything but JSON, or is compressed.
-            TooLargeError: see :meth:`body`.
+            TooLargeError: if there are too many bytes or candidates.
             UndecodableBodyError: if it is empty or no JSON; NaN and Infinity are none.
+
+        Convention: of a field that stands twice in one object, the last one counts.
         """
         media_type = self.headers.get("content-type", "none").partition(";")[0].strip().lower()
-        if media_type != "application/json" and not media_type.endswith("+json"):
+        if not _JSON.fullmatch(media_type):  # what FastAPI takes for JSON, too
             raise UnsupportedMediaTypeError(f"the body is announced as {media_type!r}: send application/json")
         encoding = self.headers.get("content-encoding", "identity").strip().lower()
         if encoding != "identity":
@@ -53,12 +64,12 @@ class BoundedRequest(Request):
         body = await self.body()
         if not body:
             raise UndecodableBodyError("the body is empty: send a JSON object, see /openapi.json")
-        started = time.perf_counter()
+        self.state.arrived = time.perf_counter()
         try:
             self._json = pydantic_core.from_json(body, allow_inf_nan=False)  # where Starlette's json() looks first
         except ValueError as error:
             raise UndecodableBodyError(f"the body is no JSON: {error}") from error
-        self.state.decode_s = time.perf_counter() - started
+        _check_lengths(self._json, self.app.state.settings.max_candidates)
 
 
 class BoundedRoute(APIRoute):
@@ -75,6 +86,17 @@ class BoundedRoute(APIRoute):
             return await handle(bounded)
 
         return handle_bounded
+
+
+def _check_lengths(body: object, limit: int) -> None:
+    """Raise TooLargeError for a list above the limit: before validation, which would look at every candidate."""
+    for name in ("candidates", "features"):
+        rows = body.get(name) if isinstance(body, dict) else None
+        if isinstance(rows, list) and len(rows) > limit:
+            raise TooLargeError(
+                f"the list has {len(rows)} candidates, the limit is {limit} (LISTWRIGHT_MAX_CANDIDATES): send the best "
+                "ones; a list must not be split over requests"
+            )
 
 
 def _too_large(sent: str, limit: int) -> TooLargeError:

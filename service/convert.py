@@ -17,6 +17,8 @@ from service.schemas import Candidate, RerankRequest
 
 _NUMBERS = frozenset((float, int, type(None)))
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
+_LARGEST_SPELLED = 2**63
+"""A number beyond is no category that anyone has, and its digits take long to write."""
 
 Path = tuple[str | int, ...]
 Place = Callable[[int, int], Path]
@@ -47,13 +49,24 @@ def _ids(candidates: Sequence[Candidate]) -> tuple[str, ...] | None:
     if absent:
         raise CandidateError("this candidate has no id, others have: give all or none", ("candidates", absent[0], "id"))
     ids = tuple(candidate.id for candidate in candidates if candidate.id is not None)
-    if len(set(ids)) < len(ids):
-        position = next(p for p, candidate_id in enumerate(ids) if candidate_id in ids[:p])
+    repeated = _repeated(ids)
+    if repeated is not None:
+        first, again = repeated
         raise CandidateError(
-            f"id {ids[position]!r} was used at {ids.index(ids[position])} already: ids are unique in a list",
-            ("candidates", position, "id"),
+            f"id {_shown(ids[first])} was used at {first} already: ids are unique in a list",
+            ("candidates", again, "id"),
         )
     return ids
+
+
+def _repeated(names: Sequence[str]) -> tuple[int, int] | None:
+    """Where a name stands first and where it stands again; None if each stands once."""
+    seen: dict[str, int] = {}
+    for position, name in enumerate(names):
+        first = seen.setdefault(name, position)
+        if first != position:
+            return first, position
+    return None
 
 
 def _from_rows(candidates: Sequence[Candidate], schema: FeatureSchema) -> Float[np.ndarray, "L D"]:
@@ -64,11 +77,14 @@ def _from_rows(candidates: Sequence[Candidate], schema: FeatureSchema) -> Float[
     for position, candidate in enumerate(candidates):
         values = candidate.features
         if isinstance(values, dict):
-            if len(values) == len(names) and values.keys() == schema.index.keys():
-                values = pick(values)
-            else:
-                _check_names(values.keys(), schema, ("candidates", position, "features"))
-                values = [values.get(name) for name in names]
+            try:
+                picked = pick(values) if len(values) == len(names) else None
+            except KeyError:
+                picked = None
+            if picked is None:
+                _check_names(list(values), schema, ("candidates", position, "features"))
+                picked = tuple(map(values.get, names))
+            values = picked
         elif not isinstance(values, list):
             raise CandidateError(
                 f"expected an object or an array of values, found {_shown(values)}",
@@ -107,14 +123,14 @@ def _from_matrix(rows: Sequence[Any], sent: Sequence[str] | None, schema: Featur
     return ordered
 
 
-def _check_names(sent: Any, schema: FeatureSchema, path: Path) -> None:
+def _check_names(sent: Sequence[str], schema: FeatureSchema, path: Path) -> None:
     """Raise unless the names are the schema's, each once, with all required ones."""
+    repeated = _repeated(sent)
+    if repeated is not None:
+        raise CandidateError(f"feature {_shown(sent[repeated[0]])} is named twice", (*path, repeated[1]))
     known = schema.index
     unknown = [name for name in sent if name not in known]
     absent = sorted(schema.required.difference(sent), key=known.__getitem__)
-    if len(set(sent)) < len(sent):
-        twice = next(name for name in sent if list(sent).count(name) > 1)
-        raise CandidateError(f"feature {twice!r} is named twice", path)
     if not unknown and not absent:
         return
     parts = []
@@ -139,7 +155,7 @@ def _wrong_width(width: int, schema: FeatureSchema, place: str) -> SchemaMismatc
 
 
 def _listed(names: Sequence[str], limit: int = 10) -> str:
-    return ", ".join(map(repr, names[:limit])) + (f" and {len(names) - limit} more" if len(names) > limit else "")
+    return ", ".join(map(_shown, names[:limit])) + (f" and {len(names) - limit} more" if len(names) > limit else "")
 
 
 def _matrix(rows: Sequence[Sequence[Any]], features: Sequence[Feature], place: Place) -> Float[np.ndarray, "L D"]:
@@ -169,17 +185,12 @@ def _code(value: Any, feature: Feature, place: Place, row: int, column: int) -> 
     if value is None:
         return UNKNOWN_CODE
     if type(value) is int or type(value) is float:
-        return feature.code(
-            str(int(value)) if _is_whole(value) else f"{value:g}" if abs(value) >= 2**63 else str(value)
-        )
+        if not abs(value) < _LARGEST_SPELLED:
+            return UNKNOWN_CODE
+        return feature.code(str(int(value)) if value == int(value) else str(value))
     raise CandidateError(
         f"feature {feature.name!r} is a category: expected a string, found {_shown(value)}", place(row, column)
     )
-
-
-def _is_whole(value: float) -> bool:
-    """Huge integers are no category anyone has, and their digits take long to write."""
-    return abs(value) < 2**63 and value == int(value)
 
 
 def _first_fault(rows: Sequence[Sequence[Any]], features: Sequence[Feature], place: Place) -> CandidateError:
@@ -208,4 +219,4 @@ def _shown(value: Any) -> str:
     if isinstance(value, int) and value.bit_length() > 200:
         return "a huge integer"
     text = repr(value)
-    return text if len(text) <= 60 else text[:60] + "…"
+    return text if len(text) <= 100 else text[:100] + "…"

@@ -54,7 +54,7 @@ STATUS: dict[type[Exception], int] = {
 """Status of every error that is raised on purpose; subclasses stand before their base."""
 
 DOCUMENTED = {
-    status: {"model": Problem, "description": text, "content": {MEDIA_TYPE: {}}}
+    status: {"model": Problem, "description": text}
     for status, text in {
         400: "The body is no JSON, or the list is empty",
         404: "Unknown model, version or strategy",
@@ -83,10 +83,14 @@ def json_path(parts: Iterable[str | int]) -> str:
         if isinstance(part, int):
             text += f"[{part}]"
         elif part.isidentifier():
-            text += f".{part}"
+            text += f".{_clipped(part)}"
         else:
-            text += f"[{part!r}]"
+            text += f"[{_clipped(part)!r}]"
     return text
+
+
+def _clipped(text: str, limit: int = 200) -> str:
+    return text if len(text) <= limit else text[:limit] + "…"
 
 
 def problem(
@@ -99,7 +103,7 @@ def problem(
             "title": http.HTTPStatus(status).phrase,
             "status": status,
             "detail": _clean(detail),
-            "request_id": getattr(request.state, "request_id", ""),
+            "request_id": request.state.request_id,
             **more,
         }
     )
@@ -118,8 +122,15 @@ async def _deliberate(request: Request, error: Exception) -> JSONResponse:
         return await _unexpected(request, error)
     kind = _kind(type(error).__name__)
     if isinstance(error, SchemaMismatchError):
-        fingerprint = getattr(request.app.state, "fingerprint", None)
-        return problem(request, status, kind, str(error), expected=list(error.expected), fingerprint=fingerprint)
+        return problem(
+            request,
+            status,
+            kind,
+            str(error),
+            expected=list(error.expected),
+            sent=[_clipped(name) for name in error.sent[: len(error.expected) + 10]],
+            fingerprint=request.app.state.bundle.manifest.fingerprint,
+        )
     if isinstance(error, CandidateError):
         fault = Fault(path=_clean(json_path(error.path)), message=_clean(error.message))
         return problem(request, status, kind, f"{json_path(error.path)}: {error.message}", errors=[fault])
@@ -128,17 +139,12 @@ async def _deliberate(request: Request, error: Exception) -> JSONResponse:
 
 async def _invalid(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
+    found = error.errors()
     faults = [
-        Fault(path=_clean(json_path(_location(fault["loc"]))), message=_clean(fault["msg"])) for fault in error.errors()
+        Fault(path=_clean(json_path(fault["loc"][1:])), message=_clean(fault["msg"])) for fault in found[:MAX_FAULTS]
     ]
-    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-    detail = f"{faults[0].path}: {faults[0].message}{more}"
-    return problem(request, 422, "invalid-request", detail, errors=faults[:MAX_FAULTS])
-
-
-def _location(parts: tuple[str | int, ...]) -> list[str | int]:
-    """The place in the body, without FastAPI's prefix and pydantic's names of union members."""
-    return [part for part in parts[1:] if not (isinstance(part, str) and ("[" in part or part.startswith("function")))]
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return problem(request, 422, "invalid-request", f"{faults[0].path}: {faults[0].message}{more}", errors=faults)
 
 
 async def _http(request: Request, error: Exception) -> JSONResponse:
@@ -155,8 +161,10 @@ async def _http(request: Request, error: Exception) -> JSONResponse:
 
 async def _unexpected(request: Request, error: Exception) -> JSONResponse:
     """A bug of ours: logged with everything, answered with nothing internal."""
-    _log.error("unexpected error, request %s", getattr(request.state, "request_id", ""), exc_info=error)
-    return problem(request, 500, "internal-error", "an unexpected error; it was logged under this request id")
+    request_id = request.state.request_id
+    _log.error("unexpected error", exc_info=error, extra={"facts": {"request_id": request_id}})
+    detail = "an unexpected error; it was logged under this request id"
+    return problem(request, 500, "internal-error", detail, headers={"X-Request-ID": request_id})
 
 
 def _kind(name: str) -> str:

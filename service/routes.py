@@ -12,14 +12,24 @@ from prometheus_client import generate_latest
 from pydantic_core import to_json
 
 from ranking.bundle import Bundle
-from service.answer import to_answer
+from service.answer import facts, to_answer
 from service.body import BoundedRoute
 from service.convert import to_candidates
 from service.examples import REQUESTS
-from service.problems import DOCUMENTED, NotReadyError, TooLargeError, UnknownModelError
+from service.problems import DOCUMENTED, NotReadyError, UnknownModelError
 from service.schemas import FeatureInfo, Health, Info, Limits, MetricInfo, RerankRequest, RerankResponse
 
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+
+EXPOSITION = 'listwright_requests_total{path="/rerank",status="200"} 1.0\n'
+
+HEADERS = {
+    "X-Request-ID": {
+        "description": "the caller's own, if it is printable ASCII of at most 128 characters; else a new one",
+        "schema": {"type": "string"},
+    },
+    "Server-Timing": {"description": "milliseconds by step", "schema": {"type": "string"}},
+}
 
 routes = APIRouter(route_class=BoundedRoute)
 
@@ -45,7 +55,8 @@ Served = Annotated[Bundle, Depends(served)]
     summary="Rerank one query's candidates",
     tags=["rerank"],
     response_model=RerankResponse,
-    responses={s: DOCUMENTED[s] for s in (400, 404, 409, 413, 415, 422, 503)},
+    response_description="The order, and how it came about",
+    responses={200: {"headers": HEADERS}, **{s: DOCUMENTED[s] for s in (400, 404, 409, 413, 415, 422, 503)}},
     openapi_extra={"requestBody": {"content": {"application/json": {"examples": REQUESTS}}}},
 )
 @routes.post("/v1/rerank", include_in_schema=False)
@@ -56,22 +67,19 @@ async def rerank(body: RerankRequest, request: Request, bundle: Served) -> Respo
     The first stage scores every candidate; QILCM rescores the best of them as one list. The answer says which bundle
     and which stage gave the order.
     """
-    started = time.perf_counter()
-    state = request.app.state
+    state, arrived = request.app.state, request.state.arrived
     check_addressed(body, bundle)
-    check_length(len(body), state.settings.max_candidates)
-    decode_s = getattr(request.state, "decode_s", 0.0)
     candidates = to_candidates(body, bundle.reranker.schema)
-    parse_s = decode_s + time.perf_counter() - started
+    parse_s = time.perf_counter() - arrived
     ranking = await to_thread.run_sync(
         lambda: bundle.reranker.rerank(candidates, strategy=body.strategy), limiter=state.limiter
     )
-    total_s = decode_s + time.perf_counter() - started
+    total_s = time.perf_counter() - arrived
     state.telemetry.observe(ranking, parse_s, total_s)
-    milliseconds = {"parse": parse_s * 1000.0, "total": total_s * 1000.0}
+    milliseconds = {"parse": parse_s * 1000.0, **ranking.timings_ms, "total": total_s * 1000.0}
+    request.state.facts.update(facts(ranking, bundle.manifest, milliseconds))
     answer = to_answer(ranking, body, bundle.manifest, candidates.ids, milliseconds)
-    steps = milliseconds | dict(ranking.timings_ms)
-    server_timing = ", ".join(f"{step};dur={value:.3f}" for step, value in steps.items())
+    server_timing = ", ".join(f"{step};dur={value:.3f}" for step, value in milliseconds.items())
     return Response(to_json(answer), media_type="application/json", headers={"Server-Timing": server_timing})
 
 
@@ -83,16 +91,14 @@ def check_addressed(body: RerankRequest, bundle: Bundle) -> None:
             raise UnknownModelError(f"{what} {wanted!r} is not served here, {here!r} is")
 
 
-def check_length(length: int, limit: int) -> None:
-    """Raise TooLargeError if the list is longer than the limit."""
-    if length > limit:
-        raise TooLargeError(
-            f"the list has {length} candidates, the limit is {limit} (LISTWRIGHT_MAX_CANDIDATES): send the best ones; "
-            "a list must not be split over requests"
-        )
-
-
-@routes.get("/livez", operation_id="livez", summary="Does the process answer?", tags=["health"], response_model=Health)
+@routes.get(
+    "/livez",
+    operation_id="livez",
+    summary="Does the process answer?",
+    tags=["health"],
+    response_model=Health,
+    response_description="It does",
+)
 async def livez() -> Health:
     """200 as long as the process answers at all."""
     return Health(status="ok")
@@ -104,6 +110,7 @@ async def livez() -> Health:
     summary="May traffic come?",
     tags=["health"],
     response_model=Health,
+    response_description="It may",
     responses={503: DOCUMENTED[503]},
 )
 async def readyz(request: Request, bundle: Served) -> Health:
@@ -119,6 +126,7 @@ async def readyz(request: Request, bundle: Served) -> Health:
     summary="What is served?",
     tags=["info"],
     response_model=Info,
+    response_description="The bundle and the limits",
     responses={503: DOCUMENTED[503]},
 )
 async def info(request: Request, bundle: Served) -> Info:
@@ -150,7 +158,8 @@ async def info(request: Request, bundle: Served) -> Info:
     summary="Prometheus metrics",
     tags=["info"],
     response_class=PlainTextResponse,
-    responses={200: {"content": {"text/plain": {"example": "listwright_requests_total 1.0"}}}},
+    response_description="Counters and histograms",
+    responses={200: {"content": {"text/plain": {"example": EXPOSITION}}}},
 )
 async def metrics(request: Request) -> Response:
     """Counters and histograms of this worker process, in Prometheus' text format."""

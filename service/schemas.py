@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, WithJsonSchema, model_validator
 from pydantic.config import JsonDict
 
 
@@ -33,11 +33,23 @@ Rows = Annotated[
 ]
 
 Id = Annotated[str, Field(max_length=512)]
+Name = Annotated[str, Field(max_length=100)]
 Strategy = Literal["auto", "qilcm", "first_stage"]
+
+
+MAX_FIELDS = 32
+"""Fields that an object of the envelope may have before it is refused unseen: a million faults would cost too much."""
 
 
 class _Strict(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_small(cls, value: Any) -> Any:
+        if isinstance(value, dict) and len(value) > MAX_FIELDS:
+            raise ValueError(f"{len(value)} fields, of which {len(cls.model_fields)} are known: see /openapi.json")
+        return value
 
 
 class Candidate(_Strict):
@@ -64,14 +76,18 @@ class RerankRequest(_Strict):
     )
 
     id: Annotated[Id | None, Field(description="echoed")] = None
-    model: Annotated[str | None, Field(description="refuse to answer from another bundle")] = None
-    version: Annotated[str | None, Field(description="refuse to answer from another version")] = None
+    model: Annotated[Name | None, Field(description="refuse to answer from another bundle")] = None
+    version: Annotated[Name | None, Field(description="refuse to answer from another version")] = None
     candidates: Annotated[list[Candidate] | None, Field(description="candidates, in input order")] = None
     feature_names: Annotated[
-        list[str] | None, Field(description="columns of features; default: the schema's", json_schema_extra=_UNIQUE)
+        list[str] | None,
+        FailFast(),
+        Field(description="columns of features; default: the schema's", json_schema_extra=_UNIQUE),
     ] = None
     features: Annotated[Rows | None, Field(description="one row per candidate: the fast JSON form")] = None
-    ids: Annotated[list[Id] | None, Field(description="one id per row of features", json_schema_extra=_UNIQUE)] = None
+    ids: Annotated[
+        list[Id] | None, FailFast(), Field(description="one id per row of features", json_schema_extra=_UNIQUE)
+    ] = None
     top_n: Annotated[Whole | None, Field(description="length of results; scores and ranks stay complete")] = None
     strategy: Annotated[Strategy, Field(description="auto: what the bundle says")] = "auto"
     raw_scores: Annotated[bool, Field(description="logits instead of probabilities")] = False
@@ -210,4 +226,5 @@ class Problem(BaseModel):
     request_id: str
     errors: list[Fault] = []
     expected: Annotated[list[str], Field(description="names that the bundle was fitted on")] = []
+    sent: Annotated[list[str], Field(description="names that arrived, at most as many as expected and ten more")] = []
     fingerprint: Annotated[str | None, Field(description="of the served schema")] = None

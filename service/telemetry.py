@@ -1,12 +1,14 @@
-"""What the service counts and times: Prometheus metrics, and one id per request."""
+"""What the service counts, times and logs: Prometheus metrics, one id and one line per request."""
 
 from __future__ import annotations
 
+import json
+import logging
 import re
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -17,6 +19,9 @@ SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.
 CANDIDATES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 
 _REQUEST_ID = re.compile(r"[!-~]{1,128}")
+_PROBES = frozenset(("/livez", "/readyz", "/metrics"))
+
+_log = logging.getLogger("listwright.requests")
 
 
 class Telemetry:
@@ -48,11 +53,11 @@ class Telemetry:
             self.degraded.labels(ranking.stage_reached).inc()
 
 
-class RequestIds:
-    """ASGI middleware: accepts or makes ``X-Request-ID``, answers with it, counts the response by status.
+class Observed:
+    """ASGI middleware: every request gets an id (the caller's ``X-Request-ID`` or a new one), a count and a log line.
 
     Args:
-        app: what it wraps.
+        app: what it wraps. What its endpoints put into ``request.state.facts`` stands in the log line.
         telemetry: where responses are counted.
         paths: paths that get a label of their own; all others share one, or callers could make metrics grow.
     """
@@ -65,25 +70,42 @@ class RequestIds:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        started = time.perf_counter()
         sent = dict(scope["headers"]).get(b"x-request-id", b"").decode("latin-1")
         request_id = sent if _REQUEST_ID.fullmatch(sent) else uuid.uuid4().hex
-        scope.setdefault("state", {})["request_id"] = request_id
+        facts: dict[str, Any] = {"request_id": request_id}
+        scope.setdefault("state", {}).update(request_id=request_id, facts=facts)
+        status = 500  # what an exception that nothing inside answers becomes, further out
 
         async def answer(message: Message) -> None:
+            nonlocal status
             if message["type"] == "http.response.start":
+                status = message["status"]
                 message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
-                path = scope["path"] if scope["path"] in self.paths else "other"
-                self.telemetry.requests.labels(path, str(message["status"])).inc()
             await send(message)
 
-        await self.app(scope, receive, answer)
+        try:
+            await self.app(scope, receive, answer)
+        finally:
+            path = scope["path"] if scope["path"] in self.paths else "other"
+            self.telemetry.requests.labels(path, str(status)).inc()
+            facts |= {"path": path, "status": status, "ms": round((time.perf_counter() - started) * 1000.0, 3)}
+            level = logging.WARNING if facts.get("reason") else logging.DEBUG if path in _PROBES else logging.INFO
+            _log.log(level, "%s %s", scope["method"], path, extra={"facts": facts})
 
 
-@contextmanager
-def timed(into: dict[str, float], name: str) -> Iterator[None]:
-    """Store the seconds that a block takes."""
-    started = time.perf_counter()
-    try:
-        yield
-    finally:
-        into[name] = time.perf_counter() - started
+class JsonLines(logging.Formatter):
+    """One JSON object per record, with its ``facts`` as fields. Nothing here ever holds a feature value."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line, ASCII."""
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **getattr(record, "facts", {}),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line)

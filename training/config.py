@@ -110,14 +110,18 @@ class LambdaMart(_Frozen):
     """LambdaMART as the first stage, and the budget for tuning it.
 
     Args:
-        trials: hyperparameter settings tried on the validation split; 1 keeps the defaults.
-        max_trees, patience: boosting stops after ``patience`` trees without a better validation NDCG.
-        folds: parts for the out-of-fold scores of the training queries.
+        trials: hyperparameter settings tried; 1 keeps the defaults.
+        select_on: what settings and number of trees are chosen by: ``valid``, the validation split; or ``folds``, the
+            held-out parts of a cross-validation over the training queries, ``folds`` times the work. A few dozen
+            validation queries choose settings by luck: small sets need ``folds``.
+        max_trees, patience: boosting stops after ``patience`` trees without a better NDCG.
+        folds: parts for the out-of-fold scores of the training queries, and for ``select_on = "folds"``.
         ndcg_at: cutoff of the NDCG that tuning and early stopping look at.
     """
 
     kind: Literal["lambdamart"] = "lambdamart"
     trials: Positive = 20
+    select_on: Literal["valid", "folds"] = "valid"
     max_trees: Positive = 1000
     patience: Positive = 50
     folds: Annotated[int, Field(ge=2)] = 5

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ DEFAULTS: Params = {
     "bagging_fraction": 0.9,
     "lambda_l2": 1.0,
 }
-"""The first trial, so that tuning never does worse than a sensible setting on the validation split."""
+"""The first trial, so that tuning never does worse than a sensible setting on what it is selected by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,37 +64,39 @@ def tune(
     journal: Path | None = None,
     on_trial: Callable[[int, float], None] = lambda _done, _best: None,
 ) -> TunedLambdaMart:
-    """Fit LambdaMART with the hyperparameters that rank the validation split best.
+    """Fit LambdaMART with the hyperparameters and the number of trees that rank held-out queries best.
 
-    Trial 1 is :data:`DEFAULTS`; the others come from Optuna's TPE sampler. Each trial stops early on validation NDCG.
+    Trial 1 is :data:`DEFAULTS`; the others come from Optuna's TPE sampler. Held out are the validation queries, or,
+    with ``select_on = "folds"``, the parts of a cross-validation over the training queries; each trial stops early.
 
     Args:
         train, valid: under one schema.
         spec: the budget.
         seed: fixes boosting and the sampler.
         journal: file that remembers finished trials, so that an interrupted run goes on with the next one.
-        on_trial: told the number of finished trials and the best validation NDCG so far.
+        on_trial: told the number of finished trials and the best held-out NDCG so far.
 
     Raises:
         RecipeError: if LightGBM refuses the data; says what it said.
     """
     train_set = _lightgbm_dataset(train)
     valid_set = _lightgbm_dataset(valid, reference=train_set)
+    parts = _row_folds(train, spec.folds, seed) if spec.select_on == "folds" else None
     study = _study(journal)
     if not study.trials:
         study.enqueue_trial(dict(DEFAULTS))
     while (done := _finished(study)) < spec.trials:
         study.sampler = optuna.samplers.TPESampler(seed=seed * 10_000 + done)  # the same draws after a resume
         trial = study.ask()
-        booster = _boost(train_set, _suggest(trial), seed=seed, trees=spec.max_trees, valid=valid_set, spec=spec)
-        value = mean_ndcg(valid, np.asarray(booster.predict(_matrix(valid), raw_score=True)), spec.ndcg_at)
-        trial.set_user_attr("trees", booster.best_iteration or booster.current_iteration())
+        value, trees = _held_out(train_set, valid_set, parts, _suggest(trial), spec, seed=seed)
+        trial.set_user_attr("trees", trees)
         study.tell(trial, value)
         on_trial(done + 1, study.best_value)
     best = study.best_trial
     trees = int(best.user_attrs["trees"])
     booster = _boost(train_set, dict(best.params), seed=seed, trees=trees)
-    return TunedLambdaMart(booster.model_to_string(), dict(best.params), trees, study.best_value, spec.trials)
+    valid_ndcg = mean_ndcg(valid, np.asarray(booster.predict(_matrix(valid), raw_score=True)), spec.ndcg_at)
+    return TunedLambdaMart(booster.model_to_string(), dict(best.params), trees, valid_ndcg, spec.trials)
 
 
 def out_of_fold_scores(
@@ -113,18 +116,12 @@ def out_of_fold_scores(
     Returns:
         ``(R,)`` float64, in row order.
     """
-    folds = min(folds, len(train))
-    if folds < 2:
-        raise RecipeError(f"out-of-fold scores need at least 2 training queries, there are {len(train)}")
-    part_of = np.random.default_rng(seed).permutation(len(train)) % folds
     scores = np.empty(train.rows, dtype=np.float64)
-    for part in range(folds):
-        held_out = np.flatnonzero(part_of == part)
-        rest = train.select(np.flatnonzero(part_of != part))
-        booster = _boost(_lightgbm_dataset(rest), tuned.params, seed=seed, trees=tuned.trees)
+    for number, (rest, held_out) in enumerate(_query_folds(train, folds, seed), start=1):
+        booster = _boost(_lightgbm_dataset(train.select(rest)), tuned.params, seed=seed, trees=tuned.trees)
         rows = train.rows_of(held_out)
         scores[rows] = booster.predict(lightgbm_input(train.features[rows], train.schema), raw_score=True)
-        on_fold(part + 1)
+        on_fold(number)
     return scores
 
 
@@ -145,6 +142,41 @@ def _study(journal: Path | None) -> optuna.Study:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     storage = None if journal is None else JournalStorage(JournalFileBackend(str(journal)))
     return optuna.create_study(direction="maximize", storage=storage, study_name="lambdamart", load_if_exists=True)
+
+
+def _query_folds(train: Dataset, folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """For each part: the queries to fit on, and those to hold out."""
+    folds = min(folds, len(train))
+    if folds < 2:
+        raise RecipeError(f"cross-fitting needs at least 2 training queries, there are {len(train)}")
+    part_of = np.random.default_rng(seed).permutation(len(train)) % folds
+    return [(np.flatnonzero(part_of != part), np.flatnonzero(part_of == part)) for part in range(folds)]
+
+
+def _row_folds(train: Dataset, folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    return [(train.rows_of(rest), train.rows_of(part)) for rest, part in _query_folds(train, folds, seed)]
+
+
+def _held_out(
+    train_set: lightgbm.Dataset,
+    valid_set: lightgbm.Dataset,
+    parts: list[tuple[np.ndarray, np.ndarray]] | None,
+    params: Params,
+    spec: LambdaMart,
+    *,
+    seed: int,
+) -> tuple[float, int]:
+    """Best held-out NDCG of one setting (LightGBM's own: empty queries count 1), and after how many trees."""
+    name = f"ndcg@{spec.ndcg_at}"
+    settings = _settings(params, seed) | {"metric": "ndcg", "eval_at": [spec.ndcg_at]}
+    stop = lightgbm.early_stopping(spec.patience, verbose=False)
+    with _clear_refusal():
+        if parts is None:
+            booster = lightgbm.train(settings, train_set, spec.max_trees, valid_sets=[valid_set], callbacks=[stop])
+            return float(booster.best_score["valid_0"][name]), booster.best_iteration or booster.current_iteration()
+        curves = lightgbm.cv(settings, train_set, spec.max_trees, folds=parts, callbacks=[stop])
+    curve = np.array(curves[f"valid {name}-mean"])
+    return float(np.max(curve)), int(np.argmax(curve)) + 1
 
 
 def _finished(study: optuna.Study) -> int:
@@ -179,17 +211,13 @@ def _lightgbm_dataset(data: Dataset, reference: lightgbm.Dataset | None = None) 
     )
 
 
-def _boost(
-    train: lightgbm.Dataset,
-    params: Params,
-    *,
-    seed: int,
-    trees: int,
-    valid: lightgbm.Dataset | None = None,
-    spec: LambdaMart | None = None,
-) -> lightgbm.Booster:
-    """Boost; with a validation set, stop early and keep the best iteration."""
-    settings: dict[str, Any] = {
+def _boost(train: lightgbm.Dataset, params: Params, *, seed: int, trees: int) -> lightgbm.Booster:
+    with _clear_refusal():
+        return lightgbm.train(_settings(params, seed), train, num_boost_round=trees)
+
+
+def _settings(params: Params, seed: int) -> dict[str, Any]:
+    return {
         **params,
         "objective": "lambdarank",
         "bagging_freq": 1,
@@ -200,17 +228,11 @@ def _boost(
         "feature_pre_filter": False,
         "verbosity": -1,
     }
-    callbacks: list[Callable[..., Any]] = []
-    if valid is not None and spec is not None:
-        settings |= {"metric": "ndcg", "eval_at": [spec.ndcg_at]}
-        callbacks.append(lightgbm.early_stopping(spec.patience, verbose=False))
+
+
+@contextmanager
+def _clear_refusal() -> Iterator[None]:
     try:
-        return lightgbm.train(
-            settings,
-            train,
-            num_boost_round=trees,
-            valid_sets=None if valid is None else [valid],
-            callbacks=callbacks,
-        )
+        yield
     except lightgbm.basic.LightGBMError as error:
         raise RecipeError(f"LightGBM refused the training data: {error}") from error

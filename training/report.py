@@ -77,7 +77,11 @@ def conventions(evaluation: Evaluation, metric: str = HEADLINE) -> dict[str, dic
 def show(report: Report, console: Console) -> None:
     """Print the table, the paired gain and the protocol."""
     evaluation = report.evaluation
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title=f"Test split, {evaluation.queries} queries, through the sealed bundle")
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        title=f"Test split, {evaluation.queries} queries, through the sealed bundle",
+    )
     table.add_column("ranker", no_wrap=True)
     for name in _SHOWN:
         table.add_column(name.upper() if name == "mrr" else name.replace("ndcg", "NDCG"), justify="right", no_wrap=True)

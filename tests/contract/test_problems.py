@@ -139,7 +139,7 @@ def test_too_many_bytes_without_announcement(live):
         ({"feature_names": ["price", "stars"], "features": [[1.0]]}, "$.features[0]", "1 values for 2 feature_names"),
         (
             {"feature_names": ["price", "stars", "price"], "features": [[1.0, 2.0, 3.0]]},
-            "$.feature_names",
+            "$.feature_names[2]",
             "named twice",
         ),
         ({"candidates": [{"id": "a", **candidate()}, {"id": "a", **candidate()}]}, "$.candidates[1].id", "used at 0"),

@@ -1,5 +1,7 @@
 """The first stage learns, repeats itself, and never scores a query that it was fitted on."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -67,6 +69,16 @@ def test_interrupted_tuning_ends_like_an_uninterrupted_one(data, tuned, tmp_path
     resumed = lambdamart.tune(*data, SPEC, seed=3, journal=journal, on_trial=lambda done, _best: seen.append(done))
     assert seen == [2], "the first trial must not be run again"
     assert resumed.model == tuned.model
+
+
+def test_selection_by_folds_needs_no_validation_labels(data, tuned):
+    train, valid = data
+    spec = SPEC.model_copy(update={"select_on": "folds"})
+    blind = dataclasses.replace(valid, labels=np.random.default_rng(5).permutation(valid.labels))
+    by_folds = lambdamart.tune(train, valid, spec, seed=3)
+    assert lambdamart.tune(train, blind, spec, seed=3).model == by_folds.model
+    assert lambdamart.tune(train, blind, SPEC, seed=3).model != tuned.model, "the usual selection looks at them"
+    assert by_folds.valid_ndcg > 0.9
 
 
 def test_out_of_fold_scores_do_not_know_their_query():

@@ -11,6 +11,7 @@ import pytest
 from ranking.errors import DataError, RecipeError
 from training.config import LetorData, Split
 from training.data.layout import load
+from training.data.reader import Reader
 
 
 @pytest.fixture(autouse=True)
@@ -113,7 +114,7 @@ def test_one_published_split(packed):
     files = {"sample/train.txt": text(1, 2), "sample/vali.txt": text(3, wide=5), "sample/test.txt": text(4)}
     splits = splits_of(packed(files))
     assert qids(splits) == (("1", "2"), ("3",), ("4",))
-    assert splits.train.features.shape == splits.valid.features.shape == (splits.valid.rows * 2, 5)
+    assert [part.features.shape for part in (splits.train, splits.valid, splits.test)] == [(4, 5), (2, 5), (2, 5)]
     assert splits.train.features[0].tolist() == [1, 1.5, 0, 0, 0]
 
 
@@ -184,9 +185,10 @@ def test_group_files(tmp_path, zipped):
     content = b"".join(b"%d 1:%d\n" % (row % 2, row) for row in range(12))
     name = "rank.train.gz" if zipped else "rank.train"
     as_folder({name: gzip.compress(content) if zipped else content, "rank.train.query": b"1\n3\n\n8\n"}, tmp_path)
-    splits = splits_of(tmp_path / name, split=Split(parts=3), seed=3)
-    lengths = {q: n for part in (splits.train, splits.valid, splits.test) for q, n in zip(part.qids, part.lengths)}
-    assert lengths == {f"{tmp_path / name}#1": 1, f"{tmp_path / name}#2": 3, f"{tmp_path / name}#3": 8}
+    data = Reader(None).file(tmp_path / name)
+    assert data.qids == tuple(f"{tmp_path / name}#{n}" for n in (1, 2, 3))
+    assert data.lengths.tolist() == [1, 3, 8]
+    assert data.features[:, 0].tolist() == list(range(12))
 
 
 def test_the_ids_of_grouped_queries_follow_the_file_and_not_the_cache(tmp_path):
@@ -219,7 +221,7 @@ def test_an_empty_group_file(tmp_path, content, size):
         ({"train.txt": text(1), "vali.txt": text(2)}, 1, DataError, r"has train\.txt, but no test file"),
         ({"other.txt": text(1)}, 1, DataError, r"expected Fold1/train\.txt, or train\.txt and test\.txt; found other\.txt"),
         ({**folds("A/"), **folds("B/")}, 1, DataError, r"holds several sets \('A', 'B'\): name the folder of one"),
-        ({"set1.train.txt": text(1), "set2.train.txt": text(2)}, 1, DataError, r"several sets \('/set1', '/set2'\)"),
+        ({"set1.train.txt": text(1), "set2.train.txt": text(2)}, 1, DataError, r"several sets \('set1', 'set2'\)"),
         ({**folds(), "Fold1/test.txt": b"1 qid:1 1:x\n"}, 1, DataError, r"Fold1/test\.txt, line 1, column 11: expected a"),
         ({**folds(), "Fold1/test.txt": b""}, 1, DataError, "holds no candidates"),
     ],

@@ -1,0 +1,80 @@
+"""The door to the data: which recipe takes which sources."""
+
+import polars as pl
+import pytest
+
+from ranking.errors import RecipeError
+from ranking.features import Feature, FeatureSchema
+from training.config import LetorData, Recipe, SyntheticData, TableData
+from training.data.load import describe, load
+
+
+def recipe(data, **changes):
+    return Recipe(name="mine", about="a table of mine", data=data, **changes)
+
+
+def test_synthetic_data_come_from_the_seed_alone():
+    spec = SyntheticData(queries=40, max_length=10)
+    one, two, other = (load(recipe(spec, seed=seed), []) for seed in (3, 3, 4))
+    assert one.test.qids == two.test.qids
+    assert (one.train.features[:, -1] == two.train.features[:, -1]).all()
+    assert one.train.rows != other.train.rows
+    assert one.how.startswith("synthetic data, seed 3, split by query 60/20/20, fold 1 of 5: training 24 queries")
+
+
+def test_folds_of_synthetic_data_are_of_one_set():
+    spec = SyntheticData(queries=40, max_length=10)
+    first, second = (load(recipe(spec, fold=fold), []) for fold in (1, 2))
+    assert first.valid.qids == second.test.qids
+    assert first.valid.labels.tolist() == second.test.labels.tolist()
+
+
+def test_synthetic_data_take_no_source():
+    with pytest.raises(RecipeError, match=r"recipe 'mine' makes its own data: leave out --data a\.txt"):
+        load(recipe(SyntheticData()), ["a.txt"])
+
+
+@pytest.mark.parametrize("data", [LetorData(), TableData(qid="q", label="y")])
+def test_everything_else_needs_one(data):
+    with pytest.raises(RecipeError, match=r"recipe 'mine' needs --data PATH \(a table of mine\)"):
+        load(recipe(data), [])
+
+
+def test_a_table(tmp_path):
+    rows = 60
+    frame = pl.DataFrame({"q": [n // 4 for n in range(rows)], "y": [n % 2 for n in range(rows)], "x": range(rows)})
+    frame.write_parquet(tmp_path / "t.parquet")
+    splits = load(recipe(TableData(qid="q", label="y")), [str(tmp_path / "t.parquet")])
+    assert splits.train.rows + splits.valid.rows + splits.test.rows == rows
+    assert splits.how.startswith("t.parquet, split by query 60/20/20")
+    with pytest.raises(RecipeError, match="--data takes one table, not 2"):
+        load(recipe(TableData(qid="q", label="y")), ["a", "b"])
+
+
+def test_letor_text_with_progress(tmp_path, monkeypatch):
+    from rich.progress import Progress
+
+    monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "a.txt"
+    path.write_text("".join(f"{label} qid:{q} 1:{q}\n" for q in range(100_000) for label in (0, 1)))
+    progress = Progress(disable=True)
+    splits = load(recipe(LetorData()), [str(path)], progress=progress)
+    assert len(splits.train) == 60_000
+    (task,) = progress.tasks
+    assert "a.txt" in task.description
+    assert task.completed == task.total == path.stat().st_size // 1_000_000
+    load(recipe(LetorData()), [str(path)], progress=progress)
+    assert len(progress.tasks) == 1  # the second time it came from the cache
+
+
+def test_columns_are_described_in_one_line():
+    schema = FeatureSchema(
+        features=(
+            *(Feature(name=f"f{d}", missing_in_training=d < 3) for d in range(12)),
+            Feature(name="carrier", kind="categorical", categories=("A5", "A7")),
+        )
+    )
+    assert describe(schema) == (
+        "12 numeric features (f0, f1, f2, f3, f4, f5, f6, … f11), 1 categorical with so many values: carrier (2), "
+        "missing values in 3 of them"
+    )

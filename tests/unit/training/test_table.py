@@ -1,0 +1,216 @@
+"""Tables: what becomes a number, a category, a missing value or an error."""
+
+import datetime
+import gzip
+
+import numpy as np
+import polars as pl
+import pytest
+
+from ranking.errors import DataError, RecipeError
+from training.config import TableData
+from training.data.table import read
+
+SPEC = TableData(qid="q", label="y")
+
+
+@pytest.fixture
+def table(tmp_path):
+    def write(text, spec=SPEC, name="t.csv"):
+        path = tmp_path / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return read(spec, str(path))[0]
+
+    return write
+
+
+@pytest.fixture
+def parquet(tmp_path):
+    def write(frame, spec=SPEC):
+        path = tmp_path / "t.parquet"
+        frame.write_parquet(path)
+        return read(spec, str(path))[0]
+
+    return write
+
+
+def column(dataset, name):
+    return dataset.features[:, dataset.schema.names.index(name)].tolist()
+
+
+def test_queries_are_grouped_by_first_appearance(table):
+    data = table("q,y,x\nb,0,1\na,1,2\nb,2,3\nc,0,4\na,0,5\n")
+    assert data.qids == ("b", "a", "c")
+    assert data.offsets.tolist() == [0, 2, 4, 5]
+    assert column(data, "x") == [1, 3, 2, 5, 4]
+    assert data.labels.tolist() == [0, 2, 1, 0, 0]
+    assert (data.features.dtype, data.labels.dtype, data.offsets.dtype) == (np.float32, np.int32, np.int64)
+
+
+def test_kinds_are_inferred(table):
+    data = table("q,y,n,f,t,b\n1,0,3,2.5,x,true\n1,1,4,1e3,w,false\n")
+    kinds = {feature.name: (feature.kind, feature.categories) for feature in data.schema.features}
+    assert kinds == {
+        "n": ("numeric", ()),
+        "f": ("numeric", ()),
+        "t": ("categorical", ("w", "x")),
+        "b": ("categorical", ("false", "true")),
+    }
+    assert data.features.tolist() == [[3, 2.5, 2, 2], [4, 1000, 1, 1]]
+
+
+def test_named_numbers_become_categories(table):
+    data = table("q,y,i,f\n1,0,10,2.0\n1,0,9,2.5\n1,1,10,\n", SPEC.model_copy(update={"categorical": ("i", "f")}))
+    assert [feature.categories for feature in data.schema.features] == [("10", "9"), ("2", "2.5")]
+    assert data.features.tolist() == [[1, 1], [2, 2], [1, 0]]
+
+
+@pytest.mark.parametrize("word", ["", "NULL", "nan", "NaN"])
+def test_missing_values(table, word):
+    data = table(f"q,y,n,t,m\n1,0,{word},{word},{word}\n1,1,2.5,a,{word}\n")
+    assert data.schema.categorical == (1,)
+    assert np.array_equal(data.features, np.float32([[np.nan, 0, np.nan], [2.5, 1, np.nan]]), equal_nan=True)
+
+
+def test_ignored_columns_are_no_features(table):
+    data = table("q,y,x,id\n1,0,3,a\n1,1,4,b\n", SPEC.model_copy(update={"ignore": ("id",)}))
+    assert data.schema.names == ("x",)
+
+
+@pytest.mark.parametrize("name", ["t.csv.gz", "t.csv"])
+def test_gzip_whatever_the_name(table, name):
+    assert table(gzip.compress(b"q,y,x\n1,1,2\n"), name=name).features.tolist() == [[2]]
+
+
+def test_a_folder_with_the_recipes_file(tmp_path):
+    (tmp_path / "rows.csv").write_text("q,y,x\n1,1,2\n")
+    data, source = read(SPEC.model_copy(update={"file": "rows.csv"}), str(tmp_path))
+    assert (data.rows, source) == (1, "rows.csv")
+    with pytest.raises(RecipeError, match="is a folder: name the table itself with --data"):
+        read(SPEC, str(tmp_path))
+    with pytest.raises(DataError, match=r"other\.csv: does not exist"):
+        read(SPEC.model_copy(update={"file": "other.csv"}), str(tmp_path))
+
+
+def test_parquet(parquet):
+    frame = pl.DataFrame(
+        {
+            "q": ["b", "a", "b"],
+            "y": [0.0, 1.0, 2.0],
+            "n": [1, None, 3],
+            "d": pl.Series([float("nan"), 1.5, 2.5], dtype=pl.Float32),
+            "t": ["007", None, "7"],
+            "c": pl.Series(["v", "u", "v"], dtype=pl.Categorical),
+            "e": pl.Series(["lo", "hi", "lo"], dtype=pl.Enum(["lo", "hi", "unused"])),
+        }
+    )
+    data = parquet(frame)
+    assert data.qids == ("b", "a")
+    assert [f.categories for f in data.schema.features] == [(), (), ("007", "7"), ("u", "v"), ("hi", "lo")]
+    nan = np.nan
+    expected = [[1, nan, 1, 2, 2], [3, 2.5, 2, 2, 2], [nan, 1.5, 0, 1, 1]]
+    assert np.array_equal(data.features, np.float32(expected), equal_nan=True)
+    assert data.labels.tolist() == [0, 2, 1]
+
+
+@pytest.mark.parametrize(("dtype", "expected"), [(pl.Float64, ("2", "10")), (pl.Int16, ("2", "10")), (pl.String, None)])
+def test_ids_are_spelled_like_categories(parquet, dtype, expected):
+    ids = pl.Series([2, 10]).cast(dtype)
+    assert parquet(pl.DataFrame({"q": ids, "y": [0, 1], "x": [1, 2]})).qids == (expected or ("2", "10"))
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "expected"),
+    [
+        ("q,y,x\n1,0,1\n1,1.5,1\n", "line 3, column y", "a relevance label, a whole number from 0 to 30; found 1.5"),
+        ("q,y,x\n1,-1,1\n", "line 2, column y", "found -1"),
+        ("q,y,x\n1,31,1\n", "line 2, column y", "found 31"),
+        ("q,y,x\n1,1e999,1\n", "line 2, column y", "found inf"),
+        ("q,y,x\n1,1,1\n1,,1\n", "line 3, column y", "found None"),
+        ("q,y,x\n1,1,1\n1,good,1\n", "line 3, column y", "found 'good'"),
+        ("q,y,x\n1,1,1\n,1,1\n", "line 3, column q", "the query id is missing"),
+        ("q,y,x\n1,1,2\n1,1,1e39\n", "line 3, column x", "expected a number that fits float32; found 1e+39"),
+        ("q,y,x\n1,1,2\n1,1\n1,1,2\n", "line 3", "expected 3 fields, found 2"),
+        ("q,y,x\n1,1,2\n1,1,2\n1,1,2,3\n", "line 4", "expected 3 fields, found 4"),
+        ("q,y,x,x\n1,1,2,3\n", "line 1", "column 'x' is named twice"),
+        ("q,y,\n1,1,2\n", "column ", "'' cannot name a feature"),
+        (f"q,y,{'x' * 201}\n1,1,2\n", "column xxx", "cannot name a feature: String should have at most 200 char"),
+        ('q,y,x\n1,1,"2\n', "", "cannot be read as CSV"),
+        (b"q,y,x\n1,1,\xff\n", "", "cannot be read as CSV"),
+        ("", "", "cannot be read as CSV or Parquet"),
+        ("q,y,x\n", "", "has no rows"),
+        ("q,y\n1,1\n", "", "has no feature columns besides 'q' and 'y'"),
+        (b"PAR1 and nothing else", "", "cannot be read as CSV or Parquet"),
+        (gzip.compress(b"q,y,x\n1,1,2\n" * 999)[:-20], "", "cannot be read"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_place(table, text, place, expected):
+    with pytest.raises(DataError) as caught:
+        table(text)
+    assert "t.csv" in str(caught.value)
+    assert place in str(caught.value)
+    assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([[1], [2]], "row"),
+        ([{"a": 1}, {"a": 2}], "Struct"),
+        ([b"1", b"2"], "Binary, neither numbers nor text: --ignore it"),
+        ([datetime.date(2020, 1, 1)] * 2, "holds Date: make it a number, or --ignore it"),
+        ([datetime.timedelta(1)] * 2, "holds Duration"),
+    ],
+)
+def test_columns_that_are_neither_numbers_nor_text(parquet, values, expected):
+    frame = pl.DataFrame({"q": [1, 1], "y": [0, 1], "x": values})
+    with pytest.raises(DataError, match="column x") as caught:
+        parquet(frame)
+    assert expected in str(caught.value) or "List" in str(caught.value)
+
+
+def test_a_date_may_be_a_category(parquet):
+    frame = pl.DataFrame({"q": [1, 1], "y": [0, 1], "x": [datetime.date(2020, 1, 2), datetime.date(2020, 1, 1)]})
+    data = parquet(frame, SPEC.model_copy(update={"categorical": ("x",)}))
+    assert data.schema.features[0].categories == ("2020-01-01", "2020-01-02")
+
+
+def test_rows_of_parquet_are_counted_from_one(parquet):
+    with pytest.raises(DataError, match="line 2, column y"):
+        parquet(pl.DataFrame({"q": [1, 1], "y": [0, 99], "x": [1, 2]}))
+
+
+def test_a_query_id_of_nan_is_missing(parquet):
+    with pytest.raises(DataError, match="line 2, column q: the query id is missing"):
+        parquet(pl.DataFrame({"q": [1.0, float("nan")], "y": [0, 1], "x": [1, 2]}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"qid": None}, r"which column is it\? pass --qid COL; .* has query, label, price"),
+        ({"label": None}, "pass --label COL"),
+        ({"qid": "Query"}, r"--qid: no column 'Query' in .*; did you mean 'query'\? it has query, label, price"),
+        ({"label": "zzz"}, r"--label: no column 'zzz' in .*; it has query"),
+        ({"categorical": ("prize",)}, r"--categorical: no column 'prize' in .*; did you mean 'price'\?"),
+        ({"ignore": ("id",)}, "--ignore: no column 'id'"),
+    ],
+)
+def test_unknown_columns_are_named_with_those_there_are(table, changes, expected):
+    spec = TableData(qid="query", label="label").model_copy(update=changes)
+    with pytest.raises(RecipeError, match=expected):
+        table("query,label,price\n1,1,2\n", spec)
+
+
+def test_a_long_header_is_not_repeated_in_full(table):
+    names = ",".join(f"x{n}" for n in range(500))
+    with pytest.raises(RecipeError) as caught:
+        table(f"{names}\n{','.join(['1'] * 500)}\n")
+    assert "x19 …" in str(caught.value)
+    assert "x20" not in str(caught.value)
+
+
+def test_a_quoted_line_end_and_a_byte_order_mark(table):
+    data = table(b'\xef\xbb\xbfq,y,x\n1,1,"a\nb"\n1,0,"c,d"\n')
+    assert data.qids == ("1",)
+    assert data.schema.features[0].categories == ("a\nb", "c,d")

@@ -32,7 +32,7 @@ check: $(VENV)/.dev ## lint, types and walls only
 	@echo "ruff, mypy, import-linter and hadolint agree"
 
 bench: $(VENV)/.dev ## measure the service, for benchmarks/results/
-	@$(BIN)/python -m benchmarks.latency
+	@$(BIN)/python -m benchmarks.service
 
 openapi: $(VENV)/.dev ## write openapi.yaml from the app
 	@$(BIN)/python tools/openapi.py >openapi.yaml.new && mv openapi.yaml.new openapi.yaml

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import copy
 import signal
 import sys
 from collections.abc import Callable
@@ -13,16 +12,18 @@ from typing import Any
 
 import uvicorn
 from pydantic import ValidationError
-from uvicorn.config import LOGGING_CONFIG
 
 from ranking import bundle
 from ranking.errors import ListwrightError
 from service.app import create_app
 from service.settings import PREFIX, Settings, describe
 
+FINISH_WITHIN_S = 30
+"""What is still unanswered this long after the last moment of draining is dropped."""
+
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line; 0 after a clean stop, 1 if the bundle is refused, 2 if a setting is wrong."""
+    """Command line; 0 after a clean stop, 1 if the service cannot start, 2 if a setting is wrong."""
     parser = argparse.ArgumentParser(
         prog="python -m service",
         description="Serve a bundle: POST /rerank, GET /readyz /livez /info /metrics.",
@@ -51,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
     app = create_app(settings, loaded=loaded)
     server = DrainingServer(uvicorn.Config(app, **_options(settings)), app.state.draining.set, settings.drain_s)
     server.run()
-    return 0
+    return 0 if server.started else 1
 
 
 def _options(settings: Settings) -> dict[str, Any]:
@@ -62,15 +63,19 @@ def _options(settings: Settings) -> dict[str, Any]:
         "log_config": _log_config(settings.log_level),
         "access_log": False,
         "server_header": False,
-        "timeout_graceful_shutdown": 30,
+        "timeout_graceful_shutdown": FINISH_WITHIN_S,
     }
 
 
 def _log_config(level: str) -> dict[str, Any]:
-    """uvicorn's own, with the service's logger beside it."""
-    config = copy.deepcopy(LOGGING_CONFIG)
-    config["loggers"]["listwright"] = {"handlers": ["default"], "level": level.upper(), "propagate": False}
-    return config
+    """Every logger, uvicorn's too, writes JSON lines to stderr."""
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {"json": {"()": "service.telemetry.JsonLines"}},
+        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json"}},
+        "root": {"handlers": ["stderr"], "level": level.upper()},
+    }
 
 
 class DrainingServer(uvicorn.Server):
@@ -88,15 +93,14 @@ class DrainingServer(uvicorn.Server):
         self._draining = False
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Called by uvicorn for SIGINT and SIGTERM."""
-        if sig != signal.SIGTERM:
-            super().handle_exit(sig, frame)
-        elif self._draining or self._drain_s == 0:
-            self.should_exit = True  # and not uvicorn's own, which raises the signal again: a drained stop is a success
-        else:
+        """Called by uvicorn for SIGINT and SIGTERM; unlike its own method, this ends the process as a success."""
+        if sig == signal.SIGTERM and self.started and self._drain_s > 0 and not self._draining:
             self._draining = True
             self._announce()
             asyncio.get_running_loop().call_later(self._drain_s, self.handle_exit, sig, frame)
+        else:
+            self.force_exit = sig == signal.SIGINT and self.should_exit  # a second Ctrl-C does not wait
+            self.should_exit = True
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ def create_app(settings: Settings | None = None, *, loaded: Bundle | None = None
     telemetry = Telemetry()
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, threading.Event]]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.limiter = CapacityLimiter(settings.threads)
         ready = loaded
         if ready is None:
@@ -65,7 +65,7 @@ def create_app(settings: Settings | None = None, *, loaded: Bundle | None = None
         telemetry.bundle.labels(ready.manifest.name, ready.manifest.version).set(1)
         app.state.bundle = ready
         _log.info("serving %s/%s from %s", ready.manifest.name, ready.manifest.version, ready.path)
-        yield {"draining": app.state.draining}  # where the server finds it
+        yield
 
     app = Contract(
         title="Listwright",

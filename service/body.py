@@ -14,7 +14,6 @@ from starlette.requests import ClientDisconnect
 
 from service.problems import TooLargeError, UndecodableBodyError, UnsupportedMediaTypeError
 
-
 _JSON = re.compile(r"application/([^/]+\+)?json")
 
 

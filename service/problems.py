@@ -69,7 +69,7 @@ DOCUMENTED = {
 
 def install(app: FastAPI) -> None:
     """Answer every exception with a problem body."""
-    for kind in (*STATUS, ListwrightError):
+    for kind in STATUS:
         app.add_exception_handler(kind, _deliberate)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
@@ -117,9 +117,7 @@ def _clean(text: str) -> str:
 
 
 async def _deliberate(request: Request, error: Exception) -> JSONResponse:
-    status = next((code for kind, code in STATUS.items() if isinstance(error, kind)), None)
-    if status is None:
-        return await _unexpected(request, error)
+    status = next(code for kind, code in STATUS.items() if isinstance(error, kind))
     kind = _kind(type(error).__name__)
     if isinstance(error, SchemaMismatchError):
         return problem(
@@ -141,7 +139,8 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     found = error.errors()
     faults = [
-        Fault(path=_clean(json_path(fault["loc"][1:])), message=_clean(fault["msg"])) for fault in found[:MAX_FAULTS]
+        Fault(path=_clean(json_path(fault["loc"][1:])), message=_clean(fault["msg"].removeprefix("Value error, ")))
+        for fault in found[:MAX_FAULTS]
     ]
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     return problem(request, 422, "invalid-request", f"{faults[0].path}: {faults[0].message}{more}", errors=faults)

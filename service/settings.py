@@ -26,7 +26,8 @@ class Settings(BaseSettings):
     max_candidates: Annotated[int, Field(ge=1, le=100_000, description="longest list that is accepted")] = 1000
     max_payload_bytes: Annotated[int, Field(ge=1024, description="largest request body")] = 16 * 2**20
     drain_s: Annotated[
-        float, Field(ge=0, le=600, description="seconds between SIGTERM (readyz turns 503) and the last request")
+        float,
+        Field(ge=0, le=600, description="seconds that a single worker keeps serving after SIGTERM, readyz at 503"),
     ] = 0.0
     log_level: Annotated[
         Literal["critical", "error", "warning", "info", "debug"], Field(description="least severe message logged")

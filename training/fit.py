@@ -205,8 +205,8 @@ def main(arguments: list[str] | None = None) -> int:
         console.print("interrupted: finished steps are kept; run the same command with --resume to go on")
         return 130
     show(report, console)
-    console.print(f"\nBundle: {out}   (check it: python -m ranking.bundle verify {out})")
-    console.print(f"Serve it: LISTWRIGHT_BUNDLE={out} python -m service")
+    console.print(f"\nBundle: {out}   (check it: python -m ranking.bundle verify {out})", soft_wrap=True)
+    console.print(f"Serve it: LISTWRIGHT_BUNDLE={out} python -m service", soft_wrap=True)
     return 0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -224,7 +223,7 @@ def _settings(params: Params, seed: int) -> dict[str, Any]:
         "seed": seed,
         "deterministic": True,
         "force_row_wise": True,
-        "num_threads": os.cpu_count() or 1,
+        "num_threads": 0,  # OpenMP decides, so that OMP_NUM_THREADS counts
         "feature_pre_filter": False,
         "verbosity": -1,
     }

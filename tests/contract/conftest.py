@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 
 import httpx
@@ -38,18 +39,24 @@ class Process:
     def __init__(self, **settings):
         self.url = f"http://127.0.0.1:{settings.setdefault('port', free_port())}"
         names = {f"LISTWRIGHT_{name.upper()}": str(value) for name, value in settings.items()}
+        # not a pipe: unread, it would fill up and block the service
+        self.output = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self.process = subprocess.Popen(
             [sys.executable, "-m", "service"],
             env={**os.environ, **names},
-            stdout=subprocess.PIPE,
+            stdout=self.output,
             stderr=subprocess.STDOUT,
-            text=True,
         )
+
+    def log(self):
+        """What it has written so far."""
+        self.output.seek(0)
+        return self.output.read()
 
     def wait_until_ready(self):
         for _ in range(600):
             if self.process.poll() is not None:
-                raise AssertionError(self.process.stdout.read())
+                raise AssertionError(self.log())
             try:
                 if httpx.get(self.url + "/readyz").status_code == 200:
                     return self
@@ -60,16 +67,23 @@ class Process:
     def stop(self):
         """SIGTERM; returns the exit code and what was logged."""
         self.process.send_signal(signal.SIGTERM)
-        log, _ = self.process.communicate(timeout=30)
-        return self.process.returncode, log
+        return self.wait()
+
+    def wait(self):
+        """Wait for the end; returns the exit code and what was logged."""
+        code = self.process.wait(timeout=30)
+        with self.output:
+            return code, self.log()
 
 
 @pytest.fixture(scope="session")
 def live(bundle_folder):
     service = Process(bundle=bundle_folder, max_candidates=50, max_payload_bytes=200_000).wait_until_ready()
-    with httpx.Client(base_url=service.url) as client:
-        yield client
-    service.stop()
+    try:
+        with httpx.Client(base_url=service.url) as client:
+            yield client
+    finally:
+        service.stop()
 
 
 @pytest.fixture(scope="session")

@@ -56,8 +56,8 @@ def test_draining(bundle_folder):
     assert response.json()["type"] == "urn:listwright:not-ready"
     body = {"features": [[1.0, 2.0, 3.0, "A5"], [2.0, 1.0, 0.0, "B2"]]}
     assert httpx.post(service.url + "/rerank", json=body).status_code == 200, "what still comes is still answered"
-    log, _ = service.process.communicate(timeout=30)
-    assert service.process.returncode == 0, log
+    code, log = service.wait()
+    assert code == 0, log
 
 
 def test_sigterm_exits_with_0_and_logs_what_was_served(bundle_folder):

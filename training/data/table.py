@@ -163,7 +163,8 @@ def _features(frame: pl.DataFrame, named: frozenset[str], path: Path) -> tuple[F
             raise DataError(path, f"holds {column.dtype}, neither numbers nor text: --ignore it", column=column.name)
         if column.dtype.is_temporal() and column.name not in named:
             raise DataError(path, f"holds {column.dtype}: make it a number, or --ignore it", column=column.name)
-        if column.name in named or not (column.dtype.is_numeric() or column.dtype == pl.Null):
+        empty = column.null_count() == len(column)  # CSV cannot tell of what kind: as in Parquet, it is a number
+        if column.name in named or not (column.dtype.is_numeric() or empty):
             codes, categories = _categories(column)
             features[:, d] = codes
             schema.append(_feature(path, column.name, categories))

@@ -241,7 +241,11 @@ def test_sources_that_make_no_sense_together(tmp_path):
         ([tmp_path / "a", archive], RecipeError, one_source),
         ([f"train={tmp_path}/a", f"test={tmp_path}/b"], RecipeError, "names no valid=FILE"),
         ([f"{role}={tmp_path}/a" for role in ("train", "valid", "test", "test")], RecipeError, "names a split twice"),
-        ([f"{role}={tmp_path}/a" for role in ("train", "valid", "test")], DataError, "stand in both training and valid"),
+        (
+            [f"{role}={tmp_path}/a" for role in ("train", "valid", "test")],
+            DataError,
+            "stand in both training and valid",
+        ),
         ([f"{role}={tmp_path}/x" for role in ("train", "valid", "test")], DataError, "x: cannot be read: No such file"),
         ([tmp_path / "a", tmp_path / "a"], DataError, "query '1' stands in two of the files"),
     ):

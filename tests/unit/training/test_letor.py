@@ -87,7 +87,11 @@ def test_a_feature_value_is_rounded_to_float32_once():
         (b"1 1:2 2:3", 3, "expected qid:ID after the label"),
         (b"1 qid: 1:2", 3, "expected qid:ID after the label"),
         (b"1 qid:: 1:2:3", 11, "expected a number"),
-        (b"1", 2, "expected qid:ID after the label (files without qid need their group sizes in FILE.query); found the"),
+        (
+            b"1",
+            2,
+            "expected qid:ID after the label (files without qid need their group sizes in FILE.query); found the",
+        ),
         (b"1 qid:1 1:2:3 4", 11, "expected a number, or NULL or nan for a missing value; found '2:3'"),
         (b"1 qid:1 1:2 3", 13, "expected INDEX:VALUE; found '3'"),
         (b"1 qid:1 1 :2", 9, "expected INDEX:VALUE"),

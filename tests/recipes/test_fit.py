@@ -1,0 +1,266 @@
+"""Whole runs, from the command line to a bundle that loads: what a person who fits something meets."""
+
+import json
+
+import lightgbm
+import numpy as np
+import polars as pl
+import pytest
+import torch
+
+from ranking import bundle
+from ranking.candidates import CandidateList
+from ranking.errors import ScoringError
+from training import config, fit
+from training.data.load import load
+from training.export import check_parity, to_onnx
+from training.qilcm import Qilcm, Unbatched
+from training.workspace import partial_of
+
+TINY = """
+name = "tiny"
+about = "small enough for a test"
+[data]
+kind = "synthetic"
+queries = 60
+min_length = 1
+max_length = 12
+numeric = 4
+categorical = 1
+categories = 3
+[first_stage]
+kind = "lambdamart"
+trials = 2
+max_trees = 20
+folds = 3
+[model]
+kind = "qilcm"
+encoder_width = 8
+hidden = [8]
+max_epochs = 3
+cutoff = 6
+"""
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory):
+    path = tmp_path_factory.mktemp("recipes") / "tiny.toml"
+    path.write_text(TINY)
+    return path
+
+
+def run(*arguments):
+    return fit.main([str(argument) for argument in arguments])
+
+
+def said(capsys):
+    """Everything printed, without the line breaks of a narrow terminal."""
+    return " ".join(capsys.readouterr().out.split())
+
+
+@pytest.fixture(scope="module")
+def fitted(recipe, tmp_path_factory):
+    out = tmp_path_factory.mktemp("models") / "tiny" / "1"
+    assert run(recipe, "--out", out) == 0
+    return out
+
+
+def test_bundle_is_whole_and_named_after_its_folder(fitted):
+    loaded = bundle.load(fitted)
+    assert (loaded.manifest.name, loaded.manifest.version) == ("tiny", "1")
+    assert loaded.manifest.recipe["data"]["queries"] == 60
+    assert loaded.manifest.second_stage.cutoff == 6
+    assert {1, 2, 99, 100, 101} <= set(loaded.manifest.validated_lengths)
+    assert not partial_of(fitted).exists(), "a finished run leaves no working folder"
+
+
+def test_metrics_are_those_of_the_sealed_bundle(fitted, recipe):
+    """Measured again from the files on disk, over the same test split."""
+    loaded = bundle.load(fitted)
+    from training.evaluate import evaluate
+
+    test = load(config.load(str(recipe)), []).test
+    assert evaluate(loaded.reranker, test).metrics() == loaded.manifest.metrics
+    report = json.loads((fitted / "report.json").read_text())
+    assert report["metrics"] == [metric.model_dump() for metric in loaded.manifest.metrics]
+    assert set(report["empty_query_conventions"]) == {"0", "1", "drop"}
+
+
+def test_one_seed_repeats_the_run(fitted, recipe, tmp_path):
+    again = tmp_path / "tiny" / "1"
+    assert run(recipe, "--out", again) == 0
+    for name in ("first_stage.txt", "golden.jsonl"):
+        assert (again / name).read_bytes() == (fitted / name).read_bytes()
+    assert bundle.load(again).manifest.metrics == bundle.load(fitted).manifest.metrics
+    other = tmp_path / "tiny" / "2"
+    assert run(recipe, "--out", other, "--seed", 1) == 0
+    assert (other / "golden.jsonl").read_bytes() != (fitted / "golden.jsonl").read_bytes()
+
+
+def test_interrupted_run_goes_on_where_it_was(fitted, recipe, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "tiny" / "1"
+
+    def interrupt(*_args, **_more):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fit, "write_bundle", interrupt)
+    assert run(recipe, "--out", out) == 130
+    assert "run the same command with --resume" in capsys.readouterr().out
+    monkeypatch.undo()
+    assert not out.exists()
+    assert run(recipe, "--out", out) == 1
+    assert "holds an interrupted run" in said(capsys)
+
+    monkeypatch.setattr("training.lambdamart.tune", interrupt)
+    assert run(recipe, "--out", out, "--resume") == 0, "the first stage was finished and must not be tuned again"
+    assert (out / "golden.jsonl").read_bytes() == (fitted / "golden.jsonl").read_bytes()
+
+
+def test_published_bundle_is_never_overwritten(fitted, recipe, capsys):
+    assert run(recipe, "--out", fitted) == 1
+    assert "exists already" in capsys.readouterr().out
+
+
+def table(path, rng, queries=40, length=6):
+    rows = queries * length
+    frame = pl.DataFrame(
+        {
+            "search": np.repeat(np.arange(queries), length),
+            "price": rng.normal(size=rows),
+            "carrier": rng.choice(["x", "y", "z"], rows),
+            "stops": rng.integers(0, 3, rows),
+            "old_score": rng.normal(size=rows),
+        }
+    )
+    best = frame["price"].to_numpy().reshape(queries, length).argmax(axis=1)
+    clicked = np.zeros(rows, dtype=int)
+    clicked[np.arange(queries) * length + best] = 1
+    frame.with_columns(pl.Series("clicked", clicked)).write_parquet(path)
+    return frame
+
+
+@pytest.fixture
+def own_data(tmp_path):
+    path = tmp_path / "rows.parquet"
+    return path, table(path, np.random.default_rng(0))
+
+
+@pytest.fixture
+def table_recipe(tmp_path):
+    path = tmp_path / "own.toml"
+    head, model = TINY.split("[first_stage]")
+    path.write_text(head.split("[data]")[0] + '[data]\nkind = "table"\n[first_stage]' + model)
+    return path
+
+
+COLUMNS = ("--qid", "search", "--label", "clicked", "--categorical", "stops")
+
+
+def test_own_table(own_data, table_recipe, tmp_path, capsys):
+    out = tmp_path / "own" / "1"
+    assert run(table_recipe, "--data", own_data[0], *COLUMNS, "--out", out) == 0
+    assert "carrier (3), stops (3)" in said(capsys)
+    schema = bundle.load(out).manifest.feature_schema
+    assert schema.names == ("price", "carrier", "stops", "old_score")
+    assert schema.features[2].categories == ("0", "1", "2")
+
+
+def test_own_model_is_served_as_it_was(own_data, table_recipe, tmp_path, capsys):
+    path, frame = own_data
+    numbers = frame.select("old_score", "price").to_numpy()
+    label = (frame["price"].to_numpy() > 0).astype(int)
+    params = {"objective": "lambdarank", "verbosity": -1, "min_data_in_leaf": 2}
+    booster = lightgbm.train(
+        params, lightgbm.Dataset(numbers, label, group=[6] * 40, feature_name=["old_score", "price"]), num_boost_round=5
+    )
+    booster.save_model(tmp_path / "model.txt")
+    out = tmp_path / "own" / "1"
+    model = ("--first-stage", tmp_path / "model.txt")
+    assert run(table_recipe, "--data", path, *COLUMNS, "--ignore", "carrier", *model, "--out", out) == 0
+    assert "look better there than they will on new ones" in said(capsys)
+    reranker = bundle.load(out).reranker
+    rows = np.column_stack([frame["price"], frame["stops"] + 1, frame["old_score"]])[:6].astype(np.float32)
+    scores = reranker.rerank(CandidateList(rows)).first_stage_scores
+    assert scores == pytest.approx(booster.predict(rows[:, [2, 0]], raw_score=True))
+
+
+def test_own_model_that_does_not_fit_is_refused_by_name(own_data, table_recipe, tmp_path, capsys):
+    path, frame = own_data
+    numbers = frame.select("price").to_numpy()
+    data = lightgbm.Dataset(numbers, np.zeros(240), group=[6] * 40, feature_name=["cost"])
+    lightgbm.train({"objective": "lambdarank", "verbosity": -1}, data, num_boost_round=1).save_model(tmp_path / "m.txt")
+    assert (
+        run(table_recipe, "--data", path, *COLUMNS, "--first-stage", tmp_path / "m.txt", "--out", tmp_path / "o/1") == 1
+    )
+    assert "uses 'cost', which the data lack" in said(capsys)
+
+
+def test_scores_in_the_data_as_first_stage(own_data, table_recipe, tmp_path, capsys):
+    path, frame = own_data
+    out = tmp_path / "own" / "1"
+    assert run(table_recipe, "--data", path, *COLUMNS, "--first-stage-column", "old_score", "--out", out) == 0
+    assert "Note:" in capsys.readouterr().out
+    loaded = bundle.load(out)
+    assert not (out / "first_stage.txt").exists()
+    assert loaded.manifest.second_stage.first_stage_score is False, "the score is a feature already"
+    rows = np.column_stack([frame["price"], np.ones(240), frame["stops"] + 1, frame["old_score"]])[:6].astype(
+        np.float32
+    )
+    ranking = loaded.reranker.rerank(CandidateList(rows))
+    assert ranking.first_stage_scores == pytest.approx(frame["old_score"].to_numpy()[:6])
+    rows[2, 3] = np.nan
+    holey = loaded.reranker.rerank(CandidateList(rows))
+    assert holey.stage_reached == "input_order"
+    assert "'old_score' gave nan for candidate 2" in holey.reason
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nonesuch"], "no recipe 'nonesuch': use one of airline, demo"),
+        (["mq2008"], "recipe 'mq2008' needs --data PATH"),
+        (["demo", "--data", "x"], "makes its own data"),
+        (["demo", "--fold", "9"], "there is no fold 9"),
+        (["demo", "--qid", "x"], "--qid names a column, but recipe 'demo' reads no table"),
+        (["demo", "--resume"], "nothing to resume"),
+        (["letor", "--data", "absent.txt"], "absent.txt"),
+    ],
+)
+def test_mistakes_get_one_clear_line(arguments, says, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run(*arguments) == 1
+    output = said(capsys)
+    assert says in output
+    assert "Traceback" not in output
+
+
+def test_every_shipped_recipe_is_valid():
+    names = config.recipe_names()
+    assert {"demo", "mq2008", "ohsumed", "airline", "mslr", "letor", "table"} <= set(names)
+    for name in names:
+        assert config.load(name).name == name
+
+
+def test_parity_gate_notices_another_model(fitted, recipe):
+    """The gate compares a torch module with a bundle: one with other weights must not pass."""
+    splits = load(config.load(str(recipe)), [])
+    rows = np.column_stack([splits.train.features, np.zeros(splits.train.rows, np.float32)])
+    torch.manual_seed(1)
+    stranger = Unbatched(Qilcm(splits.train.schema, rows, config.load(str(recipe)).model))
+    reranker = bundle.load(fitted).reranker
+    with pytest.raises(ScoringError, match="exported and trained scores differ"):
+        check_parity(stranger, reranker, splits.valid.features, longest=12, rng=np.random.default_rng(0))
+
+
+def test_exported_graph_has_a_dynamic_list_axis_and_no_second_file(recipe):
+    splits = load(config.load(str(recipe)), [])
+    rows = np.column_stack([splits.train.features, np.zeros(splits.train.rows, np.float32)])
+    module = Unbatched(Qilcm(splits.train.schema, rows, config.load(str(recipe)).model)).eval()
+    from ranking.scorers import OnnxScorer
+
+    scorer = OnnxScorer(to_onnx(module, rows.shape[1]), rows.shape[1])
+    for length in (1, 2, 3, 50, 400):
+        picked = np.ascontiguousarray(rows[np.arange(length) % len(rows)])
+        with torch.inference_mode():
+            expected = module(torch.from_numpy(picked)).numpy()
+        assert scorer.score(picked) == pytest.approx(expected, abs=1e-4)

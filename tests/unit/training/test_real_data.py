@@ -1,0 +1,135 @@
+"""The sets in the data folder: their published counts, their folds, and values read by other means."""
+
+import csv
+import gzip
+
+import numpy as np
+import pytest
+
+from training import config
+from training.data.container import open_plain
+from training.data.letor import read
+from training.data.load import load
+from training.data.reader import Reader
+
+
+@pytest.fixture(autouse=True, scope="module")
+def cache_folder(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LISTWRIGHT_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+def fold(recipe, folder, number):
+    splits = load(config.load(recipe, fold=number), [str(folder)])
+    return splits, [splits.train, splits.valid, splits.test]
+
+
+def without_relevant(part):
+    return sum(int(labels.max() == 0) for _, labels in part.lists())
+
+
+@pytest.mark.parametrize(("recipe", "rows", "queries", "features"), [("mq2008", 15_211, 784, 46), ("ohsumed", 16_140, 106, 45)])  # fmt: skip
+def test_letor_sets_have_their_published_size_in_every_fold(data_folder, recipe, rows, queries, features):
+    tested = []
+    for number in range(1, 6):
+        splits, parts = fold(recipe, data_folder / recipe, number)
+        assert sum(part.rows for part in parts) == rows
+        assert sum(len(part) for part in parts) == queries
+        assert {part.features.shape[1] for part in parts} == {features}
+        assert {int(part.labels.max()) for part in parts} == {2}
+        assert f"fold {number} of 5" in splits.how
+        tested += splits.test.qids
+    assert len(set(tested)) == queries
+
+
+def test_mq2008_as_its_publisher_describes_it(data_folder):
+    _, parts = fold("mq2008", data_folder / "mq2008", 3)
+    assert sum(without_relevant(part) for part in parts) == 220
+    features = np.concatenate([part.features for part in parts])
+    assert int((features == features[0]).all(axis=0).sum()) == 6
+    assert not np.isnan(features).any()
+    readme = (data_folder / "mq2008" / "readme.txt").read_text()
+    assert "Fold3\tS3, S4, S5\tS1\t\tS2" in readme
+    part = Reader(None).file(data_folder / "mq2008" / "S2.txt.gz")
+    assert parts[2].qids == part.qids
+
+
+def test_ohsumed_keeps_its_missing_values(data_folder):
+    _, parts = fold("ohsumed", data_folder / "ohsumed", 2)
+    missing = np.concatenate([np.isnan(part.features) for part in parts])
+    assert round(100 * missing.mean(), 1) == 7.1
+    first = Reader(None).file(data_folder / "ohsumed" / "Fold1.test.txt.gz")
+    assert parts[1].qids == first.qids  # validation of fold k is the test part of fold k - 1
+    assert first.features[1, 10:15].tolist() == pytest.approx([np.nan] * 5, nan_ok=True)
+
+
+def test_airline_is_one_choice_per_query(data_folder):
+    splits, parts = fold("airline", data_folder / "airline", 1)
+    assert sum(part.rows for part in parts) == 20_144
+    assert sum(len(part) for part in parts) == 615
+    schema = splits.train.schema
+    assert len(schema) == 17
+    assert [schema.names[d] for d in schema.categorical] == ["origin", "destination", "airlines", "depWeekDay", "pointOfSale"]  # fmt: skip
+    for part in parts:
+        assert max(part.lengths) <= 50
+        assert {int(labels.sum()) for _, labels in part.lists()} == {1}
+    with gzip.open(data_folder / "airline" / "itinerary_data.csv.gz", "rt") as file:
+        rows = [row for row in csv.DictReader(file) if row["individual"] == splits.test.qids[0]]
+    airlines = schema.features[schema.index["airlines"]]
+    expected = [[float(row["totalPrice"]), airlines.code(row["airlines"])] for row in rows]
+    wanted = [schema.index["totalPrice"], schema.index["airlines"]]
+    assert splits.test.features[splits.test.slice(0)][:, wanted].tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        ("msn1.fold1.train.5k.txt.gz", 5000),
+        ("msn1.fold1.test.5k.txt.gz", 5000),
+        ("changli.mslr_fold1_valid_sample.txt.gz", 1734),
+        ("changli.mslr_fold1_test_sample.txt.gz", 1900),
+    ],
+)
+def test_mslr_samples_equal_scikit_learn(data_folder, tmp_path, name, rows):
+    from sklearn.datasets import load_svmlight_file
+
+    path = data_folder / "mslr-sample" / name
+    with open_plain(path) as (stream, _):
+        data = read(stream, name)
+    (tmp_path / "plain.txt").write_bytes(gzip.decompress(path.read_bytes()))
+    matrix, labels, qids = load_svmlight_file(
+        str(tmp_path / "plain.txt"), query_id=True, n_features=136, zero_based=False
+    )
+    assert data.features.shape == (rows, 136)
+    assert np.array_equal(data.features, matrix.toarray().astype(np.float32))
+    assert np.array_equal(data.labels, labels)
+    assert np.repeat([int(q) for q in data.qids], data.lengths).tolist() == qids.tolist()
+
+
+def test_mslr_text_equals_the_binary_sample(data_folder):
+    """12 queries of the npz stand in the text files too."""
+    folder = data_folder / "mslr-sample"
+    sample = np.load(folder / "changli.mslr_fold1_train_sample.npz")
+    shared = 0
+    for name in ("train", "test"):
+        text = Reader(None).file(folder / f"msn1.fold1.{name}.5k.txt.gz")
+        for n, qid in enumerate(sample["qid"].astype(str)):
+            if qid not in text.qids:
+                continue
+            rows = text.slice(text.qids.index(qid))
+            start = sample["indptr"][n]
+            same = slice(start, start + rows.stop - rows.start)  # the last query of a text file is cut
+            assert np.array_equal(text.features[rows], sample["X"][same])
+            assert np.array_equal(text.labels[rows], sample["y"][same])
+            shared += 1
+    assert shared == 12
+
+
+def test_lightgbm_example_with_its_group_files(data_folder):
+    folder = data_folder / "lightgbm-example"
+    for name, rows, queries in (("train", 3005, 201), ("test", 768, 50)):
+        data = Reader(None).file(folder / f"rank.{name}.gz")
+        sizes = [int(line) for line in (folder / f"rank.{name}.query").read_text().split()]
+        assert (data.features.shape, len(data)) == ((rows, 300), queries)
+        assert data.lengths.tolist() == sizes

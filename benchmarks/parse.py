@@ -1,7 +1,8 @@
 """``python -m benchmarks.parse``: how fast LETOR text is read, beside scikit-learn's reader of the same file.
 
-The file has the shape of MSLR-WEB30K: 136 features, about 120 candidates a query, two thirds of the values whole numbers
-and the rest decimals. Its rows repeat a bank of different ones under new labels and qids, which no parser can notice.
+The file has the shape of MSLR-WEB30K: 136 features, about 120 candidates a query, two thirds of the columns whole
+numbers and the rest decimals. Its rows repeat a bank of different ones under new labels and qids, which no parser can
+notice.
 Each reader runs in a process of its own, so that its peak memory is its own, and reads the file once.
 """
 
@@ -65,7 +66,7 @@ def measure(reader: str, path: Path) -> dict[str, float]:
         matrix, _, qids = load_svmlight_file(str(path), n_features=FEATURES, dtype=np.float32, query_id=True)
         seconds = time.perf_counter() - started
         rows, queries, total = matrix.shape[0], len(np.unique(qids)), float(matrix.data.sum(dtype=np.float64))
-    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000  # Linux counts in KiB
+    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6  # Linux counts in KiB
     return {
         "rows": rows,
         "queries": queries,

@@ -1,0 +1,57 @@
+"""The README says what the results say, and its commands exist."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from service.settings import PREFIX, Settings
+from training import config, fit
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+COLUMNS = ("ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "hit@1", "hit@5", "mrr")
+RANKERS = {"input order": "input_order", "LightGBM": "first_stage", "QILCM": "qilcm"}
+
+
+@pytest.mark.parametrize("recipe", ["mq2008", "ohsumed", "airline"])
+@pytest.mark.parametrize("shown", RANKERS)
+def test_quality_table_is_the_committed_result(recipe, shown):
+    result = json.loads((ROOT / "benchmarks" / "results" / f"quality_{recipe}.json").read_text())
+    (row,) = re.findall(rf"^\| {recipe} \| {shown} \|(.*)\|$", README, re.M)
+    means = {m["name"]: m for m in result["metrics"] if m["ranker"] == RANKERS[shown]}
+    expected = [f"{means[c]['mean']:.3f} ±{(means[c]['high'] - means[c]['low']) / 2:.3f}" for c in COLUMNS]
+    assert [cell.strip() for cell in row.split("|")] == expected
+
+
+def test_paired_gains_are_the_committed_results():
+    for recipe in ("mq2008", "ohsumed", "airline"):
+        result = json.loads((ROOT / "benchmarks" / "results" / f"quality_{recipe}.json").read_text())
+        gain = result["gain_of_qilcm_over_first_stage"]["ndcg@10"]
+        assert f"{recipe} {gain['mean']:+.3f} [{gain['low']:+.3f}, {gain['high']:+.3f}]" in README
+
+
+def test_make_targets_exist():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+    named = set(re.findall(r"make ([a-z][a-z-]+)", README))
+    assert named
+    assert named <= targets
+
+
+def test_fit_commands_parse():
+    commands = re.findall(r"python -m training\.fit(.*?)(?:\s{2,}#.*)?$", README, re.M)
+    assert len(commands) >= 4
+    for command in commands:
+        options = fit._parser().parse_args(command.split())
+        assert options.recipe in config.recipe_names()
+
+
+def test_settings_exist():
+    for name in re.findall(rf"{PREFIX}([A-Z_]+)", README):
+        assert name.lower() in Settings.model_fields or name in ("DATA", "REFERENCE", "CACHE")
+
+
+def test_files_exist():
+    for path in re.findall(r"\]\(([^)#]+)\)", README):
+        assert (ROOT / path).exists(), path

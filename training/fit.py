@@ -67,6 +67,8 @@ def run(
     with _progress(console) as bars:
         with watch.step("data"):
             splits = _under_first_stage(recipe, load(recipe, sources, progress=bars))
+            for read in bars.tasks:  # compressed text is longer than its file: only now is the end known
+                bars.update(read.id, total=read.completed)
             workspace.belongs_to(splits)
         bars.console.print(f"[bold]{escape(recipe.name)}[/]: {escape(splits.how)}")
         bars.console.print(escape(describe(splits.train.schema)))
@@ -115,7 +117,8 @@ def _fit_first_stage(recipe: Recipe, splits: Splits, workspace: Workspace, bars:
     folding = bars.add_task("Out-of-fold scores", total=spec.folds)
 
     def on_trial(done: int, best: float) -> None:
-        bars.update(tuning, completed=done, description=f"Tuning LambdaMART, valid NDCG@{spec.ndcg_at} {best:.4f}")
+        text = f"Tuning LambdaMART, held-out NDCG@{spec.ndcg_at} {best:.4f}"
+        bars.update(tuning, completed=done, description=text)
 
     fitted = first_stage.fit(
         spec,

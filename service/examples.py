@@ -1,4 +1,4 @@
-"""Example bodies for the OpenAPI document, one for each form of a request."""
+"""Example bodies for the OpenAPI document, one for each form of a request; all of them ask the same."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ REQUESTS = {
         "value": {
             "id": "req-7",
             "candidates": [
-                {"id": "sku-1", "features": {"price": 12.5, "carrier": "A5", "bm25": None}},
-                {"id": "sku-2", "features": {"bm25": 3.1, "carrier": "B2", "price": 9.0}},
+                {"id": "sku-1", "features": {"price": 12.5, "stars": 4.5, "carrier": "A5", "bm25": None}},
+                {"id": "sku-2", "features": {"bm25": 3.1, "carrier": "B2", "stars": 3.0, "price": 9.0}},
             ],
             "top_n": 10,
         },
@@ -18,16 +18,16 @@ REQUESTS = {
         "summary": "One array per candidate, in the order of the schema (see /info)",
         "value": {
             "candidates": [
-                {"id": "sku-1", "features": [12.5, "A5", None]},
-                {"id": "sku-2", "features": [9.0, "B2", 3.1]},
+                {"id": "sku-1", "features": [12.5, 4.5, None, "A5"]},
+                {"id": "sku-2", "features": [9.0, 3.0, 3.1, "B2"]},
             ]
         },
     },
     "matrix": {
         "summary": "The fast form: names once, then one array per candidate",
         "value": {
-            "feature_names": ["price", "carrier", "bm25"],
-            "features": [[12.5, "A5", None], [9.0, "B2", 3.1]],
+            "feature_names": ["price", "stars", "carrier", "bm25"],
+            "features": [[12.5, 4.5, "A5", None], [9.0, 3.0, "B2", 3.1]],
             "ids": ["sku-1", "sku-2"],
             "strategy": "qilcm",
         },

@@ -35,6 +35,8 @@ def check(response, status, kind):
         b"\xff\xfe",
         b'{"id": "\\ud800"}',
         b"[" * 5000,
+        b'{"features": [[%s]]}' % (b"9" * 5000),
+        b'\xef\xbb\xbf{"features": [[1.0, 1.0, 1.0, "A5"]]}',
     ],
 )
 def test_undecodable_body(live, content):
@@ -54,8 +56,9 @@ def test_unknown_model_or_version(live, field):
     assert live.post("/rerank", json={"candidates": [candidate()], "model": "shop", "version": "7"}).status_code == 200
 
 
-def test_unknown_path(live):
-    check(live.get("/nowhere"), 404, "not-found")
+@pytest.mark.parametrize("path", ["/nowhere", "/", "/rerank/", "/docs"])
+def test_unknown_path(live, path):
+    check(live.get(path), 404, "not-found")
 
 
 @pytest.mark.parametrize(("method", "path", "allow"), [("GET", "/rerank", "POST"), ("POST", "/info", "GET")])
@@ -65,7 +68,10 @@ def test_wrong_method(live, method, path, allow):
     assert response.headers["allow"] == allow
 
 
-@pytest.mark.parametrize("media_type", ["text/plain", "application/x-npy", "multipart/form-data; boundary=x", None])
+@pytest.mark.parametrize(
+    "media_type",
+    ["text/plain", "text/x+json", "application/json-seq", "application/x-npy", "multipart/form-data; boundary=x", None],
+)
 def test_wrong_content_type(live, media_type):
     headers = {} if media_type is None else {"content-type": media_type}
     check(
@@ -86,6 +92,7 @@ def test_schema_mismatch_names_the_difference(live):
     assert "candidate 1 lacks 'price'" in problem["detail"]
     assert "unknown features 'prise'" in problem["detail"]
     assert problem["expected"] == ["price", "stars", "bm25", "carrier"]
+    assert problem["sent"] == ["prise", "stars"]
     assert problem["fingerprint"] == live.get("/info").json()["fingerprint"]
 
 
@@ -180,6 +187,35 @@ def test_every_fault_is_listed(live):
     body = {"candidates": [candidate()], "top_n": 0, "strategy": "best", "x": 1}
     problem = check(live.post("/rerank", json=body), 422, "invalid-request")
     assert {fault["path"] for fault in problem["errors"]} == {"$.top_n", "$.strategy", "$.x"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"candidates": [{"features": [1.0, 1.0, 1.0, "A5"], **{f"x{n}": 1 for n in range(100)}}]},
+        {f"x{n}": 1 for n in range(100)},
+        {"features": [[1.0, 1.0, 1.0, "A5"]], "ids": [1] * 10_000},
+        {"feature_names": [1] * 10_000, "features": [[1.0]]},
+    ],
+)
+def test_masses_of_faults_are_not_listed(live, body):
+    """Otherwise a body within the limits could keep the service busy for minutes with faults alone."""
+    problem = check(live.post("/rerank", json=body), 422, "invalid-request")
+    assert len(problem["errors"]) == 1
+
+
+def test_at_most_twenty_faults_are_listed(live):
+    problem = check(live.post("/rerank", json={"candidates": [{}] * 50}), 422, "invalid-request")
+    assert len(problem["errors"]) == 20
+    assert "and 49 more" in problem["detail"]
+
+
+def test_long_words_of_the_caller_are_clipped(live):
+    long = "x" * 50_000
+    for body in ({long: 1}, {"candidates": [candidate(**{long: 1})]}, {"candidates": [candidate(price=long)]}):
+        response = live.post("/rerank", json=body)
+        assert response.status_code in (409, 422)
+        assert len(response.content) < 2_000
 
 
 def test_unknown_names_with_odd_characters(live):

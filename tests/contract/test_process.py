@@ -1,5 +1,10 @@
 """The process: start-up errors, readiness while draining, clean exit."""
 
+import http.client
+import json
+import shutil
+import signal
+import socket
 import subprocess
 import sys
 import time
@@ -37,6 +42,25 @@ def test_missing_bundle_is_named(tmp_path):
     assert result.stderr == f"error: {tmp_path}/manifest.json: does not exist: no manifest, no bundle\n"
 
 
+def test_altered_bundle_is_refused_by_file(bundle_folder, tmp_path):
+    copy = shutil.copytree(bundle_folder, tmp_path / "shop" / "7")
+    (copy / "first_stage.txt").write_text("tree")
+    result = run({"LISTWRIGHT_BUNDLE": str(copy)})
+    assert result.returncode == 1
+    assert result.stderr.startswith(f"error: {copy}/first_stage.txt: has 4 bytes instead of")
+    assert result.stderr.count("\n") == 1
+
+
+def test_port_in_use_is_an_error(bundle_folder):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        result = run({"LISTWRIGHT_BUNDLE": str(bundle_folder), "LISTWRIGHT_PORT": str(taken.getsockname()[1])})
+    assert result.returncode == 1
+    assert "address already in use" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
 def test_help_lists_every_setting():
     from service.settings import Settings
 
@@ -64,7 +88,42 @@ def test_sigterm_exits_with_0_and_logs_what_was_served(bundle_folder):
     code, log = Process(bundle=bundle_folder).wait_until_ready().stop()
     assert code == 0
     assert "serving shop/7" in log
+    assert all(json.loads(line)["level"] == "info" for line in log.splitlines())
+
+
+def test_ctrl_c_is_a_clean_stop_too(bundle_folder):
+    service = Process(bundle=bundle_folder, drain_s=60).wait_until_ready()
+    service.process.send_signal(signal.SIGINT)
+    code, log = service.wait()
+    assert code == 0, log
     assert "Traceback" not in log
+
+
+def test_a_second_sigterm_ends_draining(bundle_folder):
+    service = Process(bundle=bundle_folder, drain_s=60).wait_until_ready()
+    service.process.terminate()
+    while httpx.get(service.url + "/readyz").status_code == 200:
+        time.sleep(0.01)
+    assert service.stop()[0] == 0
+
+
+def test_a_request_in_flight_is_finished(bundle_folder):
+    """SIGTERM comes in the middle of a body; the answer still does."""
+    service = Process(bundle=bundle_folder).wait_until_ready()
+    body = json.dumps({"features": [[1.0, 2.0, 3.0, "A5"]]}).encode()
+    connection = http.client.HTTPConnection("127.0.0.1", int(service.url.rpartition(":")[2]))
+    connection.putrequest("POST", "/rerank")
+    connection.putheader("Content-Type", "application/json")
+    connection.putheader("Content-Length", str(len(body)))
+    connection.endheaders(body[:10])
+    time.sleep(0.2)
+    service.process.terminate()
+    time.sleep(0.2)
+    connection.send(body[10:])
+    response = connection.getresponse()
+    assert response.status == 200
+    assert json.loads(response.read())["ranks"] == [1]
+    assert service.wait()[0] == 0
 
 
 def test_two_workers_serve_and_stop(bundle_folder):

@@ -146,6 +146,12 @@ def test_one_candidate(live):
     assert answer["ranks"] == [1]
 
 
+def test_a_field_that_stands_twice_counts_as_its_last(live):
+    content = b'{"top_n": 1, "top_n": 2, "features": [[1, 1, 1, "A5"], [2, 2, 2, "A5"], [3, 3, 3, "A5"]]}'
+    answer = live.post("/rerank", content=content, headers={"content-type": "application/json; charset=utf-8"}).json()
+    assert len(answer["results"]) == 2
+
+
 def test_longest_list(live):
     answer = ask(live, {"features": [[n / 7, n % 3, None, "A5"] for n in range(50)]})
     assert sorted(answer["ranks"]) == list(range(1, 51))

@@ -1,0 +1,33 @@
+"""Asks an application without a port, from tests that are not asynchronous."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+
+import httpx
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+from fastapi import FastAPI
+
+
+class Client:
+    """httpx over ASGI; exceptions of the application become its answer, as behind a real server."""
+
+    def __init__(self, app: FastAPI, portal: BlockingPortal) -> None:
+        self._portal = portal
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        self._client = httpx.AsyncClient(transport=transport, base_url="http://service")
+
+    def get(self, path: str) -> httpx.Response:
+        return self._portal.call(self._client.get, path)
+
+    def post(self, path: str, **request) -> httpx.Response:
+        return self._portal.call(partial(self._client.post, path, **request))
+
+
+@contextmanager
+def asking(app: FastAPI, *, started: bool = True) -> Iterator[Client]:
+    """A client of ``app``; with ``started=False`` the application's start-up has not run yet."""
+    with start_blocking_portal() as portal, ExitStack() as stack:
+        if started:
+            stack.enter_context(portal.wrap_async_context_manager(app.router.lifespan_context(app)))
+        yield Client(app, portal)

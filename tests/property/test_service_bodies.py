@@ -1,0 +1,166 @@
+"""Whatever bytes arrive at ``POST /rerank``, the answer is one of the documented ones; equal lists get equal answers."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from asgi import asking
+from bundles import CATEGORY, NUMERIC, make_bundle
+from ranking import bundle
+from service.app import create_app
+from service.problems import DOCUMENTED
+from service.settings import Settings
+
+NAMES = (*NUMERIC, CATEGORY.name)
+STATUSES = {200, *DOCUMENTED} - {503}
+HEADERS = {"Content-Type": "application/json"}
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    folder = make_bundle(tmp_path_factory.mktemp("models") / "shop" / "7", cutoff=5, graph="nan")
+    app = create_app(Settings(bundle=folder, max_candidates=20), loaded=bundle.load(folder))
+    with asking(app) as client:
+        yield client
+
+
+def check(response):
+    assert response.status_code in STATUSES, response.text
+    answer = response.json()
+    if response.status_code == 200:
+        assert sorted(answer["ranks"]) == list(range(1, len(answer["scores"]) + 1))
+    else:
+        assert response.headers["content-type"] == "application/problem+json"
+        assert answer["status"] == response.status_code
+        assert answer["request_id"] == response.headers["x-request-id"]
+        assert answer["detail"]
+    return answer
+
+
+SCALARS = (
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8)
+)
+EXTREMES = st.sampled_from([10**400, -(10**400), 2**63, 1e39, -1e308, 5e-324, "", "\u0000", "A5", [], {}, [[]], "NaN"])
+JSON = st.recursive(
+    SCALARS | EXTREMES,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+)
+
+# bodies that are nearly right get furthest
+NUMBERS = st.none() | st.floats(-1e6, 1e6) | st.integers(-1000, 1000)
+CATEGORIES = st.none() | st.sampled_from(["A5", "B2", "C7", "new"])
+ROWS = st.tuples(NUMBERS, NUMBERS, NUMBERS, CATEGORIES).map(list)
+VALUES = st.one_of(NUMBERS, CATEGORIES, SCALARS, EXTREMES)
+ODD_ROWS = st.one_of(
+    ROWS,
+    st.lists(VALUES, max_size=5),
+    st.dictionaries(st.sampled_from([*NAMES, "other"]), VALUES, max_size=5),
+    st.fixed_dictionaries(dict.fromkeys(NAMES, VALUES)),
+    JSON,
+)
+IDS = st.none() | st.text(max_size=3) | JSON
+CANDIDATES = st.fixed_dictionaries({}, optional={"id": IDS, "features": ODD_ROWS, "x": JSON})
+BODIES = st.fixed_dictionaries(
+    {},
+    optional={
+        "id": IDS,
+        "model": st.just("shop") | IDS,
+        "version": st.just("7") | IDS,
+        "candidates": st.lists(CANDIDATES | JSON, max_size=22) | JSON,
+        "feature_names": st.lists(st.sampled_from(NAMES), max_size=5) | JSON,
+        "features": st.lists(ODD_ROWS, max_size=22) | JSON,
+        "ids": st.lists(IDS, max_size=5) | JSON,
+        "top_n": st.integers(-1, 5) | JSON,
+        "strategy": st.sampled_from(["auto", "qilcm", "first_stage", "srm"]) | JSON,
+        "raw_scores": st.booleans() | JSON,
+        "x": JSON,
+    },
+)
+
+
+@settings(max_examples=300)
+@given(body=BODIES | JSON)
+def test_any_json_gets_a_documented_answer(client, body):
+    check(client.post("/rerank", content=json.dumps(body).encode(), headers=HEADERS))
+
+
+@settings(max_examples=150)
+@given(
+    rows=st.lists(ODD_ROWS.filter(lambda row: isinstance(row, list | dict)), min_size=1, max_size=4),
+    more=st.fixed_dictionaries({}, optional={"top_n": st.integers(1, 9), "raw_scores": st.booleans()}),
+)
+def test_any_values_in_a_sound_envelope_get_a_documented_answer(client, rows, more):
+    body = {"candidates": [{"features": row} for row in rows], **more}
+    check(client.post("/rerank", content=json.dumps(body).encode(), headers=HEADERS))
+
+
+@settings(max_examples=150)
+@given(body=BODIES.map(json.dumps), data=st.data())
+def test_any_bytes_get_a_documented_answer(client, body, data):
+    """Truncated, spliced and garbled bodies."""
+    content = body.encode()
+    start = data.draw(st.integers(0, len(content)))
+    end = data.draw(st.integers(start, len(content)))
+    check(
+        client.post(
+            "/rerank", content=content[:start] + data.draw(st.binary(max_size=4)) + content[end:], headers=HEADERS
+        )
+    )
+
+
+TOKENS = st.text(st.characters(codec="latin-1", exclude_characters="\r\n\0"), max_size=30)
+
+
+@given(
+    content_type=st.sampled_from(["application/json", "application/x+json", "text/json", "application/json;;"])
+    | TOKENS,
+    encoding=st.sampled_from(["identity", "gzip", ""]) | TOKENS,
+    request_id=TOKENS,
+    announced=st.sampled_from(["2", "-1", "²", "9" * 30]) | TOKENS,
+)
+def test_any_headers_get_a_documented_answer(client, content_type, encoding, request_id, announced):
+    headers = {
+        "Content-Type": content_type.encode("latin-1"),
+        "Content-Encoding": encoding.encode("latin-1"),
+        "X-Request-ID": request_id.encode("latin-1"),
+        "Content-Length": announced.encode("latin-1"),
+    }
+    check(client.post("/rerank", content=b"{}", headers=headers))
+
+
+def answer_of(client, body):
+    answer = check(client.post("/rerank", json=body))
+    assert "results" in answer, answer
+    del answer["meta"]["timings_ms"]
+    return answer
+
+
+@given(rows=st.lists(ROWS, min_size=1, max_size=12), data=st.data())
+def test_every_form_of_a_list_gets_the_same_answer(client, rows, data):
+    ids = [f"sku-{n}" for n in range(len(rows))]
+    by_position = {"candidates": [{"id": i, "features": row} for i, row in zip(ids, rows, strict=True)]}
+    expected = answer_of(client, by_position)
+    named = [dict(zip(NAMES, row, strict=True)) for row in rows]
+    shuffled = [{name: row[name] for name in data.draw(st.permutations(NAMES))} for row in named]
+    by_name = {"candidates": [{"id": i, "features": row} for i, row in zip(ids, shuffled, strict=True)]}
+    names = data.draw(st.permutations(NAMES))
+    matrix = {"feature_names": names, "features": [[row[name] for name in names] for row in named], "ids": ids}
+    assert answer_of(client, by_name) == expected
+    assert answer_of(client, matrix) == expected
+
+
+@given(rows=st.lists(ROWS, min_size=2, max_size=12), top_n=st.integers(1, 15), data=st.data())
+def test_answer_hangs_together(client, rows, top_n, data):
+    strategy = data.draw(st.sampled_from(["auto", "qilcm", "first_stage"]))
+    whole = answer_of(client, {"features": rows, "strategy": strategy})
+    results = whole["results"]
+    assert [result["rank"] for result in results] == list(range(1, len(rows) + 1))
+    assert [whole["ranks"][result["index"]] for result in results] == list(range(1, len(rows) + 1))
+    assert [whole["scores"][result["index"]] for result in results] == [result["relevance_score"] for result in results]
+    scored = [score for score in whole["scores"] if score is not None]
+    assert sum(scored) == pytest.approx(1.0)
+    assert len(scored) == (len(rows) if whole["meta"]["stage_reached"] == "first_stage" else min(5, len(rows)))
+    trimmed = answer_of(client, {"features": rows, "strategy": strategy, "top_n": top_n})
+    assert trimmed == {**whole, "results": results[:top_n]}

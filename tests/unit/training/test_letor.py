@@ -95,6 +95,11 @@ def test_a_feature_value_is_rounded_to_float32_once():
         (b"1 qid:1 1:2:3 4", 11, "expected a number, or NULL or nan for a missing value; found '2:3'"),
         (b"1 qid:1 1:2 3", 13, "expected INDEX:VALUE; found '3'"),
         (b"1 qid:1 1 :2", 9, "expected INDEX:VALUE"),
+        (b"1 qid:1 1: 2:3", 11, "expected a number, or NULL or nan for a missing value; found the end"),
+        (b"1 qid:1 1:nan(1)", 11, "expected a number"),
+        (b"1 qid:1 1:2i", 11, "expected a number"),
+        (b"1 qid:1 qid:2", 9, "expected INDEX:VALUE"),
+        (b"1 qib:1 1:2", 3, "expected qid:ID after the label"),
         (b"1 qid:1 1: 2", 11, "expected a number, or NULL or nan for a missing value; found the end"),
         (b"1 qid:1 1.0:2", 9, "expected INDEX:VALUE"),
         (b"1 qid:1 1e0:2", 9, "expected INDEX:VALUE"),
@@ -115,9 +120,10 @@ def test_a_feature_value_is_rounded_to_float32_once():
         ("1 qid:Käse 1:x".encode(), 14, "expected a number"),
     ],
 )
-def test_a_bad_token_is_named_with_its_place(line, column, expected):
+@pytest.mark.parametrize("odd", [b"", b" "], ids=["regular", "odd"])  # both parsers must notice
+def test_a_bad_token_is_named_with_its_place(line, column, expected, odd):
     with pytest.raises(DataError) as caught:
-        read(b"0 qid:1 1:1\n\n" + line + b"\n1 qid:1 1:1\n")
+        read(b"0 qid:1 1:1\n0 qid:1" + odd + b" 1:1\n" + line + b"\n1 qid:1 1:1\n")
     assert (caught.value.source, caught.value.line, caught.value.column) == ("a.txt", 3, column)
     assert expected in str(caught.value)
     assert str(caught.value).startswith(f"a.txt, line 3, column {column}: ")

@@ -142,6 +142,7 @@ def test_ids_are_spelled_like_categories(parquet, dtype, expected):
         ("q,y\n1,1\n", "", "has no feature columns besides 'q' and 'y'"),
         (b"PAR1 and nothing else", "", "cannot be read as CSV or Parquet"),
         (gzip.compress(b"q,y,x\n1,1,2\n" * 999)[:-20], "", "cannot be read"),
+        (gzip.compress(b"q,y,x\n")[:10] + b"\xff" * 20, "", "cannot be read"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_place(table, text, place, expected):
@@ -167,6 +168,15 @@ def test_columns_that_are_neither_numbers_nor_text(parquet, values, expected):
     with pytest.raises(DataError, match="column x") as caught:
         parquet(frame)
     assert expected in str(caught.value) or "List" in str(caught.value)
+
+
+def test_a_parquet_file_that_makes_the_reader_panic(parquet, monkeypatch):
+    def panic(_path):
+        raise pl.exceptions.PanicException("Thrift out of range")
+
+    monkeypatch.setattr(pl, "read_parquet", panic)
+    with pytest.raises(DataError, match="cannot be read as CSV or Parquet: Thrift out of range"):
+        parquet(pl.DataFrame({"q": [1], "y": [1], "x": [1]}))
 
 
 def test_a_date_may_be_a_category(parquet):

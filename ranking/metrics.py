@@ -53,8 +53,11 @@ def dcg(ranked_labels: Int[np.ndarray, " L"], *, cutoff: int) -> float:
     """Discounted cumulative gain of labels that stand in ranked order.
 
     Definition: ``sum_{r=1..cutoff} (2^y_r - 1) / log2(r + 1)``; a cutoff above L means all.
+
+    Raises:
+        ValueError: if the cutoff is no rank (below 1); so do the other metrics.
     """
-    top = np.asarray(ranked_labels[:cutoff], dtype=np.float64)
+    top = np.asarray(_first(ranked_labels, cutoff), dtype=np.float64)
     return float(np.sum((np.exp2(top) - 1.0) / np.log2(np.arange(2, len(top) + 2))))
 
 
@@ -85,15 +88,21 @@ def ndcg(
 
 def precision(scores: Float[np.ndarray, " L"], labels: Int[np.ndarray, " L"], *, cutoff: int) -> float:
     """Share of relevant candidates (label > 0) in the first ``cutoff`` ranks; divided by ``cutoff`` even if L < it."""
-    return float(np.count_nonzero(labels[rank_by_score(scores)[:cutoff]] > 0)) / cutoff
+    return float(np.count_nonzero(_first(labels[rank_by_score(scores)], cutoff) > 0)) / cutoff
 
 
 def hit(scores: Float[np.ndarray, " L"], labels: Int[np.ndarray, " L"], *, cutoff: int) -> float:
     """1.0 if any of the first ``cutoff`` ranks is relevant (label > 0), else 0.0."""
-    return float((labels[rank_by_score(scores)[:cutoff]] > 0).any())
+    return float((_first(labels[rank_by_score(scores)], cutoff) > 0).any())
 
 
 def reciprocal_rank(scores: Float[np.ndarray, " L"], labels: Int[np.ndarray, " L"]) -> float:
     """1 / rank of the first relevant candidate (label > 0); 0.0 if there is none."""
     relevant = np.flatnonzero(labels[rank_by_score(scores)] > 0)
     return 1.0 / (int(relevant[0]) + 1) if len(relevant) else 0.0
+
+
+def _first(ranked_labels: Int[np.ndarray, " L"], cutoff: int) -> Int[np.ndarray, " C"]:
+    if cutoff < 1:
+        raise ValueError(f"cutoff {cutoff}: expected a rank, 1 or more")
+    return ranked_labels[:cutoff]

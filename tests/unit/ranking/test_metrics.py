@@ -122,3 +122,10 @@ def test_a_printed_protocol_names_every_choice():
 def test_an_unknown_convention_is_refused(facts):
     with pytest.raises(ValidationError):
         EvalProtocol(**facts)
+
+
+@pytest.mark.parametrize("cutoff", [0, -1])
+@pytest.mark.parametrize("metric", [ndcg, precision, hit])
+def test_a_cutoff_that_is_no_rank_is_refused(metric, cutoff):
+    with pytest.raises(ValueError, match=f"cutoff {cutoff}: expected a rank"):
+        metric(SCORES, LABELS, cutoff=cutoff)

@@ -1,0 +1,21 @@
+"""The one bundle that git holds: what a stranger serves first, and what the image serves."""
+
+from pathlib import Path
+
+from ranking import bundle
+from training import config
+from training.config import Recipe
+
+FOLDER = Path(__file__).resolve().parents[2] / "models" / "demo" / "1"
+
+
+def test_it_loads_and_its_golden_lists_are_reproduced_here():
+    assert bundle.load(FOLDER).manifest.name == "demo"
+
+
+def test_it_was_fitted_by_the_recipe_of_today():
+    assert Recipe.model_validate(bundle.load(FOLDER).manifest.recipe) == config.load("demo")
+
+
+def test_it_is_small_enough_for_git():
+    assert sum(path.stat().st_size for path in FOLDER.iterdir()) <= 2e6

@@ -34,6 +34,23 @@ def test_paired_gains_are_the_committed_results():
         assert f"{recipe} {gain['mean']:+.3f} [{gain['low']:+.3f}, {gain['high']:+.3f}]" in README
 
 
+def test_speed_is_the_committed_result():
+    service = json.loads((ROOT / "benchmarks" / "results" / "service.json").read_text())
+    measured = {(row["candidates"], row["way"]): row for row in service["latency"]["rows"]}
+    for count in (10, 100, 1000):
+        cells = [f"{measured[count, 'in_process']['p50_ms']:.1f} ({measured[count, 'in_process']['p99_ms']:.1f})"]
+        for way in ("matrix", "rows_by_name"):
+            row = measured[count, way]
+            ratios = f"{row['p50_over_in_process']:.1f} × ({row['p99_over_in_process']:.1f} ×)"
+            cells.append(f"{row['p50_ms']:.1f} ({row['p99_ms']:.1f}), {ratios}")
+        assert f"| {count} | {' | '.join(cells)} |" in README
+    start_up = service["start_up"]
+    assert f"{start_up['ready_s']:.1f} s and {start_up['resident_mb_when_ready']:.0f} MB" in README
+    parse = json.loads((ROOT / "benchmarks" / "results" / "parse.json").read_text())
+    assert f"{parse['whole_file']['listwright']['rows_per_second']:,} rows" in README
+    assert f"{parse['speed_ratio_on_a_tenth']:.1f} × scikit-learn" in README
+
+
 def test_make_targets_exist():
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
     named = set(re.findall(r"make ([a-z][a-z-]+)", README))

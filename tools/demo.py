@@ -116,18 +116,19 @@ def _post(url: str, body: dict[str, Any]) -> dict[str, Any]:
 def _show(answer: dict[str, Any], labels: np.ndarray, body: dict[str, Any], console: Console) -> None:
     first = dict(list(body["candidates"][0]["features"].items())[:3])
     console.print(f"\nPOST /rerank with {len(labels)} candidates, e.g. {json.dumps(first)[:-1]}, …}}", markup=False)
+    before = sorted(answer["results"], key=lambda result: result["first_stage_rank"])
     table = Table(box=box.SIMPLE_HEAD)
-    for name in ("rank", "before", "label", "after (QILCM)", "label", "relevance", "first-stage rank"):
+    for name in ("rank", "before (LightGBM)", "score", "label", "after (QILCM)", "relevance", "label"):
         table.add_column(name, justify="left" if name.startswith(("before", "after")) else "right")
-    for position, result in enumerate(answer["results"]):
+    for first, second in zip(before, answer["results"], strict=True):
         table.add_row(
-            str(result["rank"]),
-            f"offer-{position + 1}",
-            _stars(labels[position]),
-            result["id"],
-            _stars(labels[result["index"]]),
-            f"{result['relevance_score']:.4f}",
-            str(result["first_stage_rank"]),
+            str(second["rank"]),
+            first["id"],
+            f"{first['first_stage_score']:+.2f}",
+            _stars(labels[first["index"]]),
+            second["id"],
+            f"{second['relevance_score']:.4f}",
+            _stars(labels[second["index"]]),
         )
     console.print(table)
     console.print(f"route   {json.dumps(answer['route'])}", markup=False)

@@ -96,13 +96,14 @@ def show(report: Report, console: Console) -> None:
         f"{_NAMES[second]} over first stage, NDCG@10: {mean:+.4f} [{low:+.4f}, {high:+.4f}] "
         f"(paired, 95 % bootstrap over queries; ± above is half the interval's width)"
     )
-    by_convention = "; ".join(
-        f"{name}: {', '.join(f'{_NAMES[ranker]} {value:.4f}' for ranker, value in means.items())}"
-        for name, means in conventions(evaluation).items()
-    )
-    console.print(
-        f"NDCG@10 if a query without a relevant candidate ({evaluation.empty_queries} here) counts {by_convention}"
-    )
+    if evaluation.empty_queries:
+        by_convention = "; ".join(
+            f"{name}: {', '.join(f'{_NAMES[ranker]} {value:.4f}' for ranker, value in means.items())}"
+            for name, means in conventions(evaluation).items()
+        )
+        console.print(
+            f"NDCG@10 if a query without a relevant candidate ({evaluation.empty_queries} here) counts {by_convention}"
+        )
     console.print(f"Protocol: {evaluation.protocol}")
     console.print(f"Data: {report.data}")
     console.print("Seconds: " + ", ".join(f"{step} {value:.1f}" for step, value in report.seconds.items()))

@@ -7,6 +7,8 @@ DEMO := build/demo/1
 .DEFAULT_GOAL := help
 .PHONY: help demo serve test check bench openapi image-test clean
 .DELETE_ON_ERROR:
+# a bundle is published whole or not at all, so an interruption right after it spoils nothing
+.PRECIOUS: $(DEMO)/manifest.json
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile

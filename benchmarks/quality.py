@@ -17,8 +17,8 @@ from benchmarks import machine
 from ranking.errors import ListwrightError
 from training import config
 from training.evaluate import pooled
-from training.fit import run
 from training.report import HEADLINE, Report, conventions, show
+from training.run import run
 
 
 def measure(recipe: config.Recipe, sources: list[str], folds: int, console: Console) -> tuple[Report, list[Report]]:

@@ -149,8 +149,8 @@ def _read(path: Path, name: str) -> bytes:
     except FileNotFoundError as error:
         hint = ": no manifest, no bundle" if name == MANIFEST else ", although the manifest lists it"
         raise BundleError(file, f"does not exist{hint}") from error
-    except OSError as error:
-        raise BundleError(file, f"cannot be read: {error.strerror or error}") from error
+    except (OSError, RuntimeError) as error:  # RuntimeError: Python before 3.13, of a loop of links
+        raise BundleError(file, f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
 
 def _summary(bundle: Bundle) -> str:

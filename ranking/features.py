@@ -7,8 +7,6 @@ import json
 from functools import cached_property
 from typing import Annotated, Literal
 
-import numpy as np
-from jaxtyping import Bool, Float
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 UNKNOWN_CODE = 0
@@ -107,10 +105,3 @@ class FeatureSchema(BaseModel):
         facts = [[f.name, f.kind, list(f.categories), f.missing_in_training] for f in self.features]
         text = json.dumps(facts, ensure_ascii=False, separators=(",", ":"))
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
-
-    def missing(self, features: Float[np.ndarray, "L D"]) -> Bool[np.ndarray, "L D"]:
-        """``(L, D)`` True where a value is missing: NaN, or an unknown or missing category."""
-        absent: Bool[np.ndarray, "L D"] = np.isnan(features)
-        for column in self.categorical:
-            absent[:, column] |= features[:, column] == UNKNOWN_CODE
-        return absent

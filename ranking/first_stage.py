@@ -15,6 +15,26 @@ from ranking.features import FeatureSchema
 _DEFAULT_NAME = re.compile(r"Column_\d+")
 
 
+def read_booster(model: str) -> lightgbm.Booster:
+    """A model from LightGBM's text format.
+
+    LightGBM crashes the whole process on a file that was cut: what the text says of its length is checked first.
+
+    Raises:
+        ScoringError: if the text is no whole LightGBM model.
+    """
+    sizes = re.search(r"^tree_sizes=([\d ]+)$", model, re.MULTILINE)
+    begin, end = model.find("\nTree=0\n") + 1, model.find("\nend of trees\n") + 1
+    if not model.startswith("tree\n") or sizes is None or not 0 < begin < end:
+        raise ScoringError("not a LightGBM text model with trees, as Booster.save_model writes one, or truncated")
+    if len(model[begin:end].encode()) != sum(map(int, sizes[1].split())):
+        raise ScoringError("the LightGBM text model does not have the size that it states: truncated or edited")
+    try:
+        return lightgbm.Booster(model_str=model)
+    except (lightgbm.basic.LightGBMError, ValueError) as error:
+        raise ScoringError(f"not a LightGBM text model: {error}") from error
+
+
 class FirstStage(Protocol):
     """Scores candidates one by one."""
 
@@ -46,13 +66,16 @@ def lightgbm_input(features: Float[np.ndarray, "L D"], schema: FeatureSchema) ->
 def model_columns(booster: lightgbm.Booster, schema: FeatureSchema) -> list[int] | None:
     """Columns of the schema in the order in which the model wants them; None if that is the schema's own order.
 
-    A model whose features carry LightGBM's default names (``Column_0`` …) is matched by position.
+    A model whose features carry LightGBM's default names (``Column_0`` …) is matched by position. One that LightGBM
+    itself fitted to a LETOR file has a column 0 more, which no such file fills and no tree asks for.
 
     Raises:
         SchemaMismatchError: naming the model's features that the schema lacks, or the two widths.
     """
     names = tuple(booster.feature_name())
     if all(_DEFAULT_NAME.fullmatch(name) for name in names):
+        if len(names) == len(schema) + 1 and _is_letor(schema) and booster.feature_importance()[0] == 0:
+            return [0, *range(len(schema))]  # any column may stand in for the one that is never looked at
         if len(names) != len(schema):
             raise SchemaMismatchError(
                 f"the LightGBM model has {len(names)} unnamed features, the data have {len(schema)}: "
@@ -75,6 +98,10 @@ def model_columns(booster: lightgbm.Booster, schema: FeatureSchema) -> list[int]
     return None if columns == list(range(len(schema))) else columns
 
 
+def _is_letor(schema: FeatureSchema) -> bool:
+    return schema.names == tuple(f"f{d}" for d in range(1, len(schema) + 1))
+
+
 class LightGbmFirstStage:
     """A LightGBM ranker on one thread.
 
@@ -88,10 +115,7 @@ class LightGbmFirstStage:
     """
 
     def __init__(self, model: str, schema: FeatureSchema) -> None:
-        try:
-            self._booster = lightgbm.Booster(model_str=model)
-        except lightgbm.basic.LightGBMError as error:
-            raise ScoringError(f"not a LightGBM model: {error}") from error
+        self._booster = read_booster(model)
         if self._booster.num_model_per_iteration() != 1:
             raise ScoringError(
                 f"the LightGBM model gives {self._booster.num_model_per_iteration()} outputs per candidate, not one"

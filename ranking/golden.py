@@ -109,13 +109,16 @@ def same_scores(expected: Float[np.ndarray, " L"], found: Float[np.ndarray, " L"
 
 
 def same_order(ranking: Ranking, expected: Int[np.ndarray, " L"]) -> bool:
-    """Whether the ranking is the expected order, but for swaps of scores closer than :data:`TIE_TOLERANCE`."""
-    for scores in (ranking.scores, ranking.first_stage_scores):
-        differs = ranking.order != expected
-        gap = np.abs(scores[ranking.order[differs]] - scores[expected[differs]])
-        if (gap <= TIE_TOLERANCE).all():
-            return True
-    return False
+    """Whether the ranking is the expected order, but for swaps of scores closer than :data:`TIE_TOLERANCE`.
+
+    Candidates that the second stage scored are compared by its scores, the others by the first stage's.
+    """
+    rescored = np.isfinite(ranking.scores)
+    score = np.where(rescored, ranking.scores, ranking.first_stage_scores)
+    differs = ranking.order != expected
+    found, wanted = ranking.order[differs], expected[differs]
+    same_part = (rescored[found] == rescored[wanted]).all()
+    return bool(same_part and (np.abs(score[found] - score[wanted]) <= TIE_TOLERANCE).all())
 
 
 def _number(value: float) -> float | None:

@@ -36,6 +36,9 @@ def _is_inside(name: str) -> str:
 
 FileName = Annotated[str, AfterValidator(_is_inside)]
 
+BundleName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
+"""A name or version: it is a folder, and stands in headers, logs and labels."""
+
 
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -119,8 +122,8 @@ class Manifest(_Frozen):
     """
 
     format_version: int = FORMAT_VERSION
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
-    version: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
+    name: BundleName
+    version: BundleName
     created_at: datetime
     recipe: dict[str, Any]
     data: str

@@ -14,6 +14,9 @@ from starlette.requests import ClientDisconnect
 
 from service.problems import TooLargeError, UndecodableBodyError, UnsupportedMediaTypeError
 
+MAX_DIGITS = 18
+"""Longer numbers are too large whatever they say; Python refuses to read those of thousands of digits."""
+
 _JSON = re.compile(r"application/([^/]+\+)?json")
 
 
@@ -29,8 +32,8 @@ class BoundedRequest(Request):
         """
         if not hasattr(self, "_body"):
             limit: int = self.app.state.settings.max_payload_bytes
-            announced = self.headers.get("content-length", "0")
-            if announced.isdecimal() and int(announced) > limit:
+            announced = self.headers.get("content-length", "0").lstrip("0")
+            if announced.isdecimal() and (len(announced) > MAX_DIGITS or int(announced) > limit):
                 raise _too_large(f"{announced} bytes", limit)
             chunks, size = [], 0
             try:

@@ -9,6 +9,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import hypothesis
 import pytest
 
+from tiny import TINY
+from training import fit
+
 ROOT = Path(__file__).resolve().parent.parent
 
 hypothesis.settings.register_profile("listwright", deadline=None, derandomize=True, max_examples=50)
@@ -32,3 +35,19 @@ def reference_folder() -> Path:
 def data_folder() -> Path:
     """Real ranking data."""
     return _folder("LISTWRIGHT_DATA", "data")
+
+
+@pytest.fixture(scope="session")
+def recipe(tmp_path_factory) -> Path:
+    """A recipe file that is fitted in seconds."""
+    path = tmp_path_factory.mktemp("recipes") / "tiny.toml"
+    path.write_text(TINY)
+    return path
+
+
+@pytest.fixture(scope="session")
+def fitted(recipe, tmp_path_factory) -> Path:
+    """The bundle that it gives, fitted from the command line."""
+    out = tmp_path_factory.mktemp("models") / "tiny" / "1"
+    assert fit.main([str(recipe), "--out", str(out)]) == 0
+    return out

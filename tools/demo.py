@@ -32,6 +32,7 @@ from training.data.dataset import Dataset
 from training.data.load import load
 
 READY_WITHIN_S = 30.0
+_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy has no business on this machine
 SHOWN = 12
 
 
@@ -99,7 +100,7 @@ def _wait_until_ready(address: str, service: subprocess.Popen[bytes]) -> None:
         if service.poll() is not None:
             raise SystemExit(f"the service stopped with exit code {service.returncode}; run `make serve` to see why")
         try:
-            with urllib.request.urlopen(address + "/readyz", timeout=1):
+            with _direct.open(address + "/readyz", timeout=1):
                 return
         except (urllib.error.URLError, ConnectionError):
             time.sleep(0.05)
@@ -108,7 +109,7 @@ def _wait_until_ready(address: str, service: subprocess.Popen[bytes]) -> None:
 
 def _post(url: str, body: dict[str, Any]) -> dict[str, Any]:
     request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=10) as response:
+    with _direct.open(request, timeout=10) as response:
         answer: dict[str, Any] = json.load(response)
         return answer
 

@@ -30,7 +30,7 @@ class Lists:
 
     Args:
         data: N queries under the bundle's schema.
-        scores: ``(R,)`` first-stage scores; None keeps every candidate.
+        scores: ``(R,)`` first-stage scores.
         cutoff: C, how many of the first stage's best are kept of each list, in input order.
         append_score: whether the score becomes the last feature column.
         device: where the tensors live.
@@ -44,7 +44,7 @@ class Lists:
     def __init__(
         self,
         data: Dataset,
-        scores: Float[np.ndarray, " R"] | None,
+        scores: Float[np.ndarray, " R"],
         *,
         cutoff: int,
         append_score: bool,
@@ -55,8 +55,6 @@ class Lists:
         self.offsets: Int[np.ndarray, " N+1"] = np.concatenate([[0], np.cumsum([len(rows) for rows in kept])])
         matrix = data.features[self.rows]
         if append_score:
-            if scores is None:
-                raise ValueError("the model takes the first stage's score, but there are no scores")
             matrix = np.column_stack([matrix, scores[self.rows].astype(np.float32)])
         self.matrix: Float[np.ndarray, "S E"] = matrix
         self._features = torch.from_numpy(matrix).to(device)
@@ -105,9 +103,9 @@ class Lists:
         return [batches[b] for b in rng.permutation(len(batches))]
 
 
-def _kept(rows: slice, scores: Float[np.ndarray, " R"] | None, cutoff: int) -> Int[np.ndarray, " C"]:
+def _kept(rows: slice, scores: Float[np.ndarray, " R"], cutoff: int) -> Int[np.ndarray, " C"]:
     """Rows of one query that reach the second stage, in input order."""
     everything = np.arange(rows.start, rows.stop)
-    if scores is None or len(everything) <= cutoff:
+    if len(everything) <= cutoff:
         return everything
     return np.sort(everything[rank_by_score(scores[rows])[:cutoff]])

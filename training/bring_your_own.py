@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import lightgbm
 import numpy as np
 from jaxtyping import Float
 
-from ranking.errors import DataError, RecipeError, SchemaMismatchError
+from ranking.errors import DataError, RecipeError, SchemaMismatchError, ScoringError
 from ranking.features import Feature, FeatureSchema
-from ranking.first_stage import model_columns
+from ranking.first_stage import model_columns, read_booster
 from training.data.dataset import Dataset
+from training.data.table import spelled
 
 WARNING = (
     "scores of a model that was fitted on the training queries look better there than they will on new ones, and "
@@ -30,9 +30,9 @@ def read_model(path: Path) -> str:
     """
     try:
         text = path.read_text(encoding="utf-8")
-        lightgbm.Booster(model_str=text)
-    except (OSError, UnicodeDecodeError, lightgbm.basic.LightGBMError) as error:
-        raise RecipeError(f"{path}: not a LightGBM text model (Booster.save_model writes one): {error}") from error
+        read_booster(text)
+    except (OSError, UnicodeDecodeError, ScoringError) as error:
+        raise RecipeError(f"--first-stage {path}: {error}") from error
     return text
 
 
@@ -43,7 +43,7 @@ def under_model_categories(model: str, schema: FeatureSchema) -> FeatureSchema:
         SchemaMismatchError: if the model's features are not in the schema, or it knows another number of categorical
             columns than the schema; names them.
     """
-    booster = lightgbm.Booster(model_str=model)
+    booster = read_booster(model)
     columns = model_columns(booster, schema) or list(range(len(schema)))
     categorical = [column for column in columns if column in schema.categorical]
     known = booster.pandas_categorical or []
@@ -62,7 +62,7 @@ def under_model_categories(model: str, schema: FeatureSchema) -> FeatureSchema:
         features[column] = Feature(
             name=features[column].name,
             kind="categorical",
-            categories=tuple(_spelled(category) for category in categories),
+            categories=tuple(str(spelled(category)) for category in categories),
             missing_in_training=features[column].missing_in_training,
         )
     return FeatureSchema(features=tuple(features))
@@ -89,10 +89,3 @@ def column_scores(column: str, data: Dataset) -> Float[np.ndarray, " R"]:
             column=column,
         )
     return scores
-
-
-def _spelled(category: object) -> str:
-    """The name of a category as the service spells it: 2, 2.0 and "2" are one."""
-    if isinstance(category, float) and category.is_integer():
-        return str(int(category))
-    return str(category)

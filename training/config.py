@@ -182,7 +182,7 @@ class Qilcm(_Frozen):
 
 
 Model = Qilcm
-"""The second stages that can be fitted: a closed union, matched on where one is fitted."""
+"""The second stages that can be fitted; others join it as a closed union."""
 
 
 class Recipe(_Frozen):

@@ -22,9 +22,6 @@ from ranking.reranker import Reranker
 
 OPSET = 20
 
-LENGTHS = (1, 2, 99, 100, 101)
-"""List lengths of the parity gate, next to the longest one: around the cutoff, and where variance is 0."""
-
 TOLERANCE = 1e-4
 """Largest |torch - ONNX| of a score; 2.4e-6 is typical."""
 
@@ -82,9 +79,9 @@ def check_parity(
 ) -> tuple[int, ...]:
     """Compare what was trained with what will serve, on lists that are easy to get wrong.
 
-    Lists of :data:`LENGTHS` and ``longest`` candidates are drawn from real rows; each is also tried with constant
-    features, with missing values, with unknown categories and in another order. The trained network is evaluated in
-    float64, with its float32 weights.
+    Lists of 1 and 2 candidates, of lengths around the cutoff, and of ``longest`` are drawn from real rows; each is also
+    tried with constant features, with missing values, with unknown categories and in another order. The trained network
+    is evaluated in float64, with its float32 weights.
 
     Args:
         module: the torch module that was exported, ``(C, E) -> (C,)``.
@@ -99,7 +96,8 @@ def check_parity(
         ScoringError: if a score differs by :data:`TOLERANCE` or more, or the order does by more than a near tie.
     """
     exact = copy.deepcopy(module).eval().double()  # rounding of torch's own must not count as a difference
-    lengths = tuple(sorted({*LENGTHS, longest}))
+    cutoff = reranker.manifest.second_stage.cutoff
+    lengths = tuple(sorted({1, 2, max(1, cutoff - 1), cutoff, cutoff + 1, longest}))
     for length in lengths:
         for name, features in _hard_lists(rows, length, reranker.schema, rng):
             _check_list(exact, reranker, features, f"{name} list of {length}")

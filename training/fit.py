@@ -1,185 +1,20 @@
-"""``python -m training.fit``: from ranking data to a sealed bundle, as one straight line."""
+"""``python -m training.fit``: the command line of a run."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
-import torch
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ranking import bundle
 from ranking.errors import ListwrightError, RecipeError
-from training import bring_your_own, config, first_stage
-from training.bundling import write_bundle
-from training.config import GivenColumn, GivenModel, LambdaMart, Recipe
-from training.data.dataset import Splits
-from training.data.load import describe, load
-from training.evaluate import evaluate
-from training.first_stage import FittedFirstStage
-from training.learn import Epoch, FittedQilcm, fit_qilcm
-from training.report import Report, show
-from training.workspace import Workspace, next_version
-
-
-@dataclass
-class Stopwatch:
-    """Wall-clock seconds by step."""
-
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def step(self, name: str) -> Iterator[None]:
-        """Time one step."""
-        started = time.perf_counter()
-        yield
-        self.seconds[name] = time.perf_counter() - started
-
-
-def run(
-    recipe: Recipe, sources: Sequence[str], out: Path, *, resume: bool = False, device: str = "auto", console: Console
-) -> Report:
-    """Fit a recipe and publish the bundle at ``out``.
-
-    Args:
-        recipe: what to fit.
-        sources: files, folders or archives with the data; see ``--data``.
-        out: the bundle's folder, ``.../NAME/VERSION``; must not exist.
-        resume: go on with an interrupted run for the same ``out``.
-        device: ``auto`` takes CUDA where there is one; or a torch device.
-        console: where progress and the table go.
-
-    Returns:
-        The held-out result, measured through the sealed bundle.
-
-    Raises:
-        ListwrightError: with the place and the remedy; nothing is published, checkpoints stay.
-    """
-    workspace = Workspace(out, recipe, resume=resume)
-    watch = Stopwatch()
-    with _progress(console) as bars:
-        with watch.step("data"):
-            splits = _under_first_stage(recipe, load(recipe, sources, progress=bars))
-            for read in bars.tasks:  # compressed text is longer than its file: only now is the end known
-                bars.update(read.id, total=read.completed)
-            workspace.belongs_to(splits)
-        bars.console.print(f"[bold]{escape(recipe.name)}[/]: {escape(splits.how)}")
-        bars.console.print(escape(describe(splits.train.schema)))
-        with watch.step("first stage"):
-            first = _fit_first_stage(recipe, splits, workspace, bars)
-        with watch.step("QILCM"):
-            fitted = _fit_second_stage(recipe, splits, first, workspace, bars, device)
-        with watch.step("export and parity"):
-            manifest = write_bundle(workspace.bundle, out, recipe, splits, first, fitted)
-        with watch.step("evaluation"):
-            served = bundle.load(workspace.bundle)
-            task = bars.add_task("Scoring the test split", total=len(splits.test))
-            evaluation = evaluate(served.reranker, splits.test, on_query=lambda done: bars.update(task, completed=done))
-    report = Report(
-        evaluation=evaluation,
-        metrics=evaluation.metrics(),
-        data=splits.how,
-        first_stage=first.facts,
-        model=_model_facts(fitted),
-        recipe=recipe.model_dump(mode="json"),
-        seconds=watch.seconds,
-    )
-    (workspace.bundle / "report.json").write_text(report.to_json(), encoding="utf-8")
-    files = [file.name for file in manifest.files]
-    bundle.seal(workspace.bundle, manifest.model_copy(update={"metrics": report.metrics}), [*files, "report.json"])
-    bundle.publish(workspace.bundle, out)
-    workspace.discard()
-    return report
-
-
-def _under_first_stage(recipe: Recipe, splits: Splits) -> Splits:
-    """The splits under the categories of a model that was brought along."""
-    if not isinstance(recipe.first_stage, GivenModel):
-        return splits
-    model = bring_your_own.read_model(Path(recipe.first_stage.path))
-    schema = bring_your_own.under_model_categories(model, splits.train.schema)
-    return Splits(splits.train.under(schema), splits.valid.under(schema), splits.test.under(schema), splits.how)
-
-
-def _fit_first_stage(recipe: Recipe, splits: Splits, workspace: Workspace, bars: Progress) -> FittedFirstStage:
-    spec = recipe.first_stage
-    if not isinstance(spec, LambdaMart):
-        bars.console.print(f"[yellow]Note:[/] {bring_your_own.WARNING}")
-        return first_stage.fit(spec, splits, seed=recipe.seed, state=workspace.state)
-    tuning = bars.add_task("Tuning LambdaMART", total=spec.trials)
-    folding = bars.add_task("Out-of-fold scores", total=spec.folds)
-
-    def on_trial(done: int, best: float) -> None:
-        text = f"Tuning LambdaMART, held-out NDCG@{spec.ndcg_at} {best:.4f}"
-        bars.update(tuning, completed=done, description=text)
-
-    fitted = first_stage.fit(
-        spec,
-        splits,
-        seed=recipe.seed,
-        state=workspace.state,
-        on_trial=on_trial,
-        on_fold=lambda done: bars.update(folding, completed=done),
-    )
-    bars.update(tuning, completed=spec.trials)
-    bars.update(folding, completed=spec.folds)
-    return fitted
-
-
-def _fit_second_stage(
-    recipe: Recipe, splits: Splits, first: FittedFirstStage, workspace: Workspace, bars: Progress, device: str
-) -> FittedQilcm:
-    spec = recipe.model
-    if first.is_column:  # the score is one of the features already
-        spec = spec.model_copy(update={"first_stage_score": False})
-    task = bars.add_task("Training QILCM", total=spec.max_epochs)
-
-    def on_epoch(epoch: Epoch) -> None:
-        text = f"Training QILCM, valid NDCG@{spec.ndcg_at} {epoch.valid_ndcg:.4f} (best {epoch.best_ndcg:.4f})"
-        bars.update(task, completed=epoch.number, description=text)
-
-    fitted = fit_qilcm(
-        spec,
-        splits.train,
-        splits.valid,
-        first.train_scores,
-        first.valid_scores,
-        seed=recipe.seed,
-        checkpoint=workspace.state / "qilcm.pt",
-        device=("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device,
-        on_epoch=on_epoch,
-    )
-    bars.update(task, total=len(fitted.history), completed=len(fitted.history))
-    return fitted
-
-
-def _model_facts(fitted: FittedQilcm) -> dict[str, object]:
-    return {
-        "kind": "qilcm",
-        "epochs": len(fitted.history),
-        "best_epoch": fitted.best_epoch,
-        "valid_ndcg": max(epoch.valid_ndcg for epoch in fitted.history),
-        "lambda_of_eq_10": fitted.equivalent_lambda,
-        "parameters": sum(parameter.numel() for parameter in fitted.module.parameters()),
-    }
-
-
-def _progress(console: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=12),  # all columns fit the 80 of a plain terminal
-        MofNCompleteColumn(),
-        TimeRemainingColumn(elapsed_when_finished=True),
-        console=console,
-    )
-
+from training import config
+from training.config import GivenColumn, GivenModel, Recipe
+from training.report import show
+from training.run import run
+from training.workspace import next_version, partial_of
 
 _EXAMPLES = """examples:
   python -m training.fit                                          synthetic data, about a minute
@@ -200,15 +35,17 @@ def main(arguments: list[str] | None = None) -> int:
         recipe = recipe_from(options)
         out = options.out or next_version(Path("models"), recipe.name)
         report = run(recipe, options.data, out, resume=options.resume, device=options.device, console=console)
-    except ListwrightError as error:
+    except (ListwrightError, OSError) as error:
         console.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
         return 1
     except KeyboardInterrupt:
-        console.print("interrupted: finished steps are kept; run the same command with --resume to go on")
+        kept = partial_of(out).exists()
+        advice = "finished steps are kept; run the same command with --resume to go on" if kept else "nothing was begun"
+        console.print(f"interrupted: {advice}")
         return 130
     show(report, console)
-    console.print(f"\nBundle: {out}   (check it: python -m ranking.bundle verify {out})", soft_wrap=True)
-    console.print(f"Serve it: LISTWRIGHT_BUNDLE={out} python -m service", soft_wrap=True)
+    console.print(f"\nBundle: {out}   (check it: python -m ranking.bundle verify {out})", soft_wrap=True, markup=False)
+    console.print(f"Serve it: LISTWRIGHT_BUNDLE={out} python -m service", soft_wrap=True, markup=False)
     return 0
 
 

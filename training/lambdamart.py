@@ -14,6 +14,7 @@ import optuna
 from jaxtyping import Float
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
+from optuna.trial import TrialState
 
 from ranking.errors import RecipeError
 from ranking.first_stage import LightGbmFirstStage, lightgbm_input
@@ -82,7 +83,7 @@ def tune(
     valid_set = _lightgbm_dataset(valid, reference=train_set)
     parts = _row_folds(train, spec.folds, seed) if spec.select_on == "folds" else None
     study = _study(journal)
-    if not study.trials:
+    if not any(trial.state in (TrialState.WAITING, TrialState.COMPLETE) for trial in study.trials):
         study.enqueue_trial(dict(DEFAULTS))
     while (done := _finished(study)) < spec.trials:
         study.sampler = optuna.samplers.TPESampler(seed=seed * 10_000 + done)  # the same draws after a resume

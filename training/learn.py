@@ -80,8 +80,8 @@ def fit_qilcm(
     spec: QilcmSpec,
     train: Dataset,
     valid: Dataset,
-    train_scores: Float[np.ndarray, " R"] | None,
-    valid_scores: Float[np.ndarray, " S"] | None,
+    train_scores: Float[np.ndarray, " R"],
+    valid_scores: Float[np.ndarray, " S"],
     *,
     seed: int,
     checkpoint: Path | None = None,
@@ -93,8 +93,7 @@ def fit_qilcm(
     Args:
         spec: of the recipe.
         train, valid: under one schema.
-        train_scores, valid_scores: first-stage scores; those of the training rows out-of-fold. None if there is no
-            first stage: then every candidate is used.
+        train_scores, valid_scores: first-stage scores; those of the training rows out-of-fold.
         seed: fixes initial weights, batches, dropout and sampled pairs.
         checkpoint: file that remembers every finished epoch; if it is there, training goes on from it and ends with
             the same weights as an uninterrupted run.
@@ -180,7 +179,7 @@ def _validate(
     model: Qilcm,
     lists: Lists,
     data: Dataset,
-    scores: Float[np.ndarray, " S"] | None,
+    scores: Float[np.ndarray, " S"],
     spec: QilcmSpec,
     *,
     number: int,
@@ -199,7 +198,7 @@ def _validate(
     for n in range(len(lists)):
         rows = data.slice(n)
         kept = lists.rows[lists.offsets[n] : lists.offsets[n + 1]] - rows.start
-        by_first_stage = np.arange(rows.stop - rows.start) if scores is None else rank_by_score(scores[rows])
+        by_first_stage = rank_by_score(scores[rows])
         rest = by_first_stage[len(kept) :]
         order = np.concatenate([kept[rank_by_score(logits[n])], rest])
         total += np.nan_to_num(ndcg(-ranks_of(order).astype(np.float64), data.labels[rows], cutoff=spec.ndcg_at))

@@ -105,5 +105,5 @@ def show(report: Report, console: Console) -> None:
             f"NDCG@10 if a query without a relevant candidate ({evaluation.empty_queries} here) counts {by_convention}"
         )
     console.print(f"Protocol: {evaluation.protocol}")
-    console.print(f"Data: {report.data}")
+    console.print(f"Data: {report.data}", markup=False)
     console.print("Seconds: " + ", ".join(f"{step} {value:.1f}" for step, value in report.seconds.items()))

@@ -8,8 +8,11 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+from filelock import FileLock, Timeout
+from pydantic import TypeAdapter, ValidationError
 
 from ranking.errors import RecipeError
+from ranking.manifest import BundleName
 from training.config import Recipe
 from training.data.dataset import Splits
 
@@ -26,33 +29,62 @@ class Workspace:
         recipe: of this run.
         resume: go on with what an interrupted run left; False starts from nothing.
 
+    As a context it holds the folder against other runs, and removes it at the end if nothing in it is worth keeping.
+
     Raises:
-        RecipeError: if ``out`` exists; if an interrupted run is there and ``resume`` is False, or the other way
-            round; or if that run had another recipe.
+        RecipeError: if ``out`` exists or cannot name a bundle; if an interrupted run is there and ``resume`` is False,
+            or the other way round; if that run had another recipe, or is still going on.
     """
 
     def __init__(self, out: Path, recipe: Recipe, *, resume: bool) -> None:
         self.out = out
         self.folder = partial_of(out)
+        _check_names(out)
         if out.exists():
             raise RecipeError(f"{out} exists already: a published bundle never changes; choose another --out")
-        if self.folder.exists() and not resume:
-            raise RecipeError(
-                f"{self.folder} holds an interrupted run: continue it with --resume, or delete that folder"
-            )
         if resume and not self.folder.exists():
             raise RecipeError(f"nothing to resume for {out}: there is no {self.folder}; run without --resume")
         self._recipe = recipe.model_dump(mode="json")
-        if resume:
-            self._check("recipe", self._recipe)
+        self._lock = FileLock(self.folder / "lock")
+        found = self.folder.exists()
+        self._hold()
+        try:
+            if found and not resume:
+                raise RecipeError(
+                    f"{self.folder} holds an interrupted run: continue it with --resume, or delete that folder"
+                )
+            if resume:
+                self._check("recipe", self._recipe)
+        except RecipeError:
+            self._lock.release()
+            raise
         self.state = self.folder / "state"
         self.bundle = self.folder / "bundle"
-        self.state.mkdir(parents=True, exist_ok=True)
+        self.state.mkdir(exist_ok=True)
         if self.bundle.exists():
             shutil.rmtree(self.bundle)
         self.bundle.mkdir()
         if not resume:
             self._remember({"recipe": self._recipe})
+
+    def __enter__(self) -> Workspace:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+        if self.folder.exists() and not any(self.state.iterdir()):
+            shutil.rmtree(self.folder)
+
+    def _hold(self) -> None:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock.acquire(timeout=0)
+        except Timeout as error:
+            raise RecipeError(f"a run for {self.out} is going on: wait for it, or choose another --out") from error
+        except OSError as error:
+            raise RecipeError(
+                f"{self.folder} cannot be made: {error.strerror or error}; choose another --out"
+            ) from error
 
     def belongs_to(self, splits: Splits) -> None:
         """Note which data this run is about; on a resumed run, check that they are still the same.
@@ -85,6 +117,18 @@ class Workspace:
         temporary = self.folder / (_RUN + ".tmp")
         temporary.write_text(json.dumps(facts), encoding="utf-8")
         temporary.replace(self.folder / _RUN)
+
+
+def _check_names(out: Path) -> None:
+    """Before hours of work, not after: the last two parts of the path name the bundle."""
+    for name in (out.absolute().parent.name, out.name):
+        try:
+            TypeAdapter(BundleName).validate_python(name)
+        except ValidationError as error:
+            raise RecipeError(
+                f"--out {out}: {name!r} cannot be a bundle's name or version: letters, digits, '.', '_' and '-', at "
+                "most 100 and beginning with a letter or digit, e.g. models/shop/1"
+            ) from error
 
 
 def partial_of(out: Path) -> Path:

@@ -15,7 +15,3 @@ def test_it_loads_and_its_golden_lists_are_reproduced_here():
 
 def test_it_was_fitted_by_the_recipe_of_today():
     assert Recipe.model_validate(bundle.load(FOLDER).manifest.recipe) == config.load("demo")
-
-
-def test_it_is_small_enough_for_git():
-    assert sum(path.stat().st_size for path in FOLDER.iterdir()) <= 2e6

@@ -99,13 +99,6 @@ def test_all_forms_of_a_request_are_one(live):
         assert without_timings(live.post(path, json=by_name()).json()) == expected
 
 
-def test_numbers_may_spell_categories(live):
-    """2 and 2.0 are the category "2", as in training tables; here both are unknown."""
-    seven = [dict(row, carrier=7) for row in ROWS]
-    unknown = [dict(row, carrier=None) for row in ROWS]
-    assert without_timings(ask(live, by_name(seven))) == without_timings(ask(live, by_name(unknown)))
-
-
 def test_top_n_trims_results_only(live):
     answer = ask(live, by_name(top_n=2))
     assert len(answer["results"]) == 2

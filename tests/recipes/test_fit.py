@@ -6,47 +6,13 @@ import lightgbm
 import numpy as np
 import polars as pl
 import pytest
-import torch
 
 from ranking import bundle
 from ranking.candidates import CandidateList
-from ranking.errors import ScoringError
+from tiny import TINY
 from training import config, fit
 from training.data.load import load
-from training.export import check_parity, to_onnx
-from training.qilcm import Qilcm, Unbatched
 from training.workspace import partial_of
-
-TINY = """
-name = "tiny"
-about = "small enough for a test"
-[data]
-kind = "synthetic"
-queries = 60
-min_length = 1
-max_length = 12
-numeric = 4
-categorical = 1
-categories = 3
-[first_stage]
-kind = "lambdamart"
-trials = 2
-max_trees = 20
-folds = 3
-[model]
-kind = "qilcm"
-encoder_width = 8
-hidden = [8]
-max_epochs = 3
-cutoff = 6
-"""
-
-
-@pytest.fixture(scope="module")
-def recipe(tmp_path_factory):
-    path = tmp_path_factory.mktemp("recipes") / "tiny.toml"
-    path.write_text(TINY)
-    return path
 
 
 def run(*arguments):
@@ -58,19 +24,12 @@ def said(capsys):
     return " ".join(capsys.readouterr().out.split())
 
 
-@pytest.fixture(scope="module")
-def fitted(recipe, tmp_path_factory):
-    out = tmp_path_factory.mktemp("models") / "tiny" / "1"
-    assert run(recipe, "--out", out) == 0
-    return out
-
-
 def test_bundle_is_whole_and_named_after_its_folder(fitted):
     loaded = bundle.load(fitted)
     assert (loaded.manifest.name, loaded.manifest.version) == ("tiny", "1")
     assert loaded.manifest.recipe["data"]["queries"] == 60
     assert loaded.manifest.second_stage.cutoff == 6
-    assert {1, 2, 99, 100, 101} <= set(loaded.manifest.validated_lengths)
+    assert loaded.manifest.validated_lengths == (1, 2, 5, 6, 7, 12), "around the cutoff, and the longest list"
     assert not partial_of(fitted).exists(), "a finished run leaves no working folder"
 
 
@@ -103,7 +62,7 @@ def test_interrupted_run_goes_on_where_it_was(fitted, recipe, tmp_path, monkeypa
     def interrupt(*_args, **_more):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(fit, "write_bundle", interrupt)
+    monkeypatch.setattr("training.run.write_bundle", interrupt)
     assert run(recipe, "--out", out) == 130
     assert "run the same command with --resume" in capsys.readouterr().out
     monkeypatch.undo()
@@ -234,33 +193,34 @@ def test_mistakes_get_one_clear_line(arguments, says, tmp_path, monkeypatch, cap
     assert "Traceback" not in output
 
 
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--out", "a.file/1"], "a.file/.1.partial cannot be made: Not a directory"),
+        (["--out", "my models/1"], "'my models' cannot be a bundle's name or version"),
+        (["--out", "shop/1 beta"], "'1 beta' cannot be a bundle's name or version"),
+        (["--device", "abacus"], "--device 'abacus' cannot be used"),
+        (["--first-stage", "absent.txt"], "--first-stage absent.txt: "),
+    ],
+)
+def test_mistakes_are_noticed_before_anything_is_fitted(arguments, says, recipe, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.file").touch()
+    monkeypatch.setattr("training.lambdamart.tune", lambda *_args, **_more: pytest.fail("too late"))
+    assert run(recipe, *arguments) == 1
+    assert says in said(capsys)
+
+
+def test_a_corrected_command_is_not_held_up_by_the_mistake(recipe, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        assert run("letor", "--data", "absent[/x].txt", "--out", "x/1") == 1
+        assert "absent[/x].txt" in said(capsys)
+    assert list((tmp_path / "x").iterdir()) == []
+
+
 def test_every_shipped_recipe_is_valid():
     names = config.recipe_names()
     assert {"demo", "mq2008", "ohsumed", "airline", "mslr", "letor", "table"} <= set(names)
     for name in names:
         assert config.load(name).name == name
-
-
-def test_parity_gate_notices_another_model(fitted, recipe):
-    """The gate compares a torch module with a bundle: one with other weights must not pass."""
-    splits = load(config.load(str(recipe)), [])
-    rows = np.column_stack([splits.train.features, np.zeros(splits.train.rows, np.float32)])
-    torch.manual_seed(1)
-    stranger = Unbatched(Qilcm(splits.train.schema, rows, config.load(str(recipe)).model))
-    reranker = bundle.load(fitted).reranker
-    with pytest.raises(ScoringError, match="exported and trained scores differ"):
-        check_parity(stranger, reranker, splits.valid.features, longest=12, rng=np.random.default_rng(0))
-
-
-def test_exported_graph_has_a_dynamic_list_axis_and_no_second_file(recipe):
-    splits = load(config.load(str(recipe)), [])
-    rows = np.column_stack([splits.train.features, np.zeros(splits.train.rows, np.float32)])
-    module = Unbatched(Qilcm(splits.train.schema, rows, config.load(str(recipe)).model)).eval()
-    from ranking.scorers import OnnxScorer
-
-    scorer = OnnxScorer(to_onnx(module, rows.shape[1]), rows.shape[1])
-    for length in (1, 2, 3, 50, 400):
-        picked = np.ascontiguousarray(rows[np.arange(length) % len(rows)])
-        with torch.inference_mode():
-            expected = module(torch.from_numpy(picked)).numpy()
-        assert scorer.score(picked) == pytest.approx(expected, abs=1e-4)

@@ -1,4 +1,4 @@
-"""Parsed text in binary form, next to the hash of what it was parsed from."""
+"""Parsed data in binary form, next to the hash of what it was parsed from."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 
 from ranking.errors import DataError
+from ranking.features import FeatureSchema
 from training.data.container import file_digest
 from training.data.dataset import Dataset
-from training.data.letor import letor_schema
 
-PARSER_VERSION = 1
+PARSER_VERSION = 2
 """Raise it whenever the parser gives another result for the same text: older entries are then ignored."""
 
 _ARRAYS = ("features", "labels", "offsets")
@@ -37,7 +37,7 @@ def folder() -> Path:
 
 
 def cached(digest: str, source: str, parse: Callable[[], Dataset]) -> Dataset:
-    """A parsed LETOR file, from the cache if its source has not changed.
+    """A parsed file, from the cache if its source has not changed.
 
     Args:
         digest: hash of everything that the result depends on.
@@ -61,10 +61,11 @@ def _read(entry: Path, digest: str) -> Dataset | None:
         if not (entry / _FACTS).is_file():
             return None
         facts = json.loads((entry / _FACTS).read_text(encoding="utf-8"))
-        if facts["digest"] != digest or facts["sha256"] != _hashes(entry, facts["qids"]):
+        schema = FeatureSchema.model_validate(facts["schema"])
+        if facts["digest"] != digest or facts["sha256"] != _hashes(entry, facts["qids"], schema):
             raise ValueError("not what was written")
         features, labels, offsets = (np.load(entry / f"{array}.npy", allow_pickle=False) for array in _ARRAYS)
-        return Dataset(features, labels, offsets, tuple(facts["qids"]), letor_schema(features.shape[1]))
+        return Dataset(features, labels, offsets, tuple(facts["qids"]), schema)
     except (DataError, OSError, ValueError, KeyError, TypeError) as error:
         _log.warning("cache entry %s is damaged (%s): reading the source again", entry, error)
         return None
@@ -77,8 +78,9 @@ def _write(entry: Path, digest: str, source: str, dataset: Dataset) -> None:
         try:
             for array in _ARRAYS:
                 np.save(temporary / f"{array}.npy", getattr(dataset, array), allow_pickle=False)
-            hashes = _hashes(temporary, list(dataset.qids))
-            facts = {"digest": digest, "source": source, "sha256": hashes, "qids": dataset.qids}
+            hashes = _hashes(temporary, list(dataset.qids), dataset.schema)
+            schema = dataset.schema.model_dump(mode="json")
+            facts = {"digest": digest, "source": source, "sha256": hashes, "qids": dataset.qids, "schema": schema}
             (temporary / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
             shutil.rmtree(entry, ignore_errors=True)
             temporary.rename(entry)
@@ -88,9 +90,9 @@ def _write(entry: Path, digest: str, source: str, dataset: Dataset) -> None:
         _warn_once(f"nothing is cached in {entry.parent}: {error.strerror or error}")
 
 
-def _hashes(entry: Path, qids: list[str]) -> dict[str, str]:
+def _hashes(entry: Path, qids: list[str], schema: FeatureSchema) -> dict[str, str]:
     hashes = {array: file_digest(entry / f"{array}.npy") for array in _ARRAYS}
-    return hashes | {"qids": hashlib.sha256(json.dumps(qids).encode()).hexdigest()}
+    return hashes | {"qids": hashlib.sha256(json.dumps(qids).encode()).hexdigest(), "schema": schema.fingerprint}
 
 
 @functools.cache

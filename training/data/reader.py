@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from jaxtyping import Int
+from rich.markup import escape
 from rich.progress import Progress
 
 from ranking.errors import DataError
@@ -67,7 +68,7 @@ class _Bar:
     def __init__(self, progress: Progress | None, name: str, size: int | None) -> None:
         self._progress, self._bytes = progress, 0
         total = None if size is None else size // 1_000_000
-        self._task = None if progress is None else progress.add_task(f"Reading {name}, MB", total=total)
+        self._task = None if progress is None else progress.add_task(f"Reading {escape(name)}, MB", total=total)
 
     def __call__(self, count: int) -> None:
         self._bytes += count

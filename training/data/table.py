@@ -18,7 +18,8 @@ from pydantic import ValidationError
 from ranking.errors import DataError, RecipeError
 from ranking.features import Feature, FeatureSchema
 from training.config import TableData
-from training.data.container import open_plain
+from training.data.cache import cached
+from training.data.container import file_digest, open_plain
 from training.data.dataset import Dataset
 from training.data.letor_fast import MAX_LABEL
 
@@ -50,6 +51,14 @@ def read(spec: TableData, source: str) -> tuple[Dataset, str]:
         if spec.file is None:
             raise RecipeError(f"{path} is a folder: name the table itself with --data")
         path /= spec.file
+    if not path.is_file():
+        raise DataError(path, "does not exist")
+    # how types are inferred is the library's: another version of it may read the same text otherwise
+    digest = f"{file_digest(path)}/{pl.__version__}/{spec.model_dump_json()}"
+    return cached(digest, path.name, lambda: _parse(spec, path)), path.name
+
+
+def _parse(spec: TableData, path: Path) -> Dataset:
     frame = _frame(path)
     qid, label = _named(spec.qid, "--qid", frame, path), _named(spec.label, "--label", frame, path)
     for option, names in (("--categorical", spec.categorical), ("--ignore", spec.ignore)):
@@ -61,12 +70,10 @@ def read(spec: TableData, source: str) -> tuple[Dataset, str]:
     order, offsets, qids = _grouped(frame[qid], path)
     labels = _labels(frame[label], path)
     features, schema = _features(frame.select(columns), frozenset(spec.categorical), path)
-    return Dataset(features[order], labels[order], offsets, qids, schema), path.name
+    return Dataset(features[order], labels[order], offsets, qids, schema)
 
 
 def _frame(path: Path) -> pl.DataFrame:
-    if not path.is_file():
-        raise DataError(path, "does not exist")
     try:
         frame = pl.read_parquet(path) if _is_parquet(path) else _csv(path)
     except (OSError, EOFError, zlib.error, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
@@ -194,7 +201,9 @@ def _numbers(column: pl.Series, path: Path) -> Float[np.ndarray, " R"]:
 
 
 def _categories(column: pl.Series) -> tuple[Float[np.ndarray, " R"], tuple[str, ...]]:
-    values = [None if value is None else spelled(value) for value in column.to_list()]
+    single = column.dtype == pl.Float32  # as a person would write it: 0.1, not the nearest double of the nearest float
+    given = (np.float32(value) if single and value is not None else value for value in column.to_list())
+    values = [None if value is None else spelled(value) for value in given]
     categories = tuple(sorted({value for value in values if value is not None}))
     code = {category: n for n, category in enumerate(categories, start=1)}
     return np.array([0 if value is None else code[value] for value in values], dtype=np.float32), categories
@@ -204,7 +213,7 @@ def spelled(value: object) -> str | None:
     """The name of a category, as a request spells it: 2, 2.0 and "2" are one; NaN is a missing one."""
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, float):
+    if isinstance(value, (float, np.float32)):
         if value != value:  # noqa: PLR0124 - NaN
             return None
         return str(int(value)) if value.is_integer() else str(value)

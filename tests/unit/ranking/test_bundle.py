@@ -115,6 +115,14 @@ def test_link_out_of_the_folder_is_refused(spoiled, tmp_path):
     assert "link that leads out" in str(refusal(spoiled))
 
 
+def test_loop_of_links_is_refused(spoiled):
+    (spoiled / "qilcm.onnx").unlink()
+    (spoiled / "qilcm.onnx").symlink_to("qilcm.onnx")
+    error = refusal(spoiled)
+    assert error.file.name == "qilcm.onnx"
+    assert "cannot be read" in error.reason
+
+
 def test_other_model_with_right_hashes_fails_its_golden_lists(spoiled, tmp_path):
     other = make_bundle(tmp_path / "other" / "1", cutoff=3)
     manifest = json.loads((spoiled / MANIFEST).read_text())
@@ -146,7 +154,7 @@ def test_model_that_gives_nan_is_refused(tmp_path, spoiled):
     ("name", "content", "why"),
     [
         ("qilcm.onnx", b"not a graph", "not an ONNX graph"),
-        ("first_stage.txt", b"not a model", "not a LightGBM model"),
+        ("first_stage.txt", b"not a model", "not a LightGBM text model"),
         ("first_stage.txt", b"\xff\xfe", "codec"),
         ("golden.jsonl", b"{}\n", "line 1"),
         ("golden.jsonl", b"", "no golden lists"),

@@ -2,7 +2,6 @@
 
 import hashlib
 
-import numpy as np
 import pytest
 from pydantic import ValidationError
 
@@ -29,17 +28,6 @@ def test_codes_count_from_one_and_unknown_is_zero(category, code):
 def test_only_what_training_saw_missing_may_be_left_out():
     assert SCHEMA.required == {"price"}
     assert [feature.optional for feature in SCHEMA.features] == [False, True, True]
-
-
-def test_missing_is_nan_or_an_unknown_category():
-    features = np.array([[0.0, 1.0, np.nan], [np.nan, UNKNOWN_CODE, 0.0], [1.0, np.nan, 1.0]], dtype=np.float32)
-    assert SCHEMA.missing(features).tolist() == [[False, False, True], [True, True, False], [False, True, False]]
-
-
-def test_missing_leaves_the_features_as_they_were():
-    features = np.array([[1.0, UNKNOWN_CODE, 2.0]], dtype=np.float32)
-    SCHEMA.missing(features)
-    assert features.tolist() == [[1.0, UNKNOWN_CODE, 2.0]]
 
 
 def test_fingerprint_is_the_hash_of_the_facts():

@@ -23,6 +23,11 @@ def dataset(lengths):
     )
 
 
+def unscored(data, **options):
+    """Scores that say nothing: the first stage keeps input order."""
+    return Lists(data, np.zeros(data.rows), **options)
+
+
 def rows_of(batch):
     return [features[mask][:, 0].tolist() for features, mask in zip(batch.features, batch.mask, strict=True)]
 
@@ -36,13 +41,6 @@ def test_cutoff_keeps_the_best_in_input_order():
     assert lists.mean_length == 2.5
 
 
-def test_without_first_stage_every_candidate_is_kept():
-    lists = Lists(dataset([5, 2]), None, cutoff=3, append_score=False)
-    assert lists.rows.tolist() == list(range(7))
-    with pytest.raises(ValueError, match="no scores"):
-        Lists(dataset([5, 2]), None, cutoff=3, append_score=True)
-
-
 def test_score_is_the_last_column():
     scores = np.array([0.25, -0.5, 1e-3])
     lists = Lists(dataset([2, 1]), scores, cutoff=9, append_score=True)
@@ -54,7 +52,7 @@ def test_score_is_the_last_column():
 
 
 def test_batch_is_padded_to_its_longest_list():
-    batch = Lists(dataset([2, 4, 1]), None, cutoff=9, append_score=False).batch(np.array([2, 0]))
+    batch = unscored(dataset([2, 4, 1]), cutoff=9, append_score=False).batch(np.array([2, 0]))
     assert batch.mask.tolist() == [[True, False], [True, True]]
     assert rows_of(batch) == [[6.0], [0.0, 1.0]]
     assert [labels[mask].tolist() for labels, mask in zip(batch.labels, batch.mask, strict=True)] == [[0], [0, 1]]
@@ -66,7 +64,7 @@ def test_every_list_comes_once_an_epoch(shuffled):
     lengths = np.random.default_rng(0).integers(1, 30, 103)
     data = dataset(lengths)
     rng = np.random.default_rng(1) if shuffled else None
-    batches = list(Lists(data, None, cutoff=100, append_score=False).batches(10, rng))
+    batches = list(unscored(data, cutoff=100, append_score=False).batches(10, rng))
     assert sorted(len(batch.mask) for batch in batches) == [3, *[10] * 10]
     found = [rows for batch in batches for rows in rows_of(batch)]
     expected = [data.features[data.slice(n), 0].tolist() for n in range(len(data))]
@@ -75,7 +73,7 @@ def test_every_list_comes_once_an_epoch(shuffled):
 
 
 def test_order_is_new_each_epoch_and_repeats_with_the_generator():
-    lists = Lists(dataset([3] * 40), None, cutoff=9, append_score=False)
+    lists = unscored(dataset([3] * 40), cutoff=9, append_score=False)
 
     def epochs(seed):
         rng = np.random.default_rng(seed)
@@ -89,7 +87,7 @@ def test_order_is_new_each_epoch_and_repeats_with_the_generator():
 
 def test_similar_lengths_share_a_batch():
     lengths = np.random.default_rng(0).integers(1, 200, 800)
-    lists = Lists(dataset(lengths), None, cutoff=1000, append_score=False)
+    lists = unscored(dataset(lengths), cutoff=1000, append_score=False)
     batches = list(lists.batches(80, np.random.default_rng(2)))
     padded = sum(batch.mask.numel() for batch in batches)
     assert padded < 1.2 * lengths.sum()  # unsorted it is about 2
@@ -97,6 +95,6 @@ def test_similar_lengths_share_a_batch():
 
 def test_batches_of_one_bucket_come_in_random_order():
     lengths = np.random.default_rng(0).integers(1, 200, 64)
-    lists = Lists(dataset(lengths), None, cutoff=1000, append_score=False)
+    lists = unscored(dataset(lengths), cutoff=1000, append_score=False)
     order = [batch.mask.shape[1] for batch in lists.batches(8, np.random.default_rng(2))]
     assert order != sorted(order)

@@ -9,6 +9,7 @@ from ranking.errors import DataError, RecipeError, SchemaMismatchError
 from ranking.features import Feature, FeatureSchema
 from training import bring_your_own
 from training.data.dataset import Dataset
+from training.data.letor import letor_schema
 from training.lambdamart import scores_of
 
 PARAMS = {"objective": "lambdarank", "verbosity": -1, "min_data_in_leaf": 2, "num_leaves": 8}
@@ -113,3 +114,63 @@ def test_column_scores(frame):
     data.features[25, 0] = np.nan
     with pytest.raises(DataError, match="query 2, column price: 1 rows"):
         bring_your_own.column_scores("price", data)
+
+
+def test_boolean_categories_are_spelled_as_in_a_table(frame):
+    flags = frame.assign(carrier=pandas.Categorical(frame["price"] > 0.3, categories=[True, False]))
+    schema = FeatureSchema(
+        features=(
+            Feature(name="price"),
+            Feature(name="carrier", kind="categorical", categories=("false", "true")),
+            Feature(name="star rating"),
+        )
+    )
+    found = bring_your_own.under_model_categories(fit(flags).model_to_string(), schema)
+    assert found.features[1].categories == ("true", "false")
+
+
+@pytest.mark.parametrize("share", [0.001, 0.05, 0.3, 0.6, 0.9, 0.99])
+def test_a_truncated_model_is_refused(frame, tmp_path, share):
+    """LightGBM itself would crash the process."""
+    whole = fit(frame).model_to_string()
+    path = tmp_path / "model.txt"
+    path.write_text(whole)
+    assert bring_your_own.read_model(path) == whole
+    path.write_text(whole[: int(share * whole.index("end of trees"))])
+    with pytest.raises(RecipeError, match=r"model\.txt: .*truncated"):
+        bring_your_own.read_model(path)
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes", "says"),
+    [
+        ("split_gain=", "split_gain=0 ", "does not have the size that it states"),
+        ("pandas_categorical:[", "pandas_categorical:[[1,", "not a LightGBM text model"),
+        ("tree\nversion", "bush\nversion", "not a LightGBM text model"),
+    ],
+)
+def test_an_edited_model_is_refused(frame, tmp_path, was, becomes, says):
+    path = tmp_path / "model.txt"
+    path.write_text(fit(frame).model_to_string().replace(was, becomes, 1))
+    with pytest.raises(RecipeError, match=says):
+        bring_your_own.read_model(path)
+
+
+def test_a_model_that_lightgbm_fitted_to_a_letor_file(tmp_path):
+    """It counts columns from 0, LETOR from 1: one column more, that no row fills."""
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(ROWS, 3)).astype(np.float32).astype(np.float64)
+    lines = (f"{int(row[1] > 0)} " + " ".join(f"{d}:{v!r}" for d, v in enumerate(row.tolist(), 1)) for row in features)
+    (tmp_path / "train.txt").write_text("\n".join(lines) + "\n")
+    (tmp_path / "train.txt.query").write_text("10\n" * (ROWS // 10))
+    booster = lightgbm.train(PARAMS, lightgbm.Dataset(str(tmp_path / "train.txt")), num_boost_round=5)
+    assert booster.num_feature() == 4
+    letor = Dataset(
+        features.astype(np.float32),
+        np.zeros(ROWS, np.int32),
+        np.arange(0, ROWS + 1, 10),
+        tuple(map(str, range(ROWS // 10))),
+        letor_schema(3),
+    )
+    expected = booster.predict(np.column_stack([np.zeros(ROWS), features]), raw_score=True)
+    assert scores_of(booster.model_to_string(), letor).tolist() == expected.tolist()

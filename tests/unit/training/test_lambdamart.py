@@ -2,10 +2,11 @@
 
 import dataclasses
 
+import lightgbm
 import numpy as np
 import pytest
 
-from ranking.features import Feature, FeatureSchema
+from ranking.features import UNKNOWN_CODE, Feature, FeatureSchema
 from training import lambdamart
 from training.config import LambdaMart
 from training.data.dataset import Dataset
@@ -71,6 +72,20 @@ def test_interrupted_tuning_ends_like_an_uninterrupted_one(data, tuned, tmp_path
     assert resumed.model == tuned.model
 
 
+def test_an_interrupted_first_trial_is_begun_again(data, tuned, tmp_path, monkeypatch):
+    """With its own settings, the defaults: they are asked for once only."""
+    journal = tmp_path / "trials.journal"
+
+    def interrupt(*_args, **_more):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(lambdamart, "_held_out", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        lambdamart.tune(*data, SPEC, seed=3, journal=journal)
+    monkeypatch.undo()
+    assert lambdamart.tune(*data, SPEC, seed=3, journal=journal).model == tuned.model
+
+
 def test_selection_by_folds_needs_no_validation_labels(data, tuned):
     train, valid = data
     spec = SPEC.model_copy(update={"select_on": "folds"})
@@ -105,9 +120,13 @@ def test_every_training_row_gets_an_out_of_fold_score(data, tuned):
 
 def test_unknown_category_is_scored_like_a_missing_one(data, tuned):
     train, _ = data
-    rows = train.features[:5].copy()
-    rows[:, 2] = 0
-    from ranking.first_stage import lightgbm_input
-
-    assert np.isnan(lightgbm_input(rows, train.schema)[:, 2]).all()
-    assert np.isfinite(lambdamart.scores_of(tuned.model, train)).all()
+    booster = lightgbm.Booster(model_str=tuned.model)
+    few = train.select(range(5))
+    unknown = few.features.copy()
+    unknown[:, 2] = UNKNOWN_CODE
+    missing = unknown.copy()
+    missing[:, 2] = np.nan
+    scores = lambdamart.scores_of(tuned.model, dataclasses.replace(few, features=unknown))
+    assert scores.tolist() == booster.predict(missing, raw_score=True).tolist()
+    known = lambdamart.scores_of(tuned.model, few)
+    assert scores.tolist() != known.tolist(), "the category must matter, or nothing was compared"

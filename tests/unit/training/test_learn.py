@@ -187,13 +187,3 @@ def test_confusion_weight_draws_lists_together(data):
         fit_qilcm(SPEC.model_copy(update={"confusion_weight": weight}), *data, seed=3) for weight in (1e-9, 1.0)
     )
     assert with_much.history[-1].confusion_loss < without.history[-1].confusion_loss
-
-
-def test_without_first_stage(data):
-    train, valid, _, _ = data
-    spec = SPEC.model_copy(update={"first_stage_score": False, "max_epochs": 1})
-    fitted = fit_qilcm(spec, train, valid, None, None, seed=0)
-    assert train.lengths.max() > spec.cutoff
-    assert len(fitted.history) == 1
-    assert 0.0 < fitted.history[0].valid_ndcg < 1.0
-    assert fitted.module.preprocess.lows.shape == (4,)

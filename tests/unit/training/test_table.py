@@ -14,6 +14,11 @@ from training.data.table import read
 SPEC = TableData(qid="q", label="y")
 
 
+@pytest.fixture(autouse=True)
+def cache_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
+
+
 @pytest.fixture
 def table(tmp_path):
     def write(text, spec=SPEC, name="t.csv"):
@@ -224,3 +229,23 @@ def test_a_quoted_line_end_and_a_byte_order_mark(table):
     data = table(b'\xef\xbb\xbfq,y,x\n1,1,"a\nb"\n1,0,"c,d"\n')
     assert data.qids == ("1",)
     assert data.schema.features[0].categories == ("a\nb", "c,d")
+
+
+def test_single_precision_categories_are_spelled_as_a_person_would(parquet):
+    frame = pl.DataFrame({"q": [1, 1, 1], "y": [0, 1, 0], "x": pl.Series([0.1, 2.0, None], dtype=pl.Float32)})
+    data = parquet(frame, SPEC.model_copy(update={"categorical": ("x",)}))
+    assert data.schema.features[0].categories == ("0.1", "2")
+    assert column(data, "x") == [1, 2, 0]
+
+
+def test_a_table_is_parsed_once(table, monkeypatch):
+    text = "q,y,n,c\n1,0,3,x\n1,1,,w\n"
+    first = table(text)
+    with monkeypatch.context() as patch:
+        patch.setattr(pl, "read_csv", lambda *_args, **_more: pytest.fail("parsed again"))
+        second = table(text)
+    assert second.schema == first.schema
+    assert np.array_equal(second.features, first.features, equal_nan=True)
+    assert (second.labels.tolist(), second.qids) == (first.labels.tolist(), first.qids)
+    as_category = table(text, SPEC.model_copy(update={"categorical": ("n",)}))
+    assert as_category.schema != first.schema, "other options are another result"

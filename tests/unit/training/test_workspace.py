@@ -16,26 +16,49 @@ def recipe(seed=0):
     return config.load("demo", seed=seed)
 
 
+def interrupted(out, recipe):
+    """A run that was stopped after it had finished something."""
+    with Workspace(out, recipe, resume=False) as workspace:
+        (workspace.state / "trials.journal").write_text("done")
+        (workspace.bundle / "qilcm.onnx").write_text("half")
+
+
 def test_interrupted_run_needs_resume(out):
-    Workspace(out, recipe(), resume=False)
+    interrupted(out, recipe())
     with pytest.raises(RecipeError, match="continue it with --resume"):
         Workspace(out, recipe(), resume=False)
-    assert Workspace(out, recipe(), resume=True).state.is_dir()
+    with Workspace(out, recipe(), resume=True) as workspace:
+        assert workspace.state.is_dir()
 
 
 def test_resume_keeps_checkpoints_and_drops_half_written_bundle_files(out):
-    first = Workspace(out, recipe(), resume=False)
-    (first.state / "trials.journal").write_text("done")
-    (first.bundle / "qilcm.onnx").write_text("half")
-    again = Workspace(out, recipe(), resume=True)
-    assert (again.state / "trials.journal").read_text() == "done"
-    assert list(again.bundle.iterdir()) == []
+    interrupted(out, recipe())
+    with Workspace(out, recipe(), resume=True) as again:
+        assert (again.state / "trials.journal").read_text() == "done"
+        assert list(again.bundle.iterdir()) == []
 
 
 def test_resume_with_another_recipe_is_refused(out):
-    Workspace(out, recipe(), resume=False)
+    interrupted(out, recipe())
     with pytest.raises(RecipeError, match="used another recipe"):
         Workspace(out, recipe(seed=1), resume=True)
+    with Workspace(out, recipe(), resume=True) as again:
+        assert (again.state / "trials.journal").exists(), "the refusal must not have harmed it"
+
+
+def test_a_run_that_finished_nothing_leaves_nothing(out):
+    with Workspace(out, recipe(), resume=False):
+        assert partial_of(out).is_dir()
+    assert not partial_of(out).exists()
+
+
+def test_a_run_that_is_going_on_is_left_alone(out):
+    with Workspace(out, recipe(), resume=False) as running:
+        (running.bundle / "qilcm.onnx").write_text("half")
+        for resume in (False, True):
+            with pytest.raises(RecipeError, match="is going on"):
+                Workspace(out, recipe(), resume=resume)
+        assert (running.bundle / "qilcm.onnx").exists()
 
 
 def test_nothing_to_resume_says_so(out):
@@ -50,7 +73,7 @@ def test_a_published_bundle_is_never_overwritten(out):
 
 
 def test_a_damaged_run_folder_says_what_to_do(out):
-    Workspace(out, recipe(), resume=False)
+    interrupted(out, recipe())
     (partial_of(out) / "run.json").write_text("{")
     with pytest.raises(RecipeError, match="delete it"):
         Workspace(out, recipe(), resume=True)

@@ -1,0 +1,17 @@
+"""Bundles of every format version ever written load and answer as they did when they were sealed."""
+
+from pathlib import Path
+
+import pytest
+
+from ranking import bundle
+from ranking.manifest import FORMAT_VERSION
+
+HERE = Path(__file__).parent
+
+
+@pytest.mark.parametrize("version", range(1, FORMAT_VERSION + 1))
+def test_a_bundle_of_each_version_is_kept_and_loads(version):
+    """Loading checks the hashes and ranks the golden lists again."""
+    loaded = bundle.load(HERE / f"format_{version}" / "shop" / "1")
+    assert loaded.manifest.feature_schema.names == ("price", "stars", "bm25", "carrier")

@@ -1,0 +1,36 @@
+"""What was trained and what is served are one computation."""
+
+import numpy as np
+import pytest
+import torch
+
+from ranking import bundle
+from ranking.errors import ScoringError
+from ranking.scorers import OnnxScorer
+from training import config
+from training.data.load import load
+from training.export import check_parity, to_onnx
+from training.qilcm import Qilcm, Unbatched
+
+
+def test_the_gate_notices_another_model(fitted, recipe):
+    """The gate compares a torch module with a bundle: one with other weights must not pass."""
+    splits = load(config.load(str(recipe)), [])
+    rows = np.column_stack([splits.train.features, np.zeros(splits.train.rows, np.float32)])
+    torch.manual_seed(1)
+    stranger = Unbatched(Qilcm(splits.train.schema, rows, config.load(str(recipe)).model))
+    reranker = bundle.load(fitted).reranker
+    with pytest.raises(ScoringError, match="exported and trained scores differ"):
+        check_parity(stranger, reranker, splits.valid.features, longest=12, rng=np.random.default_rng(0))
+
+
+def test_exported_graph_has_a_dynamic_list_axis_and_no_second_file(recipe):
+    splits = load(config.load(str(recipe)), [])
+    rows = np.column_stack([splits.train.features, np.zeros(splits.train.rows, np.float32)])
+    module = Unbatched(Qilcm(splits.train.schema, rows, config.load(str(recipe)).model)).eval()
+    scorer = OnnxScorer(to_onnx(module, rows.shape[1]), rows.shape[1])
+    for length in (1, 2, 3, 50, 400):
+        picked = np.ascontiguousarray(rows[np.arange(length) % len(rows)])
+        with torch.inference_mode():
+            expected = module(torch.from_numpy(picked)).numpy()
+        assert scorer.score(picked) == pytest.approx(expected, abs=1e-4)

@@ -1,0 +1,195 @@
+"""One run: from ranking data to a sealed bundle and its held-out figures, as one straight line."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from ranking import bundle
+from ranking.errors import RecipeError
+from training import bring_your_own, first_stage
+from training.bundling import write_bundle
+from training.config import GivenModel, LambdaMart, Recipe
+from training.data.dataset import Splits
+from training.data.load import describe, load
+from training.evaluate import evaluate
+from training.first_stage import FittedFirstStage
+from training.learn import Epoch, FittedQilcm, fit_qilcm
+from training.report import Report
+from training.workspace import Workspace
+
+
+@dataclass
+class Stopwatch:
+    """Wall-clock seconds by step."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Time one step."""
+        started = time.perf_counter()
+        yield
+        self.seconds[name] = time.perf_counter() - started
+
+
+def run(
+    recipe: Recipe, sources: Sequence[str], out: Path, *, resume: bool = False, device: str = "auto", console: Console
+) -> Report:
+    """Fit a recipe and publish the bundle at ``out``.
+
+    Args:
+        recipe: what to fit.
+        sources: files, folders or archives with the data; see ``--data``.
+        out: the bundle's folder, ``.../NAME/VERSION``; must not exist.
+        resume: go on with an interrupted run for the same ``out``.
+        device: ``auto`` takes CUDA where there is one; or a torch device.
+        console: where progress and the table go.
+
+    Returns:
+        The held-out result, measured through the sealed bundle.
+
+    Raises:
+        ListwrightError: with the place and the remedy; nothing is published, checkpoints stay.
+    """
+    usable = _device(device)
+    with Workspace(out, recipe, resume=resume) as workspace, _progress(console) as bars:
+        return _fit_and_publish(recipe, sources, workspace, bars, usable)
+
+
+def _fit_and_publish(
+    recipe: Recipe, sources: Sequence[str], workspace: Workspace, bars: Progress, device: str
+) -> Report:
+    watch = Stopwatch()
+    with watch.step("data"):
+        splits = _under_first_stage(recipe, load(recipe, sources, progress=bars))
+        for read in bars.tasks:  # compressed text is longer than its file: only now is the end known
+            bars.update(read.id, total=read.completed)
+        workspace.belongs_to(splits)
+    bars.console.print(f"[bold]{escape(recipe.name)}[/]: {escape(splits.how)}")
+    bars.console.print(escape(describe(splits.train.schema)))
+    with watch.step("first stage"):
+        first = _fit_first_stage(recipe, splits, workspace, bars)
+    with watch.step("QILCM"):
+        fitted = _fit_second_stage(recipe, splits, first, workspace, bars, device)
+    with watch.step("export and parity"):
+        manifest = write_bundle(workspace.bundle, workspace.out, recipe, splits, first, fitted)
+    with watch.step("evaluation"):
+        served = bundle.load(workspace.bundle)
+        task = bars.add_task("Scoring the test split", total=len(splits.test))
+        evaluation = evaluate(served.reranker, splits.test, on_query=lambda done: bars.update(task, completed=done))
+    report = Report(
+        evaluation=evaluation,
+        metrics=evaluation.metrics(),
+        data=splits.how,
+        first_stage=first.facts,
+        model=_model_facts(fitted),
+        recipe=recipe.model_dump(mode="json"),
+        seconds=watch.seconds,
+    )
+    (workspace.bundle / "report.json").write_text(report.to_json(), encoding="utf-8")
+    files = [file.name for file in manifest.files]
+    bundle.seal(workspace.bundle, manifest.model_copy(update={"metrics": report.metrics}), [*files, "report.json"])
+    bundle.publish(workspace.bundle, workspace.out)
+    workspace.discard()
+    return report
+
+
+def _device(name: str) -> str:
+    """The device of that name, tried out now rather than after the first stage."""
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        return str(torch.zeros(1, device=name).device)
+    except (RuntimeError, AssertionError) as error:
+        raise RecipeError(f"--device {name!r} cannot be used: {str(error).splitlines()[0]}") from error
+
+
+def _under_first_stage(recipe: Recipe, splits: Splits) -> Splits:
+    """The splits under the categories of a model that was brought along."""
+    if not isinstance(recipe.first_stage, GivenModel):
+        return splits
+    model = bring_your_own.read_model(Path(recipe.first_stage.path))
+    schema = bring_your_own.under_model_categories(model, splits.train.schema)
+    return Splits(splits.train.under(schema), splits.valid.under(schema), splits.test.under(schema), splits.how)
+
+
+def _fit_first_stage(recipe: Recipe, splits: Splits, workspace: Workspace, bars: Progress) -> FittedFirstStage:
+    spec = recipe.first_stage
+    if not isinstance(spec, LambdaMart):
+        bars.console.print(f"[yellow]Note:[/] {bring_your_own.WARNING}")
+        return first_stage.fit(spec, splits, seed=recipe.seed, state=workspace.state)
+    tuning = bars.add_task("Tuning LambdaMART", total=spec.trials)
+    folding = bars.add_task("Out-of-fold scores", total=spec.folds)
+
+    def on_trial(done: int, best: float) -> None:
+        text = f"Tuning LambdaMART, held-out NDCG@{spec.ndcg_at} {best:.4f}"
+        bars.update(tuning, completed=done, description=text)
+
+    fitted = first_stage.fit(
+        spec,
+        splits,
+        seed=recipe.seed,
+        state=workspace.state,
+        on_trial=on_trial,
+        on_fold=lambda done: bars.update(folding, completed=done),
+    )
+    bars.update(tuning, completed=spec.trials)
+    bars.update(folding, completed=spec.folds)
+    return fitted
+
+
+def _fit_second_stage(
+    recipe: Recipe, splits: Splits, first: FittedFirstStage, workspace: Workspace, bars: Progress, device: str
+) -> FittedQilcm:
+    spec = recipe.model
+    if first.is_column:  # the score is one of the features already
+        spec = spec.model_copy(update={"first_stage_score": False})
+    task = bars.add_task("Training QILCM", total=spec.max_epochs)
+
+    def on_epoch(epoch: Epoch) -> None:
+        text = f"Training QILCM, valid NDCG@{spec.ndcg_at} {epoch.valid_ndcg:.4f} (best {epoch.best_ndcg:.4f})"
+        bars.update(task, completed=epoch.number, description=text)
+
+    fitted = fit_qilcm(
+        spec,
+        splits.train,
+        splits.valid,
+        first.train_scores,
+        first.valid_scores,
+        seed=recipe.seed,
+        checkpoint=workspace.state / "qilcm.pt",
+        device=device,
+        on_epoch=on_epoch,
+    )
+    bars.update(task, total=len(fitted.history), completed=len(fitted.history))
+    return fitted
+
+
+def _model_facts(fitted: FittedQilcm) -> dict[str, object]:
+    return {
+        "kind": "qilcm",
+        "epochs": len(fitted.history),
+        "best_epoch": fitted.best_epoch,
+        "valid_ndcg": max(epoch.valid_ndcg for epoch in fitted.history),
+        "lambda_of_eq_10": fitted.equivalent_lambda,
+        "parameters": sum(parameter.numel() for parameter in fitted.module.parameters()),
+    }
+
+
+def _progress(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=12),  # all columns fit the 80 of a plain terminal
+        MofNCompleteColumn(),
+        TimeRemainingColumn(elapsed_when_finished=True),
+        console=console,
+    )

@@ -29,6 +29,7 @@ HEADERS = {
         "schema": {"type": "string"},
     },
     "Server-Timing": {"description": "milliseconds by step", "schema": {"type": "string"}},
+    "traceparent": {"description": "the caller's own, if it sent a valid one", "schema": {"type": "string"}},
 }
 
 routes = APIRouter(route_class=BoundedRoute)

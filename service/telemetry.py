@@ -19,6 +19,7 @@ SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.
 CANDIDATES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 
 _REQUEST_ID = re.compile(r"[!-~]{1,128}")
+_TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 _PROBES = frozenset(("/livez", "/readyz", "/metrics"))
 
 _log = logging.getLogger("listwright.requests")
@@ -56,6 +57,8 @@ class Telemetry:
 class Observed:
     """ASGI middleware: every request gets an id (the caller's ``X-Request-ID`` or a new one), a count and a log line.
 
+    A caller's ``traceparent`` (W3C Trace Context) comes back in the answer, and its trace id stands in the log line.
+
     Args:
         app: what it wraps. What its endpoints put into ``request.state.facts`` stands in the log line.
         telemetry: where responses are counted.
@@ -71,9 +74,15 @@ class Observed:
             await self.app(scope, receive, send)
             return
         started = time.perf_counter()
-        sent = dict(scope["headers"]).get(b"x-request-id", b"").decode("latin-1")
-        request_id = sent if _REQUEST_ID.fullmatch(sent) else uuid.uuid4().hex
+        sent = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        request_id = sent.get(b"x-request-id", "")
+        if not _REQUEST_ID.fullmatch(request_id):
+            request_id = uuid.uuid4().hex
+        own = [(b"x-request-id", request_id.encode())]
         facts: dict[str, Any] = {"request_id": request_id}
+        if trace := _TRACEPARENT.fullmatch(sent.get(b"traceparent", "")):
+            facts["trace_id"] = trace[1]
+            own.append((b"traceparent", trace[0].encode()))
         scope.setdefault("state", {}).update(request_id=request_id, facts=facts)
         status = 500  # what an exception that nothing inside answers becomes, further out
 
@@ -81,7 +90,7 @@ class Observed:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
+                message["headers"] = [*message["headers"], *own]
             await send(message)
 
         try:

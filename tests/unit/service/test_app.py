@@ -120,6 +120,17 @@ def test_every_request_is_one_log_line_without_feature_values(client, caplog):
     assert json.loads(JsonLines().format(lines[2]))["status"] == 409
 
 
+def test_trace_context_comes_back_and_is_logged(client, caplog):
+    trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    caplog.set_level(logging.INFO, "listwright")
+    assert client.post("/rerank", json=BODY, headers={"traceparent": trace}).headers["traceparent"] == trace
+    assert caplog.records[-1].facts["trace_id"] == "4bf92f3577b34da6a3ce929d0e0e4736"
+    for bad in ("", "00-xyz", trace.upper(), trace + "-x"):
+        answer = client.post("/rerank", json=BODY, headers={"traceparent": bad})
+        assert answer.status_code == 200
+        assert "traceparent" not in answer.headers
+
+
 def test_odd_paths_share_one_label(client):
     for path in ("/a", "/b", "/rerank/"):
         assert client.get(path).status_code == 404

@@ -16,7 +16,7 @@ from pathlib import Path
 from ranking import golden
 from ranking.errors import BundleError, ListwrightError, SchemaMismatchError, ScoringError
 from ranking.first_stage import ColumnFirstStage, FirstStage, LightGbmFirstStage
-from ranking.manifest import GOLDEN, MANIFEST, BundleFile, Manifest, QilcmStage, parse
+from ranking.manifest import GOLDEN, MANIFEST, BundleFile, Manifest, QilcmStage, parse, to_json
 from ranking.reranker import Reranker
 from ranking.scorers import OnnxScorer
 
@@ -102,7 +102,7 @@ def seal(path: Path, manifest: Manifest, files: Iterable[str]) -> Manifest:
     sealed = Manifest.model_validate(manifest.model_copy(update={"files": tuple(entries)}).model_dump())
     temporary = path / (MANIFEST + ".tmp")
     with temporary.open("w", encoding="utf-8") as file:
-        file.write(sealed.model_dump_json(indent=1) + "\n")
+        file.write(to_json(sealed))
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path / MANIFEST)

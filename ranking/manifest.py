@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from datetime import datetime
@@ -119,6 +120,7 @@ class Manifest(_Frozen):
         files: every other file of the bundle.
         protocol, metrics: the held-out result.
         made_with: versions of the libraries that wrote it.
+        sha256: over all of the above; see :func:`to_json`.
     """
 
     format_version: int = FORMAT_VERSION
@@ -137,6 +139,7 @@ class Manifest(_Frozen):
     protocol: EvalProtocol = EvalProtocol()
     metrics: tuple[Metric, ...] = ()
     made_with: dict[str, str] = {}
+    sha256: str = ""
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Manifest:
@@ -153,6 +156,18 @@ class Manifest(_Frozen):
     def strategies(self) -> tuple[str, ...]:
         """What a request may ask for, best first."""
         return (self.second_stage.kind, "first_stage")
+
+
+def to_json(manifest: Manifest) -> str:
+    """The manifest's file, with the hash of its own contents."""
+    values = manifest.model_dump(mode="json")
+    return json.dumps(values | {"sha256": _own_hash(values)}, indent=1, ensure_ascii=False) + "\n"
+
+
+def _own_hash(values: dict[str, Any]) -> str:
+    """sha256 over the other fields as sorted, compact JSON."""
+    others = {name: value for name, value in values.items() if name != "sha256"}
+    return hashlib.sha256(json.dumps(others, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def parse(text: bytes, path: Path) -> Manifest:
@@ -177,6 +192,8 @@ def parse(text: bytes, path: Path) -> Manifest:
         raise BundleFormatError(
             path, f"bundle format {version} is newer than {FORMAT_VERSION}, the newest this version reads: upgrade"
         )
+    if values.get("sha256") != _own_hash(values):
+        raise BundleError(path, "does not match its own sha256: altered; copy the bundle again, or fit a new version")
     try:
         return Manifest.model_validate(values)
     except ValidationError as error:

@@ -24,9 +24,12 @@ def spoiled(good, tmp_path):
 
 
 def edit_manifest(folder, change):
+    """Alter fields and make its own hash agree."""
     manifest = json.loads((folder / MANIFEST).read_text())
     change(manifest)
-    (folder / MANIFEST).write_text(json.dumps(manifest))
+    others = {name: value for name, value in manifest.items() if name != "sha256"}
+    text = json.dumps(others, sort_keys=True, separators=(",", ":"))
+    (folder / MANIFEST).write_text(json.dumps(others | {"sha256": hashlib.sha256(text.encode()).hexdigest()}))
 
 
 def rehash(folder, name):
@@ -85,6 +88,14 @@ def test_truncated_manifest_is_refused(spoiled):
     text = (spoiled / MANIFEST).read_text()
     (spoiled / MANIFEST).write_text(text[: len(text) // 2])
     assert "not JSON" in str(refusal(spoiled))
+
+
+def test_altered_manifest_is_refused(spoiled):
+    path = spoiled / MANIFEST
+    path.write_text(path.read_text().replace('"cutoff": 100', '"cutoff": 90'))
+    error = refusal(spoiled)
+    assert error.file == path
+    assert "does not match its own sha256" in error.reason
 
 
 def test_newer_format_is_refused_by_number(spoiled):

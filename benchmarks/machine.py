@@ -18,6 +18,7 @@ def facts() -> dict[str, object]:
     return {
         "cpu": _cpu_model(),
         "cores": os.cpu_count(),
+        "omp_num_threads": os.environ.get("OMP_NUM_THREADS"),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "python": platform.python_version(),
         "system": platform.system(),

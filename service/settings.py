@@ -39,5 +39,5 @@ def describe() -> str:
     lines = []
     for name, field in Settings.model_fields.items():
         default = "required" if field.is_required() else f"default {field.default}"
-        lines.append(f"  {PREFIX}{name.upper():<18} {field.description} ({default})")
+        lines += [f"  {PREFIX}{name.upper()} ({default})", f"      {field.description}"]
     return "\n".join(lines)

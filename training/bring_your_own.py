@@ -17,7 +17,7 @@ WARNING = (
     "scores of a model that was fitted on the training queries look better there than they will on new ones, and "
     "the reranker learns to trust them too much. Unless that model has never seen these queries, fit the reranker on "
     "queries from after its training period, or let Listwright fit the first stage (it scores training queries "
-    "out-of-fold)."
+    "out-of-fold). The same holds for the test figures below: they mean something only for queries it has not seen."
 )
 """Printed whenever first-stage scores are not out-of-fold."""
 

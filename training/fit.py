@@ -12,18 +12,18 @@ from rich.markup import escape
 from ranking.errors import ListwrightError, RecipeError
 from training import config
 from training.config import GivenColumn, GivenModel, Recipe
-from training.report import show
-from training.run import run
 from training.workspace import next_version, partial_of
 
 _EXAMPLES = """examples:
-  python -m training.fit                                          synthetic data, about a minute
-  python -m training.fit mq2008 --data data/MQ2008 --fold 2       a public set, its own folds
-  python -m training.fit mslr --data MSLR-WEB10K.zip              read inside the publisher's archive
+  python -m training.fit                      synthetic data, about a minute
+  python -m training.fit mq2008 --data data/MQ2008 --fold 2
+  python -m training.fit mslr --data MSLR-WEB10K.zip    read inside the archive
   python -m training.fit letor --data train=a.txt.gz valid=b.txt.gz test=c.txt.gz
-  python -m training.fit table --data rows.parquet --qid search_id --label clicked --categorical carrier,country
-  python -m training.fit letor --data rows.txt --first-stage production.txt --out models/shop/1
-  python -m training.fit --out models/demo/2 --resume             go on after an interruption
+  python -m training.fit table --data rows.parquet --qid search_id \\
+      --label clicked --categorical carrier,country
+  python -m training.fit letor --data rows.txt --first-stage production.txt \\
+      --out models/shop/1
+  python -m training.fit --out models/demo/2 --resume   after an interruption
 """
 
 
@@ -34,6 +34,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         recipe = recipe_from(options)
         out = options.out or next_version(Path("models"), recipe.name)
+        with console.status("loading torch"):  # seconds, which --help and mistyped options need not wait for
+            from training.report import show  # noqa: PLC0415
+            from training.run import run  # noqa: PLC0415
         report = run(recipe, options.data, out, resume=options.resume, device=options.device, console=console)
     except (ListwrightError, OSError) as error:
         console.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
@@ -44,8 +47,9 @@ def main(arguments: list[str] | None = None) -> int:
         console.print(f"interrupted: {advice}")
         return 130
     show(report, console)
-    console.print(f"\nBundle: {out}   (check it: python -m ranking.bundle verify {out})", soft_wrap=True, markup=False)
-    console.print(f"Serve it: LISTWRIGHT_BUNDLE={out} python -m service", soft_wrap=True, markup=False)
+    console.print(f"\nBundle: {out}", soft_wrap=True, markup=False)
+    console.print(f"Check:  python -m ranking.bundle verify {out}", soft_wrap=True, markup=False)
+    console.print(f"Serve:  LISTWRIGHT_BUNDLE={out} python -m service", soft_wrap=True, markup=False)
     return 0
 
 
@@ -99,7 +103,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="the bundle, NAME/VERSION (default: models/RECIPE/next free number)"
     )
-    parser.add_argument("--seed", type=int, metavar="N", help="the only source of randomness (default: the recipe's)")
+    parser.add_argument(
+        "--seed",
+        type=int,
+        metavar="N",
+        help="fixes all randomness (default: the recipe's); repeats to the bit on one machine with one OMP_NUM_THREADS",
+    )
     parser.add_argument("--fold", type=int, metavar="K", help="which fold, counted from 1 (default: the recipe's)")
     parser.add_argument("--resume", action="store_true", help="go on with the interrupted run for the same --out")
     parser.add_argument("--device", default="auto", help="auto (CUDA if there is one), cpu or cuda")
@@ -110,7 +119,11 @@ def _parser() -> argparse.ArgumentParser:
     table.add_argument("--ignore", metavar="COL,COL", help="columns that are no features")
     first = parser.add_argument_group("bring your own first stage").add_mutually_exclusive_group()
     first.add_argument("--first-stage", type=Path, metavar="MODEL", help="a LightGBM text model that you already run")
-    first.add_argument("--first-stage-column", metavar="COL", help="scores that stand in the data")
+    first.add_argument(
+        "--first-stage-column",
+        metavar="COL",
+        help="scores that stand in the data; the column stays a feature, which requests must send",
+    )
     return parser
 
 

@@ -96,6 +96,11 @@ def show(report: Report, console: Console) -> None:
         f"{_NAMES[second]} over first stage, NDCG@10: {mean:+.4f} [{low:+.4f}, {high:+.4f}] "
         f"(paired, 95 % bootstrap over queries; ± above is half the interval's width)"
     )
+    if low <= 0.0:
+        console.print(
+            "[yellow]Note:[/] no proven gain: the interval holds 0. The bundle still answers with "
+            f"{_NAMES[second]} unless a request says strategy=first_stage; compare on more queries before you choose."
+        )
     if evaluation.empty_queries:
         by_convention = "; ".join(
             f"{name}: {', '.join(f'{_NAMES[ranker]} {value:.4f}' for ranker, value in means.items())}"

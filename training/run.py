@@ -19,7 +19,7 @@ from training import bring_your_own, first_stage
 from training.bundling import write_bundle
 from training.config import GivenModel, LambdaMart, Recipe
 from training.data.dataset import Splits
-from training.data.load import describe, load
+from training.data.load import describe, doubtful, load
 from training.evaluate import evaluate
 from training.first_stage import FittedFirstStage
 from training.learn import Epoch, FittedQilcm, fit_qilcm
@@ -76,6 +76,8 @@ def _fit_and_publish(
         workspace.belongs_to(splits)
     bars.console.print(f"[bold]{escape(recipe.name)}[/]: {escape(splits.how)}")
     bars.console.print(escape(describe(splits.train.schema)))
+    for doubt in doubtful(splits.train):
+        bars.console.print(f"[yellow]Note:[/] {escape(doubt)}")
     with watch.step("first stage"):
         first = _fit_first_stage(recipe, splits, workspace, bars)
     with watch.step("QILCM"):
@@ -170,7 +172,8 @@ def _fit_second_stage(
         device=device,
         on_epoch=on_epoch,
     )
-    bars.update(task, total=len(fitted.history), completed=len(fitted.history))
+    epochs, best = len(fitted.history), fitted.best_epoch
+    bars.update(task, total=epochs, completed=epochs, description=f"Training QILCM, best epoch {best} of {epochs}")
     return fitted
 
 

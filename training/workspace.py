@@ -110,7 +110,7 @@ class Workspace:
             raise RecipeError(f"{self.folder} is no run that can be resumed ({error}): delete it") from error
         if known != value:
             raise RecipeError(
-                f"the interrupted run in {self.folder} used another {what}: repeat its options, or delete that folder"
+                f"the interrupted run in {self.folder} had another {what}: repeat its command, or delete that folder"
             )
 
     def _remember(self, facts: dict[str, object]) -> None:
@@ -121,6 +121,8 @@ class Workspace:
 
 def _check_names(out: Path) -> None:
     """Before hours of work, not after: the last two parts of the path name the bundle."""
+    if len(out.parts) < 2:
+        raise RecipeError(f"--out {out}: expected NAME/VERSION at its end, e.g. models/{out}/1")
     for name in (out.absolute().parent.name, out.name):
         try:
             TypeAdapter(BundleName).validate_python(name)

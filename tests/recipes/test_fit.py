@@ -118,7 +118,7 @@ COLUMNS = ("--qid", "search", "--label", "clicked", "--categorical", "stops")
 def test_own_table(own_data, table_recipe, tmp_path, capsys):
     out = tmp_path / "own" / "1"
     assert run(table_recipe, "--data", own_data[0], *COLUMNS, "--out", out) == 0
-    assert "carrier (3), stops (3)" in said(capsys)
+    assert "carrier: 3, stops: 3 values" in said(capsys)
     schema = bundle.load(out).manifest.feature_schema
     assert schema.names == ("price", "carrier", "stops", "old_score")
     assert schema.features[2].categories == ("0", "1", "2")

@@ -52,9 +52,10 @@ def load(
     if all(role in _ROLES and "=" in source for role, source in zip(roles, sources, strict=True)):
         check_fold(fold, 1, "train=FILE valid=FILE test=FILE")
         return _named_files(dict(source.split("=", 1) for source in sources), len(sources), reader)
-    for source in sources:
+    for source, role in zip(sources, roles, strict=True):
         if not Path(source).exists():
-            raise DataError(source, "does not exist")
+            hint = f"; {role!r} is no split: train=, valid= and test= are" if "=" in source else ""
+            raise DataError(source, f"does not exist{hint}")
     paths = [Path(source) for source in sources]
     if len(paths) == 1 and (paths[0].is_dir() or is_archive(paths[0])):
         return _container(spec, Container(paths[0]), fold=fold, rng=rng, reader=reader)

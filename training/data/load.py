@@ -11,7 +11,7 @@ from ranking.errors import RecipeError
 from ranking.features import FeatureSchema
 from training.config import LetorData, Recipe, SyntheticData, TableData
 from training.data import layout, split, synthetic, table
-from training.data.dataset import Splits
+from training.data.dataset import Dataset, Splits
 
 
 def load(recipe: Recipe, sources: Sequence[str], *, progress: Progress | None = None) -> Splits:
@@ -53,13 +53,23 @@ def _need(recipe: Recipe, sources: Sequence[str]) -> None:
 def describe(schema: FeatureSchema) -> str:
     """One line for a person who checks that columns were understood: kinds, categories, missing values."""
     numeric = [feature.name for feature in schema.features if feature.kind == "numeric"]
-    categorical = [f"{f.name} ({len(f.categories)})" for f in schema.features if f.kind == "categorical"]
+    categorical = [f"{f.name}: {len(f.categories)}" for f in schema.features if f.kind == "categorical"]
     missing = sum(feature.missing_in_training for feature in schema.features)
     parts = [f"{len(numeric)} numeric features ({_shortened(numeric)})"]
     if categorical:
-        parts.append(f"{len(categorical)} categorical with so many values: {_shortened(categorical)}")
-    parts.append(f"missing values in {missing} of them")
+        parts.append(f"{len(categorical)} categorical ({_shortened(categorical)} values)")
+    parts.append(f"missing values in {missing} of them" if missing else "no missing values")
     return ", ".join(parts)
+
+
+def doubtful(train: Dataset) -> list[str]:
+    """Categorical columns that look like ids or free text: so many values that most are seen only a few times."""
+    return [
+        f"{feature.name!r} has {len(feature.categories)} values in {train.rows} training rows: if it is an id or free "
+        f"text, leave it out with --ignore {feature.name}"
+        for feature in train.schema.features
+        if len(feature.categories) > max(20, train.rows // 4)
+    ]
 
 
 def _shortened(names: list[str], limit: int = 8) -> str:

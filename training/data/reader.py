@@ -63,17 +63,17 @@ class Reader:
 
 
 class _Bar:
-    """Counts parsed megabytes on a progress bar, if there is one."""
+    """Counts parsed kilobytes on a progress bar, if there is one."""
 
     def __init__(self, progress: Progress | None, name: str, size: int | None) -> None:
         self._progress, self._bytes = progress, 0
-        total = None if size is None else size // 1_000_000
-        self._task = None if progress is None else progress.add_task(f"Reading {escape(name)}, MB", total=total)
+        total = None if size is None else size // 1000
+        self._task = None if progress is None else progress.add_task(f"Reading {escape(name)}, kB", total=total)
 
     def __call__(self, count: int) -> None:
         self._bytes += count
         if self._progress is not None and self._task is not None:
-            self._progress.update(self._task, completed=self._bytes // 1_000_000)
+            self._progress.update(self._task, completed=self._bytes // 1000)
 
 
 def as_wide(parts: list[Dataset]) -> list[Dataset]:

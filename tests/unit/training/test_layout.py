@@ -183,7 +183,8 @@ def test_sources_that_make_no_sense_together(tmp_path):
     archive = as_zip(folds(), tmp_path / "set.zip")
     one_source = "takes one folder or archive, or files"
     for sources, error, message in (
-        ([tmp_path / "nowhere"], DataError, "nowhere: does not exist"),
+        ([tmp_path / "nowhere"], DataError, "nowhere: does not exist$"),
+        ([f"trian={tmp_path}/a"], DataError, "does not exist; 'trian' is no split: train=, valid= and test= are"),
         ([tmp_path / "a", tmp_path / "d"], RecipeError, one_source),
         ([tmp_path / "a", archive], RecipeError, one_source),
         ([f"train={tmp_path}/a", f"test={tmp_path}/b"], RecipeError, "names no valid=FILE"),

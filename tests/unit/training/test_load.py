@@ -1,12 +1,14 @@
 """The door to the data: which recipe takes which sources."""
 
+import numpy as np
 import polars as pl
 import pytest
 
 from ranking.errors import RecipeError
 from ranking.features import Feature, FeatureSchema
 from training.config import LetorData, Recipe, SyntheticData, TableData
-from training.data.load import describe, load
+from training.data.dataset import Dataset
+from training.data.load import describe, doubtful, load
 
 
 def recipe(data, **changes):
@@ -62,7 +64,7 @@ def test_letor_text_with_progress(tmp_path, monkeypatch):
     assert len(splits.train) == 60_000
     (task,) = progress.tasks
     assert "a.txt" in task.description
-    assert task.completed == task.total == path.stat().st_size // 1_000_000
+    assert task.completed == task.total == path.stat().st_size // 1000
     load(recipe(LetorData()), [str(path)], progress=progress)
     assert len(progress.tasks) == 1  # the second time it came from the cache
 
@@ -75,6 +77,18 @@ def test_columns_are_described_in_one_line():
         )
     )
     assert describe(schema) == (
-        "12 numeric features (f0, f1, f2, f3, f4, f5, f6, … f11), 1 categorical with so many values: carrier (2), "
+        "12 numeric features (f0, f1, f2, f3, f4, f5, f6, … f11), 1 categorical (carrier: 2 values), "
         "missing values in 3 of them"
     )
+
+
+def test_columns_like_ids_are_doubted():
+    def data(categories):
+        names = tuple(map(str, range(categories)))
+        schema = FeatureSchema(features=(Feature(name="x"), Feature(name="note", kind="categorical", categories=names)))
+        return Dataset(np.zeros((400, 2), np.float32), np.zeros(400, np.int32), np.array([0, 400]), ("q",), schema)
+
+    assert doubtful(data(100)) == []
+    (doubt,) = doubtful(data(101))
+    assert doubt.startswith("'note' has 101 values in 400 training rows")
+    assert "--ignore note" in doubt

@@ -1,5 +1,7 @@
 """An interrupted run loses nothing and is never mixed with another."""
 
+from pathlib import Path
+
 import pytest
 
 from ranking.errors import RecipeError
@@ -40,7 +42,7 @@ def test_resume_keeps_checkpoints_and_drops_half_written_bundle_files(out):
 
 def test_resume_with_another_recipe_is_refused(out):
     interrupted(out, recipe())
-    with pytest.raises(RecipeError, match="used another recipe"):
+    with pytest.raises(RecipeError, match="had another recipe"):
         Workspace(out, recipe(seed=1), resume=True)
     with Workspace(out, recipe(), resume=True) as again:
         assert (again.state / "trials.journal").exists(), "the refusal must not have harmed it"
@@ -59,6 +61,11 @@ def test_a_run_that_is_going_on_is_left_alone(out):
             with pytest.raises(RecipeError, match="is going on"):
                 Workspace(out, recipe(), resume=resume)
         assert (running.bundle / "qilcm.onnx").exists()
+
+
+def test_out_names_a_bundle_and_a_version():
+    with pytest.raises(RecipeError, match="expected NAME/VERSION at its end"):
+        Workspace(Path("shop"), recipe(), resume=False)
 
 
 def test_nothing_to_resume_says_so(out):

@@ -34,6 +34,12 @@ def test_paired_gains_are_the_committed_results():
         assert f"{recipe} {gain['mean']:+.3f} [{gain['low']:+.3f}, {gain['high']:+.3f}]" in README
 
 
+def test_seconds_are_those_of_the_committed_results():
+    for recipe in ("mq2008", "ohsumed", "airline"):
+        result = json.loads((ROOT / "benchmarks" / "results" / f"quality_{recipe}.json").read_text())
+        assert f"{recipe} {sum(result['seconds'].values()):.0f} s" in README
+
+
 def test_speed_is_the_committed_result():
     service = json.loads((ROOT / "benchmarks" / "results" / "service.json").read_text())
     measured = {(row["candidates"], row["way"]): row for row in service["latency"]["rows"]}

@@ -34,6 +34,16 @@ def test_paired_gains_are_the_committed_results():
         assert f"{recipe} {gain['mean']:+.3f} [{gain['low']:+.3f}, {gain['high']:+.3f}]" in README
 
 
+def test_demo_figures_are_those_of_the_committed_bundle():
+    manifest = json.loads((ROOT / "models" / "demo" / "1" / "manifest.json").read_text())
+    shown = {
+        metric["ranker"]: f"{metric['mean']:.3f} ±{(metric['high'] - metric['low']) / 2:.3f}"
+        for metric in manifest["metrics"]
+        if metric["name"] == "ndcg@10"
+    }
+    assert f"NDCG@10 {shown['first_stage']} → {shown['qilcm']}" in README
+
+
 def test_seconds_are_those_of_the_committed_results():
     for recipe in ("mq2008", "ohsumed", "airline"):
         result = json.loads((ROOT / "benchmarks" / "results" / f"quality_{recipe}.json").read_text())

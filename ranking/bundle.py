@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import stat
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -143,6 +144,8 @@ def _read(path: Path, name: str) -> bytes:
     try:
         if file.resolve().parent != path.resolve():
             raise BundleError(file, "is a link that leads out of the bundle's folder")
+        if not stat.S_ISREG(file.stat().st_mode):
+            raise BundleError(file, "is not a plain file")
         if file.stat().st_size > MAX_FILE_BYTES:
             raise BundleError(file, f"has {file.stat().st_size} bytes; the limit is {MAX_FILE_BYTES}")
         return file.read_bytes()

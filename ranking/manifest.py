@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat, ValidationError, model_validator
 
 from ranking.errors import BundleError, BundleFormatError
 from ranking.features import FeatureSchema
@@ -97,9 +97,9 @@ class Metric(_Frozen):
 
     ranker: str
     name: str
-    mean: float
-    low: float
-    high: float
+    mean: FiniteFloat
+    low: FiniteFloat
+    high: FiniteFloat
     n: int
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections.abc import Callable, Coroutine
@@ -12,7 +13,7 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
 
-from service.problems import TooLargeError, UndecodableBodyError, UnsupportedMediaTypeError
+from service.problems import NotReadyError, TooLargeError, UndecodableBodyError, UnsupportedMediaTypeError
 
 MAX_DIGITS = 18
 """Longer numbers are too large whatever they say; Python refuses to read those of thousands of digits."""
@@ -29,6 +30,7 @@ class BoundedRequest(Request):
         Raises:
             TooLargeError: if ``Content-Length`` or what has arrived exceeds the limit; the rest is not read.
             UndecodableBodyError: if the caller goes away in the middle.
+            NotReadyError: if the service stops before all has arrived.
         """
         if not hasattr(self, "_body"):
             limit: int = self.app.state.settings.max_payload_bytes
@@ -44,6 +46,8 @@ class BoundedRequest(Request):
                     chunks.append(chunk)
             except ClientDisconnect as error:
                 raise UndecodableBodyError("the body ended before it was complete") from error
+            except asyncio.CancelledError as error:  # the last moment of a stop: an answer, not a broken connection
+                raise NotReadyError("the service stopped before the body was complete") from error
             self._body = b"".join(chunks)
         return self._body
 

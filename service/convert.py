@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import chain
 from operator import itemgetter
@@ -185,6 +186,8 @@ def _code(value: Any, feature: Feature, place: Place, row: int, column: int) -> 
     if value is None:
         return UNKNOWN_CODE
     if type(value) is int or type(value) is float:
+        if value in (math.inf, -math.inf):
+            raise CandidateError(f"feature {feature.name!r}: expected a category, found {value}", place(row, column))
         if not abs(value) < _LARGEST_SPELLED:
             return UNKNOWN_CODE
         return feature.code(str(int(value)) if value == int(value) else str(value))
@@ -214,8 +217,8 @@ def _first_fault(rows: Sequence[Sequence[Any]], features: Sequence[Feature], pla
 def _shown(value: Any) -> str:
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "an array"
-    if isinstance(value, bool):
-        return str(value).lower()
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
     if isinstance(value, int) and value.bit_length() > 200:
         return "a huge integer"
     text = repr(value)

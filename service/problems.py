@@ -5,6 +5,7 @@ from __future__ import annotations
 import http
 import logging
 from collections.abc import Iterable
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -16,6 +17,8 @@ from service.schemas import Fault, Problem
 
 MEDIA_TYPE = "application/problem+json"
 MAX_FAULTS = 20
+MAX_DETAIL = 2000
+"""Characters; some details repeat what was sent."""
 
 _log = logging.getLogger("listwright.service")
 
@@ -102,7 +105,7 @@ def problem(
             "type": f"urn:listwright:{kind}",
             "title": http.HTTPStatus(status).phrase,
             "status": status,
-            "detail": _clean(detail),
+            "detail": _clipped(_clean(detail), MAX_DETAIL),
             "request_id": request.state.request_id,
             **more,
         }
@@ -139,11 +142,17 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     found = error.errors()
     faults = [
-        Fault(path=_clean(json_path(fault["loc"][1:])), message=_clean(fault["msg"].removeprefix("Value error, ")))
-        for fault in found[:MAX_FAULTS]
+        Fault(path=_clean(json_path(fault["loc"][1:])), message=_clean(_said(fault))) for fault in found[:MAX_FAULTS]
     ]
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     return problem(request, 422, "invalid-request", f"{faults[0].path}: {faults[0].message}{more}", errors=faults)
+
+
+def _said(fault: dict[str, Any]) -> str:
+    """pydantic's words, but for those that speak of Python."""
+    if fault["type"] in ("model_attributes_type", "model_type", "dict_type"):
+        return "expected an object"
+    return str(fault["msg"]).removeprefix("Value error, ")
 
 
 async def _http(request: Request, error: Exception) -> JSONResponse:

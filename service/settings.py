@@ -5,10 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 PREFIX = "LISTWRIGHT_"
+
+
+def _given(value: object) -> object:
+    if value == "":  # a path of "" is the working directory, which nobody means
+        raise ValueError("is empty")
+    return value
 
 
 class Settings(BaseSettings):
@@ -16,8 +22,8 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore")
 
-    bundle: Annotated[Path, Field(description="folder of the bundle to serve, NAME/VERSION")]
-    host: Annotated[str, Field(description="address to listen on")] = "127.0.0.1"
+    bundle: Annotated[Path, BeforeValidator(_given), Field(description="folder of the bundle to serve, NAME/VERSION")]
+    host: Annotated[str, Field(min_length=1, description="address to listen on")] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535, description="port to listen on; 0 takes a free one")] = 8000
     workers: Annotated[int, Field(ge=1, le=256, description="worker processes; each holds its own copy")] = 1
     threads: Annotated[

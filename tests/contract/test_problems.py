@@ -81,6 +81,13 @@ def test_wrong_content_type(live, media_type):
     )
 
 
+@pytest.mark.parametrize("body", ["null", "[]", '"x"', "3"])
+def test_a_body_that_is_no_object_is_called_so(live, body):
+    response = live.post("/rerank", content=body, headers={"Content-Type": "application/json"})
+    assert response.status_code == 422
+    assert response.json()["detail"] == "$: expected an object"
+
+
 def test_compressed_body_is_refused(live):
     headers = {**JSON, "content-encoding": "gzip"}
     check(live.post("/rerank", content=b"\x1f\x8b", headers=headers), 415, "unsupported-media-type")

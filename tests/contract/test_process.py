@@ -25,6 +25,8 @@ def run(environment):
     ("settings", "says"),
     [
         ({}, "LISTWRIGHT_BUNDLE: Field required (set it, e.g. to models/demo/1)"),
+        ({"LISTWRIGHT_BUNDLE": ""}, "LISTWRIGHT_BUNDLE: Value error, is empty"),
+        ({"LISTWRIGHT_BUNDLE": "x", "LISTWRIGHT_HOST": ""}, "LISTWRIGHT_HOST: String should have at least 1 character"),
         ({"LISTWRIGHT_PORT": "http"}, "LISTWRIGHT_PORT: Input should be a valid integer"),
         ({"LISTWRIGHT_MAX_CANDIDATES": "0"}, "LISTWRIGHT_MAX_CANDIDATES: Input should be greater than or equal to 1"),
     ],

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import shutil
 
 import pytest
@@ -124,6 +125,19 @@ def test_link_out_of_the_folder_is_refused(spoiled, tmp_path):
     (spoiled / "qilcm.onnx").rename(tmp_path / "elsewhere.onnx")
     (spoiled / "qilcm.onnx").symlink_to(tmp_path / "elsewhere.onnx")
     assert "link that leads out" in str(refusal(spoiled))
+
+
+@pytest.mark.parametrize("name", ["golden.jsonl", MANIFEST])
+def test_pipe_is_refused_rather_than_waited_for(spoiled, name):
+    (spoiled / name).unlink()
+    os.mkfifo(spoiled / name)
+    assert "is not a plain file" in refusal(spoiled).reason
+
+
+def test_metric_that_is_no_number_is_refused(spoiled):
+    metric = {"ranker": "qilcm", "name": "mrr", "mean": float("nan"), "low": 0.0, "high": 1.0, "n": 3}
+    edit_manifest(spoiled, lambda manifest: manifest.update(metrics=[metric]))
+    assert "metrics.0.mean" in refusal(spoiled).reason
 
 
 def test_loop_of_links_is_refused(spoiled):

@@ -13,7 +13,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from service.schemas import Problem
 
 MAX_HEAD_BYTES = 64 * 2**10
-"""Of a request line with its headers, while more of them arrive."""
+"""Of a request line with its headers, once more than one packet of them has arrived."""
 
 _UPGRADE = re.compile(rb"\r\nupgrade:[^\r\n]*", re.IGNORECASE)
 
@@ -36,8 +36,10 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Called by the event loop with whatever has arrived."""
         if not self._in_body:
-            head, end, rest = data.partition(b"\r\n\r\n")
-            data = _UPGRADE.sub(b"", head) + end + rest
+            end = data.find(b"\r\n\r\n")
+            offer = _UPGRADE.search(data, 0, end if end >= 0 else len(data))
+            if offer:
+                data = data[: offer.start()] + data[offer.end() :]
         super().data_received(data)
         if self._in_head:
             self._head_bytes += len(data)

@@ -112,8 +112,8 @@ class LambdaMart(_Frozen):
     Args:
         trials: hyperparameter settings tried; 1 keeps the defaults.
         select_on: what settings and number of trees are chosen by: ``valid``, the validation split; or ``folds``, the
-            held-out parts of a cross-validation over the training queries, ``folds`` times the work. A few dozen
-            validation queries choose settings by luck: small sets need ``folds``.
+            held-out parts of a cross-validation over the training queries, ``folds`` times the work, for
+            sets whose validation split has a few dozen queries.
         max_trees, patience: boosting stops after ``patience`` trees without a better NDCG.
         folds: parts for the out-of-fold scores of the training queries, and for ``select_on = "folds"``.
         ndcg_at: cutoff of the NDCG that tuning and early stopping look at.

@@ -18,7 +18,7 @@ _EXAMPLES = """examples:
   python -m training.fit                      synthetic data, about a minute
   python -m training.fit mq2008 --data data/MQ2008 --fold 2
   python -m training.fit mslr --data MSLR-WEB10K.zip    read inside the archive
-  python -m training.fit letor --data train=a.txt.gz valid=b.txt.gz test=c.txt.gz
+  python -m training.fit letor --data train=a.txt.gz valid=b.txt test=c.txt
   python -m training.fit table --data rows.parquet --qid search_id \\
       --label clicked --categorical carrier,country
   python -m training.fit letor --data rows.txt --first-stage production.txt \\
@@ -86,7 +86,7 @@ def _names(text: str | None) -> tuple[str, ...] | None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m training.fit",
-        description="Fit a LightGBM first stage and a QILCM reranker, and publish them as one sealed bundle.",
+        description="Fit a LightGBM first stage and a QILCM reranker, publish them as one bundle.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

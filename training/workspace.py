@@ -22,14 +22,13 @@ _RUN = "run.json"
 class Workspace:
     """The hidden folder beside ``out`` that a run works in until its bundle is published.
 
-    ``state/`` holds checkpoints, ``bundle/`` the files of the bundle.
+    ``state/`` holds checkpoints, ``bundle/`` the files of the bundle. As a context it holds the folder against other
+    runs, and removes it at the end if nothing in it is worth keeping.
 
     Args:
         out: where the bundle will stand.
         recipe: of this run.
         resume: go on with what an interrupted run left; False starts from nothing.
-
-    As a context it holds the folder against other runs, and removes it at the end if nothing in it is worth keeping.
 
     Raises:
         RecipeError: if ``out`` exists or cannot name a bundle; if an interrupted run is there and ``resume`` is False,

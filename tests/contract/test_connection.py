@@ -1,7 +1,6 @@
 """Below HTTP's manners: half-closed connections, upgrades, endless heads, and what is no HTTP at all."""
 
 import http.client
-import io
 import json
 import socket
 import time
@@ -64,7 +63,6 @@ def test_a_body_that_ends_early_ends_the_connection(connection):
 @pytest.mark.parametrize("line", [b"X-A: " + b"a" * 10_000, b"X-A: a\r\n" * 1000])
 def test_an_endless_head_is_refused(connection, line):
     connection.sendall(request()[:-2] + b"X-B: ")
-    received = io.BytesIO()
     try:
         for _ in range(200):
             connection.sendall(line)
@@ -73,10 +71,10 @@ def test_an_endless_head_is_refused(connection, line):
     except OSError:
         pass
     try:
-        received.write(connection.recv(65536))
+        answered = connection.recv(65536)
     except ConnectionError:
-        return  # refused so early that the answer was lost: what matters is that it was
-    assert received.getvalue().startswith(b"HTTP/1.1 431 ")
+        return  # the answer was lost with what was still being sent: what matters is that the service stopped reading
+    assert answered.startswith(b"HTTP/1.1 431 ")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,207 @@
+"""EM for a mixture of K Plackett-Luce rankers (Jagerman, Oosterhuis, de Rijke, 2017, equations (4) to (12)).
+
+Works on dense inputs; :mod:`training.srm` makes them from features. Lists whose labels are all equal say nothing about
+any ranker and are left out by the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from ranking.errors import ScoringError
+from training.label_groups import LabelGroups
+from training.plackett_luce import Likelihood, evaluate
+
+SMALLEST_SHARE = 1e-3
+"""A component below this mixture weight has lost its queries and starts anew."""
+
+CONVERGED = 1e-6
+"""Relative change of the objective below which EM stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class PaddedLists:
+    """N informative training lists.
+
+    Args:
+        x: ``(R, P)`` float64 dense inputs, rows of one list together.
+        mask: ``(N, L)`` True = real candidate; its True places, row by row, are the rows of ``x``.
+        groups: label groups of the padded lists.
+    """
+
+    x: Float[Tensor, "R P"]
+    mask: Bool[Tensor, "N L"]
+    groups: LabelGroups
+
+    @classmethod
+    def of(
+        cls, x: Float[np.ndarray, "R P"], labels: Int[np.ndarray, " R"], lengths: Int[np.ndarray, " N"]
+    ) -> PaddedLists:
+        """From flat rows, their labels and how many rows each list has."""
+        counts = torch.as_tensor(lengths)
+        mask = torch.arange(int(counts.max()))[None, :] < counts[:, None]
+        padded = torch.zeros(mask.shape, dtype=torch.float64)
+        padded[mask] = torch.as_tensor(labels, dtype=torch.float64)
+        return cls(torch.as_tensor(x, dtype=torch.float64), mask, LabelGroups.of(padded, mask))
+
+    def __len__(self) -> int:
+        return len(self.mask)
+
+    def likelihood(self, scores: Float[Tensor, " R"], nodes: int = 32) -> Likelihood:
+        """Of every list, and its gradient in the rows' scores, ``(N, L)``."""
+        padded = torch.zeros(self.mask.shape, dtype=scores.dtype).masked_scatter(self.mask, scores)
+        return evaluate(padded, self.groups, nodes=nodes)
+
+
+class Ranker(Protocol):
+    """What scores rows for one component and learns from weighted lists."""
+
+    ascends: bool
+    """Whether :meth:`fit` never lowers its objective, so that EM may insist on it."""
+
+    def scores(self, x: Float[Tensor, "R P"]) -> Float[Tensor, " R"]:
+        """f_k of every row."""
+        ...
+
+    def penalty(self) -> float:
+        """``||w||^2 / (2 sigma^2)``, the negative log-prior but for its constant."""
+        ...
+
+    def fit(self, lists: PaddedLists, weights: Float[Tensor, " N"]) -> None:
+        """Raise ``sum_n T_n log P_n - penalty``, eq. (12)."""
+        ...
+
+    def forget(self, rng: np.random.Generator) -> None:
+        """Start anew from random weights."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The state after one iteration.
+
+    Args:
+        number: counted from 1.
+        objective: penalised log-likelihood of all lists.
+        weights: ``(K,)`` pi.
+        entropy: mean entropy of the responsibilities, in nats; log K where nothing is known, 0 where all is decided.
+        reseeded: components that started anew in this iteration.
+    """
+
+    number: int
+    objective: float
+    weights: tuple[float, ...]
+    entropy: float
+    reseeded: tuple[int, ...] = ()
+
+
+def responsibilities(
+    log_p: Float[Tensor, "N K"], weights: Float[Tensor, " K"]
+) -> tuple[Float[Tensor, "N K"], Float[Tensor, " N"]]:
+    """E-step, eq. (10), in logarithms: T, and each list's log-likelihood under the mixture."""
+    joint = log_p + torch.log(weights)
+    total = torch.logsumexp(joint, dim=1)
+    return torch.exp(joint - total[:, None]), total
+
+
+def mixture_weights(shares: Float[Tensor, "N K"], alpha: float) -> Float[Tensor, " K"]:
+    """M-step for pi, eq. (11)."""
+    counts = alpha - 1.0 + shares.sum(dim=0)
+    return counts / counts.sum()
+
+
+def log_likelihoods(lists: PaddedLists, rankers: Sequence[Ranker]) -> Float[Tensor, "N K"]:
+    """``log P(Omega_n | w_k)`` of every list under every ranker."""
+    return torch.stack([lists.likelihood(ranker.scores(lists.x)).value for ranker in rankers], dim=1)
+
+
+class Mixture:
+    """K rankers and their weights, as EM goes along.
+
+    Args:
+        lists: what is learnt from.
+        rankers: K of them; changed in place.
+        shares: ``(N, K)`` responsibilities to begin with.
+        alpha: of the Dirichlet prior, eq. (4).
+        rng: for components that start anew.
+        steps: iterations that are done already.
+    """
+
+    def __init__(
+        self,
+        lists: PaddedLists,
+        rankers: list[Ranker],
+        shares: Float[Tensor, "N K"],
+        *,
+        alpha: float,
+        rng: np.random.Generator,
+    ) -> None:
+        self.lists, self.rankers, self.shares = lists, rankers, shares
+        self.weights = mixture_weights(shares, alpha)
+        self.steps: list[Step] = []
+        self._alpha, self._rng = alpha, rng
+
+    @property
+    def objective(self) -> float:
+        """The penalised log-likelihood reached so far."""
+        return self.steps[-1].objective if self.steps else -float("inf")
+
+    @property
+    def converged(self) -> bool:
+        """Whether the last iteration changed next to nothing."""
+        if len(self.steps) < 2 or self.steps[-1].reseeded:
+            return False
+        before, now = self.steps[-2].objective, self.steps[-1].objective
+        return abs(now - before) <= CONVERGED * abs(before)
+
+    def run(self, iterations: int, on_step: Callable[[Step], None] = lambda _step: None) -> None:
+        """Up to ``iterations`` more, until converged.
+
+        Raises:
+            ScoringError: if the objective falls although nothing allows it to.
+        """
+        for _ in range(iterations):
+            if self.converged:
+                return
+            on_step(self._iterate())
+
+    def _iterate(self) -> Step:
+        reseeded = tuple(k for k, weight in enumerate(self.weights.tolist()) if weight < SMALLEST_SHARE)
+        for k in reseeded:
+            self.rankers[k].forget(self._rng)
+        for k, ranker in enumerate(self.rankers):
+            if k not in reseeded:
+                ranker.fit(self.lists, self.shares[:, k])
+        if reseeded:
+            self.weights = torch.full_like(self.weights, 1.0 / len(self.weights))
+        else:
+            self.weights = mixture_weights(self.shares, self._alpha)
+        self.shares, total = responsibilities(log_likelihoods(self.lists, self.rankers), self.weights)
+        prior = (self._alpha - 1.0) * torch.log(self.weights).sum() - sum(ranker.penalty() for ranker in self.rankers)
+        step = Step(
+            number=len(self.steps) + 1,
+            objective=float(total.sum() + prior),
+            weights=tuple(self.weights.tolist()),
+            entropy=float(torch.special.entr(self.shares).sum(dim=1).mean()),
+            reseeded=reseeded,
+        )
+        self._check(step)
+        self.steps.append(step)
+        return step
+
+    def _check(self, step: Step) -> None:
+        """EM never lowers its objective, up to what the quadrature is worth."""
+        tolerance = 5e-7 * len(self.lists)
+        ascends = all(ranker.ascends for ranker in self.rankers) and not step.reseeded
+        if ascends and step.objective < self.objective - tolerance:
+            raise ScoringError(
+                f"EM iteration {step.number}: the penalised log-likelihood fell from {self.objective:.6f} to "
+                f"{step.objective:.6f}: a bug, or features that overflow; please report it"
+            )

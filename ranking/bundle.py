@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ranking import golden
+from ranking.aggregates import Aggregates
 from ranking.errors import BundleError, ListwrightError, SchemaMismatchError, ScoringError
 from ranking.first_stage import ColumnFirstStage, FirstStage, LightGbmFirstStage
-from ranking.manifest import GOLDEN, MANIFEST, BundleFile, Manifest, QilcmStage, parse, to_json
+from ranking.manifest import GOLDEN, MANIFEST, BundleFile, Manifest, QilcmStage, SrmStage, parse, to_json
 from ranking.reranker import Reranker
+from ranking.router import BundleRouter
 from ranking.scorers import OnnxScorer
 
 MAX_FILE_BYTES = 2 * 1024**3
@@ -66,14 +68,37 @@ def build(path: Path, manifest: Manifest, read: Callable[[str], bytes]) -> Reran
             raise BundleError(path / entry.file, str(error)) from error
     else:
         first_stage = ColumnFirstStage(entry.feature, schema)
+    scorer = _graph(path, second.file, read, width=input_width(second, len(schema)))
+    if manifest.srm is None:
+        return Reranker(manifest, first_stage, scorer)
+    srm, count = manifest.srm, len(manifest.srm.specialists)
+    specialists = _graph(
+        path, srm.file, read, width=input_width(srm, len(schema)), columns=count, name="specialists' graph"
+    )
+    if manifest.router is None or manifest.anomaly is None:
+        return Reranker(manifest, first_stage, scorer, specialists)
+    seen = Aggregates(schema, count)
+    anomaly = _graph(path, manifest.anomaly.file, read, width=seen.numeric, columns=1, name="anomaly score")
+    router = _graph(path, manifest.router.file, read, width=len(seen.names), columns=2 * count, name="router")
+    return Reranker(manifest, first_stage, scorer, specialists, BundleRouter(manifest.router, seen, router, anomaly))
+
+
+def _graph(
+    path: Path,
+    file: str,
+    read: Callable[[str], bytes],
+    *,
+    width: int,
+    columns: int | None = None,
+    name: str = "second stage",
+) -> OnnxScorer:
     try:
-        scorer = OnnxScorer(read(second.file), width=input_width(second, len(schema)))
+        return OnnxScorer(read(file), width, columns=columns, name=name)
     except ScoringError as error:
-        raise BundleError(path / second.file, str(error)) from error
-    return Reranker(manifest, first_stage, scorer)
+        raise BundleError(path / file, str(error)) from error
 
 
-def input_width(stage: QilcmStage, features: int) -> int:
+def input_width(stage: QilcmStage | SrmStage, features: int) -> int:
     """Columns of the second stage's input: the features, and the first stage's score where it takes part."""
     return features + (1 if stage.first_stage_score else 0)
 

@@ -9,11 +9,11 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float, Int
 
-from ranking.errors import CandidateError, EmptyListError
+from ranking.errors import CandidateError, EmptyListError, RoutingError
 from ranking.order import ranks_of
 
 Stage = Literal["second_stage", "first_stage", "input_order"]
-DecidedBy = Literal["caller", "bundle"]
+DecidedBy = Literal["caller", "hook", "router", "abstained", "bundle"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,7 @@ class CandidateList:
         features: ``(L, D)`` in schema order. Numeric features are raw, NaN means missing; categorical ones hold the
             code of :meth:`ranking.features.Feature.code`. Anything else than float32 is converted.
         ids: one opaque id per candidate, unique within the list; None where the caller has none.
+        context: what the request says of the query as a whole, for hooks.
 
     Raises:
         EmptyListError: if L is 0.
@@ -33,6 +34,7 @@ class CandidateList:
 
     features: Float[np.ndarray, "L D"]
     ids: tuple[str, ...] | None = None
+    context: Mapping[str, str | float | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.features.ndim != 2:
@@ -73,12 +75,19 @@ class Route:
     """Which ranker gave the order, and who chose it.
 
     Args:
-        strategy: ``qilcm`` or ``first_stage``.
-        decided_by: ``caller`` if the request named it, ``bundle`` if it left the choice to the bundle.
+        strategy: ``qilcm``, ``srm`` or ``first_stage``.
+        decided_by: ``caller`` if the request named it, ``hook`` or ``router`` if these chose, ``abstained`` if the
+            router left it to the generalist, ``bundle`` if nothing but the bundle's default was asked.
+        specialist: number of the specialist; None for other rankers, and for the mixture of all.
+        confidence: probability that the specialist is the best one, by whoever chose it; None if nobody said.
+        faults: why a hook or router that was asked could not decide, in the order of asking.
     """
 
     strategy: str
     decided_by: DecidedBy
+    specialist: int | None = None
+    confidence: float | None = None
+    faults: tuple[RoutingError, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +102,7 @@ class Ranking:
             NaN where ``scores`` is.
         first_stage_scores: ``(L,)`` in input order; NaN if the first stage failed.
         stage_reached: the stage that gave the order.
-        route: which ranker was asked for.
+        route: which ranker was asked for, and who chose it.
         reason: why an earlier stage had to answer; None if nothing went wrong.
         timings_ms: wall-clock milliseconds by stage.
     """

@@ -7,6 +7,8 @@
     │   └── EmptyListError       there are none
     ├── SchemaMismatchError      well-formed, but not what the served bundle was fitted on
     ├── UnknownStrategyError     the bundle holds no such ranker
+    │   └── UnknownSpecialistError   nor one of that number
+    ├── RoutingError             a router could not decide; the next one does, and it is counted
     ├── ScoringError             a stage ran and did not give finite scores
     ├── BundleError              a bundle cannot be trusted: which file, and why
     │   └── BundleFormatError    written by a newer Listwright
@@ -60,6 +62,23 @@ class SchemaMismatchError(ListwrightError):
 
 class UnknownStrategyError(ListwrightError):
     """The strategy asked for is not in the bundle."""
+
+
+class UnknownSpecialistError(UnknownStrategyError):
+    """The specialist asked for is not in the bundle."""
+
+
+class RoutingError(ListwrightError):
+    """A router could not decide. Never reaches a caller: the next router, or the generalist, answers.
+
+    Args:
+        kind: stable and short, to count by: ``hook_raised``, ``unknown_specialist``, ``router_failed`` ...
+        message: what happened, for people.
+    """
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
 
 
 class ScoringError(ListwrightError):

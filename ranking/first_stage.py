@@ -147,7 +147,7 @@ class ColumnFirstStage:
         return all_finite(features[:, self._column].astype(np.float64), f"first-stage column {self._feature!r}")
 
 
-def all_finite(scores: Float[np.ndarray, " L"], what: str) -> Float[np.ndarray, " L"]:
+def all_finite(scores: Float[np.ndarray, " L *columns"], what: str) -> Float[np.ndarray, " L *columns"]:
     """The scores, if every one is finite.
 
     Raises:
@@ -155,6 +155,6 @@ def all_finite(scores: Float[np.ndarray, " L"], what: str) -> Float[np.ndarray, 
     """
     finite = np.isfinite(scores)
     if not finite.all():
-        where = int(np.argmin(finite))
-        raise ScoringError(f"the {what} gave {scores[where]} for candidate {where}")
+        where = int(np.argwhere(~finite)[0][0])
+        raise ScoringError(f"the {what} gave {scores[~finite][0]} for candidate {where}")
     return scores

@@ -23,35 +23,57 @@ TIE_TOLERANCE = 1e-5
 
 
 class GoldenList(BaseModel):
-    """One list and its answer; ``None`` stands for NaN."""
+    """One list and its answer; ``None`` stands for NaN.
+
+    Args:
+        specialist: the specialist that is asked for; None leaves the choice to the bundle.
+        decided: the specialist that answered.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     features: Annotated[list[list[float | None]], Field(min_length=1)]
+    specialist: int | None = None
+    decided: int | None = None
     first_stage_scores: list[float | None]
     scores: list[float | None]
     order: list[int]
 
 
 def record(reranker: Reranker, lists: Iterable[Float[np.ndarray, "L D"]]) -> bytes:
-    """The golden file: one JSON line per list, answered by this reranker.
+    """The golden file: one JSON line per list, answered by this reranker, and one per specialist.
 
     Raises:
         ListwrightError: if a list cannot be ranked without degrading: such an answer must not become the truth.
     """
+    lists = list(lists)
+    srm = reranker.manifest.srm
+    asked: list[tuple[Float[np.ndarray, "L D"], int | None]] = [(features, None) for features in lists]
+    if srm is not None:
+        asked += [(lists[-1 - k % len(lists)], k) for k in range(len(srm.specialists))]  # the longest lists tell most
     lines = []
-    for features in lists:
-        ranking = reranker.rerank(CandidateList(features))
-        if ranking.reason is not None:
-            raise ListwrightError(f"the bundle cannot rank a golden list: {ranking.reason}")
+    for features, specialist in asked:
+        ranking = reranker.rerank(CandidateList(features), specialist=specialist)
+        fault = _fault(ranking)
+        if fault is not None:
+            raise ListwrightError(f"the bundle cannot rank a golden list: {fault}")
         golden = GoldenList(
             features=[[_number(v) for v in row] for row in features],
+            specialist=specialist,
+            decided=ranking.route.specialist,
             first_stage_scores=[_number(v) for v in ranking.first_stage_scores],
             scores=[_number(v) for v in ranking.scores],
             order=[int(i) for i in ranking.order],
         )
         lines.append(json.dumps(golden.model_dump(), separators=(",", ":")))
     return ("\n".join(lines) + "\n").encode()
+
+
+def _fault(ranking: Ranking) -> str | None:
+    """Whatever kept the bundle from answering as it should."""
+    if ranking.route.faults:
+        return str(ranking.route.faults[0])
+    return ranking.reason
 
 
 def read(text: bytes, path: Path) -> list[GoldenList]:
@@ -79,7 +101,7 @@ def replay(reranker: Reranker, lists: list[GoldenList], path: Path) -> None:
     """
     for number, golden in enumerate(lists, start=1):
         try:
-            ranking = reranker.rerank(CandidateList(_array(golden.features)))
+            ranking = reranker.rerank(CandidateList(_array(golden.features)), specialist=golden.specialist)
         except ListwrightError as error:
             raise BundleError(path, f"line {number}: {error}") from error
         fault = _difference(golden, ranking)
@@ -88,8 +110,11 @@ def replay(reranker: Reranker, lists: list[GoldenList], path: Path) -> None:
 
 
 def _difference(golden: GoldenList, ranking: Ranking) -> str | None:
-    if ranking.reason is not None:
-        return ranking.reason
+    fault = _fault(ranking)
+    if fault is not None:
+        return fault
+    if ranking.route.specialist != golden.decided:
+        return f"specialist {ranking.route.specialist} answered, expected {golden.decided}"
     pairs = (("first_stage_scores", ranking.first_stage_scores), ("scores", ranking.scores))
     for name, found in pairs:
         expected = np.array(getattr(golden, name), dtype=np.float64)

@@ -15,7 +15,7 @@ from ranking.errors import BundleError, BundleFormatError
 from ranking.features import FeatureSchema
 from ranking.metrics import EvalProtocol
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Version of the bundle format that this code writes, and the newest that it reads.
 
 To change the format: raise this number; keep reading every older version (convert the parsed JSON step by step in
@@ -81,6 +81,68 @@ class QilcmStage(_Frozen):
     first_stage_score: bool
 
 
+class FeatureWeight(_Frozen):
+    """A feature and what one training standard deviation of it adds to a specialist's score."""
+
+    feature: str
+    weight: FiniteFloat
+
+
+class Specialist(_Frozen):
+    """One ranker of the mixture.
+
+    Args:
+        weight: pi_k, the share of queries that the mixture gives it.
+        queries: training queries whose largest responsibility is this one's.
+        top_features: the largest weights by size; empty unless the ranker is linear.
+    """
+
+    weight: Annotated[float, Field(ge=0.0, le=1.0)]
+    queries: Annotated[int, Field(ge=0)]
+    top_features: tuple[FeatureWeight, ...] = ()
+
+
+class SrmStage(_Frozen):
+    """Second stage: SRM's K specialists as one ONNX graph ``(C, D or D+1) -> (C, K)``.
+
+    Args:
+        cutoff: C; None scores the whole list.
+        first_stage_score: whether the first stage's score is its last input column.
+        specialists: K of them; a specialist's number is its place here, counted from 0.
+    """
+
+    kind: Literal["srm"] = "srm"
+    file: FileName = "srm.onnx"
+    cutoff: Annotated[int, Field(ge=1)] | None = None
+    first_stage_score: bool = False
+    specialists: Annotated[tuple[Specialist, ...], Field(min_length=1, max_length=100)]
+
+
+class AnomalyStage(_Frozen):
+    """Anomaly score of a query: an Isolation Forest over the mean features of the first stage's top ten.
+
+    Args:
+        quantiles: of the training queries' scores, at :data:`ranking.features.QUANTILE_LEVELS`.
+    """
+
+    file: FileName = "anomaly.onnx"
+    quantiles: tuple[FiniteFloat, ...] = ()
+
+
+class RouterStage(_Frozen):
+    """Picks a specialist for an unseen list, or abstains to the generalist.
+
+    Args:
+        file: ``(1, A) -> (1, 2 K)``: list aggregates to each specialist's share and its gain over the generalist.
+        temperature: of the calibrated probabilities, ``p ~ share^(1 / temperature)``.
+        margin: a specialist is taken if its estimated gain less this is above 0; None: never, it did not pay.
+    """
+
+    file: FileName = "router.onnx"
+    temperature: Annotated[float, Field(gt=0.0)]
+    margin: FiniteFloat | None
+
+
 FirstStageEntry = Annotated[LightGbmStage | ColumnStage, Field(discriminator="kind")]
 
 
@@ -88,7 +150,8 @@ class Metric(_Frozen):
     """A mean over the test queries, measured through this very bundle.
 
     Args:
-        ranker: ``input_order``, ``first_stage`` or ``qilcm``.
+        ranker: ``input_order``, ``first_stage``, ``qilcm``, ``routed`` (what ``auto`` answers with a router) or
+            ``mixture`` (what ``srm`` answers where the router abstains).
         name: e.g. ``ndcg@10``.
         mean: over queries, under the manifest's protocol.
         low, high: 95 % bootstrap interval of the mean over queries.
@@ -114,8 +177,9 @@ class Manifest(_Frozen):
         data: one line: which data, split how.
         feature_schema: the columns of every feature matrix.
         fingerprint: of ``feature_schema``; stored so that a hand-edited schema is noticed.
-        first_stage, second_stage: the rankers.
-        strategy: what ``auto`` means.
+        first_stage, second_stage: the rankers; ``second_stage`` is the generalist's.
+        srm, anomaly, router: specialists, and what chooses among them; None where the bundle has none.
+        strategy: what ``auto`` means where no router or an abstaining one is asked.
         validated_lengths: list lengths at which exported and trained scores were compared.
         files: every other file of the bundle.
         protocol, metrics: the held-out result.
@@ -133,6 +197,9 @@ class Manifest(_Frozen):
     fingerprint: str
     first_stage: FirstStageEntry
     second_stage: QilcmStage
+    srm: SrmStage | None = None
+    anomaly: AnomalyStage | None = None
+    router: RouterStage | None = None
     strategy: Literal["qilcm", "first_stage"] = "qilcm"
     validated_lengths: tuple[int, ...] = ()
     files: tuple[BundleFile, ...] = ()
@@ -147,6 +214,8 @@ class Manifest(_Frozen):
             raise ValueError("fingerprint does not belong to feature_schema")
         if isinstance(self.first_stage, ColumnStage) and self.first_stage.feature not in self.feature_schema.index:
             raise ValueError(f"first_stage names the feature {self.first_stage.feature!r}, which the schema lacks")
+        if self.router is not None and (self.srm is None or self.anomaly is None):
+            raise ValueError("a router needs specialists and the anomaly score")
         names = [file.name for file in self.files]
         if len(set(names)) != len(names):
             raise ValueError("a file is listed twice")
@@ -154,8 +223,8 @@ class Manifest(_Frozen):
 
     @property
     def strategies(self) -> tuple[str, ...]:
-        """What a request may ask for, best first."""
-        return (self.second_stage.kind, "first_stage")
+        """What a request may ask for, besides ``auto``."""
+        return (self.second_stage.kind, *(("srm",) if self.srm is not None else ()), "first_stage")
 
 
 def to_json(manifest: Manifest) -> str:

@@ -1,20 +1,45 @@
-"""The heart: first stage, second stage, order. The only code that scores, in training and in serving alike."""
+"""The heart: first stage, route, second stage, order. The only code that scores, in training and in serving alike."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
-from ranking.candidates import CandidateList, Ranking, Route, Stage
-from ranking.errors import SchemaMismatchError, ScoringError, UnknownStrategyError
+from ranking.candidates import CandidateList, DecidedBy, Ranking, Route, Stage
+from ranking.errors import (
+    RoutingError,
+    SchemaMismatchError,
+    ScoringError,
+    UnknownSpecialistError,
+    UnknownStrategyError,
+)
 from ranking.features import FeatureSchema
 from ranking.first_stage import FirstStage
-from ranking.manifest import Manifest
+from ranking.manifest import Manifest, QilcmStage, SrmStage
 from ranking.order import rank_by_score
+from ranking.relevance import mixture, relevance
+from ranking.router import BundleRouter, Choice, Estimate, Hook, Query
 from ranking.scorers import Scorer
+
+
+class _FirstPass(NamedTuple):
+    """A list after the first stage."""
+
+    candidates: CandidateList
+    scores: Float[np.ndarray, " L"]
+    order: Int[np.ndarray, " L"]
+
+
+class _Routed(NamedTuple):
+    """A route, and what was computed on the way to it."""
+
+    route: Route
+    estimate: Estimate | None = None
+    specialists: Float[np.ndarray, "C K"] | None = None
 
 
 class Reranker:
@@ -23,37 +48,63 @@ class Reranker:
     Args:
         manifest: of the bundle.
         first_stage: scores every candidate.
-        second_stage: rescores the best ``manifest.second_stage.cutoff`` of them as one list.
+        second_stage: the generalist; rescores the best ``manifest.second_stage.cutoff`` of them as one list.
+        specialists: SRM's rankers, ``(C, E) -> (C, K)``, if the bundle has any.
+        router: chooses among them, if the bundle has one.
     """
 
-    def __init__(self, manifest: Manifest, first_stage: FirstStage, second_stage: Scorer) -> None:
+    def __init__(
+        self,
+        manifest: Manifest,
+        first_stage: FirstStage,
+        second_stage: Scorer,
+        specialists: Scorer | None = None,
+        router: BundleRouter | None = None,
+    ) -> None:
         self.manifest = manifest
+        self.router = router
         self._first_stage = first_stage
         self._second_stage = second_stage
+        self._specialists = specialists
 
     @property
     def schema(self) -> FeatureSchema:
         """The columns that candidates must have."""
         return self.manifest.feature_schema
 
-    def rerank(self, candidates: CandidateList, *, strategy: str = "auto") -> Ranking:
+    def rerank(
+        self,
+        candidates: CandidateList,
+        *,
+        strategy: str = "auto",
+        specialist: int | None = None,
+        hook: Hook | None = None,
+        routing: bool = True,
+    ) -> Ranking:
         """Order the candidates, best first.
 
         The first stage scores all; the second stage rescores the top C of them (chosen by first-stage score, equal
         scores in input order) and puts them in front; the others follow in first-stage order.
 
+        Which second stage: the caller's specialist; or else, for ``auto`` and ``srm``, what the hook chooses, or what
+        the bundle's router does. Where these abstain, ``auto`` is the generalist, and ``srm`` the mixture of all
+        specialists.
+
         Args:
             candidates: ``(L, D)`` in schema order.
-            strategy: ``auto`` for the bundle's own, or one of ``manifest.strategies``.
+            strategy: ``auto`` or one of ``manifest.strategies``.
+            specialist: number of the specialist to use, counted from 0.
+            hook: asked before the bundle's router.
+            routing: False asks neither hook nor router.
 
         Returns:
             The ranking. If a stage fails, the one before it answers and ``reason`` says why.
 
         Raises:
             SchemaMismatchError: if D differs from the schema.
-            UnknownStrategyError: if the bundle has no such strategy.
+            UnknownStrategyError: if the bundle has no such strategy or specialist.
         """
-        route = self._route(strategy)
+        self._check(strategy, specialist)
         features = candidates.features
         if features.shape[1] != len(self.schema):
             raise SchemaMismatchError(
@@ -64,62 +115,144 @@ class Reranker:
         try:
             first_scores = self._first_stage.score(features)
         except ScoringError as error:
+            route = self._default(strategy, specialist)
             return _in_input_order(len(features), route, str(error), {"first_stage": _ms_since(started)})
-        by_first_stage = rank_by_score(first_scores)
+        first = _FirstPass(candidates, first_scores, rank_by_score(first_scores))
         timings = {"first_stage": _ms_since(started)}
 
-        reason = None
-        if route.strategy != "first_stage":
+        routed = _Routed(self._default(strategy, specialist))
+        if routing and specialist is None and strategy in ("auto", "srm") and self._specialists is not None:
             started = perf_counter()
-            try:
-                scores, order = self._score_list(features, first_scores, by_first_stage)
-            except ScoringError as error:
-                reason = str(error)
-            else:
-                timings["second_stage"] = _ms_since(started)
-                return _ranking(order, scores, first_scores, "second_stage", route, timings_ms=timings)
+            routed = self._route(first, routed.route, hook)
+            timings["routing"] = _ms_since(started)
+        if routed.route.strategy == "first_stage":
+            return _ranking(first.order, first_scores, first_scores, "first_stage", routed.route, timings_ms=timings)
+
+        started = perf_counter()
+        try:
+            scores, order = self._score_list(first, routed)
+        except ScoringError as error:
             timings["second_stage"] = _ms_since(started)
-        return _ranking(
-            by_first_stage, first_scores, first_scores, "first_stage", route, timings_ms=timings, reason=reason
-        )
+            return _ranking(
+                first.order,
+                first_scores,
+                first_scores,
+                "first_stage",
+                routed.route,
+                timings_ms=timings,
+                reason=str(error),
+            )
+        timings["second_stage"] = _ms_since(started)
+        return _ranking(order, scores, first_scores, "second_stage", routed.route, timings_ms=timings)
 
-    def _route(self, strategy: str) -> Route:
+    def _check(self, strategy: str, specialist: int | None) -> None:
+        known = ("auto", *self.manifest.strategies)
+        if strategy not in known:
+            raise UnknownStrategyError(f"this bundle has no strategy {strategy!r}: use one of {', '.join(known)}")
+        if specialist is None:
+            return
+        if strategy not in ("auto", "srm"):
+            raise UnknownSpecialistError(f"strategy {strategy!r} has no specialists: use auto or srm, or name none")
+        if self.manifest.srm is None:
+            raise UnknownSpecialistError("this bundle has no specialists: name none")
+        count = len(self.manifest.srm.specialists)
+        if not 0 <= specialist < count:
+            raise UnknownSpecialistError(f"this bundle has no specialist {specialist}: use 0 to {count - 1}, see /info")
+
+    def _default(self, strategy: str, specialist: int | None) -> Route:
+        """The route if no hook and no router is asked."""
+        if specialist is not None:
+            return Route("srm", "caller", specialist)
         if strategy == "auto":
-            return Route(strategy=self.manifest.strategy, decided_by="bundle")
-        if strategy not in self.manifest.strategies:
-            known = ", ".join(("auto", *self.manifest.strategies))
-            raise UnknownStrategyError(f"this bundle has no strategy {strategy!r}: use one of {known}")
-        return Route(strategy=strategy, decided_by="caller")
+            return Route(self.manifest.strategy, "bundle")
+        return Route(strategy, "caller")
 
-    def _score_list(
-        self,
-        features: Float[np.ndarray, "L D"],
-        first_scores: Float[np.ndarray, " L"],
-        by_first_stage: np.ndarray,
-    ) -> tuple[Float[np.ndarray, " L"], np.ndarray]:
+    def _route(self, first: _FirstPass, default: Route, hook: Hook | None) -> _Routed:
+        """Ask the hook, then the bundle's router."""
+        faults: tuple[RoutingError, ...] = ()
+        if hook is not None:
+            try:
+                return _Routed(_taken(self._asked(hook, first), "hook", default))
+            except RoutingError as error:
+                faults = (error,)
+        if self.router is None:
+            return _Routed(replace(default, faults=faults))
+        try:
+            kept, scores = self._specialist_scores(first)
+            estimate = self.router.estimate(first.candidates.features, first.scores, first.order, scores, kept)
+        except ScoringError as error:
+            return _Routed(replace(default, faults=(*faults, RoutingError("router_failed", str(error)))))
+        except RoutingError as error:
+            return _Routed(replace(default, faults=(*faults, error)))
+        route = _taken(estimate.choice, "router", default)
+        return _Routed(replace(route, faults=faults), estimate, scores)
+
+    def _asked(self, hook: Hook, first: _FirstPass) -> Choice:
+        choice = hook(Query(_read_only(first.candidates.features), first.candidates.context, _read_only(first.scores)))
+        assert self.manifest.srm is not None
+        count = len(self.manifest.srm.specialists)
+        if choice.specialist is not None and not 0 <= choice.specialist < count:
+            raise RoutingError("unknown_specialist", f"the hook chose specialist {choice.specialist} of {count}")
+        return choice
+
+    def _score_list(self, first: _FirstPass, routed: _Routed) -> tuple[Float[np.ndarray, " L"], np.ndarray]:
         """Second-stage scores (NaN below the cutoff) and the order that they give."""
-        stage = self.manifest.second_stage
-        kept = np.sort(by_first_stage[: stage.cutoff])  # (C,) input order, so that ties below keep it
-        inputs = features[kept]
+        if routed.route.strategy == "srm":
+            scores = routed.specialists
+            kept = self._kept(first, self.manifest.srm)
+            if scores is None:
+                kept, scores = self._specialist_scores(first)
+            k = routed.route.specialist
+            logits = self._mixed(scores, routed.estimate) if k is None else scores[:, k]
+        else:
+            kept = self._kept(first, self.manifest.second_stage)
+            logits = self._second_stage.score(self._inputs(first, kept, self.manifest.second_stage))
+        scores_of_all = np.full(len(first.order), np.nan)
+        scores_of_all[kept] = logits
+        return scores_of_all, np.concatenate([kept[rank_by_score(logits)], first.order[len(kept) :]])
+
+    def _mixed(self, scores: Float[np.ndarray, "C K"], estimate: Estimate | None) -> Float[np.ndarray, " C"]:
+        assert self.manifest.srm is not None
+        if estimate is not None:
+            return mixture(scores, estimate.probabilities)
+        return mixture(scores, np.array([specialist.weight for specialist in self.manifest.srm.specialists]))
+
+    def _specialist_scores(self, first: _FirstPass) -> tuple[np.ndarray, Float[np.ndarray, "C K"]]:
+        assert self._specialists is not None
+        assert self.manifest.srm is not None
+        kept = self._kept(first, self.manifest.srm)
+        return kept, self._specialists.score(self._inputs(first, kept, self.manifest.srm))
+
+    @staticmethod
+    def _kept(first: _FirstPass, stage: QilcmStage | SrmStage | None) -> Int[np.ndarray, " C"]:
+        """The candidates that reach a stage, in input order, so that ties keep it."""
+        cutoff = None if stage is None else stage.cutoff
+        return np.sort(first.order[:cutoff])
+
+    @staticmethod
+    def _inputs(
+        first: _FirstPass, kept: Int[np.ndarray, " C"], stage: QilcmStage | SrmStage
+    ) -> Float[np.ndarray, "C E"]:
+        inputs: Float[np.ndarray, "C E"] = first.candidates.features[kept]
         if stage.first_stage_score:
-            inputs = np.column_stack([inputs, first_scores[kept].astype(np.float32)])
-        logits = self._second_stage.score(inputs)
-        scores = np.full(len(features), np.nan)
-        scores[kept] = logits
-        order = np.concatenate([kept[rank_by_score(logits)], by_first_stage[stage.cutoff :]])
-        return scores, order
+            inputs = np.column_stack([inputs, first.scores[kept].astype(np.float32)])
+        return inputs
 
 
-def relevance(scores: Float[np.ndarray, " L"]) -> Float[np.ndarray, " L"]:
-    """Softmax over the scored candidates (QILCM eq. 9): the probability of being the one to put first.
+def _taken(choice: Choice, by: Literal["hook", "router"], default: Route) -> Route:
+    """The route after a hook's or router's choice; an abstention leaves the default's strategy."""
+    if choice.specialist is not None:
+        return replace(
+            default, strategy="srm", decided_by=by, specialist=choice.specialist, confidence=choice.confidence
+        )
+    abstained: DecidedBy = "abstained" if by == "router" else by
+    return replace(default, decided_by=abstained, confidence=choice.confidence)
 
-    Convention: NaN where there is no score; the others sum to 1.
-    """
-    if np.isnan(scores).all():
-        return scores
-    weights: Float[np.ndarray, " L"] = np.exp(scores - np.nanmax(scores))
-    weights /= np.nansum(weights)
-    return weights
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    view: np.ndarray = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def _ranking(order: Any, scores: Any, first_scores: Any, stage: Stage, route: Route, **more: Any) -> Ranking:

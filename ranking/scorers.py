@@ -25,8 +25,8 @@ _ORT_ERRORS = (
 class Scorer(Protocol):
     """Scores a list as a whole."""
 
-    def score(self, features: Float[np.ndarray, "C E"]) -> Float[np.ndarray, " C"]:
-        """``(C,)`` finite logits, comparable within this list only.
+    def score(self, features: Float[np.ndarray, "C E"]) -> Float[np.ndarray, " C *columns"]:
+        """``(C,)`` finite logits, comparable within this list only; ``(C, K)`` for K specialists.
 
         Raises:
             ScoringError: if the graph fails or a score is not finite.
@@ -35,7 +35,7 @@ class Scorer(Protocol):
 
 
 class OnnxScorer:
-    """An ONNX graph ``features (C, E) float32 -> scores (C,) float32`` on one thread.
+    """An ONNX graph ``features (C, E) float32 -> scores (C,) or (C, K) float32`` on one thread.
 
     One thread because parallelism is across requests and worker processes; spinning is off because a request that
     waits must not burn the core that another one needs.
@@ -43,12 +43,14 @@ class OnnxScorer:
     Args:
         model: the serialised graph, with its weights inside.
         width: E, columns of the input.
+        columns: K; None for one score per row without a column axis.
+        name: of the stage, for messages.
 
     Raises:
         ScoringError: if it is not such a graph.
     """
 
-    def __init__(self, model: bytes, width: int) -> None:
+    def __init__(self, model: bytes, width: int, *, columns: int | None = None, name: str = "second stage") -> None:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         options.inter_op_num_threads = 1
@@ -58,17 +60,19 @@ class OnnxScorer:
             self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         except _ORT_ERRORS as error:
             raise ScoringError(f"not an ONNX graph that can run here: {error}") from error
+        self._name, self._tail = name, () if columns is None else (columns,)
         inputs = [(i.name, i.shape[1:], i.type) for i in self._session.get_inputs()]
         outputs = [o.name for o in self._session.get_outputs()]
         if inputs != [("features", [width], "tensor(float)")] or outputs != ["scores"]:
-            raise ScoringError(f"the graph maps {inputs} to {outputs}, not features (C, {width}) to scores (C,)")
+            expected = "(C,)" if columns is None else f"(C, {columns})"
+            raise ScoringError(f"the graph maps {inputs} to {outputs}, not features (C, {width}) to scores {expected}")
 
-    def score(self, features: Float[np.ndarray, "C E"]) -> Float[np.ndarray, " C"]:
-        """``(C,)`` logits."""
+    def score(self, features: Float[np.ndarray, "C E"]) -> Float[np.ndarray, " C *columns"]:
+        """``(C,)`` or ``(C, K)`` finite scores."""
         try:
             (scores,) = self._session.run(["scores"], {"features": features})
         except _ORT_ERRORS as error:
-            raise ScoringError(f"the second stage failed: {error}") from error
-        if scores.shape != (len(features),):
-            raise ScoringError(f"the second stage gave scores of shape {scores.shape} for {len(features)} candidates")
-        return all_finite(scores, "second stage")
+            raise ScoringError(f"the {self._name} failed: {error}") from error
+        if scores.shape != (len(features), *self._tail):
+            raise ScoringError(f"the {self._name} gave scores of shape {scores.shape} for {len(features)} candidates")
+        return all_finite(scores, self._name)

@@ -13,9 +13,21 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from ranking import bundle, golden
+from ranking.aggregates import Aggregates
 from ranking.features import Feature, FeatureSchema
 from ranking.first_stage import lightgbm_input
-from ranking.manifest import GOLDEN, LightGbmStage, Manifest, QilcmStage
+from ranking.manifest import (
+    FORMAT_VERSION,
+    GOLDEN,
+    AnomalyStage,
+    FeatureWeight,
+    LightGbmStage,
+    Manifest,
+    QilcmStage,
+    RouterStage,
+    Specialist,
+    SrmStage,
+)
 
 NUMERIC = ("price", "stars", "bm25")
 CATEGORY = Feature(name="carrier", kind="categorical", categories=("A5", "B2", "C7"))
@@ -44,11 +56,16 @@ def make_bundle(
     cutoff: int = 100,
     first_stage_score: bool = True,
     graph: Literal["list", "nan"] = "list",
-    format_version: int = 1,
+    specialists: int = 0,
+    margin: float | Literal["no router"] | None = "no router",
+    format_version: int = FORMAT_VERSION,
 ) -> Path:
     """Publish a bundle at ``out`` (``.../NAME/VERSION``).
 
     ``graph="nan"`` gives NaN for a candidate whose price is above 1000, so that a request can make it degrade.
+    Specialists rank by random linear scores. With a ``margin`` there is a router, which requests can steer: it finds
+    specialist 0 the best in a list whose mean number of stars is below 0 and the last one above, each with a gain of
+    the list's mean price; its graph gives NaN where that price is above 500.
     """
     rng = np.random.default_rng(7)
     columns = schema(categorical=categorical)
@@ -66,15 +83,38 @@ def make_bundle(
         second_stage=stage,
         validated_lengths=(1, 2, 10),
     )
+    if specialists:
+        weights = [2.0**-k for k in range(specialists)]
+        ranked = tuple(
+            Specialist(
+                weight=weight / sum(weights),
+                queries=100 - k,
+                top_features=(FeatureWeight(feature=NUMERIC[k % len(NUMERIC)], weight=1.0),),
+            )
+            for k, weight in enumerate(weights)
+        )
+        manifest = manifest.model_copy(update={"srm": SrmStage(specialists=ranked)})
+    if margin != "no router":
+        router = RouterStage(temperature=0.5, margin=margin)
+        manifest = manifest.model_copy(update={"anomaly": AnomalyStage(), "router": router})
     out.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(dir=out.parent))
     (folder / "first_stage.txt").write_text(_lambdamart(rng, columns, categorical=categorical))
     width = bundle.input_width(stage, len(columns))
     (folder / stage.file).write_bytes(_graph(rng, width, nan_above=1000.0 if graph == "nan" else None))
+    files = ["first_stage.txt", stage.file, GOLDEN]
+    if manifest.srm is not None:
+        files.append(manifest.srm.file)
+        (folder / manifest.srm.file).write_bytes(_specialists(rng, len(columns), specialists))
+    if manifest.router is not None:
+        seen = Aggregates(columns, specialists)
+        files += ["anomaly.onnx", "router.onnx"]
+        (folder / "anomaly.onnx").write_bytes(_linear(np.full((seen.numeric, 1), 0.1, dtype=np.float32), "anomaly"))
+        (folder / "router.onnx").write_bytes(_router(seen.names, specialists))
     reranker = bundle.open_unsealed(folder, manifest)
     lists = [rows(rng, length, categorical=categorical) for length in (1, 2, 3, 5, 8, 12)]
     (folder / GOLDEN).write_bytes(golden.record(reranker, lists))
-    bundle.seal(folder, manifest, ["first_stage.txt", stage.file, GOLDEN])
+    bundle.seal(folder, manifest, files)
     bundle.publish(folder, out)
     return out
 
@@ -121,3 +161,35 @@ def _graph(rng: np.random.Generator, width: int, nan_above: float | None) -> byt
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
     onnx.checker.check_model(model)
     return model.SerializeToString()
+
+
+def _specialists(rng: np.random.Generator, width: int, count: int) -> bytes:
+    return _linear(rng.normal(size=(width, count)).astype(np.float32), "specialists")
+
+
+def _router(names: tuple[str, ...], count: int) -> bytes:
+    """Shares by the mean number of stars, gains by the mean price; see :func:`make_bundle`."""
+    weights = np.zeros((len(names), 2 * count), dtype=np.float32)
+    weights[names.index("mean of stars"), :count] = np.arange(count) - (count - 1) / 2
+    weights[names.index("mean of price"), count:] = 1.0
+    return _linear(weights, "router", nan_above=500.0)
+
+
+def _linear(weights: np.ndarray, name: str, nan_above: float = np.inf) -> bytes:
+    """``scores = features @ weights`` with NaN read as 0; NaN where a score is above the limit."""
+    nodes = [
+        helper.make_node("IsNaN", ["features"], ["holes"]),
+        helper.make_node("Where", ["holes", "zero", "features"], ["x"]),
+        helper.make_node("MatMul", ["x", "w"], ["sane"]),
+        helper.make_node("Greater", ["sane", "limit"], ["broken"]),
+        helper.make_node("Where", ["broken", "nan", "sane"], ["scores"]),
+    ]
+    constants = {"zero": np.float32(0), "w": weights, "limit": np.float32(nan_above), "nan": np.float32(np.nan)}
+    graph = helper.make_graph(
+        nodes,
+        name,
+        [helper.make_tensor_value_info("features", TensorProto.FLOAT, ["rows", weights.shape[0]])],
+        [helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["rows", weights.shape[1]])],
+        [numpy_helper.from_array(np.asarray(value), key) for key, value in constants.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10).SerializeToString()

@@ -1,0 +1,31 @@
+"""From scores to probabilities of being the one to put first."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float
+
+
+def relevance(scores: Float[np.ndarray, " L"]) -> Float[np.ndarray, " L"]:
+    """Softmax over the scored candidates (QILCM eq. 9): the probability of being the one to put first.
+
+    Convention: NaN where there is no score; the others sum to 1.
+    """
+    if np.isnan(scores).all():
+        return scores
+    weights: Float[np.ndarray, " L"] = np.exp(scores - np.nanmax(scores))
+    weights /= np.nansum(weights)
+    return weights
+
+
+def mixture(scores: Float[np.ndarray, "C K"], weights: Float[np.ndarray, " K"]) -> Float[np.ndarray, " C"]:
+    """Log-probability of being drawn first from a mixture of Plackett-Luce rankers.
+
+    Definition (from SRM, Jagerman et al., 2017, eq. 2, each ranker weighed by its probability):
+        log sum_k p_k exp(f_k(i)) / sum_j exp(f_k(j))
+    """
+    shifted = scores.astype(np.float64) - scores.max(axis=0)
+    first_choice = np.exp(shifted)
+    first_choice /= first_choice.sum(axis=0)
+    found: Float[np.ndarray, " C"] = np.log(np.maximum(first_choice @ weights, np.finfo(np.float64).tiny))
+    return found

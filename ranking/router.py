@@ -1,0 +1,123 @@
+"""Which specialist for an unseen list, or none: what a hook may decide, and the bundle's own router."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from ranking.aggregates import Aggregates
+from ranking.errors import RoutingError, ScoringError
+from ranking.manifest import RouterStage
+from ranking.scorers import OnnxScorer
+
+SMALLEST_SHARE = 1e-3
+"""A forest says 0 of what it has not met; no probability is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What a hook may look at.
+
+    Args:
+        features: ``(L, D)`` raw features in schema order, read-only.
+        context: what the request says of the query as a whole.
+        first_stage_scores: ``(L,)``, read-only.
+    """
+
+    features: Float[np.ndarray, "L D"]
+    context: Mapping[str, str | float | None]
+    first_stage_scores: Float[np.ndarray, " L"]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A decision.
+
+    Args:
+        specialist: its number, counted from 0; None abstains: the generalist answers.
+        confidence: probability that it is the best specialist, if known.
+    """
+
+    specialist: int | None
+    confidence: float | None = None
+
+
+class Hook(Protocol):
+    """A router of the operator's own, asked before the bundle's."""
+
+    def __call__(self, query: Query) -> Choice:
+        """Pick a specialist, or abstain.
+
+        Raises:
+            RoutingError: if it cannot decide; the bundle's router is asked instead.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What the bundle's router makes of a list.
+
+    Args:
+        probabilities: ``(K,)`` calibrated, that each specialist is the best one; they sum to 1.
+        gains: ``(K,)`` estimated NDCG over the generalist's.
+        choice: the most probable specialist if its gain is worth it, else an abstention.
+    """
+
+    probabilities: Float[np.ndarray, " K"]
+    gains: Float[np.ndarray, " K"]
+    choice: Choice
+
+
+class BundleRouter:
+    """The router that was fitted with the bundle. Holds no state between calls.
+
+    Args:
+        stage: of the manifest.
+        aggregates: what it sees.
+        graph: ``(1, A) -> (1, 2 K)``.
+        anomaly: ``(1, M) -> (1, 1)``.
+    """
+
+    def __init__(self, stage: RouterStage, aggregates: Aggregates, graph: OnnxScorer, anomaly: OnnxScorer) -> None:
+        self.stage = stage
+        self._aggregates, self._graph, self._anomaly = aggregates, graph, anomaly
+
+    def estimate(
+        self,
+        features: Float[np.ndarray, "L D"],
+        first_scores: Float[np.ndarray, " L"],
+        by_first_stage: Int[np.ndarray, " L"],
+        scores: Float[np.ndarray, "C K"],
+        scored: Int[np.ndarray, " C"],
+    ) -> Estimate:
+        """Look at a list.
+
+        Args:
+            features, first_scores, by_first_stage, scores, scored: as for :meth:`ranking.aggregates.Aggregates.of`.
+
+        Raises:
+            RoutingError: if a graph fails.
+        """
+        try:
+            means = self._aggregates.top_means(features, by_first_stage)
+            anomaly = float(self._anomaly.score(means[None])[0, 0])
+            seen = self._aggregates.of(features, first_scores, by_first_stage, anomaly, scores, scored)
+            output = self._graph.score(seen[None])[0].astype(np.float64)
+        except ScoringError as error:
+            raise RoutingError("router_failed", str(error)) from error
+        shares, gains = np.split(output, 2)
+        return decide(shares, gains, self.stage)
+
+
+def decide(shares: Float[np.ndarray, " K"], gains: Float[np.ndarray, " K"], stage: RouterStage) -> Estimate:
+    """From the forest's output to a decision: calibrate, take the most probable, ask whether it gains enough."""
+    probabilities = np.maximum(shares, SMALLEST_SHARE) ** (1.0 / stage.temperature)
+    probabilities /= probabilities.sum()
+    best = int(np.argmax(probabilities))
+    worth = stage.margin is not None and gains[best] - stage.margin > 0.0
+    return Estimate(probabilities, gains, Choice(best if worth else None, float(probabilities[best])))

@@ -17,8 +17,9 @@ from ranking import bundle
 from ranking.features import Feature, FeatureSchema
 from ranking.manifest import LightGbmStage
 from training.bundling import write_bundle
-from training.config import LetorData, Qilcm, Recipe
+from training.config import Qilcm, Recipe
 from training.data.dataset import Dataset, Splits, fit_schema
+from training.data_config import LetorData
 from training.first_stage import FittedFirstStage
 from training.learn import FittedQilcm
 from training.qilcm import Qilcm as QilcmModule

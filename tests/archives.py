@@ -6,8 +6,8 @@ import zipfile
 
 import numpy as np
 
-from training.config import LetorData
 from training.data.layout import load
+from training.data_config import LetorData
 
 
 def text(*qids, wide=2):

@@ -7,106 +7,13 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from ranking.errors import RecipeError
-
-Positive = Annotated[int, Field(ge=1)]
-Share = Annotated[float, Field(ge=0.0, le=1.0)]
+from training.data_config import Data, Frozen, Positive
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Split(_Frozen):
-    """A split by query into ``parts`` equal parts after one seeded shuffle.
-
-    Fold ``k`` (1-based) tests on part ``k``, validates on the next one (cyclic) and trains on the rest: five parts are
-    the papers' 60/20/20, and its five folds test every query once.
-    """
-
-    parts: Annotated[int, Field(ge=3)] = 5
-
-
-class LetorData(_Frozen):
-    """SVMrank / LETOR text.
-
-    Args:
-        parts: names of the disjoint part files of a set that ships without folds; empty for anything else.
-        valid_part, test_part: fold k validates on part ``k + valid_part`` and tests on part ``k + test_part``
-            (1-based, cyclic); it trains on the remaining ones.
-        split: how to split when neither the files nor the archive say which query belongs where.
-    """
-
-    kind: Literal["letor"] = "letor"
-    parts: tuple[str, ...] = ()
-    valid_part: int = 3
-    test_part: int = 4
-    split: Split = Split()
-
-
-class TableData(_Frozen):
-    """CSV or Parquet, one row per candidate.
-
-    Args:
-        file: name of the table inside the folder given by ``--data``; None where ``--data`` is the table itself.
-        qid, label: column names.
-        categorical: columns to treat as categories whatever their type; text columns always are.
-        ignore: columns that are no features.
-    """
-
-    kind: Literal["table"] = "table"
-    file: str | None = None
-    qid: str | None = None
-    label: str | None = None
-    categorical: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()
-    split: Split = Split()
-
-
-class SyntheticData(_Frozen):
-    """Data with a known truth (``training.data.synthetic``).
-
-    Args:
-        queries: number of lists.
-        min_length, max_length: bounds of the list length (log-uniform).
-        numeric, categorical: number of features of each kind.
-        categories: values of each categorical feature.
-        groups: K Plackett-Luce groups with their own weights.
-        shift: s; every query scales feature d by ``exp(N(0, 0.4 s))`` and shifts it by ``N(0, 2 s)``.
-        anomalous: share of queries whose s is tripled.
-        missing: share of numeric values that are missing (in the first third of the numeric features).
-        levels: relevance labels ``0 .. levels - 1``; ties abound.
-        noise: scale of the Gumbel noise on the utilities.
-    """
-
-    kind: Literal["synthetic"] = "synthetic"
-    queries: Positive = 1500
-    min_length: Positive = 1
-    max_length: Positive = 60
-    numeric: Positive = 12
-    categorical: Annotated[int, Field(ge=0)] = 2
-    categories: Annotated[int, Field(ge=2)] = 8
-    groups: Positive = 1
-    shift: Annotated[float, Field(ge=0.0)] = 0.5
-    anomalous: Share = 0.05
-    missing: Share = 0.05
-    levels: Annotated[int, Field(ge=2)] = 5
-    noise: Annotated[float, Field(ge=0.0)] = 0.5
-    split: Split = Split()
-
-    @model_validator(mode="after")
-    def _lengths_are_ordered(self) -> SyntheticData:
-        if self.min_length > self.max_length:
-            raise ValueError(f"min_length {self.min_length} is above max_length {self.max_length}")
-        return self
-
-
-Data = Annotated[LetorData | TableData | SyntheticData, Field(discriminator="kind")]
-
-
-class LambdaMart(_Frozen):
+class LambdaMart(Frozen):
     """LambdaMART as the first stage, and the budget for tuning it.
 
     Args:
@@ -128,14 +35,14 @@ class LambdaMart(_Frozen):
     ndcg_at: Positive = 10
 
 
-class GivenModel(_Frozen):
+class GivenModel(Frozen):
     """A LightGBM model that already runs somewhere, as LightGBM's text file."""
 
     kind: Literal["model"] = "model"
     path: str
 
 
-class GivenColumn(_Frozen):
+class GivenColumn(Frozen):
     """First-stage scores that stand in the data, in the feature column of this name."""
 
     kind: Literal["column"] = "column"
@@ -145,7 +52,7 @@ class GivenColumn(_Frozen):
 FirstStage = Annotated[LambdaMart | GivenModel | GivenColumn, Field(discriminator="kind")]
 
 
-class Qilcm(_Frozen):
+class Qilcm(Frozen):
     """QILCM (Zhu, Chen, He, AAAI 2019) and how to fit it.
 
     Args:
@@ -181,15 +88,72 @@ class Qilcm(_Frozen):
     ndcg_at: Positive = 10
 
 
+class Srm(Frozen):
+    """SRM, a mixture of specialised Plackett-Luce rankers (Jagerman, Oosterhuis, de Rijke, 2017).
+
+    Args:
+        specialists: K.
+        hidden: hidden widths of every f_k; empty is the paper's linear ranker, eq. (3).
+        alpha: of the Dirichlet prior of the mixture weights, eq. (4).
+        sigma: standard deviation of the prior of every ranker's weights, eq. (5).
+        transform: what happens to numeric features before they become z-scores: ``none``, or ``log`` for features
+            that span magnitudes, symmetric log1p.
+        m_step: ``lbfgs``, or the paper's ``adam``; an MLP always takes Adam.
+        top: m of the paper's top-m event; None is the full event.
+        restarts: starting points tried; the best after ``short_run`` iterations goes on.
+        short_run, max_iterations: EM iterations of a trial run, and in all.
+        batch_size, learning_rate, epochs: of Adam; epochs per M-step.
+        first_stage_score: whether the first stage's score is one more input feature; the paper has none.
+        cutoff: C, how many candidates of the first stage are ranked; None for the whole list.
+    """
+
+    kind: Literal["srm"] = "srm"
+    specialists: Annotated[int, Field(ge=1, le=100)] = 5
+    hidden: tuple[Positive, ...] = ()
+    alpha: Annotated[float, Field(ge=1.0)] = 1.01
+    sigma: Annotated[float, Field(gt=0.0)] = 0.1
+    transform: Literal["none", "log"] = "none"
+    m_step: Literal["lbfgs", "adam"] = "lbfgs"
+    top: Positive | None = None
+    restarts: Positive = 6
+    short_run: Positive = 10
+    max_iterations: Positive = 100
+    batch_size: Positive = 128
+    learning_rate: Annotated[float, Field(gt=0.0)] = 1e-3
+    epochs: Positive = 5
+    first_stage_score: bool = False
+    cutoff: Positive | None = None
+
+
+class Router(Frozen):
+    """The router that picks a specialist for an unseen list, or abstains to the generalist.
+
+    Args:
+        folds: parts of the training queries; specialists and generalist are fitted anew without each, so that the
+            router learns from lists that they did not see.
+        trees, max_depth: of the forest that estimates shares and gains.
+        ndcg_at: cutoff of the NDCG that says which specialist is best and what it gains.
+        confidence: of the lower bound on the mean gain of routed queries that must be above 0.
+    """
+
+    folds: Annotated[int, Field(ge=2)] = 4
+    trees: Positive = 100
+    max_depth: Positive = 6
+    ndcg_at: Positive = 10
+    confidence: Annotated[float, Field(gt=0.5, lt=1.0)] = 0.95
+
+
 Model = Qilcm
 """The second stages that can be fitted; others join it as a closed union."""
 
 
-class Recipe(_Frozen):
+class Recipe(Frozen):
     """One run: data, first stage, second stage.
 
     Args:
         name: of the recipe, and of the bundle unless ``--out`` says otherwise.
+        specialists: SRM beside the model; None for none.
+        router: chooses among the specialists; None leaves the choice to callers and hooks.
         about: one line for ``--help``.
         fold: which fold of the data, 1-based.
         seed: the only source of randomness.
@@ -200,8 +164,16 @@ class Recipe(_Frozen):
     data: Data
     first_stage: FirstStage = LambdaMart()
     model: Model = Qilcm()
+    specialists: Srm | None = None
+    router: Router | None = None
     fold: Positive = 1
     seed: Annotated[int, Field(ge=0)] = 0
+
+    @model_validator(mode="after")
+    def _router_has_specialists(self) -> Recipe:
+        if self.router is not None and (self.specialists is None or self.specialists.specialists < 2):
+            raise ValueError("a [router] needs [specialists] to choose among: two or more")
+        return self
 
 
 def recipe_names() -> list[str]:

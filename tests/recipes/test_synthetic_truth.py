@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from ranking.metrics import ndcg
-from training.config import SyntheticData
 from training.data.synthetic import generate
+from training.data_config import SyntheticData
 
 BASE = {
     "queries": 400,

@@ -10,11 +10,11 @@ import numpy as np
 from rich.progress import Progress
 
 from ranking.errors import DataError, RecipeError
-from training.config import LetorData
 from training.data.container import Container, is_archive
 from training.data.dataset import Splits
 from training.data.reader import Reader, as_wide, together
 from training.data.split import apart, by_query, check_fold, checked, merged, set_aside
+from training.data_config import LetorData
 
 _ROLE_OF = {
     "train": "train",

@@ -9,9 +9,10 @@ from rich.progress import Progress
 
 from ranking.errors import RecipeError
 from ranking.features import FeatureSchema
-from training.config import LetorData, Recipe, SyntheticData, TableData
+from training.config import Recipe
 from training.data import layout, split, synthetic, table
 from training.data.dataset import Dataset, Splits
+from training.data_config import LetorData, SyntheticData, TableData
 
 
 def load(recipe: Recipe, sources: Sequence[str], *, progress: Progress | None = None) -> Splits:

@@ -10,8 +10,8 @@ import numpy as np
 
 from ranking.errors import DataError, RecipeError
 from ranking.features import FeatureSchema
-from training.config import Split
 from training.data.dataset import Dataset, Splits, fit_schema
+from training.data_config import Split
 
 
 def by_query(dataset: Dataset, split: Split, *, fold: int, rng: np.random.Generator, source: str) -> Splits:

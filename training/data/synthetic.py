@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ranking.features import Feature, FeatureSchema
-from training.config import SyntheticData
 from training.data.dataset import Dataset
+from training.data_config import SyntheticData
 
 ANOMALY_FACTOR = 3.0
 """How much stronger the shift of an anomalous query is."""
@@ -81,6 +81,10 @@ def generate(spec: SyntheticData, rng: np.random.Generator) -> tuple[Dataset, Tr
     numbers[holes] = np.nan
 
     features = np.column_stack([numbers, (categories + 1).astype(np.float32)])
+    if spec.observable is not None:
+        seen = rng.random(spec.queries) < spec.observable
+        kind = np.where(seen, groups, rng.integers(0, spec.groups, size=spec.queries)) + 1
+        features = np.column_stack([features, kind[query_of].astype(np.float32)])
     qids = tuple(f"q{n}" for n in range(1, spec.queries + 1))
     dataset = Dataset(features, labels, offsets, qids, _schema(spec))
     return dataset, Truth(groups, mixture_weights, weights, effects, anomalous, utilities)
@@ -115,4 +119,7 @@ def _schema(spec: SyntheticData) -> FeatureSchema:
     numeric = [Feature(name=f"n{d + 1}") for d in range(spec.numeric)]
     names = tuple(f"v{v + 1}" for v in range(spec.categories))
     categorical = [Feature(name=f"c{d + 1}", kind="categorical", categories=names) for d in range(spec.categorical)]
+    if spec.observable is not None:
+        kinds = tuple(f"k{k + 1}" for k in range(spec.groups))
+        categorical.append(Feature(name="kind", kind="categorical", categories=kinds))
     return FeatureSchema(features=(*numeric, *categorical))

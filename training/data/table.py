@@ -17,11 +17,11 @@ from pydantic import ValidationError
 
 from ranking.errors import DataError, RecipeError
 from ranking.features import Feature, FeatureSchema
-from training.config import TableData
 from training.data.cache import cached
 from training.data.container import file_digest, open_plain
 from training.data.dataset import Dataset
 from training.data.letor_fast import MAX_LABEL
+from training.data_config import TableData
 
 _MISSING_WORDS = ["NULL", "NaN", "nan"]
 

@@ -6,8 +6,8 @@ import pytest
 
 from ranking.errors import DataError, RecipeError
 from tests.archives import PACKERS, as_folder, as_zip, folds, splits_of, text
-from training.config import Split
 from training.data.reader import Reader
+from training.data_config import Split
 
 
 @pytest.fixture(autouse=True)

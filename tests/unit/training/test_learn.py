@@ -11,8 +11,8 @@ from ranking.metrics import ndcg
 from ranking.order import rank_by_score, ranks_of
 from training import learn
 from training.config import Qilcm as QilcmSpec
-from training.config import SyntheticData
 from training.data.synthetic import generate
+from training.data_config import SyntheticData
 from training.learn import fit_qilcm
 from training.qilcm import Unbatched
 

@@ -6,9 +6,10 @@ import pytest
 
 from ranking.errors import RecipeError
 from ranking.features import Feature, FeatureSchema
-from training.config import LetorData, Recipe, SyntheticData, TableData
+from training.config import Recipe
 from training.data.dataset import Dataset
 from training.data.load import describe, doubtful, load
+from training.data_config import LetorData, SyntheticData, TableData
 
 
 def recipe(data, **changes):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from training.config import SyntheticData
 from training.data.synthetic import generate
+from training.data_config import SyntheticData
 
 
 def made(seed=0, **changes):

@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from ranking.errors import DataError, RecipeError
-from training.config import TableData
 from training.data.table import read
+from training.data_config import TableData
 
 SPEC = TableData(qid="q", label="y")
 

@@ -1,0 +1,106 @@
+"""The data part of a recipe: where candidates come from, and how queries are split."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Positive = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class Frozen(BaseModel):
+    """A value that never changes, and refuses fields that it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Split(Frozen):
+    """A split by query into ``parts`` equal parts after one seeded shuffle.
+
+    Fold ``k`` (1-based) tests on part ``k``, validates on the next one (cyclic) and trains on the rest: five parts are
+    the papers' 60/20/20, and its five folds test every query once.
+    """
+
+    parts: Annotated[int, Field(ge=3)] = 5
+
+
+class LetorData(Frozen):
+    """SVMrank / LETOR text.
+
+    Args:
+        parts: names of the disjoint part files of a set that ships without folds; empty for anything else.
+        valid_part, test_part: fold k validates on part ``k + valid_part`` and tests on part ``k + test_part``
+            (1-based, cyclic); it trains on the remaining ones.
+        split: how to split when neither the files nor the archive say which query belongs where.
+    """
+
+    kind: Literal["letor"] = "letor"
+    parts: tuple[str, ...] = ()
+    valid_part: int = 3
+    test_part: int = 4
+    split: Split = Split()
+
+
+class TableData(Frozen):
+    """CSV or Parquet, one row per candidate.
+
+    Args:
+        file: name of the table inside the folder given by ``--data``; None where ``--data`` is the table itself.
+        qid, label: column names.
+        categorical: columns to treat as categories whatever their type; text columns always are.
+        ignore: columns that are no features.
+    """
+
+    kind: Literal["table"] = "table"
+    file: str | None = None
+    qid: str | None = None
+    label: str | None = None
+    categorical: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    split: Split = Split()
+
+
+class SyntheticData(Frozen):
+    """Data with a known truth (``training.data.synthetic``).
+
+    Args:
+        queries: number of lists.
+        min_length, max_length: bounds of the list length (log-uniform).
+        numeric, categorical: number of features of each kind.
+        categories: values of each categorical feature.
+        groups: K Plackett-Luce groups with their own weights.
+        shift: s; every query scales feature d by ``exp(N(0, 0.4 s))`` and shifts it by ``N(0, 2 s)``.
+        anomalous: share of queries whose s is tripled.
+        missing: share of numeric values that are missing (in the first third of the numeric features).
+        levels: relevance labels ``0 .. levels - 1``; ties abound.
+        noise: scale of the Gumbel noise on the utilities.
+        observable: share of queries whose group can be seen: a categorical feature ``kind``, the same for all of a
+            query's candidates, names the group; for the others it names any. None leaves the feature out.
+    """
+
+    kind: Literal["synthetic"] = "synthetic"
+    queries: Positive = 1500
+    min_length: Positive = 1
+    max_length: Positive = 60
+    numeric: Positive = 12
+    categorical: Annotated[int, Field(ge=0)] = 2
+    categories: Annotated[int, Field(ge=2)] = 8
+    groups: Positive = 1
+    shift: Annotated[float, Field(ge=0.0)] = 0.5
+    anomalous: Share = 0.05
+    missing: Share = 0.05
+    levels: Annotated[int, Field(ge=2)] = 5
+    noise: Annotated[float, Field(ge=0.0)] = 0.5
+    observable: Share | None = None
+    split: Split = Split()
+
+    @model_validator(mode="after")
+    def _lengths_are_ordered(self) -> SyntheticData:
+        if self.min_length > self.max_length:
+            raise ValueError(f"min_length {self.min_length} is above max_length {self.max_length}")
+        return self
+
+
+Data = Annotated[LetorData | TableData | SyntheticData, Field(discriminator="kind")]

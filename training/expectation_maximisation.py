@@ -18,6 +18,7 @@ from torch import Tensor
 from ranking.errors import ScoringError
 from training.label_groups import LabelGroups
 from training.plackett_luce import Likelihood, evaluate
+from training.plackett_luce_top import log_likelihood_of_top
 
 SMALLEST_SHARE = 1e-3
 """A component below this mixture weight has lost its queries and starts anew."""
@@ -32,32 +33,54 @@ class PaddedLists:
 
     Args:
         x: ``(R, P)`` float64 dense inputs, rows of one list together.
+        labels: ``(R,)`` float64.
         mask: ``(N, L)`` True = real candidate; its True places, row by row, are the rows of ``x``.
         groups: label groups of the padded lists.
+        top: m of the top-m event; None for the full event.
     """
 
     x: Float[Tensor, "R P"]
+    labels: Float[Tensor, " R"]
     mask: Bool[Tensor, "N L"]
     groups: LabelGroups
+    top: int | None = None
 
     @classmethod
     def of(
-        cls, x: Float[np.ndarray, "R P"], labels: Int[np.ndarray, " R"], lengths: Int[np.ndarray, " N"]
+        cls,
+        x: Float[Tensor, "R P"],
+        labels: Float[Tensor, " R"],
+        lengths: Int[Tensor, " N"],
+        *,
+        top: int | None = None,
     ) -> PaddedLists:
         """From flat rows, their labels and how many rows each list has."""
-        counts = torch.as_tensor(lengths)
-        mask = torch.arange(int(counts.max()))[None, :] < counts[:, None]
-        padded = torch.zeros(mask.shape, dtype=torch.float64)
-        padded[mask] = torch.as_tensor(labels, dtype=torch.float64)
-        return cls(torch.as_tensor(x, dtype=torch.float64), mask, LabelGroups.of(padded, mask))
+        mask = torch.arange(int(lengths.max()))[None, :] < lengths[:, None]
+        padded = torch.zeros(mask.shape, dtype=labels.dtype).masked_scatter(mask, labels)
+        return cls(x, labels, mask, LabelGroups.of(padded, mask), top)
 
     def __len__(self) -> int:
         return len(self.mask)
 
-    def likelihood(self, scores: Float[Tensor, " R"], nodes: int = 32) -> Likelihood:
+    def select(self, picked: Int[Tensor, " M"]) -> PaddedLists:
+        """Some of the lists, in the order given."""
+        lengths = self.mask.sum(dim=1)
+        starts = lengths.cumsum(0) - lengths
+        kept = torch.arange(self.mask.shape[1])[None, :] < lengths[picked, None]
+        rows = (starts[picked, None] + torch.arange(self.mask.shape[1]))[kept]
+        return PaddedLists.of(self.x[rows], self.labels[rows], lengths[picked], top=self.top)
+
+    def likelihood(self, scores: Float[Tensor, " R"]) -> Likelihood:
         """Of every list, and its gradient in the rows' scores, ``(N, L)``."""
         padded = torch.zeros(self.mask.shape, dtype=scores.dtype).masked_scatter(self.mask, scores)
-        return evaluate(padded, self.groups, nodes=nodes)
+        if self.top is None:
+            return evaluate(padded, self.groups)
+        padded.requires_grad_()
+        labels = torch.zeros(self.mask.shape, dtype=scores.dtype).masked_scatter(self.mask, self.labels)
+        with torch.enable_grad():
+            value = log_likelihood_of_top(padded, labels, self.mask, top=self.top)
+            (gradient,) = torch.autograd.grad(value.sum(), padded)
+        return Likelihood(value.detach(), gradient)
 
 
 class Ranker(Protocol):
@@ -74,12 +97,20 @@ class Ranker(Protocol):
         """``||w||^2 / (2 sigma^2)``, the negative log-prior but for its constant."""
         ...
 
-    def fit(self, lists: PaddedLists, weights: Float[Tensor, " N"]) -> None:
+    def fit(self, lists: PaddedLists, weights: Float[Tensor, " N"], rng: np.random.Generator) -> None:
         """Raise ``sum_n T_n log P_n - penalty``, eq. (12)."""
         ...
 
     def forget(self, rng: np.random.Generator) -> None:
         """Start anew from random weights."""
+        ...
+
+    def state(self) -> dict[str, Tensor]:
+        """The weights, to be given to :meth:`restore`."""
+        ...
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Take over weights."""
         ...
 
 
@@ -130,7 +161,7 @@ class Mixture:
         rankers: K of them; changed in place.
         shares: ``(N, K)`` responsibilities to begin with.
         alpha: of the Dirichlet prior, eq. (4).
-        rng: for components that start anew.
+        seed: every iteration draws from it and its own number, so that a resumed run repeats it.
         steps: iterations that are done already.
     """
 
@@ -141,12 +172,15 @@ class Mixture:
         shares: Float[Tensor, "N K"],
         *,
         alpha: float,
-        rng: np.random.Generator,
+        seed: tuple[int, ...],
+        steps: Sequence[Step] = (),
     ) -> None:
         self.lists, self.rankers, self.shares = lists, rankers, shares
+        self.steps = list(steps)
         self.weights = mixture_weights(shares, alpha)
-        self.steps: list[Step] = []
-        self._alpha, self._rng = alpha, rng
+        if self.steps:
+            self.weights = torch.tensor(self.steps[-1].weights, dtype=shares.dtype)
+        self._alpha, self._seed = alpha, seed
 
     @property
     def objective(self) -> float:
@@ -162,29 +196,28 @@ class Mixture:
         return abs(now - before) <= CONVERGED * abs(before)
 
     def run(self, iterations: int, on_step: Callable[[Step], None] = lambda _step: None) -> None:
-        """Up to ``iterations`` more, until converged.
+        """Until converged, or ``iterations`` are done in all.
 
         Raises:
             ScoringError: if the objective falls although nothing allows it to.
         """
-        for _ in range(iterations):
-            if self.converged:
-                return
+        while len(self.steps) < iterations and not self.converged:
             on_step(self._iterate())
 
     def _iterate(self) -> Step:
         reseeded = tuple(k for k, weight in enumerate(self.weights.tolist()) if weight < SMALLEST_SHARE)
-        for k in reseeded:
-            self.rankers[k].forget(self._rng)
+        rng = np.random.default_rng([*self._seed, len(self.steps)])
         for k, ranker in enumerate(self.rankers):
-            if k not in reseeded:
-                ranker.fit(self.lists, self.shares[:, k])
+            if k in reseeded:
+                ranker.forget(rng)
+            else:
+                ranker.fit(self.lists, self.shares[:, k], rng)
         if reseeded:
             self.weights = torch.full_like(self.weights, 1.0 / len(self.weights))
         else:
             self.weights = mixture_weights(self.shares, self._alpha)
         self.shares, total = responsibilities(log_likelihoods(self.lists, self.rankers), self.weights)
-        prior = (self._alpha - 1.0) * torch.log(self.weights).sum() - sum(ranker.penalty() for ranker in self.rankers)
+        prior = torch.xlogy(self._alpha - 1.0, self.weights).sum() - sum(ranker.penalty() for ranker in self.rankers)
         step = Step(
             number=len(self.steps) + 1,
             objective=float(total.sum() + prior),

@@ -81,6 +81,8 @@ class Route:
         specialist: number of the specialist; None for other rankers, and for the mixture of all.
         confidence: probability that the specialist is the best one, by whoever chose it; None if nobody said.
         faults: why a hook or router that was asked could not decide, in the order of asking.
+        probabilities, gains: ``(K,)`` what the bundle's router made of the list: each specialist's chance of being
+            the best, and its NDCG above the generalist's; None where it was not asked.
     """
 
     strategy: str
@@ -88,6 +90,8 @@ class Route:
     specialist: int | None = None
     confidence: float | None = None
     faults: tuple[RoutingError, ...] = ()
+    probabilities: Float[np.ndarray, " K"] | None = field(default=None, compare=False)
+    gains: Float[np.ndarray, " K"] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

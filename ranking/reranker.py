@@ -22,7 +22,7 @@ from ranking.first_stage import FirstStage
 from ranking.manifest import Manifest, QilcmStage, SrmStage
 from ranking.order import rank_by_score
 from ranking.relevance import mixture, relevance
-from ranking.router import BundleRouter, Choice, Estimate, Hook, Query
+from ranking.router import BundleRouter, Choice, Hook, Query
 from ranking.scorers import Scorer
 
 
@@ -38,7 +38,6 @@ class _Routed(NamedTuple):
     """A route, and what was computed on the way to it."""
 
     route: Route
-    estimate: Estimate | None = None
     specialists: Float[np.ndarray, "C K"] | None = None
 
 
@@ -185,7 +184,8 @@ class Reranker:
         except RoutingError as error:
             return _Routed(replace(default, faults=(*faults, error)))
         route = _taken(estimate.choice, "router", default)
-        return _Routed(replace(route, faults=faults), estimate, scores)
+        route = replace(route, faults=faults, probabilities=estimate.probabilities, gains=estimate.gains)
+        return _Routed(route, scores)
 
     def _asked(self, hook: Hook, first: _FirstPass) -> Choice:
         choice = hook(Query(_read_only(first.candidates.features), first.candidates.context, _read_only(first.scores)))
@@ -203,7 +203,7 @@ class Reranker:
             if scores is None:
                 kept, scores = self._specialist_scores(first)
             k = routed.route.specialist
-            logits = self._mixed(scores, routed.estimate) if k is None else scores[:, k]
+            logits = self._mixed(scores, routed.route) if k is None else scores[:, k]
         else:
             kept = self._kept(first, self.manifest.second_stage)
             logits = self._second_stage.score(self._inputs(first, kept, self.manifest.second_stage))
@@ -211,10 +211,11 @@ class Reranker:
         scores_of_all[kept] = logits
         return scores_of_all, np.concatenate([kept[rank_by_score(logits)], first.order[len(kept) :]])
 
-    def _mixed(self, scores: Float[np.ndarray, "C K"], estimate: Estimate | None) -> Float[np.ndarray, " C"]:
+    def _mixed(self, scores: Float[np.ndarray, "C K"], route: Route) -> Float[np.ndarray, " C"]:
+        """The mixture under the router's probabilities, or under the mixture's own weights where it was not asked."""
         assert self.manifest.srm is not None
-        if estimate is not None:
-            return mixture(scores, estimate.probabilities)
+        if route.probabilities is not None:
+            return mixture(scores, route.probabilities)
         return mixture(scores, np.array([specialist.weight for specialist in self.manifest.srm.specialists]))
 
     def _specialist_scores(self, first: _FirstPass) -> tuple[np.ndarray, Float[np.ndarray, "C K"]]:

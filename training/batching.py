@@ -10,7 +10,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ranking.order import rank_by_score
+from ranking.metrics import ndcg
+from ranking.order import rank_by_score, ranks_of
 from training.data.dataset import Dataset
 
 BUCKETS = 8
@@ -52,6 +53,7 @@ class Lists:
     ) -> None:
         kept = [_kept(data.slice(n), scores, cutoff) for n in range(len(data))]
         self.rows: Int[np.ndarray, " S"] = np.concatenate(kept)
+        self._first_rows = data.offsets[:-1]
         self.offsets: Int[np.ndarray, " N+1"] = np.concatenate([[0], np.cumsum([len(rows) for rows in kept])])
         matrix = data.features[self.rows]
         if append_score:
@@ -69,6 +71,15 @@ class Lists:
     def mean_length(self) -> float:
         """Mean list length after the cutoff."""
         return len(self.rows) / len(self)
+
+    def kept(self, n: int) -> Int[np.ndarray, " C"]:
+        """Candidates of query ``n`` that are left, counted within the query, in input order."""
+        rows: Int[np.ndarray, " C"] = self.rows[self.offsets[n] : self.offsets[n + 1]] - self._first_rows[n]
+        return rows
+
+    def inputs(self, n: int) -> Float[np.ndarray, "C E"]:
+        """Raw input rows of query ``n``."""
+        return self.matrix[self.offsets[n] : self.offsets[n + 1]]
 
     def batch(self, queries: Int[np.ndarray, " B"]) -> Batch:
         """Some queries, padded to the longest of them; padding repeats real rows and means nothing."""
@@ -109,3 +120,25 @@ def _kept(rows: slice, scores: Float[np.ndarray, " R"], cutoff: int) -> Int[np.n
     if len(everything) <= cutoff:
         return everything
     return np.sort(everything[rank_by_score(scores[rows])[:cutoff]])
+
+
+def refined_ndcg(
+    logits: Float[np.ndarray, " C"],
+    kept: Int[np.ndarray, " C"],
+    first_scores: Float[np.ndarray, " L"],
+    labels: Int[np.ndarray, " L"],
+    cutoff: int,
+) -> float:
+    """NDCG of a whole list: the second stage's candidates first, the others in first-stage order.
+
+    Args:
+        logits: of the second stage.
+        kept: the candidates that these belong to.
+        first_scores, labels: of all.
+        cutoff: of the NDCG; the ideal is that of the whole list.
+
+    Convention: 0 for a list without a relevant candidate.
+    """
+    rest = rank_by_score(first_scores)[len(kept) :]
+    order = np.concatenate([kept[rank_by_score(logits)], rest])
+    return float(np.nan_to_num(ndcg(-ranks_of(order).astype(np.float64), labels, cutoff=cutoff)))

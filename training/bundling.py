@@ -19,6 +19,7 @@ from training.export import check_parity, to_onnx
 from training.first_stage import FittedFirstStage
 from training.learn import FittedQilcm
 from training.qilcm import Unbatched
+from training.specialists import FittedSpecialists
 
 GOLDEN_LISTS = 8
 GOLDEN_LENGTH = 15
@@ -26,14 +27,20 @@ GOLDEN_LENGTH = 15
 
 
 def write_bundle(
-    folder: Path, out: Path, recipe: Recipe, splits: Splits, first: FittedFirstStage, fitted: FittedQilcm
+    folder: Path,
+    out: Path,
+    recipe: Recipe,
+    splits: Splits,
+    first: FittedFirstStage,
+    fitted: FittedQilcm,
+    specialists: FittedSpecialists | None = None,
 ) -> Manifest:
     """Export into a folder, pass the parity gate, record golden lists, seal (without metrics yet).
 
     Args:
         folder: where the files are written; empty.
         out: where the bundle will stand: its parent and its own name are the bundle's name and version.
-        recipe, splits, first, fitted: the run.
+        recipe, splits, first, fitted, specialists: the run.
 
     Returns:
         The manifest as sealed.
@@ -55,18 +62,41 @@ def write_bundle(
         second_stage=stage,
         made_with=_versions(),
     )
-    files = [stage.file, GOLDEN]
     module = Unbatched(fitted.module).eval().cpu()
     (folder / stage.file).write_bytes(to_onnx(module, bundle.input_width(stage, len(schema))))
+    files = [stage.file, GOLDEN]
     if isinstance(first.entry, LightGbmStage) and first.model is not None:
         files.append(first.entry.file)
         (folder / first.entry.file).write_text(first.model, encoding="utf-8")
+    if specialists is not None:
+        manifest = manifest.model_copy(update=_stages(specialists))
+        files += _write_specialists(folder, specialists, len(schema))
     reranker = bundle.open_unsealed(folder, manifest)
     longest = int(max(part.lengths.max() for part in (splits.train, splits.valid, splits.test)))
     rng = np.random.default_rng(recipe.seed)
-    lengths = check_parity(module, reranker, splits.valid.features, longest=longest, rng=rng)
+    rows = splits.valid.features
+    lengths = check_parity(module, reranker, stage, rows, longest=longest, rng=rng)
+    if specialists is not None:
+        check_parity(specialists.srm.module, reranker, specialists.stage, rows, longest=longest, rng=rng)
     (folder / GOLDEN).write_bytes(golden.record(reranker, _golden_lists(splits.valid)))
     return bundle.seal(folder, manifest.model_copy(update={"validated_lengths": lengths}), files)
+
+
+def _stages(specialists: FittedSpecialists) -> dict[str, object]:
+    router = None if specialists.router is None else specialists.router.stage
+    return {"srm": specialists.stage, "anomaly": specialists.anomaly[1], "router": router}
+
+
+def _write_specialists(folder: Path, specialists: FittedSpecialists, features: int) -> list[str]:
+    """The files of the specialists, the anomaly score and the router."""
+    width = bundle.input_width(specialists.stage, features)
+    graph, anomaly = specialists.anomaly
+    contents = {specialists.stage.file: to_onnx(specialists.srm.module, width), anomaly.file: graph}
+    if specialists.router is not None:
+        contents[specialists.router.stage.file] = specialists.router.graph
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    return list(contents)
 
 
 def _golden_lists(dataset: Dataset) -> Iterator[Float[np.ndarray, "L D"]]:

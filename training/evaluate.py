@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from ranking.candidates import CandidateList
+from ranking.candidates import CandidateList, Ranking
 from ranking.errors import ScoringError
 from ranking.manifest import Metric
 from ranking.metrics import EvalProtocol, hit, ndcg, precision, reciprocal_rank
@@ -18,6 +18,9 @@ from training.data.dataset import Dataset
 NDCG_AT = (1, 3, 5, 10)
 HIT_AT = (1, 5)
 METRICS = tuple(f"ndcg@{k}" for k in NDCG_AT) + tuple(f"hit@{k}" for k in HIT_AT) + ("precision@5", "mrr")
+
+ROUTED = "routed"
+"""What ``auto`` answers where there is a router."""
 
 RESAMPLES = 2000
 """Bootstrap resamples behind every interval."""
@@ -88,7 +91,7 @@ def evaluate(
     protocol: EvalProtocol | None = None,
     on_query: Callable[[int], None] = lambda _done: None,
 ) -> Evaluation:
-    """Rank every test query as the service would, and score input order, first stage and second stage.
+    """Rank every test query as the service would, and score input order, first stage, second stage, and the route.
 
     Args:
         reranker: of a loaded bundle.
@@ -100,14 +103,12 @@ def evaluate(
     """
     protocol = protocol or EvalProtocol()
     second = reranker.manifest.second_stage
+    rankers = ("input_order", "first_stage", second.kind, *((ROUTED,) if reranker.router is not None else ()))
     values: dict[str, dict[str, Float[np.ndarray, " N"]]] = {
-        ranker: {metric: np.empty(len(test)) for metric in METRICS}
-        for ranker in ("input_order", "first_stage", second.kind)
+        ranker: {metric: np.empty(len(test)) for metric in METRICS} for ranker in rankers
     }
     for n, (features, labels) in enumerate(test.lists()):
-        ranking = reranker.rerank(CandidateList(features), strategy=second.kind)
-        if ranking.reason is not None:
-            raise ScoringError(f"query {test.qids[n]}: {ranking.reason}")
+        ranking = whole(reranker.rerank(CandidateList(features), strategy=second.kind), test.qids[n])
         scored = np.isfinite(ranking.scores)
         kept = scored if protocol.ideal == "truncated" else None
         scores_by_ranker = {
@@ -115,11 +116,26 @@ def evaluate(
             "first_stage": ranking.first_stage_scores,
             second.kind: -ranking.ranks.astype(np.float64),
         }
+        if reranker.router is not None:
+            routed = whole(reranker.rerank(CandidateList(features)), test.qids[n])
+            scores_by_ranker[ROUTED] = -routed.ranks.astype(np.float64)
         for ranker, scores in scores_by_ranker.items():
             for metric, value in _measure(scores, labels, kept).items():
                 values[ranker][metric][n] = value
         on_query(n + 1)
     return Evaluation(values, protocol)
+
+
+def whole(ranking: Ranking, qid: str) -> Ranking:
+    """The ranking, if every stage did its part.
+
+    Raises:
+        ScoringError: naming the query.
+    """
+    for fault in (ranking.reason, *ranking.route.faults):
+        if fault is not None:
+            raise ScoringError(f"query {qid}: {fault}")
+    return ranking
 
 
 def _measure(

@@ -18,6 +18,7 @@ from ranking.candidates import CandidateList
 from ranking.errors import ScoringError
 from ranking.features import UNKNOWN_CODE, FeatureSchema
 from ranking.golden import TIE_TOLERANCE
+from ranking.manifest import QilcmStage, SrmStage
 from ranking.reranker import Reranker
 
 OPSET = 20
@@ -27,10 +28,11 @@ TOLERANCE = 1e-4
 
 
 def to_onnx(module: torch.nn.Module, width: int) -> bytes:
-    """A single-file ONNX graph ``features (C, E) -> scores (C,)`` with a dynamic list axis.
+    """A single-file ONNX graph ``features (C, E) -> scores (C,)`` or ``(C, K)`` with a dynamic list axis.
 
     Args:
-        module: maps ``(C, E)`` float32 to ``(C,)`` logits, preprocessing included; put in eval mode here.
+        module: maps ``(C, E)`` float32 to ``(C,)`` logits, or ``(C, K)`` of K specialists, preprocessing included;
+            put in eval mode here.
         width: E, raw input columns.
 
     Returns:
@@ -72,6 +74,7 @@ def _quiet_exporter() -> Iterator[None]:
 def check_parity(
     module: torch.nn.Module,
     reranker: Reranker,
+    stage: QilcmStage | SrmStage,
     rows: Float[np.ndarray, "R D"],
     *,
     longest: int,
@@ -84,8 +87,9 @@ def check_parity(
     is evaluated in float64, with its float32 weights.
 
     Args:
-        module: the torch module that was exported, ``(C, E) -> (C,)``.
+        module: the torch module that was exported, ``(C, E) -> (C,)`` or ``(C, K)``.
         reranker: over the exported files.
+        stage: of its manifest, that the module belongs to; every specialist is compared.
         rows: real feature rows to draw from, in schema order.
         longest: the longest list in the data.
 
@@ -96,11 +100,14 @@ def check_parity(
         ScoringError: if a score differs by :data:`TOLERANCE` or more, or the order does by more than a near tie.
     """
     exact = copy.deepcopy(module).eval().double()  # rounding of torch's own must not count as a difference
-    cutoff = reranker.manifest.second_stage.cutoff
-    lengths = tuple(sorted({1, 2, max(1, cutoff - 1), cutoff, cutoff + 1, longest}))
+    around = () if stage.cutoff is None else (max(1, stage.cutoff - 1), stage.cutoff, stage.cutoff + 1)
+    lengths = tuple(sorted({1, 2, *around, longest}))
+    specialists = range(len(stage.specialists)) if isinstance(stage, SrmStage) else [None]
     for length in lengths:
         for name, features in _hard_lists(rows, length, reranker.schema, rng):
-            _check_list(exact, reranker, features, f"{name} list of {length}")
+            for specialist in specialists:
+                what = f"{stage.kind}, {name} list of {length}"
+                _check_list(exact, reranker, stage, specialist, features, what)
     return lengths
 
 
@@ -122,18 +129,26 @@ def _hard_lists(
         yield "unknown-category", unknown
 
 
-def _check_list(module: torch.nn.Module, reranker: Reranker, features: Float[np.ndarray, "L D"], what: str) -> None:
-    ranking = reranker.rerank(CandidateList(features), strategy=reranker.manifest.second_stage.kind)
+def _check_list(
+    module: torch.nn.Module,
+    reranker: Reranker,
+    stage: QilcmStage | SrmStage,
+    specialist: int | None,
+    features: Float[np.ndarray, "L D"],
+    what: str,
+) -> None:
+    ranking = reranker.rerank(CandidateList(features), strategy=stage.kind, specialist=specialist)
     if ranking.reason is not None:
         if np.isnan(ranking.first_stage_scores).all():
             return  # a first-stage column with holes cannot be ranked, and says so
         raise ScoringError(f"parity, {what}: {ranking.reason}")
     kept = np.flatnonzero(~np.isnan(ranking.scores))
     inputs = features[kept]
-    if reranker.manifest.second_stage.first_stage_score:
+    if stage.first_stage_score:
         inputs = np.column_stack([inputs, ranking.first_stage_scores[kept].astype(np.float32)])
     with torch.inference_mode():
-        expected = module(torch.from_numpy(inputs.astype(np.float64))).numpy()
+        found = module(torch.from_numpy(inputs.astype(np.float64))).numpy()
+    expected = found if specialist is None else found[:, specialist]
     worst = float(np.abs(expected - ranking.scores[kept]).max())
     if not worst < TOLERANCE:
         raise ScoringError(f"parity, {what}: exported and trained scores differ by {worst:.2g} (limit {TOLERANCE})")

@@ -14,9 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ranking.errors import ScoringError
-from ranking.metrics import ndcg
-from ranking.order import rank_by_score, ranks_of
-from training.batching import Batch, Lists
+from training.batching import Batch, Lists, refined_ndcg
 from training.chamfer import confusion_loss, normalised_weight
 from training.config import Qilcm as QilcmSpec
 from training.data.dataset import Dataset
@@ -185,24 +183,37 @@ def _validate(
     number: int,
 ) -> float:
     """Mean NDCG over queries, of the whole order: reranked candidates first, the others in first-stage order."""
+    logits = predict(model, lists)
+    if not all(np.isfinite(row).all() for row in logits):  # NaN would rank as input order and could win
+        raise _diverged("validation scores stopped being finite", spec, number)
+    return float(query_ndcg(logits, lists, data, scores, spec.ndcg_at).mean())
+
+
+def predict(model: Qilcm, lists: Lists) -> list[Float[np.ndarray, " C"]]:
+    """Logits of every list; leaves the model in eval mode."""
     model.eval()
     with torch.inference_mode():
-        logits = [
+        return [
             row[real].double().cpu().numpy()
             for batch in lists.batches(VALIDATION_BATCH)
             for row, real in zip(model(batch.features, batch.mask)[0], batch.mask, strict=True)
         ]
-    if not all(np.isfinite(row).all() for row in logits):  # NaN would rank as input order and could win
-        raise _diverged("validation scores stopped being finite", spec, number)
-    total = 0.0
-    for n in range(len(lists)):
-        rows = data.slice(n)
-        kept = lists.rows[lists.offsets[n] : lists.offsets[n + 1]] - rows.start
-        by_first_stage = rank_by_score(scores[rows])
-        rest = by_first_stage[len(kept) :]
-        order = np.concatenate([kept[rank_by_score(logits[n])], rest])
-        total += np.nan_to_num(ndcg(-ranks_of(order).astype(np.float64), data.labels[rows], cutoff=spec.ndcg_at))
-    return float(total / len(lists))
+
+
+def query_ndcg(
+    logits: list[Float[np.ndarray, " C"]],
+    lists: Lists,
+    data: Dataset,
+    scores: Float[np.ndarray, " S"],
+    cutoff: int,
+) -> Float[np.ndarray, " N"]:
+    """``(N,)`` NDCG of every query's whole order; see :func:`training.batching.refined_ndcg`."""
+    return np.array(
+        [
+            refined_ndcg(logits[n], lists.kept(n), scores[data.slice(n)], data.labels[data.slice(n)], cutoff)
+            for n in range(len(lists))
+        ]
+    )
 
 
 def _advance(

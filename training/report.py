@@ -12,11 +12,14 @@ from rich.table import Table
 
 from ranking.manifest import Metric
 from ranking.metrics import EvalProtocol
-from training.evaluate import Evaluation
+from training.evaluate import ROUTED, Evaluation, bootstrap_interval
+from training.evaluate_routing import RoutingEvaluation
 
 HEADLINE = "ndcg@10"
 
-_NAMES = {"input_order": "input order", "first_stage": "first stage", "qilcm": "QILCM"}
+GENERALIST = "qilcm"
+
+_NAMES = {"input_order": "input order", "first_stage": "first stage", "qilcm": "QILCM", ROUTED: "routed"}
 _SHOWN = ("ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "hit@1", "hit@5", "mrr")
 
 
@@ -31,6 +34,8 @@ class Report:
         first_stage, model: what was fitted, and how it went.
         recipe: the recipe as JSON.
         seconds: wall-clock time by step.
+        specialists: as ``model``; None if the recipe has none.
+        routing: what choosing among them is worth; None without a router.
     """
 
     evaluation: Evaluation
@@ -40,11 +45,12 @@ class Report:
     model: Mapping[str, object]
     recipe: Mapping[str, object]
     seconds: Mapping[str, float]
+    specialists: Mapping[str, object] | None = None
+    routing: RoutingEvaluation | None = None
 
     def to_json(self) -> str:
         """``report.json``: everything above but the per-query values."""
-        second = self.evaluation.rankers[-1]
-        mean, low, high = self.evaluation.gain(HEADLINE, second, "first_stage")
+        mean, low, high = self.evaluation.gain(HEADLINE, GENERALIST, "first_stage")
         facts = {
             "data": self.data,
             "protocol": str(self.evaluation.protocol),
@@ -56,6 +62,8 @@ class Report:
             "empty_query_conventions": conventions(self.evaluation),
             "first_stage": dict(self.first_stage),
             "model": dict(self.model),
+            **({} if self.specialists is None else {"specialists": dict(self.specialists)}),
+            **({} if self.routing is None else {"routing": self.routing.facts()}),
             "recipe": dict(self.recipe),
             "seconds": {step: round(value, 2) for step, value in self.seconds.items()},
         }
@@ -90,17 +98,19 @@ def show(report: Report, console: Console) -> None:
         cells = [by_key[ranker, name] for name in _SHOWN]
         table.add_row(_NAMES[ranker], *(f"{cell.mean:.4f}\n±{(cell.high - cell.low) / 2:.3f}" for cell in cells))
     console.print(table)
-    second = evaluation.rankers[-1]
-    mean, low, high = evaluation.gain(HEADLINE, second, "first_stage")
+    mean, low, high = evaluation.gain(HEADLINE, GENERALIST, "first_stage")
     console.print(
-        f"{_NAMES[second]} over first stage, NDCG@10: {mean:+.4f} [{low:+.4f}, {high:+.4f}] "
+        f"{_NAMES[GENERALIST]} over first stage, NDCG@10: {mean:+.4f} [{low:+.4f}, {high:+.4f}] "
         f"(paired, 95 % bootstrap over queries; ± above is half the interval's width)"
     )
     if low <= 0.0:
         console.print(
             "[yellow]Note:[/] no proven gain: the interval holds 0. The bundle still answers with "
-            f"{_NAMES[second]} unless a request says strategy=first_stage; compare on more queries before you choose."
+            f"{_NAMES[GENERALIST]} unless a request says strategy=first_stage; compare on more queries before "
+            "you choose."
         )
+    if report.routing is not None:
+        console.print(verdict(report.routing))
     if evaluation.empty_queries:
         by_convention = "; ".join(
             f"{name}: {', '.join(f'{_NAMES[ranker]} {value:.4f}' for ranker, value in means.items())}"
@@ -112,3 +122,19 @@ def show(report: Report, console: Console) -> None:
     console.print(f"Protocol: {evaluation.protocol}")
     console.print(f"Data: {report.data}", markup=False)
     console.print("Seconds: " + ", ".join(f"{step} {value:.1f}" for step, value in report.seconds.items()))
+
+
+def verdict(routing: RoutingEvaluation) -> str:
+    """The honest sentence: whether routing pays on these queries."""
+    difference = routing.routed - routing.generalist
+    low, high = bootstrap_interval(difference)
+    size = f"{difference.mean():+.4f} [{low:+.4f}, {high:+.4f}] over QILCM alone"
+    if routing.coverage == 0.0:
+        return (
+            "Routing abstains: no specialist was shown to be worth it on queries like these; every answer is QILCM's."
+        )
+    if low > 0.0:
+        return f"Routing pays: {routing.coverage:.0%} of queries go to a specialist, {size}."
+    if high < 0.0:
+        return f"Routing harms: {routing.coverage:.0%} of queries go to a specialist, {size}. Switch it off."
+    return f"Routing is not shown to pay: {routing.coverage:.0%} of queries go to a specialist, {size}."

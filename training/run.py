@@ -21,9 +21,12 @@ from training.config import GivenModel, LambdaMart, Recipe
 from training.data.dataset import Splits
 from training.data.load import describe, doubtful, load
 from training.evaluate import evaluate
+from training.evaluate_routing import evaluate_routing
 from training.first_stage import FittedFirstStage
 from training.learn import Epoch, FittedQilcm, fit_qilcm
 from training.report import Report
+from training.specialists import FittedSpecialists, fit_specialists
+from training.srm import EmProgress
 from training.workspace import Workspace
 
 
@@ -82,18 +85,28 @@ def _fit_and_publish(
         first = _fit_first_stage(recipe, splits, workspace, bars)
     with watch.step("QILCM"):
         fitted = _fit_second_stage(recipe, splits, first, workspace, bars, device)
+    if recipe.specialists is not None:
+        with watch.step("specialists"):
+            specialists = _fit_specialists(recipe, splits, first, workspace, bars, device)
+    else:
+        specialists = None
     with watch.step("export and parity"):
-        manifest = write_bundle(workspace.bundle, workspace.out, recipe, splits, first, fitted)
+        manifest = write_bundle(workspace.bundle, workspace.out, recipe, splits, first, fitted, specialists)
     with watch.step("evaluation"):
         served = bundle.load(workspace.bundle)
         task = bars.add_task("Scoring the test split", total=len(splits.test))
         evaluation = evaluate(served.reranker, splits.test, on_query=lambda done: bars.update(task, completed=done))
+        routing = None
+        if recipe.router is not None:
+            routing = evaluate_routing(workspace.bundle, splits.test, ndcg_at=recipe.router.ndcg_at)
     report = Report(
         evaluation=evaluation,
         metrics=evaluation.metrics(),
         data=splits.how,
         first_stage=first.facts,
         model=_model_facts(fitted),
+        specialists=None if specialists is None else _specialist_facts(specialists),
+        routing=routing,
         recipe=recipe.model_dump(mode="json"),
         seconds=watch.seconds,
     )
@@ -185,6 +198,48 @@ def _model_facts(fitted: FittedQilcm) -> dict[str, object]:
         "valid_ndcg": max(epoch.valid_ndcg for epoch in fitted.history),
         "lambda_of_eq_10": fitted.equivalent_lambda,
         "parameters": sum(parameter.numel() for parameter in fitted.module.parameters()),
+    }
+
+
+def _fit_specialists(
+    recipe: Recipe, splits: Splits, first: FittedFirstStage, workspace: Workspace, bars: Progress, device: str
+) -> FittedSpecialists | None:
+    spec = recipe.specialists
+    assert spec is not None
+    task = bars.add_task("Specialists", total=spec.max_iterations)
+    folding = None if recipe.router is None else bars.add_task("Router, by folds", total=recipe.router.folds)
+
+    def on_step(progress: EmProgress) -> None:
+        step = progress.step
+        shares = " ".join(f"{weight:.2f}" for weight in step.weights)
+        text = f"EM {progress.start}/{progress.starts}, log P {step.objective:.1f}, pi {shares}, H {step.entropy:.2f}"
+        bars.update(task, completed=step.number, description=text)
+
+    def on_fold(done: int) -> None:
+        if folding is not None:
+            bars.update(folding, completed=done)
+
+    fitted = fit_specialists(
+        recipe, splits, first, state=workspace.state, device=device, on_step=on_step, on_fold=on_fold
+    )
+    assert fitted is not None
+    done = len(fitted.srm.steps)
+    text = f"{spec.specialists} specialists, log P {fitted.srm.steps[-1].objective:.1f}"
+    bars.update(task, total=done, completed=done, description=text)
+    return fitted
+
+
+def _specialist_facts(fitted: FittedSpecialists) -> dict[str, object]:
+    srm = fitted.srm
+    return {
+        "kind": "srm",
+        "iterations": len(srm.steps),
+        "log_likelihood": srm.steps[-1].objective,
+        "entropy": srm.steps[-1].entropy,
+        "starts": srm.starts,
+        "informative_queries": len(srm.informative),
+        "specialists": [specialist.model_dump(mode="json") for specialist in srm.describe()],
+        "router": None if fitted.router is None else fitted.router.facts,
     }
 
 

@@ -103,7 +103,7 @@ class FittedSrm:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class EmProgress:
     """One iteration of one start; ``start`` is counted from 1, ``starts`` are tried."""
 
     start: int
@@ -119,7 +119,7 @@ def fit_srm(
     seed: int,
     begin_with: FittedSrm | None = None,
     checkpoint: Path | None = None,
-    on_step: Callable[[Progress], None] = lambda _progress: None,
+    on_step: Callable[[EmProgress], None] = lambda _progress: None,
 ) -> FittedSrm:
     """Fit the mixture by EM.
 
@@ -152,6 +152,22 @@ def fit_srm(
     return fitting.finish(best[1], starts=tuple(starts))
 
 
+def lists_of(spec: SrmSpec, data: Dataset, scores: Float[np.ndarray, " R"] | None = None) -> Lists:
+    """The candidates and inputs that the specialists see.
+
+    Args:
+        spec: of the recipe.
+        data: lists.
+        scores: ``(R,)`` first-stage scores; needed for a cutoff or as an input.
+    """
+    if scores is None:
+        if spec.cutoff is not None or spec.first_stage_score:
+            raise ValueError("cutoff and first_stage_score need the first stage's scores")
+        scores = np.zeros(data.rows)
+    longest = int(data.lengths.max())
+    return Lists(data, scores, cutoff=spec.cutoff or longest, append_score=spec.first_stage_score)
+
+
 class _Fitting:
     """The data of a fit as EM wants them, and what its checkpoint remembers."""
 
@@ -163,15 +179,10 @@ class _Fitting:
         *,
         seed: int,
         checkpoint: Path | None,
-        on_step: Callable[[Progress], None],
+        on_step: Callable[[EmProgress], None],
     ) -> None:
         self._spec, self._seed, self._checkpoint, self._on_step = spec, seed, checkpoint, on_step
-        if train_scores is None:
-            if spec.cutoff is not None or spec.first_stage_score:
-                raise ValueError("cutoff and first_stage_score need the first stage's scores")
-            train_scores = np.zeros(train.rows)
-        cutoff = spec.cutoff or int(train.lengths.max())
-        kept = Lists(train, train_scores, cutoff=cutoff, append_score=spec.first_stage_score)
+        kept = lists_of(spec, train, train_scores)
         labels = train.labels[kept.rows]
         low, high = (ends.reduceat(labels, kept.offsets[:-1]) for ends in (np.minimum, np.maximum))
         self._informative = np.flatnonzero(low < high)
@@ -250,7 +261,7 @@ class _Fitting:
 
         def done(step: Step) -> None:
             self._remember(mixture, number)
-            self._on_step(Progress(number + 1, count, step))
+            self._on_step(EmProgress(number + 1, count, step))
 
         mixture.run(iterations, done)
 

@@ -1,0 +1,104 @@
+"""How specialists and generalist do on queries that they did not see: what a router learns from.
+
+The training queries are dealt to folds. Without each fold the generalist is fitted anew from nothing, and the mixture
+from the full one, so that its specialists keep their numbers: where EM arrives depends on the kept queries alone, which
+of its optima it goes to does not. The held-out queries are then ranked by these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from ranking.aggregates import Aggregates
+from ranking.order import rank_by_score
+from ranking.scorers import OnnxScorer
+from training.batching import Lists, refined_ndcg
+from training.config import Qilcm, Router
+from training.data.dataset import Dataset
+from training.learn import fit_qilcm, predict, query_ndcg
+from training.routing import JudgedLists
+from training.srm import FittedSrm, fit_srm, lists_of
+
+
+def cross_fit(
+    spec: Router,
+    generalist: Qilcm,
+    mixture: FittedSrm,
+    train: Dataset,
+    valid: Dataset,
+    train_scores: Float[np.ndarray, " R"],
+    valid_scores: Float[np.ndarray, " S"],
+    anomaly: bytes,
+    *,
+    seed: int,
+    state: Path | None = None,
+    device: str = "cpu",
+    on_fold: Callable[[int], None] = lambda _done: None,
+) -> JudgedLists:
+    """Judge every training query by rankers that did not see it.
+
+    Args:
+        spec, generalist: of the recipe.
+        mixture: fitted on all training queries.
+        train, valid: under one schema; the generalist stops early by ``valid`` as the full one did.
+        train_scores, valid_scores: of the first stage, those of the training rows out-of-fold.
+        anomaly: graph of the anomaly score.
+        seed: fixes folds and fits.
+        state: folder for checkpoints; folds that are finished there are not done again.
+        device: torch device.
+        on_fold: told how many folds are done.
+    """
+    fold_of = np.random.default_rng([seed, spec.folds]).permutation(len(train)) % spec.folds
+    parts: list[dict[str, np.ndarray]] = []
+    for fold in range(spec.folds):
+        file = None if state is None else state / f"router_fold_{fold + 1}.npz"
+        if file is not None and file.exists():
+            parts.append(dict(np.load(file)))
+        else:
+            left = np.flatnonzero(fold_of == fold)
+            kept = np.flatnonzero(fold_of != fold)
+            rows = train.rows_of(kept)
+            seen, scores = train.select(kept), train_scores[rows]
+            checkpoint = None if state is None else state / f"generalist_fold_{fold + 1}.pt"
+            general = fit_qilcm(
+                generalist, seen, valid, scores, valid_scores, seed=seed, checkpoint=checkpoint, device=device
+            )
+            special = fit_srm(mixture.spec, seen, scores, seed=seed, begin_with=mixture)
+            held_out, held_scores = train.select(left), train_scores[train.rows_of(left)]
+            lists = Lists(held_out, held_scores, cutoff=generalist.cutoff, append_score=generalist.first_stage_score)
+            part = judge(special, held_out, held_scores, anomaly, spec.ndcg_at)
+            part["generalist"] = query_ndcg(predict(general.module, lists), lists, held_out, held_scores, spec.ndcg_at)
+            parts.append(part)
+            if file is not None:
+                temporary = file.with_suffix(".tmp.npz")
+                np.savez(temporary, **part)  # type: ignore[arg-type]
+                temporary.replace(file)
+        on_fold(fold + 1)
+    together = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return JudgedLists(together["aggregates"], together["specialists"], together["generalist"])
+
+
+def judge(
+    fitted: FittedSrm, data: Dataset, scores: Float[np.ndarray, " R"], anomaly: bytes, cutoff: int
+) -> dict[str, np.ndarray]:
+    """Aggregates of every list, ``(N, A)``, and NDCG of every specialist, ``(N, K)``."""
+    count = len(fitted.weights)
+    seen = Aggregates(data.schema, count)
+    strangeness = OnnxScorer(anomaly, seen.numeric, columns=1, name="anomaly score")
+    lists = lists_of(fitted.spec, data, scores)
+    aggregates = np.empty((len(data), len(seen.names)), dtype=np.float32)
+    values = np.empty((len(data), count))
+    for n, (features, labels) in enumerate(data.lists()):
+        first, kept = scores[data.slice(n)], lists.kept(n)
+        with torch.inference_mode():
+            found = fitted.module(torch.from_numpy(lists.inputs(n))).numpy()
+        by_first_stage = rank_by_score(first)
+        strange = float(strangeness.score(seen.top_means(features, by_first_stage)[None])[0, 0])
+        aggregates[n] = seen.of(features, first, by_first_stage, strange, found, kept)
+        values[n] = [refined_ndcg(found[:, k], kept, first, labels, cutoff) for k in range(count)]
+    return {"aggregates": aggregates, "specialists": values}

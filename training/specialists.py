@@ -1,0 +1,90 @@
+"""The specialists of a run: the mixture, the anomaly score, and the router that chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+
+from ranking.aggregates import Aggregates
+from ranking.manifest import AnomalyStage, SrmStage
+from ranking.order import rank_by_score
+from training.anomaly import fit_anomaly
+from training.config import Recipe
+from training.cross_fitting import cross_fit
+from training.data.dataset import Dataset, Splits
+from training.first_stage import FittedFirstStage
+from training.routing import FittedRouter, fit_router
+from training.srm import EmProgress, FittedSrm, fit_srm
+
+
+@dataclass(frozen=True, slots=True)
+class FittedSpecialists:
+    """What a bundle holds beside the generalist.
+
+    Args:
+        srm: the mixture.
+        stage: how the manifest names it.
+        anomaly: ONNX graph of the anomaly score, and how the manifest names it.
+        router: None if the recipe has none.
+    """
+
+    srm: FittedSrm
+    stage: SrmStage
+    anomaly: tuple[bytes, AnomalyStage]
+    router: FittedRouter | None
+
+
+def fit_specialists(
+    recipe: Recipe,
+    splits: Splits,
+    first: FittedFirstStage,
+    *,
+    state: Path | None = None,
+    device: str = "cpu",
+    on_step: Callable[[EmProgress], None] = lambda _progress: None,
+    on_fold: Callable[[int], None] = lambda _done: None,
+) -> FittedSpecialists | None:
+    """Fit what the recipe asks for; None if it asks for no specialists.
+
+    Args:
+        recipe, splits, first: the run so far.
+        state: folder for checkpoints.
+        device: torch device for the generalist of the router's folds.
+        on_step, on_fold: progress of EM and of the router's folds.
+    """
+    spec = recipe.specialists
+    if spec is None:
+        return None
+    checkpoint = None if state is None else state / "srm.pt"
+    srm = fit_srm(spec, splits.train, first.train_scores, seed=recipe.seed, checkpoint=checkpoint, on_step=on_step)
+    stage = SrmStage(cutoff=spec.cutoff, first_stage_score=spec.first_stage_score, specialists=srm.describe())
+    graph, quantiles = fit_anomaly(_top_means(splits.train, first.train_scores), seed=recipe.seed)
+    router = None
+    if recipe.router is not None:
+        lists = cross_fit(
+            recipe.router,
+            recipe.model,
+            srm,
+            splits.train,
+            splits.valid,
+            first.train_scores,
+            first.valid_scores,
+            graph,
+            seed=recipe.seed,
+            state=state,
+            device=device,
+            on_fold=on_fold,
+        )
+        router = fit_router(recipe.router, lists, seed=recipe.seed)
+    return FittedSpecialists(srm, stage, (graph, AnomalyStage(quantiles=quantiles)), router)
+
+
+def _top_means(data: Dataset, scores: Float[np.ndarray, " R"]) -> Float[np.ndarray, "N M"]:
+    seen = Aggregates(data.schema, 1)
+    return np.stack(
+        [seen.top_means(features, rank_by_score(scores[data.slice(n)])) for n, (features, _) in enumerate(data.lists())]
+    )

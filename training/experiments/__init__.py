@@ -1,0 +1,1 @@
+"""The suites of ``python -m training.experiment``: what each measures, sums up and draws."""

@@ -1,0 +1,127 @@
+"""What the pages of the two suites say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from training.evaluate_routing import RoutingEvaluation
+from training.experiments import figures, oracle, routing
+from training.experiments.page import PageFigure, PageTable, render
+from training.report import verdict
+
+
+def oracle_page(data: str, summary: oracle.Summary, *, ndcg_at: int, command: str, facts: Sequence[str]) -> str:
+    """Curves, the table behind them, and what they mean."""
+    rows = [
+        [
+            f"SRM, K = {curve.specialists}",
+            f"{curve.average:.4f}",
+            f"{curve.oracle:.4f}",
+            _triple(curve.break_even),
+            _accuracy(curve.beats_single),
+            _accuracy(curve.beats_lambdamart),
+        ]
+        for curve in summary.curves
+    ]
+    head = ["", "at a = 0", "at a = 100 %", "break-even a*", "above one linear ranker", "above LambdaMART"]
+    lines = [
+        ["one linear ranker (K = 1)", _triple(summary.single)],
+        ["LambdaMART", _triple(summary.lambdamart)],
+    ]
+    caption = (
+        "Expected NDCG if an oracle of this accuracy picks the specialist: it is right with this probability and "
+        "random otherwise. Bands: 95 % over queries. Dots: break-even with one linear ranker."
+    )
+    note = (
+        "The last two columns: the smallest accuracy at which the paired 95 % interval of the gain lies above 0. A "
+        "classifier that is right in a share p of the queries has the accuracy (p - 1/K) / (1 - 1/K)."
+    )
+    return render(
+        f"Specialists behind a noisy oracle: {data}",
+        [oracle_sentence(summary)],
+        [PageFigure(figures.oracle_curves(summary, ndcg_at), caption)],
+        [
+            PageTable(f"NDCG@{ndcg_at} and accuracies", head, rows, note),
+            PageTable("Without specialists", ["", f"NDCG@{ndcg_at}"], lines),
+        ],
+        command=command,
+        facts=facts,
+    )
+
+
+def oracle_sentence(summary: oracle.Summary) -> str:
+    """What the curves say, in one sentence."""
+    several = [curve for curve in summary.curves if curve.specialists > 1]
+    beaten = [curve for curve in several if curve.beats_lambdamart is not None]
+    if not several:
+        return "Nothing to choose among: every K is 1."
+    if not beaten:
+        return "No oracle, not even a perfect one, lifts the specialists above LambdaMART beyond doubt."
+    best = min(beaten, key=lambda curve: curve.beats_lambdamart or 0.0)
+    return (
+        f"An oracle must be right in {_accuracy(best.beats_lambdamart)} of the cases (chance taken off) before "
+        f"{best.specialists} linear specialists beat LambdaMART beyond doubt; a perfect one reaches {best.oracle:.3f} "
+        f"where LambdaMART has {summary.lambdamart[0]:.3f}."
+    )
+
+
+def routing_page(data: str, found: RoutingEvaluation, *, ndcg_at: int, command: str, facts: Sequence[str]) -> str:
+    """Whether routing pays, the curve behind it, and how far the router can be believed."""
+    said = found.facts()
+    values = said["ndcg"]
+    assert isinstance(values, dict)
+    names = {
+        "generalist": "generalist alone (QILCM)",
+        "routed": "routed: specialist or abstention",
+        "hard_route": "always the most probable specialist",
+        "mixture": "always the mixture by the router's probabilities",
+        "mean_specialist": "a random specialist",
+        "oracle": "the best specialist, known afterwards",
+    }
+    rows = [[name, f"{values[key]:.4f}"] for key, name in names.items()]
+    judged = [
+        ["coverage", f"{found.coverage:.0%}"],
+        ["most probable specialist is a best one", f"{found.top1:.1%} (chance {found.chance:.1%})"],
+        ["accuracy on the oracle's axis", _percent(found.accuracy)],
+        ["value on the oracle's axis, (hard - random) / (oracle - random)", _percent(found.value)],
+        ["calibration error of the probability", f"{routing.calibration(found).error:.3f}"],
+        ["mixture over the hard route, NDCG", _gain(said["mixture_over_hard_route"])],
+        ["routed over generalist, NDCG", _gain(said["gain_over_generalist"])],
+    ]
+    return render(
+        f"Routing to specialists: {data}",
+        [verdict(found)],
+        [
+            PageFigure(
+                figures.coverage(found),
+                "Mean gain over all queries if the most promising share is routed. Band: 95 % over queries.",
+            ),
+            PageFigure(
+                figures.reliability(found),
+                "How often the most probable specialist was a best one, in bins of equally many queries.",
+            ),
+        ],
+        [
+            PageTable(f"NDCG@{ndcg_at}, {len(found.chosen)} test queries", ["", "mean"], rows),
+            PageTable("The router", ["", ""], judged),
+        ],
+        command=command,
+        facts=facts,
+    )
+
+
+def _triple(values: tuple[float, float, float] | None) -> str:
+    return "–" if values is None else f"{values[0]:.3f} [{values[1]:.3f}, {values[2]:.3f}]"
+
+
+def _accuracy(value: float | None) -> str:
+    return "never" if value is None else f"{value:.0%}"
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1%}"
+
+
+def _gain(values: object) -> str:
+    assert isinstance(values, dict)
+    return f"{values['mean']:+.4f} [{values['low']:+.4f}, {values['high']:+.4f}]"

@@ -1,0 +1,43 @@
+"""One unit of a suite: a seed and a fold, from the data to a frame of per-query results."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import polars as pl
+from rich.console import Console
+
+from ranking.errors import ListwrightError
+from training.config import Recipe
+from training.data.load import load
+from training.experiments import oracle as oracle_suite
+from training.experiments import routing as routing_suite
+from training.run import run
+from training.workspace import partial_of
+
+
+def oracle(
+    recipe: Recipe,
+    sources: Sequence[str],
+    counts: Sequence[int],
+    state: Path,
+    ndcg_at: int,
+    tell: Callable[[str], None],
+) -> pl.DataFrame:
+    """See :func:`training.experiments.oracle.measure`."""
+    tell("data")
+    return oracle_suite.measure(recipe, load(recipe, sources), counts, state, ndcg_at=ndcg_at, tell=tell)
+
+
+def routing(recipe: Recipe, sources: Sequence[str], state: Path, tell: Callable[[str], None]) -> pl.DataFrame:
+    """A whole run in a folder of its own, and what its bundle answers."""
+    tell("first stage, QILCM, specialists, router")
+    out = state / recipe.name / "1"
+    quiet = Console(file=io.StringIO())
+    report = run(recipe, sources, out, resume=partial_of(out).exists(), console=quiet)
+    if report.routing is None:
+        raise ListwrightError("the run left no routing result")
+    test = load(recipe, sources).test
+    return routing_suite.to_frame(report.routing, test.qids)

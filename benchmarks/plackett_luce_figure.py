@@ -48,6 +48,7 @@ def draw() -> Path:
         for axes in (error, seconds):
             axes.set(xscale="log", yscale="log", xlabel="candidates in the label group")
             axes.patch.set_alpha(0.0)
+            axes.minorticks_off()
             axes.grid(color=GREY, alpha=0.25, linewidth=0.6)
             for side in ("top", "right"):
                 axes.spines[side].set_visible(False)

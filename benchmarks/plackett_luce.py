@@ -1,7 +1,7 @@
 """``python -m benchmarks.plackett_luce``: what the exact likelihood is worth, and what it costs.
 
-Writes ``benchmarks/results/plackett_luce.json`` and the figure of ``docs/exact-plackett-luce.md``. One thread. Each time
-is the fastest of several rounds.
+Writes ``benchmarks/results/plackett_luce.json`` and the figure of ``docs/exact-plackett-luce.md``, in one thread. Each
+time is the fastest of several rounds.
 """
 
 from __future__ import annotations

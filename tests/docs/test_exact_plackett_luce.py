@@ -31,7 +31,7 @@ def short(value):
 
 def table(title):
     """Cells of the table below a bold title, without its two head lines."""
-    (body,) = re.findall(rf"^\*\*{re.escape(title)}\*\*.*?\n\n((?:\|.*\n)+)", PAGE, re.M | re.S)
+    (body,) = re.findall(rf"^\*\*{re.escape(title)}\*\*(?:.+\n)+\n((?:\|.+\n)+)", PAGE, re.M)
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in body.splitlines()[2:]]
 
 

@@ -23,6 +23,9 @@ from training.plackett_luce_top import log_likelihood_of_top
 SMALLEST_SHARE = 1e-3
 """A component below this mixture weight has lost its queries and starts anew."""
 
+QUADRATURE = 1e-6
+"""What the integral of one label group may be off by, at 32 nodes (``docs/exact-plackett-luce.md``)."""
+
 CONVERGED = 1e-6
 """Relative change of the objective below which EM stops."""
 
@@ -231,7 +234,7 @@ class Mixture:
 
     def _check(self, step: Step) -> None:
         """EM never lowers its objective, up to what the quadrature is worth."""
-        tolerance = 5e-7 * len(self.lists)
+        tolerance = QUADRATURE * len(self.lists.groups.sizes)
         ascends = all(ranker.ascends for ranker in self.rankers) and not step.reseeded
         if ascends and step.objective < self.objective - tolerance:
             raise ScoringError(

@@ -1,4 +1,4 @@
-"""``python -m training.experiment SUITE --data PATH``: measured over seeds and folds, resumable, one page at the end."""
+"""``python -m training.experiment SUITE``: measured over seeds and folds, resumable, one page at the end."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ def main(arguments: list[str] | None = None) -> int:
         }
         with Store(out, settings) as store:
             results = _measure_all(options, recipe, counts, folds, store, console)
-            command = "python -m training.experiment " + shlex.join(arguments or sys.argv[1:])
+            given = [Path(word).name if word in options.data else word for word in arguments or sys.argv[1:]]
+            command = "python -m training.experiment " + shlex.join(given)  # without the folders of this machine
             _tell(options, recipe, results, store, command, console)
     except (ListwrightError, OSError) as error:
         console.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
@@ -96,9 +97,8 @@ def _folds_of(recipe: Recipe, sources: list[str]) -> int:
     """How many folds there are without asking for one: 1 where the data come split already."""
     if isinstance(recipe.data, LetorData) and not recipe.data.parts and (len(sources) > 1 or recipe.name == "mslr"):
         return 1
-    return (
-        len(recipe.data.parts) if isinstance(recipe.data, LetorData) and recipe.data.parts else recipe.data.split.parts
-    )
+    parts = recipe.data.parts if isinstance(recipe.data, LetorData) else ()
+    return len(parts) or recipe.data.split.parts
 
 
 def _numbers(text: str | None) -> tuple[int, ...]:
@@ -204,9 +204,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, metavar="DIR", help="default: experiments/SUITE-RECIPE")
     parser.add_argument("--seeds", type=int, default=1, metavar="N", help="seeds 0 to N - 1 (default: 1)")
     parser.add_argument("--folds", metavar="K,K", help="which folds (default: all of the recipe's)")
-    parser.add_argument(
-        "--specialists", metavar="K,K", help="oracle: every K, 1 included (default: 1,2,5,10); routing: K"
-    )
+    parser.add_argument("--specialists", metavar="K,K", help="oracle: every K (default: 1,2,5,10); routing: K")
     parser.add_argument("--ndcg-at", type=int, default=10, metavar="N", help="cutoff of the NDCG (default: 10)")
     return parser
 

@@ -111,7 +111,7 @@ def routing_page(data: str, found: RoutingEvaluation, *, ndcg_at: int, command: 
 
 
 def _triple(values: tuple[float, float, float] | None) -> str:
-    return "–" if values is None else f"{values[0]:.3f} [{values[1]:.3f}, {values[2]:.3f}]"
+    return "none" if values is None else f"{values[0]:.3f} [{values[1]:.3f}, {values[2]:.3f}]"
 
 
 def _accuracy(value: float | None) -> str:
@@ -119,7 +119,7 @@ def _accuracy(value: float | None) -> str:
 
 
 def _percent(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1%}"
+    return "none" if value is None else f"{value:.1%}"
 
 
 def _gain(values: object) -> str:

@@ -6,6 +6,7 @@ Its weights are fitted to noise: how long a ranker takes does not depend on whet
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import lightgbm
@@ -14,23 +15,30 @@ import torch
 from jaxtyping import Float
 
 from ranking import bundle
+from ranking.aggregates import Aggregates
 from ranking.features import Feature, FeatureSchema
-from ranking.manifest import LightGbmStage
+from ranking.manifest import AnomalyStage, LightGbmStage, SrmStage
+from ranking.order import rank_by_score
+from training.anomaly import fit_anomaly
 from training.bundling import write_bundle
-from training.config import Qilcm, Recipe
+from training.config import Qilcm, Recipe, Router, Srm
+from training.cross_fitting import judge
 from training.data.dataset import Dataset, Splits, fit_schema
 from training.data_config import LetorData
 from training.first_stage import FittedFirstStage
 from training.learn import FittedQilcm
 from training.qilcm import Qilcm as QilcmModule
+from training.routing import JudgedLists, fit_router
+from training.specialists import FittedSpecialists
+from training.srm import fit_srm
 
 FEATURES, TREES, LEAVES = 136, 500, 63
 
 _LISTS, _LENGTH = 250, 100
 
 
-def build(out: Path) -> Path:
-    """Publish the bundle at ``out``."""
+def build(out: Path, *, specialists: int = 0) -> Path:
+    """Publish the bundle at ``out``; with specialists it has a router, which always abstains: the longest way."""
     rng = np.random.default_rng(0)
     data = _noise(rng)
     model = _lambdamart(data)
@@ -40,12 +48,30 @@ def build(out: Path) -> Path:
     module = QilcmModule(data.schema, np.column_stack([data.features, np.asarray(scores, dtype=np.float32)]), spec)
     first = FittedFirstStage(LightGbmStage(), model, np.asarray(scores), np.asarray(scores), {})
     fitted = FittedQilcm(module.eval(), spec, (), 0, 0.0)
+    chosen = _specialists(data, first, specialists, rng) if specialists else None
     recipe = Recipe(name="wide", about="noise, for the clock", data=LetorData(), model=spec)
     out.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(dir=out.parent))
-    write_bundle(folder, out, recipe, Splits(data, data, data, "noise"), first, fitted)
+    write_bundle(folder, out, recipe, Splits(data, data, data, "noise"), first, fitted, chosen)
     bundle.publish(folder, out)
     return out
+
+
+def _specialists(data: Dataset, first: FittedFirstStage, count: int, rng: np.random.Generator) -> FittedSpecialists:
+    spec = Srm(specialists=count, restarts=1, short_run=1, max_iterations=1)
+    srm = fit_srm(spec, data, seed=0)
+    stage = SrmStage(specialists=srm.describe())
+    seen = Aggregates(data.schema, count)
+    tops = [
+        seen.top_means(features, rank_by_score(first.train_scores[data.slice(n)]))
+        for n, (features, _) in enumerate(data.lists())
+    ]
+    graph, quantiles = fit_anomaly(np.stack(tops), seed=0)
+    judged = judge(srm, data, first.train_scores, graph, 10)
+    lists = JudgedLists(judged["aggregates"], judged["specialists"], rng.random(len(data)))
+    router = fit_router(Router(), lists, seed=0)
+    never = replace(router, stage=router.stage.model_copy(update={"margin": None}))
+    return FittedSpecialists(srm, stage, (graph, AnomalyStage(quantiles=quantiles)), never)
 
 
 def rows(rng: np.random.Generator, count: int) -> Float[np.ndarray, "L D"]:

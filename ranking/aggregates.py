@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
@@ -34,6 +36,7 @@ class Aggregates:
 
     def __init__(self, schema: FeatureSchema, specialists: int) -> None:
         self._numeric = [d for d in range(len(schema)) if d not in schema.categorical]
+        self._all_numeric = len(self._numeric) == len(schema)
         self._holey = [i for i, d in enumerate(self._numeric) if schema.features[d].missing_in_training]
         self._shares = [
             (d, len(schema.features[d].categories) + 1)
@@ -68,15 +71,14 @@ class Aggregates:
 
         Convention: NaN where all of them are missing.
         """
-        means: Float[np.ndarray, " M"] = _statistics(features[by_first_stage[:TOP]][:, self._numeric])[0]
-        return means.astype(np.float32)
+        return _means(_statistics(features[by_first_stage[:TOP]][:, self._numeric]))
 
     def of(
         self,
         features: Float[np.ndarray, "L D"],
         first_scores: Float[np.ndarray, " L"],
         by_first_stage: Int[np.ndarray, " L"],
-        anomaly: float,
+        anomaly: Callable[[Float[np.ndarray, " M"]], float],
         scores: Float[np.ndarray, "C K"],
         scored: Int[np.ndarray, " C"],
     ) -> Float[np.ndarray, " A"]:
@@ -86,7 +88,7 @@ class Aggregates:
             features: raw, in schema order.
             first_scores: of the first stage.
             by_first_stage: the order that they give.
-            anomaly: of this list.
+            anomaly: from :meth:`top_means` to the anomaly score.
             scores: of the K specialists.
             scored: the candidates that these belong to.
 
@@ -94,27 +96,38 @@ class Aggregates:
             ``(A,)`` float32, in the order of :attr:`names`; NaN where a feature has no value in the list.
         """
         top = by_first_stage[:TOP]
-        numbers = features[:, self._numeric]
-        parts = [*_statistics(numbers), *_statistics(numbers[top])]
-        parts.append(np.isnan(numbers[:, self._holey]).mean(axis=0))
+        numbers = features if self._all_numeric else features[:, self._numeric]
+        whole = _statistics(numbers)
+        of_top = whole if len(top) == len(features) else _statistics(numbers[top])
+        best = first_scores[top]
+        gap = best[0] - best[1] if len(best) > 1 else 0.0
+        shares = []
         for column, size in self._shares:
             codes = np.nan_to_num(features[:, column]).astype(np.int64)
             codes[(codes < 0) | (codes >= size)] = 0
-            parts.append(np.bincount(codes, minlength=size) / len(codes))
-        best = first_scores[top]
-        gap = best[0] - best[1] if len(best) > 1 else 0.0
-        parts.append(np.array([best[0], gap, first_scores.std(), entropy(first_scores[:, None])[0]]))
-        parts.append(np.array([len(features), anomaly]))
-        parts.append(entropy(scores))
-        parts.append(self._tau(scores[np.isin(scored, top, assume_unique=True)]))
-        return np.concatenate(parts).astype(np.float32)
+            shares.append(np.bincount(codes, minlength=size) / len(codes))
+        seen: Float[np.ndarray, " A"] = np.concatenate(
+            [
+                whole.ravel(),
+                of_top.ravel(),
+                np.isnan(numbers[:, self._holey]).mean(axis=0) if self._holey else (),
+                *shares,
+                (best[0], gap, first_scores.std(), entropy(first_scores[:, None])[0]),
+                (len(features), anomaly(_means(of_top))),
+                entropy(scores),
+                self._tau(scores[np.searchsorted(scored, top[: len(scored)])]),
+            ],
+            dtype=np.float32,
+            casting="same_kind",
+        )
+        return seen
 
     def _tau(self, scores: Float[np.ndarray, "T K"]) -> Float[np.ndarray, " P"]:
         """Kendall's tau-a of every two columns; 1 for a single candidate."""
-        one, other = np.triu_indices(len(scores), k=1)
+        one, other = _every_two(len(scores))
         if len(one) == 0:
             return np.ones(len(self._pairs[0]))
-        signs = np.sign(scores[one] - scores[other]).astype(np.float64)
+        signs = np.sign(scores[one] - scores[other])
         tau: Float[np.ndarray, "K K"] = (signs.T @ signs) / len(one)
         pairs: Float[np.ndarray, " P"] = tau[self._pairs]
         return pairs
@@ -129,17 +142,44 @@ def entropy(scores: Float[np.ndarray, "C K"]) -> Float[np.ndarray, " K"]:
     return found
 
 
+def _means(statistics: Float[np.ndarray, "4 M"]) -> Float[np.ndarray, " M"]:
+    means: Float[np.ndarray, " M"] = statistics[0].astype(np.float32)
+    return means
+
+
+@lru_cache
+def _every_two(count: int) -> tuple[np.ndarray, np.ndarray]:
+    one, other = np.triu_indices(count, k=1)
+    return one, other
+
+
 def _statistics(numbers: Float[np.ndarray, "L M"]) -> Float[np.ndarray, "4 M"]:
     """Mean, standard deviation, minimum and maximum of what is there in every column; NaN where nothing is."""
+    found = np.empty((4, numbers.shape[1]))
+    mean, spread, low, high = found
     values = numbers.astype(np.float64)
+    np.add.reduce(values, axis=0, out=mean)
+    if np.isnan(mean).any():
+        return _of_present(values, found)
+    mean /= len(values)
+    np.minimum.reduce(values, axis=0, out=low)
+    np.maximum.reduce(values, axis=0, out=high)
+    values -= mean
+    np.sqrt(np.einsum("lm,lm->m", values, values) / len(values), out=spread)
+    return found
+
+
+def _of_present(values: Float[np.ndarray, "L M"], found: Float[np.ndarray, "4 M"]) -> Float[np.ndarray, "4 M"]:
+    """The same where values are missing."""
     missing = np.isnan(values)
-    if not missing.any():
-        return np.stack([values.mean(axis=0), values.std(axis=0), values.min(axis=0), values.max(axis=0)])
     count = len(values) - missing.sum(axis=0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean = np.where(missing, 0.0, values).sum(axis=0) / count
-        spread = np.sqrt(np.where(missing, 0.0, np.square(values - mean)).sum(axis=0) / count)
-    low = np.where(missing, np.inf, values).min(axis=0)
-    high = np.where(missing, -np.inf, values).max(axis=0)
     absent = count == 0
-    return np.stack([mean, spread, np.where(absent, np.nan, low), np.where(absent, np.nan, high)])
+    count[absent] = 1
+    mean = np.where(missing, 0.0, values).sum(axis=0) / count
+    centred = np.where(missing, 0.0, values - mean)
+    found[0] = mean
+    found[1] = np.sqrt(np.einsum("lm,lm->m", centred, centred) / count)
+    found[2] = np.where(missing, np.inf, values).min(axis=0)
+    found[3] = np.where(missing, -np.inf, values).max(axis=0)
+    found[:, absent] = np.nan
+    return found

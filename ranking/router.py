@@ -104,14 +104,15 @@ class BundleRouter:
             RoutingError: if a graph fails.
         """
         try:
-            means = self._aggregates.top_means(features, by_first_stage)
-            anomaly = float(self._anomaly.score(means[None])[0, 0])
-            seen = self._aggregates.of(features, first_scores, by_first_stage, anomaly, scores, scored)
+            seen = self._aggregates.of(features, first_scores, by_first_stage, self._strangeness, scores, scored)
             output = self._graph.score(seen[None])[0].astype(np.float64)
         except ScoringError as error:
             raise RoutingError("router_failed", str(error)) from error
         shares, gains = np.split(output, 2)
         return decide(shares, gains, self.stage)
+
+    def _strangeness(self, top_means: Float[np.ndarray, " M"]) -> float:
+        return float(self._anomaly.score(top_means[None])[0, 0])
 
 
 def decide(shares: Float[np.ndarray, " K"], gains: Float[np.ndarray, " K"], stage: RouterStage) -> Estimate:

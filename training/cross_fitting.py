@@ -89,7 +89,11 @@ def judge(
     """Aggregates of every list, ``(N, A)``, and NDCG of every specialist, ``(N, K)``."""
     count = len(fitted.weights)
     seen = Aggregates(data.schema, count)
-    strangeness = OnnxScorer(anomaly, seen.numeric, columns=1, name="anomaly score")
+    forest = OnnxScorer(anomaly, seen.numeric, columns=1, name="anomaly score")
+
+    def strangeness(means: Float[np.ndarray, " M"]) -> float:
+        return float(forest.score(means[None])[0, 0])
+
     lists = lists_of(fitted.spec, data, scores)
     aggregates = np.empty((len(data), len(seen.names)), dtype=np.float32)
     values = np.empty((len(data), count))
@@ -98,7 +102,6 @@ def judge(
         with torch.inference_mode():
             found = fitted.module(torch.from_numpy(lists.inputs(n))).numpy()
         by_first_stage = rank_by_score(first)
-        strange = float(strangeness.score(seen.top_means(features, by_first_stage)[None])[0, 0])
-        aggregates[n] = seen.of(features, first, by_first_stage, strange, found, kept)
+        aggregates[n] = seen.of(features, first, by_first_stage, strangeness, found, kept)
         values[n] = [refined_ndcg(found[:, k], kept, first, labels, cutoff) for k in range(count)]
     return {"aggregates": aggregates, "specialists": values}

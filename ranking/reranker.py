@@ -173,7 +173,7 @@ class Reranker:
             try:
                 return _Routed(_taken(self._asked(hook, first), "hook", default))
             except RoutingError as error:
-                faults = (error,)
+                faults = (error.with_traceback(None),)  # which would keep this list alive
         if self.router is None:
             return _Routed(replace(default, faults=faults))
         try:
@@ -182,7 +182,7 @@ class Reranker:
         except ScoringError as error:
             return _Routed(replace(default, faults=(*faults, RoutingError("router_failed", str(error)))))
         except RoutingError as error:
-            return _Routed(replace(default, faults=(*faults, error)))
+            return _Routed(replace(default, faults=(*faults, error.with_traceback(None))))
         route = _taken(estimate.choice, "router", default)
         route = replace(route, faults=faults, probabilities=estimate.probabilities, gains=estimate.gains)
         return _Routed(route, scores)

@@ -23,3 +23,18 @@ hidden = [8]
 max_epochs = 3
 cutoff = 6
 """
+
+SPECIALISED = (
+    TINY.replace('"tiny"', '"specialised"').replace(
+        "queries = 60", "queries = 100\ngroups = 2\nshift = 0.0\nobservable = 1.0"
+    )
+    + """
+[specialists]
+specialists = 2
+restarts = 2
+max_iterations = 10
+[router]
+folds = 2
+trees = 10
+"""
+)

@@ -44,7 +44,8 @@ def fit_anomaly(top_means: Float[np.ndarray, "N M"], *, seed: int) -> tuple[byte
     lengths.estimators_ = [_with_path_lengths(tree) for tree in forest.estimators_]
     lengths.n_features_in_, lengths.n_outputs_ = filled.shape[1], 1
     model = forest_graph(make_pipeline(imputer, lengths), filled.shape[1], 1)
-    _append_power(model, -1.0 / float(_average_path(np.array([forest.max_samples_]))[0]))
+    normal = max(1.0, float(_average_path(np.array([forest.max_samples_]))[0]))  # c(1) = 0: nothing to be unlike
+    _append_power(model, -1.0 / normal)
     scores = -forest.score_samples(filled)
     return model.SerializeToString(), tuple(float(q) for q in np.quantile(scores, QUANTILE_LEVELS))
 

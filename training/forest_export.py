@@ -21,7 +21,12 @@ def forest_graph(model: Any, width: int, columns: int) -> onnx.ModelProto:
         columns: K, columns of its output.
     """
     inputs = [("features", FloatTensorType([None, width]))]
-    graph: onnx.ModelProto = skl2onnx.convert_sklearn(model, initial_types=inputs, target_opset=OPSET)
+    graph: onnx.ModelProto = skl2onnx.convert_sklearn(
+        model,
+        "forest",  # by default a random name: no two runs would give the same file
+        initial_types=inputs,
+        target_opset=OPSET,
+    )
     (output,) = graph.graph.output
     for node in graph.graph.node:
         for place, name in enumerate(node.output):

@@ -103,7 +103,7 @@ def show(report: Report, console: Console) -> None:
         f"{_NAMES[GENERALIST]} over first stage, NDCG@10: {mean:+.4f} [{low:+.4f}, {high:+.4f}] "
         f"(paired, 95 % bootstrap over queries; ± above is half the interval's width)"
     )
-    if low <= 0.0:
+    if low <= 0.0 and report.routing is None:
         console.print(
             "[yellow]Note:[/] no proven gain: the interval holds 0. The bundle still answers with "
             f"{_NAMES[GENERALIST]} unless a request says strategy=first_stage; compare on more queries before "

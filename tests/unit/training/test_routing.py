@@ -1,0 +1,93 @@
+"""The router: calibrated, cautious, and exported as it was fitted."""
+
+import numpy as np
+import pytest
+
+from ranking.errors import DataError
+from ranking.router import decide
+from ranking.scorers import OnnxScorer
+from training.config import Router
+from training.routing import FEWEST, JudgedLists, calibrate, choose_margin, fit_router
+
+SPEC = Router(trees=30)
+
+
+def judged(rng, count, *, told, specialists=3):
+    """Lists whose best specialist one aggregate tells, or none does; the generalist is as good as a mean specialist."""
+    best = rng.integers(0, specialists, size=count)
+    values = np.clip(0.5 + 0.1 * rng.normal(size=(count, specialists)), 0, 1)
+    values[np.arange(count), best] += 0.3
+    aggregates = rng.normal(size=(count, 6)).astype(np.float32)
+    if told:
+        aggregates[:, 2] = best + 0.1 * rng.normal(size=count)
+    aggregates[rng.random(aggregates.shape) < 0.02] = np.nan
+    return JudgedLists(aggregates, values, values.mean(axis=1) + 0.05)
+
+
+def test_where_an_aggregate_tells_the_group_lists_are_routed_and_gain():
+    rng = np.random.default_rng(0)
+    fitted = fit_router(SPEC, judged(rng, 300, told=True), seed=0)
+    assert fitted.stage.margin is not None
+    fresh = judged(rng, 200, told=True)
+    output = OnnxScorer(fitted.graph, 6, columns=6).score(fresh.aggregates).astype(np.float64)
+    chosen = [decide(row[:3], row[3:], fitted.stage).choice.specialist for row in output]
+    routed = [n for n, k in enumerate(chosen) if k is not None]
+    assert len(routed) > 150
+    assert np.mean([fresh.gains[n, chosen[n]] for n in routed]) > 0.1
+    assert np.mean([fresh.best[n, chosen[n]] for n in routed]) > 0.9
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_where_nothing_tells_it_abstains(seed):
+    fitted = fit_router(SPEC, judged(np.random.default_rng(seed), 300, told=False), seed=seed)
+    assert fitted.stage.margin is None
+    assert fitted.facts["coverage"] == 0.0
+
+
+def test_estimates_are_held_out():
+    """In its own training lists a forest finds a pattern in noise; the facts must not."""
+    fitted = fit_router(Router(trees=30, max_depth=20), judged(np.random.default_rng(1), 200, told=False), seed=0)
+    assert fitted.facts["top1"] == pytest.approx(1 / 3, abs=0.12)
+
+
+def test_equal_bests_share_the_target():
+    lists = JudgedLists(np.zeros((2, 1)), np.array([[0.5, 0.5, 0.1], [0.0, 0.0, 0.0]]), np.array([0.4, 0.2]))
+    assert lists.best == pytest.approx(np.array([[0.5, 0.5, 0.0], [1 / 3, 1 / 3, 1 / 3]]))
+    assert lists.gains == pytest.approx(np.array([[0.1, 0.1, -0.3], [-0.2, -0.2, -0.2]]))
+
+
+@pytest.mark.parametrize("sharper", [0.5, 1.0, 2.0])
+def test_calibration_finds_the_temperature_that_was_planted(sharper):
+    rng = np.random.default_rng(0)
+    truth = rng.dirichlet([1.0, 1.0, 1.0], size=4000)
+    best = np.eye(3)[[rng.choice(3, p=p) for p in truth]]
+    said = truth**sharper / (truth**sharper).sum(axis=1, keepdims=True)
+    assert calibrate(said, best) == pytest.approx(sharper, rel=0.1)
+
+
+def test_margin_keeps_what_surely_gains():
+    rng = np.random.default_rng(0)
+    estimated = np.linspace(-1, 1, 1000)
+    gained = np.where(estimated > 0.5, 0.2, -0.2) + 0.05 * rng.normal(size=1000)
+    margin, bound = choose_margin(estimated, gained, confidence=0.95)
+    assert margin == pytest.approx(0.5, abs=0.01)
+    assert 0.15 < bound < 0.2
+
+
+def test_margin_of_noise_is_none():
+    rng = np.random.default_rng(0)
+    false_alarms = sum(
+        choose_margin(rng.normal(size=200), rng.normal(size=200), confidence=0.95)[0] is not None for _ in range(200)
+    )
+    assert false_alarms <= 20  # 5 % for all tries together, 10 of 200
+
+
+def test_too_few_lists_route_nothing():
+    assert choose_margin(np.ones(FEWEST - 1), np.ones(FEWEST - 1), confidence=0.95) == (None, None)
+    with pytest.raises(DataError, match="6 queries are too few for a router"):
+        fit_router(SPEC, judged(np.random.default_rng(0), 6, told=True), seed=0)
+
+
+def test_margin_is_never_below_zero():
+    margin, _ = choose_margin(np.linspace(-1, 0.1, 500), np.ones(500) + 0.01 * np.arange(500), confidence=0.95)
+    assert margin >= 0.0

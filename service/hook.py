@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import math
 import threading
 from collections import deque
 from operator import attrgetter
@@ -171,9 +170,9 @@ def checked(choice: Any) -> Choice:
         if isinstance(confidence, bool) or not isinstance(confidence, int | float | np.integer | np.floating):
             kind = type(confidence).__name__
             raise _InvalidChoiceError("hook_invalid", f"the hook's confidence is a {kind}, not a number or None")
-        confidence = float(confidence)
-        if math.isnan(confidence) or not 0.0 <= confidence <= 1.0:
+        if not 0.0 <= confidence <= 1.0:  # neither is NaN
             raise _InvalidChoiceError("hook_invalid", "the hook's confidence is no probability from 0 to 1")
+        confidence = float(confidence)
     return Choice(specialist, confidence)
 
 

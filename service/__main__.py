@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from ranking import bundle
 from ranking.errors import ListwrightError
+from service import hook
 from service.app import create_app
 from service.connection import Connection
 from service.settings import PREFIX, Settings, describe
@@ -41,6 +42,12 @@ def main(arguments: list[str] | None = None) -> int:
             hint = "set it, e.g. to models/demo/1" if fault["type"] == "missing" else f"it is {fault['input']!r}"
             print(f"error: {name}: {fault['msg']} ({hint}); see python -m service --help", file=sys.stderr)
         return 2
+    if settings.hook is not None:
+        try:
+            hook.load(settings.hook)
+        except hook.HookError as error:
+            print(f"error: {PREFIX}HOOK: {error}; see python -m service --help", file=sys.stderr)
+            return 2
     try:
         loaded = bundle.load(settings.bundle)
     except ListwrightError as error:

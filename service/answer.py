@@ -11,9 +11,10 @@ from jaxtyping import Float
 from ranking.candidates import Ranking
 from ranking.manifest import Manifest
 from ranking.order import rank_by_score, ranks_of
+from service.hook import PASSED
 from service.schemas import RerankRequest
 
-_STEPS = ("parse", "first_stage", "second_stage", "total")
+_STEPS = ("parse", "first_stage", "routing", "second_stage", "total")
 _STAGES = {"second_stage": "second", "first_stage": "first", "input_order": "input"}
 
 
@@ -50,7 +51,12 @@ def to_answer(
         ],
         "scores": scores,
         "ranks": ranking.ranks.tolist(),
-        "route": {"strategy": ranking.route.strategy, "decided_by": ranking.route.decided_by},
+        "route": {
+            "strategy": ranking.route.strategy,
+            "specialist": ranking.route.specialist,
+            "confidence": ranking.route.confidence,
+            "decided_by": ranking.route.decided_by,
+        },
         "meta": {
             "status": "degraded" if ranking.degraded else "ok",
             "stage_reached": ranking.stage_reached,
@@ -65,6 +71,10 @@ def facts(ranking: Ranking, manifest: Manifest, milliseconds: Mapping[str, float
     return {
         "version": f"{manifest.name}/{manifest.version}",
         "strategy": ranking.route.strategy,
+        "specialist": ranking.route.specialist,
+        "confidence": _rounded(ranking.route.confidence),
+        "decided_by": ranking.route.decided_by,
+        "routing_faults": [fault.kind for fault in ranking.route.faults if fault.kind != PASSED],
         "stage_reached": ranking.stage_reached,
         "reason": ranking.reason,
         "candidates": len(ranking.order),

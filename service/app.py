@@ -17,15 +17,19 @@ from fastapi import FastAPI
 from ranking import bundle
 from ranking.bundle import Bundle
 from ranking.candidates import CandidateList
-from service import examples, problems
+from service import examples, hook, problems
 from service.routes import routes
 from service.settings import Settings
 from service.telemetry import Observed, Telemetry
 
 WARM_UP_LENGTHS = (1, 10, 100)
 
+HOOK_THREADS = 2
+"""Threads of the hook for each request that is computed at a time: as many again may hang before any is refused."""
+
 _DESCRIPTION = """Reranks one query's candidates as a whole: a LightGBM first stage scores each alone, QILCM
-rescores the best of them as one list. Errors are `application/problem+json` (RFC 9457)."""
+rescores the best of them as one list, or a specialist does, picked by the caller, a hook or the bundle's router.
+Errors are `application/problem+json` (RFC 9457)."""
 
 _log = logging.getLogger("listwright.service")
 
@@ -63,11 +67,19 @@ def create_app(settings: Settings | None = None, *, loaded: Bundle | None = None
         if ready is None:
             ready = await to_thread.run_sync(bundle.load, settings.bundle)
         await to_thread.run_sync(warm_up, ready, settings.max_candidates)
+        if settings.hook is not None:
+            app.state.hook = hook.IsolatedHook(
+                hook.load(settings.hook),
+                budget_s=settings.hook_budget_ms / 1000.0,
+                threads=HOOK_THREADS * settings.threads,
+            )
         telemetry.bundle.labels(ready.manifest.name, ready.manifest.version).set(1)
         app.state.bundle = ready
         gc.freeze()  # else a full collection visits all that was imported: 100 ms in the middle of a request
         _log.info("serving %s/%s from %s", ready.manifest.name, ready.manifest.version, ready.path)
         yield
+        if app.state.hook is not None:
+            app.state.hook.close()
 
     app = Contract(
         title="Listwright",
@@ -79,7 +91,7 @@ def create_app(settings: Settings | None = None, *, loaded: Bundle | None = None
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.state.settings, app.state.telemetry, app.state.bundle = settings, telemetry, None
+    app.state.settings, app.state.telemetry, app.state.bundle, app.state.hook = settings, telemetry, None, None
     app.state.draining = threading.Event()
     app.include_router(routes)
     problems.install(app)
@@ -93,4 +105,6 @@ def warm_up(ready: Bundle, max_candidates: int) -> None:
     width = len(ready.reranker.schema)
     for length in sorted({*WARM_UP_LENGTHS, ready.manifest.second_stage.cutoff, max_candidates}):
         if length <= max_candidates:
-            ready.reranker.rerank(CandidateList(np.zeros((length, width), dtype=np.float32)))
+            candidates = CandidateList(np.zeros((length, width), dtype=np.float32))
+            for strategy in ("auto", *ready.manifest.strategies):
+                ready.reranker.rerank(candidates, strategy=strategy)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,11 @@ from jaxtyping import Float
 from ranking.candidates import CandidateList
 from ranking.errors import CandidateError, EmptyListError, SchemaMismatchError
 from ranking.features import UNKNOWN_CODE, Feature, FeatureSchema
-from service.schemas import Candidate, RerankRequest
+from service.schemas import MAX_CONTEXT_KEY, Candidate, RerankRequest
 
 _NUMBERS = frozenset((float, int, type(None)))
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
+_FLOAT64_MAX = float(np.finfo(np.float64).max)
 _LARGEST_SPELLED = 2**63
 """A number beyond is no category that anyone has, and its digits take long to write."""
 
@@ -28,6 +30,9 @@ Place = Callable[[int, int], Path]
 def to_candidates(request: RerankRequest, schema: FeatureSchema) -> CandidateList:
     """The candidate list of a request, in schema order.
 
+    A context entry that is named like a feature is its value for every candidate that does not send it by name itself;
+    a null that a candidate sends is its own.
+
     Raises:
         EmptyListError: if there are no candidates.
         SchemaMismatchError: if names are unknown or required ones absent, or an array has another width.
@@ -36,10 +41,33 @@ def to_candidates(request: RerankRequest, schema: FeatureSchema) -> CandidateLis
     if len(request) == 0:
         name = "features" if request.candidates is None else "candidates"
         raise EmptyListError("the list holds no candidates: send at least one", (name,))
+    context = MappingProxyType(_checked_context(request.context, schema) if request.context else {})
+    supplied = {name: value for name, value in context.items() if name in schema.index}
     if request.candidates is not None:
-        return CandidateList(_from_rows(request.candidates, schema), _ids(request.candidates))
+        return CandidateList(_from_rows(request.candidates, schema, supplied), _ids(request.candidates), context)
     ids = None if request.ids is None else tuple(request.ids)
-    return CandidateList(_from_matrix(request.features or [], request.feature_names, schema), ids)
+    matrix = _from_matrix(request.features or [], request.feature_names, schema, supplied)
+    return CandidateList(matrix, ids, context)
+
+
+def _checked_context(context: dict[str, Any], schema: FeatureSchema) -> dict[str, Any]:
+    """The context as it is; an entry that cannot be used is refused, a feature's like a candidate's value."""
+    for name, value in context.items():
+        place = ("context", name)
+        if len(name) > MAX_CONTEXT_KEY:
+            raise CandidateError(f"the name has {len(name)} characters, the limit is {MAX_CONTEXT_KEY}", place)
+        if name in schema.index:
+            _supplied(name, value, schema)
+        elif type(value) not in _NUMBERS and type(value) is not str:
+            raise CandidateError(f"expected a string, a number or null, found {_shown(value)}", place)
+        elif type(value) is not str and value is not None and not abs(value) <= _FLOAT64_MAX:
+            raise CandidateError(f"expected a finite number, found {_shown(value)}", place)
+    return context
+
+
+def _supplied(name: str, value: Any, schema: FeatureSchema) -> float:
+    """A context entry as the feature of its name."""
+    return float(_matrix([[value]], [schema.features[schema.index[name]]], lambda *_: ("context", name))[0, 0])
 
 
 def _ids(candidates: Sequence[Candidate]) -> tuple[str, ...] | None:
@@ -70,14 +98,18 @@ def _repeated(names: Sequence[str]) -> tuple[int, int] | None:
     return None
 
 
-def _from_rows(candidates: Sequence[Candidate], schema: FeatureSchema) -> Float[np.ndarray, "L D"]:
-    """Rows by name or by position; each may be either."""
+def _from_rows(
+    candidates: Sequence[Candidate], schema: FeatureSchema, supplied: Mapping[str, Any]
+) -> Float[np.ndarray, "L D"]:
+    """Rows by name or by position; each may be either. What rows by name lack comes from ``supplied``."""
     names = schema.names
     pick = itemgetter(*names) if len(names) > 1 else lambda row: (row[names[0]],)
     rows = []
     for position, candidate in enumerate(candidates):
         values = candidate.features
         if isinstance(values, dict):
+            if supplied:
+                values = {**supplied, **values}
             try:
                 picked = pick(values) if len(values) == len(names) else None
             except KeyError:
@@ -102,11 +134,16 @@ def _from_rows(candidates: Sequence[Candidate], schema: FeatureSchema) -> Float[
     return _matrix(rows, schema.features, place)
 
 
-def _from_matrix(rows: Sequence[Any], sent: Sequence[str] | None, schema: FeatureSchema) -> Float[np.ndarray, "L D"]:
-    """A matrix whose columns are named once, or stand in schema order."""
+def _from_matrix(
+    rows: Sequence[Any], sent: Sequence[str] | None, schema: FeatureSchema, supplied: Mapping[str, Any]
+) -> Float[np.ndarray, "L D"]:
+    """A matrix whose columns are named once, or stand in schema order. Columns not named come from ``supplied``."""
     features: Sequence[Feature] = schema.features
+    filled: list[str] = []
     if sent is not None:
-        _check_names(sent, schema, ("feature_names",))
+        if supplied:
+            filled = [name for name in supplied if name not in sent]
+        _check_names([*sent, *filled], schema, ("feature_names",))
         features = [schema.features[schema.index[name]] for name in sent]
     for position, row in enumerate(rows):
         if type(row) is not list:
@@ -121,6 +158,8 @@ def _from_matrix(rows: Sequence[Any], sent: Sequence[str] | None, schema: Featur
     ordered = np.full((len(rows), len(schema)), np.nan, dtype=np.float32)
     ordered[:, list(schema.categorical)] = UNKNOWN_CODE
     ordered[:, [schema.index[name] for name in sent]] = matrix
+    for name in filled:
+        ordered[:, schema.index[name]] = _supplied(name, supplied[name], schema)
     return ordered
 
 

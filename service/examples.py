@@ -1,4 +1,4 @@
-"""Example bodies for the OpenAPI document, one for each form of a request; all of them ask the same."""
+"""Example bodies for the OpenAPI document, one for each form of a request; the first three ask the same."""
 
 from __future__ import annotations
 
@@ -30,6 +30,17 @@ REQUESTS = {
             "features": [[12.5, 4.5, "A5", None], [9.0, 3.0, "B2", 3.1]],
             "ids": ["sku-1", "sku-2"],
             "strategy": "qilcm",
+        },
+    },
+    "specialist_and_context": {
+        "summary": "A specialist by its number; what all candidates share stands once, in context",
+        "value": {
+            "candidates": [
+                {"id": "sku-1", "features": {"price": 12.5, "stars": 4.5, "bm25": None}},
+                {"id": "sku-2", "features": {"price": 9.0, "stars": 3.0, "bm25": 3.1}},
+            ],
+            "context": {"carrier": "A5", "device": "phone"},
+            "specialist": 2,
         },
     },
 }

@@ -60,7 +60,7 @@ DOCUMENTED = {
     status: {"model": Problem, "description": text}
     for status, text in {
         400: "The body is no JSON, or the list is empty",
-        404: "Unknown model, version or strategy",
+        404: "Unknown model, version, strategy or specialist",
         409: "Well-formed, but does not fit the served feature schema",
         413: "Too many candidates or bytes",
         415: "The body is not application/json",

@@ -12,12 +12,26 @@ from prometheus_client import generate_latest
 from pydantic_core import to_json
 
 from ranking.bundle import Bundle
+from ranking.candidates import CandidateList, Ranking
+from ranking.manifest import Manifest
+from ranking.router import Hook
 from service.answer import facts, to_answer
 from service.body import BoundedRoute
 from service.convert import to_candidates
 from service.examples import REQUESTS
 from service.problems import DOCUMENTED, NotReadyError, UnknownModelError
-from service.schemas import FeatureInfo, Health, Info, Limits, MetricInfo, RerankRequest, RerankResponse
+from service.schemas import (
+    FeatureInfo,
+    Health,
+    Info,
+    Limits,
+    MetricInfo,
+    RerankRequest,
+    RerankResponse,
+    RoutingInfo,
+    SpecialistInfo,
+)
+from service.settings import Settings
 
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -65,15 +79,15 @@ Served = Annotated[Bundle, Depends(served)]
 async def rerank(body: RerankRequest, request: Request, bundle: Served) -> Response:
     """Reorder the candidates of one query, best first.
 
-    The first stage scores every candidate; QILCM rescores the best of them as one list. The answer says which bundle
-    and which stage gave the order.
+    The first stage scores every candidate; QILCM, or a specialist, rescores the best of them as one list. The answer
+    says which bundle, which stage and which ranker gave the order, and who chose that ranker.
     """
     state, arrived = request.app.state, request.state.arrived
     check_addressed(body, bundle)
     candidates = to_candidates(body, bundle.reranker.schema)
     parse_s = time.perf_counter() - arrived
     ranking = await to_thread.run_sync(
-        lambda: bundle.reranker.rerank(candidates, strategy=body.strategy), limiter=state.limiter
+        lambda: rank(candidates, body, bundle, state.settings, state.hook), limiter=state.limiter
     )
     total_s = time.perf_counter() - arrived
     state.telemetry.observe(ranking, parse_s, total_s)
@@ -82,6 +96,20 @@ async def rerank(body: RerankRequest, request: Request, bundle: Served) -> Respo
     answer = to_answer(ranking, body, bundle.manifest, candidates.ids, milliseconds)
     server_timing = ", ".join(f"{step};dur={value:.3f}" for step, value in milliseconds.items())
     return Response(to_json(answer), media_type="application/json", headers={"Server-Timing": server_timing})
+
+
+def rank(
+    candidates: CandidateList, body: RerankRequest, bundle: Bundle, settings: Settings, hook: Hook | None
+) -> Ranking:
+    """In a worker thread: what may take long. Looks for the kill switch only where somebody would be asked."""
+    asked = bundle.manifest.srm is not None and body.specialist is None and body.strategy in ("auto", "srm")
+    return bundle.reranker.rerank(
+        candidates,
+        strategy=body.strategy,
+        specialist=body.specialist,
+        hook=hook,
+        routing=asked and settings.routing_off() is None,
+    )
 
 
 def check_addressed(body: RerankRequest, bundle: Bundle) -> None:
@@ -131,7 +159,7 @@ async def readyz(request: Request, bundle: Served) -> Health:
     responses={503: DOCUMENTED[503]},
 )
 async def info(request: Request, bundle: Served) -> Info:
-    """The served bundle: version, features, limits, strategies, held-out metrics."""
+    """The served bundle: version, features, limits, strategies, specialists, routing, held-out metrics."""
     manifest, settings = bundle.manifest, request.app.state.settings
     return Info(
         model=manifest.name,
@@ -146,11 +174,32 @@ async def info(request: Request, bundle: Served) -> Info:
         strategies=["auto", *manifest.strategies],
         default_strategy=manifest.strategy,
         cutoff=manifest.second_stage.cutoff,
+        cutoffs={stage.kind: stage.cutoff for stage in (manifest.second_stage, manifest.srm) if stage is not None},
+        specialists=specialists(manifest),
+        routing=routing(manifest, settings, request.app.state.hook),
         score_space="softmax over the scored candidates of one list",
         supports_chunking=False,
         protocol=str(manifest.protocol),
         metrics=[MetricInfo(**metric.model_dump()) for metric in manifest.metrics],
     )
+
+
+def specialists(manifest: Manifest) -> list[SpecialistInfo]:
+    """What the manifest says of each specialist."""
+    return [
+        SpecialistInfo(number=number, weight=s.weight, queries=s.queries, top_features=list(s.top_features))
+        for number, s in enumerate(manifest.srm.specialists if manifest.srm is not None else ())
+    ]
+
+
+def routing(manifest: Manifest, settings: Settings, hook: Hook | None) -> RoutingInfo:
+    """Who is asked at this moment, and why nobody is."""
+    reason = settings.routing_off()
+    if manifest.srm is None:
+        reason = "the bundle has no specialists"
+    elif hook is None and manifest.router is None:
+        reason = "the bundle has no router, and the settings name no hook"
+    return RoutingInfo(enabled=reason is None, reason=reason, hook=hook is not None, router=manifest.router is not None)
 
 
 @routes.get(

@@ -11,13 +11,18 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, WithJsonSchema, model_validator
 from pydantic.config import JsonDict
 
+from ranking.manifest import FeatureWeight
+
 
 def _whole(value: Any) -> Any:
     """3.0 is an integer in JSON."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-_VALUE = {"type": ["number", "string", "null"], "description": "number, category, or null for a missing value"}
+_VALUE = {
+    "type": ["number", "string", "null"],
+    "description": "number, category, or null for a missing value",
+}
 _ROW = {"type": "array", "items": _VALUE, "description": "values in the order of the schema, or of feature_names"}
 _NAMED = {"type": "object", "additionalProperties": _VALUE, "description": "values by feature name, in any order"}
 
@@ -25,7 +30,19 @@ _LIST: JsonDict = {"type": "array", "minItems": 1}  # an empty list is a 400 of 
 _NO: JsonDict = {"type": "null"}
 _UNIQUE: JsonDict = {"uniqueItems": True}
 
+MAX_CONTEXT, MAX_CONTEXT_KEY = 100, 200
+"""Entries that a context may have, and characters of a name: as many as a feature's may have."""
+
+_CONTEXT = {
+    "type": "object",
+    "maxProperties": MAX_CONTEXT,
+    "propertyNames": {"maxLength": MAX_CONTEXT_KEY},
+    "additionalProperties": _VALUE,
+}
+
 Whole = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
+Number = Annotated[int, Field(ge=0), BeforeValidator(_whole)]
+Context = Annotated[dict[str, Any], Field(max_length=MAX_CONTEXT), WithJsonSchema(_CONTEXT)]
 NamedOrRow = Annotated[Any, WithJsonSchema({"anyOf": [_NAMED, _ROW]})]
 Rows = Annotated[
     list[Any],
@@ -34,8 +51,7 @@ Rows = Annotated[
 
 Id = Annotated[str, Field(max_length=512)]
 Name = Annotated[str, Field(max_length=100)]
-Strategy = Literal["auto", "qilcm", "first_stage"]
-
+Strategy = Literal["auto", "qilcm", "srm", "first_stage"]
 
 MAX_FIELDS = 32
 """Fields that an object of the envelope may have before it is refused unseen: a million faults would cost too much."""
@@ -89,7 +105,24 @@ class RerankRequest(_Strict):
         list[Id] | None, FailFast(), Field(description="one id per row of features", json_schema_extra=_UNIQUE)
     ] = None
     top_n: Annotated[Whole | None, Field(description="length of results; scores and ranks stay complete")] = None
-    strategy: Annotated[Strategy, Field(description="auto: what the bundle says")] = "auto"
+    context: Annotated[
+        Context | None,
+        Field(
+            description="what holds for the whole query; an entry named like a feature is its value for every "
+            "candidate that does not send it by name; a hook sees all entries"
+        ),
+    ] = None
+    strategy: Annotated[
+        Strategy,
+        Field(
+            description="auto: the specialist that hook or router pick, else default_strategy of /info; "
+            "srm: the same, else the mixture of all specialists; the others name one ranker"
+        ),
+    ] = "auto"
+    specialist: Annotated[
+        Number | None,
+        Field(description="number of the specialist to use, from 0, see /info; with strategy auto or srm"),
+    ] = None
     raw_scores: Annotated[bool, Field(description="logits instead of probabilities")] = False
 
     @model_validator(mode="after")
@@ -123,8 +156,19 @@ class Result(BaseModel):
 class RouteInfo(BaseModel):
     """Which ranker was asked for, and who chose it."""
 
-    strategy: str
-    decided_by: Literal["caller", "bundle"]
+    strategy: Annotated[str, Field(description="qilcm, srm or first_stage")]
+    specialist: Annotated[int | None, Field(description="its number; null for other rankers, and the mixture of all")]
+    confidence: Annotated[
+        float | None,
+        Field(description="probability that this specialist is the best, by who chose; null if nobody said"),
+    ]
+    decided_by: Annotated[
+        Literal["caller", "hook", "router", "abstained", "bundle"],
+        Field(
+            description="caller: the request named it; hook: the operator's; router: the bundle's; abstained: the "
+            "router left it to the strategy's default; bundle: nobody was asked, or nobody could decide"
+        ),
+    ]
 
 
 class Timings(BaseModel):
@@ -132,6 +176,7 @@ class Timings(BaseModel):
 
     parse: float
     first_stage: float | None
+    routing: float | None
     second_stage: float | None
     total: float
 
@@ -185,6 +230,24 @@ class MetricInfo(BaseModel):
     n: int
 
 
+class SpecialistInfo(BaseModel):
+    """One specialist."""
+
+    number: Annotated[int, Field(description="what a request names it by")]
+    weight: Annotated[float, Field(description="share of queries that the mixture gives it")]
+    queries: Annotated[int, Field(description="training queries that are most its own")]
+    top_features: Annotated[list[FeatureWeight], Field(description="the largest weights by size; empty if not linear")]
+
+
+class RoutingInfo(BaseModel):
+    """Who is asked for a specialist where the request names none."""
+
+    enabled: Annotated[bool, Field(description="whether anybody is asked")]
+    reason: Annotated[str | None, Field(description="why nobody is; null if enabled")]
+    hook: Annotated[bool, Field(description="whether the operator has a hook, which is asked first")]
+    router: Annotated[bool, Field(description="whether the bundle has a router")]
+
+
 class Info(BaseModel):
     """What is served."""
 
@@ -196,7 +259,13 @@ class Info(BaseModel):
     limits: Limits
     strategies: list[str]
     default_strategy: str
-    cutoff: Annotated[int, Field(description="candidates that the second stage scores")]
+    cutoff: Annotated[int, Field(description="candidates that the second stage scores where no specialist does")]
+    cutoffs: Annotated[
+        dict[str, int | None],
+        Field(description="candidates that the second stage of a strategy scores; null: the whole list"),
+    ]
+    specialists: list[SpecialistInfo]
+    routing: RoutingInfo
     score_space: Literal["softmax over the scored candidates of one list"]
     supports_chunking: Annotated[Literal[False], Field(description="a list must not be split over requests")]
     protocol: str

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 PREFIX = "LISTWRIGHT_"
+
+_HOOK = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 def _given(value: object) -> object:
     if value == "":  # a path of "" is the working directory, which nobody means
         raise ValueError("is empty")
+    return value
+
+
+def _named(value: str) -> str:
+    if not _HOOK.fullmatch(value):
+        raise ValueError("is not module:callable, e.g. shop.routing:by_device")
     return value
 
 
@@ -31,6 +40,19 @@ class Settings(BaseSettings):
     ] = 2
     max_candidates: Annotated[int, Field(ge=1, le=100_000, description="longest list that is accepted")] = 1000
     max_payload_bytes: Annotated[int, Field(ge=1024, description="largest request body")] = 16 * 2**20
+    hook: Annotated[
+        Annotated[str, AfterValidator(_named)] | None,
+        Field(description="module:callable that picks a specialist, asked before the bundle's router"),
+    ] = None
+    hook_budget_ms: Annotated[
+        float, Field(gt=0, le=60_000, description="milliseconds that a request waits for the hook")
+    ] = 2.0
+    routing: Annotated[bool, Field(description="false: ask neither hook nor router")] = True
+    routing_off_file: Annotated[
+        Path | None,
+        BeforeValidator(_given),
+        Field(description="while this file exists, neither hook nor router is asked"),
+    ] = None
     drain_s: Annotated[
         float,
         Field(ge=0, le=600, description="seconds that a single worker keeps serving after SIGTERM, readyz at 503"),
@@ -39,11 +61,28 @@ class Settings(BaseSettings):
         Literal["critical", "error", "warning", "info", "debug"], Field(description="least severe message logged")
     ] = "info"
 
+    def routing_off(self) -> str | None:
+        """Why neither hook nor router may be asked at this moment; None if they may. Looks for the file each time.
+
+        Convention: a file that cannot be looked for counts as there; the generalist answers well enough.
+        """
+        if not self.routing:
+            return f"{PREFIX}ROUTING is false"
+        if self.routing_off_file is None:
+            return None
+        try:
+            self.routing_off_file.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            return f"the file of {PREFIX}ROUTING_OFF_FILE cannot be looked for: {error.strerror}"
+        return f"the file of {PREFIX}ROUTING_OFF_FILE exists"
+
 
 def describe() -> str:
     """One line per setting, for ``--help``."""
     lines = []
     for name, field in Settings.model_fields.items():
-        default = "required" if field.is_required() else f"default {field.default}"
+        default = "required" if field.is_required() else f"default {str(field.default).lower()}"
         lines += [f"  {PREFIX}{name.upper()} ({default})", f"      {field.description}"]
     return "\n".join(lines)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import re
 import time
 import uuid
+from collections import Counter as Tally
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,6 +17,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ranking.candidates import Ranking
+from ranking.errors import RoutingError
+from service.hook import PASSED
 
 SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 CANDIDATES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
@@ -22,7 +27,11 @@ _REQUEST_ID = re.compile(r"[!-~]{1,128}")
 _TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 _PROBES = frozenset(("/livez", "/readyz", "/metrics"))
 
+FAULT_LOG_S = 10.0
+"""Seconds between two log lines of one kind of routing fault: a hook that hangs would fill the disk."""
+
 _log = logging.getLogger("listwright.requests")
+_routing_log = logging.getLogger("listwright.routing")
 
 
 class Telemetry:
@@ -37,6 +46,16 @@ class Telemetry:
             ["stage_reached"],
             registry=self.registry,
         )
+        self.routes = Counter(
+            "listwright_routes",
+            "Rankings by ranker and who chose it",
+            ["strategy", "decided_by", "specialist"],
+            registry=self.registry,
+        )
+        self.routing_faults = Counter(
+            "listwright_routing_faults", "Hooks and routers that could not decide", ["kind"], registry=self.registry
+        )
+        self._fault_log = FaultLog()
         self.seconds = Histogram(
             "listwright_stage_seconds", "Time by stage", ["stage"], buckets=SECONDS, registry=self.registry
         )
@@ -52,6 +71,38 @@ class Telemetry:
         self.seconds.labels("total").observe(total_s)
         if ranking.degraded:
             self.degraded.labels(ranking.stage_reached).inc()
+        route = ranking.route
+        specialist = "none" if route.specialist is None else str(route.specialist)
+        self.routes.labels(route.strategy, route.decided_by, specialist).inc()
+        for fault in route.faults:
+            if fault.kind != PASSED:
+                self.routing_faults.labels(fault.kind).inc()
+                self._fault_log.note(fault)
+
+
+class FaultLog:
+    """Logs routing faults, of each kind one at most in :data:`FAULT_LOG_S`, which counts those since the last.
+
+    For one thread: the event loop's.
+
+    Args:
+        clock: seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._said: dict[str, float] = {}
+        self._since: Tally[str] = Tally()
+
+    def note(self, fault: RoutingError) -> None:
+        """Log the fault, or only count it."""
+        self._since[fault.kind] += 1
+        now = self._clock()
+        if now - self._said.get(fault.kind, -math.inf) < FAULT_LOG_S:
+            return
+        self._said[fault.kind] = now
+        facts = {"kind": fault.kind, "faults": self._since.pop(fault.kind)}
+        _routing_log.warning("%s; the next in turn decided", fault, extra={"facts": facts})
 
 
 class Observed:

@@ -19,7 +19,7 @@ from service.settings import Settings
 
 @pytest.fixture(scope="session")
 def bundle_folder(tmp_path_factory):
-    return make_bundle(tmp_path_factory.mktemp("models") / "shop" / "7", cutoff=5, graph="nan")
+    return make_bundle(tmp_path_factory.mktemp("models") / "shop" / "7", cutoff=5, graph="nan", specialists=3)
 
 
 @pytest.fixture(scope="session")

@@ -64,6 +64,9 @@ def for_this_bundle(document):
     fields["features"] = {"anyOf": [{"type": "array", "minItems": 1, "maxItems": 50, "items": row}, {"type": "null"}]}
     fields["candidates"]["anyOf"][0]["maxItems"] = 50
     fields |= {name: {"type": "null"} for name in ("feature_names", "ids")}
+    context = {"type": "object", "properties": {name: kinds[name] for name in ("stars", "carrier")}, "maxProperties": 9}
+    fields["context"] = {"anyOf": [{**context, "additionalProperties": category}, {"type": "null"}]}
+    fields |= {"strategy": {"enum": ["auto", "srm"]}, "specialist": {"enum": [None, 0, 1, 2]}}
     fields |= {"model": {"enum": ["shop", None]}, "version": {"enum": ["7", None]}}
     del document["paths"]["/rerank"]["post"]["requestBody"]["content"]["application/json"]["examples"]
     return document

@@ -116,6 +116,20 @@ def test_other_schema(live, body):
     check(live.post("/rerank", json=body), 409, "schema-mismatch")
 
 
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"specialist": 3}, "no specialist 3: use 0 to 2, see /info"),
+        ({"specialist": 10**30}, "use 0 to 2"),
+        ({"specialist": 0, "strategy": "qilcm"}, "strategy 'qilcm' has no specialists: use auto or srm"),
+        ({"specialist": 0, "strategy": "first_stage"}, "strategy 'first_stage' has no specialists"),
+    ],
+)
+def test_unknown_specialist(live, more, says):
+    problem = check(live.post("/rerank", json={"candidates": [candidate()], **more}), 404, "unknown-specialist")
+    assert says in problem["detail"]
+
+
 def test_too_many_candidates(live):
     problem = check(live.post("/rerank", json={"features": [[1.0, 1.0, 1.0, "A5"]] * 51}), 413, "too-large")
     assert "51 candidates, the limit is 50" in problem["detail"]
@@ -160,6 +174,10 @@ def test_too_many_bytes_without_announcement(live):
         ({"candidates": [{"id": "a", **candidate()}, candidate()]}, "$.candidates[1].id", "give all or none"),
         ({"features": [[1.0, 2.0, 3.0, "A5"]] * 2, "ids": ["a", "a"]}, "$.ids[1]", "unique"),
         ({"features": [[1.0, 2.0, 3.0, "A5"]] * 2, "ids": ["a"]}, "$.ids", "1 ids for 2 candidates"),
+        ({"candidates": [candidate()], "context": {"device": True}}, "$.context.device", "a string, a number or null"),
+        ({"candidates": [candidate()], "context": {"device": 10**400}}, "$.context.device", "a finite number"),
+        ({"candidates": [candidate()], "context": {"price": "low"}}, "$.context.price", "'price' is numeric"),
+        ({"candidates": [candidate()], "context": {"a b": []}}, "$.context['a b']", "found an array"),
     ],
 )
 def test_wrong_values_carry_their_path(live, body, path, says):
@@ -178,6 +196,9 @@ def test_wrong_values_carry_their_path(live, body, path, says):
         ({"candidates": [candidate()], "top_n": 0}, "$.top_n"),
         ({"candidates": [candidate()], "top_n": "3"}, "$.top_n"),
         ({"candidates": [candidate()], "strategy": "best"}, "$.strategy"),
+        *(({"candidates": [candidate()], "specialist": k}, "$.specialist") for k in (True, -1, 1.5, "1", [1], {})),
+        *(({"candidates": [candidate()], "context": c}, "$.context") for c in (3, "x", [], True)),
+        ({"candidates": [candidate()], "context": {f"x{n}": n for n in range(101)}}, "$.context"),
         ({"candidates": [{"id": 3, **candidate()}]}, "$.candidates[0].id"),
         ({"candidates": [{}]}, "$.candidates[0].features"),
         ({"candidates": 3}, "$.candidates"),

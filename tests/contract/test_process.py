@@ -28,6 +28,14 @@ def run(environment):
         ({"LISTWRIGHT_BUNDLE": ""}, "LISTWRIGHT_BUNDLE: Value error, is empty"),
         ({"LISTWRIGHT_BUNDLE": "x", "LISTWRIGHT_HOST": ""}, "LISTWRIGHT_HOST: String should have at least 1 character"),
         ({"LISTWRIGHT_PORT": "http"}, "LISTWRIGHT_PORT: Input should be a valid integer"),
+        ({"LISTWRIGHT_HOOK": "shop.py"}, "LISTWRIGHT_HOOK: Value error, is not module:callable"),
+        ({"LISTWRIGHT_HOOK_BUDGET_MS": "0"}, "LISTWRIGHT_HOOK_BUDGET_MS: Input should be greater than 0"),
+        ({"LISTWRIGHT_ROUTING": "perhaps"}, "LISTWRIGHT_ROUTING: Input should be a valid boolean"),
+        ({"LISTWRIGHT_ROUTING_OFF_FILE": ""}, "LISTWRIGHT_ROUTING_OFF_FILE: Value error, is empty"),
+        (
+            {"LISTWRIGHT_BUNDLE": "x", "LISTWRIGHT_HOOK": "no_such_module:choose"},
+            "error: LISTWRIGHT_HOOK: 'no_such_module:choose': importing 'no_such_module' raised ModuleNotFoundError",
+        ),
         ({"LISTWRIGHT_MAX_CANDIDATES": "0"}, "LISTWRIGHT_MAX_CANDIDATES: Input should be greater than or equal to 1"),
     ],
 )
@@ -134,3 +142,24 @@ def test_two_workers_serve_and_stop(bundle_folder):
     assert all(httpx.post(service.url + "/rerank", json=body).status_code == 200 for _ in range(20))
     code, log = service.stop()
     assert code == 0, log
+
+
+def test_a_hook_that_hangs_does_not_hold_up_a_stop(bundle_folder, tmp_path, monkeypatch):
+    (tmp_path / "hanging_hook.py").write_text("import time\n\ndef hang(query):\n    time.sleep(3600)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    service = Process(bundle=bundle_folder, hook="hanging_hook:hang", hook_budget_ms=1).wait_until_ready()
+    body = {"features": [[1.0, 2.0, 3.0, "A5"], [2.0, 1.0, 0.0, "B2"]]}
+    answers = [httpx.post(service.url + "/rerank", json=body) for _ in range(6)]
+    assert [answer.json()["route"]["decided_by"] for answer in answers] == ["bundle"] * 6
+    metrics = httpx.get(service.url + "/metrics").text
+    assert 'listwright_routing_faults_total{kind="hook_timeout"} 4.0' in metrics
+    assert 'listwright_routing_faults_total{kind="hook_busy"} 2.0' in metrics
+    started = time.monotonic()
+    try:
+        code, log = service.stop()
+    finally:
+        service.process.kill()  # if it fails, this process would stay for an hour
+    assert code == 0, log
+    assert time.monotonic() - started < 10, "no waiting for the hook, and not even for the last moment of a stop"
+    warnings = [line for line in map(json.loads, log.splitlines()) if line["level"] == "warning"]
+    assert [line["kind"] for line in warnings] == ["hook_timeout", "hook_busy"]

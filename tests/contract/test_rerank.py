@@ -62,7 +62,7 @@ def test_answer_is_what_the_kernel_computes(live, reranker):
     assert [r["first_stage_score"] for r in answer["results"]] == pytest.approx(
         expected.first_stage_scores[expected.order].tolist()
     )
-    assert answer["route"] == {"strategy": "qilcm", "decided_by": "bundle"}
+    assert answer["route"] == {"strategy": "qilcm", "specialist": None, "confidence": None, "decided_by": "bundle"}
     assert answer["meta"]["status"] == "ok"
     assert answer["meta"]["stage_reached"] == "second_stage"
 
@@ -116,7 +116,8 @@ def test_raw_scores_are_the_logits(live):
 
 def test_first_stage_strategy(live):
     answer = ask(live, by_name(strategy="first_stage"))
-    assert answer["route"] == {"strategy": "first_stage", "decided_by": "caller"}
+    route = {"strategy": "first_stage", "specialist": None, "confidence": None, "decided_by": "caller"}
+    assert answer["route"] == route
     assert [r["first_stage_rank"] for r in answer["results"]] == list(range(1, len(ROWS) + 1))
     assert {r["stage"] for r in answer["results"]} == {"first"}
     assert answer["meta"]["status"] == "ok"
@@ -173,7 +174,7 @@ def test_info(live):
     assert [feature["name"] for feature in info["features"]] == NAMES
     assert [feature["required"] for feature in info["features"]] == [True, True, False, False]
     assert info["limits"] == {"max_candidates": 50, "max_payload_bytes": 200_000}
-    assert info["strategies"] == ["auto", "qilcm", "first_stage"]
+    assert info["strategies"] == ["auto", "qilcm", "srm", "first_stage"]
     assert info["supports_chunking"] is False
     assert info["fingerprint"].startswith("sha256:")
 

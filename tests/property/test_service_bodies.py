@@ -20,7 +20,9 @@ HEADERS = {"Content-Type": "application/json"}
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory):
-    folder = make_bundle(tmp_path_factory.mktemp("models") / "shop" / "7", cutoff=5, graph="nan")
+    folder = make_bundle(
+        tmp_path_factory.mktemp("models") / "shop" / "7", cutoff=5, graph="nan", specialists=3, margin=0.25
+    )
     app = create_app(Settings(bundle=folder, max_candidates=20), loaded=bundle.load(folder))
     with asking(app) as client:
         yield client
@@ -74,6 +76,8 @@ BODIES = st.fixed_dictionaries(
         "ids": st.lists(IDS, max_size=5) | JSON,
         "top_n": st.integers(-1, 5) | JSON,
         "strategy": st.sampled_from(["auto", "qilcm", "first_stage", "srm"]) | JSON,
+        "specialist": st.integers(-1, 3) | JSON,
+        "context": st.dictionaries(st.sampled_from([*NAMES, "other"]) | st.text(max_size=3), VALUES, max_size=4) | JSON,
         "raw_scores": st.booleans() | JSON,
         "x": JSON,
     },
@@ -89,7 +93,15 @@ def test_any_json_gets_a_documented_answer(client, body):
 @settings(max_examples=150)
 @given(
     rows=st.lists(ODD_ROWS.filter(lambda row: isinstance(row, list | dict)), min_size=1, max_size=4),
-    more=st.fixed_dictionaries({}, optional={"top_n": st.integers(1, 9), "raw_scores": st.booleans()}),
+    more=st.fixed_dictionaries(
+        {},
+        optional={
+            "top_n": st.integers(1, 9),
+            "raw_scores": st.booleans(),
+            "specialist": st.integers(0, 3),
+            "context": st.dictionaries(st.sampled_from([*NAMES, "other"]), VALUES, max_size=4),
+        },
+    ),
 )
 def test_any_values_in_a_sound_envelope_get_a_documented_answer(client, rows, more):
     body = {"candidates": [{"features": row} for row in rows], **more}
@@ -153,7 +165,7 @@ def test_every_form_of_a_list_gets_the_same_answer(client, rows, data):
 
 @given(rows=st.lists(ROWS, min_size=2, max_size=12), top_n=st.integers(1, 15), data=st.data())
 def test_answer_hangs_together(client, rows, top_n, data):
-    strategy = data.draw(st.sampled_from(["auto", "qilcm", "first_stage"]))
+    strategy = data.draw(st.sampled_from(["auto", "qilcm", "srm", "first_stage"]))
     whole = answer_of(client, {"features": rows, "strategy": strategy})
     results = whole["results"]
     assert [result["rank"] for result in results] == list(range(1, len(rows) + 1))
@@ -161,6 +173,25 @@ def test_answer_hangs_together(client, rows, top_n, data):
     assert [whole["scores"][result["index"]] for result in results] == [result["relevance_score"] for result in results]
     scored = [score for score in whole["scores"] if score is not None]
     assert sum(scored) == pytest.approx(1.0)
-    assert len(scored) == (len(rows) if whole["meta"]["stage_reached"] == "first_stage" else min(5, len(rows)))
+    by_qilcm = whole["meta"]["stage_reached"] == "second_stage" and whole["route"]["strategy"] == "qilcm"
+    assert len(scored) == (min(5, len(rows)) if by_qilcm else len(rows))
     trimmed = answer_of(client, {"features": rows, "strategy": strategy, "top_n": top_n})
     assert trimmed == {**whole, "results": results[:top_n]}
+
+
+@given(
+    rows=st.lists(ROWS, min_size=1, max_size=6),
+    shared=st.fixed_dictionaries(dict.fromkeys(NAMES[:3], NUMBERS)),
+    data=st.data(),
+)
+def test_a_value_in_the_context_is_a_value_of_every_candidate(client, rows, shared, data):
+    """Whichever names stand in the context, in any form that names them."""
+    lifted = data.draw(st.sets(st.sampled_from(NAMES[:3])))
+    kept = [name for name in NAMES if name not in lifted]
+    context = {name: shared[name] for name in lifted}
+    own = [dict(zip(NAMES, row, strict=True)) for row in rows]
+    expected = answer_of(client, {"candidates": [{"features": row | context} for row in own]})
+    by_name = {"candidates": [{"features": {name: row[name] for name in kept}} for row in own], "context": context}
+    matrix = {"feature_names": kept, "features": [[row[name] for name in kept] for row in own], "context": context}
+    assert answer_of(client, by_name) == expected
+    assert answer_of(client, matrix) == expected

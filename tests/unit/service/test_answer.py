@@ -2,6 +2,7 @@ import numpy as np
 
 from bundles import schema
 from ranking.candidates import Ranking, Route
+from ranking.errors import RoutingError
 from ranking.manifest import LightGbmStage, Manifest, QilcmStage
 from service.answer import facts, to_answer
 from service.schemas import RerankRequest, RerankResponse
@@ -77,13 +78,33 @@ def test_input_order_has_no_scores_at_all():
     assert found["ranks"] == [1, 2, 3]
     assert found["meta"]["status"] == "degraded"
     assert found["meta"]["reason"] == "the first stage gave nan for candidate 1"
-    assert found["meta"]["timings_ms"] == {"parse": 0.123, "first_stage": 1.0, "second_stage": None, "total": 2.0}
+    assert found["meta"]["timings_ms"] == {
+        "parse": 0.123,
+        "first_stage": 1.0,
+        "routing": None,
+        "second_stage": None,
+        "total": 2.0,
+    }
+
+
+def test_the_route_is_told_to_the_caller_and_to_the_log():
+    faults = (RoutingError("hook_timeout", "too slow"), RoutingError("hook_passed", "no opinion"))
+    routed = ranking(route=Route("srm", "router", 2, 0.81249, faults))
+    told = {"strategy": "srm", "specialist": 2, "confidence": 0.81249, "decided_by": "router"}
+    assert answer(routed)["route"] == told
+    logged = facts(routed, MANIFEST, MILLISECONDS)
+    assert {key: logged[key] for key in told} == {**told, "confidence": 0.812}
+    assert logged["routing_faults"] == ["hook_timeout"], "having no opinion is none"
 
 
 def test_the_log_line_holds_no_values_of_the_request():
     assert facts(ranking(), MANIFEST, MILLISECONDS) == {
         "version": "shop/7",
         "strategy": "qilcm",
+        "specialist": None,
+        "confidence": None,
+        "decided_by": "bundle",
+        "routing_faults": [],
         "stage_reached": "second_stage",
         "reason": None,
         "candidates": 3,

@@ -143,3 +143,98 @@ def test_repeated_ids_are_found_in_one_pass():
     with pytest.raises(CandidateError, match="id '17' was used at 17 already") as fault:
         features(request(candidates=rows))
     assert fault.value.path == ("candidates", 999, "id")
+
+
+LACKING = {"price": 1.5, "bm25": None}
+SHARED = {"stars": 2, "carrier": "B2", "device": "phone", "age": None, "visits": 3}
+
+
+def test_the_context_supplies_what_rows_by_name_lack():
+    body = request(candidates=[{"features": LACKING}, {"features": {**LACKING, "stars": -1}}], context=SHARED)
+    np.testing.assert_array_equal(features(body), [VALUES, [1.5, -1.0, NAN, 2.0]])
+
+
+def test_a_candidates_own_null_is_its_own():
+    body = request(candidates=[{"features": {**ROW, "carrier": None}}], context={"bm25": 7.0, "carrier": "A5"})
+    np.testing.assert_array_equal(features(body), [[1.5, 2.0, NAN, 0.0]])
+
+
+def test_a_null_in_the_context_is_a_missing_value():
+    body = request(candidates=[{"features": LACKING}], context={"stars": None})
+    np.testing.assert_array_equal(features(body), [[1.5, NAN, NAN, 0.0]])
+
+
+@pytest.mark.parametrize("names", [["price", "bm25"], ["bm25", "price"], ["stars", "price", "bm25"]])
+def test_the_context_supplies_columns_that_are_not_named(names):
+    own = {**LACKING, "stars": -1}
+    body = request(feature_names=names, features=[[own[name] for name in names]] * 2, context=SHARED)
+    stars = -1.0 if "stars" in names else 2.0
+    np.testing.assert_array_equal(features(body), [[1.5, stars, NAN, 2.0]] * 2)
+
+
+def test_rows_by_position_are_complete():
+    context = {"price": 9, "carrier": "A5"}
+    for body in (
+        request(candidates=[{"features": [1.5, 2, None, "B2"]}], context=context),
+        request(features=[[1.5, 2, None, "B2"]], context=context),
+    ):
+        np.testing.assert_array_equal(features(body), [VALUES])
+    with pytest.raises(SchemaMismatchError, match="has 3 values"):
+        features(request(features=[[1.5, 2, None]], context=context))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"candidates": [{"features": ROW}]},
+        {"features": [[1, 2, 3, "A5"]]},
+        {"features": [[1, 2]], "feature_names": ["price", "stars"]},
+    ],
+)
+def test_a_hook_sees_the_whole_context_and_cannot_change_it(body):
+    found = to_candidates(request(**body, context=SHARED), schema()).context
+    assert found == SHARED
+    with pytest.raises(TypeError):
+        found["device"] = "tablet"
+    for empty in ({}, {"context": {}}, {"context": None}):
+        assert to_candidates(request(**body, **empty), schema()).context == {}
+
+
+@pytest.mark.parametrize(
+    ("context", "says"),
+    [
+        ({"device": True}, "expected a string, a number or null, found true"),
+        ({"device": ["phone"]}, "expected a string, a number or null, found an array"),
+        ({"device": {}}, "found an object"),
+        ({"device": float("nan")}, "expected a finite number, found nan"),
+        ({"device": float("-inf")}, "expected a finite number, found -inf"),
+        ({"device": 10**400}, "expected a finite number, found a huge integer"),
+        ({"stars": "2"}, "feature 'stars' is numeric: expected a number or null, found '2'"),
+        ({"stars": 1e39}, "feature 'stars' does not fit float32"),
+        ({"carrier": False}, "feature 'carrier' is a category: expected a string, found false"),
+        ({"x" * 201: 1}, "the name has 201 characters, the limit is 200"),
+    ],
+)
+def test_a_context_that_cannot_be_used_carries_its_path(context, says):
+    """Whether or not a candidate would take the value."""
+    for body in (named(ROW), request(features=[[1, 2, 3, "A5"]])):
+        with pytest.raises(CandidateError) as fault:
+            features(body.model_copy(update={"context": {"first": 1, **context}}))
+        assert says in str(fault.value)
+        assert fault.value.path == ("context", *context)
+
+
+def test_numbers_of_a_context_stay_as_they_are():
+    context = {"whole": 2**60 + 1, "real": 1.5, "x" * 200: 1}
+    found = to_candidates(request(features=[[1, 2, 3, "A5"]], context=context), schema()).context
+    assert found == context
+    assert type(found["whole"]) is int
+
+
+def test_a_feature_in_the_context_is_not_taken_for_a_column_named_twice():
+    body = request(feature_names=["price", "stars", "price"], features=[[1, 2, 3]], context={"bm25": 1})
+    with pytest.raises(CandidateError, match="feature 'price' is named twice") as fault:
+        features(body)
+    assert fault.value.path == ("feature_names", 2)
+    with pytest.raises(SchemaMismatchError, match="feature_names lacks 'price'"):
+        features(request(feature_names=["stars"], features=[[1]], context={"bm25": 1}))

@@ -1,0 +1,185 @@
+"""The operator's own router: found by its name, and run at arm's length from the requests that ask it."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import threading
+from collections import deque
+from operator import attrgetter
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import numpy as np
+
+from ranking.errors import ListwrightError, RoutingError
+from ranking.router import Choice, Hook, Query
+
+PASSED = "hook_passed"
+"""Kind of the RoutingError that says "no opinion": the bundle's router decides, and nothing went wrong."""
+
+_Answer = SimpleQueue[Choice | RoutingError]
+_Jobs = SimpleQueue[tuple[Query, _Answer] | None]
+
+
+class HookError(ListwrightError):
+    """The callable that the settings name cannot be a hook."""
+
+
+def load(name: str) -> Hook:
+    """The hook of a name.
+
+    Args:
+        name: ``module:callable``; the callable may be dotted.
+
+    Raises:
+        HookError: if the module cannot be imported, or holds no such callable, or that takes not just one argument, or
+            is a coroutine function. The message names the remedy.
+    """
+    module_name, _, attribute = name.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:
+        raise HookError(
+            f"{name!r}: importing {module_name!r} raised {type(error).__name__}: {error}; put the module's folder on "
+            "PYTHONPATH and see that it imports"
+        ) from error
+    try:
+        hook: Hook = attrgetter(attribute)(module)
+    except AttributeError as error:
+        raise HookError(f"{name!r}: {module_name!r} has no {attribute!r}: name a callable that it defines") from error
+    if not callable(hook):
+        raise HookError(f"{name!r} is a {type(hook).__name__}, which cannot be called: name a callable")
+    if inspect.iscoroutinefunction(hook):
+        raise HookError(f"{name!r} is a coroutine function: define it with def, not async def")
+    _check_takes_a_query(hook, name)
+    return hook
+
+
+def _check_takes_a_query(hook: Hook, name: str) -> None:
+    try:
+        signature = inspect.signature(hook)
+    except ValueError:  # of some callables written in C nothing is known
+        return
+    try:
+        signature.bind(None)
+    except TypeError as error:
+        raise HookError(f"{name!r} cannot be called with a Query alone ({error}): let it take one argument") from error
+
+
+class IsolatedHook:
+    """A hook that can neither break nor hold up who asks it. Threads may share it.
+
+    Each call runs in one of a few threads of its own and is waited for as long as the budget. A call that hangs keeps
+    its thread; when all of them are kept, further calls are refused at once, until one comes free. The threads are
+    daemons: the process ends without waiting for them.
+
+    What this cannot do: a thread cannot be interrupted, so a call that spins takes its share of the CPU, and one that
+    never releases Python's global lock stops the process.
+
+    Args:
+        hook: what is called.
+        budget_s: seconds that a call is waited for.
+        threads: calls that can be under way, hung ones included.
+    """
+
+    def __init__(self, hook: Hook, *, budget_s: float, threads: int) -> None:
+        self._hook, self._budget_s = hook, budget_s
+        self._jobs: tuple[_Jobs, ...] = tuple(SimpleQueue() for _ in range(threads))
+        self._idle = deque(self._jobs)  # append and pop are atomic
+        for number, jobs in enumerate(self._jobs):
+            threading.Thread(target=self._work, args=(jobs,), name=f"hook-{number}", daemon=True).start()
+
+    def __call__(self, query: Query) -> Choice:
+        """What the hook chooses.
+
+        Raises:
+            RoutingError: of kind ``hook_raised``, ``hook_timeout``, ``hook_invalid`` (it returned what is no decision)
+                or ``hook_busy`` (all threads hang); :data:`PASSED` if it has no opinion.
+        """
+        try:
+            jobs = self._idle.pop()
+        except IndexError:
+            raise RoutingError(
+                "hook_busy", f"all {len(self._jobs)} threads of the hook are at work on earlier calls"
+            ) from None
+        answer: _Answer = SimpleQueue()
+        jobs.put((query, answer))
+        try:
+            outcome = answer.get(timeout=self._budget_s)
+        except Empty:
+            raise RoutingError("hook_timeout", f"the hook took longer than {self._budget_s * 1000:g} ms") from None
+        if isinstance(outcome, RoutingError):
+            raise outcome
+        return outcome
+
+    def close(self) -> None:
+        """Let the threads end, each after the call that it is in; does not wait."""
+        for jobs in self._jobs:
+            jobs.put(None)
+
+    def _work(self, jobs: _Jobs) -> None:
+        while self._turn(jobs):  # a function of its own: a waiting thread would keep the last list in memory
+            continue
+
+    def _turn(self, jobs: _Jobs) -> bool:
+        job = jobs.get()
+        if job is None:
+            return False
+        query, answer = job
+        outcome = self._outcome(query)
+        self._idle.append(jobs)  # before the answer: who has it may ask again at once
+        answer.put(outcome)
+        return True
+
+    def _outcome(self, query: Query) -> Choice | RoutingError:
+        try:
+            return checked(self._hook(query))
+        except _InvalidChoiceError as error:
+            return RoutingError(error.kind, str(error))
+        except BaseException as error:  # SystemExit and KeyboardInterrupt would end the thread, and nobody else
+            return RoutingError("hook_raised", f"the hook raised {type(error).__name__} at {_place(error)}")
+
+
+class _InvalidChoiceError(RoutingError):
+    """Tells our own refusal from a RoutingError of the hook's, whose kind could be anything."""
+
+
+def checked(choice: Any) -> Choice:
+    """What a hook returned, as plain numbers.
+
+    Args:
+        choice: :class:`ranking.router.Choice`, or None for no opinion. NumPy's numbers count as numbers; a truth value
+            is none.
+
+    Raises:
+        RoutingError: of kind ``hook_invalid``, or :data:`PASSED` for None.
+    """
+    if choice is None:
+        raise _InvalidChoiceError(PASSED, "the hook has no opinion")
+    if not isinstance(choice, Choice):
+        raise _InvalidChoiceError("hook_invalid", f"the hook returned a {type(choice).__name__}, not a Choice or None")
+    specialist, confidence = choice.specialist, choice.confidence
+    if specialist is not None:
+        if isinstance(specialist, bool) or not isinstance(specialist, int | np.integer):
+            kind = type(specialist).__name__
+            raise _InvalidChoiceError("hook_invalid", f"the hook's specialist is a {kind}, not a whole number or None")
+        specialist = int(specialist)
+    if confidence is not None:
+        if isinstance(confidence, bool) or not isinstance(confidence, int | float | np.integer | np.floating):
+            kind = type(confidence).__name__
+            raise _InvalidChoiceError("hook_invalid", f"the hook's confidence is a {kind}, not a number or None")
+        if not 0.0 <= confidence <= 1.0:  # neither is NaN
+            raise _InvalidChoiceError("hook_invalid", "the hook's confidence is no probability from 0 to 1")
+        confidence = float(confidence)
+    return Choice(specialist, confidence)
+
+
+def _place(error: BaseException) -> str:
+    """File and line of an error. Its message stays unsaid: it may quote a feature value."""
+    trace = error.__traceback__
+    assert trace is not None
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    return f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"

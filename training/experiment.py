@@ -43,6 +43,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     console = Console(highlight=False)
     try:
+        if options.seeds < 1:
+            raise RecipeError(f"--seeds {options.seeds}: expected how many, 1 or more")
         recipe = recipe_for(options.recipe, options.data)
         counts = _numbers(options.specialists) or (ORACLE_COUNTS if options.suite == "oracle" else ())
         folds = _numbers(options.folds) or tuple(range(1, _folds_of(recipe, options.data) + 1))
@@ -60,8 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
         }
         with Store(out, settings) as store:
             results = _measure_all(options, recipe, counts, folds, store, console)
-            given = [Path(word).name if word in options.data else word for word in arguments or sys.argv[1:]]
-            command = "python -m training.experiment " + shlex.join(given)  # without the folders of this machine
+            command = "python -m training.experiment " + shlex.join(map(_without_folder, arguments or sys.argv[1:]))
             _tell(options, recipe, results, store, command, console)
     except (ListwrightError, OSError) as error:
         console.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
@@ -91,6 +92,12 @@ def recipe_for(name: str | None, sources: list[str]) -> Recipe:
     if first.suffix in (".csv", ".parquet") or first.name.endswith(".csv.gz"):
         return config.load("table")
     return config.load("letor")
+
+
+def _without_folder(word: str) -> str:
+    """A word of the command line as others can repeat it: paths of this machine are nobody else's."""
+    split, same, path = word.rpartition("=")
+    return split + same + Path(path).name if "/" in path else word
 
 
 def _folds_of(recipe: Recipe, sources: list[str]) -> int:

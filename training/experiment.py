@@ -7,6 +7,7 @@ import json
 import shlex
 import shutil
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -170,23 +171,25 @@ def _tell(
     from training.experiments import oracle, pages, routing  # noqa: PLC0415
     from training.report import verdict  # noqa: PLC0415
 
+    made_with = {name: version(name) for name in ("listwright", "lightgbm", "numpy", "scikit-learn", "torch")}
     facts = [
-        f"Data: {recipe.name}; {results['fold'].n_unique()} folds, {results['seed'].n_unique()} seeds.",
+        f"Data: {recipe.name}; folds: {results['fold'].n_unique()}; seeds: {results['seed'].n_unique()}.",
         f"NDCG@{options.ndcg_at}: gain 2^y - 1, full ideal; a query without a relevant candidate counts 0.",
         "Intervals: 95 % percentile bootstrap over queries.",
-        f"Settings: {json.dumps(recipe.model_dump(mode='json'))}",
+        "Made with " + ", ".join(f"{name} {number}" for name, number in made_with.items()) + ".",
     ]
+    repeat = {"command": command, "facts": facts, "settings": json.dumps(recipe.model_dump(mode="json"), indent=1)}
     if options.suite == "oracle":
         summary = oracle.summarise(results)
-        page = pages.oracle_page(recipe.name, summary, ndcg_at=options.ndcg_at, command=command, facts=facts)
+        page = pages.oracle_page(recipe.name, summary, ndcg_at=options.ndcg_at, **repeat)
         said, sentence = summary.facts(), pages.oracle_sentence(summary)
     else:
         found = routing.from_frame(results)
-        page = pages.routing_page(recipe.name, found, ndcg_at=options.ndcg_at, command=command, facts=facts)
+        page = pages.routing_page(recipe.name, found, ndcg_at=options.ndcg_at, **repeat)
         said = found.facts() | {"calibration_error": routing.calibration(found).error}
         sentence = verdict(found)
     (store.folder / "page.html").write_text(page, encoding="utf-8")
-    summary_text = json.dumps({"command": command, "sentence": sentence, **said}, indent=1)
+    summary_text = json.dumps({"command": command, "made_with": made_with, "sentence": sentence, **said}, indent=1)
     (store.folder / "summary.json").write_text(summary_text + "\n", encoding="utf-8")
     console.print(escape(sentence))
     console.print(f"Page: {store.folder / 'page.html'}", soft_wrap=True, markup=False)

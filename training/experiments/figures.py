@@ -53,8 +53,8 @@ def coverage(found: RoutingEvaluation) -> str:
 def reliability(found: RoutingEvaluation) -> str:
     """How often the most probable specialist is a best one, against how sure the router was."""
     bins = routing.calibration(found)
-    figure = Figure(figsize=(4.6, 4.4), layout="constrained")
-    axes = figure.add_subplot()
+    figure = Figure(figsize=SIZE, layout="constrained")
+    axes = figure.add_subplot(aspect="equal")
     axes.plot([0, 1], [0, 1], color="#222222", linewidth=1)
     errors = [bins.right - bins.low, bins.high - bins.right]
     axes.errorbar(bins.confidence, bins.right, yerr=errors, fmt="o", color=COLOURS[0], capsize=3)

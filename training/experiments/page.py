@@ -35,6 +35,7 @@ def render(
     *,
     command: str,
     facts: Sequence[str],
+    settings: str,
 ) -> str:
     """The page as HTML.
 
@@ -43,10 +44,17 @@ def render(
         verdicts: what it says, in whole sentences; first on the page.
         figures, tables: in this order below them.
         command: that repeats it.
-        facts: data, protocol, settings.
+        facts: data, protocol, versions.
+        settings: the recipe, folded away.
     """
     template = (resources.files("training") / "experiments" / "page.html").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     return environment.from_string(template).render(
-        title=title, verdicts=verdicts, figures=figures, tables=tables, command=command, facts=facts
+        title=title,
+        verdicts=verdicts,
+        figures=figures,
+        tables=tables,
+        command=command,
+        facts=facts,
+        settings=settings,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
 
 from training.evaluate_routing import RoutingEvaluation
 from training.experiments import figures, oracle, routing
@@ -10,20 +10,19 @@ from training.experiments.page import PageFigure, PageTable, render
 from training.report import verdict
 
 
-def oracle_page(data: str, summary: oracle.Summary, *, ndcg_at: int, command: str, facts: Sequence[str]) -> str:
-    """Curves, the table behind them, and what they mean."""
+def oracle_page(data: str, summary: oracle.Summary, *, ndcg_at: int, **repeat: Any) -> str:
+    """Curves, the table behind them, and what they mean; ``repeat`` as for :func:`render`."""
     rows = [
         [
             f"SRM, K = {curve.specialists}",
             f"{curve.average:.4f}",
             f"{curve.oracle:.4f}",
-            _triple(curve.break_even),
-            _accuracy(curve.beats_single),
-            _accuracy(curve.beats_lambdamart),
+            "" if curve.break_even is None else _triple(curve.break_even),
+            *(_accuracy(a) if curve.specialists > 1 else "" for a in (curve.beats_single, curve.beats_lambdamart)),
         ]
         for curve in summary.curves
     ]
-    head = ["", "at a = 0", "at a = 100 %", "break-even a*", "above one linear ranker", "above LambdaMART"]
+    head = ["", "a = 0", "a = 100 %", "break-even a*", "> one linear", "> LambdaMART"]
     lines = [
         ["one linear ranker (K = 1)", _triple(summary.single)],
         ["LambdaMART", _triple(summary.lambdamart)],
@@ -33,8 +32,8 @@ def oracle_page(data: str, summary: oracle.Summary, *, ndcg_at: int, command: st
         "random otherwise. Bands: 95 % over queries. Dots: break-even with one linear ranker."
     )
     note = (
-        "The last two columns: the smallest accuracy at which the paired 95 % interval of the gain lies above 0. A "
-        "classifier that is right in a share p of the queries has the accuracy (p - 1/K) / (1 - 1/K)."
+        "a: accuracy of the oracle. The last two columns: the smallest one at which the paired 95 % interval of the "
+        "gain lies above 0. A classifier that is right in a share p of the queries has a = (p - 1/K) / (1 - 1/K)."
     )
     return render(
         f"Specialists behind a noisy oracle: {data}",
@@ -44,8 +43,7 @@ def oracle_page(data: str, summary: oracle.Summary, *, ndcg_at: int, command: st
             PageTable(f"NDCG@{ndcg_at} and accuracies", head, rows, note),
             PageTable("Without specialists", ["", f"NDCG@{ndcg_at}"], lines),
         ],
-        command=command,
-        facts=facts,
+        **repeat,
     )
 
 
@@ -65,8 +63,8 @@ def oracle_sentence(summary: oracle.Summary) -> str:
     )
 
 
-def routing_page(data: str, found: RoutingEvaluation, *, ndcg_at: int, command: str, facts: Sequence[str]) -> str:
-    """Whether routing pays, the curve behind it, and how far the router can be believed."""
+def routing_page(data: str, found: RoutingEvaluation, *, ndcg_at: int, **repeat: Any) -> str:
+    """Whether routing pays, the curve behind it, and how far the router can be believed; ``repeat`` as above."""
     said = found.facts()
     values = said["ndcg"]
     assert isinstance(values, dict)
@@ -105,8 +103,7 @@ def routing_page(data: str, found: RoutingEvaluation, *, ndcg_at: int, command: 
             PageTable(f"NDCG@{ndcg_at}, {len(found.chosen)} test queries", ["", "mean"], rows),
             PageTable("The router", ["", ""], judged),
         ],
-        command=command,
-        facts=facts,
+        **repeat,
     )
 
 

@@ -138,7 +138,12 @@ def self_contained(page):
 
 def test_pages_stand_alone_and_repeat_to_the_byte():
     summary = oracle.summarise(results([0.8, 1.0], [0.4, 0.2], [0.65, 0.65], [0.7, 0.8]))
-    more = {"ndcg_at": 10, "command": "python -m training.experiment oracle <b>", "facts": ["Data: two queries."]}
+    more = {
+        "ndcg_at": 10,
+        "command": "python -m training.experiment oracle <b>",
+        "facts": ["Data: two queries."],
+        "settings": "{}",
+    }
     page = pages.oracle_page("two queries", summary, **more)
     self_contained(page)
     assert "&lt;b&gt;" in page

@@ -236,7 +236,7 @@ class Mixture:
         """EM never lowers its objective, up to what the quadrature is worth."""
         tolerance = QUADRATURE * len(self.lists.groups.sizes)
         ascends = all(ranker.ascends for ranker in self.rankers) and not step.reseeded
-        if ascends and step.objective < self.objective - tolerance:
+        if ascends and not step.objective >= self.objective - tolerance:  # NaN is no ascent either
             raise ScoringError(
                 f"EM iteration {step.number}: the penalised log-likelihood fell from {self.objective:.6f} to "
                 f"{step.objective:.6f}: a bug, or features that overflow; please report it"

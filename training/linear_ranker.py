@@ -58,6 +58,9 @@ class LinearRanker:
     def fit(self, lists: PaddedLists, weights: Float[Tensor, " N"], rng: np.random.Generator) -> None:  # noqa: ARG002
         """Up to :data:`LBFGS_ITERATIONS` steps towards the optimum of eq. (12)."""
         counted = (weights > NEGLIGIBLE).nonzero().flatten()
+        if len(counted) == 0:
+            self.w = torch.zeros_like(self.w)  # what the prior alone wants
+            return
         if len(counted) < len(lists):
             lists, weights = lists.select(counted), weights[counted]
 

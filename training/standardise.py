@@ -15,6 +15,9 @@ from training.preprocess import CLIP_QUANTILES, symmetric_log1p
 FIRST_STAGE_SCORE = "first-stage score"
 """Name of the column that is no feature."""
 
+SMALLEST, LARGEST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
+"""A spread below the one, or a span above the other, has no z-scores in float32: they would be infinite."""
+
 
 class Standardise(nn.Module):
     """Raw feature rows to dense inputs: z-scores, missing-value indicators, one 0/1 column per category.
@@ -29,8 +32,8 @@ class Standardise(nn.Module):
         rows: ``(R, E)`` training rows to take the statistics from; E is D, or D + 1 with the first stage's score last.
         transform: ``none``, or ``log`` for symmetric log1p before everything else.
 
-    Convention: a column that is constant in training (or has no value at all) becomes 0; an unknown category is 0 in
-    every column of its feature.
+    Convention: a column that is constant in training (or has no value at all, or a spread that float32 cannot scale)
+    becomes 0; an unknown category is 0 in every column of its feature.
     """
 
     lows: Tensor
@@ -48,7 +51,9 @@ class Standardise(nn.Module):
         self.indicated = [
             i for i, d in enumerate(self.numeric) if d < len(schema) and schema.features[d].missing_in_training
         ]
-        self.register_buffer("optional", torch.tensor([i in self.indicated for i in range(len(self.numeric))]))
+        self.register_buffer(
+            "optional", torch.tensor([i in self.indicated for i in range(len(self.numeric))], dtype=torch.bool)
+        )
         self.categorical = [(d, len(schema.features[d].categories)) for d in schema.categorical]
         statistics = np.array([_statistics(rows[:, d], transform) for d in self.numeric], dtype=np.float32)
         for name, values in zip(("lows", "highs", "means", "scales"), statistics.reshape(-1, 4).T, strict=True):
@@ -91,5 +96,7 @@ def _statistics(column: Float[np.ndarray, " R"], transform: str) -> tuple[float,
     low, high = np.quantile(present, CLIP_QUANTILES)
     clipped = np.clip(present, low, high)
     spread = float(clipped.std())
-    constant = spread <= 1e-12 * float(np.abs(clipped).max())
-    return float(low), float(high), float(clipped.mean()), 0.0 if constant else 1.0 / spread
+    constant = spread <= max(1e-12 * float(np.abs(clipped).max()), SMALLEST)
+    if constant or high - low > LARGEST:
+        return 0.0, 0.0, 0.0, 0.0
+    return float(low), float(high), float(clipped.mean()), 1.0 / spread

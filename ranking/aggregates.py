@@ -43,7 +43,7 @@ class Aggregates:
             for d in schema.categorical
             if len(schema.features[d].categories) <= MAX_CATEGORIES
         ]
-        self._pairs = tuple(np.array(list(combinations(range(specialists), 2))).reshape(-1, 2).T)
+        self._pairs = tuple(np.array(list(combinations(range(specialists), 2)), dtype=np.int64).reshape(-1, 2).T)
         self.names = self._names(schema, specialists)
 
     @property

@@ -84,14 +84,17 @@ def write_bundle(
 
 def _stages(specialists: FittedSpecialists) -> dict[str, object]:
     router = None if specialists.router is None else specialists.router.stage
-    return {"srm": specialists.stage, "anomaly": specialists.anomaly[1], "router": router}
+    anomaly = None if specialists.anomaly is None else specialists.anomaly[1]
+    return {"srm": specialists.stage, "anomaly": anomaly, "router": router}
 
 
 def _write_specialists(folder: Path, specialists: FittedSpecialists, features: int) -> list[str]:
     """The files of the specialists, the anomaly score and the router."""
     width = bundle.input_width(specialists.stage, features)
-    graph, anomaly = specialists.anomaly
-    contents = {specialists.stage.file: to_onnx(specialists.srm.module, width), anomaly.file: graph}
+    contents = {specialists.stage.file: to_onnx(specialists.srm.module, width)}
+    if specialists.anomaly is not None:
+        graph, anomaly = specialists.anomaly
+        contents[anomaly.file] = graph
     if specialists.router is not None:
         contents[specialists.router.stage.file] = specialists.router.graph
     for name, content in contents.items():

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ranking.aggregates import Aggregates
+from ranking.errors import RecipeError
 from ranking.manifest import AnomalyStage, SrmStage
 from ranking.order import rank_by_score
 from training.anomaly import fit_anomaly
@@ -28,13 +29,13 @@ class FittedSpecialists:
     Args:
         srm: the mixture.
         stage: how the manifest names it.
-        anomaly: ONNX graph of the anomaly score, and how the manifest names it.
+        anomaly: ONNX graph of the anomaly score, and how the manifest names it; None without numeric features.
         router: None if the recipe has none.
     """
 
     srm: FittedSrm
     stage: SrmStage
-    anomaly: tuple[bytes, AnomalyStage]
+    anomaly: tuple[bytes, AnomalyStage] | None
     router: FittedRouter | None
 
 
@@ -55,6 +56,9 @@ def fit_specialists(
         state: folder for checkpoints.
         device: torch device for the generalist of the router's folds.
         on_step, on_fold: progress of EM and of the router's folds.
+
+    Raises:
+        RecipeError: if there is nothing numeric for a router to look at.
     """
     spec = recipe.specialists
     if spec is None:
@@ -62,7 +66,12 @@ def fit_specialists(
     checkpoint = None if state is None else state / "srm.pt"
     srm = fit_srm(spec, splits.train, first.train_scores, seed=recipe.seed, checkpoint=checkpoint, on_step=on_step)
     stage = SrmStage(cutoff=spec.cutoff, first_stage_score=spec.first_stage_score, specialists=srm.describe())
-    graph, quantiles = fit_anomaly(_top_means(splits.train, first.train_scores), seed=recipe.seed)
+    means = _top_means(splits.train, first.train_scores)
+    if means.shape[1] == 0:
+        if recipe.router is not None:
+            raise RecipeError("a [router] needs numeric features to look at, and the data have none: leave it out")
+        return FittedSpecialists(srm, stage, None, None)
+    graph, quantiles = fit_anomaly(means, seed=recipe.seed)
     router = None
     if recipe.router is not None:
         lists = cross_fit(

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import polars as pl
 import pytest
 
 from ranking import bundle
@@ -117,3 +118,28 @@ def test_planted_recipes_differ_in_what_can_be_seen():
         data = config.load(name).data
         assert isinstance(data, SyntheticData)
         assert (data.groups, data.observable) == (3, observable)
+
+
+def test_nothing_but_categories(tmp_path, capsys):
+    """No anomaly score and hence no router, but specialists all the same."""
+    rng = np.random.default_rng(0)
+    rows = pl.DataFrame(
+        {
+            "search": np.repeat(np.arange(40), 5),
+            "colour": rng.choice(["red", "blue", "green"], 200),
+            "clicked": np.tile([1, 0, 0, 1, 0], 40),
+        }
+    )
+    rows.write_parquet(tmp_path / "rows.parquet")
+    path = tmp_path / "colours.toml"
+    head, _, model = SPECIALISED.partition("[first_stage]")
+    path.write_text(head.split("[data]")[0] + '[data]\nkind = "table"\n[first_stage]' + model)
+    data = ("--data", tmp_path / "rows.parquet", "--qid", "search", "--label", "clicked")
+    assert run(path, *data, "--out", tmp_path / "colours" / "1") == 1
+    assert "a [router] needs numeric features" in " ".join(capsys.readouterr().out.split())
+    path.write_text(path.read_text().partition("[router]")[0])
+    out = tmp_path / "colours" / "2"
+    assert run(path, *data, "--out", out) == 0
+    manifest = bundle.load(out).manifest
+    assert (manifest.anomaly, manifest.router) == (None, None)
+    assert len(manifest.srm.specialists) == 2

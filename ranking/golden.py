@@ -18,6 +18,9 @@ from ranking.reranker import Reranker
 SCORE_TOLERANCE = 1e-4
 """Largest difference of a score that still counts as the same computation (absolute, and relative above 1)."""
 
+ROUTER_TOLERANCE = 0.05
+"""Largest difference of a router's probability."""
+
 TIE_TOLERANCE = 1e-5
 """Candidates whose scores are closer than this may swap."""
 
@@ -28,6 +31,8 @@ class GoldenList(BaseModel):
     Args:
         specialist: the specialist that is asked for; None leaves the choice to the bundle.
         decided: the specialist that answered.
+        probabilities: ``(K,)`` of the router, where it was asked. A last digit that differs between machines may turn a
+            tree of it and hence a decision: so these are compared loosely, and scores under the decision of the record.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -35,6 +40,7 @@ class GoldenList(BaseModel):
     features: Annotated[list[list[float | None]], Field(min_length=1)]
     specialist: int | None = None
     decided: int | None = None
+    probabilities: list[float] | None = None
     first_stage_scores: list[float | None]
     scores: list[float | None]
     order: list[int]
@@ -61,6 +67,7 @@ def record(reranker: Reranker, lists: Iterable[Float[np.ndarray, "L D"]]) -> byt
             features=[[_number(v) for v in row] for row in features],
             specialist=specialist,
             decided=ranking.route.specialist,
+            probabilities=None if ranking.route.probabilities is None else ranking.route.probabilities.tolist(),
             first_stage_scores=[_number(v) for v in ranking.first_stage_scores],
             scores=[_number(v) for v in ranking.scores],
             order=[int(i) for i in ranking.order],
@@ -101,10 +108,12 @@ def replay(reranker: Reranker, lists: list[GoldenList], path: Path) -> None:
     """
     for number, golden in enumerate(lists, start=1):
         try:
-            ranking = reranker.rerank(CandidateList(_array(golden.features)), specialist=golden.specialist)
+            candidates = CandidateList(_array(golden.features))
+            ranking = reranker.rerank(candidates, specialist=golden.decided, routing=False)
+            estimated = reranker.rerank(candidates) if golden.probabilities is not None else None
         except ListwrightError as error:
             raise BundleError(path, f"line {number}: {error}") from error
-        fault = _difference(golden, ranking)
+        fault = _difference(golden, ranking) or (estimated and _other_estimate(golden, estimated))
         if fault is not None:
             raise BundleError(path, f"line {number}: {fault}: this machine does not compute what the trainer computed")
 
@@ -113,8 +122,6 @@ def _difference(golden: GoldenList, ranking: Ranking) -> str | None:
     fault = _fault(ranking)
     if fault is not None:
         return fault
-    if ranking.route.specialist != golden.decided:
-        return f"specialist {ranking.route.specialist} answered, expected {golden.decided}"
     pairs = (("first_stage_scores", ranking.first_stage_scores), ("scores", ranking.scores))
     for name, found in pairs:
         expected = np.array(getattr(golden, name), dtype=np.float64)
@@ -123,6 +130,16 @@ def _difference(golden: GoldenList, ranking: Ranking) -> str | None:
     expected_order = np.array(golden.order)
     if sorted(golden.order) != list(range(len(ranking.order))) or not same_order(ranking, expected_order):
         return f"order is {ranking.order[:10].tolist()}, expected {golden.order[:10]}"
+    return None
+
+
+def _other_estimate(golden: GoldenList, ranking: Ranking) -> str | None:
+    fault = _fault(ranking)
+    if fault is not None:
+        return fault
+    expected, found = np.array(golden.probabilities), ranking.route.probabilities
+    if found is None or found.shape != expected.shape or np.abs(found - expected).max() > ROUTER_TOLERANCE:
+        return f"the router's probabilities are {found}, expected {expected}"
     return None
 
 

@@ -82,7 +82,12 @@ class QilcmStage(_Frozen):
 
 
 class FeatureWeight(_Frozen):
-    """A feature and what one training standard deviation of it adds to a specialist's score."""
+    """A column of a linear specialist and its weight.
+
+    Args:
+        feature: a feature, ``FEATURE missing``, ``FEATURE = CATEGORY``, or the first stage's score.
+        weight: what one training standard deviation of it adds to the score; of a 0/1 column, what 1 adds.
+    """
 
     feature: str
     weight: FiniteFloat
@@ -150,8 +155,7 @@ class Metric(_Frozen):
     """A mean over the test queries, measured through this very bundle.
 
     Args:
-        ranker: ``input_order``, ``first_stage``, ``qilcm``, ``routed`` (what ``auto`` answers with a router) or
-            ``mixture`` (what ``srm`` answers where the router abstains).
+        ranker: ``input_order``, ``first_stage``, ``qilcm``, ``routed`` (what ``auto`` answers with a router).
         name: e.g. ``ndcg@10``.
         mean: over queries, under the manifest's protocol.
         low, high: 95 % bootstrap interval of the mean over queries.

@@ -16,10 +16,15 @@ from sklearn.ensemble import ExtraTreesRegressor, IsolationForest
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 
+from ranking.errors import ScoringError
 from ranking.features import QUANTILE_LEVELS
+from ranking.scorers import OnnxScorer
 from training.forest_export import forest_graph
 
 TREES = 100
+TOLERANCE = 1e-5
+"""Largest difference of a score between the fitted and the exported forest."""
+
 SAMPLES = 256
 """Queries per tree; the forest's authors' own choice."""
 
@@ -27,8 +32,8 @@ SAMPLES = 256
 def fit_anomaly(top_means: Float[np.ndarray, "N M"], *, seed: int) -> tuple[bytes, tuple[float, ...]]:
     """Fit the forest on the training queries.
 
-    scikit-learn's converter makes one operator per tree, 0.7 ms a query. A forest of regression trees is one operator,
-    14 us: so the leaves of the isolation trees are given their path lengths, and the mean of these is regressed.
+    scikit-learn's converter makes several operators per tree of an Isolation Forest, but one of a whole forest of
+    regression trees: so the leaves of the isolation trees are given their path lengths, and their mean is regressed.
 
     Args:
         top_means: as :meth:`ranking.aggregates.Aggregates.top_means` gives them; NaN = missing.
@@ -36,6 +41,9 @@ def fit_anomaly(top_means: Float[np.ndarray, "N M"], *, seed: int) -> tuple[byte
 
     Returns:
         The ONNX graph ``(1, M) -> (1, 1)``, and the quantiles of the training queries' scores.
+
+    Raises:
+        ScoringError: if the graph does not compute what was fitted.
     """
     imputer = SimpleImputer(strategy="median", keep_empty_features=True).set_output(transform="default")
     filled = imputer.fit_transform(top_means)
@@ -46,8 +54,12 @@ def fit_anomaly(top_means: Float[np.ndarray, "N M"], *, seed: int) -> tuple[byte
     model = forest_graph(make_pipeline(imputer, lengths), filled.shape[1], 1)
     normal = max(1.0, float(_average_path(np.array([forest.max_samples_]))[0]))  # c(1) = 0: nothing to be unlike
     _append_power(model, -1.0 / normal)
-    scores = -forest.score_samples(filled)
-    return model.SerializeToString(), tuple(float(q) for q in np.quantile(scores, QUANTILE_LEVELS))
+    graph, scores = model.SerializeToString(), -forest.score_samples(filled)
+    found = OnnxScorer(graph, filled.shape[1], columns=1, name="anomaly score").score(top_means.astype(np.float32))
+    worst = float(np.abs(found[:, 0] - scores).max()) if len(filled) > 1 else 0.0  # one query: 0/0 in scikit-learn
+    if worst > TOLERANCE:
+        raise ScoringError(f"parity, anomaly: exported and fitted scores differ by {worst:.2g} (limit {TOLERANCE})")
+    return graph, tuple(float(q) for q in np.quantile(scores, QUANTILE_LEVELS))
 
 
 def _with_path_lengths(tree: ExtraTreesRegressor) -> ExtraTreesRegressor:

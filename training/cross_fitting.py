@@ -1,8 +1,9 @@
 """How specialists and generalist do on queries that they did not see: what a router learns from.
 
-The training queries are dealt to folds. Without each fold the generalist is fitted anew from nothing, and the mixture
-from the full one, so that its specialists keep their numbers: where EM arrives depends on the kept queries alone, which
-of its optima it goes to does not. The held-out queries are then ranked by these.
+The training queries are dealt to folds. Without each fold generalist and mixture are fitted anew from nothing, and the
+held-out queries are ranked by these. (Going on from the full mixture would leak: the optimum that EM is in was chosen
+with the held-out queries, and an MLP remembers more.) The fold's specialists then get the numbers of those of the full
+mixture whose queries they share.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
+from scipy.optimize import linear_sum_assignment
 
 from ranking.aggregates import Aggregates
 from ranking.order import rank_by_score
@@ -68,7 +70,7 @@ def cross_fit(
             general = fit_qilcm(
                 generalist, seen, valid, scores, valid_scores, seed=seed, checkpoint=checkpoint, device=device
             )
-            special = fit_srm(mixture.spec, seen, scores, seed=seed, begin_with=mixture)
+            special = numbered_like(mixture, fit_srm(mixture.spec, seen, scores, seed=seed), kept)
             held_out, held_scores = train.select(left), train_scores[train.rows_of(left)]
             lists = Lists(held_out, held_scores, cutoff=generalist.cutoff, append_score=generalist.first_stage_score)
             part = judge(special, held_out, held_scores, anomaly, spec.ndcg_at)
@@ -81,6 +83,21 @@ def cross_fit(
         on_fold(fold + 1)
     together = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     return JudgedLists(together["aggregates"], together["specialists"], together["generalist"])
+
+
+def numbered_like(full: FittedSrm, part: FittedSrm, kept: Int[np.ndarray, " M"]) -> FittedSrm:
+    """A fold's mixture, its specialists numbered as those of the full one that answer for the same queries.
+
+    Args:
+        full: fitted on all training queries.
+        part: fitted on some.
+        kept: which queries these are.
+    """
+    place = {int(query): row for row, query in enumerate(full.informative)}
+    rows = [place[int(query)] for query in kept[part.informative]]
+    shared = full.shares[rows].T @ part.shares  # (K, K) queries that both give to j and k
+    _, order = linear_sum_assignment(-shared)
+    return part.renumbered(order)
 
 
 def judge(

@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from ranking import bundle
 from ranking.candidates import CandidateList
 from ranking.metrics import ndcg
+from training.bootstrap import interval, resampled_means
 from training.data.dataset import Dataset
-from training.evaluate import bootstrap_interval, whole
+from training.evaluate import whole
+from training.routing import bests
 
 ABSTAINED = -1
 
@@ -29,6 +31,7 @@ class RoutingEvaluation:
         mixture: ``(N,)`` all specialists weighed by the router's probabilities, always.
         probabilities, gains: ``(N, K)`` the router's estimates.
         chosen: ``(N,)`` specialist of ``routed``; -1 where the router abstained.
+        query: ``(N,)`` number of each row's query; rows of one query (several seeds) are resampled together.
     """
 
     generalist: Float[np.ndarray, " N"]
@@ -39,6 +42,7 @@ class RoutingEvaluation:
     probabilities: Float[np.ndarray, "N K"]
     gains: Float[np.ndarray, "N K"]
     chosen: Int[np.ndarray, " N"]
+    query: Int[np.ndarray, " N"]
 
     @property
     def coverage(self) -> float:
@@ -48,17 +52,22 @@ class RoutingEvaluation:
     @property
     def top1(self) -> float:
         """How often the most probable specialist is a best one."""
-        return float(self._best[np.arange(len(self.chosen)), self.probabilities.argmax(axis=1)].mean())
+        return float(self.best[np.arange(len(self.chosen)), self.probabilities.argmax(axis=1)].mean())
 
     @property
     def chance(self) -> float:
         """How often a uniformly random specialist is a best one: ties make it more than 1 / K."""
-        return float(self._best.mean())
+        return float(self.best.mean())
 
     @property
-    def _best(self) -> np.ndarray:
-        best: np.ndarray = self.specialists >= self.specialists.max(axis=1, keepdims=True) - 1e-12
-        return best
+    def best(self) -> Bool[np.ndarray, "N K"]:
+        """Which specialists are a query's best."""
+        return bests(self.specialists)
+
+    def gain(self, of: Float[np.ndarray, " N"], over: Float[np.ndarray, " N"]) -> tuple[float, float, float]:
+        """Mean paired difference with its 95 % interval over queries."""
+        low, high = interval(resampled_means(of - over, self.query))
+        return float((of - over).mean()), float(low), float(high)
 
     @property
     def accuracy(self) -> float | None:
@@ -75,11 +84,10 @@ class RoutingEvaluation:
         """What the report says."""
 
         def gain(of: Float[np.ndarray, " N"], over: Float[np.ndarray, " N"]) -> dict[str, float]:
-            low, high = bootstrap_interval(of - over)
-            return {"mean": float((of - over).mean()), "low": low, "high": high}
+            return dict(zip(("mean", "low", "high"), self.gain(of, over), strict=True))
 
         return {
-            "queries": len(self.chosen),
+            "queries": len(np.unique(self.query)),
             "specialists": self.specialists.shape[1],
             "coverage": self.coverage,
             "gain_over_generalist": gain(self.routed, self.generalist),
@@ -144,4 +152,5 @@ def evaluate_routing(path: Path, test: Dataset, *, ndcg_at: int) -> RoutingEvalu
         probabilities=probabilities,
         gains=np.array([row[2] for row in rows]),
         chosen=np.array([row[3] for row in rows]),
+        query=np.arange(len(rows)),
     )

@@ -26,6 +26,9 @@ SMALLEST_SHARE = 1e-3
 QUADRATURE = 1e-6
 """What the integral of one label group may be off by, at 32 nodes (``docs/exact-plackett-luce.md``)."""
 
+SETTLING = 3
+"""Iterations before the end of a run in which no component starts anew: it would be left as it was drawn."""
+
 CONVERGED = 1e-6
 """Relative change of the objective below which EM stops."""
 
@@ -205,10 +208,11 @@ class Mixture:
             ScoringError: if the objective falls although nothing allows it to.
         """
         while len(self.steps) < iterations and not self.converged:
-            on_step(self._iterate())
+            on_step(self._iterate(may_reseed=len(self.steps) + SETTLING < iterations))
 
-    def _iterate(self) -> Step:
-        reseeded = tuple(k for k, weight in enumerate(self.weights.tolist()) if weight < SMALLEST_SHARE)
+    def _iterate(self, *, may_reseed: bool) -> Step:
+        lost = tuple(k for k, weight in enumerate(self.weights.tolist()) if weight < SMALLEST_SHARE)
+        reseeded = lost if may_reseed else ()
         rng = np.random.default_rng([*self._seed, len(self.steps)])
         for k, ranker in enumerate(self.rankers):
             if k in reseeded:

@@ -44,10 +44,15 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     console = Console(highlight=False)
     try:
-        if options.seeds < 1:
-            raise RecipeError(f"--seeds {options.seeds}: expected how many, 1 or more")
+        for name in ("seeds", "ndcg_at"):
+            if getattr(options, name) < 1:
+                raise RecipeError(f"--{name.replace('_', '-')} {getattr(options, name)}: expected 1 or more")
         recipe = recipe_for(options.recipe, options.data)
-        counts = _numbers(options.specialists) or (ORACLE_COUNTS if options.suite == "oracle" else ())
+        counts = _numbers(options.specialists)
+        if options.suite == "oracle":
+            counts = tuple(sorted({1, *(counts or ORACLE_COUNTS)}))  # 1: the line that all others are compared with
+        elif len(counts) > 1:
+            raise RecipeError(f"--specialists {options.specialists}: the routing suite takes one K")
         folds = _numbers(options.folds) or tuple(range(1, _folds_of(recipe, options.data) + 1))
         out = options.out or Path("experiments") / f"{options.suite}-{recipe.name}"
         with console.status("loading torch"):
@@ -55,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
         settings = {
             "suite": options.suite,
             "recipe": recipe.model_dump(mode="json"),
-            "data": [Path(source).name for source in options.data],
+            "data": [_looks(source) for source in options.data],
             "specialists": counts,
             "seeds": options.seeds,
             "folds": folds,
@@ -93,6 +98,13 @@ def recipe_for(name: str | None, sources: list[str]) -> Recipe:
     if first.suffix in (".csv", ".parquet") or first.name.endswith(".csv.gz"):
         return config.load("table")
     return config.load("letor")
+
+
+def _looks(source: str) -> list[object]:
+    """Name and size of a source: enough to notice that it is another one."""
+    path = Path(source.rpartition("=")[2])
+    files = path.rglob("*") if path.is_dir() else [path]
+    return [path.name, sum(file.stat().st_size for file in files if file.is_file())]
 
 
 def _without_folder(word: str) -> str:

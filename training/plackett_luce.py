@@ -183,8 +183,8 @@ def _windows(
     """Where the log-integrand g of each group is within ``depth`` of its peak, slightly too wide.
 
     g is strictly concave: Newton's steps to its peak stay in a bracket, and those to the window's ends come from
-    outside and stay there. (Windows kept from scores that were near save less than a fifth of :func:`evaluate`: not
-    worth their state.)
+    outside and stay there. (Windows kept from scores that were near save too little to be worth
+    their state.)
     """
     ceiling = torch.log1p(groups.sizes.to(a.dtype))
     floor, mode = torch.zeros_like(ceiling), ceiling / 2

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from ranking.manifest import Metric
 from ranking.metrics import EvalProtocol
-from training.evaluate import ROUTED, Evaluation, bootstrap_interval
+from training.evaluate import ROUTED, Evaluation
 from training.evaluate_routing import RoutingEvaluation
 
 HEADLINE = "ndcg@10"
@@ -126,9 +126,8 @@ def show(report: Report, console: Console) -> None:
 
 def verdict(routing: RoutingEvaluation) -> str:
     """The honest sentence: whether routing pays on these queries."""
-    difference = routing.routed - routing.generalist
-    low, high = bootstrap_interval(difference)
-    size = f"{difference.mean():+.4f} [{low:+.4f}, {high:+.4f}] over QILCM alone"
+    mean, low, high = routing.gain(routing.routed, routing.generalist)
+    size = f"{mean:+.4f} [{low:+.4f}, {high:+.4f}] over QILCM alone"
     if routing.coverage == 0.0:
         return (
             "Routing abstains: no specialist was shown to be worth it on queries like these; every answer is QILCM's."

@@ -1,7 +1,7 @@
 """The router: which specialist for a list that nobody has judged, and whether any is worth leaving the generalist for.
 
 One forest has two heads: each specialist's chance of being the best, calibrated by a temperature, and its NDCG above
-the generalist's. Everything that decides is chosen on lists that neither the rankers nor the forest were fitted on.
+the generalist's. Temperature and margin are chosen on lists that neither the rankers nor the forest saw the labels of.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from scipy.optimize import minimize_scalar
 from scipy.stats import t as student
 from sklearn.ensemble import ExtraTreesRegressor
@@ -60,9 +60,15 @@ class JudgedLists:
     @property
     def best(self) -> Float[np.ndarray, "N K"]:
         """``(N, K)`` 1 for the best specialist; equal bests share it."""
-        best = self.specialists >= self.specialists.max(axis=1, keepdims=True) - 1e-12
+        best = bests(self.specialists)
         shares: Float[np.ndarray, "N K"] = best / best.sum(axis=1, keepdims=True)
         return shares
+
+
+def bests(specialists: Float[np.ndarray, "N K"]) -> Bool[np.ndarray, "N K"]:
+    """Which specialists are a list's best, up to rounding."""
+    found: Bool[np.ndarray, "N K"] = specialists >= specialists.max(axis=1, keepdims=True) - 1e-12
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +119,7 @@ def fit_router(spec: RouterSpec, lists: JudgedLists, *, seed: int) -> FittedRout
         "lower_bound_of_gain": bound,
         "coverage": float(routed.mean()),
         "gain_where_routed": float(lists.gains[each, chosen][routed].mean()) if routed.any() else None,
-        "top1": float(lists.best[each, chosen].mean()),
+        "top1": float((lists.best[each, chosen] > 0).mean()),
     }
     graph = forest_graph(forest, width, 2 * count).SerializeToString()
     _check_parity(forest, graph, lists.aggregates)
@@ -132,7 +138,8 @@ def _check_parity(forest: Pipeline, graph: bytes, aggregates: Float[np.ndarray, 
 def _fit_forest(spec: RouterSpec, lists: JudgedLists, rows: np.ndarray, *, seed: int) -> Pipeline:
     """Shares and gains in one forest, both heads with the same say in every split."""
     best, gains = lists.best[rows], lists.gains[rows]
-    scale = float(np.sqrt(best.var(axis=0).sum() / max(gains.var(axis=0).sum(), 1e-12)))
+    spread, wanted = float(gains.var(axis=0).sum()), float(best.var(axis=0).sum())
+    scale = float(np.sqrt(wanted / spread)) if min(spread, wanted) > 1e-12 else 1.0
     forest = ExtraTreesRegressor(
         spec.trees,
         max_depth=spec.max_depth,
@@ -184,6 +191,7 @@ def choose_margin(
         size = round(share * positive)
         if size < FEWEST:
             continue
+        size = int((estimated >= estimated[order[size - 1]]).sum())  # equal estimates share their fate
         gains = gained[order[:size]]
         quantile = student.ppf(1 - (1 - confidence) / len(COVERAGES), size - 1)
         bound = float(gains.mean() - quantile * gains.std(ddof=1) / np.sqrt(size))

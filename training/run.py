@@ -17,7 +17,7 @@ from ranking import bundle
 from ranking.errors import RecipeError
 from training import bring_your_own, first_stage
 from training.bundling import write_bundle
-from training.config import GivenModel, LambdaMart, Recipe
+from training.config import GivenModel, LambdaMart, Qilcm, Recipe
 from training.data.dataset import Splits
 from training.data.load import describe, doubtful, load
 from training.evaluate import evaluate
@@ -87,7 +87,7 @@ def _fit_and_publish(
         fitted = _fit_second_stage(recipe, splits, first, workspace, bars, device)
     if recipe.specialists is not None:
         with watch.step("specialists"):
-            specialists = _fit_specialists(recipe, splits, first, workspace, bars, device)
+            specialists = _fit_specialists(recipe, splits, first, fitted.spec, workspace, bars, device)
     else:
         specialists = None
     with watch.step("export and parity"):
@@ -202,7 +202,13 @@ def _model_facts(fitted: FittedQilcm) -> dict[str, object]:
 
 
 def _fit_specialists(
-    recipe: Recipe, splits: Splits, first: FittedFirstStage, workspace: Workspace, bars: Progress, device: str
+    recipe: Recipe,
+    splits: Splits,
+    first: FittedFirstStage,
+    generalist: Qilcm,
+    workspace: Workspace,
+    bars: Progress,
+    device: str,
 ) -> FittedSpecialists | None:
     spec = recipe.specialists
     assert spec is not None
@@ -220,7 +226,7 @@ def _fit_specialists(
             bars.update(folding, completed=done)
 
     fitted = fit_specialists(
-        recipe, splits, first, state=workspace.state, device=device, on_step=on_step, on_fold=on_fold
+        recipe, splits, first, generalist, state=workspace.state, device=device, on_step=on_step, on_fold=on_fold
     )
     assert fitted is not None
     done = len(fitted.srm.steps)
@@ -234,6 +240,7 @@ def _specialist_facts(fitted: FittedSpecialists) -> dict[str, object]:
     return {
         "kind": "srm",
         "iterations": len(srm.steps),
+        "converged": srm.converged,
         "log_likelihood": srm.steps[-1].objective,
         "entropy": srm.steps[-1].entropy,
         "starts": srm.starts,

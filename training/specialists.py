@@ -14,7 +14,7 @@ from ranking.errors import RecipeError
 from ranking.manifest import AnomalyStage, SrmStage
 from ranking.order import rank_by_score
 from training.anomaly import fit_anomaly
-from training.config import Recipe
+from training.config import Qilcm, Recipe
 from training.cross_fitting import cross_fit
 from training.data.dataset import Dataset, Splits
 from training.first_stage import FittedFirstStage
@@ -43,6 +43,7 @@ def fit_specialists(
     recipe: Recipe,
     splits: Splits,
     first: FittedFirstStage,
+    generalist: Qilcm,
     *,
     state: Path | None = None,
     device: str = "cpu",
@@ -53,6 +54,7 @@ def fit_specialists(
 
     Args:
         recipe, splits, first: the run so far.
+        generalist: the recipe's model as it was fitted.
         state: folder for checkpoints.
         device: torch device for the generalist of the router's folds.
         on_step, on_fold: progress of EM and of the router's folds.
@@ -76,7 +78,7 @@ def fit_specialists(
     if recipe.router is not None:
         lists = cross_fit(
             recipe.router,
-            recipe.model,
+            generalist,
             srm,
             splits.train,
             splits.valid,

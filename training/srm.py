@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +73,7 @@ class FittedSrm:
         shares: ``(M, K)`` responsibilities of the M training queries that have two different labels.
         informative: ``(M,)`` which queries these are.
         steps: every iteration of the start that went on.
+        converged: whether the last of them changed next to nothing.
         starts: penalised log-likelihood of each start after its trial run.
         rankers: as EM left them, to start from again.
     """
@@ -83,6 +84,7 @@ class FittedSrm:
     shares: Float[np.ndarray, "M K"]
     informative: Int[np.ndarray, " M"]
     steps: tuple[Step, ...]
+    converged: bool
     starts: tuple[float, ...]
     rankers: tuple[Ranker, ...]
 
@@ -92,6 +94,17 @@ class FittedSrm:
         return tuple(
             Specialist(weight=float(weight), queries=int(size), top_features=self._top_features(ranker))
             for weight, size, ranker in zip(self.weights, sizes, self.rankers, strict=True)
+        )
+
+    def renumbered(self, order: Int[np.ndarray, " K"]) -> FittedSrm:
+        """The same mixture with its specialist ``order[k]`` as number k."""
+        rankers = [self.rankers[k] for k in order]
+        return replace(
+            self,
+            module=SrmNetwork(self.module.standardise, rankers).eval(),
+            weights=self.weights[order],
+            shares=self.shares[:, order],
+            rankers=tuple(rankers),
         )
 
     def _top_features(self, ranker: Ranker) -> tuple[FeatureWeight, ...]:
@@ -117,7 +130,6 @@ def fit_srm(
     train_scores: Float[np.ndarray, " R"] | None = None,
     *,
     seed: int,
-    begin_with: FittedSrm | None = None,
     checkpoint: Path | None = None,
     on_step: Callable[[EmProgress], None] = lambda _progress: None,
 ) -> FittedSrm:
@@ -128,7 +140,6 @@ def fit_srm(
         train: training queries; those whose labels are all equal say nothing about any ranker and are left out.
         train_scores: ``(R,)`` out-of-fold first-stage scores; needed for a cutoff or as an input.
         seed: fixes every start.
-        begin_with: a mixture to start from instead: its specialists keep their numbers.
         checkpoint: file that remembers every finished iteration; if it is there, EM goes on from it.
         on_step: told every iteration.
 
@@ -137,8 +148,6 @@ def fit_srm(
         ScoringError: if the penalised log-likelihood falls where it must not.
     """
     fitting = _Fitting(spec, train, train_scores, seed=seed, checkpoint=checkpoint, on_step=on_step)
-    if begin_with is not None:
-        return fitting.finish(fitting.mixture(0, lambda: fitting.like(begin_with)), starts=())
     count = spec.restarts if spec.specialists > 1 else 1
     best, starts = None, []
     for number in range(count):
@@ -231,13 +240,6 @@ class _Fitting:
         group = KMeans(count, n_init=1, random_state=int(rng.integers(2**31))).fit_predict(self._wishes())
         return rankers, nn.functional.one_hot(torch.from_numpy(group.astype(np.int64)), count).double()
 
-    def like(self, given: FittedSrm) -> tuple[list[Ranker], Tensor]:
-        """Rankers with the weights of another mixture, and what it makes of these lists."""
-        rankers = self._rankers(np.random.default_rng(self._seed))
-        for ranker, other in zip(rankers, given.rankers, strict=True):
-            ranker.restore(other.state())
-        return rankers, self._shares(rankers, given.weights)
-
     def _shares(self, rankers: list[Ranker], weights: Float[np.ndarray, " K"]) -> Tensor:
         return responsibilities(log_likelihoods(self._lists, rankers), torch.from_numpy(weights))[0]
 
@@ -278,8 +280,7 @@ class _Fitting:
         temporary.replace(self._checkpoint)  # in one step: an interruption leaves the iteration before
 
     def finish(self, mixture: Mixture, *, starts: tuple[float, ...]) -> FittedSrm:
-        """The mixture that EM arrived at, after running on if it has not arrived."""
-        self.advance(mixture, 0, 1, self._spec.max_iterations)
+        """The mixture that EM arrived at."""
         return FittedSrm(
             module=SrmNetwork(self._standardise, mixture.rankers).eval(),
             spec=self._spec,
@@ -287,6 +288,7 @@ class _Fitting:
             shares=mixture.shares.numpy(),
             informative=self._informative,
             steps=tuple(mixture.steps),
+            converged=mixture.converged,
             starts=starts,
             rankers=tuple(mixture.rankers),
         )

@@ -58,6 +58,12 @@ def test_report_tells_what_routing_is_worth(specialised, capsys):
     assert served["routed", "ndcg@10"] == pytest.approx(routing["ndcg"]["routed"])
 
 
+def test_groups_that_a_feature_gives_away_are_routed(specialised):
+    report = json.loads((specialised / "report.json").read_text())
+    assert report["routing"]["coverage"] > 0.5
+    assert report["routing"]["gain_over_generalist"]["low"] > 0.0
+
+
 def test_specialists_rank_as_they_were_trained(specialised, recipe):
     """The exported graph through the served path, against the weights that the manifest tells."""
     reranker = bundle.load(specialised).reranker

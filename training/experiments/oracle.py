@@ -14,13 +14,14 @@ import numpy as np
 import polars as pl
 from jaxtyping import Float
 
+from ranking.errors import RecipeError
 from ranking.metrics import ndcg
 from ranking.scorers import OnnxScorer
 from training import first_stage
 from training.batching import refined_ndcg
-from training.config import Recipe, Srm
+from training.bootstrap import interval, resampled_means
+from training.config import LambdaMart, Recipe, Srm
 from training.data.dataset import Splits
-from training.experiments.bootstrap import interval, resampled_means
 from training.export import to_onnx
 from training.lambdamart import scores_of
 from training.srm import fit_srm, lists_of
@@ -42,7 +43,7 @@ def measure(
     Args:
         recipe: its first stage, and its specialists (or their defaults) but for K.
         splits: of the recipe's data.
-        counts: every K.
+        counts: every K, 1 among them.
         state: folder for checkpoints.
         ndcg_at: cutoff of the NDCG; a query without a relevant candidate counts 0.
         tell: told what is being done.
@@ -50,10 +51,11 @@ def measure(
     Returns:
         One row per query and ranker: ``qid``, ``ranker``, ``specialists`` K, ``specialist`` k, ``ndcg``.
     """
+    if not isinstance(recipe.first_stage, LambdaMart):
+        raise RecipeError(f"recipe {recipe.name!r} brings its own first stage; the oracle suite fits LambdaMART itself")
     tell("LambdaMART")
     first = first_stage.fit(recipe.first_stage, splits, seed=recipe.seed, state=state)
-    if first.model is None:
-        raise ValueError("the oracle suite needs a first stage that is a model")
+    assert first.model is not None
     test, test_scores = splits.test, scores_of(first.model, splits.test)
     frames = [_rows(test.qids, "lambdamart", 0, 0, _ndcgs(test_scores, splits, ndcg_at))]
     for count in counts:
@@ -171,7 +173,7 @@ def summarise(results: pl.DataFrame) -> Summary:
     lambdamart = by_query.filter(pl.col("ranker") == "lambdamart")["mean"].to_numpy()
     counts = sorted(by_query.filter(pl.col("ranker") == "srm")["specialists"].unique().to_list())
     of = {k: by_query.filter((pl.col("ranker") == "srm") & (pl.col("specialists") == k)) for k in counts}
-    single = of[1]["mean"].to_numpy() if 1 in of else np.full(len(lambdamart), np.nan)
+    single = of[1]["mean"].to_numpy()
     return Summary(
         queries=len(lambdamart),
         seeds=results["seed"].n_unique(),
@@ -202,7 +204,7 @@ def _curve(
     low, high = interval(along)
     oracle, average = float(best.mean()), float(mean.mean())
     break_even = None
-    if oracle - average > 1e-9 and not np.isnan(single).any():
+    if oracle - average > 1e-9:
         with np.errstate(divide="ignore", invalid="ignore"):
             ratios = (alone - bottom) / (top - bottom)
         bounds = interval(ratios)

@@ -96,7 +96,8 @@ def routing_page(data: str, found: RoutingEvaluation, *, ndcg_at: int, **repeat:
             ),
             PageFigure(
                 figures.reliability(found),
-                "How often the most probable specialist was a best one, in bins of equally many queries.",
+                "How often the most probable specialist was the best one, in bins of equally many queries. Of several "
+                "that are equally good each counts its share.",
             ),
         ],
         [

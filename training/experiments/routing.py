@@ -12,8 +12,8 @@ import numpy as np
 import polars as pl
 from jaxtyping import Float
 
+from training.bootstrap import interval, resampled_means
 from training.evaluate_routing import RoutingEvaluation
-from training.experiments.bootstrap import interval, resampled_means
 
 COVERAGES = np.linspace(0.0, 1.0, 101)
 BINS = 8
@@ -38,10 +38,11 @@ def to_frame(found: RoutingEvaluation, qids: tuple[str, ...]) -> pl.DataFrame:
 
 
 def from_frame(results: pl.DataFrame) -> RoutingEvaluation:
-    """The queries of all units as one evaluation."""
+    """The queries of all units as one evaluation; a query that several seeds tested stays one query."""
     flat = {name: results[name].to_numpy() for name in ("generalist", "routed", "hard", "mixture", "chosen")}
     wide = {name: np.array(results[name].to_list()) for name in ("specialists", "probabilities", "gains")}
-    return RoutingEvaluation(**flat, **wide)
+    _, query = np.unique(results["qid"].to_numpy(), return_inverse=True)
+    return RoutingEvaluation(**flat, **wide, query=query)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ def coverage_curve(found: RoutingEvaluation) -> CoverageCurve:
     place[np.argsort(-estimated, kind="stable")] = (each + 1) / len(each)
     routed = place[:, None] <= COVERAGES + 1e-12
     taken = routed * gained[:, None]
-    low, high = interval(resampled_means(taken))
+    low, high = interval(resampled_means(taken, found.query))
     return CoverageCurve(taken.mean(axis=0), low, high)
 
 
@@ -92,10 +93,10 @@ def calibration(found: RoutingEvaluation) -> Calibration:
     each = np.arange(len(found.chosen))
     choice = found.probabilities.argmax(axis=1)
     confidence = found.probabilities[each, choice]
-    best = found.specialists >= found.specialists.max(axis=1, keepdims=True) - 1e-12
-    right = (best / best.sum(axis=1, keepdims=True))[each, choice]
+    right = (found.best / found.best.sum(axis=1, keepdims=True))[each, choice]
     bins = np.array_split(np.argsort(confidence, kind="stable"), min(BINS, max(1, len(each) // 20)))
-    bounds = np.array([interval(resampled_means(right[rows])) for rows in bins])
+    queries = [np.unique(found.query[rows], return_inverse=True)[1] for rows in bins]
+    bounds = np.array([interval(resampled_means(right[rows], of)) for rows, of in zip(bins, queries, strict=True)])
     means = np.array([[confidence[rows].mean(), right[rows].mean(), len(rows)] for rows in bins])
     error = float((np.abs(means[:, 0] - means[:, 1]) * means[:, 2]).sum() / len(each))
     return Calibration(means[:, 0], means[:, 1], bounds[:, 0], bounds[:, 1], error)

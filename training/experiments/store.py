@@ -45,7 +45,9 @@ class Store:
                 names = ", ".join(name for name in wanted if found.get(name) != wanted[name])
                 raise RecipeError(f"{folder} holds results of another {names}: choose another --out, or delete it")
         else:
-            known.write_text(json.dumps(wanted, indent=1) + "\n", encoding="utf-8")
+            temporary = known.with_suffix(".tmp")
+            temporary.write_text(json.dumps(wanted, indent=1) + "\n", encoding="utf-8")
+            temporary.replace(known)
 
     def __enter__(self) -> Store:
         return self

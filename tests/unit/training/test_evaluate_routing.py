@@ -17,6 +17,7 @@ def found(**changes):
         "probabilities": np.array([[0.9, 0.1], [0.4, 0.6], [0.7, 0.3], [0.8, 0.2]]),
         "gains": np.zeros((4, 2)),
         "chosen": np.array([0, ABSTAINED, 0, 0]),
+        "query": np.arange(4),
     }
     return RoutingEvaluation(**(values | changes))
 
@@ -53,6 +54,7 @@ def test_the_sentence_is_honest():
         name: np.tile(getattr(found(), name), (50, 1) if getattr(found(), name).ndim == 2 else 50)
         for name in RoutingEvaluation.__slots__
     }
+    many["query"] = np.arange(200)
     pays = RoutingEvaluation(**many | {"routed": many["generalist"] + 0.1})
     assert verdict(pays).startswith("Routing pays: 75% of queries go to a specialist, +0.1000 [+0.1000, +0.1000]")
     harms = RoutingEvaluation(**many | {"routed": many["generalist"] - 0.1})

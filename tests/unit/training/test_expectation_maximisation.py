@@ -9,6 +9,7 @@ import torch
 from ranking.errors import ScoringError
 from training.expectation_maximisation import (
     CONVERGED,
+    SETTLING,
     SMALLEST_SHARE,
     Mixture,
     PaddedLists,
@@ -182,7 +183,7 @@ def test_a_dead_component_starts_anew():
     shares = tensor([[1.0, 0.0]] * 40)
     em = mixture(2, alpha=1.001, data=many, shares=shares)
     assert em.weights[1] < SMALLEST_SHARE
-    em.run(1)
+    em._iterate(may_reseed=True)
     assert em.steps[0].reseeded == (1,)
     assert em.steps[0].weights == (0.5, 0.5)
     expected = LinearRanker(3, 0.7)
@@ -194,11 +195,18 @@ def test_a_dead_component_starts_anew():
     assert all(step.reseeded == () for step in em.steps[1:])
 
 
+def test_no_component_starts_anew_when_the_end_is_near():
+    """It would be left as it was drawn."""
+    em = mixture(2, alpha=1.001, data=lists((3,) * 40), shares=tensor([[1.0, 0.0]] * 40))
+    em.run(SETTLING)
+    assert [step.reseeded for step in em.steps] == [()] * len(em.steps)
+
+
 def test_a_component_that_dies_later_may_cost_likelihood():
     em = mixture(2, seed=(7,))
     em.run(3)
     em.weights = tensor([1.0 - 1e-4, 1e-4])
-    em.run(4)
+    em._iterate(may_reseed=True)
     assert em.steps[3].reseeded == (1,)
     assert em.steps[3].objective < em.steps[2].objective - 0.1
     expected = LinearRanker(3, 0.7)

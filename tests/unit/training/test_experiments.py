@@ -8,9 +8,9 @@ import pytest
 
 from ranking.errors import RecipeError
 from training import experiment
+from training.bootstrap import interval, resampled_means
 from training.evaluate_routing import RoutingEvaluation
 from training.experiments import figures, oracle, pages, routing
-from training.experiments.bootstrap import interval, resampled_means
 from training.experiments.store import RESULTS, Store
 
 
@@ -98,6 +98,7 @@ def routed(count=200, specialists=3):
         probabilities=probabilities,
         gains=rng.normal(size=(count, specialists)),
         chosen=np.where(probabilities.max(axis=1) > 0.6, choice, -1),
+        query=np.arange(count),
     )
 
 
@@ -126,8 +127,18 @@ def test_results_survive_the_parquet_file(tmp_path):
     found = routed(30)
     routing.to_frame(found, tuple(f"q{n}" for n in range(30))).write_parquet(tmp_path / "r.parquet")
     back = routing.from_frame(pl.read_parquet(tmp_path / "r.parquet"))
-    for name in RoutingEvaluation.__slots__:
+    for name in set(RoutingEvaluation.__slots__) - {"query"}:
         assert np.array_equal(getattr(back, name), getattr(found, name)), name
+    assert len(set(back.query)) == 30
+
+
+def test_a_query_that_several_seeds_tested_is_one_witness(tmp_path):
+    """Copies of the same rows narrow no interval."""
+    frame = routing.to_frame(routed(60), tuple(f"q{n}" for n in range(60)))
+    once, thrice = routing.from_frame(frame), routing.from_frame(pl.concat([frame, frame, frame]))
+    assert thrice.gain(thrice.hard, thrice.generalist) == pytest.approx(once.gain(once.hard, once.generalist))
+    assert routing.coverage_curve(thrice).high[-1] == pytest.approx(routing.coverage_curve(once).high[-1])
+    assert thrice.facts()["queries"] == 60
 
 
 def self_contained(page):

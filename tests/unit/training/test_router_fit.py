@@ -74,6 +74,25 @@ def test_margin_keeps_what_surely_gains():
     assert 0.15 < bound < 0.2
 
 
+@pytest.mark.parametrize("tied", [False, True])
+def test_specialists_whose_order_never_changes(tied):
+    """One is the best everywhere, or all are equal: nothing to tell apart, and no reason to fail."""
+    rng = np.random.default_rng(0)
+    values = np.tile([0.5, 0.5, 0.5] if tied else [0.9, 0.5, 0.1], (80, 1))
+    lists = JudgedLists(rng.normal(size=(80, 4)).astype(np.float32), values, np.full(80, 0.6))
+    fitted = fit_router(SPEC, lists, seed=0)
+    assert (fitted.stage.margin is None) == tied
+    assert fitted.facts["top1"] == 1.0
+
+
+def test_equal_estimates_are_routed_together_or_not_at_all():
+    estimated = np.repeat([0.3, 0.1], [100, 400])
+    gained = np.repeat([0.2, -0.3], [100, 400]) + 0.01 * np.random.default_rng(0).normal(size=500)
+    margin, _ = choose_margin(estimated, gained, confidence=0.95)
+    assert margin is not None
+    assert (estimated > margin).sum() == 100
+
+
 def test_margin_of_noise_is_none():
     rng = np.random.default_rng(0)
     false_alarms = sum(

@@ -26,6 +26,9 @@ SMALLEST_SHARE = 1e-3
 QUADRATURE = 1e-6
 """What the integral of one label group may be off by, at 32 nodes (``docs/exact-plackett-luce.md``)."""
 
+RESEEDS = 2
+"""How often a component may start anew: one that loses its queries again and again is not needed."""
+
 SETTLING = 3
 """Iterations before the end of a run in which no component starts anew: it would be left as it was drawn."""
 
@@ -211,8 +214,7 @@ class Mixture:
             on_step(self._iterate(may_reseed=len(self.steps) + SETTLING < iterations))
 
     def _iterate(self, *, may_reseed: bool) -> Step:
-        lost = tuple(k for k, weight in enumerate(self.weights.tolist()) if weight < SMALLEST_SHARE)
-        reseeded = lost if may_reseed else ()
+        reseeded = self._lost() if may_reseed else ()
         rng = np.random.default_rng([*self._seed, len(self.steps)])
         for k, ranker in enumerate(self.rankers):
             if k in reseeded:
@@ -235,6 +237,12 @@ class Mixture:
         self._check(step)
         self.steps.append(step)
         return step
+
+    def _lost(self) -> tuple[int, ...]:
+        """Components without queries that may start anew."""
+        begun = [k for step in self.steps for k in step.reseeded]
+        weights = self.weights.tolist()
+        return tuple(k for k, weight in enumerate(weights) if weight < SMALLEST_SHARE and begun.count(k) < RESEEDS)
 
     def _check(self, step: Step) -> None:
         """EM never lowers its objective, up to what the quadrature is worth."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import shlex
 import shutil
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 ORACLE_COUNTS = (1, 2, 5, 10)
 ROUTING_COUNT = 3
+MOST_SPECIALISTS = 100
+"""As many as a bundle holds."""
 
 _EXAMPLES = """examples:
   python -m training.experiment oracle --data data/MQ2008     five folds, one seed
@@ -51,8 +54,10 @@ def main(arguments: list[str] | None = None) -> int:
         counts = _numbers(options.specialists)
         if options.suite == "oracle":
             counts = tuple(sorted({1, *(counts or ORACLE_COUNTS)}))  # 1: the line that all others are compared with
-        elif len(counts) > 1:
-            raise RecipeError(f"--specialists {options.specialists}: the routing suite takes one K")
+        elif counts and (len(counts) > 1 or counts[0] < 2):
+            raise RecipeError(f"--specialists {options.specialists}: the routing suite takes one K, 2 or more")
+        if counts and counts[-1] > MOST_SPECIALISTS:
+            raise RecipeError(f"--specialists {options.specialists}: at most {MOST_SPECIALISTS}")
         folds = _numbers(options.folds) or tuple(range(1, _folds_of(recipe, options.data) + 1))
         out = options.out or Path("experiments") / f"{options.suite}-{recipe.name}"
         with console.status("loading torch"):
@@ -60,7 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
         settings = {
             "suite": options.suite,
             "recipe": recipe.model_dump(mode="json"),
-            "data": [_looks(source) for source in options.data],
+            "data": [_contents(source) for source in options.data],
             "specialists": counts,
             "seeds": options.seeds,
             "folds": folds,
@@ -100,11 +105,15 @@ def recipe_for(name: str | None, sources: list[str]) -> Recipe:
     return config.load("letor")
 
 
-def _looks(source: str) -> list[object]:
-    """Name and size of a source: enough to notice that it is another one."""
+def _contents(source: str) -> list[str]:
+    """Name of a source, and one digest of the files there."""
     path = Path(source.rpartition("=")[2])
-    files = path.rglob("*") if path.is_dir() else [path]
-    return [path.name, sum(file.stat().st_size for file in files if file.is_file())]
+    digest = hashlib.sha256()
+    for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+        if file.is_file():
+            with file.open("rb") as stream:
+                digest.update(hashlib.file_digest(stream, "sha256").digest())
+    return [path.name, digest.hexdigest()]
 
 
 def _without_folder(word: str) -> str:

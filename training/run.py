@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import torch
 from rich.console import Console
 from rich.markup import escape
@@ -26,7 +27,7 @@ from training.first_stage import FittedFirstStage
 from training.learn import Epoch, FittedQilcm, fit_qilcm
 from training.report import Report
 from training.specialists import FittedSpecialists, fit_specialists
-from training.srm import EmProgress
+from training.srm import EmProgress, check_enough
 from training.workspace import Workspace
 
 
@@ -76,6 +77,9 @@ def _fit_and_publish(
         splits = _under_first_stage(recipe, load(recipe, sources, progress=bars))
         for read in bars.tasks:  # compressed text is longer than its file: only now is the end known
             bars.update(read.id, total=read.completed)
+        if recipe.specialists is not None:  # now rather than after the generalist
+            informative = sum(len(np.unique(labels)) > 1 for _, labels in splits.train.lists())
+            check_enough(recipe.specialists, informative)
         workspace.belongs_to(splits)
     bars.console.print(f"[bold]{escape(recipe.name)}[/]: {escape(splits.how)}")
     bars.console.print(escape(describe(splits.train.schema)))
@@ -232,6 +236,14 @@ def _fit_specialists(
     done = len(fitted.srm.steps)
     text = f"{spec.specialists} specialists, log P {fitted.srm.steps[-1].objective:.1f}"
     bars.update(task, total=done, completed=done, description=text)
+    idle = [k for k, specialist in enumerate(fitted.stage.specialists) if specialist.queries == 0]
+    if idle:
+        bars.console.print(
+            f"[yellow]Note:[/] no training query is most likely specialist {', '.join(map(str, idle))}'s: lower "
+            "specialists in the recipe"
+        )
+    if not fitted.srm.converged:
+        bars.console.print(f"[yellow]Note:[/] EM had not converged after {done} iterations (max_iterations)")
     return fitted
 
 

@@ -161,6 +161,16 @@ def fit_srm(
     return fitting.finish(best[1], starts=tuple(starts))
 
 
+def check_enough(spec: SrmSpec, informative: int) -> None:
+    """Raise DataError if there are fewer queries with two different labels than specialists."""
+    if informative < spec.specialists:
+        raise DataError(
+            "training split",
+            f"{informative} queries have two different labels, too few for {spec.specialists} "
+            "specialists: give more queries, or lower specialists in the recipe",
+        )
+
+
 def lists_of(spec: SrmSpec, data: Dataset, scores: Float[np.ndarray, " R"] | None = None) -> Lists:
     """The candidates and inputs that the specialists see.
 
@@ -195,12 +205,7 @@ class _Fitting:
         labels = train.labels[kept.rows]
         low, high = (ends.reduceat(labels, kept.offsets[:-1]) for ends in (np.minimum, np.maximum))
         self._informative = np.flatnonzero(low < high)
-        if len(self._informative) < spec.specialists:
-            raise DataError(
-                "training split",
-                f"{len(self._informative)} queries have two different labels, too few for {spec.specialists} "
-                "specialists: give more queries, or lower specialists in the recipe",
-            )
+        check_enough(spec, len(self._informative))
         self._standardise = Standardise(train.schema, kept.matrix, spec.transform)
         lengths = torch.from_numpy(np.diff(kept.offsets))
         everything = PaddedLists.of(

@@ -224,4 +224,4 @@ def _curve(
 
 def _first_above(gains: Float[np.ndarray, "R A"]) -> float | None:
     above = interval(gains)[0] > 0
-    return float(ACCURACIES[np.argmax(above)]) if above.any() else None
+    return round(float(ACCURACIES[np.argmax(above)]), 2) if above.any() else None

@@ -43,7 +43,7 @@ class Store:
             if found != wanted:
                 self._lock.release()
                 names = ", ".join(name for name in wanted if found.get(name) != wanted[name])
-                raise RecipeError(f"{folder} holds results of another {names}: choose another --out, or delete it")
+                raise RecipeError(f"{folder} holds results with other {names}: choose another --out, or delete it")
         else:
             temporary = known.with_suffix(".tmp")
             temporary.write_text(json.dumps(wanted, indent=1) + "\n", encoding="utf-8")

@@ -184,7 +184,7 @@ def test_store_keeps_finished_units_and_refuses_another_experiment(tmp_path):
         store.add("b", frame)
         assert store.join(["a", "b"])["ndcg"].to_list() == [0.5, 0.5]
     assert pl.read_parquet(tmp_path / "x" / RESULTS).height == 2
-    with pytest.raises(RecipeError, match="holds results of another seeds"):
+    with pytest.raises(RecipeError, match="holds results with other seeds"):
         Store(tmp_path / "x", {"suite": "oracle", "seeds": 2})
 
 

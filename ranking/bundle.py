@@ -75,10 +75,12 @@ def build(path: Path, manifest: Manifest, read: Callable[[str], bytes]) -> Reran
     specialists = _graph(
         path, srm.file, read, width=input_width(srm, len(schema)), columns=count, name="specialists' graph"
     )
-    if manifest.router is None or manifest.anomaly is None:
+    if manifest.anomaly is None:
         return Reranker(manifest, first_stage, scorer, specialists)
     seen = Aggregates(schema, count)
     anomaly = _graph(path, manifest.anomaly.file, read, width=seen.numeric, columns=1, name="anomaly score")
+    if manifest.router is None:
+        return Reranker(manifest, first_stage, scorer, specialists)
     router = _graph(path, manifest.router.file, read, width=len(seen.names), columns=2 * count, name="router")
     return Reranker(manifest, first_stage, scorer, specialists, BundleRouter(manifest.router, seen, router, anomaly))
 

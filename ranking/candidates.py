@@ -79,7 +79,8 @@ class Route:
         decided_by: ``caller`` if the request named it, ``hook`` or ``router`` if these chose, ``abstained`` if the
             router left it to the generalist, ``bundle`` if nothing but the bundle's default was asked.
         specialist: number of the specialist; None for other rankers, and for the mixture of all.
-        confidence: probability that the specialist is the best one, by whoever chose it; None if nobody said.
+        confidence: probability that the specialist is the best one, by whoever chose it; None without a specialist,
+            or if nobody said.
         faults: why a hook or router that was asked could not decide, in the order of asking.
         probabilities, gains: ``(K,)`` what the bundle's router made of the list: each specialist's chance of being
             the best, and its NDCG above the generalist's; None where it was not asked.

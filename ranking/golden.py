@@ -29,7 +29,8 @@ class GoldenList(BaseModel):
     """One list and its answer; ``None`` stands for NaN.
 
     Args:
-        specialist: the specialist that is asked for; None leaves the choice to the bundle.
+        strategy, specialist: what is asked for; None leaves the choice of a specialist to the bundle, and ``srm`` then
+            means the mixture under its own weights.
         decided: the specialist that answered.
         probabilities: ``(K,)`` of the router, where it was asked. A last digit that differs between machines may turn a
             tree of it and hence a decision: so these are compared loosely, and scores under the decision of the record.
@@ -38,6 +39,7 @@ class GoldenList(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     features: Annotated[list[list[float | None]], Field(min_length=1)]
+    strategy: str = "auto"
     specialist: int | None = None
     decided: int | None = None
     probabilities: list[float] | None = None
@@ -54,17 +56,20 @@ def record(reranker: Reranker, lists: Iterable[Float[np.ndarray, "L D"]]) -> byt
     """
     lists = list(lists)
     srm = reranker.manifest.srm
-    asked: list[tuple[Float[np.ndarray, "L D"], int | None]] = [(features, None) for features in lists]
-    if srm is not None:
-        asked += [(lists[-1 - k % len(lists)], k) for k in range(len(srm.specialists))]  # the longest lists tell most
+    asked: list[tuple[Float[np.ndarray, "L D"], str, int | None]] = [(features, "auto", None) for features in lists]
+    if srm is not None:  # the longest lists tell most
+        asked += [(lists[-1 - k % len(lists)], "auto", k) for k in range(len(srm.specialists))]
+        asked.append((lists[-1], "srm", None))
     lines = []
-    for features, specialist in asked:
-        ranking = reranker.rerank(CandidateList(features), specialist=specialist)
+    for features, strategy, specialist in asked:
+        routing = strategy == "auto"
+        ranking = reranker.rerank(CandidateList(features), strategy=strategy, specialist=specialist, routing=routing)
         fault = _fault(ranking)
         if fault is not None:
             raise ListwrightError(f"the bundle cannot rank a golden list: {fault}")
         golden = GoldenList(
             features=[[_number(v) for v in row] for row in features],
+            strategy=strategy,
             specialist=specialist,
             decided=ranking.route.specialist,
             probabilities=None if ranking.route.probabilities is None else ranking.route.probabilities.tolist(),
@@ -109,7 +114,8 @@ def replay(reranker: Reranker, lists: list[GoldenList], path: Path) -> None:
     for number, golden in enumerate(lists, start=1):
         try:
             candidates = CandidateList(_array(golden.features))
-            ranking = reranker.rerank(candidates, specialist=golden.decided, routing=False)
+            asked = {"strategy": golden.strategy, "specialist": golden.decided}
+            ranking = reranker.rerank(candidates, **asked, routing=False)  # type: ignore[arg-type]
             estimated = reranker.rerank(candidates) if golden.probabilities is not None else None
         except ListwrightError as error:
             raise BundleError(path, f"line {number}: {error}") from error

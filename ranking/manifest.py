@@ -82,12 +82,7 @@ class QilcmStage(_Frozen):
 
 
 class FeatureWeight(_Frozen):
-    """A column of a linear specialist and its weight.
-
-    Args:
-        feature: a feature, ``FEATURE missing``, ``FEATURE = CATEGORY``, or the first stage's score.
-        weight: what one training standard deviation of it adds to the score; of a 0/1 column, what 1 adds.
-    """
+    """A column of a linear specialist, and what a standard deviation (of a 0/1 column: a 1) of it adds to the score."""
 
     feature: str
     weight: FiniteFloat
@@ -122,6 +117,13 @@ class SrmStage(_Frozen):
     first_stage_score: bool = False
     specialists: Annotated[tuple[Specialist, ...], Field(min_length=1, max_length=100)]
 
+    @model_validator(mode="after")
+    def _weights_are_shares(self) -> SrmStage:
+        total = sum(specialist.weight for specialist in self.specialists)
+        if abs(total - 1.0) > 1e-6:
+            raise ValueError(f"the specialists' weights add up to {total:g}, not to 1")
+        return self
+
 
 class AnomalyStage(_Frozen):
     """Anomaly score of a query: an Isolation Forest over the mean features of the first stage's top ten.
@@ -144,7 +146,7 @@ class RouterStage(_Frozen):
     """
 
     file: FileName = "router.onnx"
-    temperature: Annotated[float, Field(gt=0.0)]
+    temperature: Annotated[float, Field(ge=0.01, le=100.0)]
     margin: FiniteFloat | None
 
 

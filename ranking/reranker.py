@@ -188,7 +188,7 @@ class Reranker:
         return _Routed(route, scores)
 
     def _asked(self, hook: Hook, first: _FirstPass) -> Choice:
-        choice = hook(Query(_read_only(first.candidates.features), first.candidates.context, _read_only(first.scores)))
+        choice = hook(Query(_for_hook(first.candidates.features), first.candidates.context, _for_hook(first.scores)))
         assert self.manifest.srm is not None
         count = len(self.manifest.srm.specialists)
         if choice.specialist is not None and not 0 <= choice.specialist < count:
@@ -247,13 +247,14 @@ def _taken(choice: Choice, by: Literal["hook", "router"], default: Route) -> Rou
             default, strategy="srm", decided_by=by, specialist=choice.specialist, confidence=choice.confidence
         )
     abstained: DecidedBy = "abstained" if by == "router" else by
-    return replace(default, decided_by=abstained, confidence=choice.confidence)
+    return replace(default, decided_by=abstained)
 
 
-def _read_only(array: np.ndarray) -> np.ndarray:
-    view: np.ndarray = array.view()
-    view.flags.writeable = False
-    return view
+def _for_hook(array: np.ndarray) -> np.ndarray:
+    """A read-only copy: whatever a hook does to it, and whenever, stays its own."""
+    copy: np.ndarray = array.copy()
+    copy.flags.writeable = False
+    return copy
 
 
 def _ranking(order: Any, scores: Any, first_scores: Any, stage: Stage, route: Route, **more: Any) -> Ranking:

@@ -19,6 +19,7 @@ _ORT_ERRORS = (
     ort_errors.InvalidProtobuf,
     ort_errors.NotImplemented,
     ort_errors.RuntimeException,
+    UnicodeDecodeError,  # where ONNX Runtime quotes the bytes of a damaged graph
 )
 
 

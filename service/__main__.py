@@ -60,6 +60,8 @@ def main(arguments: list[str] | None = None) -> int:
     app = create_app(settings, loaded=loaded)
     server = DrainingServer(uvicorn.Config(app, **_options(settings)), app.state.draining.set, settings.drain_s)
     server.run()
+    if settings.hook is not None:
+        hook.leave(0)
     return 0
 
 

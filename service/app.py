@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
+from multiprocessing import parent_process
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,8 @@ def create_app(settings: Settings | None = None, *, loaded: Bundle | None = None
         yield
         if app.state.hook is not None:
             app.state.hook.close()
+            if parent_process() is not None:  # a worker, which ends with this
+                hook.leave(0)
 
     app = Contract(
         title="Listwright",

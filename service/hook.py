@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import threading
 from collections import deque
 from operator import attrgetter
@@ -18,6 +19,12 @@ from ranking.router import Choice, Hook, Query
 
 PASSED = "hook_passed"
 """Kind of the RoutingError that says "no opinion": the bundle's router decides, and nothing went wrong."""
+
+MOST_SPECIALISTS = 100
+"""As many as a bundle can hold; a number beyond may take long to write."""
+
+LEAVE_WITHIN_S = 2.0
+"""What a hook that has threads of its own may take to end them, once the service has stopped."""
 
 _Answer = SimpleQueue[Choice | RoutingError]
 _Jobs = SimpleQueue[tuple[Query, _Answer] | None]
@@ -55,6 +62,13 @@ def load(name: str) -> Hook:
         raise HookError(f"{name!r} is a coroutine function: define it with def, not async def")
     _check_takes_a_query(hook, name)
     return hook
+
+
+def leave(code: int) -> None:
+    """End this process soon, whatever threads a hook has started: Python itself would wait for all of them."""
+    timer = threading.Timer(LEAVE_WITHIN_S, os._exit, (code,))
+    timer.daemon = True
+    timer.start()
 
 
 def _check_takes_a_query(hook: Hook, name: str) -> None:
@@ -165,6 +179,8 @@ def checked(choice: Any) -> Choice:
         if isinstance(specialist, bool) or not isinstance(specialist, int | np.integer):
             kind = type(specialist).__name__
             raise _InvalidChoiceError("hook_invalid", f"the hook's specialist is a {kind}, not a whole number or None")
+        if not 0 <= specialist < MOST_SPECIALISTS:
+            raise _InvalidChoiceError("unknown_specialist", "the hook chose a specialist that no bundle has")
         specialist = int(specialist)
     if confidence is not None:
         if isinstance(confidence, bool) or not isinstance(confidence, int | float | np.integer | np.floating):
@@ -179,7 +195,8 @@ def checked(choice: Any) -> Choice:
 def _place(error: BaseException) -> str:
     """File and line of an error. Its message stays unsaid: it may quote a feature value."""
     trace = error.__traceback__
-    assert trace is not None
+    if trace is None:  # an exception may say what it likes of itself
+        return "unknown place"
     while trace.tb_next is not None:
         trace = trace.tb_next
     return f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"

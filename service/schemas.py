@@ -19,8 +19,11 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+_FLOAT32_MAX = 3.4028234663852886e38
 _VALUE = {
     "type": ["number", "string", "null"],
+    "minimum": -_FLOAT32_MAX,
+    "maximum": _FLOAT32_MAX,
     "description": "number, category, or null for a missing value",
 }
 _ROW = {"type": "array", "items": _VALUE, "description": "values in the order of the schema, or of feature_names"}

@@ -207,5 +207,12 @@ def load(name_or_path: str, **changes: Any) -> Recipe:
     try:
         return Recipe.model_validate(values)
     except ValidationError as error:
-        faults = "; ".join(f"{'.'.join(map(str, f['loc']))}: {f['msg']} (got {f['input']!r})" for f in error.errors())
-        raise RecipeError(f"{path}: {faults}") from error
+        raise RecipeError(f"{path}: {'; '.join(_said(fault) for fault in error.errors())}") from error
+
+
+def _said(fault: Any) -> str:
+    """One fault, with its place and what stood there."""
+    place, message = ".".join(map(str, fault["loc"])), str(fault["msg"]).removeprefix("Value error, ")
+    if fault["type"] == "extra_forbidden":
+        return f"{place}: there is no such field"
+    return f"{place}: {message} (got {fault['input']!r})" if place else message

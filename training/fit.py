@@ -86,7 +86,8 @@ def _names(text: str | None) -> tuple[str, ...] | None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m training.fit",
-        description="Fit a LightGBM first stage and a QILCM reranker, publish them as one bundle.",
+        description="Fit a LightGBM first stage, a QILCM reranker and, where the recipe says so, specialists and their "
+        "router; publish them as one bundle.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

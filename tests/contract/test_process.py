@@ -144,6 +144,24 @@ def test_two_workers_serve_and_stop(bundle_folder):
     assert code == 0, log
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_threads_that_a_hook_has_started_do_not_hold_up_a_stop(bundle_folder, tmp_path, monkeypatch, workers):
+    """At its end Python waits for every thread of a pool, whatever it is doing."""
+    (tmp_path / "pooling_hook.py").write_text(
+        "import time\nfrom concurrent.futures import ThreadPoolExecutor\n\npool = ThreadPoolExecutor(1)\n\n"
+        "def ask(query):\n    pool.submit(time.sleep, 3600)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    service = Process(bundle=bundle_folder, hook="pooling_hook:ask", workers=workers).wait_until_ready()
+    body = {"features": [[1.0, 2.0, 3.0, "A5"], [2.0, 1.0, 0.0, "B2"]]}
+    assert all(httpx.post(service.url + "/rerank", json=body).status_code == 200 for _ in range(8))
+    try:
+        code, log = service.stop()
+    finally:
+        service.process.kill()  # if it fails, this process would stay for an hour
+    assert code == 0, log
+
+
 def test_a_hook_that_hangs_does_not_hold_up_a_stop(bundle_folder, tmp_path, monkeypatch):
     (tmp_path / "hanging_hook.py").write_text("import time\n\ndef hang(query):\n    time.sleep(3600)\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))

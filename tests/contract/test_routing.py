@@ -156,8 +156,8 @@ def test_a_failing_router_is_counted_and_the_bundle_decides(routed):
 def test_the_hook_decides_before_the_router(routed, hooks):
     with client(routed, **HOOK) as asked:
         assert route_of(asked, context={"pick": 1, "device": "phone"}) == ("hook", "srm", 1, 0.75)
-        assert route_of(asked, context={"hook": "abstain"}) == ("hook", "qilcm", None, 0.25)
-        assert route_of(asked, context={"hook": "abstain"}, strategy="srm") == ("hook", "srm", None, 0.25)
+        assert route_of(asked, context={"hook": "abstain"}) == ("hook", "qilcm", None, None)
+        assert route_of(asked, context={"hook": "abstain"}, strategy="srm") == ("hook", "srm", None, None)
         assert faults(asked) == {}
     query = hooks.queries[0]
     assert query.context == {"pick": 1, "device": "phone"}

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -221,3 +222,58 @@ def test_verify_command(good, spoiled, capsys):
     assert captured.out == ""
     assert captured.err.startswith("refused: ")
     assert "qilcm.onnx: has 0 bytes" in captured.err
+
+
+@pytest.fixture(scope="module")
+def routed(tmp_path_factory):
+    return make_bundle(tmp_path_factory.mktemp("models") / "shop" / "1", specialists=3, margin=0.0)
+
+
+@pytest.fixture
+def spoiled_router(routed, tmp_path):
+    return shutil.copytree(routed, tmp_path / "shop" / "1")
+
+
+def test_format_1_has_no_specialists():
+    manifest = bundle.load(Path(__file__).parents[2] / "golden" / "format_1" / "shop" / "1").manifest
+    assert (manifest.format_version, manifest.srm, manifest.router, manifest.anomaly) == (1, None, None, None)
+    assert manifest.strategies == ("qilcm", "first_stage")
+
+
+@pytest.mark.parametrize("name", ["srm.onnx", "router.onnx", "anomaly.onnx"])
+def test_damaged_graphs_of_the_router_are_refused_by_name(spoiled_router, name):
+    content = (spoiled_router / name).read_bytes()
+    for damaged in (content[: len(content) // 2], b"garbage", content[:40] + b"\xff\xfe\xfd" + content[43:]):
+        (spoiled_router / name).write_bytes(damaged)
+        rehash(spoiled_router, name)
+        assert refusal(spoiled_router).file.name in (name, "golden.jsonl")
+
+
+@pytest.mark.parametrize("name", ["srm.onnx", "router.onnx", "anomaly.onnx"])
+def test_swapped_graphs_are_refused(spoiled_router, name):
+    other = "anomaly.onnx" if name != "anomaly.onnx" else "router.onnx"
+    (spoiled_router / name).write_bytes((spoiled_router / other).read_bytes())
+    rehash(spoiled_router, name)
+    error = refusal(spoiled_router)
+    assert error.file.name == name
+    assert "the graph maps" in error.reason
+
+
+def test_mixture_weights_must_add_up(spoiled_router):
+    edit_manifest(spoiled_router, lambda manifest: manifest["srm"]["specialists"][0].update(weight=0.0))
+    assert "weights add up to" in refusal(spoiled_router).reason
+
+
+def test_reordered_mixture_weights_are_noticed(spoiled_router):
+    edit_manifest(spoiled_router, lambda manifest: manifest["srm"]["specialists"].reverse())
+    assert refusal(spoiled_router).file.name == "golden.jsonl"
+
+
+def test_a_router_needs_its_parts(spoiled_router):
+    edit_manifest(spoiled_router, lambda manifest: manifest.update(anomaly=None))
+    assert "a router needs specialists and the anomaly score" in refusal(spoiled_router).reason
+
+
+def test_another_temperature_is_noticed(spoiled_router):
+    edit_manifest(spoiled_router, lambda manifest: manifest["router"].update(temperature=50.0))
+    assert "the router's probabilities are" in refusal(spoiled_router).reason

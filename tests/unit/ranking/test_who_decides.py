@@ -100,6 +100,19 @@ def test_a_hook_is_asked_before_the_router_and_sees_the_query(reranker):
     assert np.array_equal(asked[0].first_stage_scores, ranking.first_stage_scores)
 
 
+def test_a_hook_that_insists_changes_a_copy(reranker):
+    def hook(query):
+        for array in (query.features, query.first_stage_scores):
+            array.setflags(write=True)
+            array[:] = 0.0
+        return Choice(1)
+
+    expected = reranker.rerank(WORTH_IT, specialist=1)
+    ranking = reranker.rerank(WORTH_IT, hook=hook)
+    assert np.array_equal(ranking.scores, expected.scores)
+    assert np.array_equal(ranking.first_stage_scores, expected.first_stage_scores)
+
+
 def test_a_hook_cannot_change_what_it_sees(reranker):
     def hook(query):
         query.features[0, 0] = 1.0
@@ -111,6 +124,7 @@ def test_a_hook_cannot_change_what_it_sees(reranker):
 
 def test_a_hook_may_abstain(reranker):
     assert decided(reranker.rerank(WORTH_IT, hook=lambda query: Choice(None))) == ("qilcm", "hook", None)
+    assert reranker.rerank(WORTH_IT, hook=lambda query: Choice(None, 0.3)).route.confidence is None
     mixed = reranker.rerank(WORTH_IT, strategy="srm", hook=lambda query: Choice(None))
     assert decided(mixed) == ("srm", "hook", None)
 

@@ -123,7 +123,6 @@ def test_what_is_no_decision_is_refused(isolated, returned, says):
         (Choice(np.int64(2), np.float32(0.5)), Choice(2, 0.5)),
         (Choice(0, 1), Choice(0, 1.0)),
         (Choice(None, 0.0), Choice(None, 0.0)),
-        (Choice(-1), Choice(-1)),
     ],
 )
 def test_numbers_become_plain_ones(isolated, returned, choice):
@@ -261,3 +260,25 @@ def test_what_cannot_be_a_hook_is_refused(tmp_path, monkeypatch, source, attribu
     with pytest.raises(HookError, match=says) as fault:
         load(f"broken:{attribute}")
     assert str(fault.value).startswith(f"'broken:{attribute}'")
+
+
+@pytest.mark.parametrize("number", [-1, 100, 10**5000], ids=["below", "beyond", "endless"])
+def test_a_number_that_no_bundle_has_is_refused_without_being_written(isolated, number):
+    """Python refuses to write numbers of thousands of digits."""
+    with pytest.raises(RoutingError, match="a specialist that no bundle has") as fault:
+        isolated(lambda query: Choice(number))(QUERY)
+    assert fault.value.kind == "unknown_specialist"
+
+
+def test_an_exception_that_hides_its_place_costs_no_thread(isolated):
+    class Hiding(Exception):
+        __traceback__ = None
+
+    def hook(query):
+        raise Hiding
+
+    asked = isolated(hook)
+    for _ in range(8):
+        with pytest.raises(RoutingError) as fault:
+            asked(QUERY)
+        assert fault.value.kind == "hook_raised"

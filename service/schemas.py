@@ -19,13 +19,9 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-_FLOAT32_MAX = 3.4028234663852886e38
-_VALUE = {
-    "type": ["number", "string", "null"],
-    "minimum": -_FLOAT32_MAX,
-    "maximum": _FLOAT32_MAX,
-    "description": "number, category, or null for a missing value",
-}
+_FLOAT32 = {"minimum": -3.4028234663852886e38, "maximum": 3.4028234663852886e38}
+_SAID = "number, category, or null for a missing value"
+_VALUE = {"type": ["number", "string", "null"], **_FLOAT32, "description": _SAID}
 _ROW = {"type": "array", "items": _VALUE, "description": "values in the order of the schema, or of feature_names"}
 _NAMED = {"type": "object", "additionalProperties": _VALUE, "description": "values by feature name, in any order"}
 

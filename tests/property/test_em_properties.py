@@ -16,7 +16,7 @@ LISTS = st.lists(st.lists(CANDIDATES, min_size=1, max_size=6), min_size=1, max_s
 ALPHAS = st.sampled_from([1.0, 1.01, 1.5, 4.0])
 SIGMAS = st.sampled_from([0.1, 0.5, 2.0, 10.0])
 SEEDS = st.integers(0, 1000)
-FEW = settings(max_examples=20)
+FEW = settings(max_examples=12)
 
 
 def padded(lists):

@@ -17,7 +17,7 @@ NOISE = 0.5
 QUERIES = 250
 """Training queries; as many more are held out."""
 
-SEEDS = [0, 1, 2]
+SEEDS = [0, 1]
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +33,7 @@ def planted(groups, seed):
 @functools.cache
 def fitted(specialists, groups, seed):
     data, _ = planted(groups, seed)
-    spec = SrmSpec(specialists=specialists, sigma=1.0, restarts=2, short_run=5, max_iterations=12)
+    spec = SrmSpec(specialists=specialists, sigma=1.0, restarts=2, short_run=5, max_iterations=8)
     return fit_srm(spec, data.select(range(QUERIES)), seed=seed)
 
 

@@ -104,7 +104,7 @@ def test_two_kinds_of_queries_become_two_specialists():
 
 
 def test_the_best_start_goes_on():
-    found = fit(specialists=3, restarts=4, short_run=2, max_iterations=3)
+    found = fit(dataset(queries=12), specialists=3, restarts=4, max_iterations=3)
     assert len(found.starts) == 4
     assert found.steps[1].objective == max(found.starts)
     assert len(found.steps) == 3

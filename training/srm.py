@@ -7,6 +7,7 @@ The groups are found by EM (:mod:`training.expectation_maximisation`) on the exa
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
 from ranking.errors import DataError
@@ -149,11 +151,12 @@ def fit_srm(
     """
     fitting = _Fitting(spec, train, train_scores, seed=seed, checkpoint=checkpoint, on_step=on_step)
     count = spec.restarts if spec.specialists > 1 else 1
+    trial = min(spec.short_run, spec.max_iterations)
     best, starts = None, []
     for number in range(count):
-        mixture = fitting.mixture(number, lambda number=number: fitting.start(number))  # type: ignore[misc]
-        fitting.advance(mixture, number, count, spec.short_run)
-        starts.append(mixture.steps[min(spec.short_run, len(mixture.steps)) - 1].objective)
+        mixture = fitting.mixture(number)
+        fitting.advance(mixture, number, count, trial)
+        starts.append(mixture.steps[min(trial, len(mixture.steps)) - 1].objective)
         if best is None or starts[-1] > starts[best[0]]:
             best = (number, mixture)
     assert best is not None
@@ -219,11 +222,11 @@ class _Fitting:
         if checkpoint is not None and checkpoint.exists():
             self._saved = torch.load(checkpoint, weights_only=True)
 
-    def mixture(self, number: int, begin: Callable[[], tuple[list[Ranker], Tensor]]) -> Mixture:
+    def mixture(self, number: int) -> Mixture:
         """The mixture of one start: as the checkpoint remembers it, or begun."""
         saved = self._saved.get(str(number))
         if saved is None:
-            rankers, shares = begin()
+            rankers, shares = self._start(number)
             steps: list[Step] = []
         else:
             rankers, shares = self._rankers(np.random.default_rng(0)), saved["shares"]
@@ -233,7 +236,7 @@ class _Fitting:
         seed = (self._seed, number)
         return Mixture(self._lists, rankers, shares, alpha=self._spec.alpha, seed=seed, steps=steps)
 
-    def start(self, number: int) -> tuple[list[Ranker], Tensor]:
+    def _start(self, number: int) -> tuple[list[Ranker], Tensor]:
         """Rankers and responsibilities to begin with: even starts from random weights, odd ones from clusters."""
         rng = np.random.default_rng([self._seed, number, 0])
         rankers = self._rankers(rng)
@@ -242,7 +245,9 @@ class _Fitting:
             for ranker in rankers:
                 ranker.forget(rng)
             return rankers, self._shares(rankers, np.full(count, 1.0 / count))
-        group = KMeans(count, n_init=1, random_state=int(rng.integers(2**31))).fit_predict(self._wishes())
+        with warnings.catch_warnings():  # of fewer different lists than clusters: some then begin without any
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            group = KMeans(count, n_init=1, random_state=int(rng.integers(2**31))).fit_predict(self._wishes())
         return rankers, nn.functional.one_hot(torch.from_numpy(group.astype(np.int64)), count).double()
 
     def _shares(self, rankers: list[Ranker], weights: Float[np.ndarray, " K"]) -> Tensor:

@@ -77,7 +77,7 @@ class FittedSrm:
         steps: every iteration of the start that went on.
         converged: whether the last of them changed next to nothing.
         starts: penalised log-likelihood of each start after its trial run.
-        rankers: as EM left them, to start from again.
+        rankers: as EM left them.
     """
 
     module: SrmNetwork
@@ -186,8 +186,7 @@ def lists_of(spec: SrmSpec, data: Dataset, scores: Float[np.ndarray, " R"] | Non
         if spec.cutoff is not None or spec.first_stage_score:
             raise ValueError("cutoff and first_stage_score need the first stage's scores")
         scores = np.zeros(data.rows)
-    longest = int(data.lengths.max())
-    return Lists(data, scores, cutoff=spec.cutoff or longest, append_score=spec.first_stage_score)
+    return Lists(data, scores, cutoff=spec.cutoff or int(data.lengths.max()), append_score=spec.first_stage_score)
 
 
 class _Fitting:
@@ -244,14 +243,12 @@ class _Fitting:
         if number % 2 == 0:
             for ranker in rankers:
                 ranker.forget(rng)
-            return rankers, self._shares(rankers, np.full(count, 1.0 / count))
+            uniform = torch.full((count,), 1.0 / count, dtype=torch.float64)
+            return rankers, responsibilities(log_likelihoods(self._lists, rankers), uniform)[0]
         with warnings.catch_warnings():  # of fewer different lists than clusters: some then begin without any
             warnings.simplefilter("ignore", ConvergenceWarning)
             group = KMeans(count, n_init=1, random_state=int(rng.integers(2**31))).fit_predict(self._wishes())
         return rankers, nn.functional.one_hot(torch.from_numpy(group.astype(np.int64)), count).double()
-
-    def _shares(self, rankers: list[Ranker], weights: Float[np.ndarray, " K"]) -> Tensor:
-        return responsibilities(log_likelihoods(self._lists, rankers), torch.from_numpy(weights))[0]
 
     def _rankers(self, rng: np.random.Generator) -> list[Ranker]:
         spec, width = self._spec, self._standardise.width

@@ -152,16 +152,13 @@ def fit_srm(
     fitting = _Fitting(spec, train, train_scores, seed=seed, checkpoint=checkpoint, on_step=on_step)
     count = spec.restarts if spec.specialists > 1 else 1
     trial = min(spec.short_run, spec.max_iterations)
-    best, starts = None, []
-    for number in range(count):
-        mixture = fitting.mixture(number)
+    mixtures = [fitting.mixture(number) for number in range(count)]
+    for number, mixture in enumerate(mixtures):
         fitting.advance(mixture, number, count, trial)
-        starts.append(mixture.steps[min(trial, len(mixture.steps)) - 1].objective)
-        if best is None or starts[-1] > starts[best[0]]:
-            best = (number, mixture)
-    assert best is not None
-    fitting.advance(best[1], best[0], count, spec.max_iterations)
-    return fitting.finish(best[1], starts=tuple(starts))
+    starts = [mixture.steps[min(trial, len(mixture.steps)) - 1].objective for mixture in mixtures]
+    best = int(np.argmax(starts))
+    fitting.advance(mixtures[best], best, count, spec.max_iterations)
+    return fitting.finish(mixtures[best], starts=tuple(starts))
 
 
 def check_enough(spec: SrmSpec, informative: int) -> None:

@@ -56,6 +56,8 @@ def oracle_sentence(summary: oracle.Summary) -> str:
     if not beaten:
         return "No oracle, not even a perfect one, lifts the specialists above LambdaMART beyond doubt."
     best = min(beaten, key=lambda curve: curve.beats_lambdamart or 0.0)
+    if best.beats_lambdamart == 0.0:
+        return f"Even a random choice among {best.specialists} linear specialists beats LambdaMART beyond doubt."
     return (
         f"An oracle must be right in {_accuracy(best.beats_lambdamart)} of the cases (chance taken off) before "
         f"{best.specialists} linear specialists beat LambdaMART beyond doubt; a perfect one reaches {best.oracle:.3f} "

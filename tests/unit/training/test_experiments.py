@@ -66,6 +66,16 @@ def test_a_sure_gain_is_found_at_the_accuracy_where_it_begins():
     assert "No oracle" in pages.oracle_sentence(summary)
 
 
+def test_a_sure_gain_without_any_oracle_is_said_so():
+    noise = 0.01 * np.random.default_rng(0).normal(size=100)
+    summary = oracle.summarise(results(0.9 + noise, 0.8 + noise, 0.7 + noise, 0.5 + noise))
+    assert summary.curves[1].beats_lambdamart == 0.0
+    assert (
+        pages.oracle_sentence(summary)
+        == "Even a random choice among 2 linear specialists beats LambdaMART beyond doubt."
+    )
+
+
 def test_a_query_is_the_mean_over_its_seeds():
     first = results([0.8], [0.4], [0.5], [0.6], seed=0)
     second = results([1.0], [0.2], [0.7], [0.8], seed=1)

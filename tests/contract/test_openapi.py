@@ -8,6 +8,7 @@ import hypothesis
 import pytest
 import schemathesis
 import yaml
+from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from ranking import bundle
 from service.app import create_app
@@ -102,12 +103,17 @@ VALID, INVALID = schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMo
 # a GET without parameters cannot be asked wrongly
 @pytest.mark.parametrize(("method", "path", "mode"), [*((*o, VALID) for o in OPERATIONS), ("POST", "/rerank", INVALID)])
 def test_service_keeps_its_contract(schema, method, path, mode):
-    """schemathesis over ASGI, all checks: valid and invalid requests alike get documented answers, never a 500."""
+    """schemathesis over ASGI: valid and invalid requests alike get documented answers, never a 500.
+
+    Which names and kinds of features a bundle takes no general document can say: a list that fits the document and not
+    the bundle is rightly refused. That lists that fit are ranked, the test above holds.
+    """
     operation = schema[path][method]
+    left_out = [positive_data_acceptance] if (path, mode) == ("/rerank", VALID) else []
 
     @hypothesis.settings(max_examples=60, suppress_health_check=list(hypothesis.HealthCheck))
     @hypothesis.given(case=operation.as_strategy(generation_mode=mode))
     def check(case):
-        case.call_and_validate()
+        case.call_and_validate(excluded_checks=left_out)
 
     check()

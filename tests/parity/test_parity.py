@@ -21,7 +21,8 @@ def test_the_gate_notices_another_model(fitted, recipe):
     stranger = Unbatched(Qilcm(splits.train.schema, rows, config.load(str(recipe)).model))
     reranker = bundle.load(fitted).reranker
     with pytest.raises(ScoringError, match="exported and trained scores differ"):
-        check_parity(stranger, reranker, splits.valid.features, longest=12, rng=np.random.default_rng(0))
+        stage, rng = reranker.manifest.second_stage, np.random.default_rng(0)
+        check_parity(stranger, reranker, stage, splits.valid.features, longest=12, rng=rng)
 
 
 def test_exported_graph_has_a_dynamic_list_axis_and_no_second_file(recipe):

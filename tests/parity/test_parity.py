@@ -20,8 +20,8 @@ def test_the_gate_notices_another_model(fitted, recipe):
     torch.manual_seed(1)
     stranger = Unbatched(Qilcm(splits.train.schema, rows, config.load(str(recipe)).model))
     reranker = bundle.load(fitted).reranker
+    stage, rng = reranker.manifest.second_stage, np.random.default_rng(0)
     with pytest.raises(ScoringError, match="exported and trained scores differ"):
-        stage, rng = reranker.manifest.second_stage, np.random.default_rng(0)
         check_parity(stranger, reranker, stage, splits.valid.features, longest=12, rng=rng)
 
 

@@ -13,24 +13,14 @@ from pydantic_core import to_json
 
 from ranking.bundle import Bundle
 from ranking.candidates import CandidateList, Ranking
-from ranking.manifest import Manifest
 from ranking.router import Hook
 from service.answer import facts, to_answer
 from service.body import BoundedRoute
 from service.convert import to_candidates
 from service.examples import REQUESTS
+from service.info import Info, describe
 from service.problems import DOCUMENTED, NotReadyError, UnknownModelError
-from service.schemas import (
-    FeatureInfo,
-    Health,
-    Info,
-    Limits,
-    MetricInfo,
-    RerankRequest,
-    RerankResponse,
-    RoutingInfo,
-    SpecialistInfo,
-)
+from service.schemas import Health, RerankRequest, RerankResponse
 from service.settings import Settings
 
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
@@ -160,46 +150,8 @@ async def readyz(request: Request, bundle: Served) -> Health:
 )
 async def info(request: Request, bundle: Served) -> Info:
     """The served bundle: version, features, limits, strategies, specialists, routing, held-out metrics."""
-    manifest, settings = bundle.manifest, request.app.state.settings
-    return Info(
-        model=manifest.name,
-        version=manifest.version,
-        created_at=manifest.created_at.isoformat(),
-        fingerprint=manifest.fingerprint,
-        features=[
-            FeatureInfo(name=f.name, kind=f.kind, required=not f.optional, categories=len(f.categories))
-            for f in manifest.feature_schema.features
-        ],
-        limits=Limits(max_candidates=settings.max_candidates, max_payload_bytes=settings.max_payload_bytes),
-        strategies=["auto", *manifest.strategies],
-        default_strategy=manifest.strategy,
-        cutoff=manifest.second_stage.cutoff,
-        cutoffs={stage.kind: stage.cutoff for stage in (manifest.second_stage, manifest.srm) if stage is not None},
-        specialists=specialists(manifest),
-        routing=routing(manifest, settings, request.app.state.hook),
-        score_space="softmax over the scored candidates of one list",
-        supports_chunking=False,
-        protocol=str(manifest.protocol),
-        metrics=[MetricInfo(**metric.model_dump()) for metric in manifest.metrics],
-    )
-
-
-def specialists(manifest: Manifest) -> list[SpecialistInfo]:
-    """What the manifest says of each specialist."""
-    return [
-        SpecialistInfo(number=number, weight=s.weight, queries=s.queries, top_features=list(s.top_features))
-        for number, s in enumerate(manifest.srm.specialists if manifest.srm is not None else ())
-    ]
-
-
-def routing(manifest: Manifest, settings: Settings, hook: Hook | None) -> RoutingInfo:
-    """Who is asked at this moment, and why nobody is."""
-    reason = settings.routing_off()
-    if manifest.srm is None:
-        reason = "the bundle has no specialists"
-    elif hook is None and manifest.router is None:
-        reason = "the bundle has no router, and the settings name no hook"
-    return RoutingInfo(enabled=reason is None, reason=reason, hook=hook is not None, router=manifest.router is not None)
+    state = request.app.state
+    return describe(bundle.manifest, state.settings, state.hook)
 
 
 @routes.get(

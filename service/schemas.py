@@ -11,8 +11,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, WithJsonSchema, model_validator
 from pydantic.config import JsonDict
 
-from ranking.manifest import FeatureWeight
-
 
 def _whole(value: Any) -> Any:
     """3.0 is an integer in JSON."""
@@ -200,75 +198,6 @@ class RerankResponse(BaseModel):
     ranks: Annotated[list[int], Field(description="in input order, from 1")]
     route: RouteInfo
     meta: Meta
-
-
-class FeatureInfo(BaseModel):
-    """One column of the served schema."""
-
-    name: str
-    kind: Literal["numeric", "categorical"]
-    required: Annotated[bool, Field(description="a request by name must send it; null is allowed")]
-    categories: Annotated[int, Field(description="number of known values; others count as unknown")]
-
-
-class Limits(BaseModel):
-    """What a request may weigh."""
-
-    max_candidates: int
-    max_payload_bytes: int
-
-
-class MetricInfo(BaseModel):
-    """A held-out mean, measured through this bundle."""
-
-    ranker: str
-    name: str
-    mean: float
-    low: float
-    high: float
-    n: int
-
-
-class SpecialistInfo(BaseModel):
-    """One specialist."""
-
-    number: Annotated[int, Field(description="what a request names it by")]
-    weight: Annotated[float, Field(description="share of queries that the mixture gives it")]
-    queries: Annotated[int, Field(description="training queries that are most its own")]
-    top_features: Annotated[list[FeatureWeight], Field(description="the largest weights by size; empty if not linear")]
-
-
-class RoutingInfo(BaseModel):
-    """Who is asked for a specialist where the request names none."""
-
-    enabled: Annotated[bool, Field(description="whether anybody is asked")]
-    reason: Annotated[str | None, Field(description="why nobody is; null if enabled")]
-    hook: Annotated[bool, Field(description="whether the operator has a hook, which is asked first")]
-    router: Annotated[bool, Field(description="whether the bundle has a router")]
-
-
-class Info(BaseModel):
-    """What is served."""
-
-    model: str
-    version: str
-    created_at: str
-    fingerprint: str
-    features: list[FeatureInfo]
-    limits: Limits
-    strategies: list[str]
-    default_strategy: str
-    cutoff: Annotated[int, Field(description="candidates that the second stage scores where no specialist does")]
-    cutoffs: Annotated[
-        dict[str, int | None],
-        Field(description="candidates that the second stage of a strategy scores; null: the whole list"),
-    ]
-    specialists: list[SpecialistInfo]
-    routing: RoutingInfo
-    score_space: Literal["softmax over the scored candidates of one list"]
-    supports_chunking: Annotated[Literal[False], Field(description="a list must not be split over requests")]
-    protocol: str
-    metrics: list[MetricInfo]
 
 
 class Health(BaseModel):

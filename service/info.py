@@ -1,0 +1,123 @@
+"""What the service says of itself: ``GET /info``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, Field
+
+from ranking.manifest import FeatureWeight, Manifest
+from ranking.router import Hook
+from service.settings import Settings
+
+
+class FeatureInfo(BaseModel):
+    """One column of the served schema."""
+
+    name: str
+    kind: Literal["numeric", "categorical"]
+    required: Annotated[bool, Field(description="a request by name must send it; null is allowed")]
+    categories: Annotated[int, Field(description="number of known values; others count as unknown")]
+
+
+class Limits(BaseModel):
+    """What a request may weigh."""
+
+    max_candidates: int
+    max_payload_bytes: int
+
+
+class MetricInfo(BaseModel):
+    """A held-out mean, measured through this bundle."""
+
+    ranker: str
+    name: str
+    mean: float
+    low: float
+    high: float
+    n: int
+
+
+class SpecialistInfo(BaseModel):
+    """One specialist."""
+
+    number: Annotated[int, Field(description="what a request names it by")]
+    weight: Annotated[float, Field(description="share of queries that the mixture gives it")]
+    queries: Annotated[int, Field(description="training queries that are most its own")]
+    top_features: Annotated[list[FeatureWeight], Field(description="the largest weights by size; empty if not linear")]
+
+
+class RoutingInfo(BaseModel):
+    """Who is asked for a specialist where the request names none."""
+
+    enabled: Annotated[bool, Field(description="whether anybody is asked")]
+    reason: Annotated[str | None, Field(description="why nobody is; null if enabled")]
+    hook: Annotated[bool, Field(description="whether the operator has a hook, which is asked first")]
+    router: Annotated[bool, Field(description="whether the bundle has a router")]
+
+
+class Info(BaseModel):
+    """What is served."""
+
+    model: str
+    version: str
+    created_at: str
+    fingerprint: str
+    features: list[FeatureInfo]
+    limits: Limits
+    strategies: list[str]
+    default_strategy: str
+    cutoff: Annotated[int, Field(description="candidates that the second stage scores where no specialist does")]
+    cutoffs: Annotated[
+        dict[str, int | None],
+        Field(description="candidates that the second stage of a strategy scores; null: the whole list"),
+    ]
+    specialists: list[SpecialistInfo]
+    routing: RoutingInfo
+    score_space: Literal["softmax over the scored candidates of one list"]
+    supports_chunking: Annotated[Literal[False], Field(description="a list must not be split over requests")]
+    protocol: str
+    metrics: list[MetricInfo]
+
+
+def describe(manifest: Manifest, settings: Settings, hook: Hook | None) -> Info:
+    """What is served at this moment."""
+    return Info(
+        model=manifest.name,
+        version=manifest.version,
+        created_at=manifest.created_at.isoformat(),
+        fingerprint=manifest.fingerprint,
+        features=[
+            FeatureInfo(name=f.name, kind=f.kind, required=not f.optional, categories=len(f.categories))
+            for f in manifest.feature_schema.features
+        ],
+        limits=Limits(max_candidates=settings.max_candidates, max_payload_bytes=settings.max_payload_bytes),
+        strategies=["auto", *manifest.strategies],
+        default_strategy=manifest.strategy,
+        cutoff=manifest.second_stage.cutoff,
+        cutoffs={stage.kind: stage.cutoff for stage in (manifest.second_stage, manifest.srm) if stage is not None},
+        specialists=specialists(manifest),
+        routing=routing(manifest, settings, hook),
+        score_space="softmax over the scored candidates of one list",
+        supports_chunking=False,
+        protocol=str(manifest.protocol),
+        metrics=[MetricInfo(**metric.model_dump()) for metric in manifest.metrics],
+    )
+
+
+def specialists(manifest: Manifest) -> list[SpecialistInfo]:
+    """What the manifest says of each specialist."""
+    return [
+        SpecialistInfo(number=number, weight=s.weight, queries=s.queries, top_features=list(s.top_features))
+        for number, s in enumerate(manifest.srm.specialists if manifest.srm is not None else ())
+    ]
+
+
+def routing(manifest: Manifest, settings: Settings, hook: Hook | None) -> RoutingInfo:
+    """Who is asked at this moment, and why nobody is."""
+    reason = settings.routing_off()
+    if manifest.srm is None:
+        reason = "the bundle has no specialists"
+    elif hook is None and manifest.router is None:
+        reason = "the bundle has no router, and the settings name no hook"
+    return RoutingInfo(enabled=reason is None, reason=reason, hook=hook is not None, router=manifest.router is not None)

@@ -16,8 +16,9 @@ from pathlib import Path
 
 from ranking import golden
 from ranking.aggregates import Aggregates
+from ranking.compiled_first_stage import open_first_stage
 from ranking.errors import BundleError, ListwrightError, SchemaMismatchError, ScoringError
-from ranking.first_stage import ColumnFirstStage, FirstStage, LightGbmFirstStage
+from ranking.first_stage import ColumnFirstStage, FirstStage
 from ranking.manifest import GOLDEN, MANIFEST, BundleFile, Manifest, QilcmStage, SrmStage, parse, to_json
 from ranking.reranker import Reranker
 from ranking.router import BundleRouter
@@ -63,7 +64,7 @@ def build(path: Path, manifest: Manifest, read: Callable[[str], bytes]) -> Reran
     first_stage: FirstStage
     if entry.kind == "lightgbm":
         try:
-            first_stage = LightGbmFirstStage(read(entry.file).decode(), schema)
+            first_stage = open_first_stage(read(entry.file).decode(), schema, entry.engine)
         except (ScoringError, SchemaMismatchError, UnicodeDecodeError) as error:
             raise BundleError(path / entry.file, str(error)) from error
     else:

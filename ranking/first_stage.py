@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Protocol
+from typing import Literal, Protocol
 
 import lightgbm
 import numpy as np
@@ -35,8 +35,16 @@ def read_booster(model: str) -> lightgbm.Booster:
         raise ScoringError(f"not a LightGBM text model: {error}") from error
 
 
+Engine = Literal["compiled", "lightgbm", "column"]
+
+
 class FirstStage(Protocol):
-    """Scores candidates one by one."""
+    """Scores candidates one by one.
+
+    ``engine`` says by what: ``compiled``, ``lightgbm`` or ``column``.
+    """
+
+    engine: Engine
 
     def score(self, features: Float[np.ndarray, "L D"]) -> Float[np.ndarray, " L"]:
         """``(L,)`` finite raw scores, higher is better.
@@ -109,10 +117,14 @@ class LightGbmFirstStage:
         model: LightGBM's text format.
         schema: of the feature matrices that will be scored.
 
+    ``columns`` are those of the schema in the model's order; None if that is the schema's own.
+
     Raises:
         SchemaMismatchError: if the model does not fit the schema.
         ScoringError: if the text is not a LightGBM model with one output.
     """
+
+    engine: Engine = "lightgbm"
 
     def __init__(self, model: str, schema: FeatureSchema) -> None:
         self._booster = read_booster(model)
@@ -121,13 +133,13 @@ class LightGbmFirstStage:
                 f"the LightGBM model gives {self._booster.num_model_per_iteration()} outputs per candidate, not one"
             )
         self._schema = schema
-        self._columns = model_columns(self._booster, schema)
+        self.columns = model_columns(self._booster, schema)
 
     def score(self, features: Float[np.ndarray, "L D"]) -> Float[np.ndarray, " L"]:
         """``(L,)`` raw LambdaMART scores."""
         matrix = lightgbm_input(features, self._schema)
-        if self._columns is not None:
-            matrix = matrix[:, self._columns]
+        if self.columns is not None:
+            matrix = matrix[:, self.columns]
         try:
             scores = np.asarray(self._booster.predict(matrix, raw_score=True, num_threads=1), dtype=np.float64)
         except lightgbm.basic.LightGBMError as error:
@@ -137,6 +149,8 @@ class LightGbmFirstStage:
 
 class ColumnFirstStage:
     """Scores that the caller computed, read from one feature column."""
+
+    engine: Engine = "column"
 
     def __init__(self, feature: str, schema: FeatureSchema) -> None:
         self._column = schema.index[feature]

@@ -5,5 +5,9 @@ Without a C compiler the package installs all the same: LightGBM then scores the
 
 from setuptools import Extension, setup
 
-traversal = Extension("ranking.traversal", ["ranking/traversal.pyx"], extra_compile_args=["-O3"], optional=True)
-setup(ext_modules=[traversal])
+setup(
+    ext_modules=[
+        Extension(f"ranking.{name}", [f"ranking/{name}.pyx"], extra_compile_args=["-O3"], optional=True)
+        for name in ("look", "traversal")
+    ]
+)

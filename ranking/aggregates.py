@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Iterator
 from itertools import combinations
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from ranking import compiled, list_statistics
 from ranking.features import FeatureSchema
+
+statistics = compiled.look or list_statistics
 
 TOP = 10
 """How many of the first stage's best make up "the top"."""
@@ -35,15 +37,14 @@ class Aggregates:
     """
 
     def __init__(self, schema: FeatureSchema, specialists: int) -> None:
-        self._numeric = [d for d in range(len(schema)) if d not in schema.categorical]
-        self._all_numeric = len(self._numeric) == len(schema)
-        self._holey = [i for i, d in enumerate(self._numeric) if schema.features[d].missing_in_training]
-        self._shares = [
+        numeric = [d for d in range(len(schema)) if d not in schema.categorical]
+        self._numeric = np.array(numeric, dtype=np.int32)
+        self._holey = [d for d in numeric if schema.features[d].missing_in_training]
+        self._categorical = [
             (d, len(schema.features[d].categories) + 1)
             for d in schema.categorical
             if len(schema.features[d].categories) <= MAX_CATEGORIES
         ]
-        self._pairs = tuple(np.array(list(combinations(range(specialists), 2)), dtype=np.int64).reshape(-1, 2).T)
         self.names = self._names(schema, specialists)
 
     @property
@@ -54,8 +55,8 @@ class Aggregates:
     def _names(self, schema: FeatureSchema, specialists: int) -> tuple[str, ...]:
         numbers = [schema.names[d] for d in self._numeric]
         names = [f"{what} of {name}{over}" for over in ("", " in the top") for what in _STATISTICS for name in numbers]
-        names += [f"share of {numbers[i]} missing" for i in self._holey]
-        for d, _ in self._shares:
+        names += [f"share of {schema.names[d]} missing" for d in self._holey]
+        for d, _ in self._categorical:
             values = ("unknown", *schema.features[d].categories)
             names += [f"share of {schema.names[d]} = {value}" for value in values]
         names += [f"first stage {what}" for what in ("best", "gap", "std", "entropy")]
@@ -71,7 +72,14 @@ class Aggregates:
 
         Convention: NaN where all of them are missing.
         """
-        return _means(_statistics(features[by_first_stage[:TOP]][:, self._numeric]))
+        found = np.empty(8 * self.numeric, dtype=np.float32)
+        statistics.numbers(features, self._numeric, by_first_stage[:TOP], found)
+        return found[self._top_means]
+
+    @property
+    def _top_means(self) -> slice:
+        """Where the means over the top stand."""
+        return slice(4 * self.numeric, 5 * self.numeric)
 
     def of(
         self,
@@ -96,90 +104,27 @@ class Aggregates:
             ``(A,)`` float32, in the order of :attr:`names`; NaN where a feature has no value in the list.
         """
         top = by_first_stage[:TOP]
-        numbers = features if self._all_numeric else features[:, self._numeric]
-        whole = _statistics(numbers)
-        of_top = whole if len(top) == len(features) else _statistics(numbers[top])
-        best = first_scores[top]
-        gap = best[0] - best[1] if len(best) > 1 else 0.0
-        shares = []
-        for column, size in self._shares:
-            codes = np.nan_to_num(features[:, column]).astype(np.int64)
-            codes[(codes < 0) | (codes >= size)] = 0
-            shares.append(np.bincount(codes, minlength=size) / len(codes))
-        seen: Float[np.ndarray, " A"] = np.concatenate(
-            [
-                whole.ravel(),
-                of_top.ravel(),
-                np.isnan(numbers[:, self._holey]).mean(axis=0) if self._holey else (),
-                *shares,
-                (best[0], gap, first_scores.std(), entropy(first_scores[:, None])[0]),
-                (len(features), anomaly(_means(of_top))),
-                entropy(scores),
-                self._tau(scores[np.searchsorted(scored, top[: len(scored)])]),
-            ],
-            dtype=np.float32,
-            casting="same_kind",
-        )
+        seen = np.empty(len(self.names), dtype=np.float32)
+        end = 8 * self.numeric
+        statistics.numbers(features, self._numeric, top, seen[:end])
+        if self._holey or self._categorical:
+            shares = list(self._shares(features))
+            seen[end : end + len(shares)] = shares
+            end += len(shares)
+        statistics.first_stage(first_scores, top, seen[end : end + 4])
+        seen[end + 4] = len(features)
+        seen[end + 5] = anomaly(seen[self._top_means])
+        entropies, taus = seen[end + 6 : end + 6 + scores.shape[1]], seen[end + 6 + scores.shape[1] :]
+        statistics.entropies(scores, entropies)
+        at = top if len(scored) == len(features) else np.searchsorted(scored, top[: len(scored)])
+        statistics.taus(scores, at, taus)
         return seen
 
-    def _tau(self, scores: Float[np.ndarray, "T K"]) -> Float[np.ndarray, " P"]:
-        """Kendall's tau-a of every two columns; 1 for a single candidate."""
-        one, other = _every_two(len(scores))
-        if len(one) == 0:
-            return np.ones(len(self._pairs[0]))
-        signs = np.sign(scores[one] - scores[other])
-        tau: Float[np.ndarray, "K K"] = (signs.T @ signs) / len(one)
-        pairs: Float[np.ndarray, " P"] = tau[self._pairs]
-        return pairs
-
-
-def entropy(scores: Float[np.ndarray, "C K"]) -> Float[np.ndarray, " K"]:
-    """Entropy of the softmax of every column, in nats."""
-    shifted = scores.astype(np.float64) - scores.max(axis=0)
-    weights = np.exp(shifted)
-    total = weights.sum(axis=0)
-    found: Float[np.ndarray, " K"] = np.log(total) - (weights * shifted).sum(axis=0) / total
-    return found
-
-
-def _means(statistics: Float[np.ndarray, "4 M"]) -> Float[np.ndarray, " M"]:
-    means: Float[np.ndarray, " M"] = statistics[0].astype(np.float32)
-    return means
-
-
-@lru_cache
-def _every_two(count: int) -> tuple[np.ndarray, np.ndarray]:
-    one, other = np.triu_indices(count, k=1)
-    return one, other
-
-
-def _statistics(numbers: Float[np.ndarray, "L M"]) -> Float[np.ndarray, "4 M"]:
-    """Mean, standard deviation, minimum and maximum of what is there in every column; NaN where nothing is."""
-    found = np.empty((4, numbers.shape[1]))
-    mean, spread, low, high = found
-    values = numbers.astype(np.float64)
-    np.add.reduce(values, axis=0, out=mean)
-    if np.isnan(mean).any():
-        return _of_present(values, found)
-    mean /= len(values)
-    np.minimum.reduce(values, axis=0, out=low)
-    np.maximum.reduce(values, axis=0, out=high)
-    values -= mean
-    np.sqrt(np.einsum("lm,lm->m", values, values) / len(values), out=spread)
-    return found
-
-
-def _of_present(values: Float[np.ndarray, "L M"], found: Float[np.ndarray, "4 M"]) -> Float[np.ndarray, "4 M"]:
-    """The same where values are missing."""
-    missing = np.isnan(values)
-    count = len(values) - missing.sum(axis=0)
-    absent = count == 0
-    count[absent] = 1
-    mean = np.where(missing, 0.0, values).sum(axis=0) / count
-    centred = np.where(missing, 0.0, values - mean)
-    found[0] = mean
-    found[1] = np.sqrt(np.einsum("lm,lm->m", centred, centred) / count)
-    found[2] = np.where(missing, np.inf, values).min(axis=0)
-    found[3] = np.where(missing, -np.inf, values).max(axis=0)
-    found[:, absent] = np.nan
-    return found
+    def _shares(self, features: Float[np.ndarray, "L D"]) -> Iterator[float]:
+        """Of missing values, and of every category."""
+        for column in self._holey:
+            yield float(np.isnan(features[:, column]).mean())
+        for column, size in self._categorical:
+            codes = np.nan_to_num(features[:, column]).astype(np.int64)
+            codes[(codes < 0) | (codes >= size)] = 0
+            yield from np.bincount(codes, minlength=size) / len(codes)

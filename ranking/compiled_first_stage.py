@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
+from ranking.compiled import traversal
 from ranking.errors import ScoringError
 from ranking.features import FeatureSchema
 from ranking.first_stage import Engine, FirstStage, LightGbmFirstStage, all_finite, lightgbm_input
 from ranking.forest import Forest, UnsupportedForestError, float32_below, read_forest
-
-traversal: Any  # the module, or None where there was no C compiler to build it
-try:
-    from ranking import traversal
-except ImportError:
-    traversal = None
 
 PROBES = 512
 """Rows on which the compiled traversal is held against LightGBM before it may serve."""

@@ -62,17 +62,20 @@ def record(reranker: Reranker, lists: Iterable[Float[np.ndarray, "L D"]]) -> byt
         asked.append((lists[-1], "srm", None))
     lines = []
     for features, strategy, specialist in asked:
-        routing = strategy == "auto"
-        ranking = reranker.rerank(CandidateList(features), strategy=strategy, specialist=specialist, routing=routing)
-        fault = _fault(ranking)
+        candidates, routing = CandidateList(features), strategy == "auto"
+        ranking = reranker.rerank(candidates, strategy=strategy, specialist=specialist, routing=routing)
+        asked_router = routing and specialist is None and reranker.router is not None
+        estimated = reranker.rerank(candidates, strategy="srm") if asked_router else ranking
+        fault = _fault(ranking) or _fault(estimated)
         if fault is not None:
             raise ListwrightError(f"the bundle cannot rank a golden list: {fault}")
+        probabilities = estimated.route.probabilities
         golden = GoldenList(
             features=[[_number(v) for v in row] for row in features],
             strategy=strategy,
             specialist=specialist,
             decided=ranking.route.specialist,
-            probabilities=None if ranking.route.probabilities is None else ranking.route.probabilities.tolist(),
+            probabilities=None if probabilities is None else probabilities.tolist(),
             first_stage_scores=[_number(v) for v in ranking.first_stage_scores],
             scores=[_number(v) for v in ranking.scores],
             order=[int(i) for i in ranking.order],
@@ -116,7 +119,8 @@ def replay(reranker: Reranker, lists: list[GoldenList], path: Path) -> None:
             candidates = CandidateList(_array(golden.features))
             asked = {"strategy": golden.strategy, "specialist": golden.decided}
             ranking = reranker.rerank(candidates, **asked, routing=False)  # type: ignore[arg-type]
-            estimated = reranker.rerank(candidates) if golden.probabilities is not None else None
+            # "auto" does not ask a router that always abstains, "srm" does
+            estimated = None if golden.probabilities is None else reranker.rerank(candidates, strategy="srm")
         except ListwrightError as error:
             raise BundleError(path, f"line {number}: {error}") from error
         fault = _difference(golden, ranking) or (estimated and _other_estimate(golden, estimated))

@@ -176,6 +176,8 @@ class Reranker:
                 faults = (error.with_traceback(None),)  # which would keep this list alive
         if self.router is None:
             return _Routed(replace(default, faults=faults))
+        if self.router.always_abstains and default.strategy != "srm":
+            return _Routed(replace(default, decided_by="abstained", faults=faults))  # known without looking
         try:
             kept, scores = self._specialist_scores(first)
             estimate = self.router.estimate(first.candidates.features, first.scores, first.order, scores, kept)
@@ -228,13 +230,16 @@ class Reranker:
     def _kept(first: _FirstPass, stage: QilcmStage | SrmStage | None) -> Int[np.ndarray, " C"]:
         """The candidates that reach a stage, in input order, so that ties keep it."""
         cutoff = None if stage is None else stage.cutoff
+        if cutoff is None or cutoff >= len(first.order):
+            return np.arange(len(first.order))
         return np.sort(first.order[:cutoff])
 
     @staticmethod
     def _inputs(
         first: _FirstPass, kept: Int[np.ndarray, " C"], stage: QilcmStage | SrmStage
     ) -> Float[np.ndarray, "C E"]:
-        inputs: Float[np.ndarray, "C E"] = first.candidates.features[kept]
+        features = first.candidates.features
+        inputs: Float[np.ndarray, "C E"] = features if len(kept) == len(features) else features[kept]
         if stage.first_stage_score:
             inputs = np.column_stack([inputs, first.scores[kept].astype(np.float32)])
         return inputs

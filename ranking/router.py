@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -85,6 +85,7 @@ class BundleRouter:
 
     def __init__(self, stage: RouterStage, aggregates: Aggregates, graph: OnnxScorer, anomaly: OnnxScorer) -> None:
         self.stage = stage
+        self.always_abstains = stage.margin is None
         self._aggregates, self._graph, self._anomaly = aggregates, graph, anomaly
 
     def estimate(
@@ -105,20 +106,21 @@ class BundleRouter:
         """
         try:
             seen = self._aggregates.of(features, first_scores, by_first_stage, self._strangeness, scores, scored)
-            output = self._graph.score(seen[None])[0].astype(np.float64)
+            output = self._graph.score(seen[None])[0].tolist()
         except ScoringError as error:
             raise RoutingError("router_failed", str(error)) from error
-        shares, gains = np.split(output, 2)
-        return decide(shares, gains, self.stage)
+        count = len(output) // 2
+        return decide(output[:count], output[count:], self.stage)
 
     def _strangeness(self, top_means: Float[np.ndarray, " M"]) -> float:
         return float(self._anomaly.score(top_means[None])[0, 0])
 
 
-def decide(shares: Float[np.ndarray, " K"], gains: Float[np.ndarray, " K"], stage: RouterStage) -> Estimate:
+def decide(shares: Sequence[float], gains: Sequence[float], stage: RouterStage) -> Estimate:
     """From the forest's output to a decision: calibrate, take the most probable, ask whether it gains enough."""
-    probabilities = np.maximum(shares, SMALLEST_SHARE) ** (1.0 / stage.temperature)
-    probabilities /= probabilities.sum()
-    best = int(np.argmax(probabilities))
+    powers = [max(share, SMALLEST_SHARE) ** (1.0 / stage.temperature) for share in shares]
+    total = sum(powers)
+    best = powers.index(max(powers))
     worth = stage.margin is not None and gains[best] - stage.margin > 0.0
-    return Estimate(probabilities, gains, Choice(best if worth else None, float(probabilities[best])))
+    choice = Choice(best if worth else None, powers[best] / total)
+    return Estimate(np.array(powers) / total, np.array(gains), choice)

@@ -132,7 +132,8 @@ def evaluate_routing(path: Path, test: Dataset, *, ndcg_at: int) -> RoutingEvalu
     for n, (features, labels) in enumerate(test.lists()):
         candidates = CandidateList(features)
         auto = served.reranker.rerank(candidates)
-        asked = [auto, abstaining.rerank(candidates, strategy="srm")]
+        mixed = abstaining.rerank(candidates, strategy="srm")
+        asked = [auto, mixed]
         asked.append(served.reranker.rerank(candidates, strategy=manifest.second_stage.kind))
         asked += [served.reranker.rerank(candidates, specialist=k) for k in range(count)]
         values = [
@@ -140,7 +141,7 @@ def evaluate_routing(path: Path, test: Dataset, *, ndcg_at: int) -> RoutingEvalu
             for one in asked
         ]
         chosen = ABSTAINED if auto.route.specialist is None else auto.route.specialist
-        rows.append((values, auto.route.probabilities, auto.route.gains, chosen))
+        rows.append((values, mixed.route.probabilities, mixed.route.gains, chosen))
     ndcgs = np.array([row[0] for row in rows])
     probabilities = np.array([row[1] for row in rows])
     return RoutingEvaluation(

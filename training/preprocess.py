@@ -61,7 +61,7 @@ class Preprocess(nn.Module):
 
     def forward(self, raw: Float[Tensor, "*batch E"]) -> Float[Tensor, "*batch X"]:
         """``(..., E)`` raw rows to ``(..., X)`` dense inputs; NaN is a missing value."""
-        numbers = raw[..., self.numeric]
+        numbers = raw if len(self.numeric) == raw.shape[-1] else raw[..., self.numeric]
         missing = torch.isnan(numbers)
         values = torch.where(missing, self.fills, symmetric_log1p(numbers))
         scaled = torch.clamp(values - self.lows, min=0.0).minimum(self.ranges) / torch.where(

@@ -6,7 +6,6 @@ The groups are found by EM (:mod:`training.expectation_maximisation`) on the exa
 
 from __future__ import annotations
 
-import copy
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -28,40 +27,11 @@ from training.data.dataset import Dataset
 from training.expectation_maximisation import Mixture, PaddedLists, Ranker, Step, log_likelihoods, responsibilities
 from training.linear_ranker import LinearRanker
 from training.network_ranker import NetworkRanker
+from training.srm_network import SrmNetwork
 from training.standardise import Standardise
 
 TOP_FEATURES = 5
 """Largest weights of a linear specialist that the bundle tells."""
-
-
-class SrmNetwork(nn.Module):
-    """Raw features to the scores of all K specialists: the form that is exported.
-
-    Args:
-        standardise: fitted on the training rows.
-        rankers: fitted, K of them.
-    """
-
-    def __init__(self, standardise: Standardise, rankers: list[Ranker]) -> None:
-        super().__init__()
-        self.standardise = standardise
-        heads = [_head(ranker, standardise.width) for ranker in rankers]
-        self.heads = nn.ModuleList(heads).float()
-
-    def forward(self, features: Float[Tensor, "*batch E"]) -> Float[Tensor, "*batch K"]:
-        """``(..., K)`` scores; NaN is a missing value."""
-        x = self.standardise(features)
-        return torch.cat([head(x) for head in self.heads], dim=-1)
-
-
-def _head(ranker: Ranker, width: int) -> nn.Module:
-    if isinstance(ranker, NetworkRanker):
-        return copy.deepcopy(ranker.network)
-    assert isinstance(ranker, LinearRanker)
-    head = nn.Linear(width, 1, bias=False)
-    with torch.no_grad():
-        head.weight.copy_(ranker.w[None])
-    return head
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,15 +71,15 @@ class Standardise(nn.Module):
 
     def forward(self, raw: Float[Tensor, "*batch E"]) -> Float[Tensor, "*batch P"]:
         """``(..., E)`` raw rows to ``(..., P)`` dense inputs; NaN is a missing value."""
-        numbers = raw[..., self.numeric]
+        numbers = raw if len(self.numeric) == raw.shape[-1] else raw[..., self.numeric]
         missing = torch.isnan(numbers)
         values = torch.where(missing, 0.0, numbers)
         if self.transform == "log":
             values = symmetric_log1p(values)
         z = (torch.minimum(torch.maximum(values, self.lows), self.highs) - self.means) * self.scales
-        parts = [torch.where(missing & self.optional, 0.0, z)]
+        parts = [z]
         if self.indicated:
-            parts.append(missing[..., self.indicated].to(z.dtype))
+            parts = [torch.where(missing & self.optional, 0.0, z), missing[..., self.indicated].to(z.dtype)]
         for column, size in self.categorical:
             codes = torch.arange(1, size + 1, dtype=raw.dtype, device=raw.device)
             parts.append((raw[..., column : column + 1] == codes).to(z.dtype))

@@ -1,0 +1,17 @@
+"""The compiled parts, each None where there was no C compiler to build it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+
+def _built(name: str) -> Any:
+    try:
+        return import_module(f"ranking.{name}")
+    except ImportError:
+        return None
+
+
+look = _built("look")
+traversal = _built("traversal")

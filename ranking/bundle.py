@@ -20,9 +20,10 @@ from ranking.compiled_first_stage import open_first_stage
 from ranking.errors import BundleError, ListwrightError, SchemaMismatchError, ScoringError
 from ranking.first_stage import ColumnFirstStage, FirstStage
 from ranking.manifest import GOLDEN, MANIFEST, BundleFile, Manifest, QilcmStage, SrmStage, parse, to_json
+from ranking.packed_forest import open_forest
 from ranking.reranker import Reranker
 from ranking.router import BundleRouter
-from ranking.scorers import OnnxScorer
+from ranking.scorers import OnnxScorer, Scorer
 
 MAX_FILE_BYTES = 2 * 1024**3
 """A larger file is refused before it is read."""
@@ -79,10 +80,10 @@ def build(path: Path, manifest: Manifest, read: Callable[[str], bytes]) -> Reran
     if manifest.anomaly is None:
         return Reranker(manifest, first_stage, scorer, specialists)
     seen = Aggregates(schema, count)
-    anomaly = _graph(path, manifest.anomaly.file, read, width=seen.numeric, columns=1, name="anomaly score")
+    anomaly = _forest(path, manifest.anomaly.file, read, width=seen.numeric, columns=1, name="anomaly score")
     if manifest.router is None:
         return Reranker(manifest, first_stage, scorer, specialists)
-    router = _graph(path, manifest.router.file, read, width=len(seen.names), columns=2 * count, name="router")
+    router = _forest(path, manifest.router.file, read, width=len(seen.names), columns=2 * count, name="router")
     return Reranker(manifest, first_stage, scorer, specialists, BundleRouter(manifest.router, seen, router, anomaly))
 
 
@@ -97,6 +98,13 @@ def _graph(
 ) -> OnnxScorer:
     try:
         return OnnxScorer(read(file), width, columns=columns, name=name)
+    except ScoringError as error:
+        raise BundleError(path / file, str(error)) from error
+
+
+def _forest(path: Path, file: str, read: Callable[[str], bytes], *, width: int, columns: int, name: str) -> Scorer:
+    try:
+        return open_forest(read(file), width, columns=columns, name=name)
     except ScoringError as error:
         raise BundleError(path / file, str(error)) from error
 

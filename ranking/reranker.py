@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from ranking.candidates import CandidateList, DecidedBy, Ranking, Route, Stage
+from ranking.candidates import CandidateList, Ranking, Route, Stage
 from ranking.errors import (
     RoutingError,
     SchemaMismatchError,
@@ -185,9 +185,8 @@ class Reranker:
             return _Routed(replace(default, faults=(*faults, RoutingError("router_failed", str(error)))))
         except RoutingError as error:
             return _Routed(replace(default, faults=(*faults, error.with_traceback(None))))
-        route = _taken(estimate.choice, "router", default)
-        route = replace(route, faults=faults, probabilities=estimate.probabilities, gains=estimate.gains)
-        return _Routed(route, scores)
+        seen = {"faults": faults, "probabilities": estimate.probabilities, "gains": estimate.gains}
+        return _Routed(_taken(estimate.choice, "router", default, **seen), scores)
 
     def _asked(self, hook: Hook, first: _FirstPass) -> Choice:
         choice = hook(Query(_for_hook(first.candidates.features), first.candidates.context, _for_hook(first.scores)))
@@ -245,14 +244,11 @@ class Reranker:
         return inputs
 
 
-def _taken(choice: Choice, by: Literal["hook", "router"], default: Route) -> Route:
+def _taken(choice: Choice, by: Literal["hook", "router"], default: Route, **seen: Any) -> Route:
     """The route after a hook's or router's choice; an abstention leaves the default's strategy."""
     if choice.specialist is not None:
-        return replace(
-            default, strategy="srm", decided_by=by, specialist=choice.specialist, confidence=choice.confidence
-        )
-    abstained: DecidedBy = "abstained" if by == "router" else by
-    return replace(default, decided_by=abstained)
+        return Route("srm", by, choice.specialist, choice.confidence, **seen)
+    return Route(default.strategy, "abstained" if by == "router" else by, **seen)
 
 
 def _for_hook(array: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from ranking.aggregates import Aggregates
 from ranking.errors import RoutingError, ScoringError
 from ranking.manifest import RouterStage
-from ranking.scorers import OnnxScorer
+from ranking.scorers import Scorer
 
 SMALLEST_SHARE = 1e-3
 """A forest says 0 of what it has not met; no probability is."""
@@ -83,7 +83,7 @@ class BundleRouter:
         anomaly: ``(1, M) -> (1, 1)``.
     """
 
-    def __init__(self, stage: RouterStage, aggregates: Aggregates, graph: OnnxScorer, anomaly: OnnxScorer) -> None:
+    def __init__(self, stage: RouterStage, aggregates: Aggregates, graph: Scorer, anomaly: Scorer) -> None:
         self.stage = stage
         self.always_abstains = stage.margin is None
         self._aggregates, self._graph, self._anomaly = aggregates, graph, anomaly

@@ -151,3 +151,63 @@ def score(
                 scores[start + lane] = total[lane]
             start += LANES
         free(tile)
+
+
+def average(
+    const float[:, ::1] features,
+    const float[::1] fills,
+    const Node[::1] nodes,
+    const int[::1] roots,
+    const unsigned int[::1] leaves,
+    const float[:, ::1] values,
+    float[:, ::1] out,
+):
+    """Write the mean over all trees of every row's leaf values into ``out``; trees of a row go side by side.
+
+    Args:
+        features: ``(n, E)``; NaN = missing.
+        fills: ``(E,)`` what stands for a missing value.
+        nodes: as of :func:`score`, of plain thresholds only.
+        roots: ``(T,)`` where each tree begins.
+        leaves: of every node; of a leaf, its row of ``values``.
+        values: ``(V, K)``.
+        out: ``(n, K)``.
+
+    Raises:
+        MemoryError: if there is none for one row.
+    """
+    cdef Py_ssize_t rows = features.shape[0], width = fills.shape[0], count = roots.shape[0], outputs = out.shape[1]
+    cdef Py_ssize_t row, column, start, lanes, lane, k
+    cdef unsigned int at[LANES]
+    cdef unsigned int following, moving
+    cdef Node node
+    cdef double* total = <double*>malloc(sizeof(double) * outputs + sizeof(float) * width)
+    if total == NULL:
+        raise MemoryError()
+    cdef float* filled = <float*>(total + outputs)
+    with nogil:
+        for row in range(rows):
+            for column in range(width):
+                filled[column] = fills[column] if isnan(features[row, column]) else features[row, column]
+            for k in range(outputs):
+                total[k] = 0.0
+            start = 0
+            while start < count:
+                lanes = min(LANES, count - start)
+                for lane in range(lanes):
+                    at[lane] = 0
+                moving = 1
+                while moving:
+                    moving = 0
+                    for lane in range(lanes):
+                        node = nodes[roots[start + lane] + at[lane]]
+                        following = node.child + (filled[node.column] > node.threshold)
+                        moving |= following ^ at[lane]
+                        at[lane] = following
+                for lane in range(lanes):
+                    for k in range(outputs):
+                        total[k] += values[leaves[roots[start + lane] + at[lane]], k]
+                start += LANES
+            for k in range(outputs):
+                out[row, k] = <float>(total[k] / count)
+        free(total)

@@ -18,8 +18,8 @@ from sklearn.pipeline import make_pipeline
 
 from ranking.errors import ScoringError
 from ranking.features import QUANTILE_LEVELS
-from ranking.scorers import OnnxScorer
-from training.forest_export import forest_graph
+from ranking.packed_forest import open_forest
+from training.forest_export import attach, forest_graph
 
 TREES = 100
 TOLERANCE = 1e-5
@@ -51,11 +51,14 @@ def fit_anomaly(top_means: Float[np.ndarray, "N M"], *, seed: int) -> tuple[byte
     lengths = ExtraTreesRegressor(TREES)
     lengths.estimators_ = [_with_path_lengths(tree) for tree in forest.estimators_]
     lengths.n_features_in_, lengths.n_outputs_ = filled.shape[1], 1
-    model = forest_graph(make_pipeline(imputer, lengths), filled.shape[1], 1)
+    pipeline = make_pipeline(imputer, lengths)
+    model = forest_graph(pipeline, filled.shape[1], 1)
     normal = max(1.0, float(_average_path(np.array([forest.max_samples_]))[0]))  # c(1) = 0: nothing to be unlike
     _append_power(model, -1.0 / normal)
+    attach(model, pipeline, power=-1.0 / normal)
     graph, scores = model.SerializeToString(), -forest.score_samples(filled)
-    found = OnnxScorer(graph, filled.shape[1], columns=1, name="anomaly score").score(top_means.astype(np.float32))
+    scorer = open_forest(graph, filled.shape[1], columns=1, name="anomaly score")
+    found = scorer.score(top_means.astype(np.float32))
     worst = float(np.abs(found[:, 0] - scores).max()) if len(filled) > 1 else 0.0  # one query: 0/0 in scikit-learn
     if worst > TOLERANCE:
         raise ScoringError(f"parity, anomaly: exported and fitted scores differ by {worst:.2g} (limit {TOLERANCE})")

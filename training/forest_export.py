@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
+import numpy as np
 import onnx
 import skl2onnx
 from onnx import TensorProto, helper
 from skl2onnx.common.data_types import FloatTensorType
+from sklearn.pipeline import Pipeline
+
+from ranking.forest import NODE, float32_below
+from ranking.packed_forest import METADATA, PackedForest
 
 OPSET = {"": 20, "ai.onnx.ml": 3}
 
 
-def forest_graph(model: Any, width: int, columns: int) -> onnx.ModelProto:
-    """The graph of a regression forest, or of a pipeline that ends in one.
+def forest_graph(model: Pipeline, width: int, columns: int) -> onnx.ModelProto:
+    """The graph of an imputer and a regression forest.
 
     Args:
         model: fitted.
-        width: E, columns of its input; NaN only where an imputer comes first.
+        width: E, columns of its input; NaN = missing.
         columns: K, columns of its output.
     """
     inputs = [("features", FloatTensorType([None, width]))]
@@ -37,3 +43,50 @@ def forest_graph(model: Any, width: int, columns: int) -> onnx.ModelProto:
     graph.graph.output.append(helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["rows", columns]))
     onnx.checker.check_model(graph)
     return graph
+
+
+def attach(graph: onnx.ModelProto, model: Pipeline, *, power: float | None = None) -> None:
+    """Put the same forest into the graph's metadata, packed for the compiled walk.
+
+    Args:
+        graph: of :func:`forest_graph`, perhaps with ``2^(power m)`` after it.
+        model: that it was made of.
+        power: of that.
+    """
+    imputer, forest = model[0], model[-1]
+    nodes: list[tuple[float, int, int]] = []
+    roots: list[int] = []
+    leaves: list[int] = []
+    values: list[np.ndarray] = []
+    for estimator in forest.estimators_:
+        roots.append(len(nodes))
+        for threshold, column, child, value in _breadth_first(estimator.tree_):
+            nodes.append((threshold, column, child))
+            leaves.append(len(values) if value is not None else 0)
+            if value is not None:
+                values.append(value)
+    packed = PackedForest(
+        fills=imputer.statistics_.astype(np.float32),
+        nodes=np.array(nodes, dtype=NODE),
+        roots=np.array(roots, dtype=np.int32),
+        leaves=np.array(leaves, dtype=np.uint32),
+        values=np.ascontiguousarray(values, dtype=np.float32),
+        power=np.array([] if power is None else [power]),
+    )
+    helper.set_model_props(graph, {METADATA: packed.to_text()})
+
+
+def _breadth_first(tree: Any) -> list[tuple[float, int, int, np.ndarray | None]]:
+    """Threshold, column, left child and, of a leaf, values of every node; siblings side by side."""
+    found: list[tuple[float, int, int, np.ndarray | None]] = []
+    waiting, following = deque([0]), 1
+    while waiting:
+        node = waiting.popleft()
+        left, right = tree.children_left[node], tree.children_right[node]
+        if left < 0:
+            found.append((np.inf, 0, len(found), tree.value[node, :, 0]))
+            continue
+        found.append((float32_below(tree.threshold[node]), tree.feature[node], following, None))
+        waiting += [left, right]
+        following += 2
+    return found

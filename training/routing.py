@@ -19,10 +19,11 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 from ranking.errors import DataError, ScoringError
 from ranking.manifest import RouterStage
+from ranking.packed_forest import open_forest
 from ranking.router import SMALLEST_SHARE
 from ranking.scorers import OnnxScorer
 from training.config import Router as RouterSpec
-from training.forest_export import forest_graph
+from training.forest_export import attach, forest_graph
 
 FOLDS = 5
 """Of the forest's own cross-fitting."""
@@ -121,7 +122,9 @@ def fit_router(spec: RouterSpec, lists: JudgedLists, *, seed: int) -> FittedRout
         "gain_where_routed": float(lists.gains[each, chosen][routed].mean()) if routed.any() else None,
         "top1": float((lists.best[each, chosen] > 0).mean()),
     }
-    graph = forest_graph(forest, width, 2 * count).SerializeToString()
+    exported = forest_graph(forest, width, 2 * count)
+    attach(exported, forest)
+    graph = exported.SerializeToString()
     _check_parity(forest, graph, lists.aggregates)
     return FittedRouter(graph, stage, facts)
 
@@ -129,8 +132,10 @@ def fit_router(spec: RouterSpec, lists: JudgedLists, *, seed: int) -> FittedRout
 def _check_parity(forest: Pipeline, graph: bytes, aggregates: Float[np.ndarray, "N A"]) -> None:
     """Raise ScoringError if the exported forest does not compute what was fitted."""
     expected = forest.predict(aggregates)
-    found = OnnxScorer(graph, aggregates.shape[1], columns=expected.shape[1], name="router").score(aggregates)
-    worst = float(np.abs(found - expected).max())
+    scorers = [
+        make(graph, aggregates.shape[1], columns=expected.shape[1], name="router") for make in (OnnxScorer, open_forest)
+    ]
+    worst = max(float(np.abs(scorer.score(aggregates) - expected).max()) for scorer in scorers)
     if worst > TOLERANCE:
         raise ScoringError(f"parity, router: exported and fitted estimates differ by {worst:.2g} (limit {TOLERANCE})")
 

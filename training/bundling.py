@@ -17,6 +17,7 @@ from training.config import Recipe
 from training.data.dataset import Dataset, Splits
 from training.export import check_parity, to_onnx
 from training.first_stage import FittedFirstStage
+from training.inference_form import InferenceForm
 from training.learn import FittedQilcm
 from training.qilcm import Unbatched
 from training.specialists import FittedSpecialists
@@ -63,7 +64,7 @@ def write_bundle(
         made_with=_versions(),
     )
     module = Unbatched(fitted.module).eval().cpu()
-    (folder / stage.file).write_bytes(to_onnx(module, bundle.input_width(stage, len(schema))))
+    (folder / stage.file).write_bytes(to_onnx(InferenceForm(fitted.module), bundle.input_width(stage, len(schema))))
     files = [stage.file, GOLDEN]
     if isinstance(first.entry, LightGbmStage) and first.model is not None:
         files.append(first.entry.file)

@@ -6,9 +6,11 @@ rows; how is ours: symmetric log1p, clip at the 0.1 % and 99.9 % quantiles, min-
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from ranking.features import UNKNOWN_CODE, FeatureSchema
@@ -61,15 +63,28 @@ class Preprocess(nn.Module):
 
     def forward(self, raw: Float[Tensor, "*batch E"]) -> Float[Tensor, "*batch X"]:
         """``(..., E)`` raw rows to ``(..., X)`` dense inputs; NaN is a missing value."""
-        numbers = raw if len(self.numeric) == raw.shape[-1] else raw[..., self.numeric]
-        missing = torch.isnan(numbers)
+        return self.assemble(raw, self._scaled)
+
+    def _scaled(self, numbers: Float[Tensor, "*batch M"], missing: Bool[Tensor, "*batch M"]) -> Tensor:
         values = torch.where(missing, self.fills, symmetric_log1p(numbers))
-        scaled = torch.clamp(values - self.lows, min=0.0).minimum(self.ranges) / torch.where(
+        return torch.clamp(values - self.lows, min=0.0).minimum(self.ranges) / torch.where(
             self.ranges > 0, self.ranges, 1.0
         )
-        parts = [scaled]
+
+    def assemble(
+        self, raw: Float[Tensor, "*batch E"], scaled: Callable[[Tensor, Tensor], Tensor]
+    ) -> Float[Tensor, "*batch X"]:
+        """Scaled numbers, indicators and embeddings side by side.
+
+        Args:
+            raw: ``(..., E)`` raw rows.
+            scaled: from numbers ``(..., M)``, and where they are missing, to [0, 1].
+        """
+        numbers = raw if len(self.numeric) == raw.shape[-1] else raw[..., self.numeric]
+        missing = torch.isnan(numbers)
+        parts = [scaled(numbers, missing)]
         if self.indicated:
-            parts.append(missing[..., self.indicated].to(scaled.dtype))
+            parts.append(missing[..., self.indicated].to(numbers.dtype))
         for column, size, embedding in zip(self.categorical, self.sizes, self.embeddings, strict=True):
             code = raw[..., column]
             known = (code >= 1) & (code <= size)  # False for NaN too

@@ -8,6 +8,7 @@ import torch
 from ranking.features import Feature, FeatureSchema
 from training.config import Qilcm as QilcmSpec
 from training.export import to_onnx
+from training.inference_form import InferenceForm
 from training.preprocess import Preprocess
 from training.qilcm import MASKED_LOGIT, Qilcm, QilcmNetwork, Unbatched
 
@@ -151,8 +152,19 @@ def test_unbatched_computes_the_same_numbers(form):
     torch.testing.assert_close(alone, batched[0])
 
 
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("length", [1, 2, 60])
+def test_the_inference_form_is_the_same_function(form, length):
+    network = model(query_norm=form).double()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.mul_(1.5)  # bends the ELUs
+    rows = torch.from_numpy(raw_rows(length)).double()
+    torch.testing.assert_close(InferenceForm(network).double()(rows), Unbatched(network)(rows), rtol=1e-6, atol=1e-6)
+
+
 def session(network):
-    graph = to_onnx(Unbatched(network), 5)
+    graph = to_onnx(InferenceForm(network), 5)
     return onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
 
 

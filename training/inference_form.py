@@ -1,0 +1,105 @@
+"""QILCM as it is exported: the same function of one list as :class:`training.qilcm.Unbatched`, with less to compute.
+
+Runtimes know few of the fusions below, so they are made here, by algebra:
+
+- ``elu(x) + 1 = max(x, 0) + exp(min(x, 0))`` runs in vector registers where ELU does not; the 1 goes into the bias of
+  the layer that follows, and centring removes it from the representation.
+- Query normalisation works per dimension, so the mean and variance of ``c * h`` are ``c`` and ``c^2`` times those of
+  ``h``: they are computed once, over half of the dimensions, and as matrix products with the attention.
+- ``log(1 + x)`` is corrected by its own rounding error to first order, without a branch.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from training.preprocess import Preprocess
+from training.qilcm import PAPER_EPSILON, STABLE_EPSILON, Qilcm
+
+
+class InferenceForm(nn.Module):
+    """One list without padding, ``(L, E) -> (L,)``, in eval mode.
+
+    Args:
+        model: fitted; its weights are copied.
+    """
+
+    shift: Tensor
+
+    def __init__(self, model: Qilcm) -> None:
+        super().__init__()
+        self.scale = _Scale(model.preprocess)
+        network = model.network
+        self.query_norm = network.query_norm
+        width = model.preprocess.width
+        shift = torch.cat([torch.zeros(width), torch.ones(network.width // 2 - width)])
+        self.register_buffer("shift", shift[None])
+        self.encoder = _Layers(network.encoder)
+        self.attention = _Layers(network.attention, shift)
+        self.ranking = _Layers(network.ranking)
+
+    def forward(self, features: Float[Tensor, "L E"]) -> Float[Tensor, " L"]:
+        """``(L,)`` logits."""
+        x = self.scale(features)
+        h = torch.cat([x, self.encoder(x)], dim=1)  # (L, H), with 1 more than h in the encoder's half
+        a = torch.softmax(self.attention(h).T, dim=1)  # (1, L)
+        mean = a @ h  # (1, H)
+        c = mean - self.shift
+        centred = h - mean
+        centred = centred - a @ centred  # twice, as in training
+        variance = a @ (centred * centred)
+        one, other = self._inverse(c * c * variance), self._inverse(variance)
+        scores: Tensor = self.ranking(torch.cat([centred * (c * one), centred * other], dim=1))
+        return scores.squeeze(1)
+
+    def _inverse(self, variance: Float[Tensor, "1 H"]) -> Float[Tensor, "1 H"]:
+        if self.query_norm == "stable":
+            return torch.reciprocal(torch.sqrt(variance + STABLE_EPSILON**2))
+        return torch.reciprocal(torch.sqrt(variance) + PAPER_EPSILON)
+
+
+class _Layers(nn.Module):
+    """Linear and ELU layers in turn; after an ELU at the end, 1 is left to be taken off."""
+
+    def __init__(self, layers: nn.Sequential, shift: Float[Tensor, " X"] | None = None) -> None:
+        super().__init__()
+        linear = [layer for layer in layers if isinstance(layer, nn.Linear)]
+        self.ends_in_elu = isinstance(layers[-1], nn.ELU)
+        above = [torch.zeros(linear[0].in_features) if shift is None else shift]
+        above += [torch.ones(layer.in_features) for layer in linear[1:]]
+        self.weights = nn.ParameterList(layer.weight.detach().T.clone() for layer in linear)
+        self.biases = nn.ParameterList(
+            (layer.bias.detach().double() - layer.weight.detach().double() @ more.double()).float()
+            for layer, more in zip(linear, above, strict=True)
+        )
+
+    def forward(self, x: Float[Tensor, "L X"]) -> Float[Tensor, "L Y"]:
+        last = len(self.weights) - 1
+        for number, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            x = torch.addmm(bias, x, weight)
+            if number < last or self.ends_in_elu:
+                x = torch.relu(x) + torch.exp(torch.minimum(x, torch.zeros(1)))
+        return x
+
+
+class _Scale(nn.Module):
+    """:class:`training.preprocess.Preprocess` over one list."""
+
+    factors: Tensor
+
+    def __init__(self, preprocess: Preprocess) -> None:
+        super().__init__()
+        self.preprocess = preprocess
+        self.register_buffer("factors", torch.where(preprocess.ranges > 0, 1.0 / preprocess.ranges, 0.0))
+
+    def forward(self, raw: Float[Tensor, "L E"]) -> Float[Tensor, "L X"]:
+        return self.preprocess.assemble(raw, self._scaled)
+
+    def _scaled(self, numbers: Float[Tensor, "L M"], missing: Tensor) -> Float[Tensor, "L M"]:
+        size = numbers.abs()
+        u = 1.0 + size
+        log = torch.log(u) + (size - (u - 1.0)) / u
+        values = torch.where(missing, self.preprocess.fills, torch.sign(numbers) * log)
+        return torch.clamp((values - self.preprocess.lows) * self.factors, 0.0, 1.0)

@@ -34,12 +34,12 @@ class CompiledFirstStage:
 
     def __init__(self, forest: Forest, columns: list[int] | None, schema: FeatureSchema) -> None:
         self._forest = forest
-        self._columns = forest.columns.copy()
-        if columns is not None:
-            self._columns["feature"] = np.array(columns)[forest.columns["feature"]]
-        named = self._columns["feature"]
-        if ((named < 0) | (named >= len(schema))).any():
+        order = np.arange(len(schema)) if columns is None else np.array(columns)
+        asked = forest.columns["feature"]
+        if ((asked < 0) | (asked >= len(order))).any():
             raise ScoringError("the LightGBM model splits on a feature that it does not have")
+        self._columns = forest.columns.copy()
+        self._columns["feature"] = order[asked]
         self._schema = schema
 
     def score(self, features: Float[np.ndarray, "L D"]) -> Float[np.ndarray, " L"]:
@@ -99,8 +99,8 @@ def probes(forest: Forest, columns: list[int] | None, schema: FeatureSchema) -> 
             values = np.concatenate([values[values >= 0], [np.nan, 0.0]])
         else:
             exact = np.array([float32_below(split) for split in splits], dtype=np.float32)
-            up, down = (np.nextafter(exact, np.float32(end)) for end in (np.inf, -np.inf))
-            near = np.concatenate([exact, up, down])
+            with np.errstate(over="ignore"):
+                near = np.concatenate([exact, *(np.nextafter(exact, np.float32(end)) for end in (np.inf, -np.inf))])
             values = np.concatenate([near[np.isfinite(near)], edges])
         rows[:, column] = rng.choice(values, PROBES)
     return rows

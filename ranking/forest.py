@@ -74,16 +74,21 @@ def read_forest(model: str) -> Forest:
     try:
         for text in model[body : model.find("\nend of trees\n")].split("Tree=")[1:]:
             packer.add(_Tree(dict(line.split("=", 1) for line in text.splitlines() if "=" in line)))
-    except (KeyError, ValueError, IndexError) as error:
+        return packer.forest()
+    except (KeyError, ValueError, IndexError, OverflowError) as error:
         raise ScoringError(f"tree {packer.count} of the LightGBM model is damaged: {error!r}") from error
-    return packer.forest()
 
 
 def float32_below(threshold: float) -> float:
-    """The largest float32 that is not above: a float32 is above the one exactly when it is above the other."""
+    """The largest float32 that is not above: a finite float32 is above the one exactly when it is above the other.
+
+    Convention: never infinity, which in a column of numbers means a missing value that goes right.
+    """
     with np.errstate(over="ignore"):
         nearest = np.float32(threshold)
-    return float(np.nextafter(nearest, np.float32(-np.inf)) if float(nearest) > threshold else nearest)
+    if float(nearest) > threshold or nearest == np.inf:
+        nearest = np.nextafter(nearest, np.float32(-np.inf))
+    return float(nearest)
 
 
 class _Tree:

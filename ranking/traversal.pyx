@@ -45,6 +45,8 @@ cdef packed struct Column:
 
 cdef inline float _encoded(float value, int missing) noexcept nogil:
     """A value such that ``encoded > threshold`` is LightGBM's "goes right", missing values included."""
+    if -ZERO <= value <= ZERO:
+        value = 0  # as LightGBM reads its input
     if missing == NAN_RIGHT:
         return INFINITY if isnan(value) else value
     if missing == NAN_LEFT:
@@ -52,9 +54,9 @@ cdef inline float _encoded(float value, int missing) noexcept nogil:
     if missing == NAN_ZERO:
         return <float>0.0 if isnan(value) else value
     if missing == ZERO_RIGHT:
-        return INFINITY if isnan(value) or -ZERO <= value <= ZERO else value
+        return INFINITY if isnan(value) or value == 0 else value
     if missing == ZERO_LEFT:
-        return -INFINITY if isnan(value) or -ZERO <= value <= ZERO else value
+        return -INFINITY if isnan(value) or value == 0 else value
     return value if value >= 0 else <float>-1.0  # of a category
 
 

@@ -1,0 +1,172 @@
+"""The compiled traversal against LightGBM: every bit of every score, or LightGBM itself."""
+
+import logging
+
+import lightgbm
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ranking import compiled_first_stage, forest
+from ranking.compiled_first_stage import CompiledFirstStage, open_first_stage, probes
+from ranking.errors import ScoringError
+from ranking.features import Feature, FeatureSchema
+from ranking.first_stage import LightGbmFirstStage, lightgbm_input
+
+pytestmark = pytest.mark.skipif(
+    compiled_first_stage.traversal is None, reason="ranking.traversal is not built: there was no C compiler"
+)
+
+NUMBERS = FeatureSchema(features=tuple(Feature(name=f"n{d}") for d in range(5)))
+MANY = tuple(f"v{n}" for n in range(90))  # more than two words of a set
+MIXED = FeatureSchema(
+    features=(
+        *NUMBERS.features[:3],
+        Feature(name="shop", kind="categorical", categories=MANY),
+        Feature(name="carrier", kind="categorical", categories=("A", "B", "C")),
+    )
+)
+
+
+def rows(count, schema=NUMBERS, *, seed=0, holes=0.2):
+    rng = np.random.default_rng(seed)
+    found = rng.normal(size=(count, len(schema)))
+    found[:, 1] = np.round(found[:, 1])  # zeros, and ties with thresholds
+    found[:, 2] *= 10.0 ** rng.integers(-30, 30, count)
+    found[rng.random(found.shape) < holes] = np.nan
+    for column in schema.categorical:
+        found[:, column] = rng.integers(0, len(schema.features[column].categories) + 1, count)
+    return found.astype(np.float32)
+
+
+def fitted(schema=NUMBERS, *, count=2000, trees=25, names=None, **params):
+    features = rows(count, schema, holes=params.pop("holes", 0.2))
+    rng = np.random.default_rng(1)
+    labels = np.nansum(features[:, :2], axis=1) + features[:, -1] % 3 + rng.normal(size=count)
+    data = lightgbm.Dataset(
+        lightgbm_input(features, schema),
+        np.nan_to_num(labels),
+        feature_name=names or list(schema.names),
+        categorical_feature=list(schema.categorical),
+        params={"min_data_per_group": 5, "cat_smooth": 1.0},
+    )
+    settings = {"objective": "regression", "num_leaves": 31, "min_data_in_leaf": 5, "verbosity": -1, "num_threads": 1}
+    return lightgbm.train(settings | params, data, trees).model_to_string()
+
+
+VARIANTS = {
+    "missing values of their own": (NUMBERS, {}),
+    "no missing values in training": (NUMBERS, {"holes": 0.0}),
+    "missing values as zeros": (NUMBERS, {"use_missing": False}),
+    "zeros as missing values": (NUMBERS, {"zero_as_missing": True}),
+    "categories": (MIXED, {}),
+    "categories without missing values": (MIXED, {"holes": 0.0}),
+    "one category against the rest": (MIXED, {"max_cat_to_onehot": 100}),
+    "deep and narrow": (NUMBERS, {"num_leaves": 200, "min_data_in_leaf": 1, "trees": 4}),
+    "single leaves": (NUMBERS, {"min_data_in_leaf": 5000}),
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_equal_to_the_last_bit(variant):
+    schema, params = VARIANTS[variant]
+    model = fitted(schema, **params)
+    compiled, reference = open_first_stage(model, schema, "compiled"), LightGbmFirstStage(model, schema)
+    assert compiled.engine == "compiled"
+    for count in (1, 2, 15, 16, 17, 100):
+        asked = rows(count, schema, seed=count)
+        assert np.array_equal(compiled.score(asked), reference.score(asked))
+    hard = probes(forest.read_forest(model), None, schema)
+    assert np.array_equal(compiled.score(hard), reference.score(hard))
+
+
+def test_columns_may_stand_in_another_order():
+    model = fitted(names=list(reversed(NUMBERS.names)))
+    compiled, reference = open_first_stage(model, NUMBERS, "compiled"), LightGbmFirstStage(model, NUMBERS)
+    assert reference.columns == [4, 3, 2, 1, 0]
+    assert compiled.engine == "compiled"
+    assert np.array_equal(compiled.score(rows(50)), reference.score(rows(50)))
+
+
+def test_the_bundle_may_ask_for_lightgbm():
+    assert open_first_stage(fitted(trees=2), NUMBERS, "lightgbm").engine == "lightgbm"
+
+
+@pytest.mark.parametrize(
+    ("params", "reason"),
+    [
+        ({"linear_tree": True}, "linear models"),
+        ({"boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.5}, "average"),
+    ],
+)
+def test_what_is_not_supported_is_scored_by_lightgbm_and_said(params, reason, caplog):
+    model = fitted(trees=3, **params)
+    with caplog.at_level(logging.WARNING):
+        stage = open_first_stage(model, NUMBERS, "compiled")
+    assert stage.engine == "lightgbm"
+    assert reason in caplog.text
+    assert np.isfinite(stage.score(rows(3))).all()
+
+
+def test_where_nothing_was_compiled_lightgbm_scores_and_it_is_said(monkeypatch, caplog):
+    monkeypatch.setattr(compiled_first_stage, "traversal", None)
+    assert open_first_stage(fitted(trees=2), NUMBERS, "compiled").engine == "lightgbm"
+    assert "C compiler" in caplog.text
+
+
+def test_a_single_wrong_threshold_is_noticed(monkeypatch, caplog):
+    def spoiled(model):
+        found = read(model)
+        size = np.abs(found.nodes["threshold"])
+        first = np.flatnonzero((size > 1e-3) & (size < 1e3))[0]
+        found.nodes["threshold"][first] = np.nextafter(found.nodes["threshold"][first], np.float32(np.inf))
+        return found
+
+    read = compiled_first_stage.read_forest
+    monkeypatch.setattr(compiled_first_stage, "read_forest", spoiled)
+    assert open_first_stage(fitted(trees=3), NUMBERS, "compiled").engine == "lightgbm"
+    assert "differs from it" in caplog.text
+
+
+@pytest.mark.parametrize("threshold", [0.1, -0.1, 1e-45, 3e38, 1e300, np.inf, -1e300, 16777217.0, 0.0])
+def test_a_float32_is_above_the_rounded_threshold_exactly_if_above_the_threshold(threshold):
+    below = forest.float32_below(threshold)
+    with np.errstate(over="ignore"):
+        near = np.float32(threshold)
+    for value in (near, np.nextafter(near, np.float32(np.inf)), np.nextafter(near, np.float32(-np.inf))):
+        if np.isfinite(value):
+            assert (float(value) > threshold) == (value > np.float32(below))
+
+
+def test_a_tree_that_leads_back_into_itself_is_refused():
+    model = fitted(trees=1)
+    start = model.index("left_child=") + len("left_child=")
+    looped = model[:start] + "0" + model[model.index(" ", start) :]
+    with pytest.raises(ScoringError, match="back into itself"):
+        forest.read_forest(looped)
+
+
+MODELS = [fitted(schema, trees=2, num_leaves=6) for schema in (NUMBERS, MIXED)]
+SECTIONS = ("split_feature", "threshold", "decision_type", "left_child", "right_child", "leaf_value", "cat_boundaries")
+
+
+@given(
+    st.integers(0, 1),
+    st.sampled_from(SECTIONS),
+    st.integers(0, 10),
+    st.sampled_from(["-7", "99999", "1e400", "nan", "x", ""]),
+)
+def test_altered_trees_are_refused_or_walked_through_without_harm(which, section, place, value):
+    schema = (NUMBERS, MIXED)[which]
+    lines = MODELS[which].splitlines()
+    for number, line in enumerate(lines):
+        if line.startswith(section + "="):
+            values = line.split("=")[1].split(" ")
+            values[place % len(values)] = value
+            lines[number] = section + "=" + " ".join(values)
+    try:
+        stage = CompiledFirstStage(forest.read_forest("\n".join(lines)), None, schema)
+        stage.score(rows(20, schema))
+    except ScoringError:
+        pass

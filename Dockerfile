@@ -3,18 +3,25 @@ ARG BASE_IMAGE=python:3.11-slim
 
 # hadolint ignore=DL3006
 FROM ${BASE_IMAGE} AS builder
-RUN python -m venv /opt/venv
+# A compiler for the two compiled modules; it stays behind in this stage.
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends gcc libc6-dev \
+    && rm -rf /var/lib/apt/lists/* \
+    && python -m venv /opt/venv
 WORKDIR /src
 COPY pyproject.toml constraints.txt ./
 # The dependencies first and alone: their layer outlives changes of the code.
 RUN python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies'], sep='\n')" \
         > requirements.txt \
     && /opt/venv/bin/python -m pip install --no-cache-dir -r requirements.txt -c constraints.txt
-COPY README.md ./
+COPY README.md setup.py ./
 COPY ranking ranking
 COPY service service
 # pip leaves the environment last: nothing installs in production.
 RUN /opt/venv/bin/python -m pip install --no-cache-dir --no-deps . \
+    && rm -r ranking service \
+    && /opt/venv/bin/python -c "import ranking.look, ranking.traversal" \
     && /opt/venv/bin/python -m pip uninstall --yes setuptools pip
 COPY models/demo/1 /models/demo/1
 # A checkout made under a strict umask would hide the bundle from the service's user.

@@ -70,7 +70,8 @@ def _specialists(data: Dataset, first: FittedFirstStage, count: int, rng: np.ran
     judged = judge(srm, data, first.train_scores, graph, 10)
     lists = JudgedLists(judged["aggregates"], judged["specialists"], rng.random(len(data)))
     router = fit_router(Router(), lists, seed=0)
-    never = replace(router, stage=router.stage.model_copy(update={"margin": None}))
+    # not None, or it would not be asked at all; no NDCG gains as much
+    never = replace(router, stage=router.stage.model_copy(update={"margin": 2.0}))
     return FittedSpecialists(srm, stage, (graph, AnomalyStage(quantiles=quantiles)), never)
 
 

@@ -53,6 +53,9 @@ class BundleFile(_Frozen):
     size: Annotated[int, Field(ge=0)]
 
 
+LightGbmEngine = Literal["compiled", "lightgbm"]
+
+
 class LightGbmStage(_Frozen):
     """First stage: a LightGBM model in LightGBM's own text format.
 
@@ -63,7 +66,7 @@ class LightGbmStage(_Frozen):
 
     kind: Literal["lightgbm"] = "lightgbm"
     file: FileName = "first_stage.txt"
-    engine: Literal["compiled", "lightgbm"] = "compiled"
+    engine: LightGbmEngine = "compiled"
 
 
 class ColumnStage(_Frozen):

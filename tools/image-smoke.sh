@@ -44,7 +44,7 @@ choose_engine() {
     "$(ulimit -Hn)" "$(ulimit -Hn)" >"$TMP/containers.conf"
   export CONTAINERS_CONF=$TMP/containers.conf DISABLE_HC_SYSTEMD=true
   if [ -z "${BASE_IMAGE:-}" ]; then
-    BASE_IMAGE=localhost/debian-python:3.11
+    BASE_IMAGE=localhost/debian-python-dev:3.11
     make_base
   fi
   BUILD+=(--pull=missing --network=host --format docker --build-arg "BASE_IMAGE=$BASE_IMAGE")
@@ -62,7 +62,7 @@ make_base() {
   need mmdebstrap
   say "making $BASE_IMAGE"
   # shellcheck disable=SC2016 # $1 is mmdebstrap's, not this shell's
-  mmdebstrap -q --variant=minbase --include=ca-certificates,python3,python3-venv,python3-pip \
+  mmdebstrap -q --variant=minbase --include=ca-certificates,python3,python3-dev,python3-venv,python3-pip \
     --customize-hook='rm -rf "$1"/usr/lib/python3.11/EXTERNALLY-MANAGED "$1"/var/lib/apt/lists/*' \
     --customize-hook='ln -s /usr/bin/python3 "$1"/usr/local/bin/python; ln -s /usr/bin/pip3 "$1"/usr/local/bin/pip' \
     bookworm - >"$TMP/base.tar"

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from ranking.errors import RecipeError
+from ranking.manifest import LightGbmEngine
 from training.data_config import Data, Frozen, Positive
 
 
@@ -24,9 +25,11 @@ class LambdaMart(Frozen):
         max_trees, patience: boosting stops after ``patience`` trees without a better NDCG.
         folds: parts for the out-of-fold scores of the training queries, and for ``select_on = "folds"``.
         ndcg_at: cutoff of the NDCG that tuning and early stopping look at.
+        engine: what scores with the fitted model: ``compiled``, or ``lightgbm`` itself.
     """
 
     kind: Literal["lambdamart"] = "lambdamart"
+    engine: LightGbmEngine = "compiled"
     trials: Positive = 20
     select_on: Literal["valid", "folds"] = "valid"
     max_trees: Positive = 1000
@@ -36,9 +39,10 @@ class LambdaMart(Frozen):
 
 
 class GivenModel(Frozen):
-    """A LightGBM model that already runs somewhere, as LightGBM's text file."""
+    """A LightGBM model that already runs somewhere, as LightGBM's text file; ``engine`` as for LambdaMART."""
 
     kind: Literal["model"] = "model"
+    engine: LightGbmEngine = "compiled"
     path: str
 
 

@@ -63,12 +63,12 @@ def fit(
             tuned, train_scores = _lambdamart(spec, splits, seed=seed, state=state, on_trial=on_trial, on_fold=on_fold)
             facts = {"kind": "lambdamart", **_facts(tuned), "train_scores": f"out-of-fold, {spec.folds} folds"}
             valid_scores = lambdamart.scores_of(tuned.model, splits.valid)
-            return FittedFirstStage(LightGbmStage(), tuned.model, train_scores, valid_scores, facts)
-        case GivenModel(path=path):
+            return FittedFirstStage(LightGbmStage(engine=spec.engine), tuned.model, train_scores, valid_scores, facts)
+        case GivenModel(path=path, engine=engine):
             model = bring_your_own.read_model(Path(path))
             facts = {"kind": "model", "file": Path(path).name, "train_scores": "of the given model"}
             scores = [lambdamart.scores_of(model, part) for part in (splits.train, splits.valid)]
-            return FittedFirstStage(LightGbmStage(), model, scores[0], scores[1], facts)
+            return FittedFirstStage(LightGbmStage(engine=engine), model, scores[0], scores[1], facts)
         case GivenColumn(column=column):
             facts = {"kind": "column", "column": column, "train_scores": "of the data"}
             scores = [bring_your_own.column_scores(column, part) for part in (splits.train, splits.valid, splits.test)]

@@ -7,8 +7,9 @@ import pytest
 
 from ranking.errors import DataError, RecipeError, SchemaMismatchError
 from ranking.features import Feature, FeatureSchema
-from training import bring_your_own
-from training.data.dataset import Dataset
+from training import bring_your_own, first_stage
+from training.config import GivenModel
+from training.data.dataset import Dataset, Splits
 from training.data.letor import letor_schema
 from training.lambdamart import scores_of
 
@@ -48,6 +49,15 @@ def dataset(frame, order):
     features = np.column_stack([columns[name] for name in order]).astype(np.float32)
     offsets = np.arange(0, ROWS + 1, 10)
     return Dataset(features, np.zeros(ROWS, np.int32), offsets, tuple(map(str, range(ROWS // 10))), schema)
+
+
+@pytest.mark.parametrize("engine", ["compiled", "lightgbm"])
+def test_the_recipe_names_the_engine_of_the_bundle(frame, tmp_path, engine):
+    path = tmp_path / "model.txt"
+    fit(frame).save_model(path)
+    data = dataset(frame, ["price", "carrier", "star rating"])
+    spec = GivenModel(path=str(path), engine=engine)
+    assert first_stage.fit(spec, Splits(data, data, data, "all"), seed=0, state=tmp_path).entry.engine == engine
 
 
 def test_pandas_model_keeps_its_scores(frame):

@@ -22,7 +22,8 @@ def files():
     found = [path for path in ROOT.iterdir() if path.is_file() and path.suffix in TEXT | {".py"}]
     for folder in FOLDERS:
         found += [path for path in (ROOT / folder).rglob("*") if path.is_file() and path.suffix in TEXT]
-    return [path for path in found if "__pycache__" not in path.parts and path.name != ".DS_Store"]
+    made = {"__pycache__", "build", ".DS_Store"}
+    return [path for path in found if made.isdisjoint(path.relative_to(ROOT).parts)]
 
 
 def sources():

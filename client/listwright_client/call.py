@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import httpx
@@ -38,7 +38,7 @@ class Manner:
     """
 
     base_url: str
-    api_key: str | None
+    api_key: str | None = field(repr=False)
     timeout: float
     retries: int
     clock: Callable[[], float]
@@ -75,8 +75,8 @@ class Attempt:
 
     method: str
     url: str
-    headers: dict[str, str]
-    content: bytes | None
+    headers: dict[str, str] = field(repr=False)
+    content: bytes | None = field(repr=False)
 
 
 @dataclass(frozen=True)

@@ -116,7 +116,7 @@ class Client(_Asking):
         try:
             response = self._http.send(_request(self._http, attempt, call), stream=True)
             answered = True
-            pieces = []
+            pieces: list[bytes] = []
             with closing(response):
                 for piece in response.iter_bytes():
                     if pieces and call.is_over():

@@ -30,7 +30,12 @@ def test_headers_go_along(make, server):
     assert (sent["x-request-id"], sent["traceparent"]) == ("mine-1", trace)
     assert sent["authorization"] == "Bearer s3cret"
     assert sent["content-type"] == "application/json"
-    assert "s3cret" not in repr(client)
+
+
+def test_the_key_is_not_shown():
+    manner = Client(URL, api_key="s3cret")._manner
+    assert manner.headers({})["Authorization"] == "Bearer s3cret"
+    assert "s3cret" not in repr(manner)
 
 
 def test_every_attempt_carries_the_same_id_which_is_new_for_each_call(client, server):

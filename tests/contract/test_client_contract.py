@@ -35,10 +35,10 @@ def in_process(app, ask):
 
 
 @pytest.fixture(params=["live", "in process"])
-def rerank(request, live, app):
+def rerank(request, client, app):
     """Reranks by either client: over a port, and straight."""
     if request.param == "live":
-        return Client(str(live.base_url), http=live).rerank
+        return client.rerank
     return lambda *values, **words: in_process(app, lambda client: client.rerank(*values, **words))
 
 
@@ -111,8 +111,7 @@ def test_other_features_come_back_with_the_names(rerank):
     assert problem.fingerprint.startswith("sha256:")
 
 
-def test_info_and_ready(live, app):
-    client = Client(str(live.base_url), http=live)
+def test_info_and_ready(client, app):
     for told in (client.info(), in_process(app, lambda asked: asked.info())):
         assert (told.model, told.version, told.feature_names) == ("shop", "7", tuple(NAMES))
         assert (told.max_candidates, told.max_payload_bytes) == (50, 200_000)

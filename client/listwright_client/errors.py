@@ -55,7 +55,7 @@ class ListwrightError(Exception):
     """
 
     def __init__(self, problem: Problem, attempts: int = 0) -> None:
-        super().__init__(problem, attempts)  # both, so that it survives pickling
+        super().__init__(problem, attempts)
         self.problem, self.attempts = problem, attempts
 
     def __str__(self) -> str:

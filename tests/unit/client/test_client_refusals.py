@@ -70,6 +70,10 @@ def test_words_of_a_proxy_are_shown_clipped(client, server, content, detail):
         client.rerank(MATRIX, request_id="mine-1")
     assert caught.value.detail == detail
     assert (caught.value.kind, caught.value.errors, caught.value.request_id) == (None, (), "mine-1")
+    server.says(lambda request: httpx.Response(502, content=content, headers={"x-request-id": "theirs-1"}))
+    with pytest.raises(errors.ServerError) as caught:
+        client.rerank(MATRIX, request_id="mine-1")
+    assert caught.value.request_id == "theirs-1"
 
 
 @pytest.mark.parametrize(
@@ -82,6 +86,7 @@ def test_words_of_a_proxy_are_shown_clipped(client, server, content, detail):
         b'{"scores": [1, 2]}',
         answer(length=3),
         answer(ranks=[1]),
+        answer(scores=[1.0]),
         answer(ranks=[1, 10**30]),
         answer(scores=["a", "b"]),
         answer(results=[{}]),

@@ -56,7 +56,10 @@ $(VENV)/.service: $(VENV)/.installer pyproject.toml setup.py constraints.txt $(w
 $(VENV)/.training: $(VENV)/.service
 	@$(call install,.[training],the trainer)
 
-$(VENV)/.dev: $(VENV)/.training
+$(VENV)/.client: $(VENV)/.training client/pyproject.toml
+	@$(call install,./client[fast],the client)
+
+$(VENV)/.dev: $(VENV)/.client
 	@$(call install,.[training$(comma)dev],what the tests need)
 
 comma := ,

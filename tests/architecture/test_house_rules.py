@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("ranking", "service", "training", "benchmarks", "tools", "tests")
+PACKAGES = ("ranking", "service", "training", "client", "benchmarks", "tools", "tests")
 FOLDERS = (*PACKAGES, "docs", "models", ".ci")
 TEXT = {"", ".json", ".jsonl", ".md", ".py", ".sh", ".toml", ".txt", ".yaml"}
 
@@ -22,7 +22,8 @@ def files():
     found = [path for path in ROOT.iterdir() if path.is_file() and path.suffix in TEXT | {".py"}]
     for folder in FOLDERS:
         found += [path for path in (ROOT / folder).rglob("*") if path.is_file() and path.suffix in TEXT]
-    return [path for path in found if "__pycache__" not in path.parts and path.name != ".DS_Store"]
+    made = {"__pycache__", "build", ".DS_Store"}
+    return [path for path in found if made.isdisjoint(path.relative_to(ROOT).parts)]
 
 
 def sources():

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from bundles import make_bundle
+from listwright_client import Client
 from ranking import bundle
 from service.app import create_app
 from service.settings import Settings
@@ -84,6 +85,12 @@ def live(bundle_folder):
             yield client
     finally:
         service.stop()
+
+
+@pytest.fixture(scope="session")
+def client(live):
+    """Our own client of the live service."""
+    return Client(str(live.base_url), http=live)
 
 
 @pytest.fixture(scope="session")

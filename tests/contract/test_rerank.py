@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from listwright_client import Route
 from ranking.candidates import CandidateList
 
 ROWS = [
@@ -99,45 +100,38 @@ def test_all_forms_of_a_request_are_one(live):
         assert without_timings(live.post(path, json=by_name()).json()) == expected
 
 
-def test_top_n_trims_results_only(live):
-    answer = ask(live, by_name(top_n=2))
-    assert len(answer["results"]) == 2
-    assert len(answer["scores"]) == len(answer["ranks"]) == len(ROWS)
-    assert len(ask(live, by_name(top_n=10**9))["results"]) == len(ROWS)
+def test_top_n_trims_results_only(client):
+    ranking = client.rerank(ROWS, top_n=2)
+    assert (len(ranking.results), len(ranking.scores), len(ranking.ranks)) == (2, len(ROWS), len(ROWS))
+    assert len(client.rerank(ROWS, top_n=10**9).results) == len(ROWS)
 
 
-def test_raw_scores_are_the_logits(live):
-    probabilities = ask(live, by_name())["scores"]
-    logits = ask(live, by_name(raw_scores=True))["scores"]
-    scored = [n for n, score in enumerate(logits) if score is not None]
-    total = sum(math.exp(logits[n]) for n in scored)
-    assert [probabilities[n] for n in scored] == pytest.approx([math.exp(logits[n]) / total for n in scored])
+def test_raw_scores_are_the_logits(client):
+    exponentials = np.exp(client.rerank(ROWS, raw_scores=True).scores)
+    np.testing.assert_allclose(client.rerank(ROWS).scores, exponentials / np.nansum(exponentials), rtol=1e-6)
 
 
-def test_first_stage_strategy(live):
-    answer = ask(live, by_name(strategy="first_stage"))
-    route = {"strategy": "first_stage", "specialist": None, "confidence": None, "decided_by": "caller"}
-    assert answer["route"] == route
-    assert [r["first_stage_rank"] for r in answer["results"]] == list(range(1, len(ROWS) + 1))
-    assert {r["stage"] for r in answer["results"]} == {"first"}
-    assert answer["meta"]["status"] == "ok"
+def test_first_stage_strategy(client):
+    ranking = client.rerank(ROWS, strategy="first_stage")
+    assert ranking.route == Route("first_stage", specialist=None, confidence=None, decided_by="caller")
+    assert [result.first_stage_rank for result in ranking.results] == list(range(1, len(ROWS) + 1))
+    assert {result.stage for result in ranking.results} == {"first"}
+    assert not ranking.degraded
 
 
-def test_degraded_answer_says_so(live):
-    broken = [dict(ROWS[0], price=5000.0), *ROWS[1:5]]
-    answer = ask(live, by_name(broken))
-    assert answer["meta"]["status"] == "degraded"
-    assert answer["meta"]["stage_reached"] == "first_stage"
-    assert "second stage gave nan" in answer["meta"]["reason"]
-    assert [r["first_stage_rank"] for r in answer["results"]] == [1, 2, 3, 4, 5]
-    assert {r["stage"] for r in answer["results"]} == {"first"}
+def test_degraded_answer_says_so(client, live):
+    ranking = client.rerank([dict(ROWS[0], price=5000.0), *ROWS[1:5]])
+    assert ranking.degraded
+    assert ranking.meta.stage_reached == "first_stage"
+    assert "second stage gave nan" in ranking.meta.reason
+    assert [result.first_stage_rank for result in ranking.results] == [1, 2, 3, 4, 5]
+    assert {result.stage for result in ranking.results} == {"first"}
     assert 'listwright_degraded_total{stage_reached="first_stage"}' in live.get("/metrics").text
 
 
-def test_one_candidate(live):
-    answer = ask(live, by_name(ROWS[:1]))
-    assert answer["scores"] == [1.0]
-    assert answer["ranks"] == [1]
+def test_one_candidate(client):
+    ranking = client.rerank(ROWS[:1])
+    assert (ranking.scores.tolist(), ranking.ranks.tolist()) == ([1.0], [1])
 
 
 def test_a_field_that_stands_twice_counts_as_its_last(live):
@@ -146,10 +140,10 @@ def test_a_field_that_stands_twice_counts_as_its_last(live):
     assert len(answer["results"]) == 2
 
 
-def test_longest_list(live):
-    answer = ask(live, {"features": [[n / 7, n % 3, None, "A5"] for n in range(50)]})
-    assert sorted(answer["ranks"]) == list(range(1, 51))
-    assert [r["id"] for r in answer["results"]] == [None] * 50
+def test_longest_list(client):
+    ranking = client.rerank([[n / 7, n % 3, None, "A5"] for n in range(50)])
+    assert sorted(ranking.ranks) == list(range(1, 51))
+    assert [result.id for result in ranking.results] == [None] * 50
 
 
 def test_headers(live):

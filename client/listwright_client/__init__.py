@@ -1,0 +1,47 @@
+"""Asks a Listwright service: :class:`Client`, or :class:`AsyncClient` with the same words.
+
+The way of a question, from top to bottom; what stands further down imports nothing from above:
+
+    client      sends and waits: the only part that sync and async do not share
+    call        one question with its attempts: what to send now; answer, pause or error
+    questions   a question: path, body, and how to read its answer
+    body        NumPy and rows to JSON             answers     JSON to NumPy and frozen values
+    refusals    an answer or failure to an error   deadline    how long a call lasts, what the server is told
+    exchange    what came back                     options     the words of a call        errors      the tree
+"""
+
+from listwright_client.answers import FeatureInfo, Info, Meta, Ranking, Result, Route
+from listwright_client.client import AsyncClient, Client
+from listwright_client.errors import (
+    ConnectionFailedError,
+    DeadlineExceededError,
+    Fault,
+    ListwrightError,
+    OverloadedError,
+    Problem,
+    RequestError,
+    ServerError,
+    UnavailableError,
+    UnexpectedAnswerError,
+)
+
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "ConnectionFailedError",
+    "DeadlineExceededError",
+    "Fault",
+    "FeatureInfo",
+    "Info",
+    "ListwrightError",
+    "Meta",
+    "OverloadedError",
+    "Problem",
+    "Ranking",
+    "RequestError",
+    "Result",
+    "Route",
+    "ServerError",
+    "UnavailableError",
+    "UnexpectedAnswerError",
+]

@@ -1,0 +1,177 @@
+"""From JSON to values that do not change. Fields that this version does not know are passed over."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from listwright_client.exchange import Reply
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One candidate's place."""
+
+    index: int
+    """Position in the request, from 0."""
+    id: str | None
+    rank: int
+    """From 1."""
+    relevance_score: float | None
+    """Probability of being the one to put first, among those scored; None below the cutoff."""
+    stage: str
+    """second, first or input."""
+    first_stage_score: float | None
+    first_stage_rank: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Which ranker was asked for, and who chose it."""
+
+    strategy: str
+    specialist: int | None
+    confidence: float | None
+    decided_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """How the answer came about."""
+
+    status: str
+    stage_reached: str
+    reason: str | None
+    timings_ms: Mapping[str, float | None]
+    """By step; None for one that did not run."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """The order of one query's candidates."""
+
+    id: str | None
+    model: str
+    version: str
+    results: tuple[Result, ...]
+    """Best first, ``top_n`` of them."""
+    scores: NDArray[np.float64]
+    """``(L,)`` in input order; NaN below the cutoff; comparable within this list only."""
+    ranks: NDArray[np.int64]
+    """``(L,)`` in input order, from 1."""
+    route: Route
+    meta: Meta
+    request_id: str | None
+    attempts: int
+    """How often the question was sent."""
+
+    @property
+    def degraded(self) -> bool:
+        """Whether an earlier stage answered than should have; ``meta.reason`` says why."""
+        return self.meta.status == "degraded"
+
+    @property
+    def order(self) -> NDArray[np.int64]:
+        """``(L,)`` positions in the request, best first: ``features[ranking.order]`` is sorted."""
+        return np.argsort(self.ranks)
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureInfo:
+    """One column of the served schema."""
+
+    name: str
+    kind: str
+    """numeric or categorical."""
+    required: bool
+
+
+@dataclass(frozen=True)
+class Info:
+    """What is served."""
+
+    model: str
+    version: str
+    fingerprint: str
+    features: tuple[FeatureInfo, ...]
+    max_candidates: int
+    max_payload_bytes: int
+    strategies: tuple[str, ...]
+    default_strategy: str
+    document: Mapping[str, Any]
+    """All of ``/info``: specialists, routing, cutoffs, held-out metrics."""
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """The columns of a matrix that is sent without names."""
+        return tuple(feature.name for feature in self.features)
+
+
+UNREADABLE = (AttributeError, KeyError, OverflowError, TypeError, ValueError)
+"""What reading raises for an answer that is not the contract's."""
+
+
+def read_ranking(reply: Reply, attempts: int, candidates: int) -> Ranking:
+    """The answer of ``POST /rerank``."""
+    body = json.loads(reply.content)
+    scores = np.array(body["scores"], dtype=np.float64)  # null becomes NaN
+    ranks = np.array(body["ranks"], dtype=np.int64)
+    if scores.shape != (candidates,) or ranks.shape != (candidates,):
+        raise ValueError(f"{scores.shape} scores and {ranks.shape} ranks for {candidates} candidates")
+    scores.flags.writeable = ranks.flags.writeable = False
+    route, meta = body["route"], body["meta"]
+    return Ranking(
+        id=body["id"],
+        model=body["model"],
+        version=body["version"],
+        results=tuple(
+            Result(
+                index=result["index"],
+                id=result["id"],
+                rank=result["rank"],
+                relevance_score=result["relevance_score"],
+                stage=result["stage"],
+                first_stage_score=result["first_stage_score"],
+                first_stage_rank=result["first_stage_rank"],
+            )
+            for result in body["results"]
+        ),
+        scores=scores,
+        ranks=ranks,
+        route=Route(
+            strategy=route["strategy"],
+            specialist=route["specialist"],
+            confidence=route["confidence"],
+            decided_by=route["decided_by"],
+        ),
+        meta=Meta(
+            status=meta["status"],
+            stage_reached=meta["stage_reached"],
+            reason=meta["reason"],
+            timings_ms=MappingProxyType(dict(meta["timings_ms"])),
+        ),
+        request_id=reply.headers.get("x-request-id"),
+        attempts=attempts,
+    )
+
+
+def read_info(reply: Reply) -> Info:
+    """The answer of ``GET /info``."""
+    body = json.loads(reply.content)
+    return Info(
+        model=body["model"],
+        version=body["version"],
+        fingerprint=body["fingerprint"],
+        features=tuple(FeatureInfo(f["name"], f["kind"], f["required"]) for f in body["features"]),
+        max_candidates=body["limits"]["max_candidates"],
+        max_payload_bytes=body["limits"]["max_payload_bytes"],
+        strategies=tuple(body["strategies"]),
+        default_strategy=body["default_strategy"],
+        document=MappingProxyType(body),
+    )

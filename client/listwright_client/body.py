@@ -1,0 +1,117 @@
+"""From NumPy to JSON: a matrix under shared names, or rows by name; NaN becomes null.
+
+A matrix of numbers is written whole, by orjson if it is installed, else by Python's own encoder. What either writes
+reads back as the same numbers. orjson writes a float32 with as few digits as tell it from its neighbours: the service
+computes in float32, so that such a matrix loses nothing and is half as long.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeGuard
+
+import numpy as np
+from numpy.typing import NDArray
+
+from listwright_client.options import Features, Value
+
+try:
+    import orjson
+except ImportError:
+    FAST = False
+else:
+    FAST = True
+"""Whether the extra ``[fast]`` is there."""
+
+
+def encode(
+    features: Features,
+    ids: Sequence[str] | None = None,
+    feature_names: Sequence[str] | None = None,
+    envelope: Mapping[str, Any] | None = None,
+) -> tuple[bytes, int]:
+    """The JSON object of a request, and its number of candidates.
+
+    Raises:
+        ValueError: if the features are no matrix, a number is infinite, or names or ids do not fit.
+        TypeError: if a value is neither number nor string nor None.
+    """
+    fields = {name: _text(value, name) for name, value in (envelope or {}).items()}
+    if _are_rows(features):
+        if feature_names is not None:
+            raise ValueError("feature_names go with a matrix: each row by name has its own")
+        fields["candidates"] = _text(_candidates(features, ids), "candidates")
+        count = len(features)
+    else:
+        matrix = _matrix(features)
+        count, width = matrix.shape
+        if feature_names is not None:
+            _check_count("feature_names", feature_names, width, "columns")
+            fields["feature_names"] = _text(list(feature_names), "feature_names")
+        if ids is not None:
+            _check_count("ids", ids, count, "candidates")
+            fields["ids"] = _text(list(ids), "ids")
+        fields["features"] = _numbers(matrix) if matrix.dtype.kind in "fiu" else _text(matrix.tolist(), "features")
+    return b"{" + b",".join(b'"%s":%s' % (name.encode(), text) for name, text in fields.items()) + b"}", count
+
+
+def _are_rows(features: Features) -> TypeGuard[Sequence[Mapping[str, Value]]]:
+    return not isinstance(features, np.ndarray) and len(features) > 0 and isinstance(features[0], Mapping)
+
+
+def _candidates(rows: Sequence[Mapping[str, Value]], ids: Sequence[str] | None) -> list[dict[str, Any]]:
+    if ids is None:
+        return [{"features": row} for row in rows]
+    _check_count("ids", ids, len(rows), "candidates")
+    return [{"id": name, "features": row} for name, row in zip(ids, rows, strict=True)]
+
+
+def _check_count(name: str, given: Sequence[str], count: int, of: str) -> None:
+    if len(given) != count:
+        raise ValueError(f"{len(given)} {name} for {count} {of}")
+
+
+def _matrix(features: Any) -> NDArray[Any]:
+    """The features as an array of two dimensions; what is not NumPy's keeps its values as they are."""
+    matrix = features if isinstance(features, np.ndarray) else np.array(features, dtype=object)
+    if matrix.ndim != 2:
+        raise ValueError(f"features have shape {matrix.shape}: give (candidates, features), all rows of one length")
+    return matrix
+
+
+def _numbers(matrix: NDArray[Any]) -> bytes:
+    """A matrix of numbers."""
+    if matrix.dtype.kind == "f":
+        infinite = np.argwhere(np.isinf(matrix))
+        if len(infinite):
+            row, column = infinite[0]
+            raise ValueError(f"features[{row}][{column}] is {matrix[row, column]}: send NaN for a missing value")
+        matrix = matrix.astype({2: np.float32, 4: np.float32}.get(matrix.dtype.itemsize, np.float64))
+    if FAST:
+        native = np.ascontiguousarray(matrix, dtype=matrix.dtype.newbyteorder("="))
+        return orjson.dumps(native, option=orjson.OPT_SERIALIZE_NUMPY)
+    return json.dumps(matrix.tolist(), separators=(",", ":")).replace("NaN", "null").encode()
+
+
+def _text(value: Any, place: str) -> bytes:
+    """Any other value."""
+    return json.dumps(_plain(value, place), separators=(",", ":"), allow_nan=False).encode()
+
+
+def _plain(value: Any, place: str) -> Any:
+    """The value without NumPy's types and NaN, which JSON does not have."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(inner, f"{place}.{name}") for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner, f"{place}[{position}]") for position, inner in enumerate(value)]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        if math.isinf(value):
+            raise ValueError(f"{place} is {value}: send NaN for a missing value")
+        return None if math.isnan(value) else value
+    if value is None or isinstance(value, str | int):
+        return value
+    raise TypeError(f"{place} is a {type(value).__name__}: send a number, a string or None")

@@ -1,0 +1,179 @@
+"""One question with its attempts, without input or output: a client of either kind sends, and waits."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+import httpx
+
+from listwright_client import refusals
+from listwright_client.answers import UNREADABLE
+from listwright_client.deadline import Deadline
+from listwright_client.errors import ListwrightError, OverloadedError, UnavailableError
+from listwright_client.exchange import Failure, Reply
+from listwright_client.options import CallOptions
+from listwright_client.questions import Question
+
+T = TypeVar("T")
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 2.0
+"""Pauses between attempts double from the first to the longest; each is a random part of that."""
+
+_PLAIN = re.compile(r"[!-~]{1,128}")
+"""What the service takes for a request id; it would replace another without a word."""
+
+_API_KEY = re.compile(r"[!-~]+")
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How a client asks: what all its calls share.
+
+    Raises:
+        ValueError: if the address, the key or a number cannot be used.
+    """
+
+    base_url: str
+    api_key: str | None = field(repr=False)
+    timeout: float
+    retries: int
+    clock: Callable[[], float]
+    jitter: Callable[[], float]
+
+    def __post_init__(self) -> None:
+        address = httpx.URL(self.base_url)
+        if address.scheme not in ("http", "https") or not address.host:
+            raise ValueError(f"base_url is {self.base_url!r}: give an address like http://127.0.0.1:8000")
+        if self.api_key is not None and not _API_KEY.fullmatch(self.api_key):
+            raise ValueError("api_key holds blanks or characters that no header may have")
+        if self.retries < 0:
+            raise ValueError(f"retries is {self.retries}: give 0 or more")
+        Deadline.starting(0.0, self.timeout, None, None)
+
+    def headers(self, options: CallOptions) -> dict[str, str]:
+        """The headers of a call."""
+        headers = {"Accept": "application/json, application/problem+json", "Content-Type": "application/json"}
+        if self.api_key is not None:
+            headers["Authorization"] = f"Bearer {self.api_key}"
+        request_id, traceparent = options.get("request_id"), options.get("traceparent")
+        headers["X-Request-ID"] = uuid.uuid4().hex if request_id is None else request_id
+        if traceparent is not None:
+            headers["traceparent"] = traceparent
+        for name in ("X-Request-ID", "traceparent"):
+            if not _PLAIN.fullmatch(headers.get(name, "-")):
+                raise ValueError(f"{name} is {headers[name]!r}: give 1 to 128 printable ASCII characters, no blanks")
+        return headers
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What to send now."""
+
+    method: str
+    url: str
+    headers: dict[str, str] = field(repr=False)
+    content: bytes | None = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Pause:
+    """Wait before the next attempt."""
+
+    seconds: float
+
+
+class Call(Generic[T]):
+    """A question until its answer.
+
+    Args:
+        question: what to ask.
+        started: when the call began, by the client's clock: before its body was written.
+        timeout_ms: what the caller wants the server to keep to.
+    """
+
+    def __init__(
+        self,
+        manner: Manner,
+        question: Question[T],
+        options: CallOptions,
+        *,
+        started: float,
+        timeout_ms: float | None = None,
+        retries: int | None = None,
+    ) -> None:
+        timeout, deadline = options.get("timeout"), options.get("deadline")
+        if timeout is not None and deadline is not None:
+            raise ValueError("give a timeout or a deadline: both say when the call ends")
+        timeout = manner.timeout if timeout is None else timeout
+        self._deadline = Deadline.starting(started, timeout, deadline, timeout_ms)
+        self._manner, self._question = manner, question
+        self._headers = manner.headers(options)
+        self._retries = manner.retries if retries is None else retries
+        self._attempts = 0
+
+    def next_attempt(self) -> Attempt:
+        """What to send now.
+
+        Raises:
+            DeadlineExceededError: if it is too late for that.
+        """
+        now = self._manner.clock()
+        if not self._deadline.allows(now):
+            raise refusals.too_late(self._request_id, self._attempts)
+        self._attempts += 1
+        content = self._question.body
+        told = self._deadline.timeout_ms(now)
+        if content is not None and told is not None:
+            content = b'{"timeout_ms":%d,' % told + content[1:]
+        method = "GET" if content is None else "POST"
+        return Attempt(method, self._manner.base_url.rstrip("/") + self._question.path, self._headers, content)
+
+    def left(self) -> float:
+        """Seconds until the call ends, as the limit of a step of it: never 0."""
+        return self._deadline.left(self._manner.clock())
+
+    def is_over(self) -> bool:
+        """Whether the call has ended."""
+        return self._manner.clock() >= self._deadline.ends_at
+
+    def judge(self, outcome: Reply | Failure) -> T | Pause:
+        """The answer, or how long to wait before the next attempt.
+
+        Raises:
+            ListwrightError: if there is no answer, and no sense or no time to try again.
+        """
+        if isinstance(outcome, Reply) and outcome.status == httpx.codes.OK:
+            try:
+                return self._question.read(outcome, self._attempts)
+            except UNREADABLE as error:
+                raise refusals.unreadable(outcome, error, self._request_id, self._attempts) from error
+        cause = None
+        if isinstance(outcome, Failure):
+            cause, refusal = outcome.error, refusals.failed(outcome, self._request_id, self._attempts)
+        else:
+            refusal = refusals.refused(outcome, self._request_id, self._attempts)
+        pause = self._pause(outcome, refusal)
+        if pause is None:
+            raise refusal from cause
+        return pause
+
+    def _pause(self, outcome: Reply | Failure, refusal: ListwrightError) -> Pause | None:
+        """None if there is no sense in trying again, or no time."""
+        passing = isinstance(refusal, OverloadedError | UnavailableError)
+        if not passing and not (isinstance(outcome, Failure) and outcome.may_repeat):
+            return None
+        if self._attempts > self._retries:
+            return None
+        longest = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(self._attempts - 1, 30))
+        seconds = (refusal.retry_after or 0.0) + self._manner.jitter() * longest
+        if not self._deadline.allows(self._manner.clock() + seconds):
+            return None
+        return Pause(seconds)
+
+    @property
+    def _request_id(self) -> str:
+        return self._headers["X-Request-ID"]

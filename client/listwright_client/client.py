@@ -1,0 +1,213 @@
+"""The two clients. They differ in how they send and wait, and in nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing, closing, suppress
+from types import TracebackType
+from typing import TypeVar, Unpack
+
+import httpx
+
+from listwright_client import questions
+from listwright_client.answers import Info, Ranking
+from listwright_client.call import Attempt, Call, Manner, Pause
+from listwright_client.errors import ConnectionFailedError, DeadlineExceededError, UnavailableError
+from listwright_client.exchange import Failure, Reply
+from listwright_client.options import CallOptions, Features, RerankOptions
+
+T = TypeVar("T")
+
+NOT_READY = (ConnectionFailedError, DeadlineExceededError, UnavailableError)
+
+
+class _Asking:
+    """What both share: the manner of asking, and a call for each question."""
+
+    def __init__(self, manner: Manner) -> None:
+        self._manner = manner
+
+    def _to_rerank(self, features: Features, options: RerankOptions) -> Call[Ranking]:
+        started = self._manner.clock()
+        question = questions.rerank(features, options)
+        return Call(self._manner, question, options, started=started, timeout_ms=options.get("timeout_ms"))
+
+    def _to_info(self, options: CallOptions) -> Call[Info]:
+        return Call(self._manner, questions.info(), options, started=self._manner.clock())
+
+    def _to_ready(self, options: CallOptions) -> Call[bool]:
+        return Call(self._manner, questions.ready(), options, started=self._manner.clock(), retries=0)
+
+
+class Client(_Asking):
+    """Asks one service. May be shared by threads; close it, or use it in a ``with``.
+
+    Args:
+        base_url: of the service, e.g. ``http://127.0.0.1:8000``; a path before ``/rerank`` is kept.
+        api_key: sent as ``Authorization: Bearer``.
+        timeout: seconds that a call may take, retries and waits included; each call may say otherwise.
+        retries: attempts after the first, where trying again is safe and there is time.
+        http: an ``httpx.Client`` of your own (proxies, certificates, limits), which you close yourself.
+        clock, sleep, jitter: ``time.monotonic``, ``time.sleep`` and ``random.random``, for tests.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        api_key: str | None = None,
+        timeout: float = 5.0,
+        retries: int = 2,
+        http: httpx.Client | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        super().__init__(Manner(base_url, api_key, timeout, retries, clock, jitter))
+        self._http, self._owned, self._sleep = http or httpx.Client(), http is None, sleep
+
+    def rerank(self, features: Features, **options: Unpack[RerankOptions]) -> Ranking:
+        """The order of one query's candidates.
+
+        Args:
+            features: ``(L, D)`` array, NaN for a missing value, categories as strings in an array of objects; or one
+                mapping per candidate, by feature name.
+            options: see :class:`~listwright_client.options.RerankOptions`.
+
+        Raises:
+            ListwrightError: see :mod:`listwright_client.errors`.
+            ValueError, TypeError: for what cannot be sent.
+        """
+        return self._ask(self._to_rerank(features, options))
+
+    def info(self, **options: Unpack[CallOptions]) -> Info:
+        """What is served: the bundle, its features, the limits."""
+        return self._ask(self._to_info(options))
+
+    def ready(self, **options: Unpack[CallOptions]) -> bool:
+        """Whether the service says that traffic may come; False if it cannot be reached. Asks once."""
+        with suppress(*NOT_READY):
+            return self._ask(self._to_ready(options))
+        return False
+
+    def close(self) -> None:
+        """Close the connections, unless they are your own httpx's."""
+        if self._owned:
+            self._http.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _ask(self, call: Call[T]) -> T:
+        while True:
+            verdict = call.judge(self._exchange(call.next_attempt(), call))
+            if not isinstance(verdict, Pause):
+                return verdict
+            self._sleep(verdict.seconds)
+
+    def _exchange(self, attempt: Attempt, call: Call[T]) -> Reply | Failure:
+        answered = False
+        try:
+            response = self._http.send(_request(self._http, attempt, call), stream=True)
+            answered = True
+            pieces: list[bytes] = []
+            with closing(response):
+                for piece in response.iter_bytes():
+                    if pieces and call.is_over():
+                        raise TimeoutError
+                    pieces.append(piece)
+            return Reply(response.status_code, response.headers, b"".join(pieces))
+        except (httpx.RequestError, TimeoutError) as error:
+            return Failure(error, answered)
+
+
+class AsyncClient(_Asking):
+    """:class:`Client` for asyncio, with the same words; ``http`` is an ``httpx.AsyncClient``."""
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        api_key: str | None = None,
+        timeout: float = 5.0,
+        retries: int = 2,
+        http: httpx.AsyncClient | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        super().__init__(Manner(base_url, api_key, timeout, retries, clock, jitter))
+        self._http, self._owned, self._sleep = http or httpx.AsyncClient(), http is None, sleep
+
+    async def rerank(self, features: Features, **options: Unpack[RerankOptions]) -> Ranking:
+        """The order of one query's candidates; see :meth:`Client.rerank`."""
+        return await self._ask(self._to_rerank(features, options))
+
+    async def info(self, **options: Unpack[CallOptions]) -> Info:
+        """What is served; see :meth:`Client.info`."""
+        return await self._ask(self._to_info(options))
+
+    async def ready(self, **options: Unpack[CallOptions]) -> bool:
+        """Whether traffic may come; see :meth:`Client.ready`."""
+        with suppress(*NOT_READY):
+            return await self._ask(self._to_ready(options))
+        return False
+
+    async def aclose(self) -> None:
+        """Close the connections, unless they are your own httpx's."""
+        if self._owned:
+            await self._http.aclose()
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def _ask(self, call: Call[T]) -> T:
+        while True:
+            verdict = call.judge(await self._exchange(call.next_attempt(), call))
+            if not isinstance(verdict, Pause):
+                return verdict
+            await self._sleep(verdict.seconds)
+
+    async def _exchange(self, attempt: Attempt, call: Call[T]) -> Reply | Failure:
+        answered = False
+        try:
+            async with asyncio.timeout(call.left()):
+                response = await self._http.send(_request(self._http, attempt, call), stream=True)
+                answered = True
+                async with aclosing(response):
+                    return Reply(response.status_code, response.headers, await response.aread())
+        except (httpx.RequestError, TimeoutError) as error:
+            return Failure(error, answered)
+
+
+class _Left(dict[str, float]):
+    """httpx's limits of an exchange: at each step (connect, write, read) what is left of the call by then."""
+
+    def __init__(self, left: Callable[[], float]) -> None:
+        super().__init__()
+        self._left = left
+
+    def get(self, key: str, default: object = None) -> float:  # noqa: ARG002
+        """Seconds; the same for every step."""
+        return self._left()
+
+
+def _request(http: httpx.Client | httpx.AsyncClient, attempt: Attempt, call: Call[T]) -> httpx.Request:
+    return http.build_request(
+        attempt.method,
+        attempt.url,
+        headers=attempt.headers,
+        content=attempt.content,
+        extensions={"timeout": _Left(call.left)},
+    )

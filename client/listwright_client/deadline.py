@@ -1,0 +1,57 @@
+"""How long a call lasts, and what the server is told of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+WAY_BACK_S = 0.002
+"""Kept back from what the server is told: the answer that it gives at the last moment has to travel, too."""
+
+SHORTEST_S = 0.001
+"""No limit of a socket is shorter: 0 would mean not to wait at all."""
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """Two moments of one clock, in seconds."""
+
+    ends_at: float
+    """When the call ends, with or without an answer."""
+    answer_by: float | None
+    """When the server should have answered; None: it is not told."""
+
+    @classmethod
+    def starting(cls, now: float, timeout: float, deadline: float | None, timeout_ms: float | None) -> Deadline:
+        """The deadline of a call that starts now.
+
+        The server is told only of a ``deadline`` or a ``timeout_ms``. It meets a short limit by answering from an
+        earlier stage, and whoever only limits how long to wait has not asked for that.
+
+        Raises:
+            ValueError: if a number is not positive and finite.
+        """
+        for name, value in (("timeout", timeout), ("timeout_ms", timeout_ms)):
+            if value is not None and not 0 < value < math.inf:
+                raise ValueError(f"{name} is {value}: give a positive number")
+        if deadline is not None and not math.isfinite(deadline):
+            raise ValueError(f"deadline is {deadline}: give a moment of the client's clock, time.monotonic()")
+        ends_at = now + timeout if deadline is None else deadline
+        if deadline is None and timeout_ms is None:
+            return cls(ends_at, None)
+        asked = math.inf if timeout_ms is None else now + timeout_ms / 1000.0
+        return cls(ends_at, min(asked, ends_at - WAY_BACK_S))
+
+    def allows(self, moment: float) -> bool:
+        """Whether an attempt that starts then could still be answered in time."""
+        return moment < (self.ends_at if self.answer_by is None else self.answer_by)
+
+    def left(self, now: float) -> float:
+        """Seconds until the call ends."""
+        return max(self.ends_at - now, SHORTEST_S)
+
+    def timeout_ms(self, now: float) -> int | None:
+        """Whole milliseconds to tell the server, at least 1."""
+        if self.answer_by is None:
+            return None
+        return max(1, math.ceil((self.answer_by - now) * 1000.0 - 1e-6))  # what arithmetic adds is no millisecond

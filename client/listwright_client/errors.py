@@ -1,0 +1,123 @@
+"""What can go wrong, as a tree; ``except ListwrightError`` takes all of it.
+
+    ListwrightError
+    ├── RequestError             4xx: this request will not do; kind, detail and errors say why
+    ├── OverloadedError          429: too much to do, retry_after may say for how long
+    ├── UnavailableError         503: no bundle is loaded, or the service is stopping
+    ├── DeadlineExceededError    504, or the call's own deadline has passed
+    ├── ServerError              any other 5xx, a proxy's 502 too
+    ├── UnexpectedAnswerError    an answer that the contract does not know: is it a Listwright service?
+    └── ConnectionFailedError    no whole answer: unknown host, refused, reset, cut off
+
+What cannot be sent at all (an infinite number, a deadline beside a timeout) is a ValueError or TypeError of Python's
+own, before anything is sent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that is wrong with a request, and where."""
+
+    path: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is known of an error: an RFC 9457 body, or as much as there was."""
+
+    detail: str
+    status: int | None = None
+    """None if no answer came."""
+    kind: str | None = None
+    """Stable name, e.g. ``schema-mismatch``; None if the answer was not the service's own."""
+    errors: tuple[Fault, ...] = ()
+    request_id: str | None = None
+    """What to look for in the service's log; its own, or the one that was sent."""
+    retry_after: float | None = None
+    """Seconds that the service asked to wait."""
+    expected: tuple[str, ...] = ()
+    """Feature names that the bundle was fitted on, of a ``schema-mismatch``."""
+    sent: tuple[str, ...] = ()
+    fingerprint: str | None = None
+
+
+class ListwrightError(Exception):
+    """A question that got no good answer.
+
+    Args:
+        problem: what is known.
+        attempts: how often it was sent; 0 if it never was.
+    """
+
+    def __init__(self, problem: Problem, attempts: int = 0) -> None:
+        super().__init__(problem, attempts)
+        self.problem, self.attempts = problem, attempts
+
+    def __str__(self) -> str:
+        known = self.problem
+        head = " ".join(str(part) for part in (known.status, known.kind) if part is not None)
+        times = "1 attempt" if self.attempts == 1 else f"{self.attempts} attempts"
+        return f"{head}{': ' if head else ''}{known.detail} ({times}, request {known.request_id})"
+
+    @property
+    def status(self) -> int | None:
+        """HTTP status; None if no answer came."""
+        return self.problem.status
+
+    @property
+    def kind(self) -> str | None:
+        """Stable name of the problem, for programs."""
+        return self.problem.kind
+
+    @property
+    def detail(self) -> str:
+        """What is wrong, for people."""
+        return self.problem.detail
+
+    @property
+    def errors(self) -> tuple[Fault, ...]:
+        """Every fault of the request with its JSON path."""
+        return self.problem.errors
+
+    @property
+    def request_id(self) -> str | None:
+        """What to look for in the service's log."""
+        return self.problem.request_id
+
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds that the service asked to wait; None if it did not."""
+        return self.problem.retry_after
+
+
+class RequestError(ListwrightError):
+    """4xx: this request will not do."""
+
+
+class OverloadedError(ListwrightError):
+    """429: the service has too much to do."""
+
+
+class UnavailableError(ListwrightError):
+    """503: no bundle is loaded, or the service is stopping."""
+
+
+class DeadlineExceededError(ListwrightError):
+    """504, or the call's own deadline has passed."""
+
+
+class ServerError(ListwrightError):
+    """Any other 5xx."""
+
+
+class UnexpectedAnswerError(ListwrightError):
+    """An answer that the contract does not know."""
+
+
+class ConnectionFailedError(ListwrightError):
+    """No whole answer came."""

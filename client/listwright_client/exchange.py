@@ -1,0 +1,35 @@
+"""What came of sending a request once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import httpx
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A whole answer."""
+
+    status: int
+    headers: httpx.Headers
+    content: bytes
+
+
+@dataclass(frozen=True)
+class Failure:
+    """No whole answer."""
+
+    error: Exception
+    answered: bool
+    """Whether an answer had begun."""
+
+    @property
+    def too_late(self) -> bool:
+        """Whether time ran out: every limit of an attempt is what was left of its call."""
+        return isinstance(self.error, (httpx.TimeoutException, TimeoutError))
+
+    @property
+    def may_repeat(self) -> bool:
+        """Whether the connection broke before an answer began."""
+        return not self.answered and isinstance(self.error, (httpx.NetworkError, httpx.RemoteProtocolError))

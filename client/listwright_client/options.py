@@ -1,0 +1,55 @@
+"""The words of a call. What is not given is not sent, and the service's own default holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+Value: TypeAlias = float | int | str | np.generic | None
+"""A number, a category, or None (or NaN) for a missing value."""
+
+Features: TypeAlias = NDArray[Any] | Sequence[Sequence[Value]] | Sequence[Mapping[str, Value]]
+"""``(L, D)``, one row per candidate; or one mapping per candidate, by feature name."""
+
+Strategy: TypeAlias = Literal["auto", "qilcm", "srm", "first_stage"]
+
+
+class CallOptions(TypedDict, total=False):
+    """Words of every call."""
+
+    timeout: float | None
+    """Seconds for the whole call, retries and waits included; default: the client's. The server is not told."""
+    deadline: float | None
+    """Instead of a timeout: the moment, by the client's clock, at which the call ends. The server is told."""
+    request_id: str | None
+    """``X-Request-ID``; by default a new one. All attempts carry the same."""
+    traceparent: str | None
+    """W3C Trace Context."""
+
+
+class RerankOptions(CallOptions, total=False):
+    """Words of ``rerank``."""
+
+    ids: Sequence[str] | None
+    """One per candidate, echoed."""
+    feature_names: Sequence[str] | None
+    """Columns of a matrix; default: the schema's order."""
+    context: Mapping[str, Value] | None
+    """What holds for the whole query."""
+    top_n: int | None
+    """Length of ``results``; scores and ranks stay complete."""
+    strategy: Strategy
+    specialist: int | None
+    """The specialist to use; default: the service's hook or router decides."""
+    model: str | None
+    """Refuse an answer of another bundle."""
+    version: str | None
+    timeout_ms: float | None
+    """Milliseconds after which the service should have answered, be it by an earlier stage; attempts share them."""
+    raw_scores: bool
+    """Logits instead of probabilities."""
+    id: str | None
+    """Of the query, echoed."""

@@ -1,0 +1,124 @@
+"""From what is no good answer to the error that says so."""
+
+from __future__ import annotations
+
+import http
+import json
+import math
+import re
+import time
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from listwright_client import errors
+from listwright_client.errors import Fault, ListwrightError, Problem
+from listwright_client.exchange import Failure, Reply
+
+KINDS = "urn:listwright:"
+MAX_SHOWN = 200
+"""Characters shown of an answer that is not the service's own."""
+
+_OWN_CLASS = {
+    429: errors.OverloadedError,
+    503: errors.UnavailableError,
+    504: errors.DeadlineExceededError,
+}
+_SECONDS = re.compile(r"\d{1,9}(\.\d{1,9})?")
+
+
+def refused(reply: Reply, request_id: str, attempts: int) -> ListwrightError:
+    """The error of an answer that is not 200."""
+    kind = _OWN_CLASS.get(reply.status)
+    if kind is None:
+        families = {4: errors.RequestError, 5: errors.ServerError}
+        kind = families.get(reply.status // 100, errors.UnexpectedAnswerError)
+    return kind(_problem(reply, request_id), attempts)
+
+
+def failed(failure: Failure, request_id: str, attempts: int) -> ListwrightError:
+    """The error of no answer."""
+    if failure.too_late:
+        return too_late(request_id, attempts)
+    said = str(failure.error) or type(failure.error).__name__
+    broken = "the answer broke off" if failure.answered else "no answer"
+    return errors.ConnectionFailedError(Problem(f"{broken}: {said}", request_id=request_id), attempts)
+
+
+def too_late(request_id: str, attempts: int) -> ListwrightError:
+    """The error of a call whose deadline has passed."""
+    detail = "the deadline passed before an answer came" if attempts else "the deadline passed before anything was sent"
+    return errors.DeadlineExceededError(Problem(detail, request_id=request_id), attempts)
+
+
+def unreadable(reply: Reply, cause: Exception, request_id: str, attempts: int) -> ListwrightError:
+    """The error of a 200 that does not say what the contract says."""
+    detail = f"not an answer of the contract, {type(cause).__name__}: {cause}; it starts {_start(reply)}"
+    return errors.UnexpectedAnswerError(Problem(detail, status=reply.status, request_id=request_id), attempts)
+
+
+def _problem(reply: Reply, request_id: str) -> Problem:
+    body = _body(reply)
+    given = body.get("type")
+    faults = [fault for fault in _items(body, "errors") if isinstance(fault, dict)]
+    return Problem(
+        detail=str(body.get("detail") or f"{_phrase(reply.status)}: {_start(reply)}"),
+        status=reply.status,
+        kind=given.removeprefix(KINDS) if isinstance(given, str) and given.startswith(KINDS) else None,
+        errors=tuple(Fault(str(fault.get("path")), str(fault.get("message"))) for fault in faults),
+        request_id=str(body.get("request_id") or reply.headers.get("x-request-id") or request_id),
+        retry_after=retry_after(reply.headers.get("retry-after"), reply.headers.get("date")),
+        expected=tuple(map(str, _items(body, "expected"))),
+        sent=tuple(map(str, _items(body, "sent"))),
+        fingerprint=body.get("fingerprint"),
+    )
+
+
+def _body(reply: Reply) -> dict[str, Any]:
+    """The problem body; empty if a proxy answered in its own words."""
+    try:
+        body = json.loads(reply.content)
+    except ValueError:
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
+def _items(body: dict[str, Any], name: str) -> list[Any]:
+    value = body.get(name)
+    return value if isinstance(value, list) else []
+
+
+def _phrase(status: int) -> str:
+    try:
+        return http.HTTPStatus(status).phrase
+    except ValueError:
+        return f"status {status}"
+
+
+def _start(reply: Reply) -> str:
+    return repr(reply.content[:MAX_SHOWN].decode("utf-8", "replace"))
+
+
+def retry_after(value: str | None, date: str | None = None) -> float | None:
+    """Seconds to wait that a ``Retry-After`` names; None if there is none, or none that can be read.
+
+    A moment is compared with the ``Date`` of the same answer where there is one: clocks of two machines differ.
+    """
+    if value is None:
+        return None
+    value = value.strip()
+    if _SECONDS.fullmatch(value):
+        return float(value)
+    moment = _moment(value)
+    if moment is None:
+        return None
+    now = _moment(date)
+    return max(0.0, moment - (time.time() if now is None else now))
+
+
+def _moment(value: str | None) -> float | None:
+    """An HTTP date as seconds since 1970."""
+    try:
+        moment = parsedate_to_datetime(value or "").timestamp()
+    except (ValueError, OverflowError):
+        return None
+    return moment if math.isfinite(moment) else None

@@ -1,0 +1,43 @@
+"""The ten lines of docs/client.md run as they stand, against the bundle that `make serve` serves first."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from contract.conftest import Process
+from listwright_client import call, client, deadline
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")
+ADDRESS = "http://127.0.0.1:8000"
+
+
+@pytest.fixture(scope="module")
+def demo():
+    service = Process(bundle=ROOT / "models" / "demo" / "1").wait_until_ready()
+    yield service.url
+    service.stop()
+
+
+def test_the_ten_lines_run(demo, capsys):
+    (code,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)
+    assert len([line for line in code.splitlines() if line]) <= 10
+    assert ADDRESS in code
+    names = {}
+    exec(code.replace(ADDRESS, demo), names)
+    ranking = names["ranking"]
+    assert capsys.readouterr().out.splitlines() == [
+        f"{result.rank} {result.id} {result.relevance_score:.3f}" for result in ranking.results
+    ]
+    assert [result.id for result in ranking.results] == ["abcde"[position] for position in ranking.order[:3]]
+    assert names["best"].tolist() == names["features"][ranking.results[0].index].tolist()
+    assert not ranking.degraded
+
+
+def test_the_figures_are_those_of_the_code():
+    text = " ".join(PAGE.split())
+    assert f"less {deadline.WAY_BACK_S * 1000:g} ms for the way back" in text
+    assert f"at most {call.FIRST_PAUSE_S} s, then {2 * call.FIRST_PAUSE_S} s, doubling up to" in text
+    assert f"doubling up to {call.LONGEST_PAUSE_S:g} s" in text
+    assert f"up to `retries` times ({client.Client.__init__.__kwdefaults__['retries']})" in text

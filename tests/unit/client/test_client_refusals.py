@@ -1,0 +1,143 @@
+"""What is no good answer becomes the right error, with all that is known."""
+
+import pickle
+import re
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+
+import listwright_client
+from listwright_client import errors
+from listwright_client.exchange import Reply
+from listwright_client.refusals import refused, retry_after
+from scripted import answer, problem
+
+MATRIX = np.ones((2, 3))
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, errors.RequestError),
+        (401, errors.RequestError),
+        (404, errors.RequestError),
+        (409, errors.RequestError),
+        (422, errors.RequestError),
+        (429, errors.OverloadedError),
+        (500, errors.ServerError),
+        (502, errors.ServerError),
+        (503, errors.UnavailableError),
+        (504, errors.DeadlineExceededError),
+        (301, errors.UnexpectedAnswerError),
+        (204, errors.UnexpectedAnswerError),
+        (799, errors.UnexpectedAnswerError),
+    ],
+)
+def test_status_decides_the_class(client, server, status, kind):
+    server.says(problem(status, "some-kind", headers={}))
+    with pytest.raises(errors.ListwrightError) as caught:
+        client.rerank(MATRIX)
+    assert type(caught.value) is kind
+    assert (caught.value.status, caught.value.kind, caught.value.detail) == (status, "some-kind", "no")
+    assert caught.value.request_id == "r-1"
+
+
+def test_faults_and_names_come_along(client, server):
+    faults = [{"path": "$.top_n", "message": "too small"}, {"path": "$.x", "message": "unknown"}]
+    server.says(problem(409, "schema-mismatch", {}, errors=faults, expected=["a"], sent=["b"], fingerprint="sha256:1"))
+    with pytest.raises(errors.RequestError) as caught:
+        client.rerank(MATRIX)
+    assert caught.value.errors == (errors.Fault("$.top_n", "too small"), errors.Fault("$.x", "unknown"))
+    known = caught.value.problem
+    assert (known.expected, known.sent, known.fingerprint) == (("a",), ("b",), "sha256:1")
+    assert str(caught.value) == "409 schema-mismatch: no (1 attempt, request r-1)"
+
+
+@pytest.mark.parametrize(
+    ("content", "detail"),
+    [
+        (b"<html>bad gateway</html>", "Bad Gateway: '<html>bad gateway</html>'"),
+        (b"[1]", "Bad Gateway: '[1]'"),
+        (b"\xff" * 500, "Bad Gateway: '" + "\ufffd" * 200 + "'"),
+        (b'{"type": 3, "errors": [4], "expected": 5}', 'Bad Gateway: \'{"type": 3, "errors": [4], "expected": 5}\''),
+    ],
+)
+def test_words_of_a_proxy_are_shown_clipped(client, server, content, detail):
+    server.says(lambda request: httpx.Response(502, content=content))
+    with pytest.raises(errors.ServerError) as caught:
+        client.rerank(MATRIX, request_id="mine-1")
+    assert caught.value.detail == detail
+    assert (caught.value.kind, caught.value.errors, caught.value.request_id) == (None, (), "mine-1")
+    server.says(lambda request: httpx.Response(502, content=content, headers={"x-request-id": "theirs-1"}))
+    with pytest.raises(errors.ServerError) as caught:
+        client.rerank(MATRIX, request_id="mine-1")
+    assert caught.value.request_id == "theirs-1"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"<html>",
+        b"[]",
+        b"null",
+        b'{"scores": [1, 2]}',
+        answer(length=3),
+        answer(ranks=[1]),
+        answer(scores=[1.0]),
+        answer(ranks=[1, 10**30]),
+        answer(scores=["a", "b"]),
+        answer(results=[{}]),
+        answer(route=None),
+        answer(meta={"status": "ok", "stage_reached": "-", "reason": None, "timings_ms": 3}),
+    ],
+)
+def test_a_200_in_other_words_is_no_answer(client, server, content):
+    given = {"content": content} if isinstance(content, bytes) else {"json": content}
+    server.says(lambda request: httpx.Response(200, **given))
+    with pytest.raises(errors.UnexpectedAnswerError, match="not an answer of the contract"):
+        client.rerank(MATRIX)
+    assert len(server.asked) == 1
+
+
+DATE = "Wed, 21 Oct 2026 07:28:00 GMT"
+
+
+@pytest.mark.parametrize(
+    ("value", "date", "seconds"),
+    [
+        ("0", None, 0.0),
+        (" 120 ", None, 120.0),
+        ("1.5", None, 1.5),
+        ("Wed, 21 Oct 2026 07:28:30 GMT", DATE, 30.0),
+        ("Wed, 21 Oct 2026 07:27:00 GMT", DATE, 0.0),
+        ("Wed, 21 Oct 1998 07:27:00 GMT", None, 0.0),
+        ("-3", None, None),
+        ("nan", None, None),
+        ("1e9", None, None),
+        ("9" * 400, None, None),
+        ("soon", DATE, None),
+        ("", None, None),
+        (None, DATE, None),
+    ],
+)
+def test_retry_after(value, date, seconds):
+    assert retry_after(value, date) == seconds
+
+
+def test_an_error_survives_pickling():
+    reply = Reply(429, httpx.Headers({"retry-after": "3"}), b"")
+    error = refused(reply, "r-1", 2)
+    copy = pickle.loads(pickle.dumps(error))
+    assert (type(copy), copy.problem, copy.attempts, str(copy)) == (type(error), error.problem, 2, str(error))
+    assert copy.retry_after == 3.0
+    assert "(2 attempts, request r-1)" in str(copy)
+
+
+def test_the_tree_is_the_one_that_is_drawn():
+    drawn = set(re.findall(r"[├└]── (\w+)", errors.__doc__))
+    assert drawn == {kind.__name__ for kind in errors.ListwrightError.__subclasses__()}
+    page = (Path(listwright_client.__file__).parents[2] / "docs" / "client.md").read_text(encoding="utf-8")
+    assert drawn == set(re.findall(r"^\| `(\w+Error)` \|", page, re.M))

@@ -1,0 +1,100 @@
+"""What a call says: fields, headers, address."""
+
+import httpx
+import numpy as np
+import pytest
+
+from listwright_client import AsyncClient, Client
+from scripted import URL, good, refusing
+
+MATRIX = np.ones((2, 3))
+
+
+def test_only_what_is_given_is_sent(client, server):
+    client.rerank(MATRIX)
+    client.rerank(MATRIX, strategy="srm", specialist=0, raw_scores=False, top_n=None, model="shop", id="q")
+    client.rerank(MATRIX, context={}, version="7", timeout_ms=None)
+    features = MATRIX.tolist()
+    assert server.bodies() == [
+        {"features": features},
+        {"features": features, "strategy": "srm", "specialist": 0, "raw_scores": False, "model": "shop", "id": "q"},
+        {"features": features, "context": {}, "version": "7"},
+    ]
+
+
+def test_headers_go_along(make, server):
+    client = make(api_key="s3cret")
+    trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    client.rerank(MATRIX, request_id="mine-1", traceparent=trace)
+    sent = server.asked[0].headers
+    assert (sent["x-request-id"], sent["traceparent"]) == ("mine-1", trace)
+    assert sent["authorization"] == "Bearer s3cret"
+    assert sent["content-type"] == "application/json"
+
+
+def test_the_key_is_not_shown():
+    manner = Client(URL, api_key="s3cret")._manner
+    assert manner.headers({})["Authorization"] == "Bearer s3cret"
+    assert "s3cret" not in repr(manner)
+
+
+def test_every_attempt_carries_the_same_id_which_is_new_for_each_call(client, server):
+    server.says(refusing(503), good(), good())
+    client.rerank(MATRIX)
+    client.rerank(MATRIX)
+    first, again, other = (request.headers["x-request-id"] for request in server.asked)
+    assert first == again != other
+    assert "authorization" not in server.asked[0].headers
+
+
+def test_a_path_before_the_paths_is_kept(server):
+    http = httpx.Client(transport=httpx.MockTransport(server))
+    Client(URL + "/ranking/", http=http).rerank(MATRIX)
+    assert str(server.asked[0].url) == URL + "/ranking/rerank"
+
+
+def test_an_httpx_of_ones_own_stays_open(server):
+    with httpx.Client(transport=httpx.MockTransport(server)) as http:
+        with Client(URL, http=http):
+            pass
+        assert not http.is_closed
+    own = Client(URL)
+    own.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        own.rerank(MATRIX)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"base_url": "service:8000"}, "give an address like"),
+        ({"base_url": ""}, "give an address like"),
+        ({"base_url": "ftp://service"}, "give an address like"),
+        ({"api_key": "two words"}, "api_key holds blanks"),
+        ({"api_key": ""}, "api_key holds blanks"),
+        ({"retries": -1}, "retries is -1"),
+        ({"timeout": 0}, "timeout is 0"),
+    ],
+)
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_a_client_that_cannot_ask_is_not_made(kind, options, says):
+    with pytest.raises(ValueError, match=says) as caught:
+        kind(**{"base_url": URL, **options})
+    assert "two words" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "says"),
+    [
+        ({"topn": 3}, TypeError, "rerank has no topn: it takes .*top_n"),
+        ({"timeout": 1.0, "deadline": 1001.0}, ValueError, "give a timeout or a deadline"),
+        ({"timeout_ms": 0}, ValueError, "timeout_ms is 0"),
+        ({"request_id": "a\nb"}, ValueError, "X-Request-ID is"),
+        ({"request_id": "x" * 129}, ValueError, "X-Request-ID is"),
+        ({"traceparent": "a b"}, ValueError, "traceparent is 'a b'"),
+    ],
+)
+def test_words_that_cannot_be_said_are_refused_before_anything_is_sent(client, server, options, error, says):
+    with pytest.raises(error, match=says):
+        client.rerank(MATRIX, **options)
+    assert server.asked == []

@@ -7,7 +7,7 @@ from setuptools import Extension, setup
 
 setup(
     ext_modules=[
-        Extension(f"ranking.{name}", [f"ranking/{name}.pyx"], extra_compile_args=["-O3"], optional=True)
-        for name in ("look", "traversal")
+        Extension(name.replace("/", "."), [f"{name}.pyx"], extra_compile_args=["-O3"], optional=True)
+        for name in ("ranking/look", "ranking/traversal", "service/scan")
     ]
 )

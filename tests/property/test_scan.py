@@ -1,0 +1,205 @@
+"""True of every body: what the scanner accepts, the general way accepts as the same candidates."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+from pydantic_core import ValidationError, from_json
+
+from ranking.features import Feature, FeatureSchema
+from service.convert import to_candidates
+from service.schemas import RerankRequest
+
+scan = pytest.importorskip(
+    "service.scan", reason="service.scan is not built: there was no C compiler", exc_type=ImportError
+)
+
+SCHEMA = FeatureSchema(
+    features=(
+        Feature(name="price"),
+        Feature(name="größe", missing_in_training=True),
+        Feature(name="carrier", kind="categorical", categories=("A5", "Ü")),
+    )
+)
+PLAN = scan.Plan(
+    [name.encode() for name in SCHEMA.names],
+    [{c.encode(): f.code(c) for c in f.categories} if f.kind == "categorical" else None for f in SCHEMA.features],
+)
+MOST = 50
+
+
+def generally(body):
+    return to_candidates(RerankRequest.model_validate(from_json(body, allow_inf_nan=False)), SCHEMA)
+
+
+NUMBERS = st.one_of(
+    st.none(),
+    st.integers(-(10**20), 10**20),
+    st.floats(-3.4e38, 3.4e38, allow_nan=False),
+    st.floats(allow_nan=False, allow_infinity=False, width=32),
+    st.floats(-1, 1),
+)
+CATEGORIES = st.one_of(st.none(), st.sampled_from(("A5", "Ü", "B2", "")), st.text(max_size=5))
+ROWS = st.lists(st.tuples(NUMBERS, NUMBERS, CATEGORIES), min_size=1, max_size=5)
+
+
+@st.composite
+def bodies(draw):
+    """Requests of every form, spaced in every way."""
+    rows = draw(ROWS)
+    form = draw(st.sampled_from(("names", "positions", "matrix")))
+    more = draw(st.dictionaries(st.sampled_from(("id", "model")), st.text(max_size=5), max_size=2))
+    if form == "matrix":
+        body = {"features": rows} | more
+        if draw(st.booleans()):
+            body["feature_names"] = SCHEMA.names
+    else:
+        orders = st.permutations(range(3))
+        features = [{SCHEMA.names[d]: row[d] for d in draw(orders)} if form == "names" else list(row) for row in rows]
+        with_ids = draw(st.booleans())
+        body = {
+            "candidates": [
+                {"id": f"sku-{n}", "features": f} if with_ids else {"features": f} for n, f in enumerate(features)
+            ]
+        } | more
+    separators = draw(st.sampled_from(((",", ":"), (", ", ": "), (" ,\n", "\t:\r "))))
+    return json.dumps(body, separators=separators, ensure_ascii=draw(st.booleans())).encode()
+
+
+def faults(body):
+    """Where the model says that a body is at fault."""
+    try:
+        RerankRequest.model_validate(from_json(body, allow_inf_nan=False))
+    except ValidationError as error:
+        return [fault["loc"] for fault in error.errors()]
+    return []
+
+
+def agree(body):
+    """Whether the scanner accepts; if so, that the general way does too, and finds the same."""
+    try:
+        rest, matrix, ids = scan.scan(body, PLAN, MOST)
+    except scan.GivenUp:
+        return False
+    if faults(body):
+        assert faults(body) == faults(rest)
+        return True
+    expected = generally(body)
+    assert np.array_equal(matrix, expected.features, equal_nan=True)
+    assert matrix.dtype == np.float32
+    left = from_json(rest, allow_inf_nan=False)
+    sent = from_json(body)
+    assert {name: value for name, value in left.items() if name not in ("candidates", "features")} == {
+        name: value for name, value in sent.items() if name not in ("candidates", "features")
+    }
+    assert (None if ids is None else tuple(ids)) == (expected.ids if "candidates" in sent else None)
+    return True
+
+
+@given(bodies())
+def test_what_is_accepted_means_the_same(body):
+    agree(body)
+
+
+@given(
+    bodies(),
+    st.integers(0, 10_000),
+    st.integers(0, 4),
+    st.sampled_from(
+        [
+            b'"',
+            b",",
+            b"}",
+            b"]",
+            b"{",
+            b"[",
+            b"0",
+            b"-",
+            b".",
+            b"e",
+            b"null",
+            b"\\",
+            b"\0",
+            b"\xff",
+            b" ",
+            b":",
+            b'"features":[[1,2,"A5"]],',
+            b'"price":1,',
+            b'"id":"x",',
+            b"1e999",
+            b"00",
+            b"1.",
+            b"true",
+        ]
+    ),
+)
+@example(b'{"features":[[1,2,"A5"]],"features":[[3,4,"A5"]]}', 0, 0, b" ")
+def test_damaged_bodies_are_accepted_by_both_or_by_the_general_way_alone(body, place, removed, put):
+    at = place % (len(body) + 1)
+    damaged = body[:at] + put + body[at + removed :]
+    try:
+        from_json(damaged, allow_inf_nan=False)
+    except ValueError:
+        try:
+            rest, _, _ = scan.scan(damaged, PLAN, MOST)
+        except scan.GivenUp:
+            return
+        with pytest.raises(ValueError, match="column"):  # what is not the scanner's own is decoded next
+            from_json(rest, allow_inf_nan=False)
+        return
+    agree(damaged)
+
+
+ORDINARY = [
+    b'{"candidates":[{"id":"a","features":{"price":1.5,"gr\xc3\xb6\xc3\x9fe":-2e-3,"carrier":"A5"}},'
+    b'{"features":{"carrier":null,"price":7,"gr\xc3\xb6\xc3\x9fe":null},"id":"b"}],"top_n":1}',
+    b'{"features":[[1.5,2,"A5"],[0.1234567890123456789,1e-40,"never seen"]],"ids":["a","b"]}',
+]
+
+
+@pytest.mark.parametrize("body", ORDINARY)
+def test_ordinary_bodies_are_accepted(body):
+    assert agree(body)
+
+
+LEFT_ALONE = {
+    "a name twice": b'{"candidates":[{"features":{"price":1,"price":1,"carrier":"A5"}}]}',
+    "a name that is none": b'{"candidates":[{"features":{"price":1,"size":1,"carrier":"A5"}}]}',
+    "a feature left out": b'{"candidates":[{"features":{"price":1,"carrier":"A5"}}]}',
+    "too short a row": b'{"features":[[1,2]]}',
+    "too long a row": b'{"features":[[1,2,"A5",4]]}',
+    "too many rows": b'{"features":[' + b",".join([b'[1,2,"A5"]'] * 51) + b"]}",
+    "no rows": b'{"features":[]}',
+    "no candidates": b'{"candidates":[]}',
+    "neither": b'{"top_n":3}',
+    "an id twice": b'{"candidates":[{"id":"a","features":[1,2,"A5"]},{"id":"a","features":[1,2,"A5"]}]}',
+    "some without id": b'{"candidates":[{"id":"a","features":[1,2,"A5"]},{"features":[1,2,"A5"]}]}',
+    "too large for float32": b'{"features":[[1e39,2,"A5"]]}',
+    "infinite": b'{"features":[[1e999,2,"A5"]]}',
+    "a number for a category": b'{"features":[[1,2,3]]}',
+    "a string for a number": b'{"features":[["1",2,"A5"]]}',
+    "other names": b'{"feature_names":["price","carrier"],"features":[[1,"A5"]]}',
+    "an escape": b'{"features":[[1,2,"\\u0041"]]}',
+    "bad UTF-8": b'{"features":[[1,2,"\xff"]]}',
+    "something behind it": b'{"features":[[1,2,"A5"]]}x',
+    "cut": b'{"features":[[1,2,"A5"]]',
+    "leading zero": b'{"features":[[01,2,"A5"]]}',
+    "nothing after the point": b'{"features":[[1.,2,"A5"]]}',
+    "a very long number": b'{"features":[[' + b"1" * 5000 + b',2,"A5"]]}',
+    "both forms": b'{"candidates":[{"features":[1,2,"A5"]}],"features":[[1,2,"A5"]]}',
+    "empty": b"",
+}
+
+
+@pytest.mark.parametrize("what", LEFT_ALONE)
+def test_anything_else_is_left_to_the_general_way(what):
+    assert not agree(LEFT_ALONE[what])
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(("r", ".17g", ".9g", ".3f", ".25e")))
+def test_numbers_are_read_as_they_are_generally(value, spelled):
+    text = repr(value) if spelled == "r" else format(value, spelled)
+    assume(abs(value) < 3.4e38)
+    agree(b'{"features":[[%s,0,"A5"]]}' % text.encode())

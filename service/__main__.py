@@ -40,11 +40,11 @@ def main(arguments: list[str] | None = None) -> int:
     if settings.workers > 1:
         return supervise(settings)
     try:
-        models = loading.start(settings)
+        app = create_app(settings, loaded=loading.start(settings))
     except ListwrightError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    DrainingServer(create_app(settings, loaded=models), settings).run()
+    DrainingServer(app, settings).run()
     if settings.hook is not None:
         hook.leave(0)
     return 0

@@ -8,6 +8,7 @@ import logging
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
@@ -31,6 +32,13 @@ rescores the best of them as one list, or a specialist does, picked by the calle
 Errors are `application/problem+json` (RFC 9457)."""
 
 _log = logging.getLogger("listwright.service")
+
+
+@dataclass
+class _First:
+    """What is served first, until it is: a variable of its own would keep it in memory when it is served no more."""
+
+    models: Models | None
 
 
 class Contract(FastAPI):
@@ -64,24 +72,24 @@ def create_app(
     """
     settings = settings or Settings()
     telemetry = Telemetry()
+    first = _First(only(loaded) if isinstance(loaded, Bundle) else loaded)
+    del loaded
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.limiter = CapacityLimiter(settings.threads)
-        models = only(loaded) if isinstance(loaded, Bundle) else loaded
-        if models is None:
-            models = await to_thread.run_sync(loading.start, settings)
+        if first.models is None:
+            first.models = await to_thread.run_sync(loading.start, settings)
         if settings.hook is not None:
             app.state.hook = hook.IsolatedHook(
                 hook.load(settings.hook),
                 budget_s=settings.hook_budget_ms / 1000.0,
                 threads=HOOK_THREADS * settings.threads,
             )
-        app.state.models = models
-        tell(telemetry, models)
+        app.state.models, first.models = first.models, None
+        tell(telemetry, app.state.models)
         gc.freeze()  # else a full collection visits all that was imported: 100 ms in the middle of a request
-        for ready in models.current.values():
-            _log.info("serving %s/%s from %s", ready.manifest.name, ready.manifest.version, ready.path)
+        _log_served(app.state.models)
         watching = asyncio.create_task(app.state.watch.run()) if settings.models is not None else None
         yield
         if watching is not None:
@@ -108,3 +116,8 @@ def create_app(
     paths = frozenset(getattr(route, "path", "") for route in (*routes.routes, *admin.routes))
     app.add_middleware(Observed, telemetry=telemetry, paths=paths)
     return app
+
+
+def _log_served(models: Models) -> None:
+    for ready in models.current.values():
+        _log.info("serving %s/%s from %s", ready.manifest.name, ready.manifest.version, ready.path)

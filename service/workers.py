@@ -55,17 +55,18 @@ def work(settings: Settings, sock: socket.socket, pipe: Connection, fallback: Pa
     """
     os.setpgrp()  # Ctrl-C is the supervisor's to pass on
     uvicorn.Config("", **options(settings))  # sets up the logs
+
+    def tell(served: Models) -> None:
+        pipe.send({name: bundle.path for name, bundle in served.current.items()})
+
     try:
-        models = loading.start(settings, fallback)
+        app = create_app(settings, loaded=loading.start(settings, fallback), swapped=tell)
     except ListwrightError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
     parent = multiprocessing.parent_process()
     assert parent is not None
     sentinel = parent.sentinel
-
-    def tell(served: Models) -> None:
-        pipe.send({name: bundle.path for name, bundle in served.current.items()})
 
     def orphaned() -> None:  # nobody would end this process, and it holds the port
         asyncio.get_running_loop().remove_reader(sentinel)
@@ -74,9 +75,9 @@ def work(settings: Settings, sock: socket.socket, pipe: Connection, fallback: Pa
     def started() -> None:
         asyncio.get_running_loop().add_reader(sentinel, orphaned)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
-        tell(models)
+        tell(app.state.models)
 
-    server = DrainingServer(create_app(settings, loaded=models, swapped=tell), settings, started)
+    server = DrainingServer(app, settings, started)
     server.run([sock])
     if settings.hook is not None:
         hook.leave(0)

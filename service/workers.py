@@ -50,7 +50,7 @@ def work(settings: Settings, sock: socket.socket, pipe: Connection, fallback: Pa
     Args:
         settings: of the service.
         sock: bound; shared with the other workers.
-        pipe: tells the supervisor what is served, first when ready and then after each swap.
+        pipe: tells the supervisor what is served, first when ready and then after each swap; or why nothing can be.
         fallback: what the others serve, in case that a bundle is refused.
     """
     os.setpgrp()  # Ctrl-C is the supervisor's to pass on
@@ -62,7 +62,7 @@ def work(settings: Settings, sock: socket.socket, pipe: Connection, fallback: Pa
     try:
         app = create_app(settings, loaded=loading.start(settings, fallback), swapped=tell)
     except ListwrightError as error:
-        print(f"error: {error}", file=sys.stderr)
+        pipe.send(str(error))
         sys.exit(1)
     parent = multiprocessing.parent_process()
     assert parent is not None
@@ -129,6 +129,7 @@ class Workers:
         self._settings, self._sock = settings, sock
         self._workers: list[Worker] = []
         self._served: Paths | None = None
+        self._said: str | None = None
         self._stop_by: float | None = None
         self._deaths, self._died_at, self._start_at = 0, -STEADY_AFTER_S, 0.0
 
@@ -139,7 +140,7 @@ class Workers:
 
     def watched(self) -> list[Any]:
         """What shows that a worker has ended, or has something to tell."""
-        return [w.process.sentinel for w in self._workers] + [w.pipe for w in self._workers]
+        return [w.process.sentinel for w in self._workers] + [w.pipe for w in self._workers if not w.pipe.closed]
 
     def pause_s(self) -> float | None:
         """How long nothing needs to be done unless something happens; None for as long as it takes."""
@@ -182,23 +183,29 @@ class Workers:
             self._stop_by = time.monotonic() + KILL_AFTER_S
 
     def _wanted(self) -> int:
-        if self._stop_by is not None:
-            return 0
-        # one at first: what is wrong with a bundle is said once
-        return self._settings.workers if self._served is not None else 1
+        return self._settings.workers if self._stop_by is None else 0
 
     def _hear(self, worker: Worker) -> None:
         try:
-            while worker.pipe.poll():
-                served: Paths = worker.pipe.recv()
+            while not worker.pipe.closed and worker.pipe.poll():
+                served: Paths | str = worker.pipe.recv()
+                if isinstance(served, str):
+                    self._say(served)
+                    continue
                 worker.ready = True
                 if self._served not in (None, served):  # the others need not wait until they look for themselves
                     for other in self._workers:
                         if other is not worker:
                             self._signal(other, signal.SIGHUP)
                 self._served = served
-        except EOFError:  # it has ended, or is about to
-            return
+        except EOFError:  # it is about to end
+            worker.pipe.close()
+
+    def _say(self, error: str) -> None:
+        """What is wrong with a bundle all workers find, and it is said once."""
+        if error != self._said:
+            print(f"error: {error}", file=sys.stderr)
+        self._said = error
 
     def _bury(self, worker: Worker) -> None:
         worker.process.join()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from socket import socket
 from types import FrameType
 from typing import Any
@@ -18,8 +20,11 @@ from service.settings import Settings
 FINISH_WITHIN_S = 25
 """What is still unanswered this long after the last moment of draining is dropped: before Kubernetes kills at 30."""
 
-LINGER_S = 0.5
+LINGER_S = 1.0
 """After the port is closed, connections stay open this long: a request may be on its way in one of them."""
+
+LET_GO_S = 0.02
+"""What the event loop may take to let go of a socket that it was told to close."""
 
 
 def options(settings: Settings) -> dict[str, Any]:
@@ -96,11 +101,35 @@ class DrainingServer(uvicorn.Server):
     async def shutdown(self, sockets: list[socket] | None = None) -> None:
         """Called by uvicorn: close the port, then, a little later, what is idle, and wait for what is at work."""
         self._say_farewell()
-        for server in self.servers:
-            server.close()
+        await self._close_port(sockets or [])
         linger_until = asyncio.get_running_loop().time() + LINGER_S
         while self.server_state.connections and not self.force_exit:
             if asyncio.get_running_loop().time() > linger_until:
                 break
             await asyncio.sleep(0.01)
         await super().shutdown(sockets)
+
+    async def _close_port(self, sockets: list[socket]) -> None:
+        """Take no more connections, but do take those that the system has completed already: it would reset them.
+
+        A copy keeps the port open while the event loop closes its own, so that nothing but a moment lies between the
+        last connection taken and the end.
+        """
+        ports = [socket(fileno=os.dup(port.fileno())) for server in self.servers for port in server.sockets]
+        for server in self.servers:
+            server.close()
+        for shared in sockets:
+            shared.close()
+        await asyncio.sleep(LET_GO_S)
+        late = []
+        for port in ports:
+            port.setblocking(False)
+            with suppress(BlockingIOError):
+                while True:
+                    late.append(port.accept()[0])
+            port.close()
+        for accepted in late:
+            await asyncio.get_running_loop().connect_accepted_socket(self._connection, accepted)
+
+    def _connection(self) -> Connection:
+        return Connection(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)

@@ -134,7 +134,8 @@ class Callers:
                 connection.request("POST", "/rerank", self._body, {"Content-Type": "application/json"})
                 response = connection.getresponse()
                 response.read()
-                outcome = str(response.status)
+                said_by = "" if response.getheader("X-Request-ID") else " by haproxy"
+                outcome = f"{response.status}{said_by}"
             except (OSError, http.client.HTTPException) as error:
                 outcome = type(error).__name__
                 connection.close()

@@ -33,8 +33,8 @@ def watch(
     if key is None:
         raise HTTPException(404)
     given = "" if sent is None else sent.credentials
-    # as bytes: compare_digest refuses other strings than ASCII ones
-    if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), key.get_secret_value().encode()):
+    # as bytes, of which headers are read as Latin-1: compare_digest refuses other strings than ASCII ones
+    if not hmac.compare_digest(given.encode("latin-1"), key.get_secret_value().encode()):
         raise UnauthorizedError("send the admin key: Authorization: Bearer KEY")
     found: Watch = request.app.state.watch
     return found

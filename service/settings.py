@@ -37,7 +37,9 @@ class Settings(BaseSettings):
     models: Annotated[
         Path | None,
         BeforeValidator(_given),
-        Field(description="folder of bundles to serve instead, NAME/VERSION/, with a file NAME/CURRENT for each name"),
+        Field(
+            description="folder of bundles to serve instead of one, NAME/VERSION/, with a file CURRENT for each NAME"
+        ),
     ] = None
     poll_s: Annotated[
         float,

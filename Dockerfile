@@ -1,4 +1,5 @@
-# The service with the demo bundle inside. To serve your own: mount it and set LISTWRIGHT_BUNDLE to its path.
+# The service with the demo bundle inside. To serve your own: mount it and set LISTWRIGHT_BUNDLE to its path, or mount a
+# folder of bundles and set LISTWRIGHT_MODELS, which counts for more.
 ARG BASE_IMAGE=python:3.11-slim
 
 # hadolint ignore=DL3006

@@ -1,29 +1,28 @@
-"""The application: one bundle, loaded and warm before the first request."""
+"""The application: its bundles are loaded and warm before the first request."""
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from importlib.metadata import version
-from multiprocessing import parent_process
 from typing import Any
 
-import numpy as np
 from anyio import CapacityLimiter, to_thread
 from fastapi import FastAPI
 
-from ranking import bundle
 from ranking.bundle import Bundle
-from ranking.candidates import CandidateList
-from service import examples, hook, problems
+from service import examples, hook, loading, problems
+from service.admin import admin
+from service.models import Models, only
+from service.reload import Watch, tell
 from service.routes import routes
 from service.settings import Settings
 from service.telemetry import Observed, Telemetry
-
-WARM_UP_LENGTHS = (1, 10, 100)
 
 HOOK_THREADS = 2
 """Threads of the hook for each request that is computed at a time: as many again may hang before any is refused."""
@@ -33,6 +32,13 @@ rescores the best of them as one list, or a specialist does, picked by the calle
 Errors are `application/problem+json` (RFC 9457)."""
 
 _log = logging.getLogger("listwright.service")
+
+
+@dataclass
+class _First:
+    """What is served first, until it is: a variable of its own would keep it in memory when it is served no more."""
+
+    models: Models | None
 
 
 class Contract(FastAPI):
@@ -51,38 +57,45 @@ class Contract(FastAPI):
         return super().openapi()
 
 
-def create_app(settings: Settings | None = None, *, loaded: Bundle | None = None) -> FastAPI:
+def create_app(
+    settings: Settings | None = None,
+    *,
+    loaded: Bundle | Models | None = None,
+    swapped: Callable[[Models], None] | None = None,
+) -> FastAPI:
     """The ASGI application.
 
     Args:
         settings: by default from ``LISTWRIGHT_*`` environment variables.
-        loaded: a bundle that is loaded already; by default ``settings.bundle`` is loaded at start-up.
+        loaded: what is loaded already; by default what the settings name is loaded at start-up.
+        swapped: told what is served after each change.
     """
-    settings = settings or Settings()  # type: ignore[call-arg]
+    settings = settings or Settings()
     telemetry = Telemetry()
+    first = _First(only(loaded) if isinstance(loaded, Bundle) else loaded)
+    del loaded
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.limiter = CapacityLimiter(settings.threads)
-        ready = loaded
-        if ready is None:
-            ready = await to_thread.run_sync(bundle.load, settings.bundle)
-        await to_thread.run_sync(warm_up, ready, settings.max_candidates)
+        if first.models is None:
+            first.models = await to_thread.run_sync(loading.start, settings)
         if settings.hook is not None:
             app.state.hook = hook.IsolatedHook(
                 hook.load(settings.hook),
                 budget_s=settings.hook_budget_ms / 1000.0,
                 threads=HOOK_THREADS * settings.threads,
             )
-        telemetry.bundle.labels(ready.manifest.name, ready.manifest.version).set(1)
-        app.state.bundle = ready
+        app.state.models, first.models = first.models, None
+        tell(telemetry, app.state.models)
         gc.freeze()  # else a full collection visits all that was imported: 100 ms in the middle of a request
-        _log.info("serving %s/%s from %s", ready.manifest.name, ready.manifest.version, ready.path)
+        _log_served(app.state.models)
+        watching = asyncio.create_task(app.state.watch.run()) if settings.models is not None else None
         yield
+        if watching is not None:
+            watching.cancel()
         if app.state.hook is not None:
             app.state.hook.close()
-            if parent_process() is not None:  # a worker, which ends with this
-                hook.leave(0)
 
     app = Contract(
         title="Listwright",
@@ -94,20 +107,17 @@ def create_app(settings: Settings | None = None, *, loaded: Bundle | None = None
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.state.settings, app.state.telemetry, app.state.bundle, app.state.hook = settings, telemetry, None, None
+    app.state.settings, app.state.telemetry, app.state.models, app.state.hook = settings, telemetry, None, None
+    app.state.watch = Watch(app.state, settings, telemetry, swapped)
     app.state.draining = threading.Event()
     app.include_router(routes)
+    app.include_router(admin)
     problems.install(app)
-    paths = frozenset(getattr(route, "path", "") for route in routes.routes)
+    paths = frozenset(getattr(route, "path", "") for route in (*routes.routes, *admin.routes))
     app.add_middleware(Observed, telemetry=telemetry, paths=paths)
     return app
 
 
-def warm_up(ready: Bundle, max_candidates: int) -> None:
-    """Rank lists of every size class once, so that the first caller does not pay for allocations."""
-    width = len(ready.reranker.schema)
-    for length in sorted({*WARM_UP_LENGTHS, ready.manifest.second_stage.cutoff, max_candidates}):
-        if length <= max_candidates:
-            candidates = CandidateList(np.zeros((length, width), dtype=np.float32))
-            for strategy in ("auto", *ready.manifest.strategies):
-                ready.reranker.rerank(candidates, strategy=strategy)
+def _log_served(models: Models) -> None:
+    for ready in models.current.values():
+        _log.info("serving %s/%s from %s", ready.manifest.name, ready.manifest.version, ready.path)

@@ -70,6 +70,10 @@ class Connection(HttpToolsProtocol):
         cycle.keep_alive = False
         return True
 
+    def is_at_work(self) -> bool:
+        """Whether a request has begun whose answer has not ended."""
+        return self.cycle is not None and not self.cycle.response_complete
+
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's own words
         """Called by uvicorn for what the parser refuses."""
         self._refuse(http.HTTPStatus.BAD_REQUEST, "this is not HTTP/1.1, or its framing contradicts itself")

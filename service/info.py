@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 
 from ranking.manifest import FeatureWeight, Manifest
 from ranking.router import Hook
+from service.models import Models
 from service.settings import Settings
 
 
@@ -56,7 +57,33 @@ class RoutingInfo(BaseModel):
     router: Annotated[bool, Field(description="whether the bundle has a router")]
 
 
-class Info(BaseModel):
+class ServedModel(BaseModel):
+    """One served name."""
+
+    model: str
+    version: str
+    kept: Annotated[str | None, Field(description="the version before, which a request may still name; null: none")]
+    aliases: Annotated[list[str], Field(description="other names that a request may use")]
+    default: Annotated[bool, Field(description="whether it answers a request that names none")]
+
+
+class Refused(BaseModel):
+    """What should be served and is not."""
+
+    model: Annotated[str, Field(description="its name in the models folder; * for the folder itself")]
+    version: Annotated[str | None, Field(description="null where the pointer to it is at fault")]
+    reason: str
+    at: str
+
+
+class Serving(BaseModel):
+    """All that this worker process serves."""
+
+    models: list[ServedModel]
+    refused: Annotated[list[Refused], Field(description="what the last reload refused, and why")]
+
+
+class Info(Serving):
     """What is served."""
 
     model: str
@@ -80,9 +107,29 @@ class Info(BaseModel):
     metrics: list[MetricInfo]
 
 
-def describe(manifest: Manifest, settings: Settings, hook: Hook | None) -> Info:
-    """What is served at this moment."""
+def serving_info(models: Models) -> Serving:
+    """Every name that is served, and what is refused."""
+    served = [
+        ServedModel(
+            model=name,
+            version=bundle.manifest.version,
+            kept=models.kept[name].manifest.version if name in models.kept else None,
+            aliases=[alias for alias, target in models.aliases.items() if target == name],
+            default=name == models.default,
+        )
+        for name, bundle in models.current.items()
+    ]
+    refused = [
+        Refused(model=r.model, version=r.version or None, reason=r.reason, at=r.at.isoformat(timespec="seconds"))
+        for r in models.refused.values()
+    ]
+    return Serving(models=served, refused=refused)
+
+
+def describe(manifest: Manifest, models: Models, settings: Settings, hook: Hook | None) -> Info:
+    """One served bundle, and what is served beside it."""
     return Info(
+        **dict(serving_info(models)),
         model=manifest.name,
         version=manifest.version,
         created_at=manifest.created_at.isoformat(),

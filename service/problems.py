@@ -39,6 +39,14 @@ class UnknownModelError(ListwrightError):
     """The caller asked for a bundle that is not served."""
 
 
+class UnauthorizedError(ListwrightError):
+    """No key, or a wrong one."""
+
+
+class ReloadRefusedError(ListwrightError):
+    """What the operator asked to be served is not; what was served is."""
+
+
 class NotReadyError(ListwrightError):
     """No bundle is loaded, or the process is draining."""
 
@@ -46,9 +54,11 @@ class NotReadyError(ListwrightError):
 STATUS: dict[type[Exception], int] = {
     UndecodableBodyError: 400,
     EmptyListError: 400,
+    UnauthorizedError: 401,
     UnknownModelError: 404,
     UnknownStrategyError: 404,
     SchemaMismatchError: 409,
+    ReloadRefusedError: 409,
     TooLargeError: 413,
     UnsupportedMediaTypeError: 415,
     CandidateError: 422,
@@ -60,6 +70,7 @@ DOCUMENTED = {
     status: {"model": Problem, "description": text}
     for status, text in {
         400: "The body is no JSON, or the list is empty",
+        401: "No key, or a wrong one",
         404: "Unknown model, version, strategy or specialist",
         409: "Well-formed, but does not fit the served feature schema",
         413: "Too many candidates or bytes",
@@ -130,12 +141,13 @@ async def _deliberate(request: Request, error: Exception) -> JSONResponse:
             str(error),
             expected=list(error.expected),
             sent=[_clipped(name) for name in error.sent[: len(error.expected) + 10]],
-            fingerprint=request.app.state.bundle.manifest.fingerprint,
+            fingerprint=request.state.fingerprint,
         )
     if isinstance(error, CandidateError):
         fault = Fault(path=_clean(json_path(error.path)), message=_clean(error.message))
         return problem(request, status, kind, f"{json_path(error.path)}: {error.message}", errors=[fault])
-    return problem(request, status, kind, str(error))
+    headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, UnauthorizedError) else None
+    return problem(request, status, kind, str(error), headers=headers)
 
 
 async def _invalid(request: Request, error: Exception) -> JSONResponse:

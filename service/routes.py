@@ -6,7 +6,7 @@ import time
 from typing import Annotated
 
 from anyio import to_thread
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import PlainTextResponse
 from prometheus_client import generate_latest
 from pydantic_core import to_json
@@ -19,8 +19,9 @@ from service.body import BoundedRoute
 from service.convert import to_candidates
 from service.examples import REQUESTS
 from service.info import Info, describe
-from service.problems import DOCUMENTED, NotReadyError, UnknownModelError
-from service.schemas import Health, RerankRequest, RerankResponse
+from service.models import Models, serving
+from service.problems import DOCUMENTED, NotReadyError
+from service.schemas import Health, Name, RerankRequest, RerankResponse
 from service.settings import Settings
 
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
@@ -39,19 +40,7 @@ HEADERS = {
 routes = APIRouter(route_class=BoundedRoute)
 
 
-def served(request: Request) -> Bundle:
-    """The bundle that answers.
-
-    Raises:
-        NotReadyError: if there is none yet.
-    """
-    bundle: Bundle | None = request.app.state.bundle
-    if bundle is None:
-        raise NotReadyError("no bundle is loaded yet: ask /readyz until it says 200")
-    return bundle
-
-
-Served = Annotated[Bundle, Depends(served)]
+Served = Annotated[Models, Depends(serving)]
 
 
 @routes.post(
@@ -66,14 +55,15 @@ Served = Annotated[Bundle, Depends(served)]
 )
 @routes.post("/v1/rerank", include_in_schema=False)
 @routes.post("/v2/rerank", include_in_schema=False)
-async def rerank(body: RerankRequest, request: Request, bundle: Served) -> Response:
+async def rerank(body: RerankRequest, request: Request, models: Served) -> Response:
     """Reorder the candidates of one query, best first.
 
     The first stage scores every candidate; QILCM, or a specialist, rescores the best of them as one list. The answer
     says which bundle, which stage and which ranker gave the order, and who chose that ranker.
     """
     state, arrived = request.app.state, request.state.arrived
-    check_addressed(body, bundle)
+    bundle = models.choose(body.model, body.version)
+    request.state.fingerprint = bundle.manifest.fingerprint
     candidates = to_candidates(body, bundle.reranker.schema)
     parse_s = time.perf_counter() - arrived
     ranking = await to_thread.run_sync(
@@ -102,14 +92,6 @@ def rank(
     )
 
 
-def check_addressed(body: RerankRequest, bundle: Bundle) -> None:
-    """Raise UnknownModelError if the caller wants another bundle than the served one."""
-    manifest = bundle.manifest
-    for what, wanted, here in (("model", body.model, manifest.name), ("version", body.version, manifest.version)):
-        if wanted is not None and wanted != here:
-            raise UnknownModelError(f"{what} {wanted!r} is not served here, {here!r} is")
-
-
 @routes.get(
     "/livez",
     operation_id="livez",
@@ -132,10 +114,13 @@ async def livez() -> Health:
     response_description="It may",
     responses={503: DOCUMENTED[503]},
 )
-async def readyz(request: Request, bundle: Served) -> Health:
-    """200 once a bundle is loaded, its golden lists are reproduced and it is warm; 503 before, and while draining."""
+async def readyz(request: Request, models: Served) -> Health:
+    """200 once all bundles are loaded, their golden lists reproduced, and they are warm; 503 before, and in draining.
+
+    A bundle that is refused later on changes nothing here, as the one before serves on: see /info.
+    """
     if request.app.state.draining.is_set():
-        raise NotReadyError(f"draining: {bundle.manifest.name} takes no new traffic")
+        raise NotReadyError(f"draining: {', '.join(models.current)} takes no new traffic")
     return Health(status="ok")
 
 
@@ -146,12 +131,22 @@ async def readyz(request: Request, bundle: Served) -> Health:
     tags=["info"],
     response_model=Info,
     response_description="The bundle and the limits",
-    responses={503: DOCUMENTED[503]},
+    responses={404: DOCUMENTED[404], 503: DOCUMENTED[503]},
 )
-async def info(request: Request, bundle: Served) -> Info:
-    """The served bundle: version, features, limits, strategies, specialists, routing, held-out metrics."""
+async def info(
+    request: Request,
+    served: Served,
+    model: Annotated[Name | None, Query(description="name or alias; by default the one that a request gets")] = None,
+    version: Annotated[Name | None, Query(description="by default the current one")] = None,
+) -> Info:
+    """One served bundle: version, features, limits, strategies, specialists, routing, held-out metrics.
+
+    `models` lists all that are served. Where several are, none of them the default, the first of them is described
+    unless one is named.
+    """
     state = request.app.state
-    return describe(bundle.manifest, state.settings, state.hook)
+    named = model if model is not None or served.default else next(iter(served.current))
+    return describe(served.choose(named, version).manifest, served, state.settings, state.hook)
 
 
 @routes.get(

@@ -89,8 +89,12 @@ class RerankRequest(_Strict):
     )
 
     id: Annotated[Id | None, Field(description="echoed")] = None
-    model: Annotated[Name | None, Field(description="refuse to answer from another bundle")] = None
-    version: Annotated[Name | None, Field(description="refuse to answer from another version")] = None
+    model: Annotated[
+        Name | None, Field(description="name or alias of the bundle that is to answer; 404 if it is not served")
+    ] = None
+    version: Annotated[
+        Name | None, Field(description="its version; 404 if it is not served; default: the current one")
+    ] = None
     candidates: Annotated[list[Candidate] | None, Field(description="candidates, in input order")] = None
     feature_names: Annotated[
         list[str] | None,

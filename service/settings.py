@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 PREFIX = "LISTWRIGHT_"
@@ -31,7 +31,24 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore")
 
-    bundle: Annotated[Path, BeforeValidator(_given), Field(description="folder of the bundle to serve, NAME/VERSION")]
+    bundle: Annotated[
+        Path | None, BeforeValidator(_given), Field(description="folder of the one bundle to serve, NAME/VERSION")
+    ] = None
+    models: Annotated[
+        Path | None,
+        BeforeValidator(_given),
+        Field(
+            description="folder of bundles to serve instead of one, NAME/VERSION/, with a file CURRENT for each NAME"
+        ),
+    ] = None
+    poll_s: Annotated[
+        float,
+        Field(ge=0, le=86_400, description="seconds between looks at the folder of bundles; 0: only when told to look"),
+    ] = 2.0
+    admin_key: Annotated[
+        SecretStr | None,
+        Field(min_length=16, description="opens POST /admin/reload and /admin/rollback to who sends it"),
+    ] = None
     host: Annotated[str, Field(min_length=1, description="address to listen on")] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535, description="port to listen on; 0 takes a free one")] = 8000
     workers: Annotated[int, Field(ge=1, le=256, description="worker processes; each holds its own copy")] = 1
@@ -55,11 +72,17 @@ class Settings(BaseSettings):
     ] = None
     drain_s: Annotated[
         float,
-        Field(ge=0, le=600, description="seconds that a single worker keeps serving after SIGTERM, readyz at 503"),
+        Field(ge=0, le=600, description="seconds that it keeps serving after SIGTERM, readyz at 503"),
     ] = 0.0
     log_level: Annotated[
         Literal["critical", "error", "warning", "info", "debug"], Field(description="least severe message logged")
     ] = "info"
+
+    @model_validator(mode="after")
+    def _serves_something(self) -> Settings:
+        if self.bundle is None and self.models is None:
+            raise ValueError("there is nothing to serve")
+        return self
 
     def routing_off(self) -> str | None:
         """Why neither hook nor router may be asked at this moment; None if they may. Looks for the file each time.
@@ -83,6 +106,5 @@ def describe() -> str:
     """One line per setting, for ``--help``."""
     lines = []
     for name, field in Settings.model_fields.items():
-        default = "required" if field.is_required() else f"default {str(field.default).lower()}"
-        lines += [f"  {PREFIX}{name.upper()} ({default})", f"      {field.description}"]
+        lines += [f"  {PREFIX}{name.upper()} (default {str(field.default).lower()})", f"      {field.description}"]
     return "\n".join(lines)

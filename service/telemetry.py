@@ -9,7 +9,7 @@ import re
 import time
 import uuid
 from collections import Counter as Tally
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -60,7 +60,27 @@ class Telemetry:
             "listwright_stage_seconds", "Time by stage", ["stage"], buckets=SECONDS, registry=self.registry
         )
         self.candidates = Histogram("listwright_candidates", "List lengths", buckets=CANDIDATES, registry=self.registry)
-        self.bundle = Gauge("listwright_bundle_info", "The served bundle", ["model", "version"], registry=self.registry)
+        self._bundle = Gauge(
+            "listwright_bundle_info", "The served bundles", ["model", "version"], registry=self.registry
+        )
+        self._refused = Gauge(
+            "listwright_bundle_refused_info",
+            "What should be served and is not",
+            ["model", "version", "reason"],
+            registry=self.registry,
+        )
+        self.reloads = Counter(
+            "listwright_reloads", "Bundles swapped in, and refused", ["model", "outcome"], registry=self.registry
+        )
+
+    def serving(self, served: Iterable[tuple[str, str]], refused: Iterable[tuple[str, str, str]]) -> None:
+        """Say what is served now, by name and version, and what is not: name, version and reason."""
+        self._bundle.clear()
+        for name, version in served:
+            self._bundle.labels(name, version).set(1)
+        self._refused.clear()
+        for name, version, reason in refused:
+            self._refused.labels(name, version, reason).set(1)
 
     def observe(self, ranking: Ranking, parse_s: float, total_s: float) -> None:
         """Count one ranking."""

@@ -55,19 +55,21 @@ def make_bundle(
     categorical: bool = True,
     cutoff: int = 100,
     first_stage_score: bool = True,
-    graph: Literal["list", "nan"] = "list",
+    graph: Literal["list", "nan", "broken"] = "list",
+    seed: int = 7,
     specialists: int = 0,
     margin: float | Literal["no router"] | None = "no router",
     format_version: int = FORMAT_VERSION,
 ) -> Path:
     """Publish a bundle at ``out`` (``.../NAME/VERSION``).
 
-    ``graph="nan"`` gives NaN for a candidate whose price is above 1000, so that a request can make it degrade.
+    ``graph="nan"`` gives NaN for a candidate whose price is above 1000, so that a request can make it degrade, and
+    ``graph="broken"`` for one whose price is 0, which is in no golden list. Another seed gives other scores.
     Specialists rank by random linear scores. With a ``margin`` there is a router, which requests can steer: it finds
     specialist 0 the best in a list whose mean number of stars is below 0 and the last one above, each with a gain of
     the list's mean price; its graph gives NaN where that price is above 500.
     """
-    rng = np.random.default_rng(7)
+    rng = np.random.default_rng(seed)
     columns = schema(categorical=categorical)
     stage = QilcmStage(cutoff=cutoff, first_stage_score=first_stage_score)
     manifest = Manifest(
@@ -101,7 +103,7 @@ def make_bundle(
     folder = Path(tempfile.mkdtemp(dir=out.parent))
     (folder / "first_stage.txt").write_text(_lambdamart(rng, columns, categorical=categorical))
     width = bundle.input_width(stage, len(columns))
-    (folder / stage.file).write_bytes(_graph(rng, width, nan_above=1000.0 if graph == "nan" else None))
+    (folder / stage.file).write_bytes(_graph(rng, width, graph))
     files = ["first_stage.txt", stage.file, GOLDEN]
     if manifest.srm is not None:
         files.append(manifest.srm.file)
@@ -129,10 +131,10 @@ def _lambdamart(rng: np.random.Generator, columns: FeatureSchema, *, categorical
     return lightgbm.train(params, data, num_boost_round=10).model_to_string()
 
 
-def _graph(rng: np.random.Generator, width: int, nan_above: float | None) -> bytes:
+def _graph(rng: np.random.Generator, width: int, kind: str) -> bytes:
     """``scores = (x - mean over the list) @ w`` with NaN read as 0; the price comes first."""
     weights = rng.normal(size=(width,)).astype(np.float32)
-    limit = np.float32(np.inf if nan_above is None else nan_above)
+    comparison, limit = {"list": ("Greater", np.inf), "nan": ("Greater", 1000.0), "broken": ("Equal", 0.0)}[kind]
     nodes = [
         helper.make_node("IsNaN", ["features"], ["holes"]),
         helper.make_node("Where", ["holes", "zero", "features"], ["x"]),
@@ -140,7 +142,7 @@ def _graph(rng: np.random.Generator, width: int, nan_above: float | None) -> byt
         helper.make_node("Sub", ["x", "mean"], ["centred"]),
         helper.make_node("MatMul", ["centred", "w"], ["sane"]),
         helper.make_node("Gather", ["x", "first"], ["price"], axis=1),
-        helper.make_node("Greater", ["price", "limit"], ["broken"]),
+        helper.make_node(comparison, ["price", "limit"], ["broken"]),
         helper.make_node("Where", ["broken", "nan", "sane"], ["scores"]),
     ]
     constants = {
@@ -148,7 +150,7 @@ def _graph(rng: np.random.Generator, width: int, nan_above: float | None) -> byt
         "list_axis": np.array([0], dtype=np.int64),
         "w": weights,
         "first": np.int64(0),
-        "limit": limit,
+        "limit": np.float32(limit),
         "nan": np.float32(np.nan),
     }
     graph = helper.make_graph(

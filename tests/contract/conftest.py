@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 
 import httpx
 import pytest
@@ -16,6 +17,8 @@ from listwright_client import Client
 from ranking import bundle
 from service.app import create_app
 from service.settings import Settings
+
+BARE = str(Path(__file__).resolve().parents[1] / "bare")
 
 
 @pytest.fixture(scope="session")
@@ -44,7 +47,7 @@ class Process:
         self.output = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self.process = subprocess.Popen(
             [sys.executable, "-m", "service"],
-            env={**os.environ, **names},
+            env={**os.environ, **names, "PYTHONPATH": os.pathsep.join([BARE, os.environ.get("PYTHONPATH", "")])},
             stdout=self.output,
             stderr=subprocess.STDOUT,
         )

@@ -34,7 +34,11 @@ def test_the_tool_writes_the_committed_document():
     assert tool.text() == (ROOT / "openapi.yaml").read_text(encoding="utf-8")
 
 
-OPERATIONS = [("POST", "/rerank"), ("GET", "/livez"), ("GET", "/readyz"), ("GET", "/info"), ("GET", "/metrics")]
+OPERATIONS = [
+    ("POST", "/rerank"),
+    *(("GET", path) for path in ("/livez", "/readyz", "/info", "/metrics")),
+    *(("POST", path) for path in ("/admin/reload", "/admin/rollback")),
+]
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ def run(environment):
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({}, "LISTWRIGHT_BUNDLE: Field required (set it, e.g. to models/demo/1)"),
+        ({}, "LISTWRIGHT_BUNDLE: nothing is named to serve (set it, e.g. to models/demo/1, or LISTWRIGHT_MODELS)"),
         ({"LISTWRIGHT_BUNDLE": ""}, "LISTWRIGHT_BUNDLE: Value error, is empty"),
         ({"LISTWRIGHT_BUNDLE": "x", "LISTWRIGHT_HOST": ""}, "LISTWRIGHT_HOST: String should have at least 1 character"),
         ({"LISTWRIGHT_PORT": "http"}, "LISTWRIGHT_PORT: Input should be a valid integer"),

@@ -37,7 +37,7 @@ def client(app):
 def test_the_factory_reads_the_environment_and_loads_at_start_up(settings, monkeypatch):
     monkeypatch.setenv("LISTWRIGHT_BUNDLE", str(settings.bundle))
     app = create_app()
-    assert app.state.bundle is None
+    assert app.state.models is None
     with asking(app) as client:
         assert client.get("/readyz").status_code == 200
 

@@ -1,0 +1,79 @@
+"""What an operator may ask for, with the admin key: reload, roll back."""
+
+from __future__ import annotations
+
+import hmac
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, HTTPException, Query, Request
+from fastapi.security import HTTPBearer
+from fastapi.security.http import HTTPAuthorizationCredentials
+
+from service.info import Serving, serving_info
+from service.models import Models, serving
+from service.problems import DOCUMENTED, ReloadRefusedError, UnauthorizedError
+from service.reload import EVERYTHING, Watch
+from service.schemas import Name
+
+_key = HTTPBearer(auto_error=False, scheme_name="admin key", description="the value of LISTWRIGHT_ADMIN_KEY")
+
+
+def watch(
+    request: Request,
+    sent: Annotated[HTTPAuthorizationCredentials | None, Depends(_key)],
+    _: Annotated[Models, Depends(serving)],
+) -> Watch:
+    """What reloads, for whoever has the key.
+
+    Raises:
+        HTTPException: 404 where no key is set: nobody can have it, so there is nothing here.
+        UnauthorizedError: for no key, or a wrong one.
+    """
+    key = request.app.state.settings.admin_key
+    if key is None:
+        raise HTTPException(404)
+    given = "" if sent is None else sent.credentials
+    # as bytes, of which headers are read as Latin-1: compare_digest refuses other strings than ASCII ones
+    if not hmac.compare_digest(given.encode("latin-1"), key.get_secret_value().encode()):
+        raise UnauthorizedError("send the admin key: Authorization: Bearer KEY")
+    found: Watch = request.app.state.watch
+    return found
+
+
+Allowed = Annotated[Watch, Depends(watch)]
+
+_ANSWERS: dict[int | str, dict[str, Any]] = {
+    200: {"description": "What this worker process serves now; others follow within LISTWRIGHT_POLL_S"},
+    401: DOCUMENTED[401],
+    404: DOCUMENTED[404] | {"description": "No admin key is set, or there is no such model"},
+    409: DOCUMENTED[409]
+    | {"description": "A bundle was refused, or there is none to go back to; the served one stays"},
+    503: DOCUMENTED[503],
+}
+
+admin = APIRouter(prefix="/admin", tags=["admin"])
+
+
+@admin.post(
+    "/reload",
+    operation_id="reload",
+    summary="Serve what the models folder says",
+    responses=_ANSWERS,
+)
+async def reload(allowed: Allowed) -> Serving:
+    """Look at the models folder now, and try again what was refused before; 409 with the reasons if anything is."""
+    models = await allowed.reload(again=True)
+    if models.refused:
+        refused = sorted(models.refused.values(), key=lambda refusal: refusal.model)
+        reasons = (f"{r.model}/{r.version}: {r.reason}" if r.model != EVERYTHING else r.reason for r in refused)
+        raise ReloadRefusedError("; ".join(reasons))
+    return serving_info(models)
+
+
+@admin.post("/rollback", operation_id="rollback", summary="Serve the version before", responses=_ANSWERS)
+async def rollback(
+    allowed: Allowed,
+    model: Annotated[Name | None, Query(description="its name; by default that of the default model")] = None,
+) -> Serving:
+    """Write the version that a model served before into its ``CURRENT``, and serve it at once."""
+    return serving_info(await allowed.rollback(model))

@@ -1,0 +1,113 @@
+"""The models folder: ``NAME/VERSION/`` are bundles, and one small file per name says which of them is served.
+
+``NAME/CURRENT``
+    its text is the version that is served.
+``NAME/ALIAS``
+    its text is the name of a bundle: ``NAME`` is another word for that one.
+
+An alias is a pointer file like ``CURRENT``, and not a setting, so that it can be turned while the service runs, in the
+same way and as atomically.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+CURRENT = "CURRENT"
+ALIAS = "ALIAS"
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_MAX_BYTES = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Pointers:
+    """What the folder says.
+
+    Args:
+        versions: by name, the version to serve.
+        aliases: names of names.
+        faults: by name, why its pointer cannot be followed.
+    """
+
+    versions: Mapping[str, str]
+    aliases: Mapping[str, str]
+    faults: Mapping[str, str]
+
+
+class PointerError(ValueError):
+    """A pointer file says nothing that can be followed."""
+
+
+def read(folder: Path) -> Pointers:
+    """All pointers. A folder within it that has none is not served; nor is one whose name no bundle could have.
+
+    Raises:
+        OSError: if the folder cannot be listed.
+    """
+    versions, aliases, faults = {}, {}, {}
+    for name in sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and _NAME.fullmatch(entry.name)):
+        try:
+            version, alias = _pointer(folder / name / CURRENT), _pointer(folder / name / ALIAS)
+            if version is not None and alias is not None:
+                raise PointerError(f"there are {CURRENT} and {ALIAS}: remove one")
+        except PointerError as error:
+            faults[name] = str(error)
+            continue
+        if version is not None:
+            versions[name] = version
+        if alias is not None:
+            aliases[name] = alias
+    for name in [name for name, target in aliases.items() if target not in versions.keys() | faults.keys()]:
+        faults[name] = f"{ALIAS} says {aliases.pop(name)!r}, which is the name of no bundle here"
+    return Pointers(versions, aliases, faults)
+
+
+def state(folder: Path, name: str, version: str) -> tuple[object, ...]:
+    """Changes when the pointer is written again or the bundle is: then a version that was refused is worth a try."""
+    return (version, _stamp(folder / name / CURRENT), _stamp(folder / name / version / "manifest.json"))
+
+
+def point(folder: Path, name: str, version: str) -> None:
+    """Write ``CURRENT``, in one step.
+
+    Raises:
+        OSError: if the folder cannot be written.
+    """
+    handle, temporary = tempfile.mkstemp(prefix=f".{CURRENT}.", dir=folder / name)
+    try:
+        with os.fdopen(handle, "w", encoding="ascii") as file:
+            file.write(version + "\n")
+            os.fchmod(handle, 0o644)  # whoever reads it need not be who wrote it
+            file.flush()
+            os.fsync(handle)
+        Path(temporary).replace(folder / name / CURRENT)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _pointer(file: Path) -> str | None:
+    try:
+        with file.open("rb") as opened:
+            text = opened.read(_MAX_BYTES).decode("ascii", "replace").strip()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise PointerError(f"{file.name} cannot be read: {error.strerror}") from error
+    if not _NAME.fullmatch(text):
+        raise PointerError(f"{file.name} says {text[:100]!r}, which is no name of a folder: write one, in one step")
+    return text
+
+
+def _stamp(file: Path) -> tuple[int, int, int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -1,0 +1,111 @@
+"""Loading what the settings name, verified and warm: at the start, and again whenever something new is to be served."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from ranking import bundle
+from ranking.bundle import Bundle
+from ranking.candidates import CandidateList
+from ranking.errors import BundleError, ListwrightError
+from service import folder
+from service.models import Models, Refusal, only
+from service.settings import Settings
+
+WARM_UP_LENGTHS = (1, 10, 100)
+
+_log = logging.getLogger("listwright.service")
+
+Paths = Mapping[str, Path]
+"""The bundle's folder of each name: what one worker process can tell another of what it serves."""
+
+
+def start(settings: Settings, fallback: Paths | None = None) -> Models:
+    """What to serve first.
+
+    Args:
+        settings: name one bundle, or a folder of them.
+        fallback: what to serve of a name whose current version is refused: a worker that is started again must not fail
+            over what the others have refused and serve on without. None: a refusal is an error.
+
+    Raises:
+        BundleError: if there is nothing to serve, or a bundle is refused.
+    """
+    if settings.models is None:
+        assert settings.bundle is not None
+        return only(_load(settings.bundle, settings.max_candidates))
+    root = settings.models
+    try:
+        pointers = folder.read(root)
+    except OSError as error:
+        raise BundleError(root, f"cannot be read: {error.strerror}") from error
+    errors: dict[str, ListwrightError] = {n: BundleError(root / n, reason) for n, reason in pointers.faults.items()}
+    current = {}
+    for name, version in pointers.versions.items():
+        try:
+            current[name] = load_named(root, name, version, settings.max_candidates)
+        except ListwrightError as error:
+            errors[name] = error
+    refused = {}
+    for name, fault in errors.items():
+        if fallback is None:
+            raise fault
+        refused[name] = refusal(name, pointers.versions.get(name, ""), reason_of(fault))
+        _log.error("refused %s/%s: %s", name, refused[name].version, refused[name].reason)
+        if name in fallback:
+            current[name] = _load(fallback[name], settings.max_candidates)
+    if not current:
+        raise BundleError(root, f"holds no NAME/{folder.CURRENT}, so there is nothing to serve")
+    return Models(current, aliases=pointers.aliases, refused=refused)
+
+
+def load_named(root: Path, name: str, version: str, max_candidates: int) -> Bundle:
+    """The bundle at ``NAME/VERSION``, if it is what it is filed under.
+
+    Raises:
+        BundleError: naming the file at fault and why.
+    """
+    loaded = _load(root / name / version, max_candidates)
+    found = (loaded.manifest.name, loaded.manifest.version)
+    if found != (name, version):
+        raise BundleError(loaded.path / "manifest.json", f"says {'/'.join(found)}: a bundle lies under its own name")
+    return loaded
+
+
+def _load(path: Path, max_candidates: int) -> Bundle:
+    loaded = bundle.load(path)
+    warm_up(loaded, max_candidates)
+    return loaded
+
+
+def warm_up(ready: Bundle, max_candidates: int) -> None:
+    """Rank lists of every size class once, so that the first caller does not pay for allocations.
+
+    Raises:
+        BundleError: if such a list cannot be ranked without degrading.
+    """
+    width = len(ready.reranker.schema)
+    for length in sorted({*WARM_UP_LENGTHS, ready.manifest.second_stage.cutoff, max_candidates}):
+        if length <= max_candidates:
+            candidates = CandidateList(np.zeros((length, width), dtype=np.float32))
+            for strategy in ("auto", *ready.manifest.strategies):
+                ranking = ready.reranker.rerank(candidates, strategy=strategy)
+                if ranking.degraded:
+                    raise BundleError(
+                        ready.path, f"cannot rank {length} candidates of zeros by {strategy}: {ranking.reason}"
+                    )
+
+
+def refusal(name: str, version: str, reason: str) -> Refusal:
+    """A refusal of this moment."""
+    return Refusal(name, version, reason, datetime.now(UTC))
+
+
+def reason_of(error: ListwrightError) -> str:
+    """The file at fault and why, without the folder that it lies in."""
+    return f"{error.file.name}: {error.reason}" if isinstance(error, BundleError) else str(error)

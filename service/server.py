@@ -1,0 +1,135 @@
+"""One serving process: uvicorn with our manners at its end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from socket import socket
+from types import FrameType
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+
+from service.connection import Connection
+from service.settings import Settings
+
+FINISH_WITHIN_S = 25
+"""What is still unanswered this long after the last moment of draining is dropped: before Kubernetes kills at 30."""
+
+LINGER_S = 1.0
+"""After the port is closed, connections stay open this long: a request may be on its way in one of them."""
+
+LET_GO_S = 0.02
+"""What the event loop may take to let go of a socket that it was told to close."""
+
+
+def options(settings: Settings) -> dict[str, Any]:
+    """What uvicorn has to know."""
+    return {
+        "http": Connection,
+        "ws": "none",
+        "host": settings.host,
+        "port": settings.port,
+        "log_level": settings.log_level,
+        "log_config": _log_config(settings.log_level),
+        "access_log": False,
+        "server_header": False,
+        "timeout_graceful_shutdown": FINISH_WITHIN_S,
+    }
+
+
+def _log_config(level: str) -> dict[str, Any]:
+    """Every logger, uvicorn's too, writes JSON lines to stderr."""
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {"json": {"()": "service.telemetry.JsonLines"}},
+        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json"}},
+        "root": {"handlers": ["stderr"], "level": level.upper()},
+    }
+
+
+class DrainingServer(uvicorn.Server):
+    """uvicorn that, on SIGTERM, says so in ``/readyz``, keeps serving for a while, and exits with 0.
+
+    From SIGTERM on each answer closes its connection, so that callers go elsewhere with their next request instead of
+    meeting a closed connection with it.
+
+    Args:
+        app: the application.
+        settings: of the process.
+        started: called in the event loop once requests are answered.
+    """
+
+    def __init__(self, app: FastAPI, settings: Settings, started: Callable[[], None] | None = None) -> None:
+        super().__init__(uvicorn.Config(app, **options(settings)))
+        self._app, self._settings, self._on_start = app, settings, started
+
+    async def startup(self, sockets: list[socket] | None = None) -> None:
+        """Called by uvicorn; when it returns, requests are answered."""
+        await super().startup(sockets)
+        if self._settings.models is not None:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._app.state.watch.wake)
+        if self._on_start is not None:
+            self._on_start()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Called by uvicorn for SIGINT and SIGTERM; unlike its own method, this ends the process as a success."""
+        draining = self._app.state.draining
+        drain_s = self._settings.drain_s
+        if sig == signal.SIGTERM and self.started and drain_s > 0 and not draining.is_set() and not self.should_exit:
+            self._say_farewell()
+            asyncio.get_running_loop().call_later(drain_s, self.handle_exit, sig, frame)
+        else:
+            self.force_exit = sig == signal.SIGINT and self.should_exit  # a second Ctrl-C does not wait
+            self.should_exit = True
+
+    def _say_farewell(self) -> None:
+        self._app.state.draining.set()
+        farewell = (b"connection", b"close")
+        if farewell not in self.config.encoded_headers:
+            self.config.encoded_headers.append(farewell)  # uvicorn takes them up every second
+            self.server_state.default_headers = [*self.server_state.default_headers, farewell]
+        for connection in self.server_state.connections:  # those at work took their headers from before
+            if isinstance(connection, Connection) and connection.is_at_work():
+                connection.shutdown()
+
+    async def shutdown(self, sockets: list[socket] | None = None) -> None:
+        """Called by uvicorn: close the port, then, a little later, what is idle, and wait for what is at work."""
+        self._say_farewell()
+        await self._close_port(sockets or [])
+        linger_until = asyncio.get_running_loop().time() + LINGER_S
+        while self.server_state.connections and not self.force_exit:
+            if asyncio.get_running_loop().time() > linger_until:
+                break
+            await asyncio.sleep(0.01)
+        await super().shutdown(sockets)
+
+    async def _close_port(self, sockets: list[socket]) -> None:
+        """Take no more connections, but do take those that the system has completed already: it would reset them.
+
+        A copy keeps the port open while the event loop closes its own, so that nothing but a moment lies between the
+        last connection taken and the end.
+        """
+        ports = [socket(fileno=os.dup(port.fileno())) for server in self.servers for port in server.sockets]
+        for server in self.servers:
+            server.close()
+        for shared in sockets:
+            shared.close()
+        await asyncio.sleep(LET_GO_S)
+        late = []
+        for port in ports:
+            port.setblocking(False)
+            with suppress(BlockingIOError):
+                while True:
+                    late.append(port.accept()[0])
+            port.close()
+        for accepted in late:
+            await asyncio.get_running_loop().connect_accepted_socket(self._connection, accepted)
+
+    def _connection(self) -> Connection:
+        return Connection(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)

@@ -1,0 +1,240 @@
+"""Several serving processes behind one listening socket, and the process that looks after them.
+
+One socket, and not one per process (SO_REUSEPORT): what a killed worker has not accepted yet, another one does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import time
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from typing import Any
+
+import uvicorn
+
+from ranking.errors import ListwrightError
+from service import hook, loading
+from service.app import create_app
+from service.loading import Paths
+from service.models import Models
+from service.server import FINISH_WITHIN_S, DrainingServer, options
+from service.settings import Settings
+
+LONGEST_PAUSE_S = 30.0
+"""Between the end of a worker and the start of the next, where they keep ending."""
+
+STEADY_AFTER_S = 60.0
+"""A worker that ends this long after the one before is a single case: it is replaced at once."""
+
+KILL_AFTER_S = FINISH_WITHIN_S + 3.0
+"""Past the last moment of draining: a worker that has not ended by then never will."""
+
+HELD = (signal.SIGINT, signal.SIGHUP)
+"""Signals that wait while a worker starts, until it can heed them."""
+
+_spawn = multiprocessing.get_context("spawn")  # a fork would share the locks of threads that it does not have
+_log = logging.getLogger("listwright.workers")
+
+
+def work(settings: Settings, sock: socket.socket, pipe: Connection, fallback: Paths | None) -> None:
+    """A worker process: load, serve, end.
+
+    Args:
+        settings: of the service.
+        sock: bound; shared with the other workers.
+        pipe: tells the supervisor what is served, first when ready and then after each swap; or why nothing can be.
+        fallback: what the others serve, in case that a bundle is refused.
+    """
+    os.setpgrp()  # Ctrl-C is the supervisor's to pass on
+    uvicorn.Config("", **options(settings))  # sets up the logs
+
+    def tell(served: Models) -> None:
+        pipe.send({name: bundle.path for name, bundle in served.current.items()})
+
+    try:
+        app = create_app(settings, loaded=loading.start(settings, fallback), swapped=tell)
+    except ListwrightError as error:
+        pipe.send(str(error))
+        sys.exit(1)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    sentinel = parent.sentinel
+
+    def orphaned() -> None:  # nobody would end this process, and it holds the port
+        asyncio.get_running_loop().remove_reader(sentinel)
+        server.handle_exit(signal.SIGTERM, None)
+
+    def started() -> None:
+        asyncio.get_running_loop().add_reader(sentinel, orphaned)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
+        tell(app.state.models)
+
+    server = DrainingServer(app, settings, started)
+    server.run([sock])
+    if settings.hook is not None:
+        hook.leave(0)
+
+
+def supervise(settings: Settings) -> int:
+    """Serve with several workers until told to stop; the exit code.
+
+    Passes SIGTERM and SIGINT on, and in front of a folder of bundles SIGHUP, replaces workers that die, and ends by
+    itself only when no worker can serve.
+    """
+    sock = uvicorn.Config("", **options(settings)).bind_socket()
+    workers = Workers(settings, sock)
+    woken, waker = socket.socketpair()
+    woken.setblocking(False)
+    waker.setblocking(False)
+    signal.set_wakeup_fd(waker.fileno())
+    for heeded in (signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if settings.models is not None else [])):
+        signal.signal(heeded, lambda *_: None)  # its number arrives through the socket pair
+    while not workers.ended:
+        workers.start_missing()
+        for ready in wait([woken, *workers.watched()], timeout=workers.pause_s()):
+            if ready is woken:
+                for number in woken.recv(64):
+                    workers.heed(signal.Signals(number))
+        workers.look()
+    return workers.code
+
+
+@dataclass
+class Worker:
+    """One worker process, as its supervisor sees it."""
+
+    process: SpawnProcess
+    pipe: Connection
+    ready: bool = False
+
+
+class Workers:
+    """All of them.
+
+    Args:
+        settings: of the service.
+        sock: bound, not listening yet.
+    """
+
+    def __init__(self, settings: Settings, sock: socket.socket) -> None:
+        self.code = 0
+        self._settings, self._sock = settings, sock
+        self._workers: list[Worker] = []
+        self._served: Paths | None = None
+        self._said: str | None = None
+        self._stop_by: float | None = None
+        self._deaths, self._died_at, self._start_at = 0, -STEADY_AFTER_S, 0.0
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is nothing left to look after."""
+        return self._stop_by is not None and not self._workers
+
+    def watched(self) -> list[Any]:
+        """What shows that a worker has ended, or has something to tell."""
+        return [w.process.sentinel for w in self._workers] + [w.pipe for w in self._workers if not w.pipe.closed]
+
+    def pause_s(self) -> float | None:
+        """How long nothing needs to be done unless something happens; None for as long as it takes."""
+        now = time.monotonic()
+        if self._stop_by is not None:
+            return max(0.0, self._stop_by - now)
+        return max(0.0, self._start_at - now) if len(self._workers) < self._wanted() else None
+
+    def start_missing(self) -> None:
+        """Start workers until there are enough, unless it is too early after the last death."""
+        while len(self._workers) < self._wanted() and time.monotonic() >= self._start_at:
+            ours, theirs = _spawn.Pipe(duplex=False)
+            process = _spawn.Process(target=work, args=(self._settings, self._sock, theirs, self._served))
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
+            process.start()
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            theirs.close()
+            self._workers.append(Worker(process, ours))
+
+    def heed(self, number: signal.Signals) -> None:
+        """Pass a signal on; SIGTERM and SIGINT are the beginning of the end."""
+        if number != signal.SIGHUP and self._stop_by is None:
+            self._stop(0)
+        for worker in self._workers:
+            self._signal(worker, number)
+
+    def look(self) -> None:
+        """Hear what workers tell, and see which have ended."""
+        for worker in list(self._workers):
+            self._hear(worker)
+            if not worker.process.is_alive():
+                self._hear(worker)  # its last words
+                self._workers.remove(worker)
+                self._bury(worker)
+        if self._stop_by is not None and time.monotonic() >= self._stop_by:
+            for worker in self._workers:
+                _log.error("worker %s does not end: killed", worker.process.pid)
+                worker.process.kill()
+                self.code = self.code or 1
+            self._stop_by = time.monotonic() + KILL_AFTER_S
+
+    def _wanted(self) -> int:
+        return self._settings.workers if self._stop_by is None else 0
+
+    def _hear(self, worker: Worker) -> None:
+        try:
+            while not worker.pipe.closed and worker.pipe.poll():
+                served: Paths | str = worker.pipe.recv()
+                if isinstance(served, str):
+                    self._say(served)
+                    continue
+                worker.ready = True
+                if self._served not in (None, served):  # the others need not wait until they look for themselves
+                    for other in self._workers:
+                        if other is not worker:
+                            self._signal(other, signal.SIGHUP)
+                self._served = served
+        except EOFError:  # it is about to end
+            worker.pipe.close()
+
+    def _say(self, error: str) -> None:
+        """What is wrong with a bundle all workers find, and it is said once."""
+        if error != self._said:
+            print(f"error: {error}", file=sys.stderr)
+        self._said = error
+
+    def _bury(self, worker: Worker) -> None:
+        worker.process.join()
+        worker.pipe.close()
+        pid, code = worker.process.pid, worker.process.exitcode or 0
+        if self._stop_by is not None:
+            if code not in (0, -signal.SIGTERM):  # SIGTERM ends one that was still loading
+                self.code = self.code or max(code, 1)
+            return
+        how = f"with code {code}" if code >= 0 else f"by {signal.Signals(-code).name}"
+        if not worker.ready and not any(other.ready for other in self._workers):
+            _log.critical("worker %s ended %s before it could serve, and no other serves: stopping", pid, how)
+            self._stop(code if code > 0 else 1)
+            for other in self._workers:
+                self._signal(other, signal.SIGTERM)
+            return
+        now = time.monotonic()
+        self._deaths = 1 if now - self._died_at > STEADY_AFTER_S else self._deaths + 1
+        self._died_at = now
+        pause_s = 0.0 if self._deaths == 1 else min(LONGEST_PAUSE_S, 2.0 ** (self._deaths - 2))
+        self._start_at = now + pause_s
+        _log.error("worker %s ended %s: another is started in %g s", pid, how, pause_s)
+
+    def _stop(self, code: int) -> None:
+        self.code = code
+        self._stop_by = time.monotonic() + self._settings.drain_s + KILL_AFTER_S
+        self._sock.close()  # else callers would wait at a port behind which nobody is left
+
+    @staticmethod
+    def _signal(worker: Worker, number: signal.Signals) -> None:
+        if worker.process.is_alive() and worker.process.pid is not None:
+            os.kill(worker.process.pid, number)

@@ -1,0 +1,261 @@
+"""Several workers: one version, one port, nobody missed, and an end that says why."""
+
+import json
+import os
+import shutil
+import signal
+import threading
+import time
+
+import httpx
+import psutil
+import pytest
+
+from bundles import make_bundle
+from contract.conftest import Process, free_port
+from service import folder
+
+BODY = {"features": [[1.0, 2.0, 3.0, "A5"], [2.0, 1.0, 0.0, "B2"]]}
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    root = tmp_path_factory.mktemp("library")
+    for seed in (1, 2):
+        make_bundle(root / "shop" / str(seed), seed=seed)
+    return root
+
+
+@pytest.fixture
+def models(library, tmp_path):
+    """A folder that serves shop/1 and holds shop/2."""
+    shutil.copytree(library / "shop", tmp_path / "shop")
+    folder.point(tmp_path, "shop", "1")
+    return tmp_path
+
+
+@pytest.fixture
+def serve():
+    """Starts services, and sees to it that none survives the test."""
+    started = []
+
+    def start(**settings):
+        started.append(Process(**settings))
+        return started[-1].wait_until_ready()
+
+    yield start
+    for service in started:
+        for process in family(service):
+            process.kill()
+        service.process.wait()
+        service.output.close()
+
+
+def family(service):
+    """The supervisor and what it has started."""
+    try:
+        parent = psutil.Process(service.process.pid)
+        return [parent, *parent.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def workers(service):
+    """Those that accept connections; the supervisor only keeps the socket."""
+    return [process for process in family(service)[1:] if "spawn_main" in " ".join(process.cmdline())]
+
+
+def until(condition, within_s=30):
+    end = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+def lines(log):
+    return [json.loads(line) for line in log.splitlines() if line.startswith("{")]
+
+
+def said(service, words):
+    return [line for line in lines(service.log()) if words in line["message"]]
+
+
+def ask(service):
+    """One request over a connection of its own, so that any worker may get it."""
+    return httpx.post(service.url + "/rerank", json=BODY, timeout=30)
+
+
+def versions(service):
+    return {ask(service).json()["version"] for _ in range(20)}
+
+
+def both_ready(service):
+    """One is enough for an answer of /readyz."""
+    until(lambda: len(said(service, "serving shop/")) >= 2)
+    return service
+
+
+def test_polling_brings_all_workers_to_one_version(models, serve):
+    service = both_ready(serve(models=models, workers=2, poll_s=0.05))
+    assert versions(service) == {"1"}
+    folder.point(models, "shop", "2")
+    until(lambda: len(said(service, "serving shop/2 instead of 1")) == 2)
+    assert versions(service) == {"2"}
+
+
+def test_sighup_reaches_all_workers(models, serve):
+    service = both_ready(serve(models=models, workers=2, poll_s=0))
+    folder.point(models, "shop", "2")
+    service.process.send_signal(signal.SIGHUP)
+    until(lambda: len(said(service, "serving shop/2 instead of 1")) == 2)
+    assert versions(service) == {"2"}
+    assert service.stop()[0] == 0
+
+
+def test_sighup_reaches_a_single_process_too(models, serve):
+    service = serve(models=models, poll_s=0)
+    folder.point(models, "shop", "2")
+    service.process.send_signal(signal.SIGHUP)
+    until(lambda: versions(service) == {"2"})
+
+
+def test_what_one_worker_is_told_the_others_hear_of(models, serve):
+    service = both_ready(serve(models=models, workers=2, poll_s=0, admin_key="0123456789abcdef"))
+    folder.point(models, "shop", "2")
+    answer = httpx.post(service.url + "/admin/reload", headers={"Authorization": "Bearer 0123456789abcdef"})
+    assert answer.status_code == 200
+    until(lambda: len(said(service, "serving shop/2 instead of 1")) == 2)
+    assert versions(service) == {"2"}
+
+
+def test_a_killed_worker_is_replaced_and_the_others_serve_on(models, serve):
+    service = both_ready(serve(models=models, workers=2))
+    workers(service)[0].kill()
+    assert [ask(service).status_code for _ in range(20)] == [200] * 20
+    until(lambda: len(said(service, "serving shop/1 from")) == 3)
+    assert said(service, "ended by SIGKILL: another is started in 0 s")
+    code, log = service.stop()
+    assert code == 0, log
+
+
+def test_a_worker_that_is_replaced_does_not_fail_over_what_the_others_have_refused(models, serve):
+    service = both_ready(serve(models=models, workers=2, poll_s=0.05))
+    (models / "shop" / "2" / "qilcm.onnx").unlink()
+    folder.point(models, "shop", "2")
+    until(lambda: len(said(service, "1 serves on")) == 2)
+    workers(service)[0].kill()
+    until(lambda: len(said(service, "serving shop/1 from")) == 3)
+    assert versions(service) == {"1"}
+    assert said(service, "refused shop/2: qilcm.onnx: does not exist")
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_nothing_to_serve_is_an_end_that_says_why(models, count):
+    (models / "shop" / "1" / "qilcm.onnx").unlink()
+    service = Process(models=models, workers=count)
+    code, log = service.wait()
+    assert code == 1
+    assert log.count("error: ") == 1, "said once, whatever the number of workers"
+    assert f"error: {models}/shop/1/qilcm.onnx: does not exist, although the manifest lists it\n" in log
+    assert "Traceback" not in log
+
+
+def test_an_empty_folder_is_an_end_that_says_why(tmp_path):
+    code, log = Process(models=tmp_path).wait()
+    assert (code, log) == (1, f"error: {tmp_path}: holds no NAME/CURRENT, so there is nothing to serve\n")
+
+
+def test_when_no_worker_can_serve_any_more_the_process_ends(models, serve):
+    service = both_ready(serve(models=models, workers=2, poll_s=0))
+    shutil.rmtree(models / "shop" / "1")
+    for worker in workers(service):
+        worker.kill()
+    code, log = service.wait()
+    assert code == 1, log
+    assert "shop/1/manifest.json: does not exist" in log
+    assert "before it could serve, and no other serves: stopping" in log
+
+
+def test_a_taken_port_is_an_error_with_several_workers_too(models, serve):
+    service = serve(models=models)
+    code, log = Process(models=models, workers=2, port=service.url.rpartition(":")[2]).wait()
+    assert code == 3
+    assert "Address already in use" in log or "address already in use" in log
+
+
+def test_workers_do_not_outlive_their_supervisor(models, serve):
+    service = both_ready(serve(models=models, workers=2))
+    left = workers(service)
+    service.process.kill()
+    service.process.wait()
+    until(lambda: not any(process.is_running() and process.status() != "zombie" for process in left))
+
+
+class Traffic:
+    """Requests from a few threads, each over a connection that it keeps as long as the service lets it."""
+
+    def __init__(self, url, threads=4):
+        self.failed, self.answered, self._done = [], 0, threading.Event()
+        self._threads = [threading.Thread(target=self._ask, args=(url,)) for _ in range(threads)]
+        for thread in self._threads:
+            thread.start()
+
+    def _ask(self, url):
+        with httpx.Client(timeout=30) as client:
+            while not self._done.is_set():
+                try:
+                    status = client.post(url + "/rerank", json=BODY).status_code
+                except httpx.ConnectError:
+                    return  # refused at once: the service has gone
+                except httpx.TransportError as error:
+                    status = repr(error)
+                if status == 200:
+                    self.answered += 1
+                else:
+                    self.failed.append(status)
+
+    def end(self):
+        self._done.set()
+        for thread in self._threads:
+            thread.join()
+        return self.failed
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_drain_loses_nothing(models, serve, count):
+    """Whoever asks until the very end is answered, and then refused at once; nobody is reset."""
+    service = serve(models=models, workers=count, drain_s=0.5)
+    if count > 1:
+        both_ready(service)
+    traffic = Traffic(service.url)
+    until(lambda: traffic.answered > 50)
+    service.process.terminate()
+    until(lambda: httpx.get(service.url + "/readyz").status_code == 503)
+    before = traffic.answered
+    until(lambda: traffic.answered > before + 20)
+    code, log = service.wait()
+    assert traffic.end() == []
+    assert code == 0, log
+
+
+def test_a_second_sigterm_ends_the_drain_of_all_workers(models, serve):
+    service = both_ready(serve(models=models, workers=2, drain_s=60))
+    service.process.terminate()
+    until(lambda: httpx.get(service.url + "/readyz").status_code == 503)
+    time.sleep(0.2)
+    assert service.stop()[0] == 0
+
+
+def test_ctrl_c_does_not_drain(models, serve):
+    service = both_ready(serve(models=models, workers=2, drain_s=60))
+    os.kill(service.process.pid, signal.SIGINT)
+    code, log = service.wait()
+    assert code == 0
+    assert "Traceback" not in log
+
+
+def test_a_stop_while_workers_still_load_is_clean(models):
+    service = Process(models=models, workers=2, port=free_port())
+    until(lambda: workers(service))
+    code, log = service.stop()
+    assert code == 0, log

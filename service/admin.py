@@ -15,7 +15,7 @@ from service.problems import DOCUMENTED, ReloadRefusedError, UnauthorizedError
 from service.reload import EVERYTHING, Watch
 from service.schemas import Name
 
-_key = HTTPBearer(auto_error=False, scheme_name="admin key", description="the value of LISTWRIGHT_ADMIN_KEY")
+_key = HTTPBearer(auto_error=False, scheme_name="adminKey", description="the value of LISTWRIGHT_ADMIN_KEY")
 
 
 def watch(
@@ -48,6 +48,7 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
     404: DOCUMENTED[404] | {"description": "No admin key is set, or there is no such model"},
     409: DOCUMENTED[409]
     | {"description": "A bundle was refused, or there is none to go back to; the served one stays"},
+    422: DOCUMENTED[422],
     503: DOCUMENTED[503],
 }
 

@@ -131,7 +131,7 @@ async def readyz(request: Request, models: Served) -> Health:
     tags=["info"],
     response_model=Info,
     response_description="The bundle and the limits",
-    responses={404: DOCUMENTED[404], 503: DOCUMENTED[503]},
+    responses={status: DOCUMENTED[status] for status in (404, 422, 503)},
 )
 async def info(
     request: Request,

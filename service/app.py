@@ -12,18 +12,24 @@ from multiprocessing import parent_process
 from typing import Any
 
 import numpy as np
-from anyio import CapacityLimiter, to_thread
+from anyio import to_thread
 from fastapi import FastAPI
 
 from ranking import bundle
 from ranking.bundle import Bundle
 from ranking.candidates import CandidateList
 from service import examples, hook, problems
+from service.admission import Gate
+from service.degradation import DegradedRun
 from service.routes import routes
+from service.schemas import RerankRequest
 from service.settings import Settings
 from service.telemetry import Observed, Telemetry
 
 WARM_UP_LENGTHS = (1, 10, 100)
+
+WARM_UPS = 2
+"""The first ranking of a length takes unusually long; the second says what to expect of the stages."""
 
 HOOK_THREADS = 2
 """Threads of the hook for each request that is computed at a time: as many again may hang before any is refused."""
@@ -46,6 +52,9 @@ class Contract(FastAPI):
                 for status, response in operation["responses"].items():
                     if status >= "4":
                         response["content"] = {problems.MEDIA_TYPE: response["content"]["application/json"]}
+            request = RerankRequest.model_json_schema(ref_template="#/components/schemas/{model}")
+            schemas = {**request.pop("$defs"), "RerankRequest": request, **document["components"]["schemas"]}
+            document["components"]["schemas"] = dict(sorted(schemas.items()))
             body = document["paths"]["/rerank"]["post"]["requestBody"]["content"]["application/json"]
             body["examples"] = examples.REQUESTS
         return super().openapi()
@@ -63,7 +72,6 @@ def create_app(settings: Settings | None = None, *, loaded: Bundle | None = None
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        app.state.limiter = CapacityLimiter(settings.threads)
         ready = loaded
         if ready is None:
             ready = await to_thread.run_sync(bundle.load, settings.bundle)
@@ -95,7 +103,9 @@ def create_app(settings: Settings | None = None, *, loaded: Bundle | None = None
         redirect_slashes=False,
     )
     app.state.settings, app.state.telemetry, app.state.bundle, app.state.hook = settings, telemetry, None, None
-    app.state.draining = threading.Event()
+    app.state.draining, app.state.degraded = threading.Event(), DegradedRun()
+    app.state.gate = Gate(settings.threads, settings.queue, settings.max_buffered_bytes)
+    telemetry.watch(app.state.gate)
     app.include_router(routes)
     problems.install(app)
     paths = frozenset(getattr(route, "path", "") for route in routes.routes)
@@ -104,10 +114,10 @@ def create_app(settings: Settings | None = None, *, loaded: Bundle | None = None
 
 
 def warm_up(ready: Bundle, max_candidates: int) -> None:
-    """Rank lists of every size class once, so that the first caller does not pay for allocations."""
+    """Rank lists of every size class, so that the first caller does not pay for allocations."""
     width = len(ready.reranker.schema)
     for length in sorted({*WARM_UP_LENGTHS, ready.manifest.second_stage.cutoff, max_candidates}):
         if length <= max_candidates:
             candidates = CandidateList(np.zeros((length, width), dtype=np.float32))
-            for strategy in ("auto", *ready.manifest.strategies):
+            for strategy in ("auto", *ready.manifest.strategies) * WARM_UPS:
                 ready.reranker.rerank(candidates, strategy=strategy)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
-from typing import Annotated
+from functools import partial
+from typing import Annotated, NamedTuple
 
-from anyio import to_thread
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import PlainTextResponse
 from prometheus_client import generate_latest
@@ -13,13 +14,17 @@ from pydantic_core import to_json
 
 from ranking.bundle import Bundle
 from ranking.candidates import CandidateList, Ranking
+from ranking.pace import Deadline
 from ranking.router import Hook
+from service.admission import listening
 from service.answer import facts, to_answer
-from service.body import BoundedRoute
-from service.convert import to_candidates
+from service.body import BoundedRequest, BoundedRoute
+from service.convert import to_candidates, to_request
+from service.decode import Bounds, decode
+from service.degradation import RUN
 from service.examples import REQUESTS
 from service.info import Info, describe
-from service.problems import DOCUMENTED, NotReadyError, UnknownModelError
+from service.problems import DOCUMENTED, DegradedError, NotReadyError, UnknownModelError
 from service.schemas import Health, RerankRequest, RerankResponse
 from service.settings import Settings
 
@@ -36,10 +41,13 @@ HEADERS = {
     "traceparent": {"description": "the caller's own, if it sent a valid one", "schema": {"type": "string"}},
 }
 
+BODY = {"schema": {"$ref": "#/components/schemas/RerankRequest"}, "examples": REQUESTS}
+"""FastAPI is not told of the type: it would decode and validate on the event loop."""
+
 routes = APIRouter(route_class=BoundedRoute)
 
 
-def served(request: Request) -> Bundle:
+async def served(request: Request) -> Bundle:
     """The bundle that answers.
 
     Raises:
@@ -61,37 +69,85 @@ Served = Annotated[Bundle, Depends(served)]
     tags=["rerank"],
     response_model=RerankResponse,
     response_description="The order, and how it came about",
-    responses={200: {"headers": HEADERS}, **{s: DOCUMENTED[s] for s in (400, 404, 409, 413, 415, 422, 503)}},
-    openapi_extra={"requestBody": {"content": {"application/json": {"examples": REQUESTS}}}},
+    responses={200: {"headers": HEADERS}, **{s: DOCUMENTED[s] for s in (400, 404, 408, 409, 413, 415, 422, 429, 503, 504)}},
+    openapi_extra={"requestBody": {"content": {"application/json": BODY}, "required": True}},
 )
 @routes.post("/v1/rerank", include_in_schema=False)
 @routes.post("/v2/rerank", include_in_schema=False)
-async def rerank(body: RerankRequest, request: Request, bundle: Served) -> Response:
+async def rerank(request: Request, bundle: Served) -> Response:
     """Reorder the candidates of one query, best first.
 
     The first stage scores every candidate; QILCM, or a specialist, rescores the best of them as one list. The answer
     says which bundle, which stage and which ranker gave the order, and who chose that ranker.
     """
-    state, arrived = request.app.state, request.state.arrived
-    check_addressed(body, bundle)
-    candidates = to_candidates(body, bundle.reranker.schema)
-    parse_s = time.perf_counter() - arrived
-    ranking = await to_thread.run_sync(
-        lambda: rank(candidates, body, bundle, state.settings, state.hook), limiter=state.limiter
-    )
-    total_s = time.perf_counter() - arrived
-    state.telemetry.observe(ranking, parse_s, total_s)
-    milliseconds = {"parse": parse_s * 1000.0, **ranking.timings_ms, "total": total_s * 1000.0}
+    assert isinstance(request, BoundedRequest)  # FastAPI would take a parameter of that type for a query
+    state = request.app.state
+    body = await request.json_body()
+    asked = time.perf_counter()
+    with listening(request.receive) as caller:
+        deadline = Deadline(request.deadline.at, caller.done)
+        job = partial(answered, body, bundle, state.settings, state.hook, deadline, request.state.arrived, asked)
+        answer = await state.gate.run(job, deadline, caller)
+    ranking, milliseconds = answer.ranking, answer.milliseconds
+    state.telemetry.observe(ranking, milliseconds)
     request.state.facts.update(facts(ranking, bundle.manifest, milliseconds))
-    answer = to_answer(ranking, body, bundle.manifest, candidates.ids, milliseconds)
+    if not (ranking.late and answer.hurried):  # what a caller asks for says nothing of the service
+        state.degraded.note(degraded=ranking.degraded)
+    if ranking.degraded and state.settings.on_failure == "error":
+        raise DegradedError(f"{ranking.reason} (LISTWRIGHT_ON_FAILURE is error)")
     server_timing = ", ".join(f"{step};dur={value:.3f}" for step, value in milliseconds.items())
-    return Response(to_json(answer), media_type="application/json", headers={"Server-Timing": server_timing})
+    return Response(answer.content, media_type="application/json", headers={"Server-Timing": server_timing})
+
+
+class Answered(NamedTuple):
+    """What came of a request."""
+
+    content: bytes
+    ranking: Ranking
+    milliseconds: dict[str, float]
+    hurried: bool  # whether the request asked for less time than the settings give
+
+
+def answered(
+    body: bytes,
+    bundle: Bundle,
+    settings: Settings,
+    hook: Hook | None,
+    deadline: Deadline,
+    arrived: float,
+    asked: float,
+) -> Answered:
+    """In a worker thread: all that may take long, from decoding to encoding."""
+    began = time.perf_counter()
+    width, pace = len(bundle.reranker.schema), bundle.reranker.pace
+    request = to_request(decode(body, Bounds(settings.max_candidates, width)))
+    check_addressed(request, bundle)
+    candidates = to_candidates(request, bundle.reranker.schema)
+    parsed = time.perf_counter()
+    wanted = math.inf if request.timeout_ms is None else arrived + request.timeout_ms / 1000.0
+    by = min(wanted, deadline.at) - pace.expected("answer", len(candidates))
+    ranking = rank(candidates, request, bundle, settings, hook, Deadline(by, deadline.abandoned))
+    ranked = time.perf_counter()
+    milliseconds = {
+        "parse": (parsed - began) * 1000.0,
+        "queue": (began - asked) * 1000.0,
+        **ranking.timings_ms,
+        "total": (ranked - arrived) * 1000.0,
+    }
+    content = to_json(to_answer(ranking, request, bundle.manifest, candidates.ids, milliseconds))
+    pace.note("answer", len(candidates), time.perf_counter() - ranked)
+    return Answered(content, ranking, milliseconds, hurried=wanted < deadline.at)
 
 
 def rank(
-    candidates: CandidateList, body: RerankRequest, bundle: Bundle, settings: Settings, hook: Hook | None
+    candidates: CandidateList,
+    body: RerankRequest,
+    bundle: Bundle,
+    settings: Settings,
+    hook: Hook | None,
+    deadline: Deadline,
 ) -> Ranking:
-    """In a worker thread: what may take long. Looks for the kill switch only where somebody would be asked."""
+    """Looks for the kill switch only where somebody would be asked."""
     asked = bundle.manifest.srm is not None and body.specialist is None and body.strategy in ("auto", "srm")
     return bundle.reranker.rerank(
         candidates,
@@ -99,6 +155,7 @@ def rank(
         specialist=body.specialist,
         hook=hook,
         routing=asked and settings.routing_off() is None,
+        deadline=deadline,
     )
 
 
@@ -133,9 +190,12 @@ async def livez() -> Health:
     responses={503: DOCUMENTED[503]},
 )
 async def readyz(request: Request, bundle: Served) -> Health:
-    """200 once a bundle is loaded, its golden lists are reproduced and it is warm; 503 before, and while draining."""
+    """200 once a bundle is loaded, its golden lists are reproduced and it is warm; 503 before, while draining,
+    and for 10 s after a run of degraded answers."""
     if request.app.state.draining.is_set():
         raise NotReadyError(f"draining: {bundle.manifest.name} takes no new traffic")
+    if request.app.state.degraded.lasts:
+        raise NotReadyError(f"the last {RUN} answers of {bundle.manifest.name} were degraded: see the log for reasons")
     return Health(status="ok")
 
 

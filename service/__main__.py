@@ -7,6 +7,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -67,7 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _options(settings: Settings) -> dict[str, Any]:
     return {
-        "http": Connection,
+        "http": partial(Connection, patience_s=settings.timeout_ms / 1000.0),
         "ws": "none",
         "host": settings.host,
         "port": settings.port,

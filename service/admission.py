@@ -48,9 +48,7 @@ class Gate:
         clock: seconds.
     """
 
-    def __init__(
-        self, slots: int, places: int, buffer: int, clock: Callable[[], float] = time.perf_counter
-    ) -> None:
+    def __init__(self, slots: int, places: int, buffer: int, clock: Callable[[], float] = time.perf_counter) -> None:
         self._slots, self._places, self._buffer, self._clock = slots, places, buffer, clock
         self._threads = ThreadPoolExecutor(slots, "work")
         self._free, self._held = slots, 0

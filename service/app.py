@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from anyio import to_thread
 from fastapi import FastAPI
+from fastapi.encoders import jsonable_encoder
+from fastapi.openapi.models import OpenAPI
 
 from ranking import bundle
 from ranking.bundle import Bundle
@@ -42,10 +44,12 @@ _log = logging.getLogger("listwright.service")
 
 
 class Contract(FastAPI):
-    """FastAPI, with two things said in its document that it has no words for."""
+    """FastAPI, with three things said in its document that it has no words for."""
 
     def openapi(self) -> dict[str, Any]:
-        """The document: refusals under their own media type, examples word for word (FastAPI drops their nulls)."""
+        """The document: refusals under their own media type, examples word for word (FastAPI drops their nulls), the
+        request that is decoded where FastAPI does not see it.
+        """
         if self.openapi_schema is None:
             document = super().openapi()
             for operation in (o for path in document["paths"].values() for o in path.values()):
@@ -55,6 +59,7 @@ class Contract(FastAPI):
             request = RerankRequest.model_json_schema(ref_template="#/components/schemas/{model}")
             schemas = {**request.pop("$defs"), "RerankRequest": request, **document["components"]["schemas"]}
             document["components"]["schemas"] = dict(sorted(schemas.items()))
+            document = self.openapi_schema = jsonable_encoder(OpenAPI(**document), by_alias=True, exclude_none=True)
             body = document["paths"]["/rerank"]["post"]["requestBody"]["content"]["application/json"]
             body["examples"] = examples.REQUESTS
         return super().openapi()

@@ -57,10 +57,8 @@ class BoundedRequest(Request):
                 async with asyncio.timeout(max(0.0, self.deadline.left_s)):
                     self._body = await self._read(limit)
             except TimeoutError as error:
-                within = self.app.state.settings.timeout_ms
-                raise SlowBodyError(
-                    f"{self.held} bytes of the body arrived within {within:g} ms (LISTWRIGHT_TIMEOUT_MS): send it faster"
-                ) from error
+                within = f"{self.app.state.settings.timeout_ms:g} ms (LISTWRIGHT_TIMEOUT_MS)"
+                raise SlowBodyError(f"only {self.held} bytes of the body arrived within {within}") from error
             except ClientDisconnect as error:
                 raise UndecodableBodyError("the body ended before it was complete") from error
             except asyncio.CancelledError as error:  # the last moment of a stop: an answer, not a broken connection

@@ -85,8 +85,11 @@ def _blocks(text: Bytes) -> Iterator[Bytes]:
 
 def _check_counts(body: bytes, text: Bytes, bounds: Bounds) -> None:
     """Raise TooLargeError if there is more than the longest list could need."""
-    for characters, limit, what in ((_OPENING, bounds.containers, "arrays and objects"), ((_COMMA,), bounds.values, "values")):
-        count = sum(np.count_nonzero(block == c) for block in _blocks(text) for c in characters)
+    for characters, limit, what in (
+        (_OPENING, bounds.containers, "arrays and objects"),
+        ((_COMMA,), bounds.values, "values"),
+    ):
+        count = sum(int(np.count_nonzero(block == c)) for block in _blocks(text) for c in characters)
         if count > limit:
             count = _count_outside_strings(body, characters)  # ids may be full of them
         if count > limit:
@@ -101,7 +104,7 @@ def _count_outside_strings(body: bytes, characters: bytes | tuple[int, ...]) -> 
     count, inside = 0, False
     for block in _blocks(np.frombuffer(plain, dtype=np.uint8)):
         within = np.logical_xor.accumulate(block == _QUOTE) ^ inside
-        count += sum(np.count_nonzero((block == c) & ~within) for c in characters)
+        count += sum(int(np.count_nonzero((block == c) & ~within)) for c in characters)
         inside = bool(within[-1])
     return count
 
@@ -137,7 +140,7 @@ def _colons(text: Bytes) -> int:
     for start in range(1, len(text), BLOCK):
         before, here = text[start - 1 : start - 1 + BLOCK], text[start : start + BLOCK]
         before = before[: len(here)]
-        count += np.count_nonzero((here == _COLON) & ((before == _QUOTE) | (before <= _BLANK)))
+        count += int(np.count_nonzero((here == _COLON) & ((before == _QUOTE) | (before <= _BLANK))))
     return count
 
 

@@ -12,7 +12,14 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from ranking.errors import AbandonedError, CandidateError, EmptyListError, ListwrightError, SchemaMismatchError, UnknownStrategyError
+from ranking.errors import (
+    AbandonedError,
+    CandidateError,
+    EmptyListError,
+    ListwrightError,
+    SchemaMismatchError,
+    UnknownStrategyError,
+)
 from service.schemas import Fault, Problem
 
 MEDIA_TYPE = "application/problem+json"

@@ -69,7 +69,10 @@ Served = Annotated[Bundle, Depends(served)]
     tags=["rerank"],
     response_model=RerankResponse,
     response_description="The order, and how it came about",
-    responses={200: {"headers": HEADERS}, **{s: DOCUMENTED[s] for s in (400, 404, 408, 409, 413, 415, 422, 429, 503, 504)}},
+    responses={
+        200: {"headers": HEADERS},
+        **{s: DOCUMENTED[s] for s in (400, 404, 408, 409, 413, 415, 422, 429, 503, 504)},
+    },
     openapi_extra={"requestBody": {"content": {"application/json": BODY}, "required": True}},
 )
 @routes.post("/v1/rerank", include_in_schema=False)
@@ -190,8 +193,7 @@ async def livez() -> Health:
     responses={503: DOCUMENTED[503]},
 )
 async def readyz(request: Request, bundle: Served) -> Health:
-    """200 once a bundle is loaded, its golden lists are reproduced and it is warm; 503 before, while draining,
-    and for 10 s after a run of degraded answers."""
+    """200 with a bundle that is checked and warm; 503 before, while draining, and after a run of degraded answers."""
     if request.app.state.draining.is_set():
         raise NotReadyError(f"draining: {bundle.manifest.name} takes no new traffic")
     if request.app.state.degraded.lasts:

@@ -41,7 +41,9 @@ class Settings(BaseSettings):
     queue: Annotated[int, Field(ge=0, le=10_000, description="requests that wait in one worker; more get 429")] = 32
     timeout_ms: Annotated[
         float,
-        Field(gt=0, le=600_000, description="milliseconds from a request's first byte to its answer; it may ask for less"),
+        Field(
+            gt=0, le=600_000, description="milliseconds from a request's first byte to its answer; it may ask for less"
+        ),
     ] = 10_000.0
     on_failure: Annotated[
         Literal["degrade", "error"],

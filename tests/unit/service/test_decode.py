@@ -64,7 +64,7 @@ def test_the_longest_list_fits_in_every_form():
     bounds = Bounds(candidates=50, features=6000)
     names = [f"f{n}" for n in range(6000)]
     rows = [{"id": str(n), "features": dict.fromkeys(names, 1.5)} for n in range(50)]
-    assert 50 * 6000 > LEAST_VALUES
+    assert LEAST_VALUES < 50 * 6000
     bodies = [
         {"candidates": rows, "context": {"device": 1}},
         {"feature_names": names, "features": [[1.5] * 6000] * 50, "ids": [str(n) for n in range(50)]},

@@ -38,7 +38,7 @@ class Settings(BaseSettings):
     threads: Annotated[
         int, Field(ge=1, le=256, description="requests that one worker computes at a time; the others wait")
     ] = 2
-    queue: Annotated[int, Field(ge=0, le=10_000, description="requests that wait in one worker; more get 429")] = 32
+    queue: Annotated[int, Field(ge=0, le=10_000, description="requests that wait in one worker; more get 429")] = 16
     timeout_ms: Annotated[
         float,
         Field(

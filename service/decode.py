@@ -19,9 +19,12 @@ import pydantic_core
 from jaxtyping import UInt8
 
 from service.problems import RepeatedNameError, TooLargeError, UndecodableBodyError
+from service.schemas import MAX_CONTEXT, MAX_FIELDS
 
-LEAST_VALUES = 2**18
+LEAST_VALUES = 2**17
 """Values that any body may have: a list for another bundle shall hear what differs, not that it is large."""
+
+ENVELOPE = MAX_FIELDS + MAX_CONTEXT
 
 BLOCK = 2**20
 """Bytes looked at together: bounds the memory of the looking."""
@@ -53,8 +56,8 @@ class Bounds:
 
     @property
     def values(self) -> int:
-        """Commas: twice what the longest list has."""
-        return max(LEAST_VALUES, 2 * self.candidates * (self.features + 2))
+        """Commas: those of the longest list in its wordiest form, of a row of names, and of the envelope."""
+        return max(LEAST_VALUES, (self.candidates + 1) * (self.features + 2) + ENVELOPE)
 
 
 def decode(body: bytes, bounds: Bounds) -> Any:
@@ -95,7 +98,7 @@ def _check_counts(body: bytes, text: Bytes, bounds: Bounds) -> None:
         if count > limit:
             raise TooLargeError(
                 f"the body has {count} {what}, the limit is {limit} for lists of {bounds.candidates} candidates "
-                "(LISTWRIGHT_MAX_CANDIDATES)"
+                f"(LISTWRIGHT_MAX_CANDIDATES) with {bounds.features} features"
             )
 
 

@@ -39,7 +39,10 @@ def test_an_endless_nesting_is_counted_and_not_parsed(no_parsing):
 
 @pytest.mark.parametrize("unit", [b"1", b'""', b"1e1", b"null", b'"a[{,"'])
 def test_masses_of_values_are_counted_and_not_parsed(no_parsing, unit):
-    with pytest.raises(TooLargeError, match=f"values, the limit is {2 * 1000 * 138}"):
+    with pytest.raises(
+        TooLargeError,
+        match=f"values, the limit is {1001 * 138 + 132} for lists of 1000 candidates .* with 136 features",
+    ):
         decode(filled(unit), BOUNDS)
 
 
@@ -66,7 +69,7 @@ def test_the_longest_list_fits_in_every_form():
     rows = [{"id": str(n), "features": dict.fromkeys(names, 1.5)} for n in range(50)]
     assert LEAST_VALUES < 50 * 6000
     bodies = [
-        {"candidates": rows, "context": {"device": 1}},
+        {"candidates": rows, "context": {str(n): n for n in range(100)}, **{str(n): n for n in range(30)}},
         {"feature_names": names, "features": [[1.5] * 6000] * 50, "ids": [str(n) for n in range(50)]},
     ]
     for body in bodies:
@@ -75,7 +78,7 @@ def test_the_longest_list_fits_in_every_form():
 
 def test_a_list_for_a_wider_bundle_is_no_matter_of_size():
     """It gets to hear which names differ."""
-    body = {"features": [[1.5] * 136] * 1000}
+    body = {"features": [[1.5] * 136] * 900}
     assert decode(json.dumps(body).encode(), Bounds(candidates=1000, features=4)) == body
 
 

@@ -75,6 +75,13 @@ def test_beyond_the_queue_a_request_is_refused_at_once(bundle_folder, held, pool
         problem = check(refused, 429, "overloaded")
         assert refused.headers["retry-after"] == "1"
         assert problem["detail"] == "1 requests are in work and 1 wait: ask again in 1 s"
+        sent = []
+
+        async def send(message):
+            sent.append(message)
+
+        client._portal.call(client.app, scope(), pytest.fail, send)
+        assert sent[0]["status"] == 429, "and nothing was received"
         text = client.get("/metrics").text
         assert "listwright_waiting_requests 1.0" in text
         assert "listwright_working_requests 1.0" in text

@@ -52,6 +52,13 @@ def test_a_caller_that_says_nothing_is_left(connection, sent):
     assert connection.recv(1) == b""
 
 
+def test_blank_lines_after_an_answer_are_no_request(connection):
+    connection.sendall(request() + BODY)
+    assert answer(connection)[0] == 200
+    connection.sendall(b"\r\n")
+    assert connection.recv(1) == b"", "uvicorn's own timer ended with them"
+
+
 def test_dribbling_does_not_help(connection):
     """The whole head has one deadline, not each byte."""
     try:

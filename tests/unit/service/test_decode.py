@@ -57,6 +57,11 @@ def test_a_string_may_hold_what_it_likes(text):
     assert decode(json.dumps({"id": text, "ids": [text]}).encode(), BOUNDS) == {"id": text, "ids": [text]}
 
 
+def test_a_backslash_at_a_strings_end_is_no_quotes():
+    value = {"id": "\\", "ids": ["[{," * 10**5, '\\"']}
+    assert decode(json.dumps(value).encode(), BOUNDS) == value
+
+
 def test_strings_may_lie_across_blocks(monkeypatch):
     monkeypatch.setattr(module, "BLOCK", 3)
     value = {"ids": [":,[" * n + '"' for n in range(20)], "a b": {" :": '":'}}
@@ -93,6 +98,8 @@ def test_a_list_that_is_too_long_is_named():
     [
         (b'{"a": 1, "a": 2}', ("a",)),
         (b'{"a" :1,"b":2,"a"\n:1}', ("a",)),
+        (b'{"a" :1,"a":2}', ("a",)),
+        (b'{"a"\t:1,"a":2}', ("a",)),
         (b'{"a": 1, "\\u0061": 1}', ("a",)),
         (
             b'{"candidates": [{"features": {}}, {"features": {"x": 1, "y": 2, "x": 1}}]}',

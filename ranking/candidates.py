@@ -110,6 +110,7 @@ class Ranking:
         route: which ranker was asked for, and who chose it.
         reason: why an earlier stage had to answer; None if nothing went wrong.
         timings_ms: wall-clock milliseconds by stage.
+        late: whether the reason is a deadline: the next stage was not started, because it would have missed it.
     """
 
     order: Int[np.ndarray, " L"]
@@ -120,6 +121,7 @@ class Ranking:
     route: Route
     reason: str | None = None
     timings_ms: Mapping[str, float] = field(default_factory=dict)
+    late: bool = False
 
     @property
     def degraded(self) -> bool:

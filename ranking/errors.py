@@ -10,6 +10,7 @@
     │   └── UnknownSpecialistError   nor one of that number
     ├── RoutingError             a router could not decide; the next one does, and it is counted
     ├── ScoringError             a stage ran and did not give finite scores
+    ├── AbandonedError           nobody waits for the answer any more
     ├── BundleError              a bundle cannot be trusted: which file, and why
     │   └── BundleFormatError    written by a newer Listwright
     ├── DataError                training data cannot be read: file, line, column, what was expected
@@ -83,6 +84,10 @@ class RoutingError(ListwrightError):
 
 class ScoringError(ListwrightError):
     """A stage failed to give one finite score per candidate."""
+
+
+class AbandonedError(ListwrightError):
+    """Whoever asked has gone: what is left to do is not done."""
 
 
 class BundleError(ListwrightError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import Any, Literal, NamedTuple
 
@@ -21,9 +22,12 @@ from ranking.features import FeatureSchema
 from ranking.first_stage import FirstStage
 from ranking.manifest import Manifest, QilcmStage, SrmStage
 from ranking.order import rank_by_score
+from ranking.pace import NO_DEADLINE, Deadline, Pace
 from ranking.relevance import mixture, relevance
 from ranking.router import BundleRouter, Choice, Hook, Query
 from ranking.scorers import Scorer
+
+_TOO_LATE = "the {} stage was not started: it would have missed the deadline"
 
 
 class _FirstPass(NamedTuple):
@@ -42,7 +46,7 @@ class _Routed(NamedTuple):
 
 
 class Reranker:
-    """Ranks one query's candidates with the rankers of one bundle. Holds no state between calls; threads may share it.
+    """Ranks one query's candidates with the rankers of one bundle; threads may share it. Keeps nothing but its pace.
 
     Args:
         manifest: of the bundle.
@@ -62,6 +66,7 @@ class Reranker:
     ) -> None:
         self.manifest = manifest
         self.router = router
+        self.pace = Pace()
         self._first_stage = first_stage
         self._second_stage = second_stage
         self._specialists = specialists
@@ -79,6 +84,7 @@ class Reranker:
         specialist: int | None = None,
         hook: Hook | None = None,
         routing: bool = True,
+        deadline: Deadline = NO_DEADLINE,
     ) -> Ranking:
         """Order the candidates, best first.
 
@@ -95,54 +101,67 @@ class Reranker:
             specialist: number of the specialist to use, counted from 0.
             hook: asked before the bundle's router.
             routing: False asks neither hook nor router.
+            deadline: a stage that would miss it, going by its pace, is not started. None is ever broken off.
 
         Returns:
-            The ranking. If a stage fails, the one before it answers and ``reason`` says why.
+            The ranking. If a stage fails or would be late, the one before it answers and ``reason`` says why.
 
         Raises:
             SchemaMismatchError: if D differs from the schema.
             UnknownStrategyError: if the bundle has no such strategy or specialist.
+            AbandonedError: if nobody waits for the answer any more; looked for before each stage.
         """
         self._check(strategy, specialist)
-        features = candidates.features
+        features, length = candidates.features, len(candidates)
         if features.shape[1] != len(self.schema):
             raise SchemaMismatchError(
                 f"candidates have {features.shape[1]} features, the bundle was fitted on {len(self.schema)}",
                 expected=self.schema.names,
             )
+        default = self._default(strategy, specialist)
+        if not self.pace.fits(deadline, length, "first_stage"):
+            return _in_input_order(length, default, _TOO_LATE.format("first"), {}, late=True)
         started = perf_counter()
         try:
             first_scores = self._first_stage.score(features)
         except ScoringError as error:
-            route = self._default(strategy, specialist)
-            return _in_input_order(len(features), route, str(error), {"first_stage": _ms_since(started)})
+            return _in_input_order(length, default, str(error), {"first_stage": _ms_since(started)})
         first = _FirstPass(candidates, first_scores, rank_by_score(first_scores))
-        timings = {"first_stage": _ms_since(started)}
+        timings = {"first_stage": self._took("first_stage", length, started)}
 
-        routed = _Routed(self._default(strategy, specialist))
+        routed = _Routed(default)
         if routing and specialist is None and strategy in ("auto", "srm") and self._specialists is not None:
             started = perf_counter()
-            routed = self._route(first, routed.route, hook)
-            timings["routing"] = _ms_since(started)
+            if self.pace.fits(deadline, length, "routing", default.strategy):
+                routed = self._route(first, default, hook)
+                timings["routing"] = self._took("routing", length, started)
+            else:
+                late = RoutingError("routing_late", "no hook and no router was asked: it would have been too late")
+                routed = _Routed(replace(default, faults=(late,)))
+        by_first = partial(
+            _ranking, first.order, first_scores, first_scores, "first_stage", routed.route, timings_ms=timings
+        )
         if routed.route.strategy == "first_stage":
-            return _ranking(first.order, first_scores, first_scores, "first_stage", routed.route, timings_ms=timings)
+            return by_first()
+        # a specialist that routing scored already costs nothing more
+        if routed.specialists is None and not self.pace.fits(deadline, length, routed.route.strategy):
+            return by_first(reason=_TOO_LATE.format("second"), late=True)
 
         started = perf_counter()
         try:
             scores, order = self._score_list(first, routed)
         except ScoringError as error:
             timings["second_stage"] = _ms_since(started)
-            return _ranking(
-                first.order,
-                first_scores,
-                first_scores,
-                "first_stage",
-                routed.route,
-                timings_ms=timings,
-                reason=str(error),
-            )
-        timings["second_stage"] = _ms_since(started)
+            return by_first(reason=str(error))
+        stage = routed.route.strategy if routed.specialists is None else "mixing"
+        timings["second_stage"] = self._took(stage, length, started)
         return _ranking(order, scores, first_scores, "second_stage", routed.route, timings_ms=timings)
+
+    def _took(self, stage: str, length: int, started: float) -> float:
+        """Milliseconds since ``started``, remembered as what this stage takes."""
+        seconds = perf_counter() - started
+        self.pace.note(stage, length, seconds)
+        return seconds * 1000.0
 
     def _check(self, strategy: str, specialist: int | None) -> None:
         known = ("auto", *self.manifest.strategies)
@@ -270,9 +289,10 @@ def _ranking(order: Any, scores: Any, first_scores: Any, stage: Stage, route: Ro
     )
 
 
-def _in_input_order(length: int, route: Route, reason: str, timings_ms: dict[str, float]) -> Ranking:
+def _in_input_order(length: int, route: Route, reason: str, timings_ms: dict[str, float], **more: Any) -> Ranking:
     nothing = np.full(length, np.nan)
-    return _ranking(np.arange(length), nothing, nothing, "input_order", route, timings_ms=timings_ms, reason=reason)
+    order = np.arange(length)
+    return _ranking(order, nothing, nothing, "input_order", route, timings_ms=timings_ms, reason=reason, **more)
 
 
 def _ms_since(started: float) -> float:

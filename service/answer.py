@@ -14,7 +14,7 @@ from ranking.order import rank_by_score, ranks_of
 from service.hook import PASSED
 from service.schemas import RerankRequest
 
-_STEPS = ("parse", "first_stage", "routing", "second_stage", "total")
+_STEPS = ("parse", "queue", "first_stage", "routing", "second_stage", "total")
 _STAGES = {"second_stage": "second", "first_stage": "first", "input_order": "input"}
 
 

@@ -12,15 +12,20 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
-from anyio import CapacityLimiter, to_thread
+from anyio import to_thread
 from fastapi import FastAPI
+from fastapi.encoders import jsonable_encoder
+from fastapi.openapi.models import OpenAPI
 
 from ranking.bundle import Bundle
 from service import examples, hook, loading, problems
 from service.admin import admin
+from service.admission import Gate
+from service.degradation import DegradedRun
 from service.models import Models, only
 from service.reload import Watch, tell
 from service.routes import routes
+from service.schemas import RerankRequest
 from service.settings import Settings
 from service.telemetry import Observed, Telemetry
 
@@ -42,16 +47,22 @@ class _First:
 
 
 class Contract(FastAPI):
-    """FastAPI, with two things said in its document that it has no words for."""
+    """FastAPI, with three things said in its document that it has no words for."""
 
     def openapi(self) -> dict[str, Any]:
-        """The document: refusals under their own media type, examples word for word (FastAPI drops their nulls)."""
+        """The document: refusals under their own media type, examples word for word (FastAPI drops their nulls), the
+        request that is decoded where FastAPI does not see it.
+        """
         if self.openapi_schema is None:
             document = super().openapi()
             for operation in (o for path in document["paths"].values() for o in path.values()):
                 for status, response in operation["responses"].items():
                     if status >= "4":
                         response["content"] = {problems.MEDIA_TYPE: response["content"]["application/json"]}
+            request = RerankRequest.model_json_schema(ref_template="#/components/schemas/{model}")
+            schemas = {**request.pop("$defs"), "RerankRequest": request, **document["components"]["schemas"]}
+            document["components"]["schemas"] = dict(sorted(schemas.items()))
+            document = self.openapi_schema = jsonable_encoder(OpenAPI(**document), by_alias=True, exclude_none=True)
             body = document["paths"]["/rerank"]["post"]["requestBody"]["content"]["application/json"]
             body["examples"] = examples.REQUESTS
         return super().openapi()
@@ -77,7 +88,6 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        app.state.limiter = CapacityLimiter(settings.threads)
         if first.models is None:
             first.models = await to_thread.run_sync(loading.start, settings)
         if settings.hook is not None:
@@ -109,7 +119,9 @@ def create_app(
     )
     app.state.settings, app.state.telemetry, app.state.models, app.state.hook = settings, telemetry, None, None
     app.state.watch = Watch(app.state, settings, telemetry, swapped)
-    app.state.draining = threading.Event()
+    app.state.draining, app.state.degraded = threading.Event(), DegradedRun()
+    app.state.gate = Gate(settings.threads, settings.queue, settings.max_buffered_bytes)
+    telemetry.watch(app.state.gate)
     app.include_router(routes)
     app.include_router(admin)
     problems.install(app)

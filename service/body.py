@@ -1,19 +1,24 @@
-"""Reading a request body: bounded while it arrives, decoded strictly."""
+"""Reading a request body: bounded while it arrives, in bytes and in time."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-import pydantic_core
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
 
-from service.problems import NotReadyError, TooLargeError, UndecodableBodyError, UnsupportedMediaTypeError
+from ranking.pace import Deadline
+from service.problems import (
+    NotReadyError,
+    SlowBodyError,
+    TooLargeError,
+    UndecodableBodyError,
+    UnsupportedMediaTypeError,
+)
 
 MAX_DIGITS = 18
 """Longer numbers are too large whatever they say; Python refuses to read those of thousands of digits."""
@@ -22,64 +27,71 @@ _JSON = re.compile(r"application/([^/]+\+)?json")
 
 
 class BoundedRequest(Request):
-    """A request whose body is refused as soon as it is known to be too large."""
+    """A request whose body is refused as soon as it is known to be too large, too slow, or one too many."""
+
+    held = 0
+    """Bytes of the body that the gate counts."""
+
+    @property
+    def deadline(self) -> Deadline:
+        """When the settings want the answer to be there: counted from the request's first byte."""
+        return Deadline(self.state.arrived + self.app.state.settings.timeout_ms / 1000.0)
 
     async def body(self) -> bytes:
         """The whole body.
 
         Raises:
+            OverloadedError: if it would only be refused later, or there is no room for it.
             TooLargeError: if ``Content-Length`` or what has arrived exceeds the limit; the rest is not read.
+            SlowBodyError: if it has not arrived by the deadline.
             UndecodableBodyError: if the caller goes away in the middle.
             NotReadyError: if the service stops before all has arrived.
         """
         if not hasattr(self, "_body"):
+            self.app.state.gate.check()
             limit: int = self.app.state.settings.max_payload_bytes
             announced = self.headers.get("content-length", "0").lstrip("0")
             if announced.isdecimal() and (len(announced) > MAX_DIGITS or int(announced) > limit):
                 raise _too_large(f"{announced} bytes", limit)
-            chunks, size = [], 0
             try:
-                async for chunk in self.stream():
-                    size += len(chunk)
-                    if size > limit:
-                        raise _too_large("more", limit)
-                    chunks.append(chunk)
+                async with asyncio.timeout(max(0.0, self.deadline.left_s)):
+                    self._body = await self._read(limit)
+            except TimeoutError as error:
+                within = f"{self.app.state.settings.timeout_ms:g} ms (LISTWRIGHT_TIMEOUT_MS)"
+                raise SlowBodyError(f"only {self.held} bytes of the body arrived within {within}") from error
             except ClientDisconnect as error:
                 raise UndecodableBodyError("the body ended before it was complete") from error
             except asyncio.CancelledError as error:  # the last moment of a stop: an answer, not a broken connection
                 raise NotReadyError("the service stopped before the body was complete") from error
-            self._body = b"".join(chunks)
         return self._body
 
-    async def decode(self) -> None:
-        """Check headers and size and decode, before FastAPI decides how to parse.
+    async def _read(self, limit: int) -> bytes:
+        chunks = []
+        async for chunk in self.stream():
+            if self.held + len(chunk) > limit:
+                raise _too_large("more", limit)
+            self.app.state.gate.hold(len(chunk))
+            self.held += len(chunk)
+            chunks.append(chunk)
+        return b"".join(chunks)
+
+    async def json_body(self) -> bytes:
+        """The whole body, which is announced as JSON.
 
         Raises:
-            UnsupportedMediaTypeError: if the body is announced as anything but JSON, or is compressed.
-            TooLargeError: if there are too many bytes or candidates.
-            UndecodableBodyError: if it is empty or no JSON; NaN and Infinity are none.
-
-        Convention: of a field that stands twice in one object, the last one counts.
+            UnsupportedMediaTypeError: if the body is announced as anything else, or is compressed.
         """
         media_type = self.headers.get("content-type", "none").partition(";")[0].strip().lower()
-        if not _JSON.fullmatch(media_type):  # what FastAPI takes for JSON, too
+        if not _JSON.fullmatch(media_type):
             raise UnsupportedMediaTypeError(f"the body is announced as {media_type!r}: send application/json")
         encoding = self.headers.get("content-encoding", "identity").strip().lower()
         if encoding != "identity":
             raise UnsupportedMediaTypeError(f"the body is encoded as {encoding!r}: send it as it is")
-        body = await self.body()
-        if not body:
-            raise UndecodableBodyError("the body is empty: send a JSON object, see /openapi.json")
-        self.state.arrived = time.perf_counter()
-        try:
-            self._json = pydantic_core.from_json(body, allow_inf_nan=False)  # where Starlette's json() looks first
-        except ValueError as error:
-            raise UndecodableBodyError(f"the body is no JSON: {error}") from error
-        _check_lengths(self._json, self.app.state.settings.max_candidates)
+        return await self.body()
 
 
 class BoundedRoute(APIRoute):
-    """A route whose handler gets a :class:`BoundedRequest`."""
+    """A route whose handler gets a :class:`BoundedRequest`, and whose body is held no longer than its answer takes."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """FastAPI's hook for a request class of one's own."""
@@ -87,22 +99,13 @@ class BoundedRoute(APIRoute):
 
         async def handle_bounded(request: Request) -> Response:
             bounded = BoundedRequest(request.scope, request.receive)
-            if request.method == "POST":
-                await bounded.decode()
-            return await handle(bounded)
+            try:
+                return await handle(bounded)
+            finally:
+                if bounded.held:
+                    request.app.state.gate.release(bounded.held)
 
         return handle_bounded
-
-
-def _check_lengths(body: object, limit: int) -> None:
-    """Raise TooLargeError for a list above the limit: before validation, which would look at every candidate."""
-    for name in ("candidates", "features"):
-        rows = body.get(name) if isinstance(body, dict) else None
-        if isinstance(rows, list) and len(rows) > limit:
-            raise TooLargeError(
-                f"the list has {len(rows)} candidates, the limit is {limit} (LISTWRIGHT_MAX_CANDIDATES): send the best "
-                "ones; a list must not be split over requests"
-            )
 
 
 def _too_large(sent: str, limit: int) -> TooLargeError:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import http
 import json
 import re
+import time
 import uuid
 from typing import Any
 
@@ -26,15 +28,38 @@ class Connection(HttpToolsProtocol):
     - A head above :data:`MAX_HEAD_BYTES` gets 431: it would be kept, and searched again with every packet.
     - A caller that closes its own side after asking gets its answer.
     - What is no HTTP gets a problem body like every other error.
+    - The application is told when the first byte of a request arrived: ``scope["state"]["arrived"]``.
+    - A head that takes too long gets 408. A body that takes too long gets the same from the application, or is cut off
+      if it was answered before its end; so is a caller that does not take its answer.
+
+    Args:
+        patience_s: how long a request may take to arrive, and an answer to leave.
     """
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
+    def __init__(self, *arguments: Any, patience_s: float, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        self._patience_s = patience_s
+        self._arriving: asyncio.TimerHandle | None = None
+        self._leaving: asyncio.TimerHandle | None = None
         self._in_head = self._in_body = False
         self._head_bytes = 0
 
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Called by the event loop."""
+        super().connection_made(transport)
+        self._expect()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the event loop."""
+        for timer in (self._arriving, self._leaving):
+            if timer is not None:
+                timer.cancel()
+        super().connection_lost(exc)
+
     def data_received(self, data: bytes) -> None:
         """Called by the event loop with whatever has arrived."""
+        if self._arriving is None:
+            self._expect()
         if not self._in_body:
             end = data.find(b"\r\n\r\n")
             offer = _UPGRADE.search(data, 0, end if end >= 0 else len(data))
@@ -50,7 +75,9 @@ class Connection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Called by the parser."""
         self._in_head, self._head_bytes = True, 0
+        self._expect()
         super().on_message_begin()
+        self.scope["state"]["arrived"] = time.perf_counter()
 
     def on_headers_complete(self) -> None:
         """Called by the parser."""
@@ -60,7 +87,44 @@ class Connection(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """Called by the parser."""
         self._in_body = False
+        if self._arriving is not None:
+            self._arriving.cancel()
+            self._arriving = None
         super().on_message_complete()
+
+    def pause_writing(self) -> None:
+        """Called by the event loop when the caller takes its answer slower than it is written."""
+        self._leaving = self.loop.call_later(self._patience_s, self.transport.abort)
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """Called by the event loop when most of it has left."""
+        if self._leaving is not None:
+            self._leaving.cancel()
+        super().resume_writing()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Called by uvicorn some seconds after an answer. What has not left by then never will."""
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()
+        else:
+            super().timeout_keep_alive_handler()
+
+    def _expect(self) -> None:
+        """Start to wait for a request, from its first byte to its last."""
+        if self._arriving is not None:
+            self._arriving.cancel()
+        self._arriving = self.loop.call_later(self._patience_s, self._lose_patience)
+
+    def _lose_patience(self) -> None:
+        self._arriving = None
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._expect()  # the application has the same deadline, and answers
+        elif self._in_head:
+            detail = f"the request's head did not arrive within {self._patience_s:g} s"
+            self._refuse(http.HTTPStatus.REQUEST_TIMEOUT, detail)
+        else:
+            self.transport.close()
 
     def eof_received(self) -> bool:  # type: ignore[override]
         """Whether to keep the connection until the answer is sent."""

@@ -10,7 +10,9 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from fastapi.exceptions import RequestValidationError
 from jaxtyping import Float
+from pydantic import ValidationError
 
 from ranking.candidates import CandidateList
 from ranking.errors import CandidateError, EmptyListError, SchemaMismatchError
@@ -25,6 +27,19 @@ _LARGEST_SPELLED = 2**63
 
 Path = tuple[str | int, ...]
 Place = Callable[[int, int], Path]
+
+
+def to_request(body: Any) -> RerankRequest:
+    """The envelope of a decoded body.
+
+    Raises:
+        RequestValidationError: FastAPI's, with every fault.
+    """
+    try:
+        return RerankRequest.model_validate(body)
+    except ValidationError as error:
+        faults = error.errors(include_url=False, include_context=False)
+        raise RequestValidationError([{**fault, "loc": ("body", *fault["loc"])} for fault in faults]) from error
 
 
 def to_candidates(request: RerankRequest, schema: FeatureSchema) -> CandidateList:

@@ -26,6 +26,7 @@ class Limits(BaseModel):
 
     max_candidates: int
     max_payload_bytes: int
+    timeout_ms: Annotated[float, Field(description="the most that a request can ask for, and what it gets otherwise")]
 
 
 class MetricInfo(BaseModel):
@@ -138,7 +139,11 @@ def describe(manifest: Manifest, models: Models, settings: Settings, hook: Hook 
             FeatureInfo(name=f.name, kind=f.kind, required=not f.optional, categories=len(f.categories))
             for f in manifest.feature_schema.features
         ],
-        limits=Limits(max_candidates=settings.max_candidates, max_payload_bytes=settings.max_payload_bytes),
+        limits=Limits(
+            max_candidates=settings.max_candidates,
+            max_payload_bytes=settings.max_payload_bytes,
+            timeout_ms=settings.timeout_ms,
+        ),
         strategies=["auto", *manifest.strategies],
         default_strategy=manifest.strategy,
         cutoff=manifest.second_stage.cutoff,

@@ -19,6 +19,9 @@ from service.settings import Settings
 
 WARM_UP_LENGTHS = (1, 10, 100)
 
+WARM_UPS = 2
+"""The first ranking of a length takes unusually long; the second says what to expect of the stages."""
+
 _log = logging.getLogger("listwright.service")
 
 Paths = Mapping[str, Path]
@@ -84,7 +87,7 @@ def _load(path: Path, max_candidates: int) -> Bundle:
 
 
 def warm_up(ready: Bundle, max_candidates: int) -> None:
-    """Rank lists of every size class once, so that the first caller does not pay for allocations.
+    """Rank lists of every size class, so that the first caller does not pay for allocations.
 
     Raises:
         BundleError: if such a list cannot be ranked without degrading.
@@ -93,7 +96,7 @@ def warm_up(ready: Bundle, max_candidates: int) -> None:
     for length in sorted({*WARM_UP_LENGTHS, ready.manifest.second_stage.cutoff, max_candidates}):
         if length <= max_candidates:
             candidates = CandidateList(np.zeros((length, width), dtype=np.float32))
-            for strategy in ("auto", *ready.manifest.strategies):
+            for strategy in ("auto", *ready.manifest.strategies) * WARM_UPS:
                 ranking = ready.reranker.rerank(candidates, strategy=strategy)
                 if ranking.degraded:
                     raise BundleError(

@@ -64,6 +64,11 @@ class Models:
         name = self.aliases.get(DEFAULT, DEFAULT)
         return name if name in self.current else None
 
+    @property
+    def width(self) -> int:
+        """Features of the widest schema that is served."""
+        return max(len(bundle.reranker.schema) for bundle in (*self.current.values(), *self.kept.values()))
+
     def choose(self, model: str | None, version: str | None) -> Bundle:
         """The bundle that a request asks for.
 

@@ -12,7 +12,14 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from ranking.errors import CandidateError, EmptyListError, ListwrightError, SchemaMismatchError, UnknownStrategyError
+from ranking.errors import (
+    AbandonedError,
+    CandidateError,
+    EmptyListError,
+    ListwrightError,
+    SchemaMismatchError,
+    UnknownStrategyError,
+)
 from service.schemas import Fault, Problem
 
 MEDIA_TYPE = "application/problem+json"
@@ -23,15 +30,32 @@ MAX_DETAIL = 2000
 _log = logging.getLogger("listwright.service")
 
 
-class UndecodableBodyError(ListwrightError):
+class _PlacedError(ListwrightError):
+    """An error that has a place in the body, as JSON path segments; the whole body if there are none."""
+
+    def __init__(self, message: str, path: tuple[str | int, ...] = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.path = path
+
+
+class UndecodableBodyError(_PlacedError):
     """The body is not JSON as the contract allows it."""
+
+
+class SlowBodyError(ListwrightError):
+    """The body did not arrive in time."""
 
 
 class UnsupportedMediaTypeError(ListwrightError):
     """The body is announced as something else than JSON."""
 
 
-class TooLargeError(ListwrightError):
+class RepeatedNameError(_PlacedError):
+    """A name stands twice in one object of the body."""
+
+
+class TooLargeError(_PlacedError):
     """The body or the list is larger than the limits."""
 
 
@@ -47,37 +71,65 @@ class ReloadRefusedError(ListwrightError):
     """What the operator asked to be served is not; what was served is."""
 
 
+class OverloadedError(ListwrightError):
+    """There is more to do than can be done in time.
+
+    Args:
+        message: what is full.
+        retry_after_s: whole seconds after which there may be room.
+    """
+
+    def __init__(self, message: str, retry_after_s: int) -> None:
+        super().__init__(f"{message}: ask again in {retry_after_s} s")
+        self.retry_after_s = retry_after_s
+
+
 class NotReadyError(ListwrightError):
-    """No bundle is loaded, or the process is draining."""
+    """No bundle is loaded, or the process is draining, or its answers are degraded."""
+
+
+class DegradedError(ListwrightError):
+    """A stage failed or would have been late, and the settings allow no degraded answer."""
 
 
 STATUS: dict[type[Exception], int] = {
     UndecodableBodyError: 400,
+    AbandonedError: 400,
     EmptyListError: 400,
     UnauthorizedError: 401,
     UnknownModelError: 404,
     UnknownStrategyError: 404,
+    SlowBodyError: 408,
     SchemaMismatchError: 409,
     ReloadRefusedError: 409,
     TooLargeError: 413,
     UnsupportedMediaTypeError: 415,
     CandidateError: 422,
+    RepeatedNameError: 422,
+    OverloadedError: 429,
     NotReadyError: 503,
+    DegradedError: 504,
 }
 """Status of every error that is raised on purpose; subclasses stand before their base."""
 
-DOCUMENTED = {
+DOCUMENTED: dict[int, dict[str, Any]] = {
     status: {"model": Problem, "description": text}
     for status, text in {
         400: "The body is no JSON, or the list is empty",
         401: "No key, or a wrong one",
         404: "Unknown model, version, strategy or specialist",
+        408: "The body did not arrive in time",
         409: "Well-formed, but does not fit the served feature schema",
         413: "Too many candidates or bytes",
         415: "The body is not application/json",
         422: "Wrong types or values; every fault with its JSON path",
-        503: "No bundle is loaded, or the process is draining",
+        429: "More requests than can be answered in time; Retry-After says when to ask again",
+        503: "No bundle is loaded, or the process is draining or its answers are degraded",
+        504: "A stage failed or would have missed the deadline, and the settings allow no degraded answer",
     }.items()
+}
+DOCUMENTED[429]["headers"] = {
+    "Retry-After": {"description": "whole seconds, from what is queued", "schema": {"type": "integer", "minimum": 1}}
 }
 
 
@@ -143,7 +195,11 @@ async def _deliberate(request: Request, error: Exception) -> JSONResponse:
             sent=[_clipped(name) for name in error.sent[: len(error.expected) + 10]],
             fingerprint=request.state.fingerprint,
         )
-    if isinstance(error, CandidateError):
+    if isinstance(error, OverloadedError):
+        return problem(request, status, kind, str(error), headers={"Retry-After": str(error.retry_after_s)})
+    if isinstance(error, SlowBodyError):  # the rest of it is not read
+        return problem(request, status, kind, str(error), headers={"Connection": "close"})
+    if isinstance(error, CandidateError | _PlacedError):
         fault = Fault(path=_clean(json_path(error.path)), message=_clean(error.message))
         return problem(request, status, kind, f"{json_path(error.path)}: {error.message}", errors=[fault])
     headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, UnauthorizedError) else None

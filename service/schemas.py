@@ -124,6 +124,15 @@ class RerankRequest(_Strict):
         Number | None,
         Field(description="number of the specialist to use, from 0, see /info; with strategy auto or srm"),
     ] = None
+    timeout_ms: Annotated[
+        float | None,
+        Field(
+            gt=0,
+            allow_inf_nan=False,
+            description="milliseconds, counted from the first byte of the request, its arrival and the queue included; "
+            "a stage that would miss them is not started, and the answer is degraded. Default and most: see /info",
+        ),
+    ] = None
     raw_scores: Annotated[bool, Field(description="logits instead of probabilities")] = False
 
     @model_validator(mode="after")
@@ -176,10 +185,11 @@ class Timings(BaseModel):
     """Milliseconds by step; null for a step that did not run."""
 
     parse: float
+    queue: Annotated[float, Field(description="from the body's last byte until its turn")]
     first_stage: float | None
     routing: float | None
     second_stage: float | None
-    total: float
+    total: Annotated[float, Field(description="from the first byte of the request")]
 
 
 class Meta(BaseModel):

@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from socket import socket
 from types import FrameType
 from typing import Any
@@ -30,7 +31,7 @@ LET_GO_S = 0.02
 def options(settings: Settings) -> dict[str, Any]:
     """What uvicorn has to know."""
     return {
-        "http": Connection,
+        "http": partial(Connection, patience_s=settings.timeout_ms / 1000.0),
         "ws": "none",
         "host": settings.host,
         "port": settings.port,
@@ -132,4 +133,6 @@ class DrainingServer(uvicorn.Server):
             await asyncio.get_running_loop().connect_accepted_socket(self._connection, accepted)
 
     def _connection(self) -> Connection:
-        return Connection(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+        make: Any = self.config.http_protocol_class  # a Connection as the settings want it
+        connection: Connection = make(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+        return connection

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 PREFIX = "LISTWRIGHT_"
@@ -55,8 +55,22 @@ class Settings(BaseSettings):
     threads: Annotated[
         int, Field(ge=1, le=256, description="requests that one worker computes at a time; the others wait")
     ] = 2
+    queue: Annotated[int, Field(ge=0, le=10_000, description="requests that wait in one worker; more get 429")] = 16
+    timeout_ms: Annotated[
+        float,
+        Field(
+            gt=0, le=600_000, description="milliseconds from a request's first byte to its answer; it may ask for less"
+        ),
+    ] = 10_000.0
+    on_failure: Annotated[
+        Literal["degrade", "error"],
+        Field(description="a stage that fails or would be late: degrade to an earlier one's order, or an error (504)"),
+    ] = "degrade"
     max_candidates: Annotated[int, Field(ge=1, le=100_000, description="longest list that is accepted")] = 1000
     max_payload_bytes: Annotated[int, Field(ge=1024, description="largest request body")] = 16 * 2**20
+    max_buffered_bytes: Annotated[
+        int, Field(ge=1024, description="bytes of bodies that one worker holds, arriving or waiting; more get 429")
+    ] = 64 * 2**20
     hook: Annotated[
         Annotated[str, AfterValidator(_named)] | None,
         Field(description="module:callable that picks a specialist, asked before the bundle's router"),
@@ -77,6 +91,14 @@ class Settings(BaseSettings):
     log_level: Annotated[
         Literal["critical", "error", "warning", "info", "debug"], Field(description="least severe message logged")
     ] = "info"
+
+    @field_validator("max_buffered_bytes")
+    @classmethod
+    def _holds_one_body(cls, value: int, info: ValidationInfo) -> int:
+        largest = info.data.get("max_payload_bytes", 0)
+        if value < largest:
+            raise ValueError(f"is below {PREFIX}MAX_PAYLOAD_BYTES, {largest}: no such body would ever be taken")
+        return value
 
     @model_validator(mode="after")
     def _serves_something(self) -> Settings:

@@ -9,7 +9,7 @@ import re
 import time
 import uuid
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ranking.candidates import Ranking
 from ranking.errors import RoutingError
+from service.admission import Gate
 from service.hook import PASSED
 
 SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
@@ -43,7 +44,7 @@ class Telemetry:
         self.degraded = Counter(
             "listwright_degraded",
             "Answers by an earlier stage than asked for",
-            ["stage_reached"],
+            ["stage_reached", "cause"],
             registry=self.registry,
         )
         self.routes = Counter(
@@ -82,15 +83,22 @@ class Telemetry:
         for name, version, reason in refused:
             self._refused.labels(name, version, reason).set(1)
 
-    def observe(self, ranking: Ranking, parse_s: float, total_s: float) -> None:
-        """Count one ranking."""
+    def watch(self, gate: Gate) -> None:
+        """Show how full the gate is, at each scrape."""
+        for name, text, value in (
+            ("listwright_waiting_requests", "Requests that wait for their turn", lambda: gate.waiting),
+            ("listwright_working_requests", "Requests in work", lambda: gate.working),
+            ("listwright_buffered_bytes", "Bytes of bodies held, arriving, waiting or in work", lambda: gate.held),
+        ):
+            Gauge(name, text, registry=self.registry).set_function(value)
+
+    def observe(self, ranking: Ranking, milliseconds: Mapping[str, float]) -> None:
+        """Count one ranking and its time by step."""
         self.candidates.observe(len(ranking.order))
-        self.seconds.labels("parse").observe(parse_s)
-        for stage, milliseconds in ranking.timings_ms.items():
-            self.seconds.labels(stage).observe(milliseconds / 1000.0)
-        self.seconds.labels("total").observe(total_s)
+        for step, value in milliseconds.items():
+            self.seconds.labels(step).observe(value / 1000.0)
         if ranking.degraded:
-            self.degraded.labels(ranking.stage_reached).inc()
+            self.degraded.labels(ranking.stage_reached, "deadline" if ranking.late else "failure").inc()
         route = ranking.route
         specialist = "none" if route.specialist is None else str(route.specialist)
         self.routes.labels(route.strategy, route.decided_by, specialist).inc()
@@ -154,7 +162,9 @@ class Observed:
         if trace := _TRACEPARENT.fullmatch(sent.get(b"traceparent", "")):
             facts["trace_id"] = trace[1]
             own.append((b"traceparent", trace[0].encode()))
-        scope.setdefault("state", {}).update(request_id=request_id, facts=facts)
+        state = scope.setdefault("state", {})
+        state.setdefault("arrived", started)  # our connections know better: from the first byte of the head
+        state.update(request_id=request_id, facts=facts)
         status = 500  # what an exception that nothing inside answers becomes, further out
 
         async def answer(message: Message) -> None:

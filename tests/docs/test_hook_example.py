@@ -44,7 +44,7 @@ def test_the_example_is_a_hook(by_device, context, length, choice):
 
 
 def test_every_kind_of_fault_is_explained():
-    shown = set(re.findall(r"^\| `((?:hook|unknown|router)_\w+)` \|", PAGE, re.M))
+    shown = set(re.findall(r"^\| `((?:hook|unknown|router|routing)_\w+)` \|", PAGE, re.M))
     sources = Path(hook.__file__).parent.parent
     code = "".join(
         (sources / name).read_text() for name in ("service/hook.py", "ranking/reranker.py", "ranking/router.py")

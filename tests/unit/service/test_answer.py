@@ -19,7 +19,7 @@ MANIFEST = Manifest(
     first_stage=LightGbmStage(),
     second_stage=QilcmStage(cutoff=2, first_stage_score=True),
 )
-MILLISECONDS = {"parse": 0.12345, "first_stage": 1.0, "total": 2.0}
+MILLISECONDS = {"parse": 0.12345, "queue": 0.5, "first_stage": 1.0, "total": 2.0}
 
 
 def ranking(**changes):
@@ -80,6 +80,7 @@ def test_input_order_has_no_scores_at_all():
     assert found["meta"]["reason"] == "the first stage gave nan for candidate 1"
     assert found["meta"]["timings_ms"] == {
         "parse": 0.123,
+        "queue": 0.5,
         "first_stage": 1.0,
         "routing": None,
         "second_stage": None,
@@ -108,5 +109,5 @@ def test_the_log_line_holds_no_values_of_the_request():
         "stage_reached": "second_stage",
         "reason": None,
         "candidates": 3,
-        "timings_ms": {"parse": 0.123, "first_stage": 1.0, "total": 2.0},
+        "timings_ms": {"parse": 0.123, "queue": 0.5, "first_stage": 1.0, "total": 2.0},
     }

@@ -47,7 +47,7 @@ def test_routes_and_faults_are_counted():
     telemetry = Telemetry()
     faults = (RoutingError("hook_raised", "x"), RoutingError("hook_passed", "y"))
     for route in (Route("srm", "router", 2, 0.5, faults), Route("qilcm", "abstained"), Route("qilcm", "abstained")):
-        telemetry.observe(ranking(route), 0.001, 0.002)
+        telemetry.observe(ranking(route), {"parse": 1.0, "queue": 0.0, "routing": 0.3, "total": 2.0})
     text = generate_latest(telemetry.registry).decode()
     assert 'listwright_routes_total{decided_by="router",specialist="2",strategy="srm"} 1.0' in text
     assert 'listwright_routes_total{decided_by="abstained",specialist="none",strategy="qilcm"} 2.0' in text

@@ -1,0 +1,123 @@
+"""``python -m benchmarks.overload``: what the service does with five times what it can do, and with ever more callers.
+
+In one run, over loopback, against one worker with default settings and lists of 100 candidates with 136 features: the
+times of one caller alone; throughput with 4, 16 and 64 callers, of whom those that are refused wait as ``Retry-After``
+says, and once more with 64 that do not; then an open loop of five times the capacity, and how long after its end until
+a single caller is answered as before. The load comes from a process of its own, which takes CPU time from the service
+where cores are few; its share is in the result.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from benchmarks import machine
+from benchmarks.load import Plan
+from benchmarks.service import bodies, service
+from benchmarks.wide_bundle import build, rows
+from ranking import bundle
+from service.settings import Settings
+
+CANDIDATES = 100
+CALLERS = (4, 16, 64)
+FACTOR = 5
+CONNECTIONS = 512
+"""Most connections of the open loop; none should ever be lacking."""
+
+
+def main() -> int:
+    """Command line; writes ``benchmarks/results/overload.json``."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.overload", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60.0, help="of overload; the other parts take a sixth each")
+    parser.add_argument("--form", choices=("matrix", "rows_by_position", "rows_by_name"), default="matrix")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        served = build(folder / "wide" / "1")
+        reranker = bundle.load(served).reranker
+        body = folder / "body.json"
+        body.write_bytes(bodies(reranker, rows(np.random.default_rng(3), CANDIDATES))[options.form])
+        with service(served) as (process, connection, _):
+            port = connection.port
+            connection.close()
+            result = measure(Bench(folder, body, port, process), options.seconds, Settings(bundle=served))
+    command = f"python -m benchmarks.overload --seconds {options.seconds:g} --form {options.form}"
+    facts: dict[str, object] = {"candidates": CANDIDATES, "features": len(reranker.schema), "form": options.form}
+    print(json.dumps(result["held"], indent=1))
+    print(machine.save("overload", command, facts | result))
+    return 0
+
+
+class Bench:
+    """A service and the generator beside it."""
+
+    def __init__(self, folder: Path, body: Path, port: int, process: psutil.Process) -> None:
+        self._folder, self._body, self._port, self._process = folder, body, port, process
+
+    def run(self, seconds: float, callers: int, **plan: Any) -> dict[str, Any]:
+        """What the generator saw, and the service's resident memory meanwhile."""
+        path = Plan(self._port, str(self._body), seconds, callers, **plan).save(self._folder / "plan.json")
+        resident = []
+        with subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.load", str(path)], stdout=subprocess.PIPE
+        ) as generator:
+            while generator.poll() is None:
+                resident.append(self._process.memory_info().rss / 1e6)
+                time.sleep(0.2)
+            assert generator.stdout is not None
+            seen: dict[str, Any] = json.loads(generator.stdout.read())
+        settled = resident[len(resident) // 10 :]  # the first tenth fills the queue
+        memory = {"first": settled[0], "last": settled[-1], "most": max(settled)}
+        seen["resident_mb"] = {name: round(value, 1) for name, value in memory.items()}
+        print(f"{callers} callers {plan or ''}: {seen['answers']}, {seen['accepted_per_second']}/s", flush=True)
+        return seen
+
+
+def measure(bench: Bench, seconds: float, settings: Settings) -> dict[str, Any]:
+    """All parts, and which of the promises held."""
+    part = seconds / 6
+    bench.run(part / 3, 4)  # warm
+    alone = bench.run(part, 1)
+    closed = {str(callers): bench.run(part, callers) for callers in CALLERS}
+    impatient = bench.run(part, CALLERS[-1], patient=False)
+    capacity = max(float(run["accepted_per_second"]) for run in closed.values())
+    alone_p99 = alone["milliseconds"]["200"]["p99"]
+    overload = bench.run(seconds, CONNECTIONS, rate=FACTOR * capacity, calm_ms=2 * alone_p99)
+
+    slowest, fastest = (f(float(run["accepted_per_second"]) for run in closed.values()) for f in (min, max))
+    queue_ms = (settings.queue + settings.threads) / capacity * 1e3
+    limit_ms = 2 * alone_p99 + queue_ms
+    memory = overload["resident_mb"]
+    held = {
+        "throughput_4_to_64_within_10_percent": slowest >= 0.9 * fastest,
+        "accepted_p99_within_twice_unloaded_plus_queue": overload["milliseconds"]["200"]["p99"] <= limit_ms,
+        "only_200_and_429": set(overload["answers"]) <= {"200", "429"} and not overload["faults"],
+        "memory_flat_within_5_percent": memory["last"] <= 1.05 * memory["first"],
+        "recovered_within_a_second": overload["calm_after_seconds"] <= 1.0,
+    }
+    return {
+        "held": held,
+        "capacity_per_second": capacity,
+        "queue": settings.queue,
+        "threads": settings.threads,
+        "queue_bound_ms": round(queue_ms, 2),
+        "accepted_p99_limit_ms": round(limit_ms, 2),
+        "alone": alone,
+        "closed_loop": closed,
+        "closed_loop_impatient": impatient,
+        "overload": overload,
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,135 @@
+"""Callers that take their time, against a live process that gives them little."""
+
+import json
+import socket
+import time
+
+import httpx
+import pytest
+
+from contract.conftest import Process
+from contract.test_connection import BODY, answer, request
+
+
+@pytest.fixture(scope="module")
+def impatient(bundle_folder):
+    service = Process(bundle=bundle_folder, timeout_ms=400, max_payload_bytes=200_000).wait_until_ready()
+    yield httpx.URL(service.url)
+    code, log = service.stop()
+    assert code == 0
+    assert "unexpected error" not in log
+    assert "Traceback" not in log
+
+
+@pytest.fixture
+def connection(impatient):
+    with socket.create_connection((impatient.host, impatient.port), timeout=10) as connection:
+        yield connection
+
+
+def closed(connection):
+    """Wait until the other side has closed."""
+    try:
+        while connection.recv(65536):
+            pass
+    except ConnectionError:
+        pass
+    return True
+
+
+@pytest.mark.parametrize("sent", [b"P", request()[:-2], b"GET /livez HTTP/1.1\r\nX-A: b\r\n"])
+def test_a_head_that_does_not_end_gets_408(connection, sent):
+    connection.sendall(sent)
+    status, headers, body = answer(connection)
+    assert (status, headers["content-type"]) == (408, "application/problem+json")
+    assert "head did not arrive within 0.4 s" in json.loads(body)["detail"]
+    assert closed(connection)
+
+
+@pytest.mark.parametrize("sent", [b"", b"\r\n"])
+def test_a_caller_that_says_nothing_is_left(connection, sent):
+    connection.sendall(sent)
+    assert connection.recv(1) == b""
+
+
+def test_blank_lines_after_an_answer_are_no_request(connection):
+    connection.sendall(request() + BODY)
+    assert answer(connection)[0] == 200
+    connection.sendall(b"\r\n")
+    assert connection.recv(1) == b"", "uvicorn's own timer ended with them"
+
+
+def test_dribbling_does_not_help(connection):
+    """The whole head has one deadline, not each byte."""
+    try:
+        for _ in range(100):
+            connection.sendall(b"P")
+            time.sleep(0.02)
+        pytest.fail("nothing stopped it")
+    except ConnectionError:
+        pass
+
+
+def test_a_head_after_an_answer_has_its_own_deadline(connection):
+    connection.sendall(request() + BODY)
+    assert answer(connection)[0] == 200
+    connection.sendall(b"POST")
+    assert answer(connection)[0] == 408
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_body_that_does_not_end_gets_408(connection, chunked):
+    head = (
+        request(extra=1)
+        if not chunked
+        else request().replace(b"Content-Length: ", b"Transfer-Encoding: chunked\r\nX: ")
+    )
+    connection.sendall(head + (b"%x\r\n" % len(BODY) + BODY + b"\r\n" if chunked else BODY))
+    status, headers, body = answer(connection)
+    problem = json.loads(body)
+    assert (status, problem["type"]) == (408, "urn:listwright:slow-body")
+    assert f"only {len(BODY)} bytes of the body arrived within 400 ms" in problem["detail"]
+    assert headers["connection"] == "close"
+    assert closed(connection)
+
+
+def test_a_body_that_was_refused_unread_is_not_waited_for_forever(connection):
+    connection.sendall(request(extra=10**9))
+    assert answer(connection)[0] == 413
+    assert closed(connection)
+
+
+@pytest.mark.parametrize("encoding", [b"gzip", b"deflate", b"br", b"zstd", b"gzip, gzip"])
+def test_a_bomb_is_refused_before_it_arrives(connection, encoding):
+    """Not a byte of it is sent, let alone inflated."""
+    connection.sendall(request(b"Content-Encoding: " + encoding))
+    status, _, body = answer(connection)
+    assert (status, json.loads(body)["type"]) == (415, "urn:listwright:unsupported-media-type")
+
+
+def test_the_clock_starts_with_the_first_byte(connection):
+    """Time enough for any ranking, but not for the way that the body took."""
+    body = json.dumps({"features": [[1.0, 2.0, 3.0, "A5"]] * 2, "timeout_ms": 100}).encode()
+    head = request(extra=len(body) - len(BODY))
+    connection.sendall(head[:10])
+    time.sleep(0.06)
+    connection.sendall(head[10:])
+    time.sleep(0.06)
+    connection.sendall(body)
+    status, _, text = answer(connection)
+    meta = json.loads(text)["meta"]
+    assert (status, meta["status"], meta["stage_reached"]) == (200, "degraded", "input_order")
+    assert meta["timings_ms"]["total"] >= 120
+
+
+def test_many_slow_callers_hold_up_nobody(impatient):
+    connections = [socket.create_connection((impatient.host, impatient.port), timeout=10) for _ in range(24)]
+    for connection in connections:
+        connection.sendall(request(extra=1) + BODY)
+    assert (
+        httpx.post(impatient.join("/rerank"), content=BODY, headers={"content-type": "application/json"}).status_code
+        == 200
+    )
+    for connection in connections:
+        assert answer(connection)[0] == 408
+        connection.close()

@@ -18,7 +18,8 @@ from fastapi import FastAPI
 from ranking import bundle
 from ranking.bundle import Bundle
 from ranking.candidates import CandidateList
-from service import examples, hook, problems
+from service import binary_routes, examples, hook, problems
+from service.inference import InferRequest
 from service.routes import routes
 from service.settings import Settings
 from service.telemetry import Observed, Telemetry
@@ -36,18 +37,24 @@ _log = logging.getLogger("listwright.service")
 
 
 class Contract(FastAPI):
-    """FastAPI, with two things said in its document that it has no words for."""
+    """FastAPI, with some things said in its document that it has no words for."""
 
     def openapi(self) -> dict[str, Any]:
-        """The document: refusals under their own media type, examples word for word (FastAPI drops their nulls)."""
+        """The document: refusals under their own media type, examples word for word (FastAPI drops their nulls), and
+        the words of a body that FastAPI does not parse.
+        """
         if self.openapi_schema is None:
             document = super().openapi()
             for operation in (o for path in document["paths"].values() for o in path.values()):
                 for status, response in operation["responses"].items():
                     if status >= "4":
                         response["content"] = {problems.MEDIA_TYPE: response["content"]["application/json"]}
-            body = document["paths"]["/rerank"]["post"]["requestBody"]["content"]["application/json"]
-            body["examples"] = examples.REQUESTS
+            bodies = {"/rerank": examples.REQUESTS} | dict.fromkeys(binary_routes.INFER_PATHS, examples.INFERENCES)
+            for path, shown in bodies.items():
+                document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["examples"] = shown
+            request = InferRequest.model_json_schema(ref_template="#/components/schemas/{model}")
+            words = {**request.pop("$defs"), "InferRequest": request}
+            document["components"]["schemas"] |= dict(sorted(words.items()))
         return super().openapi()
 
 
@@ -96,9 +103,10 @@ def create_app(settings: Settings | None = None, *, loaded: Bundle | None = None
     )
     app.state.settings, app.state.telemetry, app.state.bundle, app.state.hook = settings, telemetry, None, None
     app.state.draining = threading.Event()
-    app.include_router(routes)
+    answers = [r for router in (*binary_routes.FAST, routes, binary_routes.routes) for r in router.routes]
+    app.router.routes.extend(answers)  # not by include_router, behind which FastAPI matches each request three times
     problems.install(app)
-    paths = frozenset(getattr(route, "path", "") for route in routes.routes)
+    paths = frozenset(getattr(route, "path", "") for route in answers)
     app.add_middleware(Observed, telemetry=telemetry, paths=paths)
     return app
 

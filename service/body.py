@@ -6,17 +6,23 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 import pydantic_core
 from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from pydantic import ValidationError
+from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect
 
 from service.problems import NotReadyError, TooLargeError, UndecodableBodyError, UnsupportedMediaTypeError
+from service.schemas import Strict
 
 MAX_DIGITS = 18
 """Longer numbers are too large whatever they say; Python refuses to read those of thousands of digits."""
+
+Sent = TypeVar("Sent", bound=Strict)
 
 _JSON = re.compile(r"application/([^/]+\+)?json")
 
@@ -61,21 +67,29 @@ class BoundedRequest(Request):
 
         Convention: of a field that stands twice in one object, the last one counts.
         """
-        media_type = self.headers.get("content-type", "none").partition(";")[0].strip().lower()
-        if not _JSON.fullmatch(media_type):  # what FastAPI takes for JSON, too
-            raise UnsupportedMediaTypeError(f"the body is announced as {media_type!r}: send application/json")
+        if not _JSON.fullmatch(media_type_of(self)):  # what FastAPI takes for JSON, too
+            raise UnsupportedMediaTypeError(
+                f"the body is announced as {media_type_of(self)!r}: send application/json, or application/x-npy"
+            )
+        self._json = from_json(await self.plain())  # where Starlette's json() looks first
+        _check_lengths(self._json, self.app.state.settings.max_candidates)
+
+    async def plain(self) -> bytes:
+        """The whole body, which must be there, and not compressed; the clock starts when it has arrived.
+
+        Raises:
+            UnsupportedMediaTypeError: if it is compressed.
+            TooLargeError: if there are too many bytes.
+            UndecodableBodyError: if it is empty.
+        """
         encoding = self.headers.get("content-encoding", "identity").strip().lower()
         if encoding != "identity":
             raise UnsupportedMediaTypeError(f"the body is encoded as {encoding!r}: send it as it is")
         body = await self.body()
         if not body:
-            raise UndecodableBodyError("the body is empty: send a JSON object, see /openapi.json")
+            raise UndecodableBodyError("the body is empty: see /openapi.json for what to send")
         self.state.arrived = time.perf_counter()
-        try:
-            self._json = pydantic_core.from_json(body, allow_inf_nan=False)  # where Starlette's json() looks first
-        except ValueError as error:
-            raise UndecodableBodyError(f"the body is no JSON: {error}") from error
-        _check_lengths(self._json, self.app.state.settings.max_candidates)
+        return body
 
 
 class BoundedRoute(APIRoute):
@@ -94,15 +108,78 @@ class BoundedRoute(APIRoute):
         return handle_bounded
 
 
+class PlainRoute(APIRoute):
+    """A documented route whose endpoint gets the request and its path's names as they are, past FastAPI's machinery."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """FastAPI's hook: what answers a request."""
+        endpoint = self.endpoint
+
+        async def handle_plain(request: Request) -> Response:
+            bounded = BoundedRequest(request.scope, request.receive)
+            response: Response = await endpoint(request=bounded, **request.path_params)
+            return response
+
+        return handle_plain
+
+
+def media_type_of(request: Request) -> str:
+    """What the body is announced as, without parameters; ``none`` if it is not."""
+    return request.headers.get("content-type", "none").partition(";")[0].strip().lower()
+
+
+def from_json(text: bytes) -> Any:
+    """Strictly decoded JSON.
+
+    Raises:
+        UndecodableBodyError: if it is none; NaN and Infinity are none.
+    """
+    try:
+        return pydantic_core.from_json(text, allow_inf_nan=False)
+    except ValueError as error:
+        raise UndecodableBodyError(f"the body is no JSON: {error}") from error
+
+
+def validated(model: type[Sent], value: object) -> Sent:
+    """What was sent, as the contract has it: an object, or a query's parameters by name.
+
+    Raises:
+        RequestValidationError: if it is not; with every fault and its path.
+    """
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise _invalid(error) from None
+
+
+def validated_query(model: type[Sent], query: QueryParams) -> Sent:
+    """The same from text: numbers and booleans are spelled. Of a parameter that stands twice the last one counts."""
+    try:
+        return model.model_validate_strings(dict(query), strict=False)
+    except ValidationError as error:
+        raise _invalid(error) from None
+
+
+def _invalid(error: ValidationError) -> RequestValidationError:
+    faults = error.errors(include_url=False, include_context=False, include_input=False)
+    return RequestValidationError([{**fault, "loc": ("body", *fault["loc"])} for fault in faults])
+
+
 def _check_lengths(body: object, limit: int) -> None:
     """Raise TooLargeError for a list above the limit: before validation, which would look at every candidate."""
     for name in ("candidates", "features"):
         rows = body.get(name) if isinstance(body, dict) else None
-        if isinstance(rows, list) and len(rows) > limit:
-            raise TooLargeError(
-                f"the list has {len(rows)} candidates, the limit is {limit} (LISTWRIGHT_MAX_CANDIDATES): send the best "
-                "ones; a list must not be split over requests"
-            )
+        if isinstance(rows, list):
+            check_length(len(rows), limit)
+
+
+def check_length(length: int, limit: int) -> None:
+    """Raise TooLargeError for a list above the limit."""
+    if length > limit:
+        raise TooLargeError(
+            f"the list has {length} candidates, the limit is {limit} (LISTWRIGHT_MAX_CANDIDATES): send the best "
+            "ones; a list must not be split over requests"
+        )
 
 
 def _too_large(sent: str, limit: int) -> TooLargeError:

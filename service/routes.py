@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Annotated
 
 from anyio import to_thread
@@ -14,13 +15,14 @@ from pydantic_core import to_json
 from ranking.bundle import Bundle
 from ranking.candidates import CandidateList, Ranking
 from ranking.router import Hook
+from service import npy
 from service.answer import facts, to_answer
 from service.body import BoundedRoute
 from service.convert import to_candidates
 from service.examples import REQUESTS
 from service.info import Info, describe
 from service.problems import DOCUMENTED, NotReadyError, UnknownModelError
-from service.schemas import Health, RerankRequest, RerankResponse
+from service.schemas import Health, Options, RerankRequest, RerankResponse
 from service.settings import Settings
 
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
@@ -34,6 +36,25 @@ HEADERS = {
     },
     "Server-Timing": {"description": "milliseconds by step", "schema": {"type": "string"}},
     "traceparent": {"description": "the caller's own, if it sent a valid one", "schema": {"type": "string"}},
+}
+
+MATRIX = {
+    "schema": {
+        "type": "string",
+        "format": "binary",
+        "description": "a .npy file: float32 or float64, little-endian, C order, shape (L, D), columns as in the "
+        "schema, NaN where a value is missing, categories by code (see /v2/models/{name}). The other fields of the "
+        "JSON form (id, model, version, strategy, specialist, raw_scores, top_n) stand in the query string",
+    }
+}
+
+SCORES = {
+    "schema": {
+        "type": "string",
+        "format": "binary",
+        "description": "a .npy file of the scores, float32, shape (L,), NaN below the cutoff; for a .npy request that "
+        "accepts it. Model, version, status and route stand in Listwright-* headers",
+    }
 }
 
 routes = APIRouter(route_class=BoundedRoute)
@@ -61,8 +82,11 @@ Served = Annotated[Bundle, Depends(served)]
     tags=["rerank"],
     response_model=RerankResponse,
     response_description="The order, and how it came about",
-    responses={200: {"headers": HEADERS}, **{s: DOCUMENTED[s] for s in (400, 404, 409, 413, 415, 422, 503)}},
-    openapi_extra={"requestBody": {"content": {"application/json": {"examples": REQUESTS}}}},
+    responses={
+        200: {"headers": HEADERS, "content": {npy.MEDIA_TYPE: SCORES}},
+        **{s: DOCUMENTED[s] for s in (400, 404, 409, 413, 415, 422, 503)},
+    },
+    openapi_extra={"requestBody": {"content": {"application/json": {"examples": REQUESTS}, npy.MEDIA_TYPE: MATRIX}}},
 )
 @routes.post("/v1/rerank", include_in_schema=False)
 @routes.post("/v2/rerank", include_in_schema=False)
@@ -72,40 +96,54 @@ async def rerank(body: RerankRequest, request: Request, bundle: Served) -> Respo
     The first stage scores every candidate; QILCM, or a specialist, rescores the best of them as one list. The answer
     says which bundle, which stage and which ranker gave the order, and who chose that ranker.
     """
-    state, arrived = request.app.state, request.state.arrived
-    check_addressed(body, bundle)
+    check_addressed(body.model, body.version, bundle)
     candidates = to_candidates(body, bundle.reranker.schema)
+    ranking, milliseconds = await ranked(request, candidates, body, bundle)
+    answer = to_answer(ranking, body, bundle.manifest, candidates.ids, milliseconds)
+    return Response(to_json(answer), media_type="application/json", headers=timed(milliseconds))
+
+
+async def ranked(
+    request: Request, candidates: CandidateList, options: Options, bundle: Bundle
+) -> tuple[Ranking, dict[str, float]]:
+    """Rank in a worker thread, and count, time and log it: what every door has in common.
+
+    Returns:
+        The ranking, and milliseconds by step since the body had arrived.
+    """
+    state, arrived = request.app.state, request.state.arrived
     parse_s = time.perf_counter() - arrived
     ranking = await to_thread.run_sync(
-        lambda: rank(candidates, body, bundle, state.settings, state.hook), limiter=state.limiter
+        lambda: rank(candidates, options, bundle, state.settings, state.hook), limiter=state.limiter
     )
     total_s = time.perf_counter() - arrived
     state.telemetry.observe(ranking, parse_s, total_s)
     milliseconds = {"parse": parse_s * 1000.0, **ranking.timings_ms, "total": total_s * 1000.0}
     request.state.facts.update(facts(ranking, bundle.manifest, milliseconds))
-    answer = to_answer(ranking, body, bundle.manifest, candidates.ids, milliseconds)
-    server_timing = ", ".join(f"{step};dur={value:.3f}" for step, value in milliseconds.items())
-    return Response(to_json(answer), media_type="application/json", headers={"Server-Timing": server_timing})
+    return ranking, milliseconds
 
 
-def rank(
-    candidates: CandidateList, body: RerankRequest, bundle: Bundle, settings: Settings, hook: Hook | None
-) -> Ranking:
+def timed(milliseconds: Mapping[str, float]) -> dict[str, str]:
+    """The header that says how long each step took."""
+    return {"Server-Timing": ", ".join(f"{step};dur={value:.3f}" for step, value in milliseconds.items())}
+
+
+def rank(candidates: CandidateList, options: Options, bundle: Bundle, settings: Settings, hook: Hook | None) -> Ranking:
     """In a worker thread: what may take long. Looks for the kill switch only where somebody would be asked."""
-    asked = bundle.manifest.srm is not None and body.specialist is None and body.strategy in ("auto", "srm")
+    asked = bundle.manifest.srm is not None and options.specialist is None and options.strategy in ("auto", "srm")
     return bundle.reranker.rerank(
         candidates,
-        strategy=body.strategy,
-        specialist=body.specialist,
+        strategy=options.strategy,
+        specialist=options.specialist,
         hook=hook,
         routing=asked and settings.routing_off() is None,
     )
 
 
-def check_addressed(body: RerankRequest, bundle: Bundle) -> None:
+def check_addressed(model: str | None, version: str | None, bundle: Bundle) -> None:
     """Raise UnknownModelError if the caller wants another bundle than the served one."""
     manifest = bundle.manifest
-    for what, wanted, here in (("model", body.model, manifest.name), ("version", body.version, manifest.version)):
+    for what, wanted, here in (("model", model, manifest.name), ("version", version, manifest.version)):
         if wanted is not None and wanted != here:
             raise UnknownModelError(f"{what} {wanted!r} is not served here, {here!r} is")
 

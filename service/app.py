@@ -46,6 +46,8 @@ class Contract(FastAPI):
         if self.openapi_schema is None:
             document = super().openapi()
             for operation in (o for path in document["paths"].values() for o in path.values()):
+                if "HTTPValidationError" in str(operation["responses"].get("422")):  # a name in a path is never invalid
+                    del operation["responses"]["422"]
                 for status, response in operation["responses"].items():
                     if status >= "4":
                         response["content"] = {problems.MEDIA_TYPE: response["content"]["application/json"]}
@@ -54,7 +56,9 @@ class Contract(FastAPI):
                 document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["examples"] = shown
             request = InferRequest.model_json_schema(ref_template="#/components/schemas/{model}")
             words = {**request.pop("$defs"), "InferRequest": request}
-            document["components"]["schemas"] |= dict(sorted(words.items()))
+            unused = ("HTTPValidationError", "ValidationError")
+            schemas = {k: v for k, v in document["components"]["schemas"].items() if k not in unused}
+            document["components"]["schemas"] = dict(sorted((schemas | words).items()))
         return super().openapi()
 
 

@@ -28,6 +28,8 @@ OCTETS = "application/octet-stream"
 
 JSON_HEAD = "Inference-Header-Content-Length"
 
+NOTHING_SAID = Envelope()
+
 _TENSORS = frozenset((OCTETS, "application/json", "none"))  # tritonclient announces nothing
 _HEAD_LENGTH = {"description": "bytes of the JSON object, if raw tensors follow it", "schema": {"type": "integer"}}
 _RAW = {"schema": {"type": "string", "format": "binary", "description": "the JSON object, then raw tensors"}}
@@ -67,12 +69,12 @@ def addressed(request: Request, model: str | None, version: str | None) -> Bundl
 @npy_routes.post("/v2/rerank")
 async def rerank_npy(request: BoundedRequest) -> Response:
     """Reorder the candidates of one query, sent as a matrix; options stand in the query string."""
-    options = validated_query(Envelope, request.query_params)
+    options = validated_query(Envelope, request.query_params) if request.scope["query_string"] else NOTHING_SAID
     bundle = addressed(request, options.model, options.version)
     schema = bundle.reranker.schema
     matrix = npy.decode(await request.plain(), schema, request.app.state.settings.max_candidates)
     ranking, milliseconds = await ranked(request, to_candidates(matrix, schema), options, bundle)
-    if npy.MEDIA_TYPE in request.headers.get("accept", ""):
+    if npy.MEDIA_TYPE in ",".join(request.headers.getlist("accept")):
         scores = ranking.scores if options.raw_scores else ranking.relevance
         headers = {**timed(milliseconds), **_said_in_headers(ranking, bundle)}
         return Response(npy.encode(scores), media_type=npy.MEDIA_TYPE, headers=headers)

@@ -18,7 +18,10 @@ OUTPUTS = {"scores": "FP32", "ranks": "INT64", "first_stage_scores": "FP32", "or
 
 OutputName = Literal["scores", "ranks", "first_stage_scores", "order", "ids"]
 
-_DATA = {"type": ["array", "null"], "description": "row by row, flat or nested; numbers, null for a missing one; ids: strings"}
+_DATA = {
+    "type": ["array", "null"],
+    "description": "row by row, flat or nested; numbers, null for a missing one; ids: strings",
+}
 
 
 class TensorParameters(BaseModel):

@@ -7,8 +7,12 @@ import struct
 import numpy as np
 import pytest
 
+from asgi import asking
 from contract.test_problems import check
 from contract.test_rerank import CODES, NAMES, ROWS, by_name, matrix, without_timings
+from ranking import bundle
+from service.app import create_app
+from service.settings import Settings
 
 MATRIX = np.array(
     [[np.nan if row[k] is None else row[k] for k in NAMES[:3]] + [CODES.get(row["carrier"], 0)] for row in ROWS],
@@ -368,3 +372,20 @@ def test_the_other_methods(live):
 
 def test_npy_elsewhere_is_another_media_type(live):
     check(live.post(INFER, content=saved(MATRIX), headers=NPY), 415, "unsupported-media-type")
+
+
+def test_readiness_by_the_protocol(bundle_folder):
+    loaded = bundle.load(bundle_folder)
+    app = create_app(Settings(bundle=bundle_folder), loaded=loaded)
+    paths = ("/v2/health/ready", "/v2/models/shop/ready", "/v2/models/shop/versions/7/ready")
+    with asking(app, started=False) as client:
+        for path in paths:
+            assert check(client.get(path), 503, "not-ready")["error"]
+        check(client.post("/rerank", content=saved(MATRIX), headers=NPY), 503, "not-ready")
+        check(client.post(INFER, **body([features()], RAW)), 503, "not-ready")
+    with asking(app) as client:
+        assert [client.get(path).status_code for path in paths] == [200, 200, 200]
+        app.state.draining.set()
+        assert [client.get(path).status_code for path in paths] == [503, 503, 503]
+        assert client.get("/v2/health/live").status_code == 200
+        assert client.post(INFER, **body([features()], RAW)).status_code == 200, "what still comes is answered"

@@ -95,6 +95,7 @@ DATA = MATRIX.tobytes()
         written(HEADER.replace("(3, 4)", "[3, 4]"), DATA),
         written(HEADER.replace("(3, 4)", "(3, \xb2)"), DATA),
         written(HEADER.replace(", }", ", 'more': 'x'}"), DATA),
+        written(HEADER + " " * npy.MAX_HEADER, DATA),
         written("{" * 1000, DATA),
         written("{'descr': " + "(" * 900, DATA),
         saved(np.array([(1.0, 2.0)], dtype=[("a", "<f4"), ("b", "<f4")])),

@@ -12,7 +12,7 @@ from ranking.candidates import Ranking
 from ranking.manifest import Manifest
 from ranking.order import rank_by_score, ranks_of
 from service.hook import PASSED
-from service.schemas import RerankRequest
+from service.schemas import Envelope
 
 _STEPS = ("parse", "queue", "first_stage", "routing", "second_stage", "total")
 _STAGES = {"second_stage": "second", "first_stage": "first", "input_order": "input"}
@@ -20,14 +20,14 @@ _STAGES = {"second_stage": "second", "first_stage": "first", "input_order": "inp
 
 def to_answer(
     ranking: Ranking,
-    request: RerankRequest,
+    request: Envelope,
     manifest: Manifest,
     ids: tuple[str, ...] | None,
     milliseconds: Mapping[str, float],
 ) -> dict[str, Any]:
     """The body of :class:`service.schemas.RerankResponse`, as plain values."""
-    scores = _nullable(ranking.scores if request.raw_scores else ranking.relevance)
-    first_scores = _nullable(ranking.first_stage_scores)
+    scores = nullable(ranking.scores if request.raw_scores else ranking.relevance)
+    first_scores = nullable(ranking.first_stage_scores)
     first_ranks: Sequence[int | None] = [None] * len(scores)
     if first_scores[0] is not None:
         first_ranks = ranks_of(rank_by_score(ranking.first_stage_scores)).tolist()
@@ -86,7 +86,8 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 3)
 
 
-def _nullable(values: Float[np.ndarray, " L"]) -> list[float | None]:
+def nullable(values: Float[np.ndarray, " L"]) -> list[float | None]:
+    """Numbers as JSON has them: null for NaN."""
     if not np.isnan(values).any():
         return values.tolist()  # type: ignore[no-any-return]
     return [None if value != value else value for value in values.tolist()]  # noqa: PLR0124 - NaN

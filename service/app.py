@@ -18,13 +18,14 @@ from fastapi.encoders import jsonable_encoder
 from fastapi.openapi.models import OpenAPI
 
 from ranking.bundle import Bundle
-from service import examples, hook, loading, problems
+from service import binary_routes, examples, hook, loading, problems
 from service.admin import admin
 from service.admission import Gate
 from service.degradation import DegradedRun
+from service.inference import InferRequest
 from service.models import Models, only
 from service.reload import Watch, tell
-from service.routes import routes
+from service.routes import ranking, routes
 from service.schemas import RerankRequest
 from service.settings import Settings
 from service.telemetry import Observed, Telemetry
@@ -47,24 +48,30 @@ class _First:
 
 
 class Contract(FastAPI):
-    """FastAPI, with three things said in its document that it has no words for."""
+    """FastAPI, with some things said in its document that it has no words for."""
 
     def openapi(self) -> dict[str, Any]:
-        """The document: refusals under their own media type, examples word for word (FastAPI drops their nulls), the
-        request that is decoded where FastAPI does not see it.
+        """The document: refusals under their own media type, examples word for word (FastAPI drops their nulls), and
+        the words of bodies that FastAPI does not parse.
         """
         if self.openapi_schema is None:
             document = super().openapi()
             for operation in (o for path in document["paths"].values() for o in path.values()):
+                if "HTTPValidationError" in str(operation["responses"].get("422")):  # a name in a path is never invalid
+                    del operation["responses"]["422"]
                 for status, response in operation["responses"].items():
                     if status >= "4":
                         response["content"] = {problems.MEDIA_TYPE: response["content"]["application/json"]}
-            request = RerankRequest.model_json_schema(ref_template="#/components/schemas/{model}")
-            schemas = {**request.pop("$defs"), "RerankRequest": request, **document["components"]["schemas"]}
-            document["components"]["schemas"] = dict(sorted(schemas.items()))
+            bodies = {"/rerank": examples.REQUESTS} | dict.fromkeys(binary_routes.INFER_PATHS, examples.INFERENCES)
+            schemas = document["components"]["schemas"]
+            for model in (RerankRequest, InferRequest):
+                words = model.model_json_schema(ref_template="#/components/schemas/{model}")
+                schemas = {**words.pop("$defs"), model.__name__: words, **schemas}
+            unused = ("HTTPValidationError", "ValidationError")
+            document["components"]["schemas"] = {k: v for k, v in sorted(schemas.items()) if k not in unused}
             document = self.openapi_schema = jsonable_encoder(OpenAPI(**document), by_alias=True, exclude_none=True)
-            body = document["paths"]["/rerank"]["post"]["requestBody"]["content"]["application/json"]
-            body["examples"] = examples.REQUESTS
+            for path, shown in bodies.items():
+                document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["examples"] = shown
         return super().openapi()
 
 
@@ -122,10 +129,11 @@ def create_app(
     app.state.draining, app.state.degraded = threading.Event(), DegradedRun()
     app.state.gate = Gate(settings.threads, settings.queue, settings.max_buffered_bytes)
     telemetry.watch(app.state.gate)
-    app.include_router(routes)
-    app.include_router(admin)
+    routers = (*binary_routes.FAST, ranking, routes, binary_routes.routes, admin)
+    answers = [route for router in routers for route in router.routes]
+    app.router.routes.extend(answers)  # not by include_router, behind which FastAPI matches each request three times
     problems.install(app)
-    paths = frozenset(getattr(route, "path", "") for route in (*routes.routes, *admin.routes))
+    paths = frozenset(getattr(route, "path", "") for route in answers)
     app.add_middleware(Observed, telemetry=telemetry, paths=paths)
     return app
 

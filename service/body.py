@@ -81,31 +81,49 @@ class BoundedRequest(Request):
         Raises:
             UnsupportedMediaTypeError: if the body is announced as anything else, or is compressed.
         """
-        media_type = self.headers.get("content-type", "none").partition(";")[0].strip().lower()
-        if not _JSON.fullmatch(media_type):
-            raise UnsupportedMediaTypeError(f"the body is announced as {media_type!r}: send application/json")
+        if not _JSON.fullmatch(media_type_of(self)):
+            raise UnsupportedMediaTypeError(
+                f"the body is announced as {media_type_of(self)!r}: send application/json, or application/x-npy"
+            )
+        return await self.plain()
+
+    async def plain(self) -> bytes:
+        """The whole body, which must not be compressed.
+
+        Raises:
+            UnsupportedMediaTypeError: if it is.
+        """
         encoding = self.headers.get("content-encoding", "identity").strip().lower()
         if encoding != "identity":
             raise UnsupportedMediaTypeError(f"the body is encoded as {encoding!r}: send it as it is")
         return await self.body()
 
 
-class BoundedRoute(APIRoute):
-    """A route whose handler gets a :class:`BoundedRequest`, and whose body is held no longer than its answer takes."""
+class PlainRoute(APIRoute):
+    """A documented route past FastAPI's machinery: its endpoint gets the request, and its path's names as they are.
+
+    The request is a :class:`BoundedRequest`, whose body is held no longer than its answer takes.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """FastAPI's hook for a request class of one's own."""
-        handle = super().get_route_handler()
+        """FastAPI's hook: what answers a request."""
+        endpoint = self.endpoint
 
-        async def handle_bounded(request: Request) -> Response:
+        async def handle_plain(request: Request) -> Response:
             bounded = BoundedRequest(request.scope, request.receive)
             try:
-                return await handle(bounded)
+                response: Response = await endpoint(request=bounded, **request.path_params)
+                return response
             finally:
                 if bounded.held:
                     request.app.state.gate.release(bounded.held)
 
-        return handle_bounded
+        return handle_plain
+
+
+def media_type_of(request: Request) -> str:
+    """What the body is announced as, without parameters; ``none`` if it is not."""
+    return request.headers.get("content-type", "none").partition(";")[0].strip().lower()
 
 
 def _too_large(sent: str, limit: int) -> TooLargeError:

@@ -10,9 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from fastapi.exceptions import RequestValidationError
 from jaxtyping import Float
-from pydantic import ValidationError
 
 from ranking.candidates import CandidateList
 from ranking.errors import CandidateError, EmptyListError, SchemaMismatchError
@@ -29,19 +27,6 @@ Path = tuple[str | int, ...]
 Place = Callable[[int, int], Path]
 
 
-def to_request(body: Any) -> RerankRequest:
-    """The envelope of a decoded body.
-
-    Raises:
-        RequestValidationError: FastAPI's, with every fault.
-    """
-    try:
-        return RerankRequest.model_validate(body)
-    except ValidationError as error:
-        faults = error.errors(include_url=False, include_context=False)
-        raise RequestValidationError([{**fault, "loc": ("body", *fault["loc"])} for fault in faults]) from error
-
-
 def to_candidates(request: RerankRequest, schema: FeatureSchema) -> CandidateList:
     """The candidate list of a request, in schema order.
 
@@ -56,7 +41,7 @@ def to_candidates(request: RerankRequest, schema: FeatureSchema) -> CandidateLis
     if len(request) == 0:
         name = "features" if request.candidates is None else "candidates"
         raise EmptyListError("the list holds no candidates: send at least one", (name,))
-    context = MappingProxyType(_checked_context(request.context, schema) if request.context else {})
+    context = MappingProxyType(checked_context(request.context, schema) if request.context else {})
     supplied = {name: value for name, value in context.items() if name in schema.index}
     if request.candidates is not None:
         return CandidateList(_from_rows(request.candidates, schema, supplied), _ids(request.candidates), context)
@@ -65,7 +50,7 @@ def to_candidates(request: RerankRequest, schema: FeatureSchema) -> CandidateLis
     return CandidateList(matrix, ids, context)
 
 
-def _checked_context(context: dict[str, Any], schema: FeatureSchema) -> dict[str, Any]:
+def checked_context(context: dict[str, Any], schema: FeatureSchema) -> dict[str, Any]:
     """The context as it is; an entry that cannot be used is refused, a feature's like a candidate's value."""
     for name, value in context.items():
         place = ("context", name)

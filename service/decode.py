@@ -116,12 +116,18 @@ def _check_lengths(body: object, limit: int) -> None:
     """Raise TooLargeError for a list above the limit: before validation, which would look at every candidate."""
     for name in ("candidates", "features"):
         rows = body.get(name) if isinstance(body, dict) else None
-        if isinstance(rows, list) and len(rows) > limit:
-            raise TooLargeError(
-                f"the list has {len(rows)} candidates, the limit is {limit} (LISTWRIGHT_MAX_CANDIDATES): send the best "
-                "ones; a list must not be split over requests",
-                (name,),
-            )
+        if isinstance(rows, list):
+            check_length(len(rows), limit, (name,))
+
+
+def check_length(length: int, limit: int, path: tuple[str | int, ...] = ()) -> None:
+    """Raise TooLargeError for a list above the limit."""
+    if length > limit:
+        raise TooLargeError(
+            f"the list has {length} candidates, the limit is {limit} (LISTWRIGHT_MAX_CANDIDATES): send the best "
+            "ones; a list must not be split over requests",
+            path,
+        )
 
 
 def _names(body: object) -> int:

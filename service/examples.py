@@ -44,3 +44,23 @@ REQUESTS = {
         },
     },
 }
+
+INFERENCES = {
+    "tensors": {
+        "summary": "The same list as tensors; the carrier by its code, see the bundle's metadata",
+        "value": {
+            "id": "req-7",
+            "parameters": {"strategy": "qilcm", "top_n": 10},
+            "inputs": [
+                {
+                    "name": "features",
+                    "datatype": "FP32",
+                    "shape": [2, 4],
+                    "data": [[12.5, 4.5, None, 1], [9.0, 3.0, 3.1, 2]],
+                },
+                {"name": "ids", "datatype": "BYTES", "shape": [2], "data": ["sku-1", "sku-2"]},
+            ],
+            "outputs": [{"name": "scores"}, {"name": "ids"}],
+        },
+    }
+}

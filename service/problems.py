@@ -23,6 +23,9 @@ from ranking.errors import (
 from service.schemas import Fault, Problem
 
 MEDIA_TYPE = "application/problem+json"
+INFERENCE_PATHS = ("/v2/models/", "/v2/health/")
+"""Where clients of the Open Inference Protocol ask, which look for a member ``error``."""
+
 MAX_FAULTS = 20
 MAX_DETAIL = 2000
 """Characters; some details repeat what was sent."""
@@ -40,7 +43,7 @@ class _PlacedError(ListwrightError):
 
 
 class UndecodableBodyError(_PlacedError):
-    """The body is not JSON as the contract allows it."""
+    """The body is not what it is announced as."""
 
 
 class SlowBodyError(ListwrightError):
@@ -48,7 +51,7 @@ class SlowBodyError(ListwrightError):
 
 
 class UnsupportedMediaTypeError(ListwrightError):
-    """The body is announced as something else than JSON."""
+    """The body is announced as something that is not read."""
 
 
 class RepeatedNameError(_PlacedError):
@@ -115,13 +118,13 @@ STATUS: dict[type[Exception], int] = {
 DOCUMENTED: dict[int, dict[str, Any]] = {
     status: {"model": Problem, "description": text}
     for status, text in {
-        400: "The body is no JSON, or the list is empty",
+        400: "The body cannot be decoded, or the list is empty",
         401: "No key, or a wrong one",
         404: "Unknown model, version, strategy or specialist",
         408: "The body did not arrive in time",
         409: "Well-formed, but does not fit the served feature schema",
         413: "Too many candidates or bytes",
-        415: "The body is not application/json",
+        415: "The body is of another media type, or compressed",
         422: "Wrong types or values; every fault with its JSON path",
         429: "More requests than can be answered in time; Retry-After says when to ask again",
         503: "No bundle is loaded, or the process is draining or its answers are degraded",
@@ -163,13 +166,15 @@ def problem(
     request: Request, status: int, kind: str, detail: str, *, headers: dict[str, str] | None = None, **more: object
 ) -> JSONResponse:
     """One problem body; ``kind`` is stable, ``detail`` is for people."""
+    detail = _clipped(_clean(detail), MAX_DETAIL)
     body = Problem.model_validate(
         {
             "type": f"urn:listwright:{kind}",
             "title": http.HTTPStatus(status).phrase,
             "status": status,
-            "detail": _clipped(_clean(detail), MAX_DETAIL),
+            "detail": detail,
             "request_id": request.state.request_id,
+            "error": detail if request.url.path.startswith(INFERENCE_PATHS) else "",
             **more,
         }
     )

@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-import math
-import time
-from functools import partial
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import PlainTextResponse
 from prometheus_client import generate_latest
-from pydantic_core import to_json
-from starlette.datastructures import State
 
-from ranking.bundle import Bundle
-from ranking.candidates import CandidateList, Ranking
-from ranking.manifest import Manifest
-from ranking.pace import Deadline
-from ranking.router import Hook
-from service.admission import listening
-from service.answer import facts, to_answer
-from service.body import BoundedRequest, BoundedRoute
-from service.convert import to_candidates, to_request
-from service.decode import Bounds, decode
+from service import npy
+from service.answering import answer
+from service.body import BoundedRequest, PlainRoute
 from service.degradation import RUN
 from service.examples import REQUESTS
 from service.info import Info, describe
+from service.json_door import JsonDoor
 from service.models import Models, serving
-from service.problems import DOCUMENTED, DegradedError, NotReadyError
-from service.schemas import Health, Name, RerankRequest, RerankResponse
-from service.settings import Settings
+from service.problems import DOCUMENTED, NotReadyError
+from service.schemas import Health, Name, RerankResponse
 
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -47,13 +35,35 @@ HEADERS = {
 BODY = {"schema": {"$ref": "#/components/schemas/RerankRequest"}, "examples": REQUESTS}
 """FastAPI is not told of the type: it would decode and validate on the event loop."""
 
-routes = APIRouter(route_class=BoundedRoute)
+MATRIX = {
+    "schema": {
+        "type": "string",
+        "format": "binary",
+        "description": "a .npy file: float32 or float64, little-endian, C order, shape (L, D), columns as in the "
+        "schema, NaN where a value is missing, categories by code (see /v2/models/{name}). The other fields of the "
+        "JSON form (id, model, version, strategy, specialist, raw_scores, top_n) stand in the query string",
+    }
+}
 
+SCORES = {
+    "schema": {
+        "type": "string",
+        "format": "binary",
+        "description": "a .npy file of the scores, float32, shape (L,), NaN below the cutoff; for a .npy request that "
+        "accepts it. Model, version, status and route stand in Listwright-* headers",
+    }
+}
+
+RANKED = (400, 404, 408, 409, 413, 415, 422, 429, 503, 504)
+"""Refusals of whatever ranks."""
+
+ranking = APIRouter(route_class=PlainRoute)
+routes = APIRouter()
 
 Served = Annotated[Models, Depends(serving)]
 
 
-@routes.post(
+@ranking.post(
     "/rerank",
     operation_id="rerank",
     summary="Rerank one query's candidates",
@@ -61,106 +71,22 @@ Served = Annotated[Models, Depends(serving)]
     response_model=RerankResponse,
     response_description="The order, and how it came about",
     responses={
-        200: {"headers": HEADERS},
-        **{s: DOCUMENTED[s] for s in (400, 404, 408, 409, 413, 415, 422, 429, 503, 504)},
+        200: {"headers": HEADERS, "content": {npy.MEDIA_TYPE: SCORES}},
+        **{status: DOCUMENTED[status] for status in RANKED},
     },
-    openapi_extra={"requestBody": {"content": {"application/json": BODY}, "required": True}},
+    openapi_extra={"requestBody": {"content": {"application/json": BODY, npy.MEDIA_TYPE: MATRIX}, "required": True}},
 )
-@routes.post("/v1/rerank", include_in_schema=False)
-@routes.post("/v2/rerank", include_in_schema=False)
-async def rerank(request: Request, models: Served) -> Response:
+@ranking.post("/v1/rerank", include_in_schema=False)
+@ranking.post("/v2/rerank", include_in_schema=False)
+async def rerank(request: BoundedRequest) -> Response:
     """Reorder the candidates of one query, best first.
 
     The first stage scores every candidate; QILCM, or a specialist, rescores the best of them as one list. The answer
     says which bundle, which stage and which ranker gave the order, and who chose that ranker.
     """
-    assert isinstance(request, BoundedRequest)  # FastAPI would take a parameter of that type for a query
-    state = request.app.state
+    models = serving(request)
     body = await request.json_body()
-    asked = time.perf_counter()
-    with listening(request.receive) as caller:
-        deadline = Deadline(request.deadline.at, caller.done)
-        job = partial(answered, body, models, request.state, state.settings, state.hook, deadline, asked)
-        answer = await state.gate.run(job, deadline, caller)
-    ranking, milliseconds = answer.ranking, answer.milliseconds
-    state.telemetry.observe(ranking, milliseconds)
-    request.state.facts.update(facts(ranking, answer.manifest, milliseconds))
-    if not (ranking.late and answer.hurried):  # what a caller asks for says nothing of the service
-        state.degraded.note(degraded=ranking.degraded)
-    if ranking.degraded and state.settings.on_failure == "error":
-        raise DegradedError(f"{ranking.reason} (LISTWRIGHT_ON_FAILURE is error)")
-    server_timing = ", ".join(f"{step};dur={value:.3f}" for step, value in milliseconds.items())
-    return Response(answer.content, media_type="application/json", headers={"Server-Timing": server_timing})
-
-
-class Answered(NamedTuple):
-    """What came of a request."""
-
-    content: bytes
-    ranking: Ranking
-    manifest: Manifest
-    milliseconds: dict[str, float]
-    hurried: bool  # whether the request asked for less time than the settings give
-
-
-def answered(
-    body: bytes,
-    models: Models,
-    state: State,
-    settings: Settings,
-    hook: Hook | None,
-    deadline: Deadline,
-    asked: float,
-) -> Answered:
-    """In a worker thread: all that may take long, from decoding to encoding.
-
-    Args:
-        body: JSON.
-        models: what is served, for as long as this takes.
-        state: of the request; gets the fingerprint of the bundle that answers.
-        settings, hook: of the service.
-        deadline: of the request.
-        asked: when it got into line.
-    """
-    began, arrived = time.perf_counter(), state.arrived
-    request = to_request(decode(body, Bounds(settings.max_candidates, models.width)))
-    bundle = models.choose(request.model, request.version)
-    state.fingerprint, pace = bundle.manifest.fingerprint, bundle.reranker.pace
-    candidates = to_candidates(request, bundle.reranker.schema)
-    parsed = time.perf_counter()
-    wanted = math.inf if request.timeout_ms is None else arrived + request.timeout_ms / 1000.0
-    by = min(wanted, deadline.at) - pace.expected("answer", len(candidates))
-    ranking = rank(candidates, request, bundle, settings, hook, Deadline(by, deadline.abandoned))
-    ranked = time.perf_counter()
-    milliseconds = {
-        "parse": (parsed - began) * 1000.0,
-        "queue": (began - asked) * 1000.0,
-        **ranking.timings_ms,
-        "total": (ranked - arrived) * 1000.0,
-    }
-    content = to_json(to_answer(ranking, request, bundle.manifest, candidates.ids, milliseconds))
-    pace.note("answer", len(candidates), time.perf_counter() - ranked)
-    return Answered(content, ranking, bundle.manifest, milliseconds, hurried=wanted < deadline.at)
-
-
-def rank(
-    candidates: CandidateList,
-    body: RerankRequest,
-    bundle: Bundle,
-    settings: Settings,
-    hook: Hook | None,
-    deadline: Deadline,
-) -> Ranking:
-    """Looks for the kill switch only where somebody would be asked."""
-    asked = bundle.manifest.srm is not None and body.specialist is None and body.strategy in ("auto", "srm")
-    return bundle.reranker.rerank(
-        candidates,
-        strategy=body.strategy,
-        specialist=body.specialist,
-        hook=hook,
-        routing=asked and settings.routing_off() is None,
-        deadline=deadline,
-    )
+    return await answer(request, JsonDoor(body, models, request.app.state.settings, request.state))
 
 
 @routes.get(

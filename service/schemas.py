@@ -46,7 +46,10 @@ Rows = Annotated[
     WithJsonSchema({"type": "array", "minItems": 1, "items": _ROW, "description": "one row of values per candidate"}),
 ]
 
-Id = Annotated[str, Field(max_length=512)]
+MAX_ID = 512
+"""Characters of an id."""
+
+Id = Annotated[str, Field(max_length=MAX_ID)]
 Name = Annotated[str, Field(max_length=100)]
 Strategy = Literal["auto", "qilcm", "srm", "first_stage"]
 
@@ -54,7 +57,9 @@ MAX_FIELDS = 32
 """Fields that an object of the envelope may have before it is refused unseen: a million faults would cost too much."""
 
 
-class _Strict(BaseModel):
+class Strict(BaseModel):
+    """What a caller sends: nothing unknown, nothing converted."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     @model_validator(mode="before")
@@ -65,46 +70,16 @@ class _Strict(BaseModel):
         return value
 
 
-class Candidate(_Strict):
+class Candidate(Strict):
     """One candidate: its features by name, or as an array in the order of the schema."""
 
     id: Annotated[Id | None, Field(description="opaque, echoed, unique in the list")] = None
     features: NamedOrRow
 
 
-class RerankRequest(_Strict):
-    """One query's candidates, as rows (``candidates``) or as a matrix (``features``)."""
+class Options(Strict):
+    """How to rank, and what to answer."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "oneOf": [
-                {
-                    "title": "rows",
-                    "required": ["candidates"],
-                    "properties": {"candidates": _LIST, "features": _NO, "feature_names": _NO, "ids": _NO},
-                },
-                {"title": "matrix", "required": ["features"], "properties": {"features": _LIST, "candidates": _NO}},
-            ]
-        }
-    )
-
-    id: Annotated[Id | None, Field(description="echoed")] = None
-    model: Annotated[
-        Name | None, Field(description="name or alias of the bundle that is to answer; 404 if it is not served")
-    ] = None
-    version: Annotated[
-        Name | None, Field(description="its version; 404 if it is not served; default: the current one")
-    ] = None
-    candidates: Annotated[list[Candidate] | None, Field(description="candidates, in input order")] = None
-    feature_names: Annotated[
-        list[str] | None,
-        FailFast(),
-        Field(description="columns of features; default: the schema's", json_schema_extra=_UNIQUE),
-    ] = None
-    features: Annotated[Rows | None, Field(description="one row per candidate: the fast JSON form")] = None
-    ids: Annotated[
-        list[Id] | None, FailFast(), Field(description="one id per row of features", json_schema_extra=_UNIQUE)
-    ] = None
     top_n: Annotated[Whole | None, Field(description="length of results; scores and ranks stay complete")] = None
     context: Annotated[
         Context | None,
@@ -134,6 +109,46 @@ class RerankRequest(_Strict):
         ),
     ] = None
     raw_scores: Annotated[bool, Field(description="logits instead of probabilities")] = False
+
+
+class Envelope(Options):
+    """All of a request but the candidates."""
+
+    id: Annotated[Id | None, Field(description="echoed")] = None
+    model: Annotated[
+        Name | None, Field(description="name or alias of the bundle that is to answer; 404 if it is not served")
+    ] = None
+    version: Annotated[
+        Name | None, Field(description="its version; 404 if it is not served; default: the current one")
+    ] = None
+
+
+class RerankRequest(Envelope):
+    """One query's candidates, as rows (``candidates``) or as a matrix (``features``)."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [
+                {
+                    "title": "rows",
+                    "required": ["candidates"],
+                    "properties": {"candidates": _LIST, "features": _NO, "feature_names": _NO, "ids": _NO},
+                },
+                {"title": "matrix", "required": ["features"], "properties": {"features": _LIST, "candidates": _NO}},
+            ]
+        }
+    )
+
+    candidates: Annotated[list[Candidate] | None, Field(description="candidates, in input order")] = None
+    feature_names: Annotated[
+        list[str] | None,
+        FailFast(),
+        Field(description="columns of features; default: the schema's", json_schema_extra=_UNIQUE),
+    ] = None
+    features: Annotated[Rows | None, Field(description="one row per candidate: the fast JSON form")] = None
+    ids: Annotated[
+        list[Id] | None, FailFast(), Field(description="one id per row of features", json_schema_extra=_UNIQUE)
+    ] = None
 
     @model_validator(mode="after")
     def _one_form(self) -> RerankRequest:
@@ -239,3 +254,4 @@ class Problem(BaseModel):
     expected: Annotated[list[str], Field(description="names that the bundle was fitted on")] = []
     sent: Annotated[list[str], Field(description="names that arrived, at most as many as expected and ten more")] = []
     fingerprint: Annotated[str | None, Field(description="of the served schema")] = None
+    error: Annotated[str, Field(description="detail once more, where inference clients look; below /v2/models")] = ""

@@ -26,7 +26,7 @@ CANDIDATES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 
 _REQUEST_ID = re.compile(r"[!-~]{1,128}")
 _TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
-_PROBES = frozenset(("/livez", "/readyz", "/metrics"))
+_PROBES = frozenset(("/livez", "/readyz", "/metrics", "/v2/health/live", "/v2/health/ready"))
 
 FAULT_LOG_S = 10.0
 """Seconds between two log lines of one kind of routing fault: a hook that hangs would fill the disk."""
@@ -141,7 +141,7 @@ class Observed:
     Args:
         app: what it wraps. What its endpoints put into ``request.state.facts`` stands in the log line.
         telemetry: where responses are counted.
-        paths: paths that get a label of their own; all others share one, or callers could make metrics grow.
+        paths: paths of routes that get a label of their own; all else shares one, or callers could make metrics grow.
     """
 
     def __init__(self, app: ASGIApp, telemetry: Telemetry, paths: frozenset[str]) -> None:
@@ -177,7 +177,8 @@ class Observed:
         try:
             await self.app(scope, receive, answer)
         finally:
-            path = scope["path"] if scope["path"] in self.paths else "other"
+            path = getattr(scope.get("route"), "path", "")
+            path = path if path in self.paths else "other"
             self.telemetry.requests.labels(path, str(status)).inc()
             facts |= {"path": path, "status": status, "ms": round((time.perf_counter() - started) * 1000.0, 3)}
             level = logging.WARNING if facts.get("reason") else logging.DEBUG if path in _PROBES else logging.INFO

@@ -11,7 +11,7 @@ import pytest
 from asgi import asking
 from contract.test_problems import check
 from ranking import bundle
-from service import routes
+from service import answering
 from service.app import create_app
 from service.degradation import REST_S, RUN
 from service.settings import Settings
@@ -34,7 +34,7 @@ class Held:
 
     def __init__(self, monkeypatch):
         self.started, self.go, self.count = threading.Semaphore(0), threading.Event(), 0
-        rank = routes.rank
+        rank = answering.rank
 
         def waiting(*arguments):
             self.count += 1
@@ -42,7 +42,7 @@ class Held:
             assert self.go.wait(10)
             return rank(*arguments)
 
-        monkeypatch.setattr(routes, "rank", waiting)
+        monkeypatch.setattr(answering, "rank", waiting)
 
 
 @pytest.fixture

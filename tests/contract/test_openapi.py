@@ -12,7 +12,8 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from ranking import bundle
 from service.app import create_app
-from service.examples import REQUESTS
+from service.binary_routes import INFER_PATHS
+from service.examples import INFERENCES, REQUESTS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,11 +35,15 @@ def test_the_tool_writes_the_committed_document():
     assert tool.text() == (ROOT / "openapi.yaml").read_text(encoding="utf-8")
 
 
-OPERATIONS = [
-    ("POST", "/rerank"),
-    *(("GET", path) for path in ("/livez", "/readyz", "/info", "/metrics")),
-    *(("POST", path) for path in ("/admin/reload", "/admin/rollback")),
+PROBES = ("/livez", "/readyz", "/info", "/metrics", "/v2", "/v2/health/live", "/v2/health/ready")
+MODELS = [
+    prefix + suffix
+    for prefix in ("/v2/models/{name}", "/v2/models/{name}/versions/{version}")
+    for suffix in ("", "/ready")
 ]
+RANKINGS = ("/rerank", *INFER_PATHS)
+ADMIN = ("/admin/reload", "/admin/rollback")
+OPERATIONS = [("POST", path) for path in (*RANKINGS, *ADMIN)] + [("GET", path) for path in (*PROBES, *MODELS)]
 
 
 @pytest.fixture(scope="module")
@@ -101,11 +106,22 @@ def test_documented_examples_are_answered(live, name):
     ]
 
 
+@pytest.mark.parametrize("name", INFERENCES)
+def test_documented_inferences_are_answered(live, name):
+    response = live.post("/v2/models/shop/infer", json=INFERENCES[name]["value"])
+    assert response.status_code == 200, response.text
+    by_rows = live.post("/rerank", json=REQUESTS["rows_by_position"]["value"] | {"strategy": "qilcm"}).json()
+    outputs = {output["name"]: output["data"] for output in response.json()["outputs"]}
+    assert outputs["ids"] == [result["id"] for result in by_rows["results"]]
+
+
 VALID, INVALID = schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE
 
 
 # a GET without parameters cannot be asked wrongly
-@pytest.mark.parametrize(("method", "path", "mode"), [*((*o, VALID) for o in OPERATIONS), ("POST", "/rerank", INVALID)])
+@pytest.mark.parametrize(
+    ("method", "path", "mode"), [*((*o, VALID) for o in OPERATIONS), *(("POST", path, INVALID) for path in RANKINGS)]
+)
 def test_service_keeps_its_contract(schema, method, path, mode):
     """schemathesis over ASGI: valid and invalid requests alike get documented answers, never a 500.
 
@@ -113,7 +129,7 @@ def test_service_keeps_its_contract(schema, method, path, mode):
     the bundle is rightly refused. That lists that fit are ranked, the test above holds.
     """
     operation = schema[path][method]
-    left_out = [positive_data_acceptance] if (path, mode) == ("/rerank", VALID) else []
+    left_out = [positive_data_acceptance] if path in RANKINGS and mode == VALID else []
 
     @hypothesis.settings(max_examples=60, suppress_health_check=list(hypothesis.HealthCheck))
     @hypothesis.given(case=operation.as_strategy(generation_mode=mode))

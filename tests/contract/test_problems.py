@@ -70,7 +70,14 @@ def test_wrong_method(live, method, path, allow):
 
 @pytest.mark.parametrize(
     "media_type",
-    ["text/plain", "text/x+json", "application/json-seq", "application/x-npy", "multipart/form-data; boundary=x", None],
+    [
+        "text/plain",
+        "text/x+json",
+        "application/json-seq",
+        "application/octet-stream",
+        "multipart/form-data; boundary=x",
+        None,
+    ],
 )
 def test_wrong_content_type(live, media_type):
     headers = {} if media_type is None else {"content-type": media_type}

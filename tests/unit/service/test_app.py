@@ -10,7 +10,7 @@ from asgi import asking
 from bundles import make_bundle
 from ranking import bundle
 from ranking.errors import CandidateError, EmptyListError, ListwrightError, SchemaMismatchError
-from service import problems, routes
+from service import json_door, problems
 from service.app import create_app
 from service.settings import Settings
 from service.telemetry import JsonLines
@@ -69,7 +69,7 @@ def test_a_bug_is_answered_counted_and_logged(client, monkeypatch, caplog):
     def broken(*_):
         raise RuntimeError("a secret of ours")
 
-    monkeypatch.setattr(routes, "to_candidates", broken)
+    monkeypatch.setattr(json_door, "to_candidates", broken)
     response = client.post("/rerank", json=BODY, headers={"X-Request-ID": "r-1"})
     assert response.status_code == 500
     assert response.headers["content-type"] == "application/problem+json"

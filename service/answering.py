@@ -1,0 +1,127 @@
+"""From a decoded request to its answer: what every door has in common."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from fastapi import Response
+
+from ranking.bundle import Bundle
+from ranking.candidates import CandidateList, Ranking
+from ranking.manifest import Manifest
+from ranking.pace import Deadline
+from ranking.router import Hook
+from service.admission import listening
+from service.answer import facts
+from service.body import BoundedRequest
+from service.problems import DegradedError
+from service.schemas import Options
+from service.settings import Settings
+
+
+class Asked(NamedTuple):
+    """What a request asks for, and of whom."""
+
+    candidates: CandidateList
+    options: Options
+    bundle: Bundle
+
+
+class Written(NamedTuple):
+    """An answer as it travels."""
+
+    content: bytes
+    media_type: str
+    headers: Mapping[str, str]
+
+
+class Door(Protocol):
+    """A spelling of requests and answers. Both methods run in a worker thread, one after the other."""
+
+    def read(self) -> Asked:
+        """Decode the body."""
+        ...
+
+    def write(self, asked: Asked, ranking: Ranking, milliseconds: Mapping[str, float]) -> Written:
+        """Encode the answer."""
+        ...
+
+
+class _Done(NamedTuple):
+    """What came of a request."""
+
+    written: Written
+    ranking: Ranking
+    manifest: Manifest
+    milliseconds: dict[str, float]
+    hurried: bool  # whether the request asked for less time than the settings give
+
+
+async def answer(request: BoundedRequest, door: Door) -> Response:
+    """Wait for a slot, rank in a worker thread, and count, time and log it.
+
+    Args:
+        request: whose body has arrived.
+        door: that it came through.
+
+    Raises:
+        DegradedError: if the settings want no degraded answer.
+    """
+    state = request.app.state
+    queued = time.perf_counter()
+    with listening(request.receive) as caller:
+        deadline = Deadline(request.deadline.at, caller.done)
+        job = partial(_work, door, state.settings, state.hook, deadline, request.state.arrived, queued)
+        done = await state.gate.run(job, deadline, caller)
+    ranking, milliseconds = done.ranking, done.milliseconds
+    state.telemetry.observe(ranking, milliseconds)
+    request.state.facts.update(facts(ranking, done.manifest, milliseconds))
+    if not (ranking.late and done.hurried):  # what a caller asks for says nothing of the service
+        state.degraded.note(degraded=ranking.degraded)
+    if ranking.degraded and state.settings.on_failure == "error":
+        raise DegradedError(f"{ranking.reason} (LISTWRIGHT_ON_FAILURE is error)")
+    timing = ", ".join(f"{step};dur={value:.3f}" for step, value in milliseconds.items())
+    content, media_type, headers = done.written
+    return Response(content, media_type=media_type, headers={"Server-Timing": timing, **headers})
+
+
+def _work(
+    door: Door, settings: Settings, hook: Hook | None, deadline: Deadline, arrived: float, queued: float
+) -> _Done:
+    """In a worker thread: all that may take long, from decoding to encoding."""
+    began = time.perf_counter()
+    asked = door.read()
+    parsed = time.perf_counter()
+    pace, length = asked.bundle.reranker.pace, len(asked.candidates)
+    timeout_ms = asked.options.timeout_ms
+    wanted = math.inf if timeout_ms is None else arrived + timeout_ms / 1000.0
+    by = min(wanted, deadline.at) - pace.expected("answer", length)
+    ranking = rank(asked, settings, hook, Deadline(by, deadline.abandoned))
+    ranked = time.perf_counter()
+    milliseconds = {
+        "parse": (parsed - began) * 1000.0,
+        "queue": (began - queued) * 1000.0,
+        **ranking.timings_ms,
+        "total": (ranked - arrived) * 1000.0,
+    }
+    written = door.write(asked, ranking, milliseconds)
+    pace.note("answer", length, time.perf_counter() - ranked)
+    return _Done(written, ranking, asked.bundle.manifest, milliseconds, hurried=wanted < deadline.at)
+
+
+def rank(asked: Asked, settings: Settings, hook: Hook | None, deadline: Deadline) -> Ranking:
+    """Looks for the kill switch only where somebody would be asked."""
+    options, bundle = asked.options, asked.bundle
+    asks = bundle.manifest.srm is not None and options.specialist is None and options.strategy in ("auto", "srm")
+    return bundle.reranker.rerank(
+        asked.candidates,
+        strategy=options.strategy,
+        specialist=options.specialist,
+        hook=hook,
+        routing=asks and settings.routing_off() is None,
+        deadline=deadline,
+    )

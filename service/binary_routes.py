@@ -1,0 +1,182 @@
+"""The endpoints that take matrices: the Open Inference Protocol, and ``application/x-npy`` at ``POST /rerank``.
+
+The same bundles, limits, errors and counts as in :mod:`service.routes`; only the spelling of a list differs.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import version as version_of
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from starlette.routing import Match
+from starlette.types import Scope
+
+from ranking.bundle import Bundle
+from service import examples, inference, npy
+from service.answering import answer
+from service.body import BoundedRequest, PlainRoute, media_type_of
+from service.inference import InferResponse, ModelMetadata, ModelReady, ServerHealth, ServerMetadata
+from service.matrix_doors import JSON_HEAD, NOTHING_SAID, OCTETS, NpyDoor, TensorDoor
+from service.models import serving
+from service.problems import DOCUMENTED, UnsupportedMediaTypeError
+from service.routes import HEADERS, RANKED, Served, readyz
+from service.schemas import Envelope
+from service.validation import validated_query
+
+_TENSORS = frozenset((OCTETS, "application/json", "none"))  # tritonclient announces nothing
+_HEAD_LENGTH = {"description": "bytes of the JSON object, if raw tensors follow it", "schema": {"type": "integer"}}
+_RAW = {"schema": {"type": "string", "format": "binary", "description": "the JSON object, then raw tensors"}}
+
+
+class NpyRoute(PlainRoute):
+    """A route only for bodies that are announced as ``.npy``."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Starlette's hook."""
+        match, found = super().matches(scope)
+        if match is not Match.NONE and media_type_of(Request(scope)) != npy.MEDIA_TYPE:
+            return Match.NONE, {}
+        return match, found
+
+
+routes = APIRouter(tags=["inference"])
+fast = APIRouter(route_class=PlainRoute, tags=["inference"])
+npy_routes = APIRouter(route_class=NpyRoute, include_in_schema=False)  # documented with the JSON form
+FAST = (npy_routes, fast)
+"""Before the others: the first route that matches answers."""
+
+
+def addressed(request: Request, model: str | None, version: str | None) -> Bundle:
+    """The bundle that a caller names, or the default.
+
+    Raises:
+        NotReadyError: if there is none yet.
+        UnknownModelError: if it is not served.
+    """
+    bundle = serving(request).choose(model, version)
+    request.state.fingerprint = bundle.manifest.fingerprint
+    return bundle
+
+
+@npy_routes.post("/rerank")
+@npy_routes.post("/v1/rerank")
+@npy_routes.post("/v2/rerank")
+async def rerank_npy(request: BoundedRequest) -> Response:
+    """Reorder the candidates of one query, sent as a matrix; options stand in the query string."""
+    options = validated_query(Envelope, request.query_params) if request.scope["query_string"] else NOTHING_SAID
+    bundle = addressed(request, options.model, options.version)
+    wants_npy = npy.MEDIA_TYPE in ",".join(request.headers.getlist("accept"))
+    limit = request.app.state.settings.max_candidates
+    return await answer(request, NpyDoor(await request.plain(), options, bundle, limit, wants_npy=wants_npy))
+
+
+INFER_PATHS = ("/v2/models/{name}/infer", "/v2/models/{name}/versions/{version}/infer")
+
+INFER: dict[str, Any] = {
+    "summary": "Rerank one query's candidates, as tensors",
+    "response_model": InferResponse,
+    "response_model_exclude_none": True,
+    "response_description": "The order, and how it came about",
+    "responses": {
+        200: {"headers": {**HEADERS, JSON_HEAD: _HEAD_LENGTH}, "content": {OCTETS: _RAW}},
+        **{status: DOCUMENTED[status] for status in RANKED},
+    },
+    "openapi_extra": {
+        "parameters": [{"name": JSON_HEAD, "in": "header", "required": False, **_HEAD_LENGTH}],
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {
+                    "schema": {"$ref": "#/components/schemas/InferRequest"},
+                    "examples": examples.INFERENCES,
+                },
+                OCTETS: _RAW,
+            },
+        },
+    },
+}
+
+
+@fast.post(INFER_PATHS[0], operation_id="infer", **INFER)
+@fast.post(INFER_PATHS[1], operation_id="infer_version", **INFER)
+async def infer(request: BoundedRequest, name: str, version: str | None = None) -> Response:
+    """Reorder the candidates of one query: `features` (L, D) in schema order, and `ids` (L,) if the caller likes.
+
+    Categorical columns hold codes, see the bundle's metadata; NaN is a missing value.
+    """
+    bundle = addressed(request, name, version)
+    if media_type_of(request) not in _TENSORS:
+        raise UnsupportedMediaTypeError(f"the body is announced as {media_type_of(request)!r}: send {OCTETS}")
+    body, limit = await request.plain(), request.app.state.settings.max_candidates
+    return await answer(request, TensorDoor(body, request.headers.get(JSON_HEAD), bundle, limit))
+
+
+METADATA: dict[str, Any] = {
+    "summary": "Which tensors does a bundle take and give?",
+    "response_model": ModelMetadata,
+    "response_description": "Its tensors, and what its columns hold",
+    "responses": {status: DOCUMENTED[status] for status in (404, 503)},
+}
+
+
+@routes.get("/v2/models/{name}", operation_id="model_metadata", **METADATA)
+@routes.get("/v2/models/{name}/versions/{version}", operation_id="model_version_metadata", **METADATA)
+async def model_metadata(request: Request, name: str, version: str | None = None) -> ModelMetadata:
+    """The bundle's tensors, its columns in order, and the codes of the categorical ones."""
+    return inference.describe(addressed(request, name, version).manifest)
+
+
+MODEL_READY: dict[str, Any] = {
+    "summary": "May traffic for a bundle come?",
+    "response_model": ModelReady,
+    "response_description": "It may",
+    "responses": {status: DOCUMENTED[status] for status in (404, 503)},
+}
+
+
+@routes.get("/v2/models/{name}/ready", operation_id="model_ready", **MODEL_READY)
+@routes.get("/v2/models/{name}/versions/{version}/ready", operation_id="model_version_ready", **MODEL_READY)
+async def model_ready(request: Request, name: str, version: str | None = None) -> ModelReady:
+    """200 like /readyz, for the bundle of this name."""
+    bundle = addressed(request, name, version)
+    await readyz(request, serving(request))
+    return ModelReady(name=bundle.manifest.name, ready=True)
+
+
+@routes.get(
+    "/v2/health/live",
+    operation_id="server_live",
+    summary="Does the process answer?",
+    response_model=ServerHealth,
+    response_description="It does",
+)
+async def server_live() -> ServerHealth:
+    """/livez, by the protocol's word for it."""
+    return ServerHealth(live=True)
+
+
+@routes.get(
+    "/v2/health/ready",
+    operation_id="server_ready",
+    summary="May traffic come?",
+    response_model=ServerHealth,
+    response_description="It may",
+    responses={503: DOCUMENTED[503]},
+)
+async def server_ready(request: Request, models: Served) -> ServerHealth:
+    """/readyz, by the protocol's word for it."""
+    await readyz(request, models)
+    return ServerHealth(live=True)
+
+
+@routes.get(
+    "/v2",
+    operation_id="server_metadata",
+    summary="What server is this?",
+    response_model=ServerMetadata,
+    response_description="Its name, version and extensions of the protocol",
+)
+async def server_metadata() -> ServerMetadata:
+    """The server, by the protocol's words."""
+    return ServerMetadata(name="listwright", version=version_of("listwright"), extensions=["binary_tensor_data"])

@@ -1,0 +1,70 @@
+"""The page on the binary door: its examples run against the demo bundle, its tables say what the code does."""
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from contract.conftest import Process
+from service.binary_routes import routes
+from service.inference import OUTPUTS, InferParameters
+from service.schemas import Envelope
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "binary.md").read_text(encoding="utf-8")
+TEXT = " ".join(PAGE.split())
+
+
+@pytest.fixture(scope="module")
+def demo():
+    service = Process(bundle=ROOT / "models" / "demo" / "1").wait_until_ready()
+    yield service.url.removeprefix("http://")
+    assert service.stop()[0] == 0
+
+
+def test_the_examples_run(demo, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    make, infer = re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)
+    names = {}
+    exec(make, names)  # the page's own code
+    whole, scores = re.findall(r"^curl .*$", PAGE, re.M)
+    answers = []
+    for command in (whole, scores):
+        run = subprocess.run(
+            shlex.split(command.replace("localhost:8000", demo)), capture_output=True, text=True, check=True
+        )
+        answers.append(run.stdout)
+    assert answers[0].count('"index"') == 2
+    found = np.load("scores.npy", allow_pickle=False)
+    assert found.shape == (3,)
+    assert found.sum() == pytest.approx(1.0)
+    exec(infer.replace("localhost:8000", demo), names)
+    assert np.array_equal(names["result"].as_numpy("scores"), found)
+    best = [f"sku-{index + 1}" for index in np.argsort(-found)[:2]]
+    assert capsys.readouterr().out.splitlines()[-1] == str(best)
+    names["client"].close()
+
+
+def test_the_tables_are_complete():
+    assert re.findall(r"^\| `(\w+)` \| \w+ \| \[(?:L|min\(L, top_n\))\] \|", PAGE, re.M) == list(OUTPUTS)
+    for name, datatype in OUTPUTS.items():
+        assert f"| `{name}` | {datatype} | [" in PAGE
+    for route in routes.routes:
+        shown = route.path.replace("/versions/{version}", "").replace("{name}", "NAME")
+        shown = shown.replace("NAME", "NAME[/versions/VERSION]")
+        assert f"`{shown}`" in PAGE or f"`GET {shown}`" in PAGE, shown
+
+
+def test_every_option_is_named():
+    for name in set(Envelope.model_fields) - {"context"}:
+        assert f"`{name}`" in TEXT.split("Options stand in the query string")[1].split("An unknown one")[0]
+    for name in InferParameters.model_fields:
+        assert f"`{name}`" in TEXT.split("`parameters` of the request are")[1].split("others are refused")[0]
+
+
+def test_lines_are_wrapped():
+    plain = [line for line in PAGE.splitlines() if not line.startswith(("|", "curl"))]
+    assert [line for line in plain if len(line) > 120] == []

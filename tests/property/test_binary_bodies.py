@@ -1,0 +1,223 @@
+"""Whatever bytes arrive at the binary door, the answer is a documented one; equal lists get equal answers."""
+
+import io
+import json
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from asgi import asking
+from bundles import make_bundle
+from ranking import bundle
+from service.app import create_app
+from service.problems import DOCUMENTED
+from service.settings import Settings
+
+STATUSES = {200, *DOCUMENTED} - {503}
+NPY = {"content-type": "application/x-npy"}
+INFER = "/v2/models/shop/infer"
+CATEGORIES = (None, "A5", "B2", "C7")
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    folder = make_bundle(
+        tmp_path_factory.mktemp("models") / "shop" / "7", cutoff=5, graph="nan", specialists=3, margin=0.25
+    )
+    app = create_app(Settings(bundle=folder, max_candidates=20), loaded=bundle.load(folder))
+    with asking(app) as client:
+        yield client
+
+
+def check(response):
+    assert response.status_code in STATUSES, response.text
+    if response.status_code != 200:
+        assert response.headers["content-type"] == "application/problem+json"
+        answer = response.json()
+        assert answer["status"] == response.status_code
+        assert answer["detail"]
+    return response
+
+
+def garbled(data, content):
+    """Some of the content replaced by other bytes."""
+    start = data.draw(st.integers(0, len(content)))
+    end = data.draw(st.integers(start, len(content)))
+    return content[:start] + data.draw(st.binary(max_size=4)) + content[end:]
+
+
+def saved(array):
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+VALUES = st.floats(width=32) | st.integers(-1, 5).map(float)
+SIDES = st.integers(0, 5) | st.just(4) | st.just(21)
+DTYPES = st.sampled_from(["<f4", "<f4", "<f8", ">f4", "<i4", "<f2", "?", "S3"])
+
+
+@st.composite
+def arrays(draw):
+    shape = draw(st.lists(SIDES, min_size=2, max_size=2) | st.lists(SIDES, max_size=3))
+    count = int(np.prod(shape, dtype=int))
+    values = np.array(draw(st.lists(VALUES, min_size=1, max_size=8)), dtype=np.float64)
+    with np.errstate(all="ignore"):
+        return np.resize(values, count).reshape(shape).astype(draw(DTYPES))
+
+
+LITERALS = st.sampled_from(
+    [
+        "'<f4'",
+        "'|O'",
+        "False",
+        "True",
+        "None",
+        "(1, 4)",
+        "(4,)",
+        "(99999999999, 4)",
+        "(1, 1e9)",
+        "[]",
+        "{}",
+        "'",
+        "(" * 99,
+    ]
+)
+KEYS = st.sampled_from(["descr", "fortran_order", "shape", "other", ""])
+HEADERS = st.lists(st.tuples(KEYS, LITERALS), max_size=4).map(
+    lambda entries: "{" + ", ".join(f"'{key}': {value}" for key, value in entries) + ", }\n"
+) | st.text(st.characters(codec="latin-1"), max_size=60)
+
+
+@settings(max_examples=150)
+@given(array=arrays(), data=st.data())
+def test_any_array_gets_a_documented_answer(client, array, data):
+    content = saved(array)
+    check(client.post("/rerank", content=content, headers=NPY))
+    check(client.post("/rerank", content=garbled(data, content), headers=NPY))
+
+
+@settings(max_examples=150)
+@given(
+    header=HEADERS,
+    version=st.integers(0, 4),
+    length=st.none() | st.integers(0, 2**16 - 1),
+    content=st.binary(max_size=20),
+)
+def test_any_header_gets_a_documented_answer(client, header, version, length, content):
+    text = header.encode("latin-1")
+    size = (len(text) if length is None else length).to_bytes(2 if version == 1 else 4, "little")
+    body = b"\x93NUMPY" + bytes([version, 0]) + size + text + content
+    check(client.post("/rerank", content=body, headers=NPY))
+
+
+WORDS = st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), max_size=6)
+OPTIONS = ("id", "model", "version", "top_n", "strategy", "specialist", "raw_scores", "context", "features", "x")
+
+
+@given(query=st.dictionaries(st.sampled_from(OPTIONS) | WORDS, WORDS | st.integers(-2, 4).map(str), max_size=4))
+def test_any_query_gets_a_documented_answer(client, query):
+    body = saved(np.ones((3, 4), dtype=np.float32))
+    for accept in ("*/*", "application/x-npy"):
+        check(client.post("/rerank", content=body, headers={**NPY, "accept": accept}, params=query))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4) | st.just(10**400),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+)
+SHAPES = st.lists(SIDES | st.sampled_from([2**31, 2**64, -1]), max_size=3)
+TENSORS = st.fixed_dictionaries(
+    {},
+    optional={
+        "name": st.sampled_from(["features", "ids"]) | JSON,
+        "datatype": st.sampled_from(["FP32", "FP64", "BYTES", "INT32"]) | JSON,
+        "shape": SHAPES | JSON,
+        "parameters": st.fixed_dictionaries({}, optional={"binary_data_size": st.integers(0, 90) | JSON, "x": JSON}),
+        "data": st.lists(VALUES | st.none() | st.text(max_size=2), max_size=20) | JSON,
+    },
+)
+REQUESTS = st.fixed_dictionaries(
+    {"inputs": st.lists(TENSORS, max_size=3) | JSON},
+    optional={
+        "id": JSON,
+        "parameters": st.dictionaries(st.sampled_from([*OPTIONS, "binary_data_output"]), JSON, max_size=3) | JSON,
+        "outputs": st.lists(st.fixed_dictionaries({"name": st.sampled_from(["scores", "ids"])}), max_size=3) | JSON,
+    },
+)
+
+
+def head_length(length):
+    return {"inference-header-content-length": str(length)}
+
+
+@settings(max_examples=300)
+@given(request_=REQUESTS | JSON, raw=st.binary(max_size=100), off=st.sampled_from([0, 0, 0, -1, 1, 10**9]))
+def test_any_inference_gets_a_documented_answer(client, request_, raw, off):
+    head = json.dumps(request_).encode()
+    headers = head_length(len(head) + off) if raw else {}
+    check(client.post(INFER, content=head + raw, headers=headers))
+
+
+def inference(array, ids=None, **more):
+    """A sound request of the protocol."""
+    inputs = [
+        {
+            "name": "features",
+            "datatype": "FP32",
+            "shape": list(array.shape),
+            "parameters": {"binary_data_size": array.nbytes},
+        }
+    ]
+    if ids is not None:
+        inputs.append({"name": "ids", "datatype": "BYTES", "shape": [len(ids)], "data": ids})
+    return json.dumps({"inputs": inputs, **more}).encode(), array.tobytes()
+
+
+@settings(max_examples=150)
+@given(length=st.integers(1, 6), data=st.data())
+def test_any_garbled_inference_gets_a_documented_answer(client, length, data):
+    head, raw = inference(np.ones((length, 4), dtype=np.float32), [f"é{n}" for n in range(length)])
+    check(client.post(INFER, content=garbled(data, head + raw), headers=head_length(len(head))))
+    check(client.post(INFER, content=garbled(data, head) + raw, headers=head_length(len(head))))
+
+
+NUMBERS = st.just(float("nan")) | st.floats(-1e6, 1e6, width=32)
+ROWS = st.tuples(NUMBERS, NUMBERS, NUMBERS, st.integers(0, 3)).map(list)
+
+
+@settings(max_examples=100)
+@given(rows=st.lists(ROWS, min_size=1, max_size=12), raw_scores=st.booleans())
+def test_every_door_gives_the_same_answer(client, rows, raw_scores):
+    array = np.array(rows, dtype=np.float32)
+    spelled = [[None if np.isnan(v) else v for v in row[:3]] + [CATEGORIES[row[3]]] for row in rows]
+    expected = check(client.post("/rerank", json={"features": spelled, "raw_scores": raw_scores})).json()
+    by_npy = check(
+        client.post("/rerank", content=saved(array), headers=NPY, params={"raw_scores": str(raw_scores)})
+    ).json()
+    for answer in (expected, by_npy):
+        del answer["meta"]["timings_ms"]
+    assert by_npy == expected
+    head, raw = inference(array, parameters={"raw_scores": raw_scores, "binary_data_output": True})
+    found = check(client.post(INFER, content=head + raw, headers=head_length(len(head))))
+    start = int(found.headers["inference-header-content-length"])
+    scores = np.frombuffer(found.content, "<f4", len(rows), start)
+    assert np.array_equal(scores, np.array(expected["scores"], dtype=np.float32), equal_nan=True)
+    assert np.frombuffer(found.content, "<i8", len(rows), start + scores.nbytes).tolist() == expected["ranks"]
+
+
+def test_a_shape_bomb_costs_no_memory(client):
+    header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (20, 4), }\n"
+    bombs = [header.replace(b"(20, 4)", shape) for shape in (b"(20, 999999999)", b"(999999999, 4)", b"(20, 4)")]
+    bodies = [b"\x93NUMPY\x01\x00" + len(bomb).to_bytes(2, "little") + bomb for bomb in bombs]
+    for body in bodies:
+        check(client.post("/rerank", content=body, headers=NPY))
+    tracemalloc.start()
+    for body in bodies:
+        assert client.post("/rerank", content=body, headers=NPY).status_code in (400, 409, 413)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2_000_000

@@ -69,6 +69,11 @@ class Models:
         """Features of the widest schema that is served."""
         return max(len(bundle.reranker.schema) for bundle in (*self.current.values(), *self.kept.values()))
 
+    @property
+    def usual(self) -> Bundle | None:
+        """The bundle that answers where the request names none; None where it must name one."""
+        return None if self.default is None else self.current[self.default]
+
     def choose(self, model: str | None, version: str | None) -> Bundle:
         """The bundle that a request asks for.
 

@@ -10,6 +10,7 @@ from pydantic_core import ValidationError, from_json
 
 from ranking.features import Feature, FeatureSchema
 from service.convert import to_candidates
+from service.json_door import plan_of
 from service.schemas import RerankRequest
 
 scan = pytest.importorskip(
@@ -23,10 +24,7 @@ SCHEMA = FeatureSchema(
         Feature(name="carrier", kind="categorical", categories=("A5", "Ü")),
     )
 )
-PLAN = scan.Plan(
-    [name.encode() for name in SCHEMA.names],
-    [{c.encode(): f.code(c) for c in f.categories} if f.kind == "categorical" else None for f in SCHEMA.features],
-)
+PLAN = plan_of(SCHEMA)
 MOST = 50
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple, Protocol
 
 from fastapi import Response
+from starlette.types import Receive, Scope, Send
 
 from ranking.bundle import Bundle
 from ranking.candidates import CandidateList, Ranking
@@ -77,16 +78,37 @@ async def answer(request: BoundedRequest, door: Door) -> Response:
         deadline = Deadline(request.deadline.at, caller.done)
         job = partial(_work, door, state.settings, state.hook, deadline, request.state.arrived, queued)
         done = await state.gate.run(job, deadline, caller)
-    ranking, milliseconds = done.ranking, done.milliseconds
-    state.telemetry.observe(ranking, milliseconds)
-    request.state.facts.update(facts(ranking, done.manifest, milliseconds))
-    if not (ranking.late and done.hurried):  # what a caller asks for says nothing of the service
-        state.degraded.note(degraded=ranking.degraded)
-    if ranking.degraded and state.settings.on_failure == "error":
-        raise DegradedError(f"{ranking.reason} (LISTWRIGHT_ON_FAILURE is error)")
-    timing = ", ".join(f"{step};dur={value:.3f}" for step, value in milliseconds.items())
+    after = partial(_note, request, done)
+    if done.ranking.degraded and state.settings.on_failure == "error":
+        after()
+        raise DegradedError(f"{done.ranking.reason} (LISTWRIGHT_ON_FAILURE is error)")
+    timing = ", ".join(f"{step};dur={value:.3f}" for step, value in done.milliseconds.items())
     content, media_type, headers = done.written
-    return Response(content, media_type=media_type, headers={"Server-Timing": timing, **headers})
+    return _Answer(content, {"Server-Timing": timing, **headers}, media_type, after)
+
+
+class _Answer(Response):
+    """An answer that is counted once it is sent, so that nobody waits for the counting."""
+
+    def __init__(self, content: bytes, headers: Mapping[str, str], media_type: str, after: Callable[[], None]) -> None:
+        super().__init__(content, media_type=media_type, headers=headers)
+        self._after = after
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._after()
+
+
+def _note(request: BoundedRequest, done: _Done) -> None:
+    """Count, time and log a ranking."""
+    state = request.app.state
+    state.telemetry.observe(done.ranking, done.milliseconds)
+    request.state.facts.update(facts(done.ranking, done.manifest, done.milliseconds))
+    if not (done.ranking.late and done.hurried):  # what a caller asks for says nothing of the service
+        state.degraded.note(degraded=done.ranking.degraded)
 
 
 def _work(

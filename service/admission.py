@@ -70,10 +70,19 @@ class Gate:
         """Bytes of bodies."""
         return self._held
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the next request is refused."""
+        return self._free == 0 and len(self._line) >= self._places
+
+    def refusal(self) -> OverloadedError:
+        """What the next request is told if it is."""
+        return self._overloaded(f"{self.working} requests are in work and {len(self._line)} wait")
+
     def check(self) -> None:
         """Raise OverloadedError if a request would be refused: asked before its body is read."""
-        if self._free == 0 and len(self._line) >= self._places:
-            raise self._overloaded(f"{self.working} requests are in work and {len(self._line)} wait")
+        if self.is_full:
+            raise self.refusal()
 
     def hold(self, size: int) -> None:
         """Count ``size`` more bytes of a body; raise OverloadedError if there is no room for them."""

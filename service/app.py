@@ -16,6 +16,7 @@ from anyio import to_thread
 from fastapi import FastAPI
 from fastapi.encoders import jsonable_encoder
 from fastapi.openapi.models import OpenAPI
+from starlette.types import Receive, Scope, Send
 
 from ranking.bundle import Bundle
 from service import binary_routes, examples, hook, loading, problems
@@ -28,6 +29,7 @@ from service.reload import Watch, tell
 from service.routes import ranking, routes
 from service.schemas import RerankRequest
 from service.settings import Settings
+from service.shedding import Shedding
 from service.telemetry import Observed, Telemetry
 
 HOOK_THREADS = 2
@@ -49,6 +51,15 @@ class _First:
 
 class Contract(FastAPI):
     """FastAPI, with some things said in its document that it has no words for."""
+
+    shedding: Shedding
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI; what there is no room for goes no further."""
+        if self.shedding.refuses(scope):
+            await self.shedding.refuse(scope, send)
+        else:
+            await super().__call__(scope, receive, send)
 
     def openapi(self) -> dict[str, Any]:
         """The document: refusals under their own media type, examples word for word (FastAPI drops their nulls), and
@@ -128,6 +139,7 @@ def create_app(
     app.state.watch = Watch(app.state, settings, telemetry, swapped)
     app.state.draining, app.state.degraded = threading.Event(), DegradedRun()
     app.state.gate = Gate(settings.threads, settings.queue, settings.max_buffered_bytes)
+    app.shedding = Shedding(app.state.gate, telemetry)
     telemetry.watch(app.state.gate)
     routers = (*binary_routes.FAST, ranking, routes, binary_routes.routes, admin)
     answers = [route for router in routers for route in router.routes]

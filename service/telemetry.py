@@ -24,7 +24,7 @@ from service.hook import PASSED
 SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 CANDIDATES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 
-_REQUEST_ID = re.compile(r"[!-~]{1,128}")
+REQUEST_ID = re.compile(r"[!-~]{1,128}")
 _TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 _PROBES = frozenset(("/livez", "/readyz", "/metrics", "/v2/health/live", "/v2/health/ready"))
 
@@ -155,7 +155,7 @@ class Observed:
         started = time.perf_counter()
         sent = {name: value.decode("latin-1") for name, value in scope["headers"]}
         request_id = sent.get(b"x-request-id", "")
-        if not _REQUEST_ID.fullmatch(request_id):
+        if not REQUEST_ID.fullmatch(request_id):
             request_id = uuid.uuid4().hex
         own = [(b"x-request-id", request_id.encode())]
         facts: dict[str, Any] = {"request_id": request_id}

@@ -69,7 +69,7 @@ def test_a_bug_is_answered_counted_and_logged(client, monkeypatch, caplog):
     def broken(*_):
         raise RuntimeError("a secret of ours")
 
-    monkeypatch.setattr(json_door, "to_candidates", broken)
+    monkeypatch.setattr(json_door, "decode", broken)
     response = client.post("/rerank", json=BODY, headers={"X-Request-ID": "r-1"})
     assert response.status_code == 500
     assert response.headers["content-type"] == "application/problem+json"

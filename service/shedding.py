@@ -1,0 +1,84 @@
+"""Refusing what there is no room for, at the lowest price: under a flood the refusals are most of the work."""
+
+from __future__ import annotations
+
+import http
+import json
+import logging
+import re
+import time
+import uuid
+from collections.abc import Callable
+
+from starlette.types import Scope, Send
+
+from service.admission import Gate
+from service.problems import MEDIA_TYPE, OverloadedError
+from service.telemetry import REQUEST_ID, Telemetry
+
+LOG_S = 10.0
+"""Seconds between two log lines, each of which counts the refusals since the last."""
+
+_RANKS = re.compile(r"(?:/v[12])?/rerank|/v2/models/[^/]+(/versions/[^/]+)?/infer")
+
+_log = logging.getLogger("listwright.requests")
+
+
+class Shedding:
+    """Answers requests that the gate would refuse, before anything of them but their head is looked at.
+
+    Args:
+        gate: that may be full.
+        telemetry: where answers are counted.
+        clock: seconds.
+    """
+
+    def __init__(self, gate: Gate, telemetry: Telemetry, clock: Callable[[], float] = time.monotonic) -> None:
+        self._gate, self._telemetry, self._clock = gate, telemetry, clock
+        self._said, self._since = -LOG_S, 0
+
+    def refuses(self, scope: Scope) -> bool:
+        """Whether this is a request to rank, and there is no room for it."""
+        return (
+            scope["type"] == "http"
+            and self._gate.is_full
+            and scope["method"] == "POST"
+            and _RANKS.fullmatch(scope["path"]) is not None
+        )
+
+    async def refuse(self, scope: Scope, send: Send) -> None:
+        """429, with the same body and headers as any other refusal."""
+        error = self._gate.refusal()
+        sent = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"").decode("latin-1")
+        request_id = sent if REQUEST_ID.fullmatch(sent) else uuid.uuid4().hex
+        status = http.HTTPStatus.TOO_MANY_REQUESTS
+        body = json.dumps(
+            {
+                "type": "urn:listwright:overloaded",
+                "title": status.phrase,
+                "status": status.value,
+                "detail": str(error),
+                "request_id": request_id,
+                "errors": [],
+            }
+        ).encode()
+        headers = [
+            (b"content-type", MEDIA_TYPE.encode()),
+            (b"content-length", str(len(body)).encode()),
+            (b"retry-after", str(error.retry_after_s).encode()),
+            (b"x-request-id", request_id.encode()),
+        ]
+        await send({"type": "http.response.start", "status": status.value, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+        self._note(scope["path"], error)
+
+    def _note(self, path: str, error: OverloadedError) -> None:
+        if path.startswith("/v2/models/"):
+            version = "/versions/{version}" if "/versions/" in path else ""
+            path = f"/v2/models/{{name}}{version}/infer"
+        self._telemetry.requests.labels(path, "429").inc()
+        self._since += 1
+        now = self._clock()
+        if now - self._said >= LOG_S:
+            self._said, count, self._since = now, self._since, 0
+            _log.warning("%s", error, extra={"facts": {"status": 429, "refused": count}})

@@ -46,4 +46,4 @@ class Pipeline:
         scores = np.empty(len(features))
         scores[order] = float(second.min()) - np.arange(len(order))
         scores[kept] = second
-        return scores.tolist()  # type: ignore[no-any-return]
+        return scores.tolist()

@@ -89,7 +89,11 @@ def _publish(bench: Bench, results: list[Result], skipped: dict[str, str], *, qu
     """What is quick or was interrupted does not stand in for a whole run."""
     folder = machine.RESULTS if complete and not quick else BUILD
     found = report.headline(results, bench.limit_ms)
-    lines = [*report.table(results, bench.limit_ms), *report.sentences(found, bench.limit_ms)]
+    lines = [
+        *report.table(results, bench.limit_ms),
+        *report.sentences(found, bench.limit_ms),
+        *report.disturbed(results),
+    ]
     print("\n".join([*lines, *(f"skipped: {name}: {why}" for name, why in skipped.items())]))
     written: dict[str, object] = {
         "complete": complete,

@@ -46,11 +46,17 @@ class Observed:
 def climb(
     measure: Callable[[float], Observed], peak: float, limit_ms: float, *, rungs: Sequence[float], looks: int
 ) -> list[Observed]:
-    """Steps at these fractions of the peak, upwards, until one is not sustained; then ``looks`` in between."""
+    """Steps at these fractions of the peak, upwards, until one is not sustained; then ``looks`` in between.
+
+    Convention: a rung that is not sustained is tried once more, and the second try counts: machines hiccup.
+    """
     steps: list[Observed] = []
     for fraction in (*rungs, *(rungs[-1] * BEYOND**n for n in range(1, MOST_BEYOND + 1))):
-        steps.append(measure(peak * fraction))
-        if not steps[-1].sustained(limit_ms):
+        step = measure(peak * fraction)
+        if not step.sustained(limit_ms):
+            step = measure(peak * fraction)
+        steps.append(step)
+        if not step.sustained(limit_ms):
             break
     return look_closer(measure, steps, limit_ms, looks=looks)
 

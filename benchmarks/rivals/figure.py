@@ -9,25 +9,29 @@ from typing import Any
 from benchmarks.drawing import GREY, page, plain
 from benchmarks.rivals.report import Result
 
-COLOURS = ("#bf8700", "#e5534b", "#8957e5", "#57606a", "#db61a2")
+COLOURS = ("#bf8700", "#e5534b", "#8957e5", "#2da44e", "#db61a2")
 """Of the rivals, in their order."""
 
-OURS = (("#2f81f7", "-"), ("#2da44e", "--"), ("#1b7c83", ":"))
+OURS, DASHES = "#2f81f7", ("-", "--", ":", "-.")
 """Of our doors, in their order."""
+
+TICKS = [digit * 10.0**power for power in range(-1, 5) for digit in (1, 2, 5)]
 
 
 def draw(results: Sequence[Result], limit_ms: float, path: Path) -> Path:
     """Loads at which more than next to nothing was lost are hollow: their percentile is of the answered ones only."""
     with page(path, 8.0, 4.8, salt="rivals") as figure:
         axes = figure.subplots()
-        for (colour, dashes), result in zip(OURS, (one for one in results if one.ours), strict=False):
-            _line(axes, result, color=colour, linestyle=dashes, linewidth=2.2)
+        for dashes, result in zip(DASHES, (one for one in results if one.ours), strict=False):
+            _line(axes, result, color=OURS, linestyle=dashes, linewidth=2.2)
         for colour, result in zip(COLOURS, (one for one in results if not one.ours), strict=False):
             _line(axes, result, color=colour, linestyle="-", linewidth=1.4)
         axes.axhline(limit_ms, color=GREY, linewidth=1.0, linestyle=(0, (2, 3)))
         axes.annotate(f"{limit_ms:g} ms", (1.0, limit_ms), xycoords=("axes fraction", "data"), ha="right", va="bottom")
         axes.set(yscale="log", xlabel="offered load, requests a second", ylabel="99th percentile, ms")
         axes.set_xlim(left=0)
+        low, high = axes.get_ylim()
+        axes.set_yticks([tick for tick in TICKS if low <= tick <= high])
         axes.yaxis.set_major_formatter("{x:g}")
         plain(axes)
         figure.legend(loc="outside lower center", ncols=4, frameon=False, labelcolor=GREY)

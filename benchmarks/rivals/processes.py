@@ -100,15 +100,23 @@ class Server:
             self.process.terminate()
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(timeout=STOP_WITHIN_S)
-        for _ in range(5):
-            left = {member.pid: member for member in (*known, *self.family()) if member.is_running()}
+        until = time.monotonic() + STOP_WITHIN_S
+        while time.monotonic() < until:
+            left = [member for member in {*known, *self.family()} if _lives(member)]
             if not left:
                 break
-            for member in left.values():
+            for member in left:
                 with suppress(psutil.Error):
                     member.kill()
-            psutil.wait_procs(list(left.values()), timeout=2)
+            time.sleep(0.05)
         self.process.wait(timeout=STOP_WITHIN_S)
+
+
+def _lives(member: psutil.Process) -> bool:
+    try:
+        return member.is_running() and member.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
 
 
 @contextmanager

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from benchmarks.rivals.climb import Observed, knee
 
+QUIET_CORES = 0.15
+
 
 @dataclass(frozen=True, slots=True)
 class Result:
@@ -97,6 +99,14 @@ def table(results: Sequence[Result], limit_ms: float) -> list[str]:
             f"{shown['server_cpu_ms_per_answer'] or '-':>7} {shown['others_cores']:>7}"
         )
     return lines
+
+
+def disturbed(results: Sequence[Result]) -> list[str]:
+    """A warning if others used so much of the machine that the figures are as much theirs as the servers'."""
+    most = max((step.others_cores for result in results for step in (result.peak, *result.steps)), default=0.0)
+    if most <= QUIET_CORES:
+        return []
+    return [f"others used up to {most:.2f} cores meanwhile: figures to look at, not to quote"]
 
 
 def sentences(found: dict[str, object] | None, limit_ms: float) -> list[str]:

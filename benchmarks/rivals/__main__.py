@@ -74,11 +74,12 @@ def _measure_all(bench: Bench, skipped: dict[str, str]) -> Iterator[Result]:
             if contender is OURS and best is not None and best[1].step.p99_ms is not None:
                 limits.append(best[1].step.p99_ms)
             name = f"{contender.title}, {door.name}"
+            print(name, end=" ", flush=True)
             try:
                 result = measure(bench, contender, door, limits)
             except (NotInstallableError, NotServingError, DisagreementError) as error:
                 skipped[name] = str(error)
-                print(f"{name}: skipped: {error}", flush=True)
+                print(f"skipped: {error}", flush=True)
                 continue
             if not result.ours:
                 rivals.append(result)

@@ -31,7 +31,7 @@ def prepare(name: str) -> Path:
     folder = BUILD / name
     stamp, wanted = folder / "requirements.sha256", sha256(requirements.read_bytes()).hexdigest()
     if not stamp.exists() or stamp.read_text(encoding="utf-8") != wanted:
-        print(f"installing {name} into {folder}", flush=True)
+        print(f"(installing {name} into {folder}) ", end="", flush=True)
         uv = find_uv_bin()
         _run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(folder)])
         python = str(folder / "bin" / "python")

@@ -74,7 +74,6 @@ def measure(bench: Bench, contender: Contender, door: Door, limits: Sequence[flo
         probe = wide_bundle.rows(rng, PROBE)
         command, environment = contender.start(place)
         log = BUILD / f"{contender.name}.log"
-        print(f"{contender.title}, {door.name}", end="", flush=True)
         began = time.perf_counter()
         with running(command, {**environment, "RIVALS_BUNDLE": str(bench.bundle)}, log) as server:
             body = door.write(probe, reranker.schema.names)

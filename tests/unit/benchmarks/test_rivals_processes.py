@@ -1,5 +1,6 @@
 """A server is stopped with every process that it started, whatever they do to get away."""
 
+import os
 import subprocess
 import sys
 import time
@@ -8,7 +9,7 @@ import psutil
 import pytest
 
 from benchmarks.rivals import environments
-from benchmarks.rivals.processes import NotServingError, first_answer, free_port, running
+from benchmarks.rivals.processes import MARK, NotServingError, first_answer, free_port, running
 
 ORPHAN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
 PARENT = f"""
@@ -36,7 +37,8 @@ def test_an_orphan_that_ignores_sigterm_is_found_by_its_mark_and_ended(tmp_path)
 
 
 def test_processes_that_are_not_the_servers_live_on(tmp_path):
-    with subprocess.Popen([sys.executable, "-c", ORPHAN], stdout=subprocess.PIPE) as other:
+    marked = {**os.environ, MARK: "another run"}
+    with subprocess.Popen([sys.executable, "-c", ORPHAN], stdout=subprocess.PIPE, env=marked) as other:
         other.stdout.readline()
         with running([sys.executable, "-c", ORPHAN], {}, tmp_path / "log"):
             pass

@@ -33,8 +33,9 @@ check: $(VENV)/.dev ## lint, types and walls only
 	@$(BIN)/hadolint Dockerfile
 	@echo "ruff, mypy, import-linter and hadolint agree"
 
-bench: $(VENV)/.dev ## measure the service, for benchmarks/results/
+bench: $(VENV)/.dev ## measure the service, alone and beside others, for benchmarks/results/
 	@$(BIN)/python -m benchmarks.service
+	@$(BIN)/python -m benchmarks.rivals
 
 openapi: $(VENV)/.dev ## write openapi.yaml from the app
 	@$(BIN)/python tools/openapi.py >openapi.yaml.new && mv openapi.yaml.new openapi.yaml

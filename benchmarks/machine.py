@@ -35,9 +35,9 @@ def _cpu_model() -> str:
     return platform.processor()
 
 
-def save(name: str, command: str, result: dict[str, object]) -> Path:
-    """Write ``results/NAME.json`` with the command that makes it and the machine that made it."""
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{name}.json"
+def save(name: str, command: str, result: dict[str, object], *, folder: Path = RESULTS) -> Path:
+    """Write ``FOLDER/NAME.json`` with the command that makes it and the machine that made it."""
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{name}.json"
     path.write_text(json.dumps({"command": command, "machine": facts(), **result}, indent=1) + "\n", encoding="utf-8")
     return path

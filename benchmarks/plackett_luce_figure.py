@@ -6,16 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-
+from benchmarks.drawing import GREY, page, plain
 from benchmarks.machine import RESULTS
 
 PATH = Path(__file__).parents[1] / "docs" / "exact-plackett-luce.svg"
-
-GREY = "#7d8590"
-"""Legible on white and on a dark page, as the colours below are."""
 
 LINES = {
     "breslow": ("Breslow", "#bf8700", ":"),
@@ -32,12 +26,7 @@ TIMED = ("sampling_1000", "sampling_10000", "subsets", "exact_32", "exact_64")
 def draw() -> Path:
     """Error and time of every way against the size of the label group."""
     rows = json.loads((RESULTS / "plackett_luce.json").read_text(encoding="utf-8"))["methods"]
-    style: dict[Any, Any] = {"svg.hashsalt": "plackett_luce", "svg.fonttype": "none", "font.size": 10}
-    for name in ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"):
-        style[name] = GREY
-    with mpl.rc_context(style):
-        figure = Figure(figsize=(9.0, 4.4), layout="constrained")
-        FigureCanvasAgg(figure)
+    with page(PATH, 9.0, 4.4, salt="plackett_luce") as figure:
         error, seconds = figure.subplots(1, 2)
         for way, (name, colour, dashes) in LINES.items():
             _line(error, rows, "largest_error", way, label=name, color=colour, linestyle=dashes)
@@ -47,15 +36,8 @@ def draw() -> Path:
         seconds.set_title("Seconds for one list")
         for axes in (error, seconds):
             axes.set(xscale="log", yscale="log", xlabel="candidates in the label group")
-            axes.patch.set_alpha(0.0)
-            axes.minorticks_off()
-            axes.grid(color=GREY, alpha=0.25, linewidth=0.6)
-            for side in ("top", "right"):
-                axes.spines[side].set_visible(False)
+            plain(axes)
         figure.legend(loc="outside lower center", ncols=4, frameon=False, labelcolor=GREY)
-        figure.savefig(PATH, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    lines = PATH.read_text(encoding="utf-8").splitlines()
-    PATH.write_text("\n".join(line.rstrip() for line in lines) + "\n", encoding="utf-8")
     return PATH
 
 

@@ -1,0 +1,1 @@
+"""Other people's servers on the files of one bundle, and ours: who carries how much, at what latency."""

@@ -1,0 +1,119 @@
+"""``python -m benchmarks.rivals [--quick]``: ours and what people would use instead, on the files of one bundle.
+
+Each server in turn: start it in its own environment, see that it ranks a list as we do, warm it up, find its peak with
+clients that wait, then climb at constant arrival rates until it no longer keeps to the limit. Whatever does not
+install, start or agree is skipped with a line. ``docs/benchmarks.md`` says what the figures show and what they do not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks import machine, wide_bundle
+from benchmarks.rivals import figure, report
+from benchmarks.rivals.contenders import OURS, RIVALS, WORKERS
+from benchmarks.rivals.environments import BUILD, NotInstallableError, prepare
+from benchmarks.rivals.measure import CANDIDATES, CLIENTS, QUICK, WHOLE, Bench, DisagreementError, measure
+from benchmarks.rivals.processes import NotServingError
+from benchmarks.rivals.report import Result
+from ranking import bundle
+from ranking.errors import ListwrightError
+
+
+def main() -> int:
+    """Command line; writes ``benchmarks/results/rivals.json`` and ``rivals.svg``, or to ``build/rivals`` if quick."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.rivals", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a minute or two: does everything run?")
+    parser.add_argument("--limit-ms", type=float, default=50.0, help="99th percentile that counts as served")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that it ends as Ctrl-C does
+    BUILD.mkdir(parents=True, exist_ok=True)
+    try:
+        k6 = prepare("k6") / "k6"
+    except NotInstallableError as error:
+        print(f"error: without k6 nothing can be measured: {error}", file=sys.stderr)
+        return 1
+    bench = Bench(k6, _bundle(), QUICK if options.quick else WHOLE, options.limit_ms)
+    results: list[Result] = []
+    skipped: dict[str, str] = {}
+    complete = False
+    try:
+        for result in _measure_all(bench, skipped):
+            results.append(result)
+        complete = True
+    except KeyboardInterrupt:
+        print("interrupted: what follows is what was measured until then", file=sys.stderr)
+    finally:
+        _publish(bench, results, skipped, quick=options.quick, complete=complete)
+    return 0 if complete and any(result.ours for result in results) else 1
+
+
+def _bundle() -> Path:
+    """The bundle of 136 features; fitted once, as it takes a minute."""
+    folder = BUILD / "wide" / "1"
+    try:
+        bundle.load(folder)
+    except ListwrightError:
+        print("fitting a bundle of 136 features", flush=True)
+        return wide_bundle.build(folder)
+    return folder
+
+
+def _measure_all(bench: Bench, skipped: dict[str, str]) -> Iterator[Result]:
+    """Rivals first: ours is also asked what it sustains within the best rival's own percentile."""
+    rivals: list[Result] = []
+    for contender in (*RIVALS, OURS):
+        for door in contender.doors:
+            limits = [bench.limit_ms]
+            best = report.best_rival(rivals, bench.limit_ms)
+            if contender is OURS and best is not None and best[1].step.p99_ms is not None:
+                limits.append(best[1].step.p99_ms)
+            name = f"{contender.title}, {door.name}"
+            print(name, end=" ", flush=True)
+            try:
+                result = measure(bench, contender, door, limits)
+            except (NotInstallableError, NotServingError, DisagreementError) as error:
+                skipped[name] = str(error)
+                print(f"skipped: {error}", flush=True)
+                continue
+            if not result.ours:
+                rivals.append(result)
+            yield result
+
+
+def _publish(bench: Bench, results: list[Result], skipped: dict[str, str], *, quick: bool, complete: bool) -> None:
+    """What is quick or was interrupted does not stand in for a whole run."""
+    folder = machine.RESULTS if complete and not quick else BUILD
+    found = report.headline(results, bench.limit_ms)
+    lines = [
+        *report.table(results, bench.limit_ms),
+        *report.sentences(found, bench.limit_ms),
+        *report.disturbed(results),
+    ]
+    print("\n".join([*lines, *(f"skipped: {name}: {why}" for name, why in skipped.items())]))
+    written: dict[str, object] = {
+        "complete": complete,
+        "limit_ms": bench.limit_ms,
+        "candidates": CANDIDATES,
+        "features": wide_bundle.FEATURES,
+        "workers": WORKERS,
+        "clients_at_peak": CLIENTS,
+        "seconds_per_step": bench.plan.step_s,
+        "load_average_after": round(os.getloadavg()[0], 2),
+        "headline": found,
+        "servers": [result.report(bench.limit_ms) for result in results],
+        "skipped": skipped,
+    }
+    command = "python -m benchmarks.rivals" + (" --quick" if quick else "")
+    print(machine.save("rivals", command, written, folder=folder))
+    if results:
+        print(figure.draw(results, bench.limit_ms, folder / "rivals.svg"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,22 @@
+"""BentoML: a service class, two workers; the argument is an array, as its own examples take features."""
+
+from __future__ import annotations
+
+import bentoml
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.rivals.pipeline import Pipeline
+
+
+@bentoml.service(workers=2, logging={"access": {"enabled": False}})
+class Reranker:
+    """Scores candidate lists."""
+
+    def __init__(self) -> None:
+        self._pipeline = Pipeline()
+
+    @bentoml.api
+    def rerank(self, features: NDArray[np.float32]) -> list[float]:
+        """Scores in input order."""
+        return self._pipeline.scores(features)

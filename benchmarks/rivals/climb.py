@@ -1,0 +1,86 @@
+"""How much load a server sustains: a climb until it no longer does, then closer looks in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+
+from benchmarks.k6 import Step
+
+LOST = 0.001
+"""Share of the requests that may stay without a good answer where a load counts as sustained."""
+
+BEYOND, MOST_BEYOND = 1.2, 4
+"""How the climb goes on where even the last rung was sustained, and how often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """A step, and who used the machine meanwhile: the server and, beside it and the generator, everybody else."""
+
+    step: Step
+    server_cpu_s: float
+    others_cores: float
+
+    @property
+    def offered(self) -> float:
+        """Requests a second that were due; those answered where clients waited for their answers."""
+        return self.step.answered_rps if self.step.offered_rps is None else self.step.offered_rps
+
+    def sustained(self, limit_ms: float) -> bool:
+        """Whether the 99th percentile kept to the limit and next to nothing was lost."""
+        p99 = self.step.p99_ms
+        return p99 is not None and p99 <= limit_ms and self.step.lost <= LOST
+
+    def report(self) -> dict[str, object]:
+        """For the results."""
+        answered = self.step.answered
+        return {
+            **asdict(self.step),
+            "answered_rps": round(self.step.answered_rps, 1),
+            "server_cpu_ms_per_answer": round(self.server_cpu_s / answered * 1e3, 2) if answered else None,
+            "others_cores": round(self.others_cores, 2),
+        }
+
+
+def climb(
+    measure: Callable[[float], Observed], peak: float, limit_ms: float, *, rungs: Sequence[float], looks: int
+) -> list[Observed]:
+    """Steps at these fractions of the peak, upwards, until one is not sustained; then ``looks`` in between.
+
+    Convention: a rung that is not sustained is tried once more, and the second try counts: machines hiccup.
+    """
+    steps: list[Observed] = []
+    for fraction in (*rungs, *(rungs[-1] * BEYOND**n for n in range(1, MOST_BEYOND + 1))):
+        step = measure(peak * fraction)
+        if not step.sustained(limit_ms):
+            step = measure(peak * fraction)
+        steps.append(step)
+        if not step.sustained(limit_ms):
+            break
+    return look_closer(measure, steps, limit_ms, looks=looks)
+
+
+def look_closer(
+    measure: Callable[[float], Observed], steps: Iterable[Observed], limit_ms: float, *, looks: int
+) -> list[Observed]:
+    """The steps, sorted by load, and ``looks`` more, each halfway between the most sustained and the next above it."""
+    found = sorted(steps, key=lambda step: step.offered)
+    for _ in range(looks):
+        reached = knee(found, limit_ms)
+        low = 0.0 if reached is None else reached.offered
+        above = [step.offered for step in found if step.offered > low]
+        if not above:
+            break
+        found = sorted([*found, measure((low + min(above)) / 2)], key=lambda step: step.offered)
+    return found
+
+
+def knee(steps: Iterable[Observed], limit_ms: float) -> Observed | None:
+    """The highest load that was sustained, with every lower one; None if not even the lowest was."""
+    last = None
+    for step in sorted(steps, key=lambda step: step.offered):
+        if not step.sustained(limit_ms):
+            return last
+        last = step
+    return last

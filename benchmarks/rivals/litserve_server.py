@@ -1,0 +1,39 @@
+"""LitServe: ``python -m benchmarks.rivals.litserve_server PORT``; two inference workers, two API processes.
+
+LitServe reads the annotations as objects: no ``from __future__ import annotations`` here.
+"""
+
+import sys
+from typing import Any
+
+import litserve
+
+from benchmarks.rivals.pipeline import Pipeline
+
+
+class Reranker(litserve.LitAPI):
+    """Scores candidate lists."""
+
+    def setup(self, device: str) -> None:  # noqa: ARG002 - LitServe's signature
+        """Called once in every worker."""
+        self._pipeline = Pipeline()
+
+    def decode_request(self, request: dict[str, Any]) -> list[list[float]]:
+        """The rows."""
+        rows: list[list[float]] = request["features"]
+        return rows
+
+    def predict(self, x: list[list[float]]) -> list[float]:
+        """Scores in input order."""
+        return self._pipeline.scores(x)
+
+    def encode_response(self, output: list[float]) -> dict[str, list[float]]:
+        """The body."""
+        return {"scores": output}
+
+
+if __name__ == "__main__":
+    server = litserve.LitServer(Reranker(api_path="/rerank"), accelerator="cpu", workers_per_device=2)
+    server.run(
+        host="127.0.0.1", port=int(sys.argv[1]), num_api_servers=2, generate_client_file=False, log_level="warning"
+    )

@@ -1,0 +1,142 @@
+"""One server through one door: started, compared with ours, warmed up, and asked more and more."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import psutil
+
+from benchmarks import k6, wide_bundle
+from benchmarks.k6 import Step, Target
+from benchmarks.rivals.climb import Observed, climb, look_closer
+from benchmarks.rivals.contenders import OURS, Contender, Door, Place
+from benchmarks.rivals.environments import BUILD, prepare, versions
+from benchmarks.rivals.processes import NotServingError, Server, first_answer, free_port, running
+from benchmarks.rivals.report import Result
+from ranking import bundle
+from ranking.candidates import CandidateList
+
+CANDIDATES, PROBE = 100, 150
+"""Length of the lists under load, and of the one that all must rank alike: some of it is below the cutoff."""
+
+LISTS, CLIENTS = 4, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How long and how closely everything is looked at."""
+
+    warm_up_s: int
+    peak_s: int
+    step_s: int
+    rungs: tuple[float, ...]
+    looks: int
+
+
+WHOLE = Plan(warm_up_s=3, peak_s=8, step_s=8, rungs=(0.4, 0.7, 0.85, 1.0), looks=2)
+QUICK = Plan(warm_up_s=1, peak_s=2, step_s=2, rungs=(0.5,), looks=0)
+
+
+class DisagreementError(Exception):
+    """A server ranks the probe list in another order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What all servers are measured with."""
+
+    k6: Path
+    bundle: Path
+    plan: Plan
+    limit_ms: float
+
+
+def measure(bench: Bench, contender: Contender, door: Door, limits: Sequence[float]) -> Result:
+    """What it carries within each of the limits.
+
+    Raises:
+        NotInstallableError: if its environment cannot be made.
+        NotServingError: if it does not start, stops, or refuses a few clients.
+        DisagreementError: if it ranks otherwise than we do.
+    """
+    programs = Path(sys.executable).parent if contender.environment is None else prepare(contender.environment)
+    with TemporaryDirectory(prefix="rivals-") as scratch:  # a short path: Ray Serve puts sockets there
+        place = Place(programs, free_port(), bench.bundle, Path(scratch))
+        reranker = bundle.load(bench.bundle).reranker
+        rng = np.random.default_rng(3)
+        target = _target(place, door, reranker.schema.names, rng)
+        probe = wide_bundle.rows(rng, PROBE)
+        command, environment = contender.start(place)
+        log = BUILD / f"{contender.name}.log"
+        began = time.perf_counter()
+        with running(command, {**environment, "RIVALS_BUNDLE": str(bench.bundle)}, log) as server:
+            body = door.write(probe, reranker.schema.names)
+            answer = first_answer(server, place.port, door.path, door.content_type, body)
+            ready_s = time.perf_counter() - began
+            if not np.array_equal(door.read(answer), reranker.rerank(CandidateList(probe)).ranks):
+                raise DisagreementError(f"it ranks the {PROBE} candidates of the probe in another order than we do")
+            body_bytes = target.bodies[0].stat().st_size
+            peak, steps = _under_load(bench, server, target, limits)
+    return Result(
+        title=contender.title,
+        door=door.name,
+        ours=contender is OURS,
+        versions={} if contender.environment is None else versions(contender.environment, contender.name),
+        body_bytes=body_bytes,
+        ready_s=ready_s,
+        peak=peak,
+        steps=tuple(steps),
+    )
+
+
+def _target(place: Place, door: Door, names: Sequence[str], rng: np.random.Generator) -> Target:
+    """Bodies are written once, so that sending them costs little."""
+    bodies = []
+    for number in range(LISTS):
+        bodies.append(place.scratch / f"body-{number}")
+        bodies[-1].write_bytes(door.write(wide_bundle.rows(rng, CANDIDATES), names))
+    return Target(f"http://127.0.0.1:{place.port}{door.path}", door.content_type, tuple(bodies))
+
+
+def _under_load(
+    bench: Bench, server: Server, target: Target, limits: Sequence[float]
+) -> tuple[Observed, list[Observed]]:
+    plan = bench.plan
+
+    def at_rate(rate: float) -> Observed:
+        server.settle()
+        observed = _observe(server, lambda: k6.at_rate(bench.k6, target, rate, plan.step_s))
+        print(".", end="", flush=True)
+        return observed
+
+    k6.by_clients(bench.k6, target, CLIENTS, plan.warm_up_s)
+    server.settle()
+    peak = _observe(server, lambda: k6.by_clients(bench.k6, target, CLIENTS, plan.peak_s))
+    if peak.step.lost > 0:
+        raise NotServingError(f"of {CLIENTS} clients, {peak.step.lost:.0%} of the requests got no good answer")
+    steps = climb(at_rate, peak.offered, limits[0], rungs=plan.rungs, looks=plan.looks)
+    for limit in limits[1:]:
+        steps = look_closer(at_rate, steps, limit, looks=plan.looks)
+    print(f" peak {peak.offered:.0f} req/s", flush=True)
+    return peak, steps
+
+
+def _observe(server: Server, run: Callable[[], Step]) -> Observed:
+    """A step, with the CPU time that others than its generator used meanwhile."""
+    began, busy, used = time.monotonic(), _busy_s(), server.cpu_s()
+    step = run()
+    elapsed, used = time.monotonic() - began, server.cpu_s() - used
+    others = (_busy_s() - busy - used - step.generator_cpu_s) / elapsed
+    return Observed(step, used, max(0.0, others))
+
+
+def _busy_s() -> float:
+    """CPU seconds that this machine has worked."""
+    times = psutil.cpu_times()
+    return float(times.user + times.system + times.nice + times.irq + times.softirq + times.steal)

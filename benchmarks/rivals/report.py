@@ -1,0 +1,129 @@
+"""What the measured servers say side by side: the headline, the results file's body and the table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchmarks.rivals.climb import Observed, knee
+
+QUIET_CORES = 0.15
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One server asked through one door."""
+
+    title: str
+    door: str
+    ours: bool
+    versions: dict[str, str]
+    body_bytes: int
+    ready_s: float
+    peak: Observed
+    steps: tuple[Observed, ...]
+
+    @property
+    def label(self) -> str:
+        """For a line of the table or of the figure."""
+        return f"{self.title}, {self.door}" if self.ours else self.title
+
+    def report(self, limit_ms: float) -> dict[str, object]:
+        """For the results."""
+        reached = knee(self.steps, limit_ms)
+        return {
+            "server": self.title,
+            "door": self.door,
+            "versions": self.versions,
+            "body_bytes": self.body_bytes,
+            "ready_s": round(self.ready_s, 2),
+            "sustained_rps": None if reached is None else reached.offered,
+            "peak": self.peak.report(),
+            "steps": [step.report() for step in self.steps],
+        }
+
+
+def best_rival(results: Sequence[Result], limit_ms: float) -> tuple[Result, Observed] | None:
+    """The rival that sustains most within the limit, and where; None if none sustains anything."""
+    reached = [(result, knee(result.steps, limit_ms)) for result in results if not result.ours]
+    sustained = [(result, step) for result, step in reached if step is not None]
+    return max(sustained, key=lambda pair: pair[1].offered, default=None)
+
+
+def headline(results: Sequence[Result], limit_ms: float) -> dict[str, object] | None:
+    """Each of our doors over the best rival: within the limit, and within the rival's own p99 where it gives in."""
+    best = best_rival(results, limit_ms)
+    if best is None:
+        return None
+    rival, there = best
+    assert there.step.p99_ms is not None
+    doors = {}
+    for result in results:
+        if result.ours:
+            doors[result.door] = {
+                "within_the_limit": _over(knee(result.steps, limit_ms), there),
+                "at_the_rivals_p99": _over(knee(result.steps, there.step.p99_ms), there),
+                "peak_over_rivals_peak": round(result.peak.offered / rival.peak.offered, 2),
+            }
+    return {
+        "best_rival": rival.title,
+        "sustained_rps": there.offered,
+        "p99_ms": there.step.p99_ms,
+        "peak_rps": round(rival.peak.offered, 1),
+        "ours": doors,
+    }
+
+
+def _over(ours: Observed | None, theirs: Observed) -> dict[str, float] | None:
+    if ours is None:
+        return None
+    return {"sustained_rps": ours.offered, "ratio": round(ours.offered / theirs.offered, 2)}
+
+
+def table(results: Sequence[Result], limit_ms: float) -> list[str]:
+    """One line per result, those that sustain most first; a dash where nothing was sustained."""
+    head = f"p99 <= {limit_ms:g} ms: req/s"
+    lines = [f"{'server':<32} {'peak':>7} {head:>24} {'p50':>8} {'p99':>8} {'p99.9':>8} {'CPU ms':>7} {'others':>7}"]
+    rows = []
+    for result in results:
+        reached = knee(result.steps, limit_ms)
+        shown = result.peak.report()
+        rows.append((0.0 if reached is None else reached.offered, result, reached, shown))
+    for _, result, reached, shown in sorted(rows, key=lambda row: -row[0]):
+        at = ["-"] * 4
+        if reached is not None:
+            step = reached.step
+            at = [f"{reached.offered:.1f}", *(f"{value:.1f}" for value in (step.p50_ms, step.p99_ms, step.p999_ms))]
+        lines.append(
+            f"{result.label:<32} {result.peak.offered:>7.1f} {at[0]:>24} {at[1]:>8} {at[2]:>8} {at[3]:>8} "
+            f"{shown['server_cpu_ms_per_answer'] or '-':>7} {shown['others_cores']:>7}"
+        )
+    return lines
+
+
+def disturbed(results: Sequence[Result]) -> list[str]:
+    """A warning if others used so much of the machine that the figures are as much theirs as the servers'."""
+    most = max((step.others_cores for result in results for step in (result.peak, *result.steps)), default=0.0)
+    if most <= QUIET_CORES:
+        return []
+    return [f"others used up to {most:.2f} cores meanwhile: figures to look at, not to quote"]
+
+
+def sentences(found: dict[str, object] | None, limit_ms: float) -> list[str]:
+    """The headline in words."""
+    if found is None:
+        return [f"no rival sustained anything within {limit_ms:g} ms"]
+    lines = [f"best rival: {found['best_rival']}, {found['sustained_rps']} req/s at p99 {found['p99_ms']} ms"]
+    doors = found["ours"]
+    assert isinstance(doors, dict)
+    for door, ratios in doors.items():
+        within, equal = (ratios[name] for name in ("within_the_limit", "at_the_rivals_p99"))
+        lines.append(
+            f"Listwright, {door}: {_times(within)} within {limit_ms:g} ms, {_times(equal)} within that p99, "
+            f"{ratios['peak_over_rivals_peak']} x its peak"
+        )
+    return lines
+
+
+def _times(over: dict[str, float] | None) -> str:
+    return "nothing sustained" if over is None else f"{over['ratio']} x ({over['sustained_rps']} req/s)"

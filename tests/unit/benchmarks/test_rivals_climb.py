@@ -1,0 +1,74 @@
+"""How the highest sustained load is found."""
+
+import pytest
+
+from benchmarks.k6 import Step
+from benchmarks.rivals.climb import LOST, MOST_BEYOND, Observed, climb, knee, look_closer
+
+LIMIT = 50.0
+
+
+def observed(rate, p99, dropped=0):
+    return Observed(Step(rate, 1.0, 10_000 - dropped, 0, dropped, 1.0, p99, p99, 0.1), 5.0, 0.0)
+
+
+def server(capacity):
+    """Answers in 10 ms up to its capacity, in 500 above; what was asked stands in the list."""
+    asked = []
+
+    def measure(rate):
+        asked.append(rate)
+        return observed(rate, 10.0 if rate <= capacity else 500.0)
+
+    return measure, asked
+
+
+def test_sustained_keeps_to_the_limit_and_loses_next_to_nothing():
+    assert observed(100, LIMIT).sustained(LIMIT)
+    assert not observed(100, LIMIT + 0.1).sustained(LIMIT)
+    assert observed(100, 10.0, dropped=int(LOST * 10_000)).sustained(LIMIT)
+    assert not observed(100, 10.0, dropped=int(LOST * 10_000) + 1).sustained(LIMIT)
+    assert not observed(100, None).sustained(LIMIT)
+
+
+def test_the_knee_is_the_highest_load_with_every_lower_one():
+    steps = [observed(30, 60.0), observed(10, 9.0), observed(20, 40.0), observed(40, 45.0)]
+    assert knee(steps, LIMIT).offered == 20
+    assert knee(steps, 5.0) is None
+    assert knee([], LIMIT) is None
+
+
+def test_a_climb_ends_above_the_knee_and_looks_closer():
+    measure, asked = server(capacity=80)
+    steps = climb(measure, 100, LIMIT, rungs=(0.4, 0.7, 0.9, 1.0), looks=2)
+    assert asked == pytest.approx([40, 70, 90, 90, 80, 85])
+    assert [step.offered for step in steps] == sorted(step.offered for step in steps)
+    assert knee(steps, LIMIT).offered == 80
+
+
+def test_a_climb_goes_beyond_a_peak_that_was_no_peak_but_not_for_ever():
+    measure, asked = server(capacity=130)
+    assert knee(climb(measure, 100, LIMIT, rungs=(0.5, 1.0), looks=0), LIMIT).offered == pytest.approx(120)
+    measure, asked = server(capacity=1e9)
+    climb(measure, 100, LIMIT, rungs=(0.5, 1.0), looks=2)
+    assert len(asked) == 2 + MOST_BEYOND
+
+
+def test_a_hiccup_is_tried_once_more():
+    answers = iter([observed(40, 900.0), observed(40, 10.0), observed(70, 900.0), observed(70, 900.0)])
+    steps = climb(lambda _: next(answers), 100, LIMIT, rungs=(0.4, 0.7, 1.0), looks=0)
+    assert [(step.offered, step.step.p99_ms) for step in steps] == [(40, 10.0), (70, 900.0)]
+
+
+def test_where_nothing_was_sustained_the_looks_go_down():
+    measure, asked = server(capacity=12)
+    steps = climb(measure, 100, LIMIT, rungs=(0.4, 1.0), looks=2)
+    assert asked == pytest.approx([40, 40, 20, 10])
+    assert knee(steps, LIMIT).offered == pytest.approx(10)
+
+
+def test_a_closer_look_under_another_limit_keeps_the_steps():
+    measure, asked = server(capacity=70)
+    steps = look_closer(measure, [observed(40, 8.0), observed(80, 20.0)], 9.0, looks=1)
+    assert asked == [60]
+    assert [step.offered for step in steps] == [40, 60, 80]

@@ -1,0 +1,100 @@
+"""The command around the measuring: what is skipped, what is kept, and where."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from benchmarks import machine
+from benchmarks.k6 import Step
+from benchmarks.rivals import __main__ as command
+from benchmarks.rivals.climb import Observed
+from benchmarks.rivals.processes import NotServingError
+from benchmarks.rivals.report import Result
+
+
+def result(contender, door, rate):
+    step = Observed(Step(rate, 1.0, 1000, 0, 0, 5.0, 10.0, 12.0, 0.1), 5.0, 0.0)
+    return Result(contender.title, door.name, contender is command.OURS, {}, 1, 1.0, step, (step,))
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """``run(measure, *arguments)`` -> exit code, results, build."""
+    results, build = tmp_path / "results", tmp_path / "build"
+    monkeypatch.setattr(machine, "RESULTS", results)
+    monkeypatch.setattr(command, "BUILD", build)
+    monkeypatch.setattr(command, "prepare", lambda _: Path("k6"))
+    monkeypatch.setattr(command.bundle, "load", lambda _: None)
+    before = signal.getsignal(signal.SIGTERM)
+
+    def run(measure, *arguments):
+        monkeypatch.setattr(command, "measure", measure)
+        monkeypatch.setattr("sys.argv", ["rivals", *arguments])
+        code = command.main()
+        written = [
+            json.loads((at / "rivals.json").read_text()) if (at / "rivals.json").exists() else None
+            for at in (results, build)
+        ]
+        return code, *written
+
+    yield run
+    signal.signal(signal.SIGTERM, before)
+
+
+def test_what_does_not_serve_is_skipped_with_a_line(run, capsys):
+    def measure(_, contender, door, limits):
+        if contender.name == "ray":
+            raise NotServingError("no memory left")
+        return result(contender, door, 300 if contender is command.OURS else 100)
+
+    code, results, build = run(measure)
+    assert (code, build) == (0, None)
+    assert results["skipped"] == {"Ray Serve, JSON rows": "no memory left"}
+    assert [one["server"] for one in results["servers"]][-1] == "Listwright"
+    assert results["headline"]["ours"]["JSON rows"]["within_the_limit"]["ratio"] == 3.0
+    assert "skipped: Ray Serve, JSON rows: no memory left" in capsys.readouterr().out
+
+
+def test_ours_is_asked_within_the_best_rivals_percentile_too(run):
+    asked = {}
+
+    def measure(_, contender, door, limits):
+        asked[contender.name] = list(limits)
+        return result(contender, door, 100)
+
+    run(measure, "--limit-ms", "40")
+    assert asked == {
+        "fastapi": [40],
+        "bentoml": [40],
+        "litserve": [40],
+        "mlserver": [40],
+        "ray": [40],
+        "listwright": [40, 10.0],
+    }
+
+
+def test_an_interrupted_run_keeps_what_it_has_and_touches_no_results(run):
+    def measure(_, contender, door, limits):
+        if contender.name == "litserve":
+            raise KeyboardInterrupt
+        return result(contender, door, 100)
+
+    code, results, build = run(measure)
+    assert (code, results, build["complete"]) == (1, None, False)
+    assert [one["server"] for one in build["servers"]] == ["plain FastAPI", "BentoML"]
+
+
+def test_a_quick_run_touches_no_results(run):
+    code, results, build = run(lambda _, contender, door, limits: result(contender, door, 100), "--quick")
+    assert (code, results, build["complete"]) == (0, None, True)
+
+
+def test_a_run_without_ours_is_no_success(run):
+    def measure(_, contender, door, limits):
+        if contender is command.OURS:
+            raise NotServingError("no bundle")
+        return result(contender, door, 100)
+
+    assert run(measure)[0] == 1

@@ -1,0 +1,79 @@
+"""A server is stopped with every process that it started, whatever they do to get away."""
+
+import os
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from benchmarks.rivals import environments
+from benchmarks.rivals.processes import MARK, NotServingError, first_answer, free_port, running
+
+ORPHAN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
+PARENT = f"""
+import subprocess, sys, time
+orphan = subprocess.Popen([sys.executable, "-c", {ORPHAN!r}], start_new_session=True, stdout=subprocess.PIPE)
+orphan.stdout.readline()
+print(orphan.pid, flush=True)
+"""
+
+
+def wait_for(condition):
+    until = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def test_an_orphan_that_ignores_sigterm_is_found_by_its_mark_and_ended(tmp_path):
+    log = tmp_path / "log"
+    with running([sys.executable, "-c", PARENT], {}, log) as server:
+        wait_for(lambda: server.process.poll() is not None)  # the parent has gone: the orphan has no family
+        orphan = psutil.Process(int(log.read_text()))
+        assert [member.pid for member in server.family()] == [orphan.pid]
+    wait_for(lambda: not orphan.is_running() or orphan.status() == psutil.STATUS_ZOMBIE)
+
+
+def test_processes_that_are_not_the_servers_live_on(tmp_path):
+    marked = {**os.environ, MARK: "another run"}
+    with subprocess.Popen([sys.executable, "-c", ORPHAN], stdout=subprocess.PIPE, env=marked) as other:
+        other.stdout.readline()
+        with running([sys.executable, "-c", ORPHAN], {}, tmp_path / "log"):
+            pass
+        assert other.poll() is None
+        other.kill()
+
+
+def test_a_server_that_stops_says_its_last_words(tmp_path):
+    dies = "import sys; print('starting'); sys.exit('no such file: first_stage.txt')"
+    with (
+        running([sys.executable, "-c", dies], {}, tmp_path / "log") as server,
+        pytest.raises(NotServingError, match=r"exit code 1, its last words: no such file: first_stage\.txt"),
+    ):
+        first_answer(server, free_port(), "/rerank", "application/json", b"{}")
+
+
+def test_every_environment_is_pinned_and_scores_with_our_versions_of_the_engines():
+    ours = dict(
+        line.split("==")
+        for line in (environments.ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+        if "==" in line
+    )
+    files = sorted(environments.REQUIREMENTS.glob("*.txt"))
+    assert [path.stem for path in files] == ["bentoml", "fastapi", "k6", "litserve", "mlserver", "ray"]
+    for path in files:
+        lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+        assert [line for line in lines if "==" not in line] == []
+        if path.stem != "k6":
+            engines = environments.versions(path.stem, "lightgbm", "onnxruntime")
+            assert engines == {name: ours[name] for name in engines}
+
+
+def test_what_does_not_install_says_why(tmp_path, monkeypatch):
+    (tmp_path / "nobody.txt").write_text("./no-such-folder-of-a-package\n", encoding="utf-8")
+    monkeypatch.setattr(environments, "REQUIREMENTS", tmp_path)
+    monkeypatch.setattr(environments, "BUILD", tmp_path / "build")
+    with pytest.raises(environments.NotInstallableError, match="no-such-folder"):
+        environments.prepare("nobody")

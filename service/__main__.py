@@ -8,9 +8,9 @@ import sys
 from pydantic import ValidationError
 
 from ranking.errors import ListwrightError
-from service import hook, loading
+from service import hook, keys, loading
 from service.app import create_app
-from service.server import DrainingServer
+from service.server import DrainingServer, check_tls
 from service.settings import PREFIX, Settings, describe
 from service.workers import supervise
 
@@ -37,6 +37,15 @@ def main(arguments: list[str] | None = None) -> int:
         except hook.HookError as error:
             print(f"error: {PREFIX}HOOK: {error}; see python -m service --help", file=sys.stderr)
             return 2
+    try:
+        keys.read(settings)
+    except keys.KeysError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    fault = check_tls(settings)
+    if fault is not None:
+        print(f"error: {fault}", file=sys.stderr)
+        return 2
     if settings.workers > 1:
         return supervise(settings)
     try:
@@ -60,7 +69,7 @@ def _faults(error: ValidationError) -> list[str]:
             )
             continue
         name = str(fault["loc"][0])
-        value = "its value is not shown" if name == "admin_key" else f"it is {fault['input']!r}"
+        value = "its value is not shown" if name in ("admin_key", "keys") else f"it is {fault['input']!r}"
         lines.append(f"{PREFIX}{name.upper()}: {fault['msg']} ({value})")
     return lines
 

@@ -17,6 +17,9 @@ from service.schemas import Problem
 MAX_HEAD_BYTES = 64 * 2**10
 """Of a request line with its headers, once more than one packet of them has arrived."""
 
+HEADERS = (("x-content-type-options", "nosniff"), ("cache-control", "no-store"))
+"""On every answer: it repeats a caller's own words, which are no HTML, and is meant for that caller, not for a cache."""
+
 _UPGRADE = re.compile(rb"\r\nupgrade:[^\r\n]*", re.IGNORECASE)
 
 
@@ -132,7 +135,7 @@ class Connection(HttpToolsProtocol):
         if cycle is None or cycle.response_complete or cycle.more_body:
             return False
         cycle.keep_alive = False
-        return True
+        return self.transport.get_extra_info("sslcontext") is None  # TLS knows no half-closed connections
 
     def is_at_work(self) -> bool:
         """Whether a request has begun whose answer has not ended."""
@@ -158,6 +161,7 @@ class Connection(HttpToolsProtocol):
             "content-type: application/problem+json",
             f"content-length: {len(body)}",
             f"x-request-id: {request_id}",
+            *(f"{name}: {value}" for name, value in HEADERS),
             "connection: close",
         )
         self.transport.write("\r\n".join(lines).encode() + b"\r\n\r\n" + body)

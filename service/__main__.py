@@ -31,20 +31,8 @@ def main(arguments: list[str] | None = None) -> int:
         for line in _faults(error):
             print(f"error: {line}; see python -m service --help", file=sys.stderr)
         return 2
-    if settings.hook is not None:
-        try:
-            hook.load(settings.hook)
-        except hook.HookError as error:
-            print(f"error: {PREFIX}HOOK: {error}; see python -m service --help", file=sys.stderr)
-            return 2
-    try:
-        keys.read(settings)
-    except keys.KeysError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    fault = check_tls(settings)
-    if fault is not None:
-        print(f"error: {fault}", file=sys.stderr)
+    if fault := _misnamed(settings):
+        print(f"error: {fault}; see python -m service --help", file=sys.stderr)
         return 2
     if settings.workers > 1:
         return supervise(settings)
@@ -57,6 +45,19 @@ def main(arguments: list[str] | None = None) -> int:
     if settings.hook is not None:
         hook.leave(0)
     return 0
+
+
+def _misnamed(settings: Settings) -> str | None:
+    """What is wrong with what the settings name, but for bundles."""
+    try:
+        if settings.hook is not None:
+            hook.load(settings.hook)
+        keys.read(settings)
+    except hook.HookError as error:
+        return f"{PREFIX}HOOK: {error}"
+    except keys.KeysError as error:
+        return str(error)
+    return check_tls(settings)
 
 
 def _faults(error: ValidationError) -> list[str]:

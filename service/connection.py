@@ -18,7 +18,7 @@ MAX_HEAD_BYTES = 64 * 2**10
 """Of a request line with its headers, once more than one packet of them has arrived."""
 
 HEADERS = (("x-content-type-options", "nosniff"), ("cache-control", "no-store"))
-"""On every answer: it repeats a caller's own words, which are no HTML, and is meant for that caller, not for a cache."""
+"""On every answer: it may repeat a caller's words, which are no HTML, and is meant for that caller, not for caches."""
 
 _UPGRADE = re.compile(rb"\r\nupgrade:[^\r\n]*", re.IGNORECASE)
 

@@ -17,7 +17,7 @@ def threats():
     return [row for row in model.splitlines() if row.startswith("|") and not row.startswith(("|---", "| attempt"))]
 
 
-def tests_of(path):
+def defined_in(path):
     return {
         node.name
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
@@ -36,4 +36,4 @@ def test_each_threat_has_a_test(row):
 
 @pytest.mark.parametrize(("file", "name"), sorted(set(NAMED.findall(PAGE))))
 def test_the_named_tests_exist(file, name):
-    assert name in tests_of(ROOT / file)
+    assert name in defined_in(ROOT / file)

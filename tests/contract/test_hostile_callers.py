@@ -3,6 +3,7 @@
 import gc
 import json
 import socket
+import struct
 import threading
 
 import httpx
@@ -71,6 +72,13 @@ def takes_no_answers(connection, pause):
     raise AssertionError("nothing stopped it")
 
 
+def goes_away_with_questions_open(connection, pause):
+    """Resets the connection while one request is at work and others wait behind it."""
+    connection.sendall((request(extra=len(LONG) - len(BODY)) + LONG) * 8)
+    pause(0.02)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
 def asks_for_thousands_at_once(connection, pause):
     try:
         connection.sendall(b"GET /livez HTTP/1.1\r\n\r\n" * 20_000)
@@ -103,6 +111,7 @@ WAYS = (
     stops_in_a_chunk,
     takes_no_answers,
     goes_away,
+    goes_away_with_questions_open,
     asks_for_thousands_at_once,
     asks_on_and_on,
 )

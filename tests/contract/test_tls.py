@@ -12,6 +12,7 @@ import pytest
 
 from contract.conftest import Process
 from contract.test_connection import BODY, answer, request
+from contract.test_hostile_callers import LONG
 
 if shutil.which("openssl") is None:
     pytest.skip("there is no openssl command to make a certificate with", allow_module_level=True)
@@ -86,7 +87,7 @@ def test_no_version_of_tls_before_1_2(secure):
 def test_plain_http_at_a_tls_port_gets_nothing_and_harms_nothing(secure):
     client, _ = secure
     with socket.create_connection((client.base_url.host, client.base_url.port), timeout=10) as connection:
-        connection.sendall(request() + BODY)
+        connection.sendall(request(extra=len(LONG) - len(BODY)) + LONG)
         with suppress(ConnectionError):
             assert not connection.recv(4096).startswith(b"HTTP")
     assert client.get("/livez").status_code == 200

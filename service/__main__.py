@@ -8,9 +8,9 @@ import sys
 from pydantic import ValidationError
 
 from ranking.errors import ListwrightError
-from service import hook, loading
+from service import hook, keys, loading
 from service.app import create_app
-from service.server import DrainingServer
+from service.server import DrainingServer, check_tls
 from service.settings import PREFIX, Settings, describe
 from service.workers import supervise
 
@@ -31,12 +31,9 @@ def main(arguments: list[str] | None = None) -> int:
         for line in _faults(error):
             print(f"error: {line}; see python -m service --help", file=sys.stderr)
         return 2
-    if settings.hook is not None:
-        try:
-            hook.load(settings.hook)
-        except hook.HookError as error:
-            print(f"error: {PREFIX}HOOK: {error}; see python -m service --help", file=sys.stderr)
-            return 2
+    if fault := _misnamed(settings):
+        print(f"error: {fault}; see python -m service --help", file=sys.stderr)
+        return 2
     if settings.workers > 1:
         return supervise(settings)
     try:
@@ -50,6 +47,19 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
+def _misnamed(settings: Settings) -> str | None:
+    """What is wrong with what the settings name, but for bundles."""
+    try:
+        if settings.hook is not None:
+            hook.load(settings.hook)
+        keys.read(settings)
+    except hook.HookError as error:
+        return f"{PREFIX}HOOK: {error}"
+    except keys.KeysError as error:
+        return str(error)
+    return check_tls(settings)
+
+
 def _faults(error: ValidationError) -> list[str]:
     """What is wrong with the settings; a key is not repeated."""
     lines = []
@@ -60,7 +70,7 @@ def _faults(error: ValidationError) -> list[str]:
             )
             continue
         name = str(fault["loc"][0])
-        value = "its value is not shown" if name == "admin_key" else f"it is {fault['input']!r}"
+        value = "its value is not shown" if name in ("admin_key", "keys") else f"it is {fault['input']!r}"
         lines.append(f"{PREFIX}{name.upper()}: {fault['msg']} ({value})")
     return lines
 

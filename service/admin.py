@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hmac
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.security import HTTPBearer
 from fastapi.security.http import HTTPAuthorizationCredentials
 
+from service import keys
 from service.info import Serving, serving_info
 from service.models import Models, serving
 from service.problems import DOCUMENTED, ReloadRefusedError, UnauthorizedError
@@ -20,7 +20,7 @@ _key = HTTPBearer(auto_error=False, scheme_name="adminKey", description="the val
 
 def watch(
     request: Request,
-    sent: Annotated[HTTPAuthorizationCredentials | None, Depends(_key)],
+    documented: Annotated[HTTPAuthorizationCredentials | None, Depends(_key)],  # noqa: ARG001
     _: Annotated[Models, Depends(serving)],
 ) -> Watch:
     """What reloads, for whoever has the key.
@@ -29,12 +29,11 @@ def watch(
         HTTPException: 404 where no key is set: nobody can have it, so there is nothing here.
         UnauthorizedError: for no key, or a wrong one.
     """
-    key = request.app.state.settings.admin_key
+    key = request.app.state.admin_key
     if key is None:
         raise HTTPException(404)
-    given = "" if sent is None else sent.credentials
-    # as bytes, of which headers are read as Latin-1: compare_digest refuses other strings than ASCII ones
-    if not hmac.compare_digest(given.encode("latin-1"), key.get_secret_value().encode()):
+    sent = keys.bearer(request.scope["headers"])
+    if sent is None or keys.holder([key], sent) is None:
         raise UnauthorizedError("send the admin key: Authorization: Bearer KEY")
     found: Watch = request.app.state.watch
     return found

@@ -19,11 +19,12 @@ from fastapi.openapi.models import OpenAPI
 from starlette.types import Receive, Scope, Send
 
 from ranking.bundle import Bundle
-from service import binary_routes, examples, hook, loading, problems
+from service import binary_routes, examples, guard, hook, loading, problems
 from service.admin import admin
 from service.admission import Gate
 from service.degradation import DegradedRun
 from service.inference import InferRequest
+from service.keys import Key, digest_of
 from service.models import Models, only
 from service.reload import Watch, tell
 from service.routes import ranking, routes
@@ -67,7 +68,8 @@ class Contract(FastAPI):
         """
         if self.openapi_schema is None:
             document = super().openapi()
-            for operation in (o for path in document["paths"].values() for o in path.values()):
+            for path, operation in ((path, o) for path, found in document["paths"].items() for o in found.values()):
+                guard.document(path, operation)
                 if "HTTPValidationError" in str(operation["responses"].get("422")):  # a name in a path is never invalid
                     del operation["responses"]["422"]
                 for status, response in operation["responses"].items():
@@ -78,6 +80,7 @@ class Contract(FastAPI):
             for model in (RerankRequest, InferRequest):
                 words = model.model_json_schema(ref_template="#/components/schemas/{model}")
                 schemas = {**words.pop("$defs"), model.__name__: words, **schemas}
+            document["components"]["securitySchemes"] |= guard.SCHEME
             unused = ("HTTPValidationError", "ValidationError")
             document["components"]["schemas"] = {k: v for k, v in sorted(schemas.items()) if k not in unused}
             document = self.openapi_schema = jsonable_encoder(OpenAPI(**document), by_alias=True, exclude_none=True)
@@ -103,6 +106,7 @@ def create_app(
     telemetry = Telemetry()
     first = _First(only(loaded) if isinstance(loaded, Bundle) else loaded)
     del loaded
+    keyring = guard.Keyring(settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -119,9 +123,11 @@ def create_app(
         gc.freeze()  # else a full collection visits all that was imported: 100 ms in the middle of a request
         _log_served(app.state.models)
         watching = asyncio.create_task(app.state.watch.run()) if settings.models is not None else None
+        keeping = asyncio.create_task(keyring.watch()) if settings.keys_file is not None else None
         yield
-        if watching is not None:
-            watching.cancel()
+        for task in (watching, keeping):
+            if task is not None:
+                task.cancel()
         if app.state.hook is not None:
             app.state.hook.close()
 
@@ -138,6 +144,8 @@ def create_app(
     app.state.settings, app.state.telemetry, app.state.models, app.state.hook = settings, telemetry, None, None
     app.state.watch = Watch(app.state, settings, telemetry, swapped)
     app.state.draining, app.state.degraded = threading.Event(), DegradedRun()
+    admin_key = settings.admin_key
+    app.state.admin_key = None if admin_key is None else Key("admin", digest_of(admin_key.get_secret_value().encode()))
     app.state.gate = Gate(settings.threads, settings.queue, settings.max_buffered_bytes)
     app.shedding = Shedding(app.state.gate, telemetry)
     telemetry.watch(app.state.gate)
@@ -146,6 +154,9 @@ def create_app(
     app.router.routes.extend(answers)  # not by include_router, behind which FastAPI matches each request three times
     problems.install(app)
     paths = frozenset(getattr(route, "path", "") for route in answers)
+    if keyring:
+        open_paths = guard.HEALTH | guard.INFORMATION if settings.open_info else guard.HEALTH
+        app.add_middleware(guard.Guard, keyring=keyring, open_paths=open_paths, telemetry=telemetry)
     app.add_middleware(Observed, telemetry=telemetry, paths=paths)
     return app
 

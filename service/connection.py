@@ -8,16 +8,36 @@ import json
 import re
 import time
 import uuid
+from collections.abc import Sized
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from service.schemas import Problem
+
+MAX_PIPELINED = 64
+"""Requests that wait in one connection for the one before: a packet may hold thousands."""
 
 MAX_HEAD_BYTES = 64 * 2**10
 """Of a request line with its headers, once more than one packet of them has arrived."""
 
+HEADERS = (("x-content-type-options", "nosniff"), ("cache-control", "no-store"))
+"""On every answer: it may repeat a caller's words, which are no HTML, and is meant for that caller, not for caches."""
+
 _UPGRADE = re.compile(rb"\r\nupgrade:[^\r\n]*", re.IGNORECASE)
+
+
+class _Flow(FlowControl):
+    """Reads no more while requests wait behind the one at work: uvicorn would take some in with every answer."""
+
+    def __init__(self, transport: asyncio.Transport, waiting: Sized) -> None:
+        super().__init__(transport)
+        self._waiting = waiting
+
+    def resume_reading(self) -> None:
+        if not self._waiting:
+            super().resume_reading()
 
 
 class Connection(HttpToolsProtocol):
@@ -28,6 +48,8 @@ class Connection(HttpToolsProtocol):
     - A head above :data:`MAX_HEAD_BYTES` gets 431: it would be kept, and searched again with every packet.
     - A caller that closes its own side after asking gets its answer.
     - What is no HTTP gets a problem body like every other error.
+    - Requests that are sent before the answer to the one before wait, a few of them: more end the connection.
+    - When the connection ends, whichever request is at work is told, not only the one that came last.
     - The application is told when the first byte of a request arrived: ``scope["state"]["arrived"]``.
     - A head that takes too long gets 408. A body that takes too long gets the same from the application, or is cut off
       if it was answered before its end; so is a caller that does not take its answer.
@@ -43,10 +65,12 @@ class Connection(HttpToolsProtocol):
         self._leaving: asyncio.TimerHandle | None = None
         self._in_head = self._in_body = False
         self._head_bytes = 0
+        self._at_work: RequestResponseCycle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Called by the event loop."""
         super().connection_made(transport)
+        self.flow = _Flow(transport, self.pipeline)
         self._expect()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -54,7 +78,23 @@ class Connection(HttpToolsProtocol):
         for timer in (self._arriving, self._leaving):
             if timer is not None:
                 timer.cancel()
+        self._leave()
         super().connection_lost(exc)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._at_work = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def _leave(self) -> None:
+        """Tell whoever is at work that nobody listens any more; nobody else begins."""
+        self.pipeline.clear()
+        if self._at_work is not None and not self._at_work.response_complete:
+            self._at_work.disconnected = True
+            self._at_work.message_event.set()
+
+    def _abort(self) -> None:
+        self._leave()
+        self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Called by the event loop with whatever has arrived."""
@@ -83,6 +123,8 @@ class Connection(HttpToolsProtocol):
         """Called by the parser."""
         self._in_head, self._in_body = False, True
         super().on_headers_complete()
+        if len(self.pipeline) > MAX_PIPELINED:
+            raise ValueError("too many requests at once")  # ends the parsing of this packet, and the connection
 
     def on_message_complete(self) -> None:
         """Called by the parser."""
@@ -94,7 +136,7 @@ class Connection(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         """Called by the event loop when the caller takes its answer slower than it is written."""
-        self._leaving = self.loop.call_later(self._patience_s, self.transport.abort)
+        self._leaving = self.loop.call_later(self._patience_s, self._abort)
         super().pause_writing()
 
     def resume_writing(self) -> None:
@@ -106,7 +148,7 @@ class Connection(HttpToolsProtocol):
     def timeout_keep_alive_handler(self) -> None:
         """Called by uvicorn some seconds after an answer. What has not left by then never will."""
         if self.transport.get_write_buffer_size():
-            self.transport.abort()
+            self._abort()
         else:
             super().timeout_keep_alive_handler()
 
@@ -132,7 +174,7 @@ class Connection(HttpToolsProtocol):
         if cycle is None or cycle.response_complete or cycle.more_body:
             return False
         cycle.keep_alive = False
-        return True
+        return self.transport.get_extra_info("sslcontext") is None  # TLS knows no half-closed connections
 
     def is_at_work(self) -> bool:
         """Whether a request has begun whose answer has not ended."""
@@ -144,6 +186,7 @@ class Connection(HttpToolsProtocol):
 
     def _refuse(self, status: http.HTTPStatus, detail: str) -> None:
         self._in_head = False
+        self._leave()
         request_id = uuid.uuid4().hex
         problem = Problem(
             type="urn:listwright:malformed-http",
@@ -158,6 +201,7 @@ class Connection(HttpToolsProtocol):
             "content-type: application/problem+json",
             f"content-length: {len(body)}",
             f"x-request-id: {request_id}",
+            *(f"{name}: {value}" for name, value in HEADERS),
             "connection: close",
         )
         self.transport.write("\r\n".join(lines).encode() + b"\r\n\r\n" + body)

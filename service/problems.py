@@ -87,6 +87,10 @@ class OverloadedError(ListwrightError):
         self.retry_after_s = retry_after_s
 
 
+class RateLimitedError(OverloadedError):
+    """One key's holder asks more often than it may."""
+
+
 class NotReadyError(ListwrightError):
     """No bundle is loaded, or the process is draining, or its answers are degraded."""
 
@@ -109,6 +113,7 @@ STATUS: dict[type[Exception], int] = {
     UnsupportedMediaTypeError: 415,
     CandidateError: 422,
     RepeatedNameError: 422,
+    RateLimitedError: 429,
     OverloadedError: 429,
     NotReadyError: 503,
     DegradedError: 504,
@@ -126,20 +131,23 @@ DOCUMENTED: dict[int, dict[str, Any]] = {
         413: "Too many candidates or bytes",
         415: "The body is of another media type, or compressed",
         422: "Wrong types or values; every fault with its JSON path",
-        429: "More requests than can be answered in time; Retry-After says when to ask again",
+        429: "More requests than can be answered in time, or than the key may send; Retry-After says when to ask again",
         503: "No bundle is loaded, or the process is draining or its answers are degraded",
         504: "A stage failed or would have missed the deadline, and the settings allow no degraded answer",
     }.items()
 }
 DOCUMENTED[429]["headers"] = {
-    "Retry-After": {"description": "whole seconds, from what is queued", "schema": {"type": "integer", "minimum": 1}}
+    "Retry-After": {
+        "description": "whole seconds, from what is queued, or until the key may send one more",
+        "schema": {"type": "integer", "minimum": 1},
+    }
 }
 
 
 def install(app: FastAPI) -> None:
     """Answer every exception with a problem body."""
     for kind in STATUS:
-        app.add_exception_handler(kind, _deliberate)
+        app.add_exception_handler(kind, deliberate)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(Exception, _unexpected)
@@ -174,7 +182,7 @@ def problem(
             "status": status,
             "detail": detail,
             "request_id": request.state.request_id,
-            "error": detail if request.url.path.startswith(INFERENCE_PATHS) else "",
+            "error": detail if request.scope["path"].startswith(INFERENCE_PATHS) else "",
             **more,
         }
     )
@@ -187,7 +195,8 @@ def _clean(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-async def _deliberate(request: Request, error: Exception) -> JSONResponse:
+async def deliberate(request: Request, error: Exception) -> JSONResponse:
+    """The answer to an error of the table."""
     status = next(code for kind, code in STATUS.items() if isinstance(error, kind))
     kind = _kind(type(error).__name__)
     if isinstance(error, SchemaMismatchError):
@@ -232,9 +241,9 @@ async def _http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     detail = error.detail
     if error.status_code == http.HTTPStatus.NOT_FOUND:
-        detail = f"there is nothing at {request.url.path}: the paths stand in /openapi.json"
+        detail = f"there is nothing at {request.scope['path']}: the paths stand in /openapi.json"
     if error.status_code == http.HTTPStatus.METHOD_NOT_ALLOWED:
-        detail = f"{request.method} is not allowed at {request.url.path}"
+        detail = f"{request.method} is not allowed at {request.scope['path']}"
     headers = dict(error.headers or {})
     kind = _kind(http.HTTPStatus(error.status_code).phrase.title().replace(" ", ""))
     return problem(request, error.status_code, kind, detail, headers=headers)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -15,8 +16,8 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 
-from service.connection import Connection
-from service.settings import Settings
+from service.connection import HEADERS, Connection
+from service.settings import PREFIX, Settings
 
 FINISH_WITHIN_S = 25
 """What is still unanswered this long after the last moment of draining is dropped: before Kubernetes kills at 30."""
@@ -39,8 +40,32 @@ def options(settings: Settings) -> dict[str, Any]:
         "log_config": _log_config(settings.log_level),
         "access_log": False,
         "server_header": False,
+        "headers": list(HEADERS),
+        "ssl_certfile": settings.tls_cert,
+        "ssl_keyfile": settings.tls_key,
         "timeout_graceful_shutdown": FINISH_WITHIN_S,
     }
+
+
+def check_tls(settings: Settings) -> str | None:
+    """What is wrong with the certificate or its key, before anything is loaded; None if nothing is."""
+    cert, key = settings.tls_cert, settings.tls_key
+    if cert is None and key is None:
+        return None
+    if cert is None or key is None:
+        here, missing = ("KEY", "CERT") if cert is None else ("CERT", "KEY")
+        return f"{PREFIX}TLS_{here} is set and {PREFIX}TLS_{missing} is not: set both, or neither"
+    for name, path in (("CERT", cert), ("KEY", key)):
+        try:
+            path.read_bytes()
+        except OSError as error:
+            return f"{PREFIX}TLS_{name}: {path} cannot be read: {error.strerror}"
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password="")  # else it would ask for one
+    except ssl.SSLError as error:
+        why = (error.reason or "no certificate and key in PEM").lower().replace("_", " ")
+        return f"{PREFIX}TLS_CERT, {PREFIX}TLS_KEY: {cert} and {key} do not go together: {why}"
+    return None
 
 
 def _log_config(level: str) -> dict[str, Any]:
@@ -72,6 +97,7 @@ class DrainingServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
         """Called by uvicorn; when it returns, requests are answered."""
+        self.server_state.default_headers = self.config.encoded_headers  # uvicorn's own first time is after this
         await super().startup(sockets)
         if self._settings.models is not None:
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._app.state.watch.wake)
@@ -130,7 +156,7 @@ class DrainingServer(uvicorn.Server):
                     late.append(port.accept()[0])
             port.close()
         for accepted in late:
-            await asyncio.get_running_loop().connect_accepted_socket(self._connection, accepted)
+            await asyncio.get_running_loop().connect_accepted_socket(self._connection, accepted, ssl=self.config.ssl)
 
     def _connection(self) -> Connection:
         make: Any = self.config.http_protocol_class  # a Connection as the settings want it

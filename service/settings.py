@@ -29,7 +29,7 @@ def _named(value: str) -> str:
 class Settings(BaseSettings):
     """What an operator can choose."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore")
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore", hide_input_in_errors=True)
 
     bundle: Annotated[
         Path | None, BeforeValidator(_given), Field(description="folder of the one bundle to serve, NAME/VERSION")
@@ -49,8 +49,31 @@ class Settings(BaseSettings):
         SecretStr | None,
         Field(min_length=16, description="opens POST /admin/reload and /admin/rollback to who sends it"),
     ] = None
+    keys: Annotated[
+        SecretStr | None,
+        Field(min_length=1, description="NAME:KEY,NAME:KEY: who may ask; everyone, if neither this nor a file is set"),
+    ] = None
+    keys_file: Annotated[
+        Path | None,
+        BeforeValidator(_given),
+        Field(description="file of lines NAME:KEY [rate=N] [burst=N], read again when it changes"),
+    ] = None
+    key_rate: Annotated[
+        float | None,
+        Field(gt=0, le=1e6, description="requests per second and key that one worker takes; more get 429"),
+    ] = None
+    key_burst: Annotated[
+        int, Field(ge=1, le=1_000_000, description="requests of one key that may come at once, where there is a rate")
+    ] = 20
+    open_info: Annotated[bool, Field(description="true: /info, /metrics and /openapi.json need no key")] = False
     host: Annotated[str, Field(min_length=1, description="address to listen on")] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535, description="port to listen on; 0 takes a free one")] = 8000
+    tls_cert: Annotated[
+        Path | None, BeforeValidator(_given), Field(description="PEM file of the certificate and its chain: HTTPS")
+    ] = None
+    tls_key: Annotated[
+        Path | None, BeforeValidator(_given), Field(description="PEM file of its private key, not encrypted")
+    ] = None
     workers: Annotated[int, Field(ge=1, le=256, description="worker processes; each holds its own copy")] = 1
     threads: Annotated[
         int, Field(ge=1, le=256, description="requests that one worker computes at a time; the others wait")

@@ -41,6 +41,12 @@ class Telemetry:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.requests = Counter("listwright_requests", "Answered requests", ["path", "status"], registry=self.registry)
+        self.keys = Counter(
+            "listwright_key_requests",
+            "Requests by whose key they came with",
+            ["key", "outcome"],
+            registry=self.registry,
+        )
         self.degraded = Counter(
             "listwright_degraded",
             "Answers by an earlier stage than asked for",
@@ -177,7 +183,7 @@ class Observed:
         try:
             await self.app(scope, receive, answer)
         finally:
-            path = getattr(scope.get("route"), "path", "")
+            path = getattr(scope.get("route"), "path", scope["path"])  # no route: refused at the door
             path = path if path in self.paths else "other"
             self.telemetry.requests.labels(path, str(status)).inc()
             facts |= {"path": path, "status": status, "ms": round((time.perf_counter() - started) * 1000.0, 3)}

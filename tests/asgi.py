@@ -17,8 +17,8 @@ class Client:
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         self._client = httpx.AsyncClient(transport=transport, base_url="http://service")
 
-    def get(self, path: str) -> httpx.Response:
-        return self._portal.call(self._client.get, path)
+    def get(self, path: str, **request) -> httpx.Response:
+        return self._portal.call(partial(self._client.get, path, **request))
 
     def post(self, path: str, **request) -> httpx.Response:
         return self._portal.call(partial(self._client.post, path, **request))

@@ -52,6 +52,13 @@ def test_the_order_of_a_header_and_its_blanks_are_free(header):
     assert np.array_equal(decode(written(header, MATRIX.tobytes())), MATRIX)
 
 
+@pytest.mark.parametrize("shape", ["'<f4'", '""', "True", "False", "'(3, 4)'"])
+def test_a_shape_is_numbers(shape):
+    """Found by benchmarks/fuzz.py: any literal was taken for one."""
+    with pytest.raises(UndecodableBodyError, match=r"^the \.npy header's shape is no tuple of whole numbers$"):
+        decode(written(f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}\n", MATRIX.tobytes()))
+
+
 def test_the_numbers_stay_where_they_arrived():
     body = saved(np.zeros((1000, 4), dtype=np.float32))
     tracemalloc.start()

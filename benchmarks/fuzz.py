@@ -1,0 +1,227 @@
+"""``python -m benchmarks.fuzz``: atheris on each decoder, in a process each: how many inputs, how many crashes.
+
+atheris instruments the decoders' Python code and lets libFuzzer look for inputs that reach new places in it. A crash is
+any exception that is not one of the decoder's own refusals, a disagreement between two decoders of one format, an input
+that takes over ten seconds, memory above the limit, or the end of the process.
+
+atheris is no dependency of the project, as it comes with a compiler's run-time: ``uv pip install atheris``. Inputs that
+crash are kept in the folder that ``--keep`` names; what merely reached new places is thrown away, as the seeds below
+lead there again within seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
+from importlib.metadata import version
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import atheris
+import numpy as np
+
+with atheris.instrument_imports(include=["ranking", "service", "training"]):
+    from fastapi.exceptions import RequestValidationError
+    from pydantic import ValidationError
+    from pydantic_core import from_json
+
+    from benchmarks import machine
+    from ranking.errors import DataError
+    from ranking.features import Feature, FeatureSchema
+    from service import convert, decode, matrix, npy, tensors
+    from service.problems import STATUS
+    from service.schemas import RerankRequest
+    from service.validation import validated
+    from training.data import letor
+    from training.data.letor_fast import Block, parse_fast
+    from training.data.letor_lines import parse_lines
+
+scan: Any = import_module("service.scan")  # compiled: there is nothing in it to instrument
+
+MAX_BYTES = 2048
+MEMORY_MIB = 2048
+LIMIT = 50
+SCHEMA = FeatureSchema(
+    features=(
+        Feature(name="price"),
+        Feature(name="größe", missing_in_training=True),
+        Feature(name="carrier", kind="categorical", categories=("A5", "Ü")),
+    )
+)
+PLAN = scan.Plan(
+    [name.encode() for name in SCHEMA.names],
+    [{c.encode(): f.code(c) for c in f.categories} if f.kind == "categorical" else None for f in SCHEMA.features],
+)
+REFUSALS: tuple[type[Exception], ...] = (*STATUS, RequestValidationError, DataError)
+
+ROWS: list[list[Any]] = [[1.5, None, "A5"], [-2e3, 0.1, "Ü"]]
+NAMED = [{"id": f"sku-{n}", "features": dict(zip(SCHEMA.names, row, strict=True))} for n, row in enumerate(ROWS)]
+BODIES = [
+    json.dumps(body).encode()
+    for body in (
+        {"candidates": NAMED, "id": "q", "context": {"price": 1}, "top_n": 1},
+        {"candidates": [{"features": row} for row in ROWS], "strategy": "srm", "specialist": 0},
+        {"features": ROWS, "feature_names": SCHEMA.names, "ids": ["a", "b"], "timeout_ms": 1.5, "raw_scores": True},
+    )
+]
+ARRAY = np.array([[1.5, 2.5, 1.0], [np.nan, -1.0, 0.0]], dtype=np.float32)
+TENSOR = {"name": "features", "datatype": "FP32", "shape": [2, 3]}
+IDS = {"name": "ids", "datatype": "BYTES", "shape": [2], "data": ["a", "b"]}
+
+
+def a_json_body(data: bytes) -> None:
+    """``service.decode``, validation, ``service.convert``."""
+    request = validated(RerankRequest, decode.decode(data, decode.Bounds(LIMIT, len(SCHEMA))))
+    convert.to_candidates(request, SCHEMA)
+
+
+def an_npy_body(data: bytes) -> None:
+    """``service.npy``."""
+    matrix.to_candidates(npy.decode(data, SCHEMA, LIMIT), SCHEMA)
+
+
+def tensors_in_a_body(data: bytes) -> None:
+    """``service.tensors``: two bytes say the length of the JSON object."""
+    length = int.from_bytes(data[:2], "big")
+    tensors.decode(data[2:], None if length == 0 else str(length), SCHEMA, LIMIT)
+
+
+def a_scanned_body(data: bytes) -> None:
+    """``service.scan``: what it accepts, the general way accepts as the same.
+
+    Nothing shows which places of compiled code were reached: those of the general way lead on.
+    """
+    with suppress(*REFUSALS):
+        a_json_body(data)
+    try:
+        rest, found, _ = scan.scan(data, PLAN, LIMIT)
+    except scan.GivenUp:
+        return
+    if _faults(data):
+        assert _faults(data) == _faults(rest), "other faults"
+        return
+    expected = convert.to_candidates(RerankRequest.model_validate(from_json(data, allow_inf_nan=False)), SCHEMA)
+    assert np.array_equal(found, expected.features, equal_nan=True), "other features"
+
+
+def _faults(body: bytes) -> list[Any]:
+    try:
+        RerankRequest.model_validate(from_json(body, allow_inf_nan=False))
+    except ValidationError as error:
+        return [fault["loc"] for fault in error.errors()]
+    return []
+
+
+def letor_text(data: bytes) -> None:
+    """``training.data.letor``: what its fast parser accepts, the precise one accepts as the same."""
+    chunk = data if data.endswith(b"\n") else data + b"\n"  # chunks are whole lines
+    for with_qid in (True, False):
+        fast = parse_fast(chunk, 1, with_qid=with_qid)
+        if fast is not None:
+            _check_same(fast, parse_lines(chunk, 1, "fuzz", with_qid=with_qid))
+    letor.read(BytesIO(data), "fuzz")
+
+
+def _check_same(fast: Block, precise: Block) -> None:
+    assert np.array_equal(fast.features, precise.features, equal_nan=True), "other features"
+    for name in ("labels", "qids", "runs", "lines"):
+        assert list(getattr(fast, name)) == list(getattr(precise, name)), f"other {name}"
+
+
+def _npy(array: np.ndarray) -> bytes:
+    file = BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def _tensors() -> list[bytes]:
+    raw = json.dumps({"inputs": [TENSOR | {"parameters": {"binary_data_size": ARRAY.nbytes}}, IDS]}).encode()
+    plain = json.dumps({"inputs": [TENSOR | {"data": [1, 2, 1, None, 3, 0]}]}).encode()
+    return [len(raw).to_bytes(2, "big") + raw + ARRAY.tobytes(), b"\0\0" + plain]
+
+
+LINES = [b"2 qid:1 1:0.5 2:0.1 # x\n0 qid:1 3:NULL\n", b"1 qid:a 1:1e3\r\n\n0 qid:b 2:-1\n", b"1 1:2\n"]
+
+TARGETS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
+    "json": (a_json_body, BODIES),
+    "npy": (an_npy_body, [_npy(ARRAY), _npy(ARRAY.astype(np.float64))]),
+    "tensors": (tensors_in_a_body, _tensors()),
+    "scan": (a_scanned_body, BODIES),
+    "letor": (
+        letor_text,
+        LINES,
+    ),
+}
+
+
+def fuzz(name: str, seconds: int, folder: Path) -> None:
+    """Fuzz one decoder; libFuzzer ends the process."""
+    decoder, seeds = TARGETS[name]
+    corpus = folder / "corpus"
+    corpus.mkdir()
+    for number, seed in enumerate(seeds):
+        (corpus / str(number)).write_bytes(seed)
+
+    def once(data: bytes) -> None:
+        with suppress(*REFUSALS):
+            decoder(data)
+
+    limits = [f"-max_total_time={seconds}", f"-max_len={MAX_BYTES}", f"-rss_limit_mb={MEMORY_MIB}", "-timeout=10"]
+    atheris.Setup([sys.argv[0], *limits, "-seed=7", f"-artifact_prefix={folder}/", str(corpus)], once)
+    atheris.Fuzz()
+
+
+def main() -> int:
+    """Command line; writes ``benchmarks/results/fuzz.json``. 1 if anything crashed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.fuzz", description=__doc__)
+    parser.add_argument("--seconds", type=int, default=600, help="for each decoder")
+    parser.add_argument("--only", choices=TARGETS, help="one decoder, without a result file")
+    parser.add_argument("--keep", type=Path, default=Path("fuzz-crashes"), help="folder for inputs that crash")
+    parser.add_argument("--in-folder", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.in_folder is not None:
+        fuzz(options.only, options.seconds, options.in_folder)
+    results = {name: run(name, options.seconds, options.keep) for name in ([options.only] if options.only else TARGETS)}
+    print(json.dumps(results, indent=1))
+    if options.only is None:
+        command = f"python -m benchmarks.fuzz --seconds {options.seconds}"
+        print(machine.save("fuzz", command, {"atheris": version("atheris"), "decoders": results}))
+    return int(any(result["crashes"] for result in results.values()))
+
+
+def run(name: str, seconds: int, keep: Path) -> dict[str, Any]:
+    """Fuzz one decoder in a process of its own, and count."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "benchmarks.fuzz", "--only", name, "--seconds", str(seconds), "--in-folder"]
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        ended = subprocess.run([*command, folder], capture_output=True, text=True, check=False, env=environment)
+        log = ended.stdout + ended.stderr
+        crashes = [path for path in Path(folder).iterdir() if path.is_file()]
+        done = re.search(r"Done (\d+) runs in (\d+) second", log)
+        if ended.returncode or crashes or done is None:
+            print(log[-4000:], file=sys.stderr)
+        for path in crashes:
+            keep.mkdir(exist_ok=True)
+            (keep / f"{name}-{path.name}").write_bytes(path.read_bytes())
+        coverage = re.findall(r"cov: (\d+)", log)
+        return {
+            "decoder": (TARGETS[name][0].__doc__ or "").split("\n")[0].rstrip("."),
+            "inputs": int(done[1]) if done else None,
+            "seconds": int(done[2]) if done else None,
+            "places_reached": int(coverage[-1]) if coverage else None,
+            "corpus": len(list((Path(folder) / "corpus").iterdir())),
+            "crashes": max(len(crashes), int(ended.returncode != 0)),
+        }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

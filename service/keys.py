@@ -1,0 +1,133 @@
+"""API keys: named, read from a file or the environment, and compared in one place, the operator's own included."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ranking.errors import ListwrightError
+from service.settings import PREFIX, Settings
+
+MAX_KEYS = 256
+"""Each request is compared with all of them."""
+
+MAX_FILE_BYTES = 256 * 2**10
+
+_LINE = re.compile(r"(?P<name>[A-Za-z0-9._-]{1,64}):(?P<key>[A-Za-z0-9._~+/-]{16,256}=*)(?P<options>(\s+\S+)*)")
+_OPTION = re.compile(r"(?P<name>rate|burst)=(?P<value>\d{1,6}(\.\d{1,6})?)")
+_LEAST = {"rate": 1e-6, "burst": 1.0}
+
+
+class KeysError(ListwrightError):
+    """The keys cannot be read. Says where, and never what stands there."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key: the key itself is not kept.
+
+    Args:
+        name: who has it; stands in the log and in a metric.
+        digest: sha256 of the key.
+        rate: requests per second; None: no limit.
+        burst: requests at once.
+    """
+
+    name: str
+    digest: bytes
+    rate: float | None = None
+    burst: float = 1.0
+
+
+def digest_of(key: bytes) -> bytes:
+    """What is kept of a key, and compared: digests are equally long, so that nothing is learnt of a key's length."""
+    return hashlib.sha256(key).digest()
+
+
+def holder(keys: Iterable[Key], sent: bytes) -> Key | None:
+    """The key that was sent. Compares with every one in constant time, found or not."""
+    digest = digest_of(sent)
+    found = None
+    for key in keys:
+        if hmac.compare_digest(digest, key.digest):
+            found = key
+    return found
+
+
+def bearer(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
+    """The key of ``Authorization: Bearer KEY``; None for no such header, another scheme, or several of them."""
+    sent = [value for name, value in headers if name == b"authorization"]
+    if len(sent) != 1 or sent[0][:7].lower() != b"bearer ":
+        return None
+    return sent[0][7:].strip(b" \t")
+
+
+def read(settings: Settings) -> tuple[Key, ...]:
+    """All keys that the settings name; none of them where they name none: then everything is open.
+
+    Raises:
+        KeysError: if a line, or the file, is not what it should be.
+    """
+    keys: list[Key] = []
+    if settings.keys is not None:
+        keys += parse(settings.keys.get_secret_value().replace(",", "\n"), f"{PREFIX}KEYS", settings)
+    if settings.keys_file is not None:
+        try:
+            with settings.keys_file.open("rb") as file:
+                content = file.read(MAX_FILE_BYTES + 1)
+        except OSError as error:
+            raise KeysError(f"{PREFIX}KEYS_FILE: {settings.keys_file} cannot be read: {error.strerror}") from error
+        if len(content) > MAX_FILE_BYTES:
+            raise KeysError(f"{PREFIX}KEYS_FILE: {settings.keys_file} is over {MAX_FILE_BYTES} bytes")
+        keys += parse(content.decode("utf-8", "replace"), str(settings.keys_file), settings)
+    _check_together(keys, settings)
+    return tuple(keys)
+
+
+def parse(text: str, source: str, settings: Settings) -> list[Key]:
+    """The keys of lines ``name:key``, each with ``rate=`` and ``burst=`` of its own if it likes.
+
+    Convention: empty lines and those that begin with ``#`` say nothing; a text without any key is an error, as it would
+    open what its writer wanted closed.
+    """
+    found = []
+    for number, written in enumerate(text.splitlines(), start=1):
+        line = written.strip()
+        if not line or line.startswith("#"):
+            continue
+        match = _LINE.fullmatch(line)
+        if match is None:
+            raise KeysError(
+                f"{source}: line {number} is not NAME:KEY [rate=N] [burst=N], the key of 16 to 256 letters, digits and "
+                "-._~+/ (make one with: openssl rand -hex 32)"
+            )
+        options = {}
+        for word in match["options"].split():
+            option = _OPTION.fullmatch(word)
+            if option is None or float(option["value"]) < _LEAST[option["name"]]:
+                raise KeysError(
+                    f"{source}: line {number}: after the key stand rate=N, above 0, and burst=N, from 1, only"
+                )
+            options[option["name"]] = float(option["value"])
+        rate, burst = options.get("rate", settings.key_rate), options.get("burst", float(settings.key_burst))
+        found.append(Key(match["name"], digest_of(match["key"].encode()), rate, burst))
+    if not found:
+        raise KeysError(f"{source}: holds no key: name one, or do not set it")
+    return found
+
+
+def _check_together(keys: Sequence[Key], settings: Settings) -> None:
+    if len(keys) > MAX_KEYS:
+        raise KeysError(f"there are {len(keys)} keys; the limit is {MAX_KEYS}")
+    owners: dict[bytes, str] = {}
+    limits: dict[str, tuple[float | None, float]] = {}
+    if settings.admin_key is not None:
+        owners[digest_of(settings.admin_key.get_secret_value().encode())] = f"{PREFIX}ADMIN_KEY"
+    for key in keys:
+        if owners.setdefault(key.digest, key.name) != key.name:
+            raise KeysError(f"{owners[key.digest]} and {key.name} have the same key: give each its own")
+        if limits.setdefault(key.name, (key.rate, key.burst)) != (key.rate, key.burst):
+            raise KeysError(f"the keys of {key.name} share one limit: write the same in each of their lines")

@@ -1,0 +1,39 @@
+"""Every line of the threat model names tests, and these exist."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+
+
+def threats():
+    """The rows of its tables."""
+    model = PAGE.partition("## Who attacks what")[2].partition("## What does not hold")[0]
+    return [row for row in model.splitlines() if row.startswith("|") and not row.startswith(("|---", "| attempt"))]
+
+
+def defined_in(path):
+    return {
+        node.name
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+
+
+def test_there_are_threats():
+    assert len(threats()) > 20
+
+
+@pytest.mark.parametrize("row", threats())
+def test_each_threat_has_a_test(row):
+    assert NAMED.findall(row.split("|")[-2])
+
+
+@pytest.mark.parametrize(("file", "name"), sorted(set(NAMED.findall(PAGE))))
+def test_the_named_tests_exist(file, name):
+    assert name in defined_in(ROOT / file)

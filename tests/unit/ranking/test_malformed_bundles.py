@@ -1,0 +1,189 @@
+"""Whatever stands in a bundle's folder, loading it gives a bundle or a BundleError, and nothing else.
+
+Manifests, golden lists and graphs are altered with hashes made to agree, as who made the bundle could. The text of the
+LightGBM model is altered in a process of its own: LightGBM trusts it, and a wrong number in it can end the process.
+That is why bundles are only loaded from who may run code here; see ``docs/security.md``.
+"""
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bundles import make_bundle
+from ranking import bundle
+from ranking.errors import BundleError
+
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=6),
+    st.sampled_from(["..", "a/b", "\0", "qilcm.onnx"]),
+)
+JSON = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+SAFE = ("golden.jsonl", "qilcm.onnx", "srm.onnx", "router.onnx", "anomaly.onnx")
+FILES = ("first_stage.txt", *SAFE)
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    return make_bundle(tmp_path_factory.mktemp("good") / "shop" / "1", specialists=2, margin=0.25)
+
+
+@pytest.fixture(scope="module")
+def spoilt(good, tmp_path_factory):
+    """Puts files into a copy, and loads it."""
+    folder = tmp_path_factory.mktemp("bad") / "shop" / "1"
+
+    def load(files, *, agree=True):
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(good, folder)
+        for name, content in files.items():
+            if content is None:
+                (folder / name).unlink()
+            else:
+                (folder / name).write_bytes(content)
+        if agree:
+            make_hashes_agree(folder)
+        try:
+            bundle.load(folder)
+        except BundleError as error:
+            return str(error)
+        return None
+
+    return load
+
+
+def make_hashes_agree(folder):
+    """Of the files, where the manifest still lists them, and of the manifest itself, where it is an object."""
+    path = folder / "manifest.json"
+    try:
+        values = json.loads(path.read_bytes())
+    except ValueError:
+        return
+    if isinstance(values, dict):
+        for entry in values["files"] if isinstance(values.get("files"), list) else ():
+            if isinstance(entry, dict) and entry.get("name") in FILES and (folder / entry["name"]).is_file():
+                content = (folder / entry["name"]).read_bytes()
+                entry |= {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
+        others = {name: value for name, value in values.items() if name != "sha256"}
+        text = json.dumps(others, sort_keys=True, separators=(",", ":"))
+        path.write_text(json.dumps(others | {"sha256": hashlib.sha256(text.encode()).hexdigest()}))
+
+
+def places(value, path=()):
+    """Every place in a document."""
+    yield path
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, child in inner:
+        yield from places(child, (*path, key))
+
+
+def put(value, path, new):
+    if not path:
+        return new
+    copy = dict(value) if isinstance(value, dict) else list(value)
+    copy[path[0]] = put(copy[path[0]], path[1:], new)
+    return copy
+
+
+def altered(content, data):
+    """Cut, spliced or garbled."""
+    start = data.draw(st.integers(0, len(content)))
+    end = data.draw(st.one_of(st.integers(start, min(len(content), start + 8)), st.just(len(content))))
+    return content[:start] + data.draw(st.binary(max_size=8)) + content[end:]
+
+
+def test_the_good_one_loads(spoilt):
+    assert spoilt({}) is None
+
+
+@settings(max_examples=200)
+@given(data=st.data(), new=JSON)
+def test_any_value_anywhere_in_the_manifest(good, spoilt, data, new):
+    values = json.loads((good / "manifest.json").read_bytes())
+    path = data.draw(st.sampled_from(sorted(places(values), key=repr)))
+    agree = data.draw(st.booleans())
+    spoilt({"manifest.json": json.dumps(put(values, path, new)).encode("utf-8", "surrogatepass")}, agree=agree)
+
+
+@settings(max_examples=100)
+@given(data=st.data())
+def test_any_bytes_for_a_manifest(good, spoilt, data):
+    content = altered((good / "manifest.json").read_bytes(), data)
+    spoilt({"manifest.json": content}, agree=data.draw(st.booleans()))
+
+
+@settings(max_examples=200)
+@given(data=st.data(), name=st.sampled_from(SAFE))
+def test_any_bytes_for_a_file_with_hashes_that_agree(good, spoilt, data, name):
+    spoilt({name: altered((good / name).read_bytes(), data)})
+
+
+@given(data=st.data(), name=st.sampled_from(FILES))
+def test_any_bytes_for_a_file_with_hashes_that_do_not(good, spoilt, data, name):
+    content = (good / name).read_bytes()
+    changed = altered(content, data)
+    assert (spoilt({name: changed}, agree=False) is None) == (changed == content)
+
+
+@settings(max_examples=100)
+@given(data=st.data(), new=JSON)
+def test_any_value_anywhere_in_the_golden_lists(good, spoilt, data, new):
+    lines = (good / "golden.jsonl").read_text().splitlines()
+    number = data.draw(st.integers(0, len(lines) - 1))
+    values = json.loads(lines[number])
+    path = data.draw(st.sampled_from(sorted(places(values), key=repr)))
+    lines[number] = json.dumps(put(values, path, new))
+    spoilt({"golden.jsonl": "\n".join(lines).encode("utf-8", "surrogatepass")})
+
+
+@pytest.mark.parametrize("name", [*FILES, "manifest.json"])
+def test_a_file_that_is_missing(spoilt, name):
+    assert spoilt({name: None}, agree=False) is not None
+
+
+CHILD = """
+import sys, pathlib
+from ranking import bundle
+from ranking.errors import BundleError
+try:
+    bundle.load(pathlib.Path(sys.argv[1]))
+except BundleError as error:
+    print(error)
+    sys.exit(7)
+"""
+TEXTS = {
+    "cut": lambda text: text[: len(text) // 2],
+    "no trees": lambda text: text.replace("Tree=", "Twig="),
+    "leaf of another number": lambda text: text.replace("num_leaves=8", "num_leaves=7"),
+    "no leaves": lambda text: text.replace("leaf_value=", "leaf_worth="),
+    "words for numbers": lambda text: text.replace("threshold=", "threshold=x "),
+    "other features": lambda text: text.replace("max_feature_idx=3", "max_feature_idx=900"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", TEXTS)
+def test_a_lightgbm_text_that_is_altered_never_serves(good, tmp_path, how):
+    """It may end the process that loads it, and so it does here; it never becomes a bundle."""
+    folder = tmp_path / "shop" / "1"
+    shutil.copytree(good, folder)
+    text = (folder / "first_stage.txt").read_text()
+    assert TEXTS[how](text) != text
+    (folder / "first_stage.txt").write_text(TEXTS[how](text))
+    make_hashes_agree(folder)
+    ended = subprocess.run([sys.executable, "-c", CHILD, str(folder)], capture_output=True, text=True, check=False)
+    assert ended.returncode != 0
+    assert ended.returncode == 7 or ended.returncode < 0, ended.stderr

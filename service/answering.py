@@ -78,7 +78,7 @@ async def answer(request: BoundedRequest, door: Door) -> Response:
         job = partial(_work, door, state.settings, state.hook, deadline, request.state.arrived, queued)
         done = await state.gate.run(job, deadline, caller)
     ranking, milliseconds = done.ranking, done.milliseconds
-    state.telemetry.observe(ranking, milliseconds)
+    state.telemetry.observe(ranking, done.manifest, milliseconds)
     request.state.facts.update(facts(ranking, done.manifest, milliseconds))
     if not (ranking.late and done.hurried):  # what a caller asks for says nothing of the service
         state.degraded.note(degraded=ranking.degraded)

@@ -125,6 +125,7 @@ def create_app(
         redirect_slashes=False,
     )
     app.state.settings, app.state.telemetry, app.state.models, app.state.hook = settings, telemetry, None, None
+    app.state.scrape = telemetry.text
     app.state.watch = Watch(app.state, settings, telemetry, swapped)
     app.state.draining, app.state.degraded = threading.Event(), DegradedRun()
     app.state.gate = Gate(settings.threads, settings.queue, settings.max_buffered_bytes)

@@ -1,4 +1,5 @@
 import logging
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -7,6 +8,9 @@ from prometheus_client import generate_latest
 from ranking.candidates import Ranking, Route
 from ranking.errors import RoutingError
 from service.telemetry import FAULT_LOG_S, FaultLog, JsonLines, Telemetry
+
+SHOP = ("shop", "7")
+MANIFEST = SimpleNamespace(name="shop", version="7")
 
 
 class Clock:
@@ -45,12 +49,27 @@ def ranking(route):
 
 def test_routes_and_faults_are_counted():
     telemetry = Telemetry()
+    telemetry.serving([SHOP], [], [])
     faults = (RoutingError("hook_raised", "x"), RoutingError("hook_passed", "y"))
     for route in (Route("srm", "router", 2, 0.5, faults), Route("qilcm", "abstained"), Route("qilcm", "abstained")):
-        telemetry.observe(ranking(route), {"parse": 1.0, "queue": 0.0, "routing": 0.3, "total": 2.0})
+        telemetry.observe(ranking(route), MANIFEST, {"parse": 1.0, "queue": 0.0, "routing": 0.3, "total": 2.0})
     text = generate_latest(telemetry.registry).decode()
     assert 'listwright_routes_total{decided_by="router",specialist="2",strategy="srm"} 1.0' in text
     assert 'listwright_routes_total{decided_by="abstained",specialist="none",strategy="qilcm"} 2.0' in text
     assert 'listwright_routing_faults_total{kind="hook_raised"} 1.0' in text
     assert "hook_passed" not in text, "having no opinion is no fault"
-    assert 'listwright_stage_seconds_bucket{le="0.0005",stage="routing"} 3.0' in text
+    stage = 'listwright_stage_seconds_bucket{le="0.0005",model="shop",outcome="ok",stage="routing",version="7"}'
+    assert f"{stage} 3.0" in text
+    route = 'decided_by="abstained",model="shop",outcome="ok",strategy="qilcm",version="7"'
+    assert f"listwright_route_seconds_count{{{route}}} 2.0" in text
+
+
+def test_a_version_that_is_gone_leaves_no_series_behind():
+    telemetry = Telemetry()
+    telemetry.serving([SHOP], [], [])
+    telemetry.observe(ranking(Route("qilcm", "bundle")), MANIFEST, {"total": 2.0})
+    telemetry.serving([("shop", "8")], [SHOP], [])
+    assert 'version="7"' in generate_latest(telemetry.registry).decode(), "kept for a rollback"
+    telemetry.serving([("shop", "9")], [("shop", "8")], [])
+    telemetry.observe(ranking(Route("qilcm", "bundle")), MANIFEST, {"total": 2.0})
+    assert 'version="7"' not in generate_latest(telemetry.registry).decode(), "an answer may outlive its bundle"

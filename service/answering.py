@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 from collections.abc import Mapping
@@ -12,7 +13,6 @@ from fastapi import Response
 
 from ranking.bundle import Bundle
 from ranking.candidates import CandidateList, Ranking
-from ranking.manifest import Manifest
 from ranking.pace import Deadline
 from ranking.router import Hook
 from service.admission import listening
@@ -56,7 +56,7 @@ class _Done(NamedTuple):
 
     written: Written
     ranking: Ranking
-    manifest: Manifest
+    asked: Asked
     milliseconds: dict[str, float]
     hurried: bool  # whether the request asked for less time than the settings give
 
@@ -77,9 +77,12 @@ async def answer(request: BoundedRequest, door: Door) -> Response:
         deadline = Deadline(request.deadline.at, caller.done)
         job = partial(_work, door, state.settings, state.hook, deadline, request.state.arrived, queued)
         done = await state.gate.run(job, deadline, caller)
-    ranking, milliseconds = done.ranking, done.milliseconds
-    state.telemetry.observe(ranking, done.manifest, milliseconds)
-    request.state.facts.update(facts(ranking, done.manifest, milliseconds))
+    ranking, milliseconds, reranker = done.ranking, done.milliseconds, done.asked.bundle.reranker
+    state.telemetry.observe(ranking, reranker.manifest, milliseconds)
+    asyncio.get_running_loop().call_soon(  # once the answer is on its way
+        state.telemetry.drift.note, done.asked.candidates.features, ranking.first_stage_scores, reranker
+    )
+    request.state.facts.update(facts(ranking, reranker.manifest, milliseconds))
     if not (ranking.late and done.hurried):  # what a caller asks for says nothing of the service
         state.degraded.note(degraded=ranking.degraded)
     if ranking.degraded and state.settings.on_failure == "error":
@@ -110,7 +113,7 @@ def _work(
     }
     written = door.write(asked, ranking, milliseconds)
     pace.note("answer", length, time.perf_counter() - ranked)
-    return _Done(written, ranking, asked.bundle.manifest, milliseconds, hurried=wanted < deadline.at)
+    return _Done(written, ranking, asked, milliseconds, hurried=wanted < deadline.at)
 
 
 def rank(asked: Asked, settings: Settings, hook: Hook | None, deadline: Deadline) -> Ranking:

@@ -23,6 +23,7 @@ from ranking.errors import RoutingError
 from ranking.manifest import Manifest
 from service import exposition
 from service.admission import Gate
+from service.drift import Drift
 from service.hook import PASSED
 
 SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
@@ -78,6 +79,8 @@ class Telemetry:
             registry=self.registry,
         )
         self.by_version: list[MetricWrapperBase] = [self.seconds, self.route_seconds]
+        self.drift = Drift()
+        self.registry.register(self.drift)
         self._known: frozenset[tuple[str, str]] = frozenset()
         self.candidates = Histogram("listwright_candidates", "List lengths", buckets=CANDIDATES, registry=self.registry)
         self._bundle = Gauge(
@@ -112,6 +115,7 @@ class Telemetry:
             for metric in self.by_version:
                 metric.remove_by_labels({"model": model, "version": version})
         self._known = known
+        self.drift.keep(known)
         self._bundle.clear()
         for name, version in served:
             self._bundle.labels(name, version).set(1)

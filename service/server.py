@@ -15,6 +15,7 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 
+from service import logs
 from service.connection import Connection
 from service.settings import Settings
 
@@ -36,21 +37,10 @@ def options(settings: Settings) -> dict[str, Any]:
         "host": settings.host,
         "port": settings.port,
         "log_level": settings.log_level,
-        "log_config": _log_config(settings.log_level),
+        "log_config": logs.config(settings.log_level),
         "access_log": False,
         "server_header": False,
         "timeout_graceful_shutdown": FINISH_WITHIN_S,
-    }
-
-
-def _log_config(level: str) -> dict[str, Any]:
-    """Every logger, uvicorn's too, writes JSON lines to stderr."""
-    return {
-        "version": 1,
-        "disable_existing_loggers": False,
-        "formatters": {"json": {"()": "service.telemetry.JsonLines"}},
-        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json"}},
-        "root": {"handlers": ["stderr"], "level": level.upper()},
     }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import math
 import re
@@ -11,7 +10,6 @@ import time
 import uuid
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -227,21 +225,3 @@ class Observed:
             facts |= {"path": path, "status": status, "ms": round((time.perf_counter() - started) * 1000.0, 3)}
             level = logging.WARNING if facts.get("reason") else logging.DEBUG if path in _PROBES else logging.INFO
             _log.log(level, "%s %s", scope["method"], path, extra={"facts": facts})
-
-
-class JsonLines(logging.Formatter):
-    """One JSON object per record, with its ``facts`` as fields. Nothing here ever holds a feature value."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """One line, ASCII."""
-        line = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "pid": record.process,
-            "message": record.getMessage(),
-            **getattr(record, "facts", {}),
-        }
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line)

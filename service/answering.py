@@ -58,6 +58,7 @@ class _Done(NamedTuple):
     ranking: Ranking
     asked: Asked
     milliseconds: dict[str, float]
+    began: float
     hurried: bool  # whether the request asked for less time than the settings give
 
 
@@ -83,6 +84,7 @@ async def answer(request: BoundedRequest, door: Door) -> Response:
         state.telemetry.drift.note, done.asked.candidates.features, ranking.first_stage_scores, reranker
     )
     request.state.facts.update(facts(ranking, reranker.manifest, milliseconds))
+    request.state.began = done.began
     if not (ranking.late and done.hurried):  # what a caller asks for says nothing of the service
         state.degraded.note(degraded=ranking.degraded)
     if ranking.degraded and state.settings.on_failure == "error":
@@ -113,7 +115,7 @@ def _work(
     }
     written = door.write(asked, ranking, milliseconds)
     pace.note("answer", length, time.perf_counter() - ranked)
-    return _Done(written, ranking, asked, milliseconds, hurried=wanted < deadline.at)
+    return _Done(written, ranking, asked, milliseconds, began, hurried=wanted < deadline.at)
 
 
 def rank(asked: Asked, settings: Settings, hook: Hook | None, deadline: Deadline) -> Ranking:

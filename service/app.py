@@ -29,6 +29,7 @@ from service.routes import ranking, routes
 from service.schemas import RerankRequest
 from service.settings import Settings
 from service.telemetry import Observed, Telemetry
+from service.tracing import open_tracer
 
 HOOK_THREADS = 2
 """Threads of the hook for each request that is computed at a time: as many again may hang before any is refused."""
@@ -89,7 +90,7 @@ def create_app(
         swapped: told what is served after each change.
     """
     settings = settings or Settings()
-    telemetry = Telemetry()
+    telemetry, tracer = Telemetry(), open_tracer()
     first = _First(only(loaded) if isinstance(loaded, Bundle) else loaded)
     del loaded
 
@@ -113,6 +114,8 @@ def create_app(
             watching.cancel()
         if app.state.hook is not None:
             app.state.hook.close()
+        if tracer is not None:
+            await to_thread.run_sync(tracer.close)
 
     app = Contract(
         title="Listwright",
@@ -135,7 +138,7 @@ def create_app(
     app.router.routes.extend(answers)  # not by include_router, behind which FastAPI matches each request three times
     problems.install(app)
     paths = frozenset(getattr(route, "path", "") for route in answers)
-    app.add_middleware(Observed, telemetry=telemetry, paths=paths)
+    app.add_middleware(Observed, telemetry=telemetry, paths=paths, tracer=tracer)
     return app
 
 

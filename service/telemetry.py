@@ -23,6 +23,7 @@ from service import exposition
 from service.admission import Gate
 from service.drift import Drift
 from service.hook import PASSED
+from service.traced import Traced, Tracer
 
 SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 VERSION = ("model", "version")
@@ -31,6 +32,7 @@ CANDIDATES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 
 _REQUEST_ID = re.compile(r"[!-~]{1,128}")
 _TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
+_TRACE_HEADERS = {"traceparent": b"traceparent", "tracestate": b"tracestate"}
 _PROBES = frozenset(("/livez", "/readyz", "/metrics", "/v2/health/live", "/v2/health/ready"))
 
 FAULT_LOG_S = 10.0
@@ -184,10 +186,11 @@ class Observed:
         app: what it wraps. What its endpoints put into ``request.state.facts`` stands in the log line.
         telemetry: where responses are counted.
         paths: paths of routes that get a label of their own; all else shares one, or callers could make metrics grow.
+        tracer: makes spans of requests, if any are wanted.
     """
 
-    def __init__(self, app: ASGIApp, telemetry: Telemetry, paths: frozenset[str]) -> None:
-        self.app, self.telemetry, self.paths = app, telemetry, paths
+    def __init__(self, app: ASGIApp, telemetry: Telemetry, paths: frozenset[str], tracer: Tracer | None) -> None:
+        self.app, self.telemetry, self.paths, self.tracer = app, telemetry, paths, tracer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
@@ -222,6 +225,12 @@ class Observed:
             path = getattr(scope.get("route"), "path", "")
             path = path if path in self.paths else "other"
             self.telemetry.requests.labels(path, str(status)).inc()
-            facts |= {"path": path, "status": status, "ms": round((time.perf_counter() - started) * 1000.0, 3)}
+            ended = time.perf_counter()
+            facts |= {"path": path, "status": status, "ms": round((ended - started) * 1000.0, 3)}
+            if self.tracer is not None and path not in _PROBES:
+                headers = {name: sent[key] for name, key in _TRACE_HEADERS.items() if key in sent}
+                name, began = f"{scope['method']} {path}", state.get("began")
+                traced = Traced(name, state["arrived"], began, ended, status, facts, headers)
+                facts["trace_id"] = self.tracer.record(traced)
             level = logging.WARNING if facts.get("reason") else logging.DEBUG if path in _PROBES else logging.INFO
             _log.log(level, "%s %s", scope["method"], path, extra={"facts": facts})

@@ -68,12 +68,9 @@ class Reranker:
         anomaly: AnomalyScore | None = None,
     ) -> None:
         self.manifest = manifest
-        self.router = router
-        self.anomaly = anomaly
+        self.router, self.anomaly = router, anomaly
         self.pace = Pace()
-        self._first_stage = first_stage
-        self._second_stage = second_stage
-        self._specialists = specialists
+        self._first_stage, self._second_stage, self._specialists = first_stage, second_stage, specialists
 
     @property
     def schema(self) -> FeatureSchema:

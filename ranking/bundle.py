@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ranking import golden
 from ranking.aggregates import Aggregates
+from ranking.anomaly import AnomalyScore
 from ranking.compiled_first_stage import open_first_stage
 from ranking.errors import BundleError, ListwrightError, SchemaMismatchError, ScoringError
 from ranking.first_stage import ColumnFirstStage, FirstStage
@@ -71,20 +72,21 @@ def build(path: Path, manifest: Manifest, read: Callable[[str], bytes]) -> Reran
     else:
         first_stage = ColumnFirstStage(entry.feature, schema)
     scorer = _graph(path, second.file, read, width=input_width(second, len(schema)))
-    if manifest.srm is None:
-        return Reranker(manifest, first_stage, scorer)
-    srm, count = manifest.srm, len(manifest.srm.specialists)
-    specialists = _graph(
-        path, srm.file, read, width=input_width(srm, len(schema)), columns=count, name="specialists' graph"
-    )
-    if manifest.anomaly is None:
-        return Reranker(manifest, first_stage, scorer, specialists)
-    seen = Aggregates(schema, count)
-    anomaly = _forest(path, manifest.anomaly.file, read, width=seen.numeric, columns=1, name="anomaly score")
-    if manifest.router is None:
-        return Reranker(manifest, first_stage, scorer, specialists)
-    router = _forest(path, manifest.router.file, read, width=len(seen.names), columns=2 * count, name="router")
-    return Reranker(manifest, first_stage, scorer, specialists, BundleRouter(manifest.router, seen, router, anomaly))
+    specialists, count = None, 0
+    if manifest.srm is not None:
+        srm, count = manifest.srm, len(manifest.srm.specialists)
+        specialists = _graph(
+            path, srm.file, read, width=input_width(srm, len(schema)), columns=count, name="specialists' graph"
+        )
+    anomaly = router = None
+    if manifest.anomaly is not None:
+        seen = Aggregates(schema, count)
+        forest = _forest(path, manifest.anomaly.file, read, width=seen.numeric, columns=1, name="anomaly score")
+        anomaly = AnomalyScore(seen, forest)
+        if manifest.router is not None:
+            chooser = _forest(path, manifest.router.file, read, width=len(seen.names), columns=2 * count, name="router")
+            router = BundleRouter(manifest.router, seen, chooser, forest)
+    return Reranker(manifest, first_stage, scorer, specialists, router, anomaly)
 
 
 def _graph(

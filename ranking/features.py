@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from functools import cached_property
 from typing import Annotated, Literal
 
+import numpy as np
+from jaxtyping import Float
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 UNKNOWN_CODE = 0
@@ -93,6 +96,13 @@ class FeatureSchema(BaseModel):
     def categorical(self) -> tuple[int, ...]:
         """Columns of the categorical features."""
         return tuple(d for d, feature in enumerate(self.features) if feature.kind == "categorical")
+
+    @cached_property
+    def training_range(self) -> Float[np.ndarray, "2 D"]:
+        """Lowest and highest training quantile of every feature; infinite where it has none."""
+        nowhere = (-math.inf, math.inf)
+        ends = [nowhere if f.quantiles is None else (f.quantiles[0], f.quantiles[-1]) for f in self.features]
+        return np.array(ends, dtype=np.float32).T
 
     @cached_property
     def required(self) -> frozenset[str]:

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from ranking.anomaly import AnomalyScore
 from ranking.candidates import CandidateList, Ranking, Route, Stage
 from ranking.errors import (
     RoutingError,
@@ -54,6 +55,7 @@ class Reranker:
         second_stage: the generalist; rescores the best ``manifest.second_stage.cutoff`` of them as one list.
         specialists: SRM's rankers, ``(C, E) -> (C, K)``, if the bundle has any.
         router: chooses among them, if the bundle has one.
+        anomaly: how unlike the training queries a list is; no ranking depends on it but through the router.
     """
 
     def __init__(
@@ -63,13 +65,12 @@ class Reranker:
         second_stage: Scorer,
         specialists: Scorer | None = None,
         router: BundleRouter | None = None,
+        anomaly: AnomalyScore | None = None,
     ) -> None:
         self.manifest = manifest
-        self.router = router
+        self.router, self.anomaly = router, anomaly
         self.pace = Pace()
-        self._first_stage = first_stage
-        self._second_stage = second_stage
-        self._specialists = specialists
+        self._first_stage, self._second_stage, self._specialists = first_stage, second_stage, specialists
 
     @property
     def schema(self) -> FeatureSchema:

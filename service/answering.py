@@ -13,7 +13,6 @@ from starlette.types import Receive, Scope, Send
 
 from ranking.bundle import Bundle
 from ranking.candidates import CandidateList, Ranking
-from ranking.manifest import Manifest
 from ranking.pace import Deadline
 from ranking.router import Hook
 from service.admission import listening
@@ -57,8 +56,9 @@ class _Done(NamedTuple):
 
     written: Written
     ranking: Ranking
-    manifest: Manifest
+    asked: Asked
     milliseconds: dict[str, float]
+    began: float
     hurried: bool  # whether the request asked for less time than the settings give
 
 
@@ -104,9 +104,11 @@ class _Answer(Response):
 
 def _note(request: BoundedRequest, done: _Done) -> None:
     """Count, time and log a ranking."""
-    state = request.app.state
-    state.telemetry.observe(done.ranking, done.milliseconds)
-    request.state.facts.update(facts(done.ranking, done.manifest, done.milliseconds))
+    state, reranker = request.app.state, done.asked.bundle.reranker
+    state.telemetry.observe(done.ranking, reranker.manifest, done.milliseconds)
+    state.telemetry.drift.note(done.asked.candidates.features, done.ranking.first_stage_scores, reranker)
+    request.state.facts.update(facts(done.ranking, reranker.manifest, done.milliseconds))
+    request.state.began = done.began
     if not (done.ranking.late and done.hurried):  # what a caller asks for says nothing of the service
         state.degraded.note(degraded=done.ranking.degraded)
 
@@ -132,7 +134,7 @@ def _work(
     }
     written = door.write(asked, ranking, milliseconds)
     pace.note("answer", length, time.perf_counter() - ranked)
-    return _Done(written, ranking, asked.bundle.manifest, milliseconds, hurried=wanted < deadline.at)
+    return _Done(written, ranking, asked, milliseconds, began, hurried=wanted < deadline.at)
 
 
 def rank(asked: Asked, settings: Settings, hook: Hook | None, deadline: Deadline) -> Ranking:

@@ -32,6 +32,7 @@ from service.schemas import RerankRequest
 from service.settings import Settings
 from service.shedding import Shedding
 from service.telemetry import Observed, Telemetry
+from service.tracing import open_tracer
 
 HOOK_THREADS = 2
 """Threads of the hook for each request that is computed at a time: as many again may hang before any is refused."""
@@ -103,7 +104,7 @@ def create_app(
         swapped: told what is served after each change.
     """
     settings = settings or Settings()
-    telemetry = Telemetry()
+    telemetry, tracer = Telemetry(), open_tracer()
     first = _First(only(loaded) if isinstance(loaded, Bundle) else loaded)
     del loaded
     keyring = guard.Keyring(settings)
@@ -130,6 +131,8 @@ def create_app(
                 task.cancel()
         if app.state.hook is not None:
             app.state.hook.close()
+        if tracer is not None:
+            await to_thread.run_sync(tracer.close)
 
     app = Contract(
         title="Listwright",
@@ -142,6 +145,7 @@ def create_app(
         redirect_slashes=False,
     )
     app.state.settings, app.state.telemetry, app.state.models, app.state.hook = settings, telemetry, None, None
+    app.state.scrape = telemetry.text
     app.state.watch = Watch(app.state, settings, telemetry, swapped)
     app.state.draining, app.state.degraded = threading.Event(), DegradedRun()
     admin_key = settings.admin_key
@@ -157,7 +161,7 @@ def create_app(
     if keyring:
         open_paths = guard.HEALTH | guard.INFORMATION if settings.open_info else guard.HEALTH
         app.add_middleware(guard.Guard, keyring=keyring, open_paths=open_paths, telemetry=telemetry)
-    app.add_middleware(Observed, telemetry=telemetry, paths=paths)
+    app.add_middleware(Observed, telemetry=telemetry, paths=paths, tracer=tracer)
     return app
 
 

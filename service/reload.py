@@ -187,5 +187,6 @@ def tell(telemetry: Telemetry, models: Models) -> None:
     """Let the metrics say what is served."""
     telemetry.serving(
         ((bundle.manifest.name, bundle.manifest.version) for bundle in models.current.values()),
+        ((bundle.manifest.name, bundle.manifest.version) for bundle in models.kept.values()),
         ((refusal.model, refusal.version, refusal.reason) for refusal in models.refused.values()),
     )

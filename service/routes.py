@@ -6,7 +6,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import PlainTextResponse
-from prometheus_client import generate_latest
 
 from service import npy
 from service.answering import answer
@@ -159,5 +158,5 @@ async def info(
     responses={200: {"content": {"text/plain": {"example": EXPOSITION}}}},
 )
 async def metrics(request: Request) -> Response:
-    """Counters and histograms of this worker process, in Prometheus' text format."""
-    return Response(generate_latest(request.app.state.telemetry.registry), media_type=PROMETHEUS)
+    """Counters and histograms of the service, the sum over its worker processes, in Prometheus' text format."""
+    return Response(await request.app.state.scrape(), media_type=PROMETHEUS)

@@ -16,6 +16,7 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 
+from service import logs
 from service.connection import HEADERS, Connection
 from service.settings import PREFIX, Settings
 
@@ -37,7 +38,7 @@ def options(settings: Settings) -> dict[str, Any]:
         "host": settings.host,
         "port": settings.port,
         "log_level": settings.log_level,
-        "log_config": _log_config(settings.log_level),
+        "log_config": logs.config(settings.log_level),
         "access_log": False,
         "server_header": False,
         "headers": list(HEADERS),
@@ -66,17 +67,6 @@ def check_tls(settings: Settings) -> str | None:
         why = (error.reason or "no certificate and key in PEM").lower().replace("_", " ")
         return f"{PREFIX}TLS_CERT, {PREFIX}TLS_KEY: {cert} and {key} do not go together: {why}"
     return None
-
-
-def _log_config(level: str) -> dict[str, Any]:
-    """Every logger, uvicorn's too, writes JSON lines to stderr."""
-    return {
-        "version": 1,
-        "disable_existing_loggers": False,
-        "formatters": {"json": {"()": "service.telemetry.JsonLines"}},
-        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json"}},
-        "root": {"handlers": ["stderr"], "level": level.upper()},
-    }
 
 
 class DrainingServer(uvicorn.Server):

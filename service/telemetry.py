@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import asyncio
 import logging
 import math
 import re
@@ -10,22 +10,29 @@ import time
 import uuid
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.metrics import MetricWrapperBase
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ranking.candidates import Ranking
 from ranking.errors import RoutingError
+from ranking.manifest import Manifest
+from service import exposition
 from service.admission import Gate
+from service.drift import Drift
 from service.hook import PASSED
+from service.traced import Traced, Tracer
 
 SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+VERSION = ("model", "version")
+"""Labels of what is counted by bundle: of those that are served, or kept for a rollback."""
 CANDIDATES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 
 REQUEST_ID = re.compile(r"[!-~]{1,128}")
 _TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
+_TRACE_HEADERS = {"traceparent": b"traceparent", "tracestate": b"tracestate"}
 _PROBES = frozenset(("/livez", "/readyz", "/metrics", "/v2/health/live", "/v2/health/ready"))
 
 FAULT_LOG_S = 10.0
@@ -64,8 +71,23 @@ class Telemetry:
         )
         self._fault_log = FaultLog()
         self.seconds = Histogram(
-            "listwright_stage_seconds", "Time by stage", ["stage"], buckets=SECONDS, registry=self.registry
+            "listwright_stage_seconds",
+            "Time by stage",
+            [*VERSION, "stage", "outcome"],
+            buckets=SECONDS,
+            registry=self.registry,
         )
+        self.route_seconds = Histogram(
+            "listwright_route_seconds",
+            "Time from a request's first byte to its ranking, by ranker and who chose it",
+            [*VERSION, "strategy", "decided_by", "outcome"],
+            buckets=SECONDS,
+            registry=self.registry,
+        )
+        self.by_version: list[MetricWrapperBase] = [self.seconds, self.route_seconds]
+        self.drift = Drift()
+        self.registry.register(self.drift)
+        self._known: frozenset[tuple[str, str]] = frozenset()
         self.candidates = Histogram("listwright_candidates", "List lengths", buckets=CANDIDATES, registry=self.registry)
         self._bundle = Gauge(
             "listwright_bundle_info", "The served bundles", ["model", "version"], registry=self.registry
@@ -80,8 +102,26 @@ class Telemetry:
             "listwright_reloads", "Bundles swapped in, and refused", ["model", "outcome"], registry=self.registry
         )
 
-    def serving(self, served: Iterable[tuple[str, str]], refused: Iterable[tuple[str, str, str]]) -> None:
-        """Say what is served now, by name and version, and what is not: name, version and reason."""
+    async def text(self) -> bytes:
+        """All of it, in Prometheus' text format."""
+        return await asyncio.to_thread(lambda: exposition.text(exposition.snapshot(self.registry)))
+
+    def serving(
+        self,
+        served: Iterable[tuple[str, str]],
+        kept: Iterable[tuple[str, str]],
+        refused: Iterable[tuple[str, str, str]],
+    ) -> None:
+        """Say what is served now, by name and version, and what is not: name, version and reason.
+
+        Versions that are neither served nor kept for a rollback are forgotten: else each swap would leave its series.
+        """
+        served = frozenset(served)
+        for model, version in self._known - (known := served | frozenset(kept)):
+            for metric in self.by_version:
+                metric.remove_by_labels({"model": model, "version": version})
+        self._known = known
+        self.drift.keep(known)
         self._bundle.clear()
         for name, version in served:
             self._bundle.labels(name, version).set(1)
@@ -98,14 +138,18 @@ class Telemetry:
         ):
             Gauge(name, text, registry=self.registry).set_function(value)
 
-    def observe(self, ranking: Ranking, milliseconds: Mapping[str, float]) -> None:
-        """Count one ranking and its time by step."""
+    def observe(self, ranking: Ranking, manifest: Manifest, milliseconds: Mapping[str, float]) -> None:
+        """Count one ranking by a bundle and its time by step."""
+        route, bundle = ranking.route, (manifest.name, manifest.version)
+        outcome = "degraded" if ranking.degraded else "ok"
         self.candidates.observe(len(ranking.order))
-        for step, value in milliseconds.items():
-            self.seconds.labels(step).observe(value / 1000.0)
+        if bundle in self._known:  # an answer may outlive its bundle, whose series are then gone
+            for step, value in milliseconds.items():
+                self.seconds.labels(*bundle, step, outcome).observe(value / 1000.0)
+            total_s = milliseconds["total"] / 1000.0
+            self.route_seconds.labels(*bundle, route.strategy, route.decided_by, outcome).observe(total_s)
         if ranking.degraded:
             self.degraded.labels(ranking.stage_reached, "deadline" if ranking.late else "failure").inc()
-        route = ranking.route
         specialist = "none" if route.specialist is None else str(route.specialist)
         self.routes.labels(route.strategy, route.decided_by, specialist).inc()
         for fault in route.faults:
@@ -148,10 +192,11 @@ class Observed:
         app: what it wraps. What its endpoints put into ``request.state.facts`` stands in the log line.
         telemetry: where responses are counted.
         paths: paths of routes that get a label of their own; all else shares one, or callers could make metrics grow.
+        tracer: makes spans of requests, if any are wanted.
     """
 
-    def __init__(self, app: ASGIApp, telemetry: Telemetry, paths: frozenset[str]) -> None:
-        self.app, self.telemetry, self.paths = app, telemetry, paths
+    def __init__(self, app: ASGIApp, telemetry: Telemetry, paths: frozenset[str], tracer: Tracer | None) -> None:
+        self.app, self.telemetry, self.paths, self.tracer = app, telemetry, paths, tracer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
@@ -186,23 +231,12 @@ class Observed:
             path = getattr(scope.get("route"), "path", scope["path"])  # no route: refused at the door
             path = path if path in self.paths else "other"
             self.telemetry.requests.labels(path, str(status)).inc()
-            facts |= {"path": path, "status": status, "ms": round((time.perf_counter() - started) * 1000.0, 3)}
+            ended = time.perf_counter()
+            facts |= {"path": path, "status": status, "ms": round((ended - started) * 1000.0, 3)}
+            if self.tracer is not None and path not in _PROBES:
+                headers = {name: sent[key] for name, key in _TRACE_HEADERS.items() if key in sent}
+                name, began = f"{scope['method']} {path}", state.get("began")
+                traced = Traced(name, state["arrived"], began, ended, status, facts, headers)
+                facts["trace_id"] = self.tracer.record(traced)
             level = logging.WARNING if facts.get("reason") else logging.DEBUG if path in _PROBES else logging.INFO
             _log.log(level, "%s %s", scope["method"], path, extra={"facts": facts})
-
-
-class JsonLines(logging.Formatter):
-    """One JSON object per record, with its ``facts`` as fields. Nothing here ever holds a feature value."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """One line, ASCII."""
-        line = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-            **getattr(record, "facts", {}),
-        }
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line)

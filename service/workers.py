@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Hashable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -25,6 +26,7 @@ from service import hook, loading
 from service.app import create_app
 from service.loading import Paths
 from service.models import Models
+from service.scrapes import Asked, Counted, Rounds, Scrapes
 from service.server import FINISH_WITHIN_S, DrainingServer, options
 from service.settings import Settings
 
@@ -50,7 +52,8 @@ def work(settings: Settings, sock: socket.socket, pipe: Connection, fallback: Pa
     Args:
         settings: of the service.
         sock: bound; shared with the other workers.
-        pipe: tells the supervisor what is served, first when ready and then after each swap; or why nothing can be.
+        pipe: tells the supervisor what is served, first when ready and then after each swap; or why nothing can be;
+            and what is counted.
         fallback: what the others serve, in case that a bundle is refused.
     """
     os.setpgrp()  # Ctrl-C is the supervisor's to pass on
@@ -72,8 +75,12 @@ def work(settings: Settings, sock: socket.socket, pipe: Connection, fallback: Pa
         asyncio.get_running_loop().remove_reader(sentinel)
         server.handle_exit(signal.SIGTERM, None)
 
+    scrapes = Scrapes(pipe, app.state.telemetry)
+    app.state.scrape = scrapes.text
+
     def started() -> None:
         asyncio.get_running_loop().add_reader(sentinel, orphaned)
+        scrapes.start()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
         tell(app.state.models)
 
@@ -128,6 +135,7 @@ class Workers:
         self.code = 0
         self._settings, self._sock = settings, sock
         self._workers: list[Worker] = []
+        self._rounds = Rounds()
         self._served: Paths | None = None
         self._said: str | None = None
         self._stop_by: float | None = None
@@ -144,15 +152,14 @@ class Workers:
 
     def pause_s(self) -> float | None:
         """How long nothing needs to be done unless something happens; None for as long as it takes."""
-        now = time.monotonic()
-        if self._stop_by is not None:
-            return max(0.0, self._stop_by - now)
-        return max(0.0, self._start_at - now) if len(self._workers) < self._wanted() else None
+        start_at = self._start_at if len(self._workers) < self._wanted() else None
+        moments = [at for at in (self._stop_by or start_at, self._rounds.due) if at is not None]
+        return max(0.0, min(moments) - time.monotonic()) if moments else None
 
     def start_missing(self) -> None:
         """Start workers until there are enough, unless it is too early after the last death."""
         while len(self._workers) < self._wanted() and time.monotonic() >= self._start_at:
-            ours, theirs = _spawn.Pipe(duplex=False)
+            ours, theirs = _spawn.Pipe()
             process = _spawn.Process(target=work, args=(self._settings, self._sock, theirs, self._served))
             before = signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
             process.start()
@@ -174,7 +181,9 @@ class Workers:
             if not worker.process.is_alive():
                 self._hear(worker)  # its last words
                 self._workers.remove(worker)
+                self._rounds.ended(worker.process.pid)
                 self._bury(worker)
+        self._rounds.look(self._serving())
         if self._stop_by is not None and time.monotonic() >= self._stop_by:
             for worker in self._workers:
                 _log.error("worker %s does not end: killed", worker.process.pid)
@@ -185,12 +194,21 @@ class Workers:
     def _wanted(self) -> int:
         return self._settings.workers if self._stop_by is None else 0
 
+    def _serving(self) -> dict[Hashable, Connection]:
+        return {worker.process.pid: worker.pipe for worker in self._workers if worker.ready}
+
     def _hear(self, worker: Worker) -> None:
         try:
             while not worker.pipe.closed and worker.pipe.poll():
-                served: Paths | str = worker.pipe.recv()
+                served: Paths | str | Asked | Counted = worker.pipe.recv()
                 if isinstance(served, str):
                     self._say(served)
+                    continue
+                if isinstance(served, Asked):
+                    self._rounds.asked(worker.pipe, self._serving())
+                    continue
+                if isinstance(served, Counted):
+                    self._rounds.told(worker.process.pid, served.packed[0])
                     continue
                 worker.ready = True
                 if self._served not in (None, served):  # the others need not wait until they look for themselves
@@ -198,7 +216,7 @@ class Workers:
                         if other is not worker:
                             self._signal(other, signal.SIGHUP)
                 self._served = served
-        except EOFError:  # it is about to end
+        except (EOFError, ConnectionResetError):  # it is about to end
             worker.pipe.close()
 
     def _say(self, error: str) -> None:

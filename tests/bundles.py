@@ -98,7 +98,9 @@ def make_bundle(
         manifest = manifest.model_copy(update={"srm": SrmStage(specialists=ranked)})
     if margin != "no router":
         router = RouterStage(temperature=0.5, margin=margin)
-        manifest = manifest.model_copy(update={"anomaly": AnomalyStage(), "router": router})
+        manifest = manifest.model_copy(
+            update={"anomaly": AnomalyStage(quantiles=(0.35, 0.37, 0.42, 0.45, 0.5, 0.6, 0.7)), "router": router}
+        )
     out.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(dir=out.parent))
     (folder / "first_stage.txt").write_text(_lambdamart(rng, columns, categorical=categorical))

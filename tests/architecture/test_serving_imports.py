@@ -9,11 +9,11 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 TRAINING = ("training", "torch", "onnx", "onnxscript", "optuna", "polars", "rich", "matplotlib", "sklearn", "pandas")
 
-# LightGBM itself takes scikit-learn and pandas where it finds them. They are hidden, as they are absent from the image;
-# an import of our own would then fail.
+# LightGBM itself takes scikit-learn and pandas where it finds them, and structlog takes rich. They are hidden, as they
+# are absent from the image; an import of our own would then fail.
 PROBE = f"""
 import sys
-sys.modules["sklearn"] = sys.modules["pandas"] = None
+sys.modules["sklearn"] = sys.modules["pandas"] = sys.modules["rich"] = None
 {{statement}}
 print(*(name for name in {TRAINING} if sys.modules.get(name) is not None))
 """

@@ -173,7 +173,8 @@ def test_health_and_metrics(live):
     ask(live, by_name())
     text = live.get("/metrics").text
     assert 'listwright_requests_total{path="/rerank",status="200"}' in text
-    assert 'listwright_stage_seconds_bucket{le="0.0001",stage="first_stage"}' in text
+    labels = 'le="0.0001",model="shop",outcome="ok",stage="first_stage",version="7"'
+    assert f"listwright_stage_seconds_bucket{{{labels}}}" in text
     assert 'listwright_bundle_info{model="shop",version="7"} 1.0' in text
 
 

@@ -12,8 +12,8 @@ from ranking import bundle
 from ranking.errors import CandidateError, EmptyListError, ListwrightError, SchemaMismatchError
 from service import json_door, problems
 from service.app import create_app
+from service.logs import json_lines
 from service.settings import Settings
-from service.telemetry import JsonLines
 
 BODY = {"features": [[1234.5, 2.0, 3.0, "A5"], [2.0, 1.0, 0.0, "B2"]]}
 
@@ -78,7 +78,7 @@ def test_a_bug_is_answered_counted_and_logged(client, monkeypatch, caplog):
     assert "secret" not in response.text
     assert 'listwright_requests_total{path="/rerank",status="500"} 1.0' in client.get("/metrics").text
     (record,) = [record for record in caplog.records if record.name == "listwright.service" and record.exc_info]
-    assert "a secret of ours" in JsonLines().format(record)
+    assert "a secret of ours" in json_lines().format(record)
 
 
 def test_a_caller_that_goes_away_is_no_bug(app, client, caplog):
@@ -111,13 +111,13 @@ def test_every_request_is_one_log_line_without_feature_values(client, caplog):
     client.post("/rerank", json={"features": [[1.0, 2.0]]})
     lines = [record for record in caplog.records if record.name == "listwright.requests"]
     assert [record.levelname for record in lines] == ["WARNING", "DEBUG", "INFO"]
-    degraded = json.loads(JsonLines().format(lines[0]))
+    degraded = json.loads(json_lines().format(lines[0]))
     assert degraded["request_id"] == "r-2"
     assert degraded["version"] == "shop/7"
     assert (degraded["path"], degraded["status"], degraded["stage_reached"]) == ("/rerank", 200, "first_stage")
     assert degraded["timings_ms"]["total"] <= degraded["ms"]
     assert "1234.5" not in caplog.text
-    assert json.loads(JsonLines().format(lines[2]))["status"] == 409
+    assert json.loads(json_lines().format(lines[2]))["status"] == 409
 
 
 def test_trace_context_comes_back_and_is_logged(client, caplog):

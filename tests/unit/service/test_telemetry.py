@@ -1,4 +1,8 @@
+import json
 import logging
+import os
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -6,7 +10,11 @@ from prometheus_client import generate_latest
 
 from ranking.candidates import Ranking, Route
 from ranking.errors import RoutingError
-from service.telemetry import FAULT_LOG_S, FaultLog, JsonLines, Telemetry
+from service.logs import json_lines
+from service.telemetry import FAULT_LOG_S, FaultLog, Telemetry
+
+SHOP = ("shop", "7")
+MANIFEST = SimpleNamespace(name="shop", version="7")
 
 
 class Clock:
@@ -35,7 +43,7 @@ def test_a_flood_of_faults_is_one_line_of_a_kind_with_their_number(lines, caplog
     assert lines()[2:] == [("hook_timeout", 1000)], "999 unsaid, and this one"
     log.note(slow)
     assert len(lines()) == 3
-    assert '"message": "too slow; the next in turn decided"' in JsonLines().format(caplog.records[0])
+    assert '"message": "too slow; the next in turn decided"' in json_lines().format(caplog.records[0])
 
 
 def ranking(route):
@@ -45,12 +53,49 @@ def ranking(route):
 
 def test_routes_and_faults_are_counted():
     telemetry = Telemetry()
+    telemetry.serving([SHOP], [], [])
     faults = (RoutingError("hook_raised", "x"), RoutingError("hook_passed", "y"))
     for route in (Route("srm", "router", 2, 0.5, faults), Route("qilcm", "abstained"), Route("qilcm", "abstained")):
-        telemetry.observe(ranking(route), {"parse": 1.0, "queue": 0.0, "routing": 0.3, "total": 2.0})
+        telemetry.observe(ranking(route), MANIFEST, {"parse": 1.0, "queue": 0.0, "routing": 0.3, "total": 2.0})
     text = generate_latest(telemetry.registry).decode()
     assert 'listwright_routes_total{decided_by="router",specialist="2",strategy="srm"} 1.0' in text
     assert 'listwright_routes_total{decided_by="abstained",specialist="none",strategy="qilcm"} 2.0' in text
     assert 'listwright_routing_faults_total{kind="hook_raised"} 1.0' in text
     assert "hook_passed" not in text, "having no opinion is no fault"
-    assert 'listwright_stage_seconds_bucket{le="0.0005",stage="routing"} 3.0' in text
+    stage = 'listwright_stage_seconds_bucket{le="0.0005",model="shop",outcome="ok",stage="routing",version="7"}'
+    assert f"{stage} 3.0" in text
+    route = 'decided_by="abstained",model="shop",outcome="ok",strategy="qilcm",version="7"'
+    assert f"listwright_route_seconds_count{{{route}}} 2.0" in text
+
+
+def test_a_version_that_is_gone_leaves_no_series_behind():
+    telemetry = Telemetry()
+    telemetry.serving([SHOP], [], [])
+    telemetry.observe(ranking(Route("qilcm", "bundle")), MANIFEST, {"total": 2.0})
+    telemetry.serving([("shop", "8")], [SHOP], [])
+    assert 'version="7"' in generate_latest(telemetry.registry).decode(), "kept for a rollback"
+    telemetry.serving([("shop", "9")], [("shop", "8")], [])
+    telemetry.observe(ranking(Route("qilcm", "bundle")), MANIFEST, {"total": 2.0})
+    assert 'version="7"' not in generate_latest(telemetry.registry).decode(), "an answer may outlive its bundle"
+
+
+def test_a_line_is_one_json_object_with_its_facts_and_what_went_wrong():
+    try:
+        raise ValueError("two\nlines")
+    except ValueError:
+        record = logging.LogRecord("uvicorn.error", logging.ERROR, __file__, 1, "lost %s", ("ü",), sys.exc_info())
+    record.facts = {"status": 500, "timings_ms": {"parse": 0.1}}
+    line = json_lines().format(record)
+    assert "\n" not in line
+    assert line.isascii()
+    fields = json.loads(line)
+    assert "ValueError: two\nlines" in fields.pop("exception")
+    assert fields.pop("time").endswith("+00:00")
+    assert fields.pop("pid") == os.getpid()
+    assert fields == {
+        "level": "error",
+        "logger": "uvicorn.error",
+        "message": "lost ü",
+        "status": 500,
+        "timings_ms": {"parse": 0.1},
+    }

@@ -1,0 +1,35 @@
+"""How unlike the training queries a query is, by the bundle's Isolation Forest."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float
+
+from ranking.aggregates import Aggregates
+from ranking.order import rank_by_score
+from ranking.scorers import Scorer
+
+
+class AnomalyScore:
+    """Higher is stranger, in (0, 1) for a fitted forest. Threads may share it.
+
+    Args:
+        aggregates: give what the forest looks at.
+        graph: ``(1, M) -> (1, 1)``.
+    """
+
+    def __init__(self, aggregates: Aggregates, graph: Scorer) -> None:
+        self._aggregates, self._graph = aggregates, graph
+
+    def of(self, features: Float[np.ndarray, "L D"], first_scores: Float[np.ndarray, " L"]) -> float:
+        """The score of one list.
+
+        Args:
+            features: raw, in schema order.
+            first_scores: of the first stage, finite.
+
+        Raises:
+            ScoringError: if the graph fails.
+        """
+        means = self._aggregates.top_means(features, rank_by_score(first_scores))
+        return float(self._graph.score(means[None])[0, 0])

@@ -1,0 +1,93 @@
+"""Metrics of several processes as if they were of one: samples as they travel, their sum, and Prometheus' text."""
+
+from __future__ import annotations
+
+import pickle
+import zlib
+from collections.abc import Iterable, Iterator
+
+from prometheus_client import CollectorRegistry, disable_created_metrics, generate_latest
+from prometheus_client.metrics_core import Metric
+
+Labels = tuple[tuple[str, str], ...]
+Snapshot = dict[str, tuple[str, str, dict[tuple[str, Labels], float]]]
+"""By name of the metric: its type, its words, and its samples."""
+
+SUMMED = frozenset(("listwright_waiting_requests", "listwright_working_requests", "listwright_buffered_bytes"))
+"""Gauges that add up; of all others the largest value counts: they say that something is so, anywhere."""
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # times of creation add up to nothing
+
+
+def snapshot(registry: CollectorRegistry) -> Snapshot:
+    """What a process counts at this moment."""
+    return {
+        metric.name: (
+            metric.type,
+            metric.documentation,
+            {(sample.name, tuple(sorted(sample.labels.items()))): sample.value for sample in metric.samples},
+        )
+        for metric in registry.collect()
+    }
+
+
+def packed(taken: Snapshot) -> bytes:
+    """As it travels between our own processes: small enough never to fill a pipe."""
+    return zlib.compress(pickle.dumps(taken), 1)
+
+
+def unpacked(travelled: bytes) -> Snapshot:
+    """The snapshot again."""
+    taken: Snapshot = pickle.loads(zlib.decompress(travelled))  # noqa: S301 - from our own worker, through its own pipe
+    return taken
+
+
+def merged(snapshots: Iterable[Snapshot]) -> Snapshot:
+    """Counters and histograms added up; gauges too, or their largest, see :data:`SUMMED`."""
+    whole: Snapshot = {}
+    for taken in snapshots:
+        for name, (kind, words, samples) in taken.items():
+            into = whole.setdefault(name, (kind, words, {}))[2]
+            adds = kind != "gauge" or name in SUMMED
+            for key, value in samples.items():
+                had = into.get(key, 0.0)
+                into[key] = had + value if adds else max(had, value)
+    return whole
+
+
+def counted(taken: Snapshot) -> Snapshot:
+    """What outlives its process: all but gauges."""
+    return {name: metric for name, metric in taken.items() if metric[0] != "gauge"}
+
+
+def current(past: Snapshot, live: Snapshot) -> Snapshot:
+    """Of the past, what is not about a version that no live process knows any more."""
+    known = {_version(labels) for _, _, samples in live.values() for _, labels in samples}
+    return {
+        name: (kind, words, {key: value for key, value in samples.items() if _version(key[1]) in known | {None}})
+        for name, (kind, words, samples) in past.items()
+    }
+
+
+def _version(labels: Labels) -> tuple[str, str] | None:
+    named = dict(labels)
+    return (named["model"], named["version"]) if "model" in named and "version" in named else None
+
+
+class _Taken:
+    """A snapshot as prometheus_client wants it."""
+
+    def __init__(self, taken: Snapshot) -> None:
+        self._taken = taken
+
+    def collect(self) -> Iterator[Metric]:
+        for name, (kind, words, samples) in self._taken.items():
+            metric = Metric(name, words, kind)
+            for (sample, labels), value in samples.items():
+                metric.add_sample(sample, dict(labels), value)
+            yield metric
+
+
+def text(taken: Snapshot) -> bytes:
+    """In Prometheus' text format."""
+    return generate_latest(_Taken(taken))

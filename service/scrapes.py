@@ -1,0 +1,140 @@
+"""A scrape reaches one worker and gets the sum over all: it asks the supervisor, which asks the others."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Hashable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+
+from service.exposition import Snapshot, counted, current, merged, packed, snapshot, text, unpacked
+from service.telemetry import Telemetry
+
+WITHIN_S = 1.0
+"""A worker that has not said what it counts after this long goes into the sum as it was last known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A worker was scraped (to the supervisor); say what you count (to a worker)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What a worker counts (to the supervisor), or what each of them does (to whom was scraped)."""
+
+    packed: tuple[bytes, ...]
+
+
+class Scrapes:
+    """The worker's side. For its event loop, but for the first steps.
+
+    Args:
+        pipe: to the supervisor.
+        telemetry: of this process.
+    """
+
+    def __init__(self, pipe: Connection, telemetry: Telemetry) -> None:
+        self._pipe, self._telemetry = pipe, telemetry
+        self._answers: list[asyncio.Future[tuple[bytes, ...]]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Listen to the supervisor, from the running event loop."""
+        asyncio.get_running_loop().add_reader(self._pipe.fileno(), self._hear)
+
+    async def text(self) -> bytes:
+        """What all workers count, in Prometheus' text format; what this one does if the supervisor does not answer."""
+        answer: asyncio.Future[tuple[bytes, ...]] = asyncio.get_running_loop().create_future()
+        self._answers.append(answer)
+        try:
+            self._pipe.send(Asked())
+            parts = await asyncio.wait_for(answer, 2 * WITHIN_S)
+        except (OSError, TimeoutError):  # the supervisor is gone, or stopped: this worker will soon be, too
+            parts = (await asyncio.to_thread(self._taken),)
+        finally:
+            if answer in self._answers:
+                self._answers.remove(answer)
+        return await asyncio.to_thread(lambda: text(merged(map(unpacked, parts))))
+
+    def _taken(self) -> bytes:
+        return packed(snapshot(self._telemetry.registry))
+
+    def _hear(self) -> None:
+        try:
+            while self._pipe.poll():
+                message: Asked | Counted = self._pipe.recv()
+                if isinstance(message, Counted):
+                    answers, self._answers = self._answers, []
+                    for answer in answers:
+                        if not answer.done():
+                            answer.set_result(message.packed)
+                else:
+                    task = asyncio.ensure_future(self._say())
+                    self._tasks.add(task)
+                    task.add_done_callback(self._tasks.discard)
+        except (EOFError, OSError):  # the supervisor is gone
+            asyncio.get_running_loop().remove_reader(self._pipe.fileno())
+
+    async def _say(self) -> None:
+        taken = await asyncio.to_thread(self._taken)
+        with suppress(OSError):
+            self._pipe.send(Counted((taken,)))
+
+
+@dataclass
+class Rounds:
+    """The supervisor's side: one round at a time asks every worker, and answers whoever was scraped.
+
+    What workers that ended had counted by the last round stays in the sum, or counters would go down.
+    """
+
+    due: float | None = None
+    _last: dict[Hashable, bytes] = field(default_factory=dict)
+    _past: Snapshot = field(default_factory=dict)
+    _missing: set[Hashable] = field(default_factory=set)
+    _scraped: list[Connection] = field(default_factory=list)
+    _next: list[Connection] = field(default_factory=list)
+
+    def asked(self, by: Connection, workers: dict[Hashable, Connection]) -> None:
+        """A worker was scraped. One that comes while a round is under way gets the next: this one may be too old."""
+        if self.due is not None:
+            self._next.append(by)
+            return
+        self._scraped, self._missing = [by], set(workers)
+        self.due = time.monotonic() + WITHIN_S
+        for pipe in workers.values():
+            _send(pipe, Asked())
+
+    def told(self, worker: Hashable, taken: bytes) -> None:
+        """A worker said what it counts."""
+        self._last[worker] = taken
+        self._missing.discard(worker)
+
+    def ended(self, worker: Hashable) -> None:
+        """A worker is no more."""
+        self._missing.discard(worker)
+        if worker in self._last:
+            self._past = merged([self._past, counted(unpacked(self._last.pop(worker)))])
+
+    def look(self, workers: dict[Hashable, Connection]) -> None:
+        """End the round if all have answered, or it is time; begin the next if there is one to answer."""
+        if self.due is None or (self._missing and time.monotonic() < self.due):
+            return
+        if self._past:
+            self._past = current(self._past, merged(map(unpacked, self._last.values())))
+        answer = Counted((packed(self._past), *self._last.values()))
+        for pipe in self._scraped:
+            _send(pipe, answer)
+        self.due, waiting, self._next = None, self._next, []
+        if waiting:
+            self.asked(waiting[0], workers)
+            self._scraped = waiting
+
+
+def _send(pipe: Connection, message: Asked | Counted) -> None:
+    if not pipe.closed:
+        with suppress(OSError):  # it is about to end
+            pipe.send(message)

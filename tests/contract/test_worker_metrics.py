@@ -1,0 +1,75 @@
+"""Whichever of several workers is scraped, the answer is the sum over all of them."""
+
+import os
+import signal
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+from contract import test_workers
+from contract.test_workers import ask, said, until, workers
+
+library, models, serve = test_workers.library, test_workers.models, test_workers.serve
+
+
+def scrape(service):
+    """Over a connection of its own, so that any worker may get it."""
+    found = {}
+    for family in text_string_to_metric_families(httpx.get(service.url + "/metrics", timeout=30).text):
+        for sample in family.samples:
+            found[(sample.name, *sorted(sample.labels.items()))] = sample.value
+    return found
+
+
+def reranked(service):
+    return scrape(service).get(("listwright_requests_total", ("path", "/rerank"), ("status", "200")), 0)
+
+
+def by_pid(service):
+    """Pids of the workers that answered so far."""
+    return {line["pid"] for line in said(service, "POST /rerank")}
+
+
+def two_workers(serve, models):
+    service = serve(models=models, workers=2, poll_s=0)
+    until(lambda: len(said(service, "serving shop/")) >= 2)
+    return service
+
+
+def test_a_scrape_of_any_worker_is_the_sum_and_outlives_a_worker(models, serve):
+    service = two_workers(serve, models)
+    sent = 0
+    while len(by_pid(service)) < 2:
+        assert ask(service).status_code == 200
+        sent += 1
+    assert {reranked(service) for _ in range(20)} == {sent}
+    stages = [value for key, value in scrape(service).items() if key[0] == "listwright_stage_seconds_count"]
+    assert set(stages) == {sent}, "every request passes every stage"
+    info = ("listwright_bundle_info", ("model", "shop"), ("version", "1"))
+    assert scrape(service)[info] == 1
+
+    os.kill(workers(service)[0].pid, signal.SIGKILL)
+    until(lambda: len(said(service, "serving shop/")) >= 3)
+    assert {reranked(service) for _ in range(20)} == {sent}, "counters never go down"
+    ask(service)
+    assert {reranked(service) for _ in range(20)} == {sent + 1}
+
+
+def test_a_worker_that_hangs_goes_in_as_it_was_last_known(models, serve):
+    service = two_workers(serve, models)
+    while len(by_pid(service)) < 2:
+        ask(service)
+    before = reranked(service)
+    stopped = workers(service)[0]
+    os.kill(stopped.pid, signal.SIGSTOP)
+    try:
+        found = []
+        while not found:  # the stopped one may accept a connection, too, and never answer it
+            try:
+                page = httpx.get(service.url + "/metrics", timeout=5)
+                found = [line for line in page.text.splitlines() if line.startswith("listwright_requests_total")]
+            except httpx.TimeoutException:
+                continue
+        assert f'listwright_requests_total{{path="/rerank",status="200"}} {before}' in found
+    finally:
+        os.kill(stopped.pid, signal.SIGCONT)

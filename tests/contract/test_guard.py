@@ -12,6 +12,7 @@ import pytest
 
 from asgi import asking
 from contract.conftest import Process
+from contract.test_connection import BODY as ASKED
 from contract.test_connection import answer as heard
 from contract.test_connection import request
 from ranking import bundle
@@ -219,7 +220,7 @@ def test_without_a_key_the_answer_comes_before_the_body(locked):
 def test_every_answer_has_the_headers(locked):
     service, _ = locked
     asked = {
-        "200": request(b"Authorization: Bearer " + WEB.encode()) + json.dumps(BODY).encode(),
+        "200": request(b"Authorization: Bearer " + WEB.encode()) + ASKED,
         "401": request(),
         "404": b"GET /nope HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + WEB.encode() + b"\r\n\r\n",
         "400": b"nonsense\r\n\r\n",

@@ -35,6 +35,7 @@ check: $(VENV)/.dev ## lint, types and walls only
 
 bench: $(VENV)/.dev ## measure the service, alone and beside others, for benchmarks/results/
 	@$(BIN)/python -m benchmarks.service
+	@$(BIN)/python -m benchmarks.floor
 	@$(BIN)/python -m benchmarks.rivals
 
 openapi: $(VENV)/.dev ## write openapi.yaml from the app

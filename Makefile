@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 DEMO := build/demo/1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test check bench openapi image-test clean
+.PHONY: help demo serve test test-all check bench openapi image-test clean
 .DELETE_ON_ERROR:
 # a bundle is published whole or not at all, so an interruption right after it spoils nothing
 .PRECIOUS: $(DEMO)/manifest.json
@@ -22,7 +22,10 @@ serve: $(VENV)/.service ## keep the service running: the demo fitted here if the
 	echo "serving $$bundle; Ctrl-C stops it"; \
 	LISTWRIGHT_BUNDLE=$$bundle exec $(BIN)/python -m service
 
-test: check ## lint, types, walls, then every test
+test: check ## lint, types, walls, then the tests, but for the slow ones
+	@$(BIN)/pytest -m "not slow" $(PYTEST_ARGS)
+
+test-all: check ## lint, types, walls, then every test
 	@$(BIN)/pytest $(PYTEST_ARGS)
 
 check: $(VENV)/.dev ## lint, types and walls only

@@ -14,6 +14,8 @@ from contract.conftest import Process
 from contract.test_connection import BODY, answer, request
 from contract.test_hostile_callers import LONG
 
+pytestmark = pytest.mark.slow  # processes start and stop
+
 if shutil.which("openssl") is None:
     pytest.skip("there is no openssl command to make a certificate with", allow_module_level=True)
 

@@ -4,10 +4,13 @@ import os
 import signal
 
 import httpx
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from contract import test_workers
 from contract.test_workers import ask, said, until, workers
+
+pytestmark = pytest.mark.slow  # processes start and stop
 
 library, models, serve = test_workers.library, test_workers.models, test_workers.serve
 

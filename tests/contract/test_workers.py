@@ -15,6 +15,8 @@ from bundles import make_bundle
 from contract.conftest import Process, free_port
 from service import folder
 
+pytestmark = pytest.mark.slow  # processes start and stop
+
 BODY = {"features": [[1.0, 2.0, 3.0, "A5"], [2.0, 1.0, 0.0, "B2"]]}
 
 

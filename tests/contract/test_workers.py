@@ -170,8 +170,10 @@ def test_an_empty_folder_is_an_end_that_says_why(tmp_path):
 def test_when_no_worker_can_serve_any_more_the_process_ends(models, serve):
     service = both_ready(serve(models=models, workers=2, poll_s=0))
     shutil.rmtree(models / "shop" / "1")
-    for worker in workers(service):
-        worker.kill()
+    one, other = workers(service)
+    one.kill()
+    until(lambda: "shop/1/manifest.json: does not exist" in service.log())  # by then the other has said that it serves
+    other.kill()
     code, log = service.wait()
     assert code == 1, log
     assert "shop/1/manifest.json: does not exist" in log

@@ -4,7 +4,7 @@ ARG BASE_IMAGE=python:3.11-slim
 
 # hadolint ignore=DL3006
 FROM ${BASE_IMAGE} AS builder
-# A compiler for the two compiled modules; it stays behind in this stage.
+# A compiler for the modules that want one; it stays behind in this stage.
 # hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install -y --no-install-recommends gcc libc6-dev \
@@ -22,7 +22,7 @@ COPY service service
 # pip leaves the environment last: nothing installs in production.
 RUN /opt/venv/bin/python -m pip install --no-cache-dir --no-deps . \
     && rm -r ranking service \
-    && /opt/venv/bin/python -c "import ranking.look, ranking.traversal" \
+    && /opt/venv/bin/python -c "import ranking.look, ranking.traversal, service.scan" \
     && /opt/venv/bin/python -m pip uninstall --yes setuptools pip
 COPY models/demo/1 /models/demo/1
 # A checkout made under a strict umask would hide the bundle from the service's user.

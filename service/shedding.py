@@ -7,14 +7,13 @@ import json
 import logging
 import re
 import time
-import uuid
 from collections.abc import Callable
 
 from starlette.types import Scope, Send
 
 from service.admission import Gate
-from service.problems import MEDIA_TYPE, OverloadedError
-from service.telemetry import REQUEST_ID, Telemetry
+from service.problems import INFERENCE_PATHS, MEDIA_TYPE, OverloadedError
+from service.telemetry import Telemetry, identified
 
 LOG_S = 10.0
 """Seconds between two log lines, each of which counts the refusals since the last."""
@@ -49,24 +48,24 @@ class Shedding:
     async def refuse(self, scope: Scope, send: Send) -> None:
         """429, with the same body and headers as any other refusal."""
         error = self._gate.refusal()
-        sent = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"").decode("latin-1")
-        request_id = sent if REQUEST_ID.fullmatch(sent) else uuid.uuid4().hex
+        facts, own = identified({name: value.decode("latin-1") for name, value in scope["headers"]})
         status = http.HTTPStatus.TOO_MANY_REQUESTS
-        body = json.dumps(
-            {
-                "type": "urn:listwright:overloaded",
-                "title": status.phrase,
-                "status": status.value,
-                "detail": str(error),
-                "request_id": request_id,
-                "errors": [],
-            }
-        ).encode()
+        problem = {
+            "type": "urn:listwright:overloaded",
+            "title": status.phrase,
+            "status": status.value,
+            "detail": str(error),
+            "request_id": facts["request_id"],
+            "errors": [],
+        }
+        if scope["path"].startswith(INFERENCE_PATHS):
+            problem["error"] = str(error)
+        body = json.dumps(problem).encode()
         headers = [
             (b"content-type", MEDIA_TYPE.encode()),
             (b"content-length", str(len(body)).encode()),
             (b"retry-after", str(error.retry_after_s).encode()),
-            (b"x-request-id", request_id.encode()),
+            *own,
         ]
         await send({"type": "http.response.start", "status": status.value, "headers": headers})
         await send({"type": "http.response.body", "body": body})

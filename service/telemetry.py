@@ -30,7 +30,7 @@ VERSION = ("model", "version")
 """Labels of what is counted by bundle: of those that are served, or kept for a rollback."""
 CANDIDATES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 
-REQUEST_ID = re.compile(r"[!-~]{1,128}")
+_REQUEST_ID = re.compile(r"[!-~]{1,128}")
 _TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 _TRACE_HEADERS = {"traceparent": b"traceparent", "tracestate": b"tracestate"}
 _PROBES = frozenset(("/livez", "/readyz", "/metrics", "/v2/health/live", "/v2/health/ready"))
@@ -183,6 +183,23 @@ class FaultLog:
         _routing_log.warning("%s; the next in turn decided", fault, extra={"facts": facts})
 
 
+def identified(sent: Mapping[bytes, str]) -> tuple[dict[str, Any], list[tuple[bytes, bytes]]]:
+    """What the log says of who a request is, and the headers that its answer carries for it.
+
+    Args:
+        sent: the request's headers.
+    """
+    request_id = sent.get(b"x-request-id", "")
+    if not _REQUEST_ID.fullmatch(request_id):
+        request_id = uuid.uuid4().hex
+    facts: dict[str, Any] = {"request_id": request_id}
+    own = [(b"x-request-id", request_id.encode())]
+    if trace := _TRACEPARENT.fullmatch(sent.get(b"traceparent", "")):
+        facts["trace_id"] = trace[1]
+        own.append((b"traceparent", trace[0].encode()))
+    return facts, own
+
+
 class Observed:
     """ASGI middleware: every request gets an id (the caller's ``X-Request-ID`` or a new one), a count and a log line.
 
@@ -205,17 +222,10 @@ class Observed:
             return
         started = time.perf_counter()
         sent = {name: value.decode("latin-1") for name, value in scope["headers"]}
-        request_id = sent.get(b"x-request-id", "")
-        if not REQUEST_ID.fullmatch(request_id):
-            request_id = uuid.uuid4().hex
-        own = [(b"x-request-id", request_id.encode())]
-        facts: dict[str, Any] = {"request_id": request_id}
-        if trace := _TRACEPARENT.fullmatch(sent.get(b"traceparent", "")):
-            facts["trace_id"] = trace[1]
-            own.append((b"traceparent", trace[0].encode()))
+        facts, own = identified(sent)
         state = scope.setdefault("state", {})
         state.setdefault("arrived", started)  # our connections know better: from the first byte of the head
-        state.update(request_id=request_id, facts=facts)
+        state.update(request_id=facts["request_id"], facts=facts)
         status = 500  # what an exception that nothing inside answers becomes, further out
 
         async def answer(message: Message) -> None:

@@ -57,7 +57,10 @@ def caller():
 )
 def test_a_refusal_is_a_problem_and_is_counted_under_its_route(caller, path, label):
     assert caller.shedding.refuses(caller.scope(path))
-    status, headers, body = caller.ask(path, [(b"x-request-id", b"r-1")])
+    trace = b"00-" + b"a" * 32 + b"-" + b"b" * 16 + b"-01"
+    status, headers, body = caller.ask(path, [(b"x-request-id", b"r-1"), (b"traceparent", trace)])
+    assert headers[b"traceparent"] == trace
+    assert body.get("error") == (body["detail"] if "infer" in path else None)
     assert status == body["status"] == 429
     assert (headers[b"x-request-id"], headers[b"retry-after"]) == (b"r-1", b"1")
     assert headers[b"content-type"] == b"application/problem+json"

@@ -9,6 +9,6 @@ from setuptools import Extension, setup
 setup(
     ext_modules=[
         Extension(name.replace("/", "."), [f"{name}.pyx"], extra_compile_args=["-O3"], optional=True)
-        for name in ("ranking/look", "ranking/traversal", "service/scan")
+        for name in ("ranking/linear", "ranking/look", "ranking/traversal", "service/scan")
     ]
 )

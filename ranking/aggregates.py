@@ -45,6 +45,7 @@ class Aggregates:
             for d in schema.categorical
             if len(schema.features[d].categories) <= MAX_CATEGORIES
         ]
+        self._top_means = slice(4 * len(numeric), 5 * len(numeric))
         self.names = self._names(schema, specialists)
 
     @property
@@ -75,11 +76,6 @@ class Aggregates:
         found = np.empty(8 * self.numeric, dtype=np.float32)
         statistics.numbers(features, self._numeric, by_first_stage[:TOP], found)
         return found[self._top_means]
-
-    @property
-    def _top_means(self) -> slice:
-        """Where the means over the top stand."""
-        return slice(4 * self.numeric, 5 * self.numeric)
 
     def of(
         self,
@@ -114,10 +110,8 @@ class Aggregates:
         statistics.first_stage(first_scores, top, seen[end : end + 4])
         seen[end + 4] = len(features)
         seen[end + 5] = anomaly(seen[self._top_means])
-        entropies, taus = seen[end + 6 : end + 6 + scores.shape[1]], seen[end + 6 + scores.shape[1] :]
-        statistics.entropies(scores, entropies)
         at = top if len(scored) == len(features) else np.searchsorted(scored, top[: len(scored)])
-        statistics.taus(scores, at, taus)
+        statistics.agreement(scores, at, seen[end + 6 :])
         return seen
 
     def _shares(self, features: Float[np.ndarray, "L D"]) -> Iterator[float]:

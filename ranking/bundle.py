@@ -22,6 +22,7 @@ from ranking.errors import BundleError, ListwrightError, SchemaMismatchError, Sc
 from ranking.first_stage import ColumnFirstStage, FirstStage
 from ranking.manifest import GOLDEN, MANIFEST, BundleFile, Manifest, QilcmStage, SrmStage, parse, to_json
 from ranking.packed_forest import open_forest
+from ranking.packed_linear import open_specialists
 from ranking.reranker import Reranker
 from ranking.router import BundleRouter
 from ranking.scorers import OnnxScorer, Scorer
@@ -75,38 +76,39 @@ def build(path: Path, manifest: Manifest, read: Callable[[str], bytes]) -> Reran
     specialists, count = None, 0
     if manifest.srm is not None:
         srm, count = manifest.srm, len(manifest.srm.specialists)
-        specialists = _graph(
-            path, srm.file, read, width=input_width(srm, len(schema)), columns=count, name="specialists' graph"
+        specialists = _compilable(
+            open_specialists, path, srm.file, read, input_width(srm, len(schema)), count, "specialists' graph"
         )
     anomaly = router = None
     if manifest.anomaly is not None:
         seen = Aggregates(schema, count)
-        forest = _forest(path, manifest.anomaly.file, read, width=seen.numeric, columns=1, name="anomaly score")
+        forest = _compilable(open_forest, path, manifest.anomaly.file, read, seen.numeric, 1, "anomaly score")
         anomaly = AnomalyScore(seen, forest)
         if manifest.router is not None:
-            chooser = _forest(path, manifest.router.file, read, width=len(seen.names), columns=2 * count, name="router")
+            chooser = _compilable(open_forest, path, manifest.router.file, read, len(seen.names), 2 * count, "router")
             router = BundleRouter(manifest.router, seen, chooser, forest)
     return Reranker(manifest, first_stage, scorer, specialists, router, anomaly)
 
 
-def _graph(
-    path: Path,
-    file: str,
-    read: Callable[[str], bytes],
-    *,
-    width: int,
-    columns: int | None = None,
-    name: str = "second stage",
-) -> OnnxScorer:
+def _graph(path: Path, file: str, read: Callable[[str], bytes], *, width: int) -> OnnxScorer:
     try:
-        return OnnxScorer(read(file), width, columns=columns, name=name)
+        return OnnxScorer(read(file), width)
     except ScoringError as error:
         raise BundleError(path / file, str(error)) from error
 
 
-def _forest(path: Path, file: str, read: Callable[[str], bytes], *, width: int, columns: int, name: str) -> Scorer:
+def _compilable(
+    opened: Callable[[bytes, int, int, str], Scorer],
+    path: Path,
+    file: str,
+    read: Callable[[str], bytes],
+    width: int,
+    columns: int,
+    name: str,
+) -> Scorer:
+    """A graph that may have a compiled twin in its metadata."""
     try:
-        return open_forest(read(file), width, columns=columns, name=name)
+        return opened(read(file), width, columns, name)
     except ScoringError as error:
         raise BundleError(path / file, str(error)) from error
 

@@ -13,5 +13,6 @@ def _built(name: str) -> Any:
         return None
 
 
+linear = _built("linear")
 look = _built("look")
 traversal = _built("traversal")

@@ -33,23 +33,22 @@ def first_stage(scores: Float[np.ndarray, " L"], top: Int[np.ndarray, " T"], out
     out[:] = best, best - scores[top[1]] if len(top) > 1 else 0.0, scores.std(), entropy
 
 
-def entropies(scores: Float[np.ndarray, "C K"], out: Float[np.ndarray, " K"]) -> None:
-    """Write the entropy of the softmax of every column into ``out``, in nats."""
+def agreement(scores: Float[np.ndarray, "C K"], at: Int[np.ndarray, " T"], out: Float[np.ndarray, " K+P"]) -> None:
+    """Write the entropy of the softmax of every column into ``out``, in nats; then Kendall's tau-a of every two, over
+    the rows ``at``; 1 for a single row.
+    """
     shifted = scores.astype(np.float64) - scores.max(axis=0)
     weights = np.exp(shifted)
     total = weights.sum(axis=0)
-    out[:] = np.log(total) - (weights * shifted).sum(axis=0) / total
-
-
-def taus(scores: Float[np.ndarray, "C K"], at: Int[np.ndarray, " T"], out: Float[np.ndarray, " P"]) -> None:
-    """Write Kendall's tau-a of every two columns over the rows ``at`` into ``out``; 1 for a single row."""
+    count = scores.shape[1]
+    out[:count] = np.log(total) - (weights * shifted).sum(axis=0) / total
     one, other = _every_two(len(at))
     if len(one) == 0:
-        out[:] = 1.0
+        out[count:] = 1.0
         return
     signs = np.sign(scores[at[one]] - scores[at[other]])
     tau = (signs.T @ signs) / len(one)
-    out[:] = [tau[pair] for pair in combinations(range(scores.shape[1]), 2)]
+    out[count:] = [tau[pair] for pair in combinations(range(count), 2)]
 
 
 @lru_cache

@@ -146,9 +146,11 @@ def first_stage(const double[::1] scores, const long long[::1] top, float[::1] o
     out[3] = <float>(log(total) - weighted / total)
 
 
-def entropies(const float[:, ::1] scores, float[::1] out):
-    """Write the entropy of the softmax of every column into ``out``, in nats."""
-    cdef Py_ssize_t count = scores.shape[0], n, k
+def agreement(const float[:, ::1] scores, const long long[::1] at, float[::1] out):
+    """Write the entropy of the softmax of every column into ``out``, in nats; then Kendall's tau-a of every two, over
+    the rows ``at``.
+    """
+    cdef Py_ssize_t count = scores.shape[0], n, j, k, place = scores.shape[1]
     cdef double best, total, weighted, weight
     with nogil:
         for k in range(scores.shape[1]):
@@ -160,13 +162,7 @@ def entropies(const float[:, ::1] scores, float[::1] out):
                 total += weight
                 weighted += weight * (scores[n, k] - best)
             out[k] = <float>(log(total) - weighted / total)
-
-
-def taus(const float[:, ::1] scores, const long long[::1] at, float[::1] out):
-    """Write Kendall's tau-a of every two columns over the rows ``at`` into ``out``."""
-    cdef Py_ssize_t j, k, pair = 0
-    with nogil:
         for j in range(scores.shape[1]):
             for k in range(j + 1, scores.shape[1]):
-                out[pair] = <float>_tau(scores, at, j, k)
-                pair += 1
+                out[place] = <float>_tau(scores, at, j, k)
+                place += 1

@@ -6,17 +6,14 @@ anomaly score are read from there, where :mod:`ranking.traversal` is built.
 
 from __future__ import annotations
 
-import base64
-import binascii
-import io
 import logging
-import zipfile
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
+from ranking import packed
 from ranking.compiled import traversal
 from ranking.errors import ScoringError
 from ranking.forest import NODE
@@ -54,7 +51,7 @@ class PackedForest:
         roots: ``(T,)`` where each tree begins.
         leaves: of every node; of a leaf, its row of ``values``.
         values: ``(V, K)``.
-        power: ``(1,)``, or empty for the mean itself.
+        power: ``(1,)`` and not 0, or empty for the mean itself.
     """
 
     fills: Float[np.ndarray, " E"]
@@ -88,13 +85,11 @@ class PackedForest:
 
     def _numbers_are_finite(self) -> bool:
         largest = np.abs(self.values).max(initial=0.0) * np.abs(self.power).max(initial=1.0)
-        return bool(np.isfinite(self.fills).all() and largest < LARGEST and len(self.power) <= 1)
+        return bool(np.isfinite(self.fills).all() and largest < LARGEST and len(self.power) <= 1 and self.power.all())
 
     def to_text(self) -> str:
         """For the graph's metadata."""
-        buffer = io.BytesIO()
-        np.savez(buffer, **{field.name: getattr(self, field.name) for field in fields(self)})
-        return base64.b64encode(buffer.getvalue()).decode()
+        return packed.to_text(asdict(self))
 
     @classmethod
     def from_text(cls, text: str) -> PackedForest:
@@ -103,26 +98,20 @@ class PackedForest:
         Raises:
             ScoringError: if it is none.
         """
-        try:
-            with np.load(io.BytesIO(base64.b64decode(text, validate=True)), allow_pickle=False) as arrays:
-                return cls(**{field.name: arrays[field.name] for field in fields(cls)})
-        except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, binascii.Error) as error:
-            raise ScoringError(f"the packed forest cannot be read: {error!r}") from error
+        return cls(**packed.from_text(text, [field.name for field in fields(cls)]))
 
 
 class ForestScorer:
     """Scores rows with a packed forest, on one thread."""
 
     def __init__(self, forest: PackedForest) -> None:
-        self._forest = forest
+        self._outputs, power = forest.values.shape[1], float(forest.power[0]) if len(forest.power) else 0.0
+        self._average = traversal.Average(forest.fills, forest.nodes, forest.roots, forest.leaves, forest.values, power)
 
     def score(self, features: Float[np.ndarray, "n E"]) -> Float[np.ndarray, "n K"]:
         """``(n, K)`` means of finite numbers, or powers of 2 between the smallest and the largest of the leaves'."""
-        forest = self._forest
-        out = np.empty((len(features), forest.values.shape[1]), dtype=np.float32)
-        traversal.average(features, forest.fills, forest.nodes, forest.roots, forest.leaves, forest.values, out)
-        if len(forest.power):
-            out = np.exp2(out * np.float32(forest.power[0]))
+        out: Float[np.ndarray, "n K"] = np.empty((len(features), self._outputs), dtype=np.float32)
+        self._average.score(features, out)
         return out
 
 

@@ -205,8 +205,8 @@ class Reranker:
             return _Routed(replace(default, faults=(*faults, RoutingError("router_failed", str(error)))))
         except RoutingError as error:
             return _Routed(replace(default, faults=(*faults, error.with_traceback(None))))
-        seen = {"faults": faults, "probabilities": estimate.probabilities, "gains": estimate.gains}
-        return _Routed(_taken(estimate.choice, "router", default, **seen), scores)
+        seen = faults, estimate.probabilities, estimate.gains
+        return _Routed(_taken(estimate.choice, "router", default, *seen), scores)
 
     def _asked(self, hook: Hook, first: _FirstPass) -> Choice:
         choice = hook(Query(_for_hook(first.candidates.features), first.candidates.context, _for_hook(first.scores)))
@@ -264,11 +264,11 @@ class Reranker:
         return inputs
 
 
-def _taken(choice: Choice, by: Literal["hook", "router"], default: Route, **seen: Any) -> Route:
+def _taken(choice: Choice, by: Literal["hook", "router"], default: Route, *seen: Any) -> Route:
     """The route after a hook's or router's choice; an abstention leaves the default's strategy."""
     if choice.specialist is not None:
-        return Route("srm", by, choice.specialist, choice.confidence, **seen)
-    return Route(default.strategy, "abstained" if by == "router" else by, **seen)
+        return Route("srm", by, choice.specialist, choice.confidence, *seen)
+    return Route(default.strategy, "abstained" if by == "router" else by, None, None, *seen)
 
 
 def _for_hook(array: np.ndarray) -> np.ndarray:

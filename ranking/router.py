@@ -106,21 +106,23 @@ class BundleRouter:
         """
         try:
             seen = self._aggregates.of(features, first_scores, by_first_stage, self._strangeness, scores, scored)
-            output = self._graph.score(seen[None])[0].tolist()
+            output = self._graph.score(seen[None])[0]
         except ScoringError as error:
             raise RoutingError("router_failed", str(error)) from error
         count = len(output) // 2
-        return decide(output[:count], output[count:], self.stage)
+        return decide(output[:count].tolist(), output[count:], self.stage)
 
     def _strangeness(self, top_means: Float[np.ndarray, " M"]) -> float:
         return float(self._anomaly.score(top_means[None])[0, 0])
 
 
-def decide(shares: Sequence[float], gains: Sequence[float], stage: RouterStage) -> Estimate:
+def decide(shares: Sequence[float], gains: Float[np.ndarray, " K"], stage: RouterStage) -> Estimate:
     """From the forest's output to a decision: calibrate, take the most probable, ask whether it gains enough."""
-    powers = [max(share, SMALLEST_SHARE) ** (1.0 / stage.temperature) for share in shares]
+    exponent = 1.0 / stage.temperature
+    powers = [max(share, SMALLEST_SHARE) ** exponent for share in shares]
     total = sum(powers)
-    best = powers.index(max(powers))
-    worth = stage.margin is not None and gains[best] - stage.margin > 0.0
-    choice = Choice(best if worth else None, powers[best] / total)
-    return Estimate(np.array(powers) / total, np.array(gains), choice)
+    probabilities = [power / total for power in powers]
+    highest = max(probabilities)
+    best = probabilities.index(highest)
+    worth = stage.margin is not None and float(gains[best]) - stage.margin > 0.0
+    return Estimate(np.array(probabilities), gains, Choice(best if worth else None, highest))

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from ranking import bundle, golden
+from ranking import bundle, golden, packed_linear
 from ranking.manifest import GOLDEN, LightGbmStage, Manifest, QilcmStage
 from training.config import Recipe
 from training.data.dataset import Dataset, Splits
@@ -92,7 +92,9 @@ def _stages(specialists: FittedSpecialists) -> dict[str, object]:
 def _write_specialists(folder: Path, specialists: FittedSpecialists, features: int) -> list[str]:
     """The files of the specialists, the anomaly score and the router."""
     width = bundle.input_width(specialists.stage, features)
-    contents = {specialists.stage.file: to_onnx(specialists.srm.module, width)}
+    packed = specialists.srm.module.packed()
+    metadata = None if packed is None else {packed_linear.METADATA: packed.to_text()}
+    contents = {specialists.stage.file: to_onnx(specialists.srm.module, width, metadata)}
     if specialists.anomaly is not None:
         graph, anomaly = specialists.anomaly
         contents[anomaly.file] = graph

@@ -6,11 +6,12 @@ import copy
 import logging
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import onnx
 import torch
 from jaxtyping import Float
 
@@ -27,13 +28,14 @@ TOLERANCE = 1e-4
 """Largest |torch - ONNX| of a score; 2.4e-6 is typical."""
 
 
-def to_onnx(module: torch.nn.Module, width: int) -> bytes:
+def to_onnx(module: torch.nn.Module, width: int, metadata: Mapping[str, str] | None = None) -> bytes:
     """A single-file ONNX graph ``features (C, E) -> scores (C,)`` or ``(C, K)`` with a dynamic list axis.
 
     Args:
         module: maps ``(C, E)`` float32 to ``(C,)`` logits, or ``(C, K)`` of K specialists, preprocessing included;
             put in eval mode here.
         width: E, raw input columns.
+        metadata: what the graph shall say of itself.
 
     Returns:
         The serialised graph with every weight inside: a second file with weights could get lost or swapped.
@@ -54,6 +56,10 @@ def to_onnx(module: torch.nn.Module, width: int) -> bytes:
             dynamic_shapes={"features": {0: torch.export.Dim("candidates", min=1)}},
             verbose=False,
         )
+        if metadata:
+            graph = onnx.load(path)
+            onnx.helper.set_model_props(graph, dict(metadata))
+            return bytes(graph.SerializeToString())
         return path.read_bytes()
 
 

@@ -132,5 +132,5 @@ def test_a_feature_of_too_many_categories_has_no_aggregates():
 @pytest.mark.parametrize(("scores", "expected"), [([1e6, 0.0], 0.0), ([700.0, 700.0], np.log(2))])
 def test_large_scores_have_an_entropy(statistics, scores, expected):
     found = np.empty(1, dtype=np.float32)
-    statistics.entropies(np.array(scores, dtype=np.float32)[:, None], found)
+    statistics.agreement(np.array(scores, dtype=np.float32)[:, None], np.arange(2), found)
     assert found == pytest.approx([expected])

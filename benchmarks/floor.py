@@ -85,10 +85,10 @@ def measure(
         features, asked = lists[number % LISTS], sent[number % LISTS]
         steps: list[tuple[str, Step]] = [("in process", partial(_rank, reranker, features))]
         for door, (body, kind) in asked.items():
-            size = len(_post(ours, body, kind, {}))
+            size = len(post(ours, body, kind, {}))
             steps += [
-                (door, partial(_post, ours, body, kind, {})),
-                (f"{door}, bare", partial(_post, bare, body, kind, {"X-Answer": str(size)})),
+                (door, partial(post, ours, body, kind, {})),
+                (f"{door}, bare", partial(post, bare, body, kind, {"X-Answer": str(size)})),
             ]
         turn = number % len(steps)
         for name, step in steps[turn:] + steps[:turn]:
@@ -115,7 +115,8 @@ def _rank(reranker: Reranker, features: Float[np.ndarray, "L D"]) -> object:
     return reranker.rerank(CandidateList(features))
 
 
-def _post(connection: http.client.HTTPConnection, body: bytes, kind: str, more: dict[str, str]) -> bytes:
+def post(connection: http.client.HTTPConnection, body: bytes, kind: str, more: dict[str, str]) -> bytes:
+    """What is answered; the program ends if that is no ranking."""
     connection.request("POST", "/rerank", body, {"Content-Type": kind, "Accept": kind, **more})
     response = connection.getresponse()
     answer = response.read()

@@ -28,12 +28,13 @@ class Plan:
 
     Args:
         port: of the service on this machine.
-        body: file with the JSON body of every request.
+        body: file with the body of every request.
         seconds: for how long.
         callers: of a closed loop; in an open one, the most connections at a time.
         rate: requests a second of an open loop; 0 for a closed one.
         patient: whether a refused caller of a closed loop waits as long as ``Retry-After`` says.
         calm_ms: after an open loop, one caller asks until it is answered this fast three times in a row.
+        media_type: of body and answer.
     """
 
     port: int
@@ -43,6 +44,7 @@ class Plan:
     rate: float = 0.0
     patient: bool = True
     calm_ms: float = 0.0
+    media_type: str = "application/json"
 
     def save(self, path: Path) -> Path:
         """Write the plan for another process."""
@@ -195,9 +197,15 @@ def main() -> None:
     """Command line."""
     plan = Plan(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
     body = Path(plan.body).read_bytes()
-    head = f"POST /rerank HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    lines = (
+        "POST /rerank HTTP/1.1",
+        "Host: x",
+        f"Content-Type: {plan.media_type}",
+        f"Accept: {plan.media_type}",
+        f"Content-Length: {len(body)}",
+    )
     run = open_loop if plan.rate else closed
-    print(json.dumps(uvloop.run(run(plan, head.encode() + body))))
+    print(json.dumps(uvloop.run(run(plan, "\r\n".join(lines).encode() + b"\r\n\r\n" + body))))
 
 
 if __name__ == "__main__":

@@ -75,13 +75,13 @@ def main() -> int:
 
 
 @contextmanager
-def service(folder: Path) -> Iterator[tuple[psutil.Process, http.client.HTTPConnection, float]]:
-    """The process, a connection to it, and the seconds until it was ready."""
+def service(folder: Path, **more: object) -> Iterator[tuple[psutil.Process, http.client.HTTPConnection, float]]:
+    """The process, a connection to it, and the seconds until it was ready; under more settings by name."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    settings = {"BUNDLE": str(folder), "PORT": str(port), "LOG_LEVEL": "warning"}
-    environment = {**os.environ, **{f"LISTWRIGHT_{name}": value for name, value in settings.items()}}
+    settings = {"bundle": folder, "port": port, "log_level": "warning", **more}
+    environment = {**os.environ, **{f"LISTWRIGHT_{name.upper()}": str(value) for name, value in settings.items()}}
     began = time.perf_counter()
     process = subprocess.Popen([sys.executable, "-m", "service"], env=environment)
     try:

@@ -22,12 +22,18 @@ T = TypeVar("T")
 FORGETTING = 1 / 16
 """Weight of the newest time in the mean time in work."""
 
+SMALL = 2 * 2**20
+"""Bytes of a body that may make the event loop deaf while it is worked for: a thousand candidates as JSON, 10 ms."""
+
+Receive = Callable[[], Awaitable[Any]]
+"""ASGI's, of a request."""
+
 Caller = asyncio.Future[Any]
 """Done once whoever asked has gone."""
 
 
 @contextmanager
-def listening(receive: Callable[[], Awaitable[Any]]) -> Iterator[Caller]:
+def listening(receive: Receive) -> Iterator[Caller]:
     """A future that is done once the caller has gone: after the body, that is all there is to receive."""
     task = asyncio.ensure_future(receive())
     try:
@@ -37,21 +43,22 @@ def listening(receive: Callable[[], Awaitable[Any]]) -> Iterator[Caller]:
 
 
 class Gate:
-    """At most ``slots`` requests in work and ``places`` waiting, first come first served; the next is refused at once.
+    """So many requests in work and ``places`` waiting, first come first served; the next is refused at once.
 
-    For one thread, the event loop's; the work itself runs in threads, one per slot.
+    For one thread, the event loop's.
 
     Args:
-        slots: requests worked for at a time.
+        threads: requests worked for at a time, each in a thread of its own; 0 is one at a time, on the event loop.
         places: requests that may wait.
         buffer: bytes of bodies that may be held, arriving or waiting.
         clock: seconds.
     """
 
-    def __init__(self, slots: int, places: int, buffer: int, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._slots, self._places, self._buffer, self._clock = slots, places, buffer, clock
-        self._threads = ThreadPoolExecutor(slots, "work")
-        self._free, self._held = slots, 0
+    def __init__(self, threads: int, places: int, buffer: int, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._slots, self._places, self._buffer, self._clock = max(1, threads), places, buffer, clock
+        self._threaded = threads > 0
+        self._threads = ThreadPoolExecutor(self._slots, "work")
+        self._free, self._held = self._slots, 0
         self._line: deque[asyncio.Future[None]] = deque()
         self._work_s = 0.0
 
@@ -94,27 +101,53 @@ class Gate:
         """The bytes are held no more."""
         self._held -= size
 
-    async def run(self, work: Callable[[], T], deadline: Deadline, caller: Caller) -> T:
-        """What ``work`` returns, from a thread, once it is its turn.
+    async def run(self, work: Callable[[Deadline], T], deadline: Deadline, receive: Receive, size: int) -> T:
+        """What ``work`` returns, once it is its turn.
+
+        Without threads, a body of at most :data:`SMALL` bytes is worked for on the event loop itself: two changes of
+        thread, as one waits for the other, take longer than all else around a ranking.
+
+        Args:
+            work: gets the deadline, and in a thread also whether the caller is still there.
+            deadline: when its turn must have come.
+            receive: of the request, whose body has arrived.
+            size: of that, in bytes.
 
         Raises:
             OverloadedError: if the line is full, or its turn would come after the deadline, or did not come before.
             AbandonedError: if the caller went while it waited.
             NotReadyError: if the service stopped meanwhile.
         """
+        here = not self._threaded and size <= SMALL
         try:
-            if self._free:
+            if self._free and here:
                 self._free -= 1
-            else:
-                await self._wait(deadline, caller)
-            began = self._clock()
-            try:
-                return await asyncio.get_running_loop().run_in_executor(self._threads, work)
-            finally:
-                self._work_s += (self._clock() - began - self._work_s) * (FORGETTING if self._work_s else 1.0)
-                self._pass_on()
+                with self._slot():
+                    # whoever has arrived meanwhile takes a place or is refused, before the loop is busy
+                    await asyncio.sleep(0)
+                    return work(deadline)
+            with listening(receive) as caller:
+                deadline = Deadline(deadline.at, caller.done)
+                if self._free:
+                    self._free -= 1
+                else:
+                    await self._wait(deadline, caller)
+                with self._slot():
+                    if here:
+                        return work(deadline)
+                    return await asyncio.get_running_loop().run_in_executor(self._threads, work, deadline)
         except asyncio.CancelledError as error:  # the last moment of a stop: an answer, not a broken connection
             raise NotReadyError("the service stopped before the answer was ready") from error
+
+    @contextmanager
+    def _slot(self) -> Iterator[None]:
+        """A slot that is in work, and its time."""
+        began = self._clock()
+        try:
+            yield
+        finally:
+            self._work_s += (self._clock() - began - self._work_s) * (FORGETTING if self._work_s else 1.0)
+            self._pass_on()
 
     async def _wait(self, deadline: Deadline, caller: Caller) -> None:
         """Return with a slot, or raise without."""

@@ -15,7 +15,6 @@ from ranking.bundle import Bundle
 from ranking.candidates import CandidateList, Ranking
 from ranking.pace import Deadline
 from ranking.router import Hook
-from service.admission import listening
 from service.answer import facts
 from service.body import BoundedRequest
 from service.problems import DegradedError
@@ -40,7 +39,7 @@ class Written(NamedTuple):
 
 
 class Door(Protocol):
-    """A spelling of requests and answers. Both methods run in a worker thread, one after the other."""
+    """A spelling of requests and answers. Its methods are called one after the other, in whichever thread works."""
 
     def read(self) -> Asked:
         """Decode the body."""
@@ -63,7 +62,7 @@ class _Done(NamedTuple):
 
 
 async def answer(request: BoundedRequest, door: Door) -> Response:
-    """Wait for a slot, rank in a worker thread, and count, time and log it.
+    """Wait for a slot, rank, and count, time and log it.
 
     Args:
         request: whose body has arrived.
@@ -74,10 +73,8 @@ async def answer(request: BoundedRequest, door: Door) -> Response:
     """
     state = request.app.state
     queued = time.perf_counter()
-    with listening(request.receive) as caller:
-        deadline = Deadline(request.deadline.at, caller.done)
-        job = partial(_work, door, state.settings, state.hook, deadline, request.state.arrived, queued)
-        done = await state.gate.run(job, deadline, caller)
+    job = partial(_work, door, state.settings, state.hook, request.state.arrived, queued)
+    done = await state.gate.run(job, request.deadline, request.receive, request.held)
     after = partial(_note, request, done)
     if done.ranking.degraded and state.settings.on_failure == "error":
         after()
@@ -114,9 +111,9 @@ def _note(request: BoundedRequest, done: _Done) -> None:
 
 
 def _work(
-    door: Door, settings: Settings, hook: Hook | None, deadline: Deadline, arrived: float, queued: float
+    door: Door, settings: Settings, hook: Hook | None, arrived: float, queued: float, deadline: Deadline
 ) -> _Done:
-    """In a worker thread: all that may take long, from decoding to encoding."""
+    """All that may take long, from decoding to encoding."""
     began = time.perf_counter()
     asked = door.read()
     parsed = time.perf_counter()

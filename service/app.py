@@ -117,7 +117,7 @@ def create_app(
             app.state.hook = hook.IsolatedHook(
                 hook.load(settings.hook),
                 budget_s=settings.hook_budget_ms / 1000.0,
-                threads=HOOK_THREADS * settings.threads,
+                threads=HOOK_THREADS * max(1, settings.threads),
             )
         app.state.models, first.models = first.models, None
         tell(telemetry, app.state.models)

@@ -76,8 +76,14 @@ class Settings(BaseSettings):
     ] = None
     workers: Annotated[int, Field(ge=1, le=256, description="worker processes; each holds its own copy")] = 1
     threads: Annotated[
-        int, Field(ge=1, le=256, description="requests that one worker computes at a time; the others wait")
-    ] = 2
+        int,
+        Field(
+            ge=0,
+            le=256,
+            description="threads of one worker, each of which computes a request, the others wait; 0: one at a time, "
+            "on the event loop, which is fastest: one worker per core",
+        ),
+    ] = 0
     queue: Annotated[int, Field(ge=0, le=10_000, description="requests that wait in one worker; more get 429")] = 16
     timeout_ms: Annotated[
         float,

@@ -165,7 +165,7 @@ def test_threads_that_a_hook_has_started_do_not_hold_up_a_stop(bundle_folder, tm
 def test_a_hook_that_hangs_does_not_hold_up_a_stop(bundle_folder, tmp_path, monkeypatch):
     (tmp_path / "hanging_hook.py").write_text("import time\n\ndef hang(query):\n    time.sleep(3600)\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    service = Process(bundle=bundle_folder, hook="hanging_hook:hang", hook_budget_ms=1).wait_until_ready()
+    service = Process(bundle=bundle_folder, hook="hanging_hook:hang", hook_budget_ms=1, threads=2).wait_until_ready()
     body = {"features": [[1.0, 2.0, 3.0, "A5"], [2.0, 1.0, 0.0, "B2"]]}
     answers = [httpx.post(service.url + "/rerank", json=body) for _ in range(6)]
     assert [answer.json()["route"]["decided_by"] for answer in answers] == ["bundle"] * 6

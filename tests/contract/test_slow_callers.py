@@ -119,7 +119,7 @@ def test_the_clock_starts_with_the_first_byte(connection):
     status, _, text = answer(connection)
     meta = json.loads(text)["meta"]
     assert (status, meta["status"], meta["stage_reached"]) == (200, "degraded", "input_order")
-    assert meta["timings_ms"]["total"] >= 120
+    assert meta["timings_ms"]["total"] > 100, "not only the second half of the way"
 
 
 def test_many_slow_callers_hold_up_nobody(impatient):

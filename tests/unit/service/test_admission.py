@@ -9,7 +9,7 @@ import pytest
 
 from ranking.errors import AbandonedError
 from ranking.pace import Deadline
-from service.admission import Gate, listening
+from service.admission import SMALL, Gate, listening
 from service.problems import NotReadyError, OverloadedError
 
 HOUR = 3600.0
@@ -19,21 +19,22 @@ class Bench:
     """A gate, and requests that work until they are told to end."""
 
     def __init__(self, **options):
-        self.gate = Gate(**{"slots": 1, "places": 2, "buffer": 100, **options})
-        self.started, self.tasks, self.ends = [], {}, {}
+        self.gate = Gate(**{"threads": 1, "places": 2, "buffer": 100, **options})
+        self.started, self.tasks, self.ends, self.deadlines = [], {}, {}, {}
 
     async def ask(self, name, *, seconds=HOUR, caller=None):
         """Let one more request come; afterwards it is in work, waits, or is refused."""
         caller = caller or asyncio.get_running_loop().create_future()
         self.ends[name] = threading.Event()
 
-        def work():
+        def work(deadline):
+            self.deadlines[name] = deadline
             self.started.append(name)
             assert self.ends[name].wait(10)
             return name
 
-        deadline = Deadline(perf_counter() + seconds, caller.done)
-        self.tasks[name] = asyncio.ensure_future(self.gate.run(work, deadline, caller))
+        deadline = Deadline(perf_counter() + seconds)
+        self.tasks[name] = asyncio.ensure_future(self.gate.run(work, deadline, lambda: caller, 1))
         for _ in range(3):
             await asyncio.sleep(0)
         return self.tasks[name]
@@ -76,7 +77,7 @@ async def test_first_come_first_served():
 
 @run
 async def test_as_many_slots_as_said_work_at_once():
-    async with bench(slots=2) as b:
+    async with bench(threads=2) as b:
         for name in "abc":
             await b.ask(name)
         assert (b.gate.working, b.gate.waiting) == (2, 1)
@@ -165,7 +166,7 @@ async def test_a_turn_that_would_come_too_late_is_not_waited_for():
 @run
 async def test_retry_after_is_what_is_queued_times_what_it_takes():
     now = [0.0]
-    async with bench(slots=2, places=3, clock=lambda: now[0]) as b:
+    async with bench(threads=2, places=3, clock=lambda: now[0]) as b:
         await b.ask("first")
         now[0] = 3.0
         await b.end("first")
@@ -212,12 +213,69 @@ async def test_a_stop_answers_whoever_waits_and_whoever_is_in_work():
 async def test_a_failure_of_the_work_is_its_own_and_frees_the_slot():
     gate = Gate(1, 0, buffer=1)
 
-    def fails():
+    def fails(_deadline):
         raise ValueError("no oil")
 
     for _ in range(3):
         with pytest.raises(ValueError, match="no oil"):
-            await gate.run(fails, Deadline(), asyncio.get_running_loop().create_future())
+            await gate.run(fails, Deadline(), asyncio.Event().wait, 1)
+    assert gate.working == 0
+
+
+@run
+async def test_whoever_is_worked_for_in_a_thread_may_go():
+    async with bench() as b:
+        caller = asyncio.get_running_loop().create_future()
+        await b.ask("a", caller=caller)
+        assert not b.deadlines["a"].abandoned()
+        caller.set_result(None)
+        await asyncio.sleep(0)
+        assert b.deadlines["a"].abandoned()
+
+
+@pytest.mark.parametrize("threads", [0, 1])
+@pytest.mark.parametrize("size", [SMALL, SMALL + 1])
+def test_small_bodies_need_no_thread_where_there_are_none(threads, size):
+    async def ask():
+        return await Gate(threads, 0, buffer=1).run(
+            lambda _deadline: threading.current_thread(), Deadline(), asyncio.Event().wait, size
+        )
+
+    assert (asyncio.run(ask()) is threading.current_thread()) == (threads == 0 and size == SMALL)
+
+
+@run
+async def test_without_threads_others_take_places_before_the_loop_is_busy():
+    gate, seen = Gate(0, 1, buffer=1), []
+
+    def work(_deadline):
+        seen.append((gate.working, gate.waiting))
+        return len(seen)
+
+    found = await asyncio.gather(
+        *(gate.run(work, Deadline(), asyncio.Event().wait, 1) for _ in range(3)), return_exceptions=True
+    )
+    assert found[:2] == [1, 2]
+    assert isinstance(found[2], OverloadedError)
+    assert seen == [(1, 1), (1, 0)]
+    assert (gate.working, gate.waiting) == (0, 0)
+
+
+@run
+async def test_without_threads_a_failure_or_a_stop_frees_the_slot():
+    gate = Gate(0, 0, buffer=1)
+
+    def fails(_deadline):
+        raise ValueError("no oil")
+
+    with pytest.raises(ValueError, match="no oil"):
+        await gate.run(fails, Deadline(), asyncio.Event().wait, 1)
+    task = asyncio.ensure_future(gate.run(fails, Deadline(), asyncio.Event().wait, 1))
+    await asyncio.sleep(0)
+    assert gate.working == 1
+    task.cancel()
+    with pytest.raises(NotReadyError, match="stopped"):
+        await task
     assert gate.working == 0
 
 

@@ -88,7 +88,7 @@ class Connection(HttpToolsProtocol):
     def _leave(self) -> None:
         """Tell whoever is at work that nobody listens any more; nobody else begins."""
         self.pipeline.clear()
-        if self._at_work is not None and not self._at_work.response_complete:
+        if self._at_work is not None:
             self._at_work.disconnected = True
             self._at_work.message_event.set()
 

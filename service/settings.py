@@ -75,6 +75,14 @@ class Settings(BaseSettings):
         Path | None, BeforeValidator(_given), Field(description="PEM file of its private key, not encrypted")
     ] = None
     workers: Annotated[int, Field(ge=1, le=256, description="worker processes; each holds its own copy")] = 1
+    hang_s: Annotated[
+        float,
+        Field(
+            ge=1,
+            le=86_400,
+            description="seconds that the event loop of one of several workers may hang; then it is replaced",
+        ),
+    ] = 30.0
     threads: Annotated[
         int, Field(ge=1, le=256, description="requests that one worker computes at a time; the others wait")
     ] = 2

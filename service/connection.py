@@ -14,6 +14,7 @@ from typing import Any
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from service.crowd import PATIENCE_S, Crowd
 from service.schemas import Problem
 
 MAX_PIPELINED = 64
@@ -53,14 +54,16 @@ class Connection(HttpToolsProtocol):
     - The application is told when the first byte of a request arrived: ``scope["state"]["arrived"]``.
     - A head that takes too long gets 408. A body that takes too long gets the same from the application, or is cut off
       if it was answered before its end; so is a caller that does not take its answer.
+    - Beyond the most connections that are served, a newcomer gets 503, or the answer to its probe, and has to go.
 
     Args:
         patience_s: how long a request may take to arrive, and an answer to leave.
+        crowd: all connections of the process.
     """
 
-    def __init__(self, *arguments: Any, patience_s: float, **options: Any) -> None:
+    def __init__(self, *arguments: Any, patience_s: float, crowd: Crowd, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._patience_s = patience_s
+        self._patience_s, self._crowd, self._served = patience_s, crowd, True
         self._arriving: asyncio.TimerHandle | None = None
         self._leaving: asyncio.TimerHandle | None = None
         self._in_head = self._in_body = False
@@ -71,6 +74,11 @@ class Connection(HttpToolsProtocol):
         """Called by the event loop."""
         super().connection_made(transport)
         self.flow = _Flow(transport, self.pipeline)
+        self._served = self._crowd.enter()
+        if not self._served:
+            self._patience_s = min(self._patience_s, PATIENCE_S)
+            if self._crowd.overflows:
+                transport.abort()
         self._expect()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -79,10 +87,14 @@ class Connection(HttpToolsProtocol):
             if timer is not None:
                 timer.cancel()
         self._leave()
+        self._crowd.leave(served=self._served)
         super().connection_lost(exc)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._at_work = cycle
+        if not self._served:
+            cycle.keep_alive = False
+            app = self._crowd.answering(cycle.scope["path"], app)
         super()._start_asgi_task(cycle, app)
 
     def _leave(self) -> None:

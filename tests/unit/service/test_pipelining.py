@@ -7,6 +7,8 @@ from uvicorn import Config
 from uvicorn.server import ServerState
 
 from service.connection import MAX_PIPELINED, Connection
+from service.crowd import Crowd
+from service.telemetry import Telemetry
 from unit.service.test_patience import Transport
 
 ONE = b"GET /livez HTTP/1.1\r\n\r\n"
@@ -61,10 +63,12 @@ def connected(see, *, tls=False):
         config = Config(app=app, log_config=None)
         config.load()
         config.loaded_app = app
-        connection = Connection(config=config, server_state=ServerState(), app_state={}, patience_s=60.0)
+        crowd = Crowd(1, Telemetry())
+        connection = Connection(config=config, server_state=ServerState(), app_state={}, patience_s=60.0, crowd=crowd)
         connection.connection_made(Wire(tls=tls))
         await see(connection, app)
-        connection.connection_lost(None)
+        if connection in connection.connections:  # not lost yet
+            connection.connection_lost(None)
         await turns()
 
     asyncio.run(run())

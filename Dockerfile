@@ -13,7 +13,8 @@ RUN apt-get update \
 WORKDIR /src
 COPY pyproject.toml constraints.txt ./
 # The dependencies first and alone: their layer outlives changes of the code.
-RUN python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies'], sep='\n')" \
+# Traces come with them (a few MB, not imported unless a receiver is named): nothing can be added to the image later.
+RUN python -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; print(*p['dependencies'], *p['optional-dependencies']['otel'], sep='\n')" \
         > requirements.txt \
     && /opt/venv/bin/python -m pip install --no-cache-dir -r requirements.txt -c constraints.txt
 COPY README.md setup.py ./
@@ -22,7 +23,7 @@ COPY service service
 # pip leaves the environment last: nothing installs in production.
 RUN /opt/venv/bin/python -m pip install --no-cache-dir --no-deps . \
     && rm -r ranking service \
-    && /opt/venv/bin/python -c "import ranking.linear, ranking.look, ranking.traversal, service.scan" \
+    && /opt/venv/bin/python -c "import ranking.linear, ranking.look, ranking.traversal, service.scan, service.spans" \
     && /opt/venv/bin/python -m pip uninstall --yes setuptools pip
 COPY models/demo/1 /models/demo/1
 # A checkout made under a strict umask would hide the bundle from the service's user.

@@ -22,6 +22,7 @@ from ranking.bundle import Bundle
 from service import binary_routes, examples, guard, hook, loading, problems
 from service.admin import admin
 from service.admission import Gate
+from service.crowd import Crowd
 from service.degradation import DegradedRun
 from service.inference import InferRequest
 from service.keys import Key, digest_of
@@ -152,7 +153,8 @@ def create_app(
     app.state.admin_key = None if admin_key is None else Key("admin", digest_of(admin_key.get_secret_value().encode()))
     app.state.gate = Gate(settings.threads, settings.queue, settings.max_buffered_bytes)
     app.shedding = Shedding(app.state.gate, telemetry)
-    telemetry.watch(app.state.gate)
+    app.state.crowd = crowd = Crowd(settings.max_connections, telemetry)
+    telemetry.watch(app.state.gate, lambda: crowd.present)
     routers = (*binary_routes.FAST, ranking, routes, binary_routes.routes, admin)
     answers = [route for router in routers for route in router.routes]
     app.router.routes.extend(answers)  # not by include_router, behind which FastAPI matches each request three times

@@ -14,6 +14,7 @@ from typing import Any
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from service.crowd import PATIENCE_S, Crowd
 from service.schemas import Problem
 
 MAX_PIPELINED = 64
@@ -25,6 +26,10 @@ MAX_HEAD_BYTES = 64 * 2**10
 HEADERS = (("x-content-type-options", "nosniff"), ("cache-control", "no-store"))
 """On every answer: it may repeat a caller's words, which are no HTML, and is meant for that caller, not for caches."""
 
+ASK_S = 0.1
+"""Between two questions to a caller that has closed its side."""
+
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _UPGRADE = re.compile(rb"\r\nupgrade:[^\r\n]*", re.IGNORECASE)
 
 
@@ -46,23 +51,26 @@ class Connection(HttpToolsProtocol):
     - An ``Upgrade`` (Java's HttpClient offers h2c with every first request) is left out before parsing: the server may
       ignore it (RFC 9110, section 7.8), but the parser would take the body for another protocol.
     - A head above :data:`MAX_HEAD_BYTES` gets 431: it would be kept, and searched again with every packet.
-    - A caller that closes its own side after asking gets its answer.
+    - A caller that closes its own side after asking gets its answer, unless it turns out to have gone altogether.
     - What is no HTTP gets a problem body like every other error.
     - Requests that are sent before the answer to the one before wait, a few of them: more end the connection.
     - When the connection ends, whichever request is at work is told, not only the one that came last.
     - The application is told when the first byte of a request arrived: ``scope["state"]["arrived"]``.
     - A head that takes too long gets 408. A body that takes too long gets the same from the application, or is cut off
       if it was answered before its end; so is a caller that does not take its answer.
+    - Beyond the most connections that are served, a newcomer gets 503, or the answer to its probe, and has to go.
 
     Args:
         patience_s: how long a request may take to arrive, and an answer to leave.
+        crowd: all connections of the process.
     """
 
-    def __init__(self, *arguments: Any, patience_s: float, **options: Any) -> None:
+    def __init__(self, *arguments: Any, patience_s: float, crowd: Crowd, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._patience_s = patience_s
+        self._patience_s, self._crowd, self._served = patience_s, crowd, True
         self._arriving: asyncio.TimerHandle | None = None
         self._leaving: asyncio.TimerHandle | None = None
+        self._asking: asyncio.TimerHandle | None = None
         self._in_head = self._in_body = False
         self._head_bytes = 0
         self._at_work: RequestResponseCycle | None = None
@@ -71,24 +79,33 @@ class Connection(HttpToolsProtocol):
         """Called by the event loop."""
         super().connection_made(transport)
         self.flow = _Flow(transport, self.pipeline)
+        self._served = self._crowd.enter()
+        if not self._served:
+            self._patience_s = min(self._patience_s, PATIENCE_S)
+            if self._crowd.overflows:
+                transport.abort()
         self._expect()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the event loop."""
-        for timer in (self._arriving, self._leaving):
+        for timer in (self._arriving, self._leaving, self._asking):
             if timer is not None:
                 timer.cancel()
         self._leave()
+        self._crowd.leave(served=self._served)
         super().connection_lost(exc)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._at_work = cycle
+        if not self._served:
+            cycle.keep_alive = False
+            app = self._crowd.answering(cycle.scope["path"], app)
         super()._start_asgi_task(cycle, app)
 
     def _leave(self) -> None:
         """Tell whoever is at work that nobody listens any more; nobody else begins."""
         self.pipeline.clear()
-        if self._at_work is not None and not self._at_work.response_complete:
+        if self._at_work is not None:
             self._at_work.disconnected = True
             self._at_work.message_event.set()
 
@@ -174,7 +191,23 @@ class Connection(HttpToolsProtocol):
         if cycle is None or cycle.response_complete or cycle.more_body:
             return False
         cycle.keep_alive = False
-        return self.transport.get_extra_info("sslcontext") is None  # TLS knows no half-closed connections
+        if self.transport.get_extra_info("sslcontext") is not None:
+            return False  # TLS knows no half-closed connections
+        if cycle.scope["http_version"] == "1.1":  # before it there were no answers on the way
+            self._asking = self.loop.call_later(ASK_S, self._ask)
+        return True
+
+    def _ask(self) -> None:
+        """Find out whether a caller that has closed its side still listens: one that has gone answers with a reset.
+
+        Every caller reads over a 100 that it did not ask for (RFC 9110, section 15.2). The first brings the reset, the
+        next meets it, and the connection is lost.
+        """
+        if self.transport.is_closing():
+            return
+        if self._at_work is not None and not self._at_work.response_started:
+            self.transport.write(_CONTINUE)
+        self._asking = self.loop.call_later(ASK_S, self._ask)
 
     def is_at_work(self) -> bool:
         """Whether a request has begun whose answer has not ended."""

@@ -13,7 +13,14 @@ Labels = tuple[tuple[str, str], ...]
 Snapshot = dict[str, tuple[str, str, dict[tuple[str, Labels], float]]]
 """By name of the metric: its type, its words, and its samples."""
 
-SUMMED = frozenset(("listwright_waiting_requests", "listwright_working_requests", "listwright_buffered_bytes"))
+SUMMED = frozenset(
+    (
+        "listwright_waiting_requests",
+        "listwright_working_requests",
+        "listwright_buffered_bytes",
+        "listwright_open_connections",
+    )
+)
 """Gauges that add up; of all others the largest value counts: they say that something is so, anywhere."""
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # times of creation add up to nothing

@@ -132,7 +132,7 @@ DOCUMENTED: dict[int, dict[str, Any]] = {
         415: "The body is of another media type, or compressed",
         422: "Wrong types or values; every fault with its JSON path",
         429: "More requests than can be answered in time, or than the key may send; Retry-After says when to ask again",
-        503: "No bundle is loaded, or the process is draining or its answers are degraded",
+        503: "No bundle is loaded, the process is draining, its answers are degraded, or too many are connected to it",
         504: "A stage failed or would have missed the deadline, and the settings allow no degraded answer",
     }.items()
 }

@@ -33,7 +33,6 @@ LET_GO_S = 0.02
 def options(settings: Settings) -> dict[str, Any]:
     """What uvicorn has to know."""
     return {
-        "http": partial(Connection, patience_s=settings.timeout_ms / 1000.0),
         "ws": "none",
         "host": settings.host,
         "port": settings.port,
@@ -82,7 +81,8 @@ class DrainingServer(uvicorn.Server):
     """
 
     def __init__(self, app: FastAPI, settings: Settings, started: Callable[[], None] | None = None) -> None:
-        super().__init__(uvicorn.Config(app, **options(settings)))
+        connection: Any = partial(Connection, patience_s=settings.timeout_ms / 1000.0, crowd=app.state.crowd)
+        super().__init__(uvicorn.Config(app, **options(settings), http=connection))
         self._app, self._settings, self._on_start = app, settings, started
 
     async def startup(self, sockets: list[socket] | None = None) -> None:

@@ -75,6 +75,14 @@ class Settings(BaseSettings):
         Path | None, BeforeValidator(_given), Field(description="PEM file of its private key, not encrypted")
     ] = None
     workers: Annotated[int, Field(ge=1, le=256, description="worker processes; each holds its own copy")] = 1
+    hang_s: Annotated[
+        float,
+        Field(
+            ge=1,
+            le=86_400,
+            description="seconds that the event loop of one of several workers may hang; then it is replaced",
+        ),
+    ] = 30.0
     threads: Annotated[
         int,
         Field(
@@ -97,6 +105,9 @@ class Settings(BaseSettings):
     ] = "degrade"
     max_candidates: Annotated[int, Field(ge=1, le=100_000, description="longest list that is accepted")] = 1000
     max_payload_bytes: Annotated[int, Field(ge=1024, description="largest request body")] = 16 * 2**20
+    max_connections: Annotated[
+        int, Field(ge=1, le=1_000_000, description="connections that one worker serves; newcomers beyond it get 503")
+    ] = 800
     max_buffered_bytes: Annotated[
         int, Field(ge=1024, description="bytes of bodies that one worker holds, arriving or waiting; more get 429")
     ] = 64 * 2**20

@@ -33,7 +33,8 @@ CANDIDATES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 _REQUEST_ID = re.compile(r"[!-~]{1,128}")
 _TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 _TRACE_HEADERS = {"traceparent": b"traceparent", "tracestate": b"tracestate"}
-_PROBES = frozenset(("/livez", "/readyz", "/metrics", "/v2/health/live", "/v2/health/ready"))
+PROBES = frozenset(("/livez", "/readyz", "/metrics", "/v2/health/live", "/v2/health/ready"))
+"""Asked on and on by machines: neither logged nor traced, and answered when nothing else is."""
 
 FAULT_LOG_S = 10.0
 """Seconds between two log lines of one kind of routing fault: a hook that hangs would fill the disk."""
@@ -101,6 +102,9 @@ class Telemetry:
         self.reloads = Counter(
             "listwright_reloads", "Bundles swapped in, and refused", ["model", "outcome"], registry=self.registry
         )
+        self.excess_connections = Counter(
+            "listwright_excess_connections", "Connections beyond the limit", registry=self.registry
+        )
 
     async def text(self) -> bytes:
         """All of it, in Prometheus' text format."""
@@ -129,12 +133,13 @@ class Telemetry:
         for name, version, reason in refused:
             self._refused.labels(name, version, reason).set(1)
 
-    def watch(self, gate: Gate) -> None:
-        """Show how full the gate is, at each scrape."""
+    def watch(self, gate: Gate, connections: Callable[[], int]) -> None:
+        """Show how full the gate is, and how many are connected, at each scrape."""
         for name, text, value in (
             ("listwright_waiting_requests", "Requests that wait for their turn", lambda: gate.waiting),
             ("listwright_working_requests", "Requests in work", lambda: gate.working),
             ("listwright_buffered_bytes", "Bytes of bodies held, arriving, waiting or in work", lambda: gate.held),
+            ("listwright_open_connections", "Connections that are open", connections),
         ):
             Gauge(name, text, registry=self.registry).set_function(value)
 
@@ -243,10 +248,10 @@ class Observed:
             self.telemetry.requests.labels(path, str(status)).inc()
             ended = time.perf_counter()
             facts |= {"path": path, "status": status, "ms": round((ended - started) * 1000.0, 3)}
-            if self.tracer is not None and path not in _PROBES:
+            if self.tracer is not None and path not in PROBES:
                 headers = {name: sent[key] for name, key in _TRACE_HEADERS.items() if key in sent}
                 name, began = f"{scope['method']} {path}", state.get("began")
                 traced = Traced(name, state["arrived"], began, ended, status, facts, headers)
                 facts["trace_id"] = self.tracer.record(traced)
-            level = logging.WARNING if facts.get("reason") else logging.DEBUG if path in _PROBES else logging.INFO
+            level = logging.WARNING if facts.get("reason") else logging.DEBUG if path in PROBES else logging.INFO
             _log.log(level, "%s %s", scope["method"], path, extra={"facts": facts})

@@ -26,6 +26,7 @@ from service import hook, loading
 from service.app import create_app
 from service.loading import Paths
 from service.models import Models
+from service.pulse import LOOKS, Heart, Pulse
 from service.scrapes import Asked, Counted, Rounds, Scrapes
 from service.server import FINISH_WITHIN_S, DrainingServer, options
 from service.settings import Settings
@@ -46,7 +47,7 @@ _spawn = multiprocessing.get_context("spawn")  # a fork would share the locks of
 _log = logging.getLogger("listwright.workers")
 
 
-def work(settings: Settings, sock: socket.socket, pipe: Connection, fallback: Paths | None) -> None:
+def work(settings: Settings, sock: socket.socket, pipe: Connection, beats: Connection, fallback: Paths | None) -> None:
     """A worker process: load, serve, end.
 
     Args:
@@ -54,6 +55,7 @@ def work(settings: Settings, sock: socket.socket, pipe: Connection, fallback: Pa
         sock: bound; shared with the other workers.
         pipe: tells the supervisor what is served, first when ready and then after each swap; or why nothing can be;
             and what is counted.
+        beats: tells it that the event loop turns.
         fallback: what the others serve, in case that a bundle is refused.
     """
     os.setpgrp()  # Ctrl-C is the supervisor's to pass on
@@ -77,10 +79,12 @@ def work(settings: Settings, sock: socket.socket, pipe: Connection, fallback: Pa
 
     scrapes = Scrapes(pipe, app.state.telemetry)
     app.state.scrape = scrapes.text
+    heart = Heart(beats, settings.hang_s / LOOKS)
 
     def started() -> None:
         asyncio.get_running_loop().add_reader(sentinel, orphaned)
         scrapes.start()
+        heart.beat()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
         tell(app.state.models)
 
@@ -120,6 +124,7 @@ class Worker:
 
     process: SpawnProcess
     pipe: Connection
+    pulse: Pulse
     ready: bool = False
 
 
@@ -140,6 +145,7 @@ class Workers:
         self._said: str | None = None
         self._stop_by: float | None = None
         self._deaths, self._died_at, self._start_at = 0, -STEADY_AFTER_S, 0.0
+        self._feel_at: float | None = None
 
     @property
     def ended(self) -> bool:
@@ -153,19 +159,21 @@ class Workers:
     def pause_s(self) -> float | None:
         """How long nothing needs to be done unless something happens; None for as long as it takes."""
         start_at = self._start_at if len(self._workers) < self._wanted() else None
-        moments = [at for at in (self._stop_by or start_at, self._rounds.due) if at is not None]
+        moments = [at for at in (self._stop_by or start_at, self._rounds.due, self._feel_at) if at is not None]
         return max(0.0, min(moments) - time.monotonic()) if moments else None
 
     def start_missing(self) -> None:
         """Start workers until there are enough, unless it is too early after the last death."""
         while len(self._workers) < self._wanted() and time.monotonic() >= self._start_at:
             ours, theirs = _spawn.Pipe()
-            process = _spawn.Process(target=work, args=(self._settings, self._sock, theirs, self._served))
+            felt, beats = _spawn.Pipe(duplex=False)
+            process = _spawn.Process(target=work, args=(self._settings, self._sock, theirs, beats, self._served))
             before = signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
             process.start()
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             theirs.close()
-            self._workers.append(Worker(process, ours))
+            beats.close()
+            self._workers.append(Worker(process, ours, Pulse(felt)))
 
     def heed(self, number: signal.Signals) -> None:
         """Pass a signal on; SIGTERM and SIGINT are the beginning of the end."""
@@ -184,12 +192,26 @@ class Workers:
                 self._rounds.ended(worker.process.pid)
                 self._bury(worker)
         self._rounds.look(self._serving())
+        self._feel()
         if self._stop_by is not None and time.monotonic() >= self._stop_by:
             for worker in self._workers:
                 _log.error("worker %s does not end: killed", worker.process.pid)
                 worker.process.kill()
                 self.code = self.code or 1
             self._stop_by = time.monotonic() + KILL_AFTER_S
+
+    def _feel(self) -> None:
+        """Kill whoever serves nobody any more; those that load, or end, have limits of their own."""
+        serving = [worker for worker in self._workers if worker.ready and self._stop_by is None]
+        if not serving:
+            self._feel_at = None
+        elif self._feel_at is None or time.monotonic() >= self._feel_at:
+            hang_s = self._settings.hang_s
+            self._feel_at = time.monotonic() + hang_s / LOOKS
+            for worker in serving:
+                if worker.pulse.stops():
+                    _log.error("the event loop of worker %s has hung for %g s: killed", worker.process.pid, hang_s)
+                    worker.process.kill()
 
     def _wanted(self) -> int:
         return self._settings.workers if self._stop_by is None else 0
@@ -228,6 +250,7 @@ class Workers:
     def _bury(self, worker: Worker) -> None:
         worker.process.join()
         worker.pipe.close()
+        worker.pulse.pipe.close()
         pid, code = worker.process.pid, worker.process.exitcode or 0
         if self._stop_by is not None:
             if code not in (0, -signal.SIGTERM):  # SIGTERM ends one that was still loading

@@ -5,6 +5,8 @@ from uvicorn import Config
 from uvicorn.server import ServerState
 
 from service.connection import Connection
+from service.crowd import Crowd
+from service.telemetry import Telemetry
 
 
 class Timer:
@@ -60,7 +62,10 @@ def loop():
 def connection(loop):
     config = Config(app=lambda scope: None, log_config=None)
     config.load()
-    connection = Connection(config=config, server_state=ServerState(), app_state={}, _loop=loop, patience_s=7.0)
+    crowd = Crowd(1, Telemetry())
+    connection = Connection(
+        config=config, server_state=ServerState(), app_state={}, _loop=loop, patience_s=7.0, crowd=crowd
+    )
     connection.connection_made(Transport())
     return connection
 

@@ -1,0 +1,122 @@
+"""More connections than are served, at a live process that serves two."""
+
+import json
+import socket
+from contextlib import suppress
+
+import httpx
+import pytest
+
+from contract.conftest import Process
+from contract.test_connection import BODY, answer, request
+from listwright_client import Client, UnavailableError
+
+HEADERS = {"content-type": "application/json"}
+NEVER = 60_000
+"""Milliseconds: those inside stay there as long as a test takes."""
+
+
+@pytest.fixture(scope="module")
+def service(bundle_folder):
+    service = Process(bundle=bundle_folder, max_connections=2, timeout_ms=NEVER).wait_until_ready()
+    yield httpx.URL(service.url)
+    code, log = service.stop()
+    assert code == 0
+    assert "Traceback" not in log
+    assert "2 connections are open, which is the limit (LISTWRIGHT_MAX_CONNECTIONS): newcomers get 503" in log
+
+
+def connect(url):
+    return socket.create_connection((url.host, url.port), timeout=20)
+
+
+def value(metrics, name):
+    (found,) = [float(line.split()[1]) for line in metrics.splitlines() if line.startswith(name + " ")]
+    return found
+
+
+@pytest.fixture
+def full(service):
+    """Its address, and two that have come and stay."""
+    alone = False
+    while not alone:  # until the service has heard that those of the test before are gone
+        one = connect(service)
+        one.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        _, headers, metrics = answer(one)
+        alone = "connection" not in headers and value(metrics.decode(), "listwright_open_connections") == 1
+        if not alone:
+            one.close()
+    one.sendall(b"\r\n")  # else it would soon be idle
+    with one, connect(service) as other:
+        yield service, one, other
+
+
+def sample(url, name):
+    return value(httpx.get(url.join("/metrics")).text, name)
+
+
+def test_a_newcomer_is_told_so_and_those_inside_are_served(full):
+    url, one, other = full
+    refused = httpx.post(url.join("/rerank"), content=BODY, headers={**HEADERS, "X-Request-ID": "mine"})
+    assert refused.status_code == 503
+    assert refused.headers["content-type"] == "application/problem+json"
+    assert refused.headers["retry-after"] == "1"
+    assert refused.headers["connection"] == "close"
+    assert refused.headers["x-request-id"] == "mine"
+    assert refused.headers["cache-control"] == "no-store"
+    problem = refused.json()
+    assert (problem["type"], problem["request_id"]) == ("urn:listwright:too-many-connections", "mine")
+    assert "2 connections are open, which is the limit (LISTWRIGHT_MAX_CONNECTIONS)" in problem["detail"]
+    for connection in (one, other):
+        connection.sendall(request() + BODY)
+        assert answer(connection)[0] == 200
+
+
+def test_a_newcomer_gets_one_answer_whatever_it_has_sent(full):
+    with connect(full[0]) as newcomer:
+        newcomer.sendall((request() + BODY) * 3)
+        status, _, body = answer(newcomer)
+        assert (status, json.loads(body)["status"]) == (503, 503)
+        with suppress(ConnectionError):  # what it had sent more is not read
+            assert newcomer.recv(65536) == b""
+
+
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/metrics", "/v2/health/live", "/v2/health/ready"])
+def test_probes_are_answered_and_have_to_go(full, path):
+    answered = httpx.get(full[0].join(path))
+    assert answered.status_code == 200
+    assert answered.headers["connection"] == "close"
+
+
+def test_a_newcomer_that_says_nothing_is_not_waited_for(full):
+    with connect(full[0]) as newcomer:
+        assert newcomer.recv(1) == b"", "long before the deadline of a request"
+
+
+def test_a_newcomer_that_stops_in_its_head_is_not_either(full):
+    with connect(full[0]) as newcomer:
+        newcomer.sendall(request()[:-2])
+        assert answer(newcomer)[0] == 408
+
+
+def test_they_are_counted(full):
+    url = full[0]
+    excess = sample(url, "listwright_excess_connections_total")
+    assert httpx.get(url.join("/info")).status_code == 503
+    assert sample(url, "listwright_excess_connections_total") == excess + 2, "who asked for the metrics is one too"
+    assert sample(url, "listwright_open_connections") >= 3
+
+
+def test_who_leaves_makes_room(full):
+    url, one, _ = full
+    one.close()
+    statuses = []
+    while 200 not in statuses:  # until the service has heard of it
+        statuses.append(httpx.get(url.join("/info")).status_code)
+    assert set(statuses) <= {200, 503}
+
+
+def test_our_own_client_knows_that_it_may_ask_again(full):
+    with Client(str(full[0]), retries=0) as client, pytest.raises(UnavailableError) as caught:
+        client.info()
+    assert caught.value.retry_after == 1

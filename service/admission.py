@@ -19,8 +19,9 @@ from service.problems import NotReadyError, OverloadedError
 
 T = TypeVar("T")
 
-FORGETTING = 1 / 16
-"""Weight of the newest time in the mean time in work."""
+SLOWER, FASTER = 1 / 2, 1 / 16
+"""Weight of the newest turn in the time that a turn is expected to take, more if it took longer: whoever is let in must
+not wait in vain."""
 
 SMALL = 2 * 2**20
 """Bytes of a body that may make the event loop deaf while it is worked for: a thousand candidates as JSON, 10 ms."""
@@ -50,17 +51,27 @@ class Gate:
     Args:
         threads: requests worked for at a time, each in a thread of its own; 0 is one at a time, on the event loop.
         places: requests that may wait.
+        patience_s: when their turns must have ended, as far as that is known; but one for each slot may always wait.
         buffer: bytes of bodies that may be held, arriving or waiting.
         clock: seconds.
     """
 
-    def __init__(self, threads: int, places: int, buffer: int, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self,
+        threads: int,
+        places: int,
+        buffer: int,
+        *,
+        patience_s: float = math.inf,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
         self._slots, self._places, self._buffer, self._clock = max(1, threads), places, buffer, clock
+        self._patience_s = patience_s
         self._threaded = threads > 0
         self._threads = ThreadPoolExecutor(self._slots, "work")
         self._free, self._held = self._slots, 0
-        self._line: deque[asyncio.Future[None]] = deque()
-        self._work_s = 0.0
+        self._line: deque[asyncio.Future[float]] = deque()
+        self._turn_s = 0.0
 
     @property
     def working(self) -> int:
@@ -80,7 +91,10 @@ class Gate:
     @property
     def is_full(self) -> bool:
         """Whether the next request is refused."""
-        return self._free == 0 and len(self._line) >= self._places
+        if self._free or not self._line:
+            return self._free == 0 and self._places == 0
+        waiting = len(self._line)
+        return waiting >= self._places or (waiting >= self._slots and self._wait_s(1) > self._patience_s)
 
     def refusal(self) -> OverloadedError:
         """What the next request is told if it is."""
@@ -121,36 +135,36 @@ class Gate:
         here = not self._threaded and size <= SMALL
         try:
             if self._free and here:
-                self._free -= 1
-                with self._slot():
+                with self._turn(self._take()):
                     # whoever has arrived meanwhile takes a place or is refused, before the loop is busy
                     await asyncio.sleep(0)
                     return work(deadline)
             with listening(receive) as caller:
                 deadline = Deadline(deadline.at, caller.done)
-                if self._free:
-                    self._free -= 1
-                else:
-                    await self._wait(deadline, caller)
-                with self._slot():
+                with self._turn(self._take() if self._free else await self._wait(deadline, caller)):
                     if here:
                         return work(deadline)
                     return await asyncio.get_running_loop().run_in_executor(self._threads, work, deadline)
         except asyncio.CancelledError as error:  # the last moment of a stop: an answer, not a broken connection
             raise NotReadyError("the service stopped before the answer was ready") from error
 
+    def _take(self) -> float:
+        """A slot that is free; the time."""
+        self._free -= 1
+        return self._clock()
+
     @contextmanager
-    def _slot(self) -> Iterator[None]:
-        """A slot that is in work, and its time."""
-        began = self._clock()
+    def _turn(self, began: float) -> Iterator[None]:
+        """Work in a slot, timed from when it was to be had: what else the event loop did meanwhile is part of it."""
         try:
             yield
         finally:
-            self._work_s += (self._clock() - began - self._work_s) * (FORGETTING if self._work_s else 1.0)
+            more_s = self._clock() - began - self._turn_s
+            self._turn_s += more_s * (1.0 if self._turn_s == 0.0 else SLOWER if more_s > 0.0 else FASTER)
             self._pass_on()
 
-    async def _wait(self, deadline: Deadline, caller: Caller) -> None:
-        """Return with a slot, or raise without."""
+    async def _wait(self, deadline: Deadline, caller: Caller) -> float:
+        """Return with a slot, and since when it was to be had; or raise without."""
         self.check()
         left_s = deadline.left_s
         if self._wait_s() > left_s:
@@ -169,17 +183,18 @@ class Gate:
         if not turn.done():
             self._line.remove(turn)
             raise self._overloaded("its turn did not come before the deadline")
+        return turn.result()
 
     def _pass_on(self) -> None:
         """One slot is free: the first in line has it, or whoever comes next."""
         if self._line:
-            self._line.popleft().set_result(None)
+            self._line.popleft().set_result(self._clock())
         else:
             self._free += 1
 
-    def _wait_s(self) -> float:
-        """Seconds until the turn of whoever comes now: each slot takes its share of those in work and in line."""
-        return (self.working + len(self._line)) * self._work_s / self._slots
+    def _wait_s(self, more: int = 0) -> float:
+        """Seconds until the turn of whoever comes now, or as many turns later: each slot takes its share of them."""
+        return (self.working + len(self._line) + more) * self._turn_s / self._slots
 
     def _overloaded(self, message: str) -> OverloadedError:
         return OverloadedError(message, max(1, math.ceil(self._wait_s())))

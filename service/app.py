@@ -151,7 +151,9 @@ def create_app(
     app.state.draining, app.state.degraded = threading.Event(), DegradedRun()
     admin_key = settings.admin_key
     app.state.admin_key = None if admin_key is None else Key("admin", digest_of(admin_key.get_secret_value().encode()))
-    app.state.gate = Gate(settings.threads, settings.queue, settings.max_buffered_bytes)
+    app.state.gate = Gate(
+        settings.threads, settings.queue, settings.max_buffered_bytes, patience_s=settings.queue_ms / 1000.0
+    )
     app.shedding = Shedding(app.state.gate, telemetry)
     app.state.crowd = crowd = Crowd(settings.max_connections, telemetry)
     telemetry.watch(app.state.gate, lambda: crowd.present)

@@ -82,7 +82,9 @@ class Process:
 
 @pytest.fixture(scope="session")
 def live(bundle_folder):
-    service = Process(bundle=bundle_folder, max_candidates=50, max_payload_bytes=200_000).wait_until_ready()
+    service = Process(
+        bundle=bundle_folder, max_candidates=50, max_payload_bytes=200_000, queue_ms=600_000
+    ).wait_until_ready()
     try:
         with httpx.Client(base_url=service.url) as client:
             yield client

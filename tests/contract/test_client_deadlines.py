@@ -1,6 +1,7 @@
 """What the client says of its deadline arrives in the service and is kept there: both clients, real connections."""
 
 import asyncio
+import logging
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,6 +26,8 @@ class Served:
     def __init__(self, folder, **settings):
         settings = Settings(bundle=folder, port=0, log_level="critical", **settings)
         started = threading.Event()
+        root = logging.getLogger()
+        self._logs = root, root.level, root.handlers[:]
         self.app = create_app(settings, loaded=bundle.load(folder))
         self._server = DrainingServer(self.app, settings, started.set)
         self._thread = threading.Thread(target=self._server.run)
@@ -35,6 +38,7 @@ class Served:
     def end(self):
         self._server.should_exit = True
         self._thread.join()
+        root, root.level, root.handlers = self._logs  # the server made them its own
 
 
 @contextmanager

@@ -52,8 +52,8 @@ def _row(feature: Feature, trained: Float[np.ndarray, " R"], now: Float[np.ndarr
     if feature.kind == "categorical":
         return _Row(feature.name, unknown=_share(now == UNKNOWN_CODE))
     there = now[~np.isnan(now)]
-    low, high = (-np.inf, np.inf) if feature.quantiles is None else np.float32(feature.quantiles)[[0, -1]]
-    beyond = _share((there < low) | (there > high))
+    ends = feature.quantiles or (-np.inf, np.inf)
+    beyond = _share((there < np.float32(ends[0])) | (there > np.float32(ends[-1])))
     return _Row(feature.name, _share(np.isnan(trained)), _share(np.isnan(now)), beyond)
 
 

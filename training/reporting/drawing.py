@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -20,7 +21,7 @@ INK, SOFT, RULE = "#1d1f21", "#5b6066", "#dcdfe2"
 
 _VARIABLES = {INK: "--ink", SOFT: "--soft", RULE: "--rule"} | {c: f"--c{n}" for n, c in enumerate(COLOURS, start=1)}
 
-_STYLE = {
+_STYLE: Any = {
     "axes.edgecolor": RULE,
     "axes.labelcolor": SOFT,
     "axes.labelsize": 9.5,

@@ -22,7 +22,7 @@ def learning(found: Facts, best_epoch: int, ndcg_at: int) -> str:
     number, rank_loss, confusion_loss, valid = zip(*found["epochs"], strict=True)
     curves = [("rank loss", rank_loss, ORANGE), ("confusion loss", confusion_loss, GREEN)]
     curves = [curve for curve in curves if any(curve[1])]
-    figure = Figure(figsize=(WIDTH, 1.4 + 1.1 * len(curves)), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 1.6 + 1.2 * len(curves)), layout="constrained")
     plots = figure.subplots(1 + len(curves), sharex=True, squeeze=False)[:, 0]
     for axes, (name, values, colour) in zip(plots, curves, strict=False):
         axes.plot(number, values, color=colour, **_dots(number))
@@ -30,7 +30,7 @@ def learning(found: Facts, best_epoch: int, ndcg_at: int) -> str:
     plots[-1].plot(number, valid, color=BLUE, **_dots(number))
     kept = number.index(best_epoch)
     plots[-1].plot(best_epoch, valid[kept], "o", color=BLUE, markersize=7)
-    plots[-1].set(xlabel="epoch", ylabel=f"valid NDCG@{ndcg_at}")
+    plots[-1].set(xlabel="epoch", ylabel=f"NDCG@{ndcg_at}")
     plots[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
     figure.align_ylabels()
     return svg(figure, "learning", f"Losses and validation NDCG over {number[-1]} epochs; epoch {best_epoch} was kept")

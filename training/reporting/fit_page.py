@@ -42,9 +42,9 @@ def fit_page(report: Facts) -> str:
     sections = [
         _metrics(report, second),
         _wins(report["details"]),
-        _learning(report),
-        _movement(report["details"], second),
+        _movement(report, second),
         _anomaly(report["details"], gain["metric"]),
+        _learning(report),
         *_specialists(report),
         _coverage(report["details"]["features"]),
         _latency(here),
@@ -78,7 +78,7 @@ def _metrics(report: Facts, second: str) -> PageSection:
     ]
     proven = [metric_name(gain["metric"]) for gain in gains if gain["low"] > 0]
     lost = [metric_name(gain["metric"]) for gain in gains if gain["high"] < 0]
-    title = f"{second} is above the first stage beyond doubt in {len(proven)} of {len(gains)} metrics"
+    title = f"{second} is above the first stage beyond doubt in {len(proven) or 'none'} of {len(gains)} metrics"
     if lost:
         title += f", and below it in {len(lost)}"
     empty = report["empty_queries"]
@@ -115,7 +115,11 @@ def _wins(details: Facts) -> PageSection:
         f"Gain in {metric_name(found['metric'])} of every query over the first stage, sorted. Left of the flat part "
         "are the queries that lose, right of it those that win."
     )
-    return PageSection(wins_sentence(found), (), [PageFigure(figures.wins(found), caption)])
+    text = (
+        f"The query that loses most changes by {found['gain'][0]:+.3f} {metric_name(found['metric'])}, the one that "
+        f"gains most by {found['gain'][-1]:+.3f}."
+    )
+    return PageSection(wins_sentence(found), [text], [PageFigure(figures.wins(found), caption)])
 
 
 def _learning(report: Facts) -> PageSection:
@@ -123,11 +127,13 @@ def _learning(report: Facts) -> PageSection:
     ndcg_at = report["recipe"]["model"]["ndcg_at"]
     caption = "Mean training loss over the batches of an epoch, and NDCG of the validation queries after it. Dot: kept."
     drawn = figures.learning(found, model["best_epoch"], ndcg_at)
-    return PageSection(learning_sentence(model, ndcg_at), (), [PageFigure(drawn, caption)])
+    text = f"The model has {model['parameters']:,} parameters; the weights of the best epoch are those that serve."
+    return PageSection(learning_sentence(model, ndcg_at), [text], [PageFigure(drawn, caption)])
 
 
-def _movement(details: Facts, second: str) -> PageSection:
+def _movement(report: Facts, second: str) -> PageSection:
     """Movement, scores and attention: what the second stage does inside a list."""
+    details = report["details"]
     moved, scores, attention = details["movement"], details["scores"], details["attention"]
     text = [scores_sentence(scores, second)]
     drawn = [
@@ -149,7 +155,8 @@ def _movement(details: Facts, second: str) -> PageSection:
             "half. At 1, the context is the plain mean of the list."
         )
         drawn.append(PageFigure(figures.attention(attention), caption))
-    text.append(f"Over {details['looked_at']:,} test queries.")
+    if details["looked_at"] < report["queries"]:
+        text.append(f"Over {details['looked_at']:,} test queries, evenly spread over all {report['queries']:,}.")
     return PageSection(movement_sentence(moved), text, drawn)
 
 

@@ -32,10 +32,9 @@ class PageSection:
     """A part of the page.
 
     Args:
-        title: the finding, as a sentence where the data allow one; empty for a part without a heading.
+        title: the finding, as a sentence where the data allow one; empty for a part without a heading or text.
         text: paragraphs below it.
-        figures: side by side where there is room.
-        tables: below the figures.
+        figures, tables: side by side where there is room; a single one stands beside the text.
     """
 
     title: str = ""
@@ -67,7 +66,7 @@ def render(
     """
     template = (resources.files("training") / "reporting" / "page.html").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return environment.from_string(template).render(
+    page = environment.from_string(template).render(
         title=title,
         verdicts=verdicts,
         numbers=numbers,
@@ -76,3 +75,4 @@ def render(
         facts=facts,
         settings=settings,
     )
+    return page.replace(" %", "\u00a0%")  # never alone at the beginning of a line

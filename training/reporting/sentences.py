@@ -112,11 +112,11 @@ def anomaly_sentence(found: Facts | None, metric: str) -> tuple[str, str]:
 def coverage_sentence(found: Facts) -> str:
     """Whether the test rows look like the training rows."""
     parts = [
-        (found["missing"], "with missing values"),
-        (found["clipped_often"], "with more than 1 % of values beyond the training quantiles"),
-        (found["unknown"], "with unknown categories"),
+        (found["missing"], "missing values"),
+        (found["clipped_often"], "more than 1 % of values beyond the training quantiles"),
+        (found["unknown"], "unknown categories"),
     ]
-    told = [f"{count} {what}" for count, what in parts if count]
+    told = [f"{count} {'has' if count == 1 else 'have'} {what}" for count, what in parts if count]
     if not told:
         return f"Test rows lie within what training saw, in all {found['features']} features"
     return f"Of {found['features']} features, {_listed(told)} in the test rows"

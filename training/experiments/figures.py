@@ -36,7 +36,7 @@ def coverage(found: RoutingEvaluation) -> str:
     axes.axhline(0.0, color=INK, linewidth=1)
     gain = float((found.routed - found.generalist).mean())
     axes.plot(found.coverage * 100, gain, "o", color=COLOURS[1], label="the bundle's own margin")
-    axes.set(xlabel="coverage: share of queries routed, %", ylabel="mean gain over the generalist, NDCG", xlim=(0, 100))
+    axes.set(xlabel="coverage: share of queries routed, %", ylabel="mean gain, NDCG", xlim=(0, 100))
     legend(figure)
     return svg(figure, "coverage", "Gain over the generalist against the share of queries routed")
 

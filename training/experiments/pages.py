@@ -100,7 +100,8 @@ def routing_page(data: str, found: RoutingEvaluation, *, ndcg_at: int, **repeat:
                 figures=[
                     PageFigure(
                         figures.coverage(found),
-                        "Mean gain over all queries if the most promising share is routed. Band: 95 % over queries.",
+                        "Mean gain over the generalist, over all queries, if the most promising share is routed. "
+                        "Band: 95 % over queries.",
                     ),
                     PageFigure(
                         figures.reliability(found),

@@ -83,5 +83,5 @@ def svg(figure: Figure, name: str, says: str) -> str:
     drawn = re.sub(r'( id="|url\(#|href="#)', rf"\g<1>{name}-", drawn)
     for colour, variable in _VARIABLES.items():
         drawn = drawn.replace(f": {colour}", f": var({variable})")
-    said = says.replace("&", "and").replace('"', "'").replace("<", "below ")
+    said = says.replace("&", "and").replace('"', "'").replace("<", "below")
     return drawn.replace("<svg ", f'<svg role="img" aria-label="{said}" ', 1)

@@ -137,7 +137,7 @@ def latency(found: Facts) -> str:
     axes.plot(length, slow, color=ORANGE, **_dots(length), label="95 % are faster")
     axes.plot(length, median, color=BLUE, **_dots(length), label="median")
     axes.set(xlabel="candidates in the list", ylabel="milliseconds")
-    axes.set_ylim(bottom=0.0)
+    axes.set(xlim=(0, None), ylim=(0.0, None))
     legend(figure, columns=2)
     return svg(figure, "latency", "Milliseconds for a list, by its length")
 

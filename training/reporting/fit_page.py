@@ -21,6 +21,7 @@ from training.reporting.sentences import (
     headline,
     latency_sentence,
     learning_sentence,
+    metrics_sentence,
     movement_sentence,
     scores_sentence,
     wins_sentence,
@@ -43,6 +44,7 @@ def fit_page(report: Facts) -> str:
         _metrics(report, second),
         _wins(report["details"]),
         _movement(report, second),
+        *_attention(report["details"]),
         _anomaly(report["details"], gain["metric"]),
         _learning(report),
         *_specialists(report),
@@ -67,25 +69,20 @@ def fit_page(report: Facts) -> str:
 
 def _metrics(report: Facts, second: str) -> PageSection:
     by_key = {(metric["ranker"], metric["name"]): metric for metric in report["metrics"]}
-    gains = report["details"]["gains"]
+    gains, rankers = report["details"]["gains"], list(report["rankers"])[::-1]  # the strongest first: on a telephone
+    head = [report["rankers"][ranker] for ranker in rankers]
     rows = [
-        [metric_name(gain["metric"]), *(_cell(by_key[ranker, gain["metric"]]) for ranker in report["rankers"])]
-        for gain in gains
+        [metric_name(gain["metric"]), *(_cell(by_key[ranker, gain["metric"]]) for ranker in rankers)] for gain in gains
     ]
     conventions = [
-        [name, *(f"{means[ranker]:.4f}" for ranker in report["rankers"])]
+        [name, *(f"{means[ranker]:.4f}" for ranker in rankers)]
         for name, means in report["empty_query_conventions"].items()
     ]
-    proven = [metric_name(gain["metric"]) for gain in gains if gain["low"] > 0]
-    lost = [metric_name(gain["metric"]) for gain in gains if gain["high"] < 0]
-    title = f"{second} is above the first stage beyond doubt in {len(proven) or 'none'} of {len(gains)} metrics"
-    if lost:
-        title += f", and below it in {len(lost)}"
     empty = report["empty_queries"]
     tables = [
         PageTable(
             "Means over the test queries",
-            ["", *report["rankers"].values()],
+            ["", *head],
             rows,
             f"Small: {report['interval']}. {report['protocol'][0].upper()}{report['protocol'][1:]}.",
         )
@@ -94,7 +91,7 @@ def _metrics(report: Facts, second: str) -> PageSection:
         tables.append(
             PageTable(
                 f"If a query without a relevant candidate ({empty} here) counts 0, 1, or not at all",
-                ["NDCG@10", *report["rankers"].values()],
+                ["NDCG@10", *head],
                 conventions,
             )
         )
@@ -102,11 +99,11 @@ def _metrics(report: Facts, second: str) -> PageSection:
         f"Mean gain of {second} over the first stage, paired by query. Blue: the interval lies above 0; orange: below "
         "it; grey: it holds 0. Each interval stands for itself: with this many, one may miss by chance."
     )
-    return PageSection(title, (), [PageFigure(figures.gains(gains), caption)], tables)
+    return PageSection(metrics_sentence(gains, second), (), [PageFigure(figures.gains(gains), caption)], tables)
 
 
 def _cell(metric: Facts) -> str:
-    return f"{metric['mean']:.4f}\n{metric['low']:.3f} to {metric['high']:.3f}"
+    return f"{metric['mean']:.4f}\n{metric['low']:.3f}\u2013{metric['high']:.3f}"
 
 
 def _wins(details: Facts) -> PageSection:
@@ -132,9 +129,9 @@ def _learning(report: Facts) -> PageSection:
 
 
 def _movement(report: Facts, second: str) -> PageSection:
-    """Movement, scores and attention: what the second stage does inside a list."""
+    """Movement and scores: what the second stage does inside a list."""
     details = report["details"]
-    moved, scores, attention = details["movement"], details["scores"], details["attention"]
+    moved, scores = details["movement"], details["scores"]
     text = [scores_sentence(scores, second)]
     drawn = [
         PageFigure(
@@ -148,16 +145,20 @@ def _movement(report: Facts, second: str) -> PageSection:
             "deviation 1; the outermost bars hold what lies beyond.",
         ),
     ]
-    if attention is not None:
-        text.append(attention_sentence(attention))
-        caption = (
-            "Attention weight times list length by rank in the first stage. Line: mean over lists; band: the middle "
-            "half. At 1, the context is the plain mean of the list."
-        )
-        drawn.append(PageFigure(figures.attention(attention), caption))
     if details["looked_at"] < report["queries"]:
         text.append(f"Over {details['looked_at']:,} test queries, evenly spread over all {report['queries']:,}.")
     return PageSection(movement_sentence(moved), text, drawn)
+
+
+def _attention(details: Facts) -> list[PageSection]:
+    found = details["attention"]
+    if found is None:
+        return []
+    caption = (
+        "Attention weight times list length by rank in the first stage, over lists of two or more. Line: mean; band: "
+        "the middle half. Where it is 1 throughout, the context is the plain mean of the list."
+    )
+    return [PageSection(attention_sentence(found), (), [PageFigure(figures.attention(found), caption)])]
 
 
 def _anomaly(details: Facts, metric: str) -> PageSection:
@@ -177,19 +178,14 @@ def _specialists(report: Facts) -> list[PageSection]:
     found = report.get("specialists")
     if found is None:
         return []
-    rows = [
-        [
-            str(k),
-            f"{one['weight']:.3f}",
-            str(one["queries"]),
-            ", ".join(f"{top['feature']} {top['weight']:+.2f}" for top in one["top_features"][:3]),
-        ]
-        for k, one in enumerate(found["specialists"])
-    ]
+    rows = []
+    for k, one in enumerate(found["specialists"]):
+        weights = ", ".join(f"{top['feature']} {top['weight']:+.2f}" for top in one["top_features"][:3])
+        rows.append([f"{k}\n{weights}", f"{one['weight']:.3f}", str(one["queries"])])
     ended = "converged" if found["converged"] else "had not converged"
     title = f"{len(rows)} specialists share the queries; EM {ended} after {found['iterations']} iterations"
-    head = ["specialist", "weight", "queries", "largest feature weights"]
-    note = "Queries: training queries that are most likely this specialist's."
+    head = ["specialist", "weight", "queries"]
+    note = "Small: largest feature weights of a linear one. Queries: training queries that are most likely its own."
     tables = [PageTable("", head, rows, note)]
     if "routing" in report:
         values = report["routing"]["ndcg"]
@@ -200,15 +196,15 @@ def _specialists(report: Facts) -> list[PageSection]:
 
 def _coverage(found: Facts) -> PageSection:
     rows = [[name, *map(_percent, shares)] for name, *shares in found["rows"]]
-    note = (
+    text = (
         "Shares of test rows (the first column: of training rows). Beyond: outside the 0.1 % to 99.9 % quantiles of "
         "training, where the networks clip; about 0.2 % is what chance gives. Unknown: a category that training did "
         "not see, or none."
     )
     if found["features"] > len(rows):
-        note = f"The {len(rows)} of {found['features']} features that differ most from training. {note}"
+        text = f"The {len(rows)} of {found['features']} features that differ most from training. {text}"
     head = ["feature", "missing in training", "missing", "beyond", "unknown"]
-    return PageSection(coverage_sentence(found), (), (), [PageTable("", head, rows, note)])
+    return PageSection(coverage_sentence(found), [text], (), [PageTable("", head, rows)])
 
 
 def _percent(share: float | None) -> str:

@@ -14,7 +14,7 @@ from ranking.reranker import Reranker
 from training.data.dataset import Dataset
 
 LENGTHS = (1, 10, 25, 50, 100, 200)
-REPEATS = 20
+REPEATS = 50
 WARM_UP = 2
 
 

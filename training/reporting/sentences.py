@@ -26,6 +26,13 @@ def headline(gain: Facts, second: str) -> str:
     )
 
 
+def metrics_sentence(gains: list[Facts], second: str) -> str:
+    """In how many metrics the gain or the loss is more than chance."""
+    proven, lost = (sum(gain[end] * sign > 0 for gain in gains) for end, sign in (("low", 1), ("high", -1)))
+    said = f"{second}'s gain has an interval above 0 in {proven or 'none'} of {len(gains)} metrics"
+    return f"{said}, and one below 0 in {lost}" if lost else said
+
+
 def wins_sentence(found: Facts) -> str:
     """How the gain is spread over queries."""
     won, lost, queries = found["won"], found["lost"], found["queries"]
@@ -72,16 +79,15 @@ def scores_sentence(found: Facts, second: str) -> str:
 
 def attention_sentence(found: Facts) -> str:
     """Where the context comes from."""
-    means = [row[1] for row in found["by_rank"]]
+    often = 0.2 * found["by_rank"][0][0]  # ranks that few lists reach say little
+    means = [row[1] for row in found["by_rank"] if row[0] >= often]
     top, last = means[0], len(means)
     if max(abs(mean - 1.0) for mean in means) < 0.1:
-        return "Attention is close to even: the context is nearly the plain mean of the list."
+        return "Attention is close to even: the context is nearly the plain mean of the list"
     peak = max(range(last), key=means.__getitem__) + 1
     say = f"The first stage's first candidate gets {top:.2f} times an even share of the attention"
     return (
-        f"{say}; most goes to rank {peak}, {means[peak - 1]:.2f} times."
-        if peak > 1
-        else f"{say}, the most of all ranks."
+        f"{say}; most goes to rank {peak}, {means[peak - 1]:.2f} times" if peak > 1 else f"{say}, the most of all ranks"
     )
 
 
@@ -124,8 +130,8 @@ def coverage_sentence(found: Facts) -> str:
 
 def latency_sentence(found: Facts) -> str:
     """What a long list costs."""
-    length, median, slow = found["rows"][-1]
-    return f"A list of {length} took {median:.1f} ms here, and 95 of 100 such lists less than {slow:.1f} ms"
+    length, median, _slow = found["rows"][-1]
+    return f"A list of {length} candidates took {median:.1f} ms here, the median of {found['repeats']}"
 
 
 def _listed(parts: list[str]) -> str:

@@ -23,7 +23,7 @@ MOST_POINTS = 101
 """Points of the curve of gains."""
 
 MOST_RANKS = 60
-"""First-stage ranks that are told apart."""
+"""Bins of first-stage ranks; the last one takes what lies beyond."""
 
 HISTOGRAM = np.linspace(-4.0, 4.0, 41)
 """Edges of the bins of a score, in standard deviations of its list; the first and last bin take what lies beyond."""
@@ -104,11 +104,10 @@ def movement(seen: Sequence[Seen]) -> dict[str, object]:
 
 
 def _ranks(longest: int) -> list[tuple[int, int]]:
-    """Ranks one by one, and then in ever wider bins, so that no list makes more than :data:`MOST_RANKS`."""
-    edges, step = [1], 1.0
+    """Ranks one by one, and then in ever wider bins: a fifth of where they begin."""
+    edges = [1]
     while edges[-1] <= longest and len(edges) <= MOST_RANKS:
-        step = step if edges[-1] < 20 else step * 1.25
-        edges.append(edges[-1] + int(step))
+        edges.append(edges[-1] + max(1, edges[-1] // 5))
     bins = [(first, min(after - 1, longest)) for first, after in pairwise(edges)]
     bins[-1] = (bins[-1][0], longest)
     return bins

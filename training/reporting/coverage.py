@@ -11,7 +11,7 @@ from ranking.features import UNKNOWN_CODE, Feature
 from training.data.dataset import Dataset
 
 MOST_FEATURES = 40
-"""Features listed, the most striking first."""
+"""Features listed, the most striking first; those of which there is nothing to say are not."""
 
 
 def coverage(train: Dataset, test: Dataset) -> dict[str, object]:
@@ -23,13 +23,15 @@ def coverage(train: Dataset, test: Dataset) -> dict[str, object]:
     schema = train.schema
     found = [_row(feature, train.features[:, d], test.features[:, d]) for d, feature in enumerate(schema.features)]
     found.sort(key=lambda row: -row.strangeness)
+    listed = [row for row in found if any(row[1:])]
     return {
         "columns": ["feature", "missing_in_training", "missing", "beyond_training_quantiles", "unknown"],
         "features": len(found),
+        "listed": len(listed),
         "missing": sum(bool(row.missing) for row in found),
         "clipped_often": sum((row.beyond or 0.0) > 0.01 for row in found),
         "unknown": sum(bool(row.unknown) for row in found),
-        "rows": [list(row) for row in found[:MOST_FEATURES]],
+        "rows": [list(row) for row in listed[:MOST_FEATURES]],
     }
 
 

@@ -13,6 +13,9 @@ from training.reporting.drawing import COLOURS, HEIGHT, INK, SOFT, WIDTH, legend
 Facts = dict[str, Any]
 """A part of ``report.json``."""
 
+SELDOM = 0.01
+"""Ranks that hold a smaller share of the candidates are left out of the plot of movement: they would only jump."""
+
 BLUE, ORANGE, GREEN = COLOURS[:3]
 
 
@@ -74,7 +77,8 @@ def movement(found: Facts) -> str:
     figure, axes = one()
     centres = [(first + last) / 2.0 for first, last in found["ranks"]]
     for name, colour in (("relevant", BLUE), ("irrelevant", ORANGE)):
-        rows = [(x, *row[1:]) for x, row in zip(centres, found[name]["by_rank"], strict=True) if row[0]]
+        least = max(1.0, SELDOM * found[name]["candidates"])
+        rows = [(x, *row[1:]) for x, row in zip(centres, found[name]["by_rank"], strict=True) if row[0] >= least]
         _banded(axes, rows, colour, name)
     axes.axhline(0.0, color=INK, linewidth=1)
     axes.set(xlabel="rank in the first stage", ylabel="ranks gained")

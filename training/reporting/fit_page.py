@@ -137,7 +137,8 @@ def _movement(report: Facts, second: str) -> PageSection:
         PageFigure(
             figures.movement(moved),
             "Ranks gained between first stage and answer by the candidates that the second stage scored. Lines: mean; "
-            "bands: the middle half. Relevant: label above 0.",
+            "bands: the middle half. Relevant: label above 0. Left out: ranks with less than "
+            f"{100 * figures.SELDOM:.0f} % of the candidates of that kind.",
         ),
         PageFigure(
             figures.scores(scores, second),
@@ -156,7 +157,8 @@ def _attention(details: Facts) -> list[PageSection]:
         return []
     caption = (
         "Attention weight times list length by rank in the first stage, over lists of two or more. Line: mean; band: "
-        "the middle half. Where it is 1 throughout, the context is the plain mean of the list."
+        "the middle half. Where it is 1 throughout, the context is the plain mean of the list. Lists of all "
+        "lengths are mixed: where many of them end, the line may jump."
     )
     return [PageSection(attention_sentence(found), (), [PageFigure(figures.attention(found), caption)])]
 
@@ -201,10 +203,13 @@ def _coverage(found: Facts) -> PageSection:
         "training, where the networks clip; about 0.2 % is what chance gives. Unknown: a category that training did "
         "not see, or none."
     )
-    if found["features"] > len(rows):
-        text = f"The {len(rows)} of {found['features']} features that differ most from training. {text}"
+    if found["listed"] > len(rows):
+        text += f" Listed: the {len(rows)} features that differ most from training."
+    elif found["listed"] < found["features"]:
+        text += " Features without any of these are not listed."
     head = ["feature", "missing in training", "missing", "beyond", "unknown"]
-    return PageSection(coverage_sentence(found), [text], (), [PageTable("", head, rows)])
+    tables = [PageTable("", head, rows)] if rows else []
+    return PageSection(coverage_sentence(found), [text], (), tables)
 
 
 def _percent(share: float | None) -> str:

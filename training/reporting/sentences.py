@@ -124,7 +124,7 @@ def coverage_sentence(found: Facts) -> str:
     ]
     told = [f"{count} {'has' if count == 1 else 'have'} {what}" for count, what in parts if count]
     if not told:
-        return f"Test rows lie within what training saw, in all {found['features']} features"
+        return f"Test rows look like training rows in all {found['features']} features"
     return f"Of {found['features']} features, {_listed(told)} in the test rows"
 
 

@@ -147,10 +147,13 @@ def test_coverage_of_very_many_features_lists_the_most_striking():
     count = MOST_FEATURES + 30
     train = dataset(np.zeros((5, count)), FeatureSchema(features=[Feature(name=f"f{d}") for d in range(count)]))
     train = replace(train, schema=fit_schema(train))
-    rows = np.zeros((4, count))
-    rows[:, count - 1] = 9.0
-    found = coverage(train, replace(dataset(rows, train.schema)))
-    assert found["features"] == count
+    nothing = coverage(train, dataset(np.zeros((4, count)), train.schema))
+    assert (nothing["features"], nothing["rows"]) == (count, [])
+    assert "look like training rows in all" in sentences.coverage_sentence(nothing)
+    rows = np.ones((4, count))
+    rows[:2, :-1] = 0.0
+    found = coverage(train, dataset(rows, train.schema))
+    assert (found["features"], found["listed"]) == (count, count)
     assert len(found["rows"]) == MOST_FEATURES
     assert found["rows"][0][0] == f"f{count - 1}"
 

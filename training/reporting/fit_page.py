@@ -197,9 +197,16 @@ def _specialists(report: Facts) -> list[PageSection]:
 
 
 def _coverage(found: Facts) -> PageSection:
-    rows = [[name, *map(_percent, shares)] for name, *shares in found["rows"]]
+    rows = [
+        [
+            name,
+            _percent(missing) + ("" if trained is None else f"\n{_percent(trained)} in training"),
+            *map(_percent, more),
+        ]
+        for name, trained, missing, *more in found["rows"]
+    ]
     text = (
-        "Shares of test rows (the first column: of training rows). Beyond: outside the 0.1 % to 99.9 % quantiles of "
+        "Shares of test rows. Beyond: outside the 0.1 % to 99.9 % quantiles of "
         "training, where the networks clip; about 0.2 % is what chance gives. Unknown: a category that training did "
         "not see, or none."
     )
@@ -207,7 +214,7 @@ def _coverage(found: Facts) -> PageSection:
         text += f" Listed: the {len(rows)} features that differ most from training."
     elif found["listed"] < found["features"]:
         text += " Features without any of these are not listed."
-    head = ["feature", "missing in training", "missing", "beyond", "unknown"]
+    head = ["feature", "missing", "beyond", "unknown"]
     tables = [PageTable("", head, rows)] if rows else []
     return PageSection(coverage_sentence(found), [text], (), tables)
 

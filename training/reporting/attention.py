@@ -9,7 +9,8 @@ import torch
 from jaxtyping import Float
 from torch import nn
 
-from training.qilcm import Qilcm
+from training.preprocess import Preprocess
+from training.qilcm import QilcmNetwork
 from training.reporting.behaviour import Seen, mean_and_half
 
 MOST_RANKS = 40
@@ -27,13 +28,14 @@ def attention(module: nn.Module, first_stage_score: bool, seen: Sequence[Seen]) 
     Returns:
         Per rank: how many lists reach it, mean, quartiles. None for a model without attention, or without such lists.
     """
-    if not isinstance(module, Qilcm):
+    preprocess, network = getattr(module, "preprocess", None), getattr(module, "network", None)
+    if not isinstance(network, QilcmNetwork) or not isinstance(preprocess, Preprocess):
         return None
     by_rank: list[list[float]] = [[] for _ in range(MOST_RANKS)]
     for query in seen:
         if query.kept.sum() < 2:
             continue
-        weights = _weights(module, first_stage_score, query)
+        weights = _weights(preprocess, network, first_stage_score, query)
         ranks = query.first_ranks[query.kept]
         for rank, weight in zip(ranks, weights * len(weights), strict=True):
             if rank <= MOST_RANKS:
@@ -42,11 +44,13 @@ def attention(module: nn.Module, first_stage_score: bool, seen: Sequence[Seen]) 
     return {"columns": ["lists", "mean", "low", "high"], "by_rank": rows} if rows else None
 
 
-def _weights(module: Qilcm, first_stage_score: bool, query: Seen) -> Float[np.ndarray, " C"]:
+def _weights(
+    preprocess: Preprocess, network: QilcmNetwork, first_stage_score: bool, query: Seen
+) -> Float[np.ndarray, " C"]:
     rows = query.features[query.kept]
     if first_stage_score:
         rows = np.column_stack([rows, query.first_scores[query.kept].astype(np.float32)])
     with torch.inference_mode():
-        found = module.network.represent(module.preprocess(torch.from_numpy(rows))[None]).attention[0]
+        found = network.represent(preprocess(torch.from_numpy(rows))[None]).attention[0]
     weights: Float[np.ndarray, " C"] = found.double().numpy()
     return weights

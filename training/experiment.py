@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import shlex
 import shutil
 import sys
 from importlib.metadata import version
@@ -18,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ranking.errors import ListwrightError, RecipeError
 from training import config
+from training.command import repeatable
 from training.config import Recipe, Router, Srm
 from training.data_config import LetorData
 
@@ -73,7 +73,7 @@ def main(arguments: list[str] | None = None) -> int:
         }
         with Store(out, settings) as store:
             results = _measure_all(options, recipe, counts, folds, store, console)
-            command = "python -m training.experiment " + shlex.join(map(_without_folder, arguments or sys.argv[1:]))
+            command = repeatable("training.experiment", sys.argv[1:] if arguments is None else arguments)
             _tell(options, recipe, results, store, command, console)
     except (ListwrightError, OSError) as error:
         console.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
@@ -114,12 +114,6 @@ def _contents(source: str) -> list[str]:
             with file.open("rb") as stream:
                 digest.update(hashlib.file_digest(stream, "sha256").digest())
     return [path.name, digest.hexdigest()]
-
-
-def _without_folder(word: str) -> str:
-    """A word of the command line as others can repeat it: paths of this machine are nobody else's."""
-    split, same, path = word.rpartition("=")
-    return split + same + Path(path).name if "/" in path else word
 
 
 def _folds_of(recipe: Recipe, sources: list[str]) -> int:

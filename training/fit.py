@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from ranking.errors import ListwrightError, RecipeError
 from training import config
+from training.command import repeatable
 from training.config import GivenColumn, GivenModel, Recipe
 from training.workspace import next_version, partial_of
 
@@ -37,7 +38,10 @@ def main(arguments: list[str] | None = None) -> int:
         with console.status("loading torch"):  # seconds, which --help and mistyped options need not wait for
             from training.report import show  # noqa: PLC0415
             from training.run import run  # noqa: PLC0415
-        report = run(recipe, options.data, out, resume=options.resume, device=options.device, console=console)
+        command = repeatable("training.fit", sys.argv[1:] if arguments is None else arguments)
+        report = run(
+            recipe, options.data, out, resume=options.resume, device=options.device, command=command, console=console
+        )
     except (ListwrightError, OSError) as error:
         console.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
         return 1
@@ -48,6 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
     show(report, console)
     console.print(f"\nBundle: {out}", soft_wrap=True, markup=False)
+    console.print(f"Report: {out / 'report.html'}", soft_wrap=True, markup=False)
     console.print(f"Check:  python -m ranking.bundle verify {out}", soft_wrap=True, markup=False)
     console.print(f"Serve:  LISTWRIGHT_BUNDLE={out} python -m service", soft_wrap=True, markup=False)
     return 0

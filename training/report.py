@@ -1,10 +1,12 @@
-"""What a run tells: the held-out table on the terminal, and ``report.json`` in the bundle."""
+"""What a run tells: the held-out table on the terminal, and ``report.json`` and ``report.html`` in the bundle."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from rich import box
 from rich.console import Console
@@ -14,6 +16,7 @@ from ranking.manifest import Metric
 from ranking.metrics import EvalProtocol
 from training.evaluate import ROUTED, Evaluation
 from training.evaluate_routing import RoutingEvaluation
+from training.reporting.fit_page import fit_page
 
 HEADLINE = "ndcg@10"
 
@@ -36,6 +39,9 @@ class Report:
         seconds: wall-clock time by step.
         specialists: as ``model``; None if the recipe has none.
         routing: what choosing among them is worth; None without a router.
+        details: of :func:`training.reporting.details.details`.
+        repeat: command, bundle, versions and fingerprints.
+        measured_here: what another run of the same recipe need not repeat: machine, time of day, latency.
     """
 
     evaluation: Evaluation
@@ -47,27 +53,48 @@ class Report:
     seconds: Mapping[str, float]
     specialists: Mapping[str, object] | None = None
     routing: RoutingEvaluation | None = None
+    details: Mapping[str, object] = field(default_factory=dict)
+    repeat: Mapping[str, object] = field(default_factory=dict)
+    measured_here: Mapping[str, object] = field(default_factory=dict)
+
+    def write(self, folder: Path) -> tuple[str, str]:
+        """Write ``report.json``, and the page that is made from it and from nothing else; their names."""
+        text = self.to_json()
+        (folder / "report.json").write_text(text, encoding="utf-8")
+        (folder / "report.html").write_text(fit_page(json.loads(text)), encoding="utf-8")
+        return "report.json", "report.html"
 
     def to_json(self) -> str:
-        """``report.json``: everything above but the per-query values."""
+        """``report.json``: everything above but the per-query values; ``docs/report.md`` describes it."""
         mean, low, high = self.evaluation.gain(HEADLINE, GENERALIST, "first_stage")
         facts = {
             "data": self.data,
             "protocol": str(self.evaluation.protocol),
             "interval": "95 % percentile bootstrap over queries",
+            "rankers": {ranker: _NAMES[ranker] for ranker in self.evaluation.rankers},
             "queries": self.evaluation.queries,
             "empty_queries": self.evaluation.empty_queries,
             "metrics": [metric.model_dump() for metric in self.metrics],
-            "gain_over_first_stage": {"metric": HEADLINE, "mean": mean, "low": low, "high": high},
+            "gain_over_first_stage": {"ranker": GENERALIST, "metric": HEADLINE, "mean": mean, "low": low, "high": high},
             "empty_query_conventions": conventions(self.evaluation),
             "first_stage": dict(self.first_stage),
             "model": dict(self.model),
             **({} if self.specialists is None else {"specialists": dict(self.specialists)}),
-            **({} if self.routing is None else {"routing": self.routing.facts()}),
+            **({} if self.routing is None else {"routing": self.routing.facts() | {"sentence": verdict(self.routing)}}),
+            "details": dict(self.details),
             "recipe": dict(self.recipe),
-            "seconds": {step: round(value, 2) for step, value in self.seconds.items()},
+            "repeat": dict(self.repeat),
+            "measured_here": {
+                **self.measured_here,
+                "seconds": {step: round(value, 2) for step, value in self.seconds.items()},
+            },
         }
-        return json.dumps(facts, indent=1) + "\n"
+        return _compact(json.dumps(facts, indent=1)) + "\n"
+
+
+def _compact(text: str) -> str:
+    """Rows of numbers on one line each: thousands of lines fewer."""
+    return re.sub(r"\[[^\[\]{}]*\]", lambda row: re.sub(r"\n\s*", " ", row[0]), text)
 
 
 def conventions(evaluation: Evaluation, metric: str = HEADLINE) -> dict[str, dict[str, float]]:

@@ -25,7 +25,9 @@ from training.evaluate import evaluate
 from training.evaluate_routing import evaluate_routing
 from training.first_stage import FittedFirstStage
 from training.learn import Epoch, FittedQilcm, fit_qilcm
-from training.report import Report
+from training.report import GENERALIST, HEADLINE, Report
+from training.reporting.details import details, repeat
+from training.reporting.latency import measured_here
 from training.specialists import FittedSpecialists, fit_specialists
 from training.srm import EmProgress, check_enough
 from training.workspace import Workspace
@@ -46,7 +48,14 @@ class Stopwatch:
 
 
 def run(
-    recipe: Recipe, sources: Sequence[str], out: Path, *, resume: bool = False, device: str = "auto", console: Console
+    recipe: Recipe,
+    sources: Sequence[str],
+    out: Path,
+    *,
+    resume: bool = False,
+    device: str = "auto",
+    command: str = "",
+    console: Console,
 ) -> Report:
     """Fit a recipe and publish the bundle at ``out``.
 
@@ -56,6 +65,7 @@ def run(
         out: the bundle's folder, ``.../NAME/VERSION``; must not exist.
         resume: go on with an interrupted run for the same ``out``.
         device: ``auto`` takes CUDA where there is one; or a torch device.
+        command: that repeats the run, for its report.
         console: where progress and the table go.
 
     Returns:
@@ -66,11 +76,11 @@ def run(
     """
     usable = _device(device)
     with Workspace(out, recipe, resume=resume) as workspace, _progress(console) as bars:
-        return _fit_and_publish(recipe, sources, workspace, bars, usable)
+        return _fit_and_publish(recipe, sources, workspace, bars, usable, command)
 
 
 def _fit_and_publish(
-    recipe: Recipe, sources: Sequence[str], workspace: Workspace, bars: Progress, device: str
+    recipe: Recipe, sources: Sequence[str], workspace: Workspace, bars: Progress, device: str, command: str
 ) -> Report:
     watch = Stopwatch()
     with watch.step("data"):
@@ -80,7 +90,7 @@ def _fit_and_publish(
         if recipe.specialists is not None:  # now rather than after the generalist
             informative = sum(len(np.unique(labels)) > 1 for _, labels in splits.train.lists())
             check_enough(recipe.specialists, informative)
-        workspace.belongs_to(splits)
+        fingerprint = workspace.belongs_to(splits)
     bars.console.print(f"[bold]{escape(recipe.name)}[/]: {escape(splits.how)}")
     bars.console.print(escape(describe(splits.train.schema)))
     for doubt in doubtful(splits.train):
@@ -103,6 +113,18 @@ def _fit_and_publish(
         routing = None
         if recipe.router is not None:
             routing = evaluate_routing(workspace.bundle, splits.test, ndcg_at=recipe.router.ndcg_at)
+    with watch.step("report"):
+        seen = details(
+            served.reranker,
+            splits,
+            evaluation,
+            fitted.module,
+            fitted.history,
+            ranker=GENERALIST,
+            metric=HEADLINE,
+            first_stage_score=fitted.spec.first_stage_score,
+        )
+        here = measured_here(served.reranker, splits.test, GENERALIST)
     report = Report(
         evaluation=evaluation,
         metrics=evaluation.metrics(),
@@ -113,10 +135,12 @@ def _fit_and_publish(
         routing=routing,
         recipe=recipe.model_dump(mode="json"),
         seconds=watch.seconds,
+        details=seen,
+        repeat=repeat(manifest, command, fingerprint),
+        measured_here=here,
     )
-    (workspace.bundle / "report.json").write_text(report.to_json(), encoding="utf-8")
-    files = [file.name for file in manifest.files]
-    bundle.seal(workspace.bundle, manifest.model_copy(update={"metrics": report.metrics}), [*files, "report.json"])
+    files = [*(file.name for file in manifest.files), *report.write(workspace.bundle)]
+    bundle.seal(workspace.bundle, manifest.model_copy(update={"metrics": report.metrics}), files)
     bundle.publish(workspace.bundle, workspace.out)
     workspace.discard()
     return report

@@ -85,8 +85,11 @@ class Workspace:
                 f"{self.folder} cannot be made: {error.strerror or error}; choose another --out"
             ) from error
 
-    def belongs_to(self, splits: Splits) -> None:
+    def belongs_to(self, splits: Splits) -> str:
         """Note which data this run is about; on a resumed run, check that they are still the same.
+
+        Returns:
+            sha256 of features, labels and lists of all splits.
 
         Raises:
             RecipeError: if the data differ from those of the interrupted run.
@@ -97,6 +100,7 @@ class Workspace:
             self._check("data", digest)
         else:
             self._remember({"recipe": self._recipe, "data": digest})
+        return digest
 
     def discard(self) -> None:
         """Remove the folder, once the bundle has been published from it."""

@@ -2,72 +2,55 @@
 
 from __future__ import annotations
 
-import io
-
-import matplotlib as mpl
-from matplotlib.figure import Figure
-
 from training.evaluate_routing import RoutingEvaluation
 from training.experiments import oracle, routing
-
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
-"""Okabe and Ito's, which colour-blind readers can tell apart."""
-
-SIZE = (7.2, 4.4)
+from training.reporting.drawing import COLOURS, INK, legend, one, style, svg
 
 
+@style()
 def oracle_curves(summary: oracle.Summary, ndcg_at: int) -> str:
     """NDCG against the oracle's accuracy, one curve per K, with the two single rankers as lines."""
-    figure = Figure(figsize=SIZE, layout="constrained")
-    axes = figure.add_subplot()
+    figure, axes = one()
     accuracy = oracle.ACCURACIES * 100
     for colour, curve in zip(COLOURS, (c for c in summary.curves if c.specialists > 1), strict=False):
         axes.plot(accuracy, curve.mean, color=colour, label=f"SRM, K = {curve.specialists}")
         axes.fill_between(accuracy, curve.low, curve.high, color=colour, alpha=0.13, linewidth=0)
         if curve.break_even is not None and 0.0 <= curve.break_even[0] <= 1.0:
             axes.plot(curve.break_even[0] * 100, summary.single[0], "o", color=colour, markersize=5)
-    for name, line, style in (("LambdaMART", summary.lambdamart, "--"), ("one linear ranker", summary.single, ":")):
-        axes.axhline(line[0], color="#222222", linestyle=style, linewidth=1.3, label=name)
-        axes.axhspan(line[1], line[2], color="#222222", alpha=0.05, linewidth=0)
+    for name, line, dash in (("LambdaMART", summary.lambdamart, "--"), ("one linear ranker", summary.single, ":")):
+        axes.axhline(line[0], color=INK, linestyle=dash, linewidth=1.3, label=name)
+        axes.axhspan(line[1], line[2], color=INK, alpha=0.05, linewidth=0)
     axes.set(xlabel="accuracy of the oracle, %", ylabel=f"NDCG@{ndcg_at}", xlim=(0, 100))
-    axes.legend(frameon=False, fontsize=9, loc="upper left")
-    return _svg(figure)
+    legend(figure, columns=2)
+    return svg(figure, "oracle", f"NDCG@{ndcg_at} against the accuracy of an oracle that picks the specialist")
 
 
+@style()
 def coverage(found: RoutingEvaluation) -> str:
     """Gain over the generalist against the share of queries that is routed; the dot is where the bundle stands."""
     curve = routing.coverage_curve(found)
-    figure = Figure(figsize=SIZE, layout="constrained")
-    axes = figure.add_subplot()
+    figure, axes = one()
     share = routing.COVERAGES * 100
     axes.plot(share, curve.gain, color=COLOURS[0], label="routed by estimated gain")
     axes.fill_between(share, curve.low, curve.high, color=COLOURS[0], alpha=0.15, linewidth=0)
-    axes.axhline(0.0, color="#222222", linewidth=1)
+    axes.axhline(0.0, color=INK, linewidth=1)
     gain = float((found.routed - found.generalist).mean())
     axes.plot(found.coverage * 100, gain, "o", color=COLOURS[1], label="the bundle's own margin")
-    axes.set(xlabel="coverage: share of queries routed, %", ylabel="mean gain over the generalist, NDCG", xlim=(0, 100))
-    axes.legend(frameon=False, fontsize=9)
-    return _svg(figure)
+    axes.set(xlabel="coverage: share of queries routed, %", ylabel="mean gain, NDCG", xlim=(0, 100))
+    legend(figure)
+    return svg(figure, "coverage", "Gain over the generalist against the share of queries routed")
 
 
+@style()
 def reliability(found: RoutingEvaluation) -> str:
     """How often the most probable specialist is a best one, against how sure the router was."""
     bins = routing.calibration(found)
-    figure = Figure(figsize=SIZE, layout="constrained")
-    axes = figure.add_subplot(aspect="equal")
-    axes.plot([0, 1], [0, 1], color="#222222", linewidth=1)
+    figure, axes = one(height=4.0)
+    axes.set_aspect("equal")
+    axes.plot([0, 1], [0, 1], color=INK, linewidth=1)
     errors = [bins.right - bins.low, bins.high - bins.right]
     axes.errorbar(bins.confidence, bins.right, yerr=errors, fmt="o", color=COLOURS[0], capsize=3)
     axes.set(
         xlabel="stated probability", ylabel="share of queries where it was a best one", xlim=(0, 1), ylim=(0, 1.02)
     )
-    return _svg(figure)
-
-
-def _svg(figure: Figure) -> str:
-    """The figure without the header that only a file of its own needs; the same bytes at every run."""
-    text = io.StringIO()
-    with mpl.rc_context({"svg.hashsalt": "listwright", "svg.fonttype": "path"}):
-        figure.savefig(text, format="svg", metadata={"Date": None})
-    drawn = text.getvalue()
-    return drawn[drawn.index("<svg") :]
+    return svg(figure, "reliability", "Stated probability against how often it was right")

@@ -6,8 +6,8 @@ from typing import Any
 
 from training.evaluate_routing import RoutingEvaluation
 from training.experiments import figures, oracle, routing
-from training.experiments.page import PageFigure, PageTable, render
 from training.report import verdict
+from training.reporting.page import PageFigure, PageSection, PageTable, render
 
 
 def oracle_page(data: str, summary: oracle.Summary, *, ndcg_at: int, **repeat: Any) -> str:
@@ -38,10 +38,14 @@ def oracle_page(data: str, summary: oracle.Summary, *, ndcg_at: int, **repeat: A
     return render(
         f"Specialists behind a noisy oracle: {data}",
         [oracle_sentence(summary)],
-        [PageFigure(figures.oracle_curves(summary, ndcg_at), caption)],
         [
-            PageTable(f"NDCG@{ndcg_at} and accuracies", head, rows, note),
-            PageTable("Without specialists", ["", f"NDCG@{ndcg_at}"], lines),
+            PageSection(
+                figures=[PageFigure(figures.oracle_curves(summary, ndcg_at), caption)],
+                tables=[
+                    PageTable(f"NDCG@{ndcg_at} and accuracies", head, rows, note),
+                    PageTable("Without specialists", ["", f"NDCG@{ndcg_at}"], lines),
+                ],
+            )
         ],
         **repeat,
     )
@@ -92,19 +96,24 @@ def routing_page(data: str, found: RoutingEvaluation, *, ndcg_at: int, **repeat:
         f"Routing to specialists: {data}",
         [verdict(found)],
         [
-            PageFigure(
-                figures.coverage(found),
-                "Mean gain over all queries if the most promising share is routed. Band: 95 % over queries.",
-            ),
-            PageFigure(
-                figures.reliability(found),
-                "How often the most probable specialist was the best one, in bins of equally many queries. Of several "
-                "that are equally good each counts its share.",
-            ),
-        ],
-        [
-            PageTable(f"NDCG@{ndcg_at}, {len(found.chosen)} test queries", ["", "mean"], rows),
-            PageTable("The router", ["", ""], judged),
+            PageSection(
+                figures=[
+                    PageFigure(
+                        figures.coverage(found),
+                        "Mean gain over the generalist, over all queries, if the most promising share is routed. "
+                        "Band: 95 % over queries.",
+                    ),
+                    PageFigure(
+                        figures.reliability(found),
+                        "How often the most probable specialist was the best one, in bins of equally many queries. "
+                        "Of several that are equally good each counts its share.",
+                    ),
+                ],
+                tables=[
+                    PageTable(f"NDCG@{ndcg_at}, {len(found.chosen)} test queries", ["", "mean"], rows),
+                    PageTable("The router", ["", ""], judged),
+                ],
+            )
         ],
         **repeat,
     )

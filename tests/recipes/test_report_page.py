@@ -1,0 +1,161 @@
+"""The pages as pictures: a real headless browser draws them, on a desk and on a telephone, light and dark."""
+
+import contextlib
+import io
+import json
+import shutil
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from measured import results, routed
+from ranking import bundle
+from tiny import SPECIALISED
+from training import fit
+from training.experiments import oracle
+from training.experiments import pages as suites
+from training.reporting import fit_page
+
+WIDTHS = {"desk": 1100, "telephone": 390}
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Chromium; the tests that look are skipped where it is not installed."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install playwright")
+    found = [path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))]
+    with contextlib.ExitStack() as closing:
+        driver = closing.enter_context(playwright.sync_playwright())
+        try:
+            path = found[0] if found else None
+            yield closing.enter_context(driver.chromium.launch(executable_path=path, args=["--no-sandbox"]))
+        except playwright.Error as error:
+            if found:
+                raise
+            pytest.skip(f"no Chromium: install one, or run playwright install chromium ({str(error).splitlines()[0]})")
+
+
+@pytest.fixture(scope="module")
+def specialised(tmp_path_factory):
+    """A bundle with specialists, a router and an anomaly score."""
+    folder = tmp_path_factory.mktemp("specialised")
+    (folder / "specialised.toml").write_text(SPECIALISED)
+    assert fit.main([str(folder / "specialised.toml"), "--out", str(folder / "specialised" / "1")]) == 0
+    return folder / "specialised" / "1"
+
+
+def pixels(png):
+    """``(height, width, 3)`` from 0 to 1."""
+    return imread(io.BytesIO(png))[..., :3]
+
+
+@contextlib.contextmanager
+def looking(browser, path, width, scheme):
+    """The page in a window, and what the browser wrote to its console or tried to fetch."""
+    with browser.new_context(viewport={"width": width, "height": 844}, color_scheme=scheme) as context:
+        page, complaints = context.new_page(), []
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: complaints.append(request.url) if request.url != path.as_uri() else None)
+        page.goto(path.as_uri())
+        yield page, complaints
+
+
+@pytest.fixture(scope="module")
+def pages(fitted, specialised, tmp_path_factory):
+    """Every kind of page that is written."""
+    folder = tmp_path_factory.mktemp("pages")
+    more = {"ndcg_at": 10, "command": "python -m training.experiment x", "facts": ["Data: x."], "settings": "{}"}
+    noise = 0.01 * np.random.default_rng(0).normal(size=60)
+    summary = oracle.summarise(results(0.9 + noise, 0.3 + noise, 0.6 + noise, 0.7 + noise))
+    (folder / "oracle.html").write_text(suites.oracle_page("x", summary, **more))
+    (folder / "routing.html").write_text(suites.routing_page("x", routed(), **more))
+    return {
+        "fit": fitted / "report.html",
+        "specialised": specialised / "report.html",
+        "oracle": folder / "oracle.html",
+        "routing": folder / "routing.html",
+    }
+
+
+@pytest.mark.parametrize("width", WIDTHS.values(), ids=WIDTHS)
+@pytest.mark.parametrize("name", ["fit", "specialised", "oracle", "routing"])
+def test_page_is_drawn_whole(browser, pages, name, width):
+    pictures = {}
+    for scheme in ("light", "dark"):
+        with looking(browser, pages[name], width, scheme) as (page, complaints):
+            assert complaints == [], "nothing is fetched, nothing is complained of"
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, "nothing hangs over the edge"
+            sizes = page.evaluate(
+                "[...document.querySelectorAll('figure svg')].map(e => [e.getBoundingClientRect().width, "
+                "e.getBoundingClientRect().height])"
+            )
+            assert sizes
+            assert all(300 < wide <= width and tall > 80 for wide, tall in sizes)
+            pictures[scheme] = pixels(page.screenshot(full_page=True))
+    light, dark = pictures["light"], pictures["dark"]
+    assert light.shape == dark.shape, "the same page, in other colours"
+    assert light[2, 2].min() > 0.95, "white paper"
+    assert dark[2, 2].max() < 0.15, "dark paper"
+    for picture in pictures.values():
+        assert (np.abs(picture - picture[2, 2]).max(axis=2) > 0.4).mean() > 0.01, "and something on it"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_figure_shows_something_in_both_schemes(browser, pages, scheme):
+    """A figure that is drawn in the colour of the paper has a size too."""
+    with looking(browser, pages["specialised"], 1100, scheme) as (page, _):
+        figures = page.query_selector_all("figure svg")
+        labels = [figure.get_attribute("aria-label") for figure in figures]
+        assert len(labels) == len(set(labels)) == 8
+        for figure, label in zip(figures, labels, strict=True):
+            drawn = pixels(figure.screenshot())
+            paper = drawn[0, 0]
+            assert (np.abs(drawn - paper).max(axis=2) > 0.3).mean() > 0.005, label
+
+
+def test_letters_stay_readable_on_a_telephone(browser, pages):
+    """The smallest letters of a figure, after it was shrunk to the window."""
+    with looking(browser, pages["specialised"], 390, "light") as (page, _):
+        heights = page.evaluate(
+            "[...document.querySelectorAll('figure svg text')].map(e => parseFloat(getComputedStyle(e).fontSize) * "
+            "e.ownerSVGElement.getBoundingClientRect().width / e.ownerSVGElement.viewBox.baseVal.width)"
+        )
+        assert min(heights) >= 8.5
+
+
+def test_page_is_made_from_the_json_alone(specialised, tmp_path):
+    again = tmp_path / "again.html"
+    assert fit_page.main([str(specialised / "report.json"), str(again)]) == 0
+    assert again.read_bytes() == (specialised / "report.html").read_bytes()
+
+
+def test_page_is_sealed_in_the_bundle(fitted):
+    names = {file.name for file in bundle.load(fitted).manifest.files}
+    assert {"report.html", "report.json"} <= names
+    assert (fitted / "report.json").stat().st_size < 100_000
+
+
+def test_page_says_what_it_is_about(fitted, specialised):
+    plain, special = ((folder / "report.html").read_text() for folder in (fitted, specialised))
+    report = json.loads((specialised / "report.json").read_text())
+    assert "No anomaly score" in plain
+    assert "No anomaly score" not in special
+    assert len(report["details"]["anomaly"]["bins"]) == 4
+    assert report["routing"]["sentence"].split(":")[0] in special
+    assert report["repeat"]["command"] == "python -m training.fit specialised.toml"
+    assert report["repeat"]["command"] in special
+    assert report["repeat"]["data_fingerprint"] in special
+    for version in report["repeat"]["made_with"].values():
+        assert version in special
+    assert str(specialised.parent.parent) not in special, "a page names no folder of this machine"
+
+
+def test_another_run_says_the_same_but_for_what_was_measured_here(fitted, recipe, tmp_path):
+    again = tmp_path / "tiny" / "1"
+    assert fit.main([str(recipe), "--out", str(again)]) == 0
+    first, second = (json.loads((folder / "report.json").read_text()) for folder in (fitted, again))
+    here = [report.pop("measured_here") for report in (first, second)]
+    assert first == second
+    assert set(here[0]) == {"created_at", "machine", "latency", "seconds"}

@@ -1,0 +1,26 @@
+"""A command line as others can repeat it."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def repeatable(program: str, arguments: Sequence[str]) -> str:
+    """``python -m PROGRAM ARGUMENTS`` without what is of one machine or one attempt.
+
+    Folders of absolute paths go, because they are nobody else's, and so do ``--out`` and ``--resume``, because they
+    change nothing in the result.
+    """
+    attempt = argparse.ArgumentParser(add_help=False)
+    attempt.add_argument("--out")
+    attempt.add_argument("--resume", action="store_true")
+    _, kept = attempt.parse_known_args(list(arguments))
+    return f"python -m {program} {shlex.join(map(_without_folder, kept))}".rstrip()
+
+
+def _without_folder(word: str) -> str:
+    split, same, path = word.rpartition("=")
+    return split + same + Path(path).name if "/" in path else word

@@ -1,0 +1,112 @@
+"""Everything that the report's page shows beyond the metrics, as plain values for ``report.json``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from torch import nn
+
+from ranking.manifest import Manifest
+from ranking.reranker import Reranker
+from training.data.dataset import Splits
+from training.evaluate import Evaluation
+from training.reporting import behaviour
+from training.reporting.attention import attention
+from training.reporting.coverage import coverage
+
+MOST_EPOCHS = 200
+
+
+class Epoch(Protocol):
+    """What a training loop remembers of an epoch."""
+
+    @property
+    def number(self) -> int:
+        """Counted from 1."""
+
+    @property
+    def rank_loss(self) -> float:
+        """Mean over batches."""
+
+    @property
+    def confusion_loss(self) -> float:
+        """The same, before weighting; 0 where it is not used."""
+
+    @property
+    def valid_ndcg(self) -> float:
+        """Of the validation queries after the epoch."""
+
+
+def details(
+    reranker: Reranker,
+    splits: Splits,
+    evaluation: Evaluation,
+    module: nn.Module,
+    history: Sequence[Epoch],
+    *,
+    ranker: str,
+    metric: str,
+    first_stage_score: bool,
+) -> dict[str, object]:
+    """What the sealed bundle does to the test split, seen from all sides; the same values at every run.
+
+    Args:
+        reranker: of the sealed bundle.
+        splits: of the run.
+        evaluation: of all test queries.
+        module, history: the fitted second stage, and how it went.
+        ranker: the second stage's name, as a strategy and in the evaluation.
+        metric: what a query gains is measured by.
+        first_stage_score: whether the first stage's score is the module's last input column.
+    """
+    by_ranker = evaluation.values
+    filled = {name: np.nan_to_num(by_ranker[name][metric], nan=0.0) for name in (ranker, "first_stage")}
+    picked = behaviour.spread(len(splits.test), behaviour.MOST_QUERIES)
+    seen = behaviour.look(reranker, splits.test, picked, ranker)
+    counted = [evaluation.protocol.apply(by_ranker[name][metric]) for name in (ranker, "first_stage")]
+    return {
+        "learning": _learning(history),
+        "gains": [
+            {
+                "metric": name,
+                **dict(zip(("mean", "low", "high"), evaluation.gain(name, ranker, "first_stage"), strict=True)),
+            }
+            for name in by_ranker[ranker]
+        ],
+        "wins": {"metric": metric, **behaviour.wins(counted[0] - counted[1])},
+        "looked_at": len(seen),
+        "movement": behaviour.movement(seen),
+        "scores": behaviour.scores(seen),
+        "attention": attention(module, first_stage_score, seen),
+        "anomaly": behaviour.anomaly(reranker, seen, (filled[ranker] - filled["first_stage"])[picked]),
+        "features": coverage(splits.train, splits.test),
+    }
+
+
+def repeat(manifest: Manifest, command: str, data_fingerprint: str) -> dict[str, object]:
+    """What was run, and how to run it again."""
+    return {
+        "bundle": f"{manifest.name}/{manifest.version}",
+        "command": command,
+        "seed": manifest.recipe["seed"],
+        "data_fingerprint": f"sha256:{data_fingerprint}",
+        "schema_fingerprint": manifest.fingerprint,
+        "made_with": manifest.made_with,
+    }
+
+
+def _learning(history: Sequence[Epoch]) -> dict[str, object]:
+    """The epochs, thinned out where there are very many; the best one stays."""
+    if not history:
+        return {"columns": [], "epochs": []}
+    best = int(np.argmax([epoch.valid_ndcg for epoch in history]))
+    kept = sorted({*behaviour.spread(len(history), MOST_EPOCHS).tolist(), best})
+    columns = ("number", "rank_loss", "confusion_loss", "valid_ndcg")
+    return {
+        "columns": list(columns),
+        "epochs": [
+            [history[n].number, *behaviour.rounded([getattr(history[n], name) for name in columns[1:]])] for n in kept
+        ],
+    }

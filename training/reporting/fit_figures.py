@@ -1,0 +1,165 @@
+"""The figures of a run's page, from what stands in ``report.json``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from training.reporting.drawing import COLOURS, HEIGHT, INK, SOFT, WIDTH, legend, one, style, svg
+
+Facts = dict[str, Any]
+"""A part of ``report.json``."""
+
+SELDOM = 0.01
+"""Ranks that hold a smaller share of the candidates are left out of the plot of movement: they would only jump."""
+
+BLUE, ORANGE, GREEN = COLOURS[:3]
+
+
+@style()
+def learning(found: Facts, best_epoch: int, ndcg_at: int) -> str:
+    """Training losses and validation NDCG by epoch, below each other; the dot is the epoch that was kept."""
+    number, rank_loss, confusion_loss, valid = zip(*found["epochs"], strict=True)
+    curves = [("rank loss", rank_loss, ORANGE), ("confusion loss", confusion_loss, GREEN)]
+    curves = [curve for curve in curves if any(curve[1])]
+    figure = Figure(figsize=(WIDTH, 1.6 + 1.2 * len(curves)), layout="constrained")
+    plots = figure.subplots(1 + len(curves), sharex=True, squeeze=False)[:, 0]
+    for axes, (name, values, colour) in zip(plots, curves, strict=False):
+        axes.plot(number, values, color=colour, **_dots(number))
+        axes.set_ylabel(name)
+    plots[-1].plot(number, valid, color=BLUE, **_dots(number))
+    kept = number.index(best_epoch)
+    plots[-1].plot(best_epoch, valid[kept], "o", color=BLUE, markersize=7)
+    plots[-1].set(xlabel="epoch", ylabel=f"NDCG@{ndcg_at}")
+    plots[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
+    figure.align_ylabels()
+    return svg(figure, "learning", f"Losses and validation NDCG over {number[-1]} epochs; epoch {best_epoch} was kept")
+
+
+@style()
+def gains(found: list[Facts]) -> str:
+    """Every metric's gain over the first stage with its interval."""
+    figure, axes = one(height=0.7 + 0.29 * len(found))
+    for place, gain in enumerate(found):
+        colour = BLUE if gain["low"] > 0 else ORANGE if gain["high"] < 0 else SOFT
+        axes.plot([gain["low"], gain["high"]], [place, place], color=colour, linewidth=2.2, solid_capstyle="butt")
+        axes.plot(gain["mean"], place, "o", color=colour, markersize=6)
+    axes.axvline(0.0, color=INK, linewidth=1)
+    axes.set_yticks(range(len(found)), [metric_name(gain["metric"]) for gain in found])
+    axes.set(xlabel="gain over the first stage", ylim=(len(found) - 0.5, -0.5))
+    axes.grid(visible=False, axis="y")
+    axes.tick_params(axis="y", length=0)
+    axes.xaxis.set_major_locator(MaxNLocator(6))
+    return svg(figure, "gains", "Gain over the first stage with its interval, by metric")
+
+
+@style()
+def wins(found: Facts) -> str:
+    """Every query's gain, worst first."""
+    figure, axes = one()
+    share = [100.0 * value for value in found["share"]]
+    gain = found["gain"]
+    axes.fill_between(share, gain, 0.0, where=[g >= 0 for g in gain], color=BLUE, alpha=0.25, linewidth=0)
+    axes.fill_between(share, gain, 0.0, where=[g <= 0 for g in gain], color=ORANGE, alpha=0.25, linewidth=0)
+    for sign, colour in ((1, BLUE), (-1, ORANGE)):
+        axes.plot(share, [g if sign * g > 0 else float("nan") for g in gain], color=colour)
+    axes.axhline(0.0, color=INK, linewidth=1)
+    axes.set(xlabel="queries, worst first, %", ylabel=f"gain in {metric_name(found['metric'])}", xlim=(0, 100))
+    return svg(figure, "wins", f"{found['won']} queries gain and {found['lost']} lose of {found['queries']}")
+
+
+@style()
+def movement(found: Facts) -> str:
+    """Ranks gained against the first stage's rank, by relevance; the bands hold the middle half."""
+    figure, axes = one()
+    centres = [(first + last) / 2.0 for first, last in found["ranks"]]
+    for name, colour in (("relevant", BLUE), ("irrelevant", ORANGE)):
+        least = max(1.0, SELDOM * found[name]["candidates"])
+        rows = [(x, *row[1:]) for x, row in zip(centres, found[name]["by_rank"], strict=True) if row[0] >= least]
+        _banded(axes, rows, colour, name)
+    axes.axhline(0.0, color=INK, linewidth=1)
+    axes.set(xlabel="rank in the first stage", ylabel="ranks gained")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    legend(figure, columns=2)
+    return svg(figure, "movement", "Ranks gained by relevant and irrelevant candidates, by first-stage rank")
+
+
+@style()
+def scores(found: Facts, second: str) -> str:
+    """How the scores of relevant and irrelevant candidates lie apart, in either stage."""
+    figure = Figure(figsize=(WIDTH, HEIGHT + 0.6), layout="constrained")
+    plots = figure.subplots(2, sharex=True, sharey=True)
+    edges = found["edges"]
+    for axes, stage, name in zip(plots, ("first_stage", "second_stage"), ("first stage", second), strict=True):
+        for relevance, colour in (("irrelevant", ORANGE), ("relevant", BLUE)):
+            counts = found[stage][relevance]
+            share = [100.0 * count / max(1, sum(counts)) for count in counts]
+            axes.stairs(share, edges, color=colour, fill=True, alpha=0.25)
+            axes.stairs(share, edges, color=colour, linewidth=1.6, label=relevance if stage == "first_stage" else None)
+        axes.set_ylabel(f"{name}, %")
+    plots[-1].set(xlabel="score, standard deviations of its list", xlim=(edges[0], edges[-1]))
+    legend(figure, columns=2)
+    return svg(figure, "scores", "Scores of relevant and irrelevant candidates in both stages")
+
+
+@style()
+def attention(found: Facts) -> str:
+    """Attention times list length against the first stage's rank."""
+    figure, axes = one()
+    _banded(axes, [(rank, *row[1:]) for rank, row in enumerate(found["by_rank"], start=1)], BLUE, "")
+    axes.axhline(1.0, color=INK, linewidth=1)
+    axes.set(xlabel="rank in the first stage", ylabel="attention; 1 = an even share")
+    axes.set_ylim(bottom=0.0)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    return svg(figure, "attention", "Attention by first-stage rank")
+
+
+@style()
+def anomaly(found: Facts, metric: str) -> str:
+    """Gain over the first stage, from the most usual queries to the strangest."""
+    figure, axes = one()
+    for place, (_queries, _from, _to, gain, low, high) in enumerate(found["bins"]):
+        axes.plot([place, place], [low, high], color=BLUE, linewidth=2.2, solid_capstyle="butt")
+        axes.plot(place, gain, "o", color=BLUE, markersize=6)
+    axes.axhline(0.0, color=INK, linewidth=1)
+    labels = [f"{row[1]:.2f} to\n{row[2]:.2f}" for row in found["bins"]]
+    axes.set_xticks(range(len(labels)), labels, fontsize=8.5)
+    axes.set(xlabel="anomaly score of the query", ylabel=f"gain in {metric_name(metric)}")
+    axes.set_xlim(-0.5, len(labels) - 0.5)
+    axes.grid(visible=False, axis="x")
+    return svg(figure, "anomaly", "Gain over the first stage by anomaly score of the query")
+
+
+@style()
+def latency(found: Facts) -> str:
+    """Milliseconds against list length."""
+    figure, axes = one()
+    length, median, slow = zip(*found["rows"], strict=True)
+    axes.plot(length, slow, color=ORANGE, **_dots(length), label="95 % are faster")
+    axes.plot(length, median, color=BLUE, **_dots(length), label="median")
+    axes.set(xlabel="candidates in the list", ylabel="milliseconds")
+    axes.set(xlim=(0, None), ylim=(0.0, None))
+    legend(figure, columns=2)
+    return svg(figure, "latency", "Milliseconds for a list, by its length")
+
+
+def metric_name(name: str) -> str:
+    """As it is written: ``NDCG@10``, ``hit@1``, ``MRR``."""
+    return name.upper() if name == "mrr" else name.replace("ndcg", "NDCG")
+
+
+def _banded(axes: Axes, rows: list[tuple[float, float, float, float]], colour: str, name: str) -> None:
+    """A line with its band; a band of few points is a bar of its own at each."""
+    if not rows:
+        return
+    x, mean, low, high = zip(*rows, strict=True)
+    axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+    axes.plot(x, mean, color=colour, label=name or None, **_dots(x))
+
+
+def _dots(x: tuple[float, ...]) -> dict[str, Any]:
+    """Dots where there are few enough to be told apart."""
+    return {"marker": "o", "markersize": 3.5} if len(x) <= 30 else {}

@@ -1,0 +1,274 @@
+"""The page of a run, ``report.html``, made from ``report.json`` and from nothing else.
+
+``python -m training.reporting.fit_page models/demo/1/report.json page.html`` makes it anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from training.reporting import fit_figures as figures
+from training.reporting.fit_figures import Facts, metric_name
+from training.reporting.page import PageFigure, PageSection, PageTable, render
+from training.reporting.sentences import (
+    anomaly_sentence,
+    attention_sentence,
+    coverage_sentence,
+    headline,
+    latency_sentence,
+    learning_sentence,
+    metrics_sentence,
+    movement_sentence,
+    scores_sentence,
+    wins_sentence,
+)
+
+
+def fit_page(report: Facts) -> str:
+    """The page as HTML.
+
+    Args:
+        report: the contents of ``report.json``.
+    """
+    gain, repeat, here = report["gain_over_first_stage"], report["repeat"], report["measured_here"]
+    second = report["rankers"][gain["ranker"]]
+    means = {metric["ranker"]: metric["mean"] for metric in report["metrics"] if metric["name"] == gain["metric"]}
+    verdicts = [headline(gain, second)]
+    if "routing" in report:
+        verdicts.append(report["routing"]["sentence"])
+    sections = [
+        _metrics(report, second),
+        _wins(report["details"]),
+        _movement(report, second),
+        *_attention(report["details"]),
+        _anomaly(report["details"], gain["metric"]),
+        _learning(report),
+        *_specialists(report),
+        _coverage(report["details"]["features"]),
+        _latency(here),
+    ]
+    return render(
+        f"{repeat['bundle']}, held-out result on {report['queries']:,} test queries",
+        verdicts,
+        sections,
+        command=repeat["command"],
+        facts=_facts(report),
+        settings=json.dumps(report["recipe"], indent=1),
+        numbers=[
+            (f"{means[gain['ranker']]:.4f}", f"{metric_name(gain['metric'])} of {second}"),
+            (f"{means['first_stage']:.4f}", f"{metric_name(gain['metric'])} of the first stage"),
+            (f"{gain['mean']:+.4f}", f"gain, 95 % interval {gain['low']:+.4f} to {gain['high']:+.4f}"),
+            (f"{report['queries']:,}", "test queries, none of them fitted or tuned on"),
+        ],
+    )
+
+
+def _metrics(report: Facts, second: str) -> PageSection:
+    by_key = {(metric["ranker"], metric["name"]): metric for metric in report["metrics"]}
+    gains, rankers = report["details"]["gains"], list(report["rankers"])[::-1]  # the strongest first: on a telephone
+    head = [report["rankers"][ranker] for ranker in rankers]
+    rows = [
+        [metric_name(gain["metric"]), *(_cell(by_key[ranker, gain["metric"]]) for ranker in rankers)] for gain in gains
+    ]
+    conventions = [
+        [name, *(f"{means[ranker]:.4f}" for ranker in rankers)]
+        for name, means in report["empty_query_conventions"].items()
+    ]
+    empty = report["empty_queries"]
+    tables = [
+        PageTable(
+            "Means over the test queries",
+            ["", *head],
+            rows,
+            f"Small: {report['interval']}. {report['protocol'][0].upper()}{report['protocol'][1:]}.",
+        )
+    ]
+    if empty:
+        tables.append(
+            PageTable(
+                f"If a query without a relevant candidate ({empty} here) counts 0, 1, or not at all",
+                ["NDCG@10", *head],
+                conventions,
+            )
+        )
+    caption = (
+        f"Mean gain of {second} over the first stage, paired by query. Blue: the interval lies above 0; orange: below "
+        "it; grey: it holds 0. Each interval stands for itself: with this many, one may miss by chance."
+    )
+    return PageSection(metrics_sentence(gains, second), (), [PageFigure(figures.gains(gains), caption)], tables)
+
+
+def _cell(metric: Facts) -> str:
+    return f"{metric['mean']:.4f}\n{metric['low']:.3f}\u2013{metric['high']:.3f}"
+
+
+def _wins(details: Facts) -> PageSection:
+    found = details["wins"]
+    caption = (
+        f"Gain in {metric_name(found['metric'])} of every query over the first stage, sorted. Left of the flat part "
+        "are the queries that lose, right of it those that win."
+    )
+    text = (
+        f"The query that loses most changes by {found['gain'][0]:+.3f} {metric_name(found['metric'])}, the one that "
+        f"gains most by {found['gain'][-1]:+.3f}."
+    )
+    return PageSection(wins_sentence(found), [text], [PageFigure(figures.wins(found), caption)])
+
+
+def _learning(report: Facts) -> PageSection:
+    found, model = report["details"]["learning"], report["model"]
+    ndcg_at = report["recipe"]["model"]["ndcg_at"]
+    caption = "Mean training loss over the batches of an epoch, and NDCG of the validation queries after it. Dot: kept."
+    drawn = figures.learning(found, model["best_epoch"], ndcg_at)
+    text = f"The model has {model['parameters']:,} parameters; the weights of the best epoch are those that serve."
+    return PageSection(learning_sentence(model, ndcg_at), [text], [PageFigure(drawn, caption)])
+
+
+def _movement(report: Facts, second: str) -> PageSection:
+    """Movement and scores: what the second stage does inside a list."""
+    details = report["details"]
+    moved, scores = details["movement"], details["scores"]
+    text = [scores_sentence(scores, second)]
+    drawn = [
+        PageFigure(
+            figures.movement(moved),
+            "Ranks gained between first stage and answer by the candidates that the second stage scored. Lines: mean; "
+            "bands: the middle half. Relevant: label above 0. Left out: ranks with less than "
+            f"{100 * figures.SELDOM:.0f} % of the candidates of that kind.",
+        ),
+        PageFigure(
+            figures.scores(scores, second),
+            "Share of candidates by score. Scores mean nothing between lists, so each list has mean 0 and standard "
+            "deviation 1; the outermost bars hold what lies beyond.",
+        ),
+    ]
+    if details["looked_at"] < report["queries"]:
+        text.append(f"Over {details['looked_at']:,} test queries, evenly spread over all {report['queries']:,}.")
+    return PageSection(movement_sentence(moved), text, drawn)
+
+
+def _attention(details: Facts) -> list[PageSection]:
+    found = details["attention"]
+    if found is None:
+        return []
+    caption = (
+        "Attention weight times list length by rank in the first stage, over lists of two or more. Line: mean; band: "
+        "the middle half. Where it is 1 throughout, the context is the plain mean of the list. Lists of all "
+        "lengths are mixed: where many of them end, the line may jump."
+    )
+    return [PageSection(attention_sentence(found), (), [PageFigure(figures.attention(found), caption)])]
+
+
+def _anomaly(details: Facts, metric: str) -> PageSection:
+    found = details["anomaly"]
+    title, text = anomaly_sentence(found, metric)
+    if found is None:
+        return PageSection(title, [text])
+    sizes = sorted({row[0] for row in found["bins"]})
+    caption = (
+        f"Mean gain over the first stage with its 95 % interval, in groups of {' or '.join(map(str, sizes))} test "
+        "queries, by how unlike the training queries they are (Isolation Forest; higher is stranger)."
+    )
+    return PageSection(title, [text], [PageFigure(figures.anomaly(found, metric), caption)])
+
+
+def _specialists(report: Facts) -> list[PageSection]:
+    found = report.get("specialists")
+    if found is None:
+        return []
+    rows = []
+    for k, one in enumerate(found["specialists"]):
+        weights = ", ".join(f"{top['feature']} {top['weight']:+.2f}" for top in one["top_features"][:3])
+        rows.append([f"{k}\n{weights}", f"{one['weight']:.3f}", str(one["queries"])])
+    ended = "converged" if found["converged"] else "had not converged"
+    title = f"{len(rows)} specialists share the queries; EM {ended} after {found['iterations']} iterations"
+    head = ["specialist", "weight", "queries"]
+    note = "Small: largest feature weights of a linear one. Queries: training queries that are most likely its own."
+    tables = [PageTable("", head, rows, note)]
+    if "routing" in report:
+        values = report["routing"]["ndcg"]
+        ways = [[name.replace("_", " "), f"{value:.4f}"] for name, value in values.items()]
+        tables.append(PageTable("Ways to choose among them", ["", "NDCG"], ways, "Oracle: known only afterwards."))
+    return [PageSection(title, (), (), tables)]
+
+
+def _coverage(found: Facts) -> PageSection:
+    rows = [
+        [
+            name,
+            _percent(missing) + ("" if trained is None else f"\n{_percent(trained)} in training"),
+            *map(_percent, more),
+        ]
+        for name, trained, missing, *more in found["rows"]
+    ]
+    text = (
+        "Shares of test rows. Beyond: outside the 0.1 % to 99.9 % quantiles of "
+        "training, where the networks clip; about 0.2 % is what chance gives. Unknown: a category that training did "
+        "not see, or none."
+    )
+    if found["listed"] > len(rows):
+        text += f" Listed: the {len(rows)} features that differ most from training."
+    elif found["listed"] < found["features"]:
+        text += " Features without any of these are not listed."
+    head = ["feature", "missing", "beyond", "unknown"]
+    tables = [PageTable("", head, rows)] if rows else []
+    return PageSection(coverage_sentence(found), [text], (), tables)
+
+
+def _percent(share: float | None) -> str:
+    if share is None:
+        return "·"
+    return "0" if share == 0 else "< 0.1 %" if share < 0.001 else f"{share:.1%}".replace("%", " %")
+
+
+def _latency(here: Facts) -> PageSection:
+    found = here["latency"]
+    text = (
+        f"Measured once, in the process that fitted, on {here['machine']}; {found['repeats']} lists of test rows per "
+        "length, both stages, without HTTP. It is no property of the model: another machine, or this one when "
+        "busy, gives other numbers."
+    )
+    rows = [[str(length), f"{median:.2f}", f"{slow:.2f}"] for length, median, slow in found["rows"]]
+    table = PageTable("", ["candidates", "median, ms", "95 % below, ms"], rows)
+    return PageSection(latency_sentence(found), [text], [PageFigure(figures.latency(found), "")], [table])
+
+
+def _facts(report: Facts) -> list[str]:
+    repeat, here = report["repeat"], report["measured_here"]
+    first = ", ".join(f"{name.replace('_', ' ')} {_short(value)}" for name, value in report["first_stage"].items())
+    return [
+        f"Data: {report['data']}.",
+        f"Data fingerprint, over features, labels and lists of all splits: {repeat['data_fingerprint']}",
+        f"Feature schema: {repeat['schema_fingerprint']}",
+        f"Seed: {repeat['seed']}. Bundle: {repeat['bundle']}, made {here['created_at']}.",
+        f"First stage: {first}.",
+        f"Made with {', '.join(f'{name} {number}' for name, number in repeat['made_with'].items())}.",
+        "Seconds: " + ", ".join(f"{step} {value:.1f}" for step, value in here["seconds"].items()) + ".",
+        "Every number here stands in report.json beside this page.",
+    ]
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, dict):
+        return "(" + ", ".join(f"{name} {_short(inner)}" for name, inner in value.items()) + ")"
+    return str(value)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Command line: the page of a ``report.json``, made anew."""
+    parser = argparse.ArgumentParser(prog="python -m training.reporting.fit_page", description="Make report.html anew.")
+    parser.add_argument("report", type=Path, metavar="report.json")
+    parser.add_argument("page", type=Path, metavar="PAGE")
+    options = parser.parse_args(arguments)
+    options.page.write_text(fit_page(json.loads(options.report.read_text(encoding="utf-8"))), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

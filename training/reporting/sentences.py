@@ -1,0 +1,142 @@
+"""What the figures of a run say, in whole and honest sentences: the headings of its page."""
+
+from __future__ import annotations
+
+from training.reporting.fit_figures import Facts, metric_name
+
+
+def gain_text(gain: Facts) -> str:
+    """Mean and interval."""
+    return f"{gain['mean']:+.4f} [{gain['low']:+.4f}, {gain['high']:+.4f}]"
+
+
+def headline(gain: Facts, second: str) -> str:
+    """Whether the second stage is worth having on these queries."""
+    metric = metric_name(gain["metric"])
+    if gain["low"] > 0:
+        return f"{second} beats the first stage by {gain['mean']:.4f} {metric}; the 95 % interval excludes 0."
+    if gain["high"] < 0:
+        return (
+            f"{second} is worse than the first stage by {-gain['mean']:.4f} {metric}; the 95 % interval excludes 0. "
+            "Serve the first stage."
+        )
+    return (
+        f"{second} is not shown to beat the first stage: {metric} changes by {gain['mean']:+.4f}, and the 95 % "
+        "interval holds 0."
+    )
+
+
+def metrics_sentence(gains: list[Facts], second: str) -> str:
+    """In how many metrics the gain or the loss is more than chance."""
+    proven, lost = (sum(gain[end] * sign > 0 for gain in gains) for end, sign in (("low", 1), ("high", -1)))
+    said = f"{second}'s gain has an interval above 0 in {proven or 'none'} of {len(gains)} metrics"
+    return f"{said}, and one below 0 in {lost}" if lost else said
+
+
+def wins_sentence(found: Facts) -> str:
+    """How the gain is spread over queries."""
+    won, lost, queries = found["won"], found["lost"], found["queries"]
+    same = queries - won - lost
+    shares = [_share(count, queries) for count in (won, lost, same)]
+    return "{} of queries gain, {} lose, {} stay as they were".format(*shares)
+
+
+def learning_sentence(model: Facts, ndcg_at: int) -> str:
+    """Which epoch was kept, and whether there was time for a better one."""
+    best, epochs = model["best_epoch"], model["epochs"]
+    kept = f"Validation NDCG@{ndcg_at} was best after epoch {best} of {epochs}, at {model['valid_ndcg']:.4f}"
+    if best == epochs:
+        return f"{kept}: it was still rising when training ended"
+    return kept
+
+
+def movement_sentence(found: Facts) -> str:
+    """Which way relevant candidates go."""
+    up, down = found["relevant"]["mean"], found["irrelevant"]["mean"]
+    if up is None or down is None:
+        kind = "relevant" if up is None else "irrelevant"
+        return f"No {kind} candidate reached the second stage"
+    return f"Relevant candidates {_moved(up)} on average, irrelevant ones {_moved(down)}"
+
+
+def _moved(ranks: float) -> str:
+    if abs(ranks) < 0.005:
+        return "stay where they are"
+    size = abs(ranks)
+    return f"move {'up' if ranks > 0 else 'down'} {size:.2f} {'rank' if round(size, 2) == 1.0 else 'ranks'}"
+
+
+def scores_sentence(found: Facts, second: str) -> str:
+    """How often a relevant candidate stands above an irrelevant one."""
+    before, after = (found[stage]["pairs_right"] for stage in ("first_stage", "second_stage"))
+    if before is None:
+        return "No list has both relevant and irrelevant candidates, so there are no pairs to put right."
+    return (
+        f"Of all pairs of a relevant and an irrelevant candidate in one list, {second} scores {after:.1%} the right "
+        f"way round, the first stage {before:.1%}."
+    ).replace("%", " %")
+
+
+def attention_sentence(found: Facts) -> str:
+    """Where the context comes from."""
+    often = 0.2 * found["by_rank"][0][0]  # ranks that few lists reach say little
+    means = [row[1] for row in found["by_rank"] if row[0] >= often]
+    top, last = means[0], len(means)
+    if max(abs(mean - 1.0) for mean in means) < 0.1:
+        return "Attention is close to even: the context is nearly the plain mean of the list"
+    peak = max(range(last), key=means.__getitem__) + 1
+    say = f"The first stage's first candidate gets {top:.2f} times an even share of the attention"
+    return (
+        f"{say}; most goes to rank {peak}, {means[peak - 1]:.2f} times" if peak > 1 else f"{say}, the most of all ranks"
+    )
+
+
+def anomaly_sentence(found: Facts | None, metric: str) -> tuple[str, str]:
+    """Whether the gain grows with how strange a query is: heading and text."""
+    if found is None:
+        return (
+            "No anomaly score: this bundle has none",
+            "It comes with [specialists] in the recipe; with one, this section shows whether the second stage helps "
+            "more on unusual queries.",
+        )
+    if found["gap"] is None:
+        return "Too few test queries to compare usual and strange ones", "Each group needs a handful of queries."
+    gap, (usual, strange) = found["gap"], (found["bins"][0], found["bins"][-1])
+    ends = ("mean", "low", "high")
+    text = (
+        f"Strangest group: {gain_text(dict(zip(ends, strange[3:], strict=True)))} {metric_name(metric)} over the first "
+        f"stage; most usual group: {gain_text(dict(zip(ends, usual[3:], strict=True)))}; the gap between them: "
+        f"{gain_text(gap)}."
+    )
+    if gap["low"] > 0:
+        return "The gain is larger on strange queries than on usual ones; the gap's interval excludes 0", text
+    if gap["high"] < 0:
+        return "The gain is smaller on strange queries than on usual ones; the gap's interval excludes 0", text
+    return "The gain is not shown to differ between strange and usual queries", text
+
+
+def coverage_sentence(found: Facts) -> str:
+    """Whether the test rows look like the training rows."""
+    parts = [
+        (found["missing"], "missing values"),
+        (found["clipped_often"], "more than 1 % of values beyond the training quantiles"),
+        (found["unknown"], "unknown categories"),
+    ]
+    told = [f"{count} {'has' if count == 1 else 'have'} {what}" for count, what in parts if count]
+    if not told:
+        return f"Test rows look like training rows in all {found['features']} features"
+    return f"Of {found['features']} features, {_listed(told)} in the test rows"
+
+
+def latency_sentence(found: Facts) -> str:
+    """What a long list costs."""
+    length, median, _slow = found["rows"][-1]
+    return f"A list of {length} candidates took {median:.1f} ms here, the median of {found['repeats']}"
+
+
+def _listed(parts: list[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def _share(count: int, of: int) -> str:
+    return f"{count / max(1, of):.0%}".replace("%", " %")

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ranking import bundle, golden
-from ranking.manifest import GOLDEN, LightGbmStage, Manifest, QilcmStage
+from ranking.manifest import GOLDEN, LightGbmStage, Manifest, NetworkStage
 from training.config import Recipe
 from training.data.dataset import Dataset, Splits
 from training.export import check_parity, to_onnx
@@ -50,7 +50,7 @@ def write_bundle(
         ScoringError: if the exported graph does not compute what was trained.
     """
     schema = splits.train.schema
-    stage = QilcmStage(cutoff=fitted.spec.cutoff, first_stage_score=fitted.spec.first_stage_score)
+    stage = NetworkStage(cutoff=fitted.spec.cutoff, first_stage_score=fitted.spec.first_stage_score)
     manifest = Manifest(
         name=out.absolute().parent.name,
         version=out.name,

@@ -18,7 +18,7 @@ from ranking.candidates import CandidateList
 from ranking.errors import ScoringError
 from ranking.features import UNKNOWN_CODE, FeatureSchema
 from ranking.golden import TIE_TOLERANCE
-from ranking.manifest import QilcmStage, SrmStage
+from ranking.manifest import NetworkStage, SrmStage
 from ranking.reranker import Reranker
 
 OPSET = 20
@@ -74,7 +74,7 @@ def _quiet_exporter() -> Iterator[None]:
 def check_parity(
     module: torch.nn.Module,
     reranker: Reranker,
-    stage: QilcmStage | SrmStage,
+    stage: NetworkStage | SrmStage,
     rows: Float[np.ndarray, "R D"],
     *,
     longest: int,
@@ -132,7 +132,7 @@ def _hard_lists(
 def _check_list(
     module: torch.nn.Module,
     reranker: Reranker,
-    stage: QilcmStage | SrmStage,
+    stage: NetworkStage | SrmStage,
     specialist: int | None,
     features: Float[np.ndarray, "L D"],
     what: str,

@@ -198,13 +198,13 @@ def _summary(bundle: Bundle) -> str:
     manifest = bundle.manifest
     total = sum(entry.size for entry in manifest.files)
     second = "no second stage" if manifest.second_stage is None else f"cutoff {manifest.second_stage.cutoff}"
+    lengths = ", ".join(map(str, manifest.validated_lengths)) or "none"
     lines = [
         f"{manifest.name}/{manifest.version}: good",
         f"  format {manifest.format_version}, created {manifest.created_at:%Y-%m-%d %H:%M} UTC, "
         f"{len(manifest.files)} files, {total / 1e6:.2f} MB",
         f"  {len(manifest.feature_schema)} features, {manifest.fingerprint}",
-        f"  strategy {manifest.strategy}, {second}, "
-        f"validated at list lengths {', '.join(map(str, manifest.validated_lengths))}",
+        f"  strategy {manifest.strategy}, {second}, validated at list lengths {lengths}",
     ]
     return "\n".join(lines)
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import onnx
 import torch
 from jaxtyping import Float
 
@@ -54,7 +55,11 @@ def to_onnx(module: torch.nn.Module, width: int) -> bytes:
             dynamic_shapes={"features": {0: torch.export.Dim("candidates", min=1)}},
             verbose=False,
         )
-        return path.read_bytes()
+        graph = path.read_bytes()
+    length = onnx.load_from_string(graph).graph.input[0].type.tensor_type.shape.dim[0]
+    if length.HasField("dim_value"):  # the exporter says nothing where the module fixed it
+        raise ScoringError(f"the exported graph takes lists of {length.dim_value} only: the list axis is not dynamic")
+    return graph
 
 
 @contextmanager

@@ -17,9 +17,7 @@ from training.evaluate_routing import RoutingEvaluation
 
 HEADLINE = "ndcg@10"
 
-GENERALIST = "qilcm"
-
-_NAMES = {"input_order": "input order", "first_stage": "first stage", "qilcm": "QILCM", ROUTED: "routed"}
+_NAMES = {"input_order": "input order", "first_stage": "first stage", ROUTED: "routed"}
 _SHOWN = ("ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "hit@1", "hit@5", "mrr")
 
 
@@ -50,7 +48,7 @@ class Report:
 
     def to_json(self) -> str:
         """``report.json``: everything above but the per-query values."""
-        mean, low, high = self.evaluation.gain(HEADLINE, GENERALIST, "first_stage")
+        mean, low, high = self.evaluation.gain(HEADLINE, self.evaluation.generalist, "first_stage")
         facts = {
             "data": self.data,
             "protocol": str(self.evaluation.protocol),
@@ -84,7 +82,8 @@ def conventions(evaluation: Evaluation, metric: str = HEADLINE) -> dict[str, dic
 
 def show(report: Report, console: Console) -> None:
     """Print the table, the paired gain and the protocol."""
-    evaluation = report.evaluation
+    evaluation, generalist = report.evaluation, report.evaluation.generalist
+    names = _NAMES | ({} if generalist in _NAMES else {generalist: str(report.model["title"])})
     table = Table(
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
@@ -96,24 +95,25 @@ def show(report: Report, console: Console) -> None:
     by_key = {(metric.ranker, metric.name): metric for metric in report.metrics}
     for ranker in evaluation.rankers:
         cells = [by_key[ranker, name] for name in _SHOWN]
-        table.add_row(_NAMES[ranker], *(f"{cell.mean:.4f}\n±{(cell.high - cell.low) / 2:.3f}" for cell in cells))
+        table.add_row(names[ranker], *(f"{cell.mean:.4f}\n±{(cell.high - cell.low) / 2:.3f}" for cell in cells))
     console.print(table)
-    mean, low, high = evaluation.gain(HEADLINE, GENERALIST, "first_stage")
-    console.print(
-        f"{_NAMES[GENERALIST]} over first stage, NDCG@10: {mean:+.4f} [{low:+.4f}, {high:+.4f}] "
-        f"(paired, 95 % bootstrap over queries; ± above is half the interval's width)"
-    )
-    if low <= 0.0 and report.routing is None:
+    mean, low, high = evaluation.gain(HEADLINE, generalist, "first_stage")
+    if generalist != "first_stage":
+        console.print(
+            f"{names[generalist]} over first stage, NDCG@10: {mean:+.4f} [{low:+.4f}, {high:+.4f}] "
+            f"(paired, 95 % bootstrap over queries; ± above is half the interval's width)"
+        )
+    if low <= 0.0 and report.routing is None and generalist != "first_stage":
         console.print(
             "[yellow]Note:[/] no proven gain: the interval holds 0. The bundle still answers with "
-            f"{_NAMES[GENERALIST]} unless a request says strategy=first_stage; compare on more queries before "
+            f"{names[generalist]} unless a request says strategy=first_stage; compare on more queries before "
             "you choose."
         )
     if report.routing is not None:
         console.print(verdict(report.routing))
     if evaluation.empty_queries:
         by_convention = "; ".join(
-            f"{name}: {', '.join(f'{_NAMES[ranker]} {value:.4f}' for ranker, value in means.items())}"
+            f"{name}: {', '.join(f'{names[ranker]} {value:.4f}' for ranker, value in means.items())}"
             for name, means in conventions(evaluation).items()
         )
         console.print(
@@ -127,10 +127,11 @@ def show(report: Report, console: Console) -> None:
 def verdict(routing: RoutingEvaluation) -> str:
     """The honest sentence: whether routing pays on these queries."""
     mean, low, high = routing.gain(routing.routed, routing.generalist)
-    size = f"{mean:+.4f} [{low:+.4f}, {high:+.4f}] over QILCM alone"
+    size = f"{mean:+.4f} [{low:+.4f}, {high:+.4f}] over the generalist alone"
     if routing.coverage == 0.0:
         return (
-            "Routing abstains: no specialist was shown to be worth it on queries like these; every answer is QILCM's."
+            "Routing abstains: no specialist was shown to be worth it on queries like these; every answer is the "
+            "generalist's."
         )
     if low > 0.0:
         return f"Routing pays: {routing.coverage:.0%} of queries go to a specialist, {size}."

@@ -10,7 +10,7 @@ from ranking.scorers import OnnxScorer
 from training import config
 from training.data.load import load
 from training.export import check_parity, to_onnx
-from training.qilcm import Qilcm, Unbatched
+from training.ranker import Ranker, Unbatched
 
 
 def test_the_gate_notices_another_model(fitted, recipe):
@@ -18,7 +18,7 @@ def test_the_gate_notices_another_model(fitted, recipe):
     splits = load(config.load(str(recipe)), [])
     rows = np.column_stack([splits.train.features, np.zeros(splits.train.rows, np.float32)])
     torch.manual_seed(1)
-    stranger = Unbatched(Qilcm(splits.train.schema, rows, config.load(str(recipe)).model))
+    stranger = Unbatched(Ranker(splits.train.schema, rows, config.load(str(recipe)).model))
     reranker = bundle.load(fitted).reranker
     stage, rng = reranker.manifest.second_stage, np.random.default_rng(0)
     with pytest.raises(ScoringError, match="exported and trained scores differ"):
@@ -28,7 +28,7 @@ def test_the_gate_notices_another_model(fitted, recipe):
 def test_exported_graph_has_a_dynamic_list_axis_and_no_second_file(recipe):
     splits = load(config.load(str(recipe)), [])
     rows = np.column_stack([splits.train.features, np.zeros(splits.train.rows, np.float32)])
-    module = Unbatched(Qilcm(splits.train.schema, rows, config.load(str(recipe)).model)).eval()
+    module = Unbatched(Ranker(splits.train.schema, rows, config.load(str(recipe)).model)).eval()
     scorer = OnnxScorer(to_onnx(module, rows.shape[1]), rows.shape[1])
     for length in (1, 2, 3, 50, 400):
         picked = np.ascontiguousarray(rows[np.arange(length) % len(rows)])

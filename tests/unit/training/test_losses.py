@@ -5,13 +5,13 @@ import math
 import pytest
 import torch
 
-from training.losses import attrank
+from training.losses import att_rank
 
 
 def loss(logits, labels, mask=None, **options):
     logits, labels = torch.tensor(logits, dtype=torch.float64), torch.tensor(labels)
     mask = torch.ones_like(labels, dtype=torch.bool) if mask is None else torch.tensor(mask)
-    return attrank(logits, labels, mask, **options).item()
+    return att_rank(logits, labels, mask, **options).item()
 
 
 def by_hand(logits, labels):
@@ -42,7 +42,7 @@ def test_paper_form_divides_by_real_candidates():
 def test_high_labels_and_far_logits_stay_finite(dtype):
     logits = torch.tensor([[1e4, -1e4, 0.0], [0.0, 0.0, 0.0]], dtype=dtype, requires_grad=True)
     labels = torch.tensor([[0, 1000, 30], [30, 4, 0]])
-    value = attrank(logits, labels, torch.ones(2, 3, dtype=torch.bool))
+    value = att_rank(logits, labels, torch.ones(2, 3, dtype=torch.bool))
     value.backward()
     share = math.exp(-26.0) / (1.0 + math.exp(-26.0))
     assert value.item() == pytest.approx((2e4 + math.log(3.0)) / 2, rel=1e-6)
@@ -53,7 +53,7 @@ def test_high_labels_and_far_logits_stay_finite(dtype):
 def test_nan_logits_on_padding_do_no_harm():
     logits = torch.tensor([[1.0, 0.0, torch.nan], [torch.nan] * 3], requires_grad=True)
     mask = torch.tensor([[True, True, False], [False] * 3])
-    value = attrank(logits, torch.tensor([[1, 0, 5], [1, 1, 1]]), mask)
+    value = att_rank(logits, torch.tensor([[1, 0, 5], [1, 1, 1]]), mask)
     value.backward()
     assert value.item() == pytest.approx(by_hand([1.0, 0.0], [1, 0]) / 2)
     assert torch.isfinite(logits.grad).all()
@@ -66,4 +66,4 @@ def test_gradient():
     labels = torch.randint(0, 4, (3, 5), generator=generator)
     mask = torch.arange(5) < torch.tensor([[5], [2], [1]])
     for form in ("per_query", "paper"):
-        assert torch.autograd.gradcheck(lambda s, form=form: attrank(s, labels, mask, form=form), logits)
+        assert torch.autograd.gradcheck(lambda s, form=form: att_rank(s, labels, mask, form=form), logits)

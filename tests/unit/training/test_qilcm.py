@@ -6,11 +6,13 @@ import pytest
 import torch
 
 from ranking.features import Feature, FeatureSchema
-from training.config import Qilcm as QilcmSpec
+from training.encoder import MASKED_LOGIT
 from training.export import to_onnx
 from training.inference_form import InferenceForm
+from training.model_config import Qilcm as QilcmSpec
 from training.preprocess import Preprocess
-from training.qilcm import MASKED_LOGIT, Qilcm, QilcmNetwork, Unbatched
+from training.qilcm import QilcmNetwork
+from training.ranker import Ranker, Unbatched
 
 FORMS = ["stable", "paper"]
 SCHEMA = FeatureSchema(
@@ -38,7 +40,7 @@ def raw_rows(count, seed=0):
 
 
 def model(**options):
-    return Qilcm(SCHEMA, raw_rows(500), QilcmSpec(**options)).eval()
+    return Ranker(SCHEMA, raw_rows(500), QilcmSpec(**options)).eval()
 
 
 @pytest.fixture(autouse=True)
@@ -225,7 +227,7 @@ def test_exported_graph_agrees_where_the_context_crosses_zero(exported):
 
 
 def test_preprocessing_is_part_of_the_weights():
-    one, other = model(), Qilcm(SCHEMA, raw_rows(50, seed=9), QilcmSpec())
+    one, other = model(), Ranker(SCHEMA, raw_rows(50, seed=9), QilcmSpec())
     other.load_state_dict(one.state_dict())
     raw, mask = torch.from_numpy(raw_rows(20))[None], torch.ones(1, 20, dtype=torch.bool)
     assert torch.equal(one(raw, mask)[0], other.eval()(raw, mask)[0])

@@ -177,6 +177,18 @@ def load(name_or_path: str, **changes: Any) -> Recipe:
         raise RecipeError(f"{path}: {'; '.join(_said(fault) for fault in error.errors())}") from error
 
 
+def changed(recipe: Recipe, changes: dict[str, object]) -> Recipe:
+    """A recipe with other fields.
+
+    Raises:
+        RecipeError: if they do not fit the rest.
+    """
+    try:
+        return Recipe.model_validate({name: getattr(recipe, name) for name in Recipe.model_fields} | changes)
+    except ValidationError as error:
+        raise RecipeError(f"recipe {recipe.name!r}: {'; '.join(_said(fault) for fault in error.errors())}") from error
+
+
 def _said(fault: Any) -> str:
     """One fault, with its place and what stood there."""
     place, message = ".".join(map(str, fault["loc"])), str(fault["msg"]).removeprefix("Value error, ")

@@ -8,23 +8,32 @@ Runtimes know few of the fusions below, so they are made here, by algebra:
   ``h``: they are computed once, over half of the dimensions, and as matrix products with the attention.
 - ``log(1 + x)`` is corrected by its own rounding error to first order, without a branch.
 
-The rivals are exported as they are.
+The rivals are exported as they are, but for a reader's recurrence.
 """
 
 from __future__ import annotations
+
+import copy
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from training.onnx_reader import OnnxReader
 from training.preprocess import Preprocess
 from training.qilcm import PAPER_EPSILON, STABLE_EPSILON, QilcmNetwork
 from training.ranker import Ranker, Unbatched
+from training.recurrent import DcmNetwork, DlcmNetwork
 
 
 def to_export(model: Ranker) -> nn.Module:
     """One list without padding, ``(L, E) -> (L,)``, in the form that is quickest to serve."""
-    return InferenceForm(model) if isinstance(model.network, QilcmNetwork) else Unbatched(model)
+    if isinstance(model.network, QilcmNetwork):
+        return InferenceForm(model)
+    if isinstance(model.network, DlcmNetwork | DcmNetwork):
+        model = copy.deepcopy(model)
+        model.network.reader = OnnxReader(model.network.reader)
+    return Unbatched(model)
 
 
 class InferenceForm(nn.Module):

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from ranking.errors import RecipeError
 from training.data_config import Frozen, Positive
 
 RankLoss = Literal["per_query", "paper", "softmax", "plackett_luce"]
@@ -178,3 +179,37 @@ NetworkSpec = Qilcm | Qilcm2 | Dlcm | Dcm | Mlp
 
 Model = Annotated[NetworkSpec | FirstStageAlone, Field(discriminator="kind")]
 """What a recipe's ``[model]`` can be."""
+
+_CLASSES: dict[str, type[Network]] = {"qilcm": Qilcm, "qilcm2": Qilcm2, "dlcm": Dlcm, "dcm": Dcm, "mlp": Mlp}
+
+MODEL_NAMES = ("qilcm", "qilcm-v1", "qilcm-v2", "qilcm-v3", "qilcm2", "dlcm", "dcm", "mlp", "first_stage")
+"""What ``--model`` knows: every kind, and QILCM's variants."""
+
+_SHARED = {*Network.model_fields, "hidden"}
+
+
+def named(name: str, like: Model) -> Model:
+    """The model of that name, fitted like another one.
+
+    Args:
+        name: one of :data:`MODEL_NAMES`.
+        like: a recipe's model: what both have in common (encoder, hidden widths, loss, cutoff, the fit) is taken from
+            it, and everything if it is of the same kind.
+
+    Raises:
+        RecipeError: if there is no such model.
+    """
+    if name not in MODEL_NAMES:
+        raise RecipeError(f"no model {name!r}: use one of {', '.join(MODEL_NAMES)}")
+    kind, _, variant = name.partition("-")
+    if kind == "first_stage":
+        return FirstStageAlone()
+    target = _CLASSES[kind]
+    fields = set(target.model_fields) if like.kind == kind else set(target.model_fields) & _SHARED
+    values = {field: getattr(like, field) for field in fields & set(type(like).model_fields)} | {"kind": kind}
+    if kind == "qilcm":
+        values["variant"] = variant.upper() or "full"
+    if issubclass(target, _Reader) and not values.get("first_stage_score", True):
+        values["order"] = "presented"  # there is no other
+    model: Model = target.model_validate(values)  # type: ignore[assignment]
+    return model

@@ -109,22 +109,23 @@ def reading_places(
         first: ``(B, L)`` first-stage scores; None for input order.
         best_first: False reads from the last candidate to the best one.
     """
-    position = torch.arange(h.shape[1], device=h.device)
-    before = position[None, None, :] < position[None, :, None]  # (1, i, j): j comes before i
-    if first is not None:
-        one, other = first[:, :, None], first[:, None, :]
-        before = (other > one) | ((other == one) & before)
+    position = torch.arange(h.shape[1], device=h.device).expand(h.shape[:2])
+    if first is None:
+        first = -position.to(h.dtype)
+    one, other = first[:, :, None], first[:, None, :]
+    sooner = position[:, None, :] < position[:, :, None]  # (B, i, j): j comes before i
+    before = (other > one) | ((other == one) & sooner)
     if not best_first:
-        before = ~before & (position[None, None, :] != position[None, :, None])
+        before = ~before & (position[:, None, :] != position[:, :, None])
     if mask is None:
-        return before.sum(dim=-1).expand(h.shape[0], -1)
+        return before.sum(dim=-1)
     places = (before & mask[:, None, :]).sum(dim=-1)
     padding = (~mask).cumsum(dim=-1) - 1 + mask.sum(dim=-1, keepdim=True)
     return torch.where(mask, places, padding)
 
 
 def read(
-    reader: nn.RNNBase, h: Float[Tensor, "B L H"], places: Int[Tensor, "B L"], mask: Bool[Tensor, "B L"] | None
+    reader: nn.Module, h: Float[Tensor, "B L H"], places: Int[Tensor, "B L"], mask: Bool[Tensor, "B L"] | None
 ) -> tuple[Float[Tensor, "B L S"], Any]:
     """What the reader makes of every candidate, back in input order, and its state after the last real one."""
     ordered = torch.zeros_like(h).scatter(1, places[..., None].expand_as(h), h)

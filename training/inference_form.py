@@ -32,7 +32,9 @@ def to_export(model: Ranker) -> nn.Module:
         return InferenceForm(model)
     if isinstance(model.network, DlcmNetwork | DcmNetwork):
         model = copy.deepcopy(model)
-        model.network.reader = OnnxReader(model.network.reader)
+        reader = model.network.get_submodule("reader")
+        assert isinstance(reader, nn.RNNBase)
+        model.network.add_module("reader", OnnxReader(reader))
     return Unbatched(model)
 
 

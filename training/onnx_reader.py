@@ -51,7 +51,7 @@ class OnnxReader(nn.Module):
         return outputs[:, 0].transpose(0, 1), states[0] if gru else tuple(states)
 
 
-def _reordered(value: Float[Tensor, "..."], mode: str) -> Float[Tensor, "..."]:
+def _reordered(value: Tensor, mode: str) -> Tensor:
     """The gates of a weight or bias in ONNX's order."""
     gates = value.detach().chunk(len(_GATES[mode]))
     return torch.cat([gates[gate] for gate in _GATES[mode]])

@@ -1,11 +1,12 @@
-"""AttRank, by its formula."""
+"""The ranking losses, by their formulas."""
 
+import itertools
 import math
 
 import pytest
 import torch
 
-from training.losses import att_rank
+from training.losses import att_rank, plackett_luce, softmax_cross_entropy
 
 
 def loss(logits, labels, mask=None, **options):
@@ -67,3 +68,84 @@ def test_gradient():
     mask = torch.arange(5) < torch.tensor([[5], [2], [1]])
     for form in ("per_query", "paper"):
         assert torch.autograd.gradcheck(lambda s, form=form: att_rank(s, labels, mask, form=form), logits)
+
+
+EVERY = pytest.mark.parametrize("any_loss", [att_rank, softmax_cross_entropy, plackett_luce])
+
+
+def random_lists(seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    scores = torch.randn(4, 6, dtype=torch.float64, generator=generator)
+    labels = torch.randint(0, 4, (4, 6), generator=generator)
+    mask = torch.arange(6) < torch.tensor([[6], [3], [1], [5]])
+    return scores, labels, mask
+
+
+def test_softmax_cross_entropy_by_hand():
+    scores, labels = [0.3, -1.0, 2.0, 0.0], [2, 0, 1, 4]
+    gains = [2**y - 1 for y in labels]
+    log_sum = math.log(sum(math.exp(s) for s in scores))
+    expected = -sum(g / sum(gains) * (s - log_sum) for g, s in zip(gains, scores, strict=True))
+    found = softmax_cross_entropy(torch.tensor([scores, scores]).double(), torch.tensor([labels, [0] * 4]))
+    assert found.item() == pytest.approx(expected / 2), "an empty list has loss 0 and counts"
+
+
+def test_softmax_cross_entropy_of_high_labels():
+    """2^1000 is no float32."""
+    scores = torch.zeros(1, 3, requires_grad=True)
+    value = softmax_cross_entropy(scores, torch.tensor([[1000, 999, 0]]))
+    value.backward()
+    torch.testing.assert_close(scores.grad, torch.tensor([[1 / 3 - 2 / 3, 0.0, 1 / 3]]))
+
+
+def test_plackett_luce_by_enumeration():
+    scores, labels = [0.3, -1.0, 2.0, 0.5], [2, 0, 2, 1]
+    total = 0.0
+    for order in itertools.permutations(range(4)):
+        ranked = [labels[i] for i in order]
+        if ranked == sorted(ranked, reverse=True):
+            weights = [math.exp(scores[i]) for i in order]
+            total += math.prod(weights[i] / sum(weights[i:]) for i in range(4))
+    found = plackett_luce(torch.tensor([scores, scores]).double(), torch.tensor([labels, [3] * 4]))
+    assert found.item() == pytest.approx(-math.log(total) / 2, abs=1e-6), "equal labels have loss 0 and count"
+
+
+@EVERY
+def test_no_mask_means_no_padding(any_loss):
+    scores, labels, _ = random_lists()
+    assert any_loss(scores, labels).item() == any_loss(scores, labels, torch.ones_like(labels, dtype=torch.bool)).item()
+
+
+@EVERY
+@pytest.mark.parametrize("fill", [torch.nan, torch.inf, 7.0])
+def test_padding_never_matters(any_loss, fill):
+    scores, labels, mask = random_lists()
+    clean, dirty = scores.clone().requires_grad_(), scores.masked_fill(~mask, fill).requires_grad_()
+    expected, found = any_loss(clean, labels.masked_fill(~mask, 0), mask), any_loss(dirty, labels, mask)
+    assert found.item() == pytest.approx(expected.item(), abs=1e-12)
+    found.backward()
+    expected.backward()
+    torch.testing.assert_close(dirty.grad, clean.grad)
+    assert not dirty.grad[~mask].any()
+
+
+@EVERY
+def test_a_shift_of_a_list_changes_nothing(any_loss):
+    scores, labels, mask = random_lists(1)
+    shifted = scores + torch.tensor([[3.0], [-2.0], [0.5], [10.0]])
+    assert any_loss(shifted, labels, mask).item() == pytest.approx(any_loss(scores, labels, mask).item())
+
+
+@EVERY
+def test_gradients_are_those_of_finite_differences(any_loss):
+    scores, labels, mask = random_lists(2)
+    scores.requires_grad_()
+    assert torch.autograd.gradcheck(lambda s: any_loss(s, labels, mask), scores, atol=1e-6)
+
+
+@EVERY
+def test_better_orders_cost_less(any_loss):
+    labels = torch.tensor([[3, 2, 1, 0]])
+    falling = torch.tensor([[3.0, 2.0, 1.0, 0.0]])
+    costs = [any_loss(falling * slope, labels).item() for slope in (-1.0, 0.0, 1.0)]
+    assert costs == sorted(costs, reverse=True)

@@ -35,3 +35,14 @@ def test_exported_graph_has_a_dynamic_list_axis_and_no_second_file(recipe):
         with torch.inference_mode():
             expected = module(torch.from_numpy(picked)).numpy()
         assert scorer.score(picked) == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_graph_of_one_length_is_not_exported():
+    """The exporter fixes the list axis without a word where a module asks for its length as a number."""
+
+    class Fixed(torch.nn.Module):
+        def forward(self, features):
+            return features.sum(dim=1) + torch.arange(len(features))
+
+    with pytest.raises(ScoringError, match="takes lists of 3 only: the list axis is not dynamic"):
+        to_onnx(Fixed(), 4)

@@ -13,7 +13,7 @@ from service.app import create_app
 from service.settings import Settings
 from training import config, first_stage, fit, second_stage
 from training.bundling import write_bundle
-from training.config import Recipe
+from training.config import GivenColumn, Recipe
 from training.data.load import load
 from training.evaluate import evaluate
 from training.model_config import MODEL_NAMES, Dcm, Dlcm, Mlp, Qilcm, Qilcm2, named
@@ -96,6 +96,22 @@ def test_the_first_stage_alone_from_the_command_line(recipe, tmp_path, capsys):
     assert "no proven gain" not in said
     assert bundle.load(out).manifest.second_stage is None
     assert not list(out.glob("*.onnx"))
+
+
+@pytest.mark.parametrize("name", ["dlcm", "qilcm2"])
+def test_scores_in_the_data_are_found_where_they_stand(run, tmp_path, name):
+    """A first stage that is a feature is not appended, and still gives the order and what QILCM2 adds to."""
+    tiny, splits, _ = run
+    column = next(feature.name for feature in splits.train.schema.features if not feature.missing_in_training)
+    given = config.changed(tiny, {"first_stage": GivenColumn(column=column), "model": named(name, tiny.model)})
+    first = first_stage.fit(given.first_stage, splits, seed=0, state=tmp_path)
+    model = given.model.model_copy(update={"max_epochs": 1})
+    fitted = second_stage.fit(model, splits, first, seed=0)
+    assert fitted.spec.first_stage_score is False
+    assert fitted.module.score_column == splits.train.schema.index[column]
+    (tmp_path / "writing").mkdir()
+    manifest = write_bundle(tmp_path / "writing", tmp_path / "rival" / "1", given, splits, first, fitted)
+    assert manifest.validated_lengths == (1, 2, 5, 6, 7, 12)
 
 
 def test_a_rival_is_fitted_like_the_recipes_model():

@@ -9,10 +9,11 @@ import torch
 from ranking.errors import ScoringError
 from ranking.metrics import ndcg
 from ranking.order import rank_by_score, ranks_of
-from training import learn
+from training import learn, losses
 from training.data.synthetic import generate
 from training.data_config import SyntheticData
 from training.learn import fit_network
+from training.model_config import Dlcm, Qilcm2
 from training.model_config import Qilcm as QilcmSpec
 from training.ranker import Unbatched
 
@@ -187,3 +188,43 @@ def test_confusion_weight_draws_lists_together(data):
         fit_network(SPEC.model_copy(update={"confusion_weight": weight}), *data, seed=3) for weight in (1e-9, 1.0)
     )
     assert with_much.history[-1].confusion_loss < without.history[-1].confusion_loss
+
+
+@pytest.mark.parametrize("variant", ["V2", "V3"])
+def test_variants_without_the_confusion_loss(data, variant):
+    """Whatever confusion_weight says."""
+    spec = SPEC.model_copy(update={"max_epochs": 1, "variant": variant})
+    fitted = fit_network(spec, *data, seed=3)
+    assert (fitted.equivalent_lambda, fitted.history[0].confusion_loss) == (0.0, 0.0)
+    assert same(fitted, fit_network(spec.model_copy(update={"confusion_weight": 0.0}), *data, seed=3))
+
+
+def test_a_recipe_chooses_the_ranking_loss():
+    generator = torch.Generator().manual_seed(0)
+    lists = torch.randn(3, 5, generator=generator), torch.randint(0, 3, (3, 5), generator=generator)
+    mask = torch.arange(5) < torch.tensor([[5], [2], [4]])
+    expected = {
+        "per_query": losses.att_rank(*lists, mask),
+        "paper": losses.att_rank(*lists, mask, form="paper"),
+        "softmax": losses.softmax_cross_entropy(*lists, mask),
+        "plackett_luce": losses.plackett_luce(*lists, mask),
+    }
+    assert len({value.item() for value in expected.values()}) == 4
+    for name, value in expected.items():
+        assert torch.equal(learn.ranking_loss(name, *lists, mask), value)
+
+
+@pytest.mark.parametrize(
+    "spec", [Dlcm(encoder_width=6, max_epochs=3), Qilcm2(encoder_width=6, hidden=(6,), max_epochs=3)]
+)
+def test_an_interrupted_rival_ends_as_an_uninterrupted_one(data, tmp_path, spec):
+    def interrupt(epoch):
+        if epoch.number == 2:
+            raise KeyboardInterrupt
+
+    checkpoint = tmp_path / "rival.pt"
+    with pytest.raises(KeyboardInterrupt):
+        fit_network(spec, *data, seed=3, checkpoint=checkpoint, on_epoch=interrupt)
+    resumed = fit_network(spec, *data, seed=3, checkpoint=checkpoint)
+    assert len(resumed.history) == 3
+    assert same(resumed, fit_network(spec, *data, seed=3))

@@ -13,7 +13,7 @@ from training import learn, losses
 from training.data.synthetic import generate
 from training.data_config import SyntheticData
 from training.learn import fit_network
-from training.model_config import Dlcm, Qilcm2
+from training.model_config import Dlcm, Qilcm2, named
 from training.model_config import Qilcm as QilcmSpec
 from training.ranker import Unbatched
 
@@ -228,3 +228,10 @@ def test_an_interrupted_rival_ends_as_an_uninterrupted_one(data, tmp_path, spec)
     resumed = fit_network(spec, *data, seed=3, checkpoint=checkpoint)
     assert len(resumed.history) == 3
     assert same(resumed, fit_network(spec, *data, seed=3))
+
+
+@pytest.mark.parametrize("name", ["qilcm-v1", "qilcm-v3", "qilcm2", "dlcm", "dcm", "mlp"])
+def test_every_rival_learns(data, name):
+    fitted = fit_network(named(name, SPEC), *data, seed=0)
+    losses_by_epoch = [epoch.rank_loss for epoch in fitted.history]
+    assert losses_by_epoch[-1] < 0.98 * losses_by_epoch[0], losses_by_epoch

@@ -20,7 +20,7 @@ from ranking.anomaly import AnomalyScore
 from ranking.compiled_first_stage import open_first_stage
 from ranking.errors import BundleError, ListwrightError, SchemaMismatchError, ScoringError
 from ranking.first_stage import ColumnFirstStage, FirstStage
-from ranking.manifest import GOLDEN, MANIFEST, BundleFile, Manifest, NetworkStage, SrmStage, parse, to_json
+from ranking.manifest import GOLDEN, MANIFEST, BundleFile, Manifest, SecondStage, parse, to_json
 from ranking.packed_forest import open_forest
 from ranking.reranker import Reranker
 from ranking.router import BundleRouter
@@ -111,7 +111,7 @@ def _forest(path: Path, file: str, read: Callable[[str], bytes], *, width: int, 
         raise BundleError(path / file, str(error)) from error
 
 
-def input_width(stage: NetworkStage | SrmStage, features: int) -> int:
+def input_width(stage: SecondStage, features: int) -> int:
     """Columns of the second stage's input: the features, and the first stage's score where it takes part."""
     return features + (1 if stage.first_stage_score else 0)
 

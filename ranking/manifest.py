@@ -140,6 +140,9 @@ class SrmStage(_Frozen):
         return self
 
 
+SecondStage = NetworkStage | SrmStage
+
+
 class AnomalyStage(_Frozen):
     """Anomaly score of a query: an Isolation Forest over the mean features of the first stage's top ten.
 

@@ -21,7 +21,7 @@ from ranking.errors import (
 )
 from ranking.features import FeatureSchema
 from ranking.first_stage import FirstStage
-from ranking.manifest import Manifest, NetworkStage, SrmStage
+from ranking.manifest import Manifest, SecondStage
 from ranking.order import rank_by_score
 from ranking.pace import NO_DEADLINE, Deadline, Pace
 from ranking.relevance import mixture, relevance
@@ -52,8 +52,7 @@ class Reranker:
     Args:
         manifest: of the bundle.
         first_stage: scores every candidate.
-        second_stage: the generalist; rescores the best ``manifest.second_stage.cutoff`` of them as one list.
-            None where the first stage stands alone.
+        second_stage: the generalist, if any; rescores the best ``manifest.second_stage.cutoff`` of them as one list.
         specialists: SRM's rankers, ``(C, E) -> (C, K)``, if the bundle has any.
         router: chooses among them, if the bundle has one.
         anomaly: how unlike the training queries a list is; no ranking depends on it but through the router.
@@ -250,17 +249,14 @@ class Reranker:
         return kept, self._specialists.score(self._inputs(first, kept, self.manifest.srm))
 
     @staticmethod
-    def _kept(first: _FirstPass, stage: NetworkStage | SrmStage | None) -> Int[np.ndarray, " C"]:
+    def _kept(first: _FirstPass, stage: SecondStage | None) -> Int[np.ndarray, " C"]:
         """The candidates that reach a stage, in input order, so that ties keep it."""
-        cutoff = None if stage is None else stage.cutoff
-        if cutoff is None or cutoff >= len(first.order):
+        if stage is None or stage.cutoff is None or stage.cutoff >= len(first.order):
             return np.arange(len(first.order))
-        return np.sort(first.order[:cutoff])
+        return np.sort(first.order[: stage.cutoff])
 
     @staticmethod
-    def _inputs(
-        first: _FirstPass, kept: Int[np.ndarray, " C"], stage: NetworkStage | SrmStage
-    ) -> Float[np.ndarray, "C E"]:
+    def _inputs(first: _FirstPass, kept: Int[np.ndarray, " C"], stage: SecondStage) -> Float[np.ndarray, "C E"]:
         features = first.candidates.features
         inputs: Float[np.ndarray, "C E"] = features if len(kept) == len(features) else features[kept]
         if stage.first_stage_score:

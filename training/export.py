@@ -19,7 +19,7 @@ from ranking.candidates import CandidateList
 from ranking.errors import ScoringError
 from ranking.features import UNKNOWN_CODE, FeatureSchema
 from ranking.golden import TIE_TOLERANCE
-from ranking.manifest import NetworkStage, SrmStage
+from ranking.manifest import SecondStage, SrmStage
 from ranking.reranker import Reranker
 
 OPSET = 20
@@ -79,7 +79,7 @@ def _quiet_exporter() -> Iterator[None]:
 def check_parity(
     module: torch.nn.Module,
     reranker: Reranker,
-    stage: NetworkStage | SrmStage,
+    stage: SecondStage,
     rows: Float[np.ndarray, "R D"],
     *,
     longest: int,
@@ -137,7 +137,7 @@ def _hard_lists(
 def _check_list(
     module: torch.nn.Module,
     reranker: Reranker,
-    stage: NetworkStage | SrmStage,
+    stage: SecondStage,
     specialist: int | None,
     features: Float[np.ndarray, "L D"],
     what: str,

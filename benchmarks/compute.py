@@ -29,10 +29,10 @@ from ranking.compiled_first_stage import CompiledFirstStage
 from ranking.first_stage import LightGbmFirstStage
 from ranking.forest import Forest, read_forest
 from ranking.scorers import OnnxScorer
-from training.config import Qilcm as QilcmSpec
 from training.export import to_onnx
 from training.inference_form import InferenceForm
-from training.qilcm import Qilcm, Unbatched
+from training.model_config import Qilcm as QilcmSpec
+from training.ranker import Ranker, Unbatched
 
 LENGTHS = {10: 300, 100: 200, 1000: 40}
 """Rounds at each list length."""
@@ -52,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
     first = _engines(model, LightGbmFirstStage(model, schema), CompiledFirstStage(read_forest(model), None, schema))
     torch.manual_seed(0)
     sample = rows(np.random.default_rng(0), 5000)
-    module = Qilcm(schema, sample, QilcmSpec()).eval()
+    module = Ranker(schema, sample, QilcmSpec()).eval()
     second = {
         "as trained": OnnxScorer(to_onnx(Unbatched(module), FEATURES), FEATURES).score,
         "inference form": OnnxScorer(to_onnx(InferenceForm(module), FEATURES), FEATURES).score,

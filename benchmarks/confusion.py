@@ -18,8 +18,8 @@ from torch import Tensor
 
 from benchmarks import machine
 from training.chamfer import confusion_loss
-from training.config import Qilcm as QilcmSpec
-from training.losses import attrank
+from training.losses import att_rank
+from training.model_config import Qilcm as QilcmSpec
 from training.qilcm import QilcmNetwork
 
 LISTS, LENGTH, INPUTS = 80, 100, 137
@@ -63,7 +63,7 @@ def measure(rounds: int, *, with_naive: bool, device: str) -> dict[str, float]:
         started = time.perf_counter()
         optimizer.zero_grad()
         normalised = network.represent(x, mask).normalised
-        loss = attrank(network.score(normalised), labels, mask)
+        loss = att_rank(network.score(normalised), labels, mask)
         if confusion is not None:
             loss = loss + CONFUSION_WEIGHT * confusion(normalised, mask)
         torch.autograd.backward(loss)

@@ -1,4 +1,6 @@
-"""``python -m benchmarks.fuzz``: atheris on each decoder, in a process each: how many inputs, how many crashes.
+"""``python -m benchmarks.fuzz``: atheris on each decoder: how many inputs, how many crashes.
+
+Each has a process of its own, and as many run at once as there are cores.
 
 atheris instruments the decoders' Python code and lets libFuzzer look for inputs that reach new places in it. A crash is
 any exception that is not one of the decoder's own refusals, a disagreement between two decoders of one format, an input
@@ -19,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import version
@@ -192,7 +195,11 @@ def main() -> int:
     options = parser.parse_args()
     if options.in_folder is not None:
         fuzz(options.only, options.seconds, options.in_folder)
-    results = {name: run(name, options.seconds, options.keep) for name in ([options.only] if options.only else TARGETS)}
+    names = [options.only] if options.only else list(TARGETS)
+    with ThreadPoolExecutor(os.cpu_count()) as side_by_side:
+        results = dict(
+            zip(names, side_by_side.map(lambda n: run(n, options.seconds, options.keep), names), strict=True)
+        )
     print(json.dumps(results, indent=1))
     if options.only is None:
         command = f"python -m benchmarks.fuzz --seconds {options.seconds}"

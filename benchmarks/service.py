@@ -58,11 +58,12 @@ def main() -> int:
             return 1
         started = start_up(options.demo)
         table = latency(served, reranker, options.rounds)
+    second = reranker.manifest.second_stage
     result: dict[str, object] = {
         "start_up": {"bundle": "/".join(options.demo.absolute().parts[-2:]), **started},
         "latency": {
             "features": len(reranker.schema),
-            "second_stage_cutoff": reranker.manifest.second_stage.cutoff,
+            "second_stage_cutoff": None if second is None else second.cutoff,
             "client": "one connection, one request at a time, same machine; body ready, answer read but not parsed",
             "in_process": "CandidateList and Reranker.rerank on the same float32 arrays",
             "rows": table,

@@ -21,13 +21,14 @@ from ranking.manifest import AnomalyStage, LightGbmStage, SrmStage
 from ranking.order import rank_by_score
 from training.anomaly import fit_anomaly
 from training.bundling import write_bundle
-from training.config import Qilcm, Recipe, Router, Srm
+from training.config import Recipe, Router, Srm
 from training.cross_fitting import judge
 from training.data.dataset import Dataset, Splits, fit_schema
 from training.data_config import LetorData
 from training.first_stage import FittedFirstStage
-from training.learn import FittedQilcm
-from training.qilcm import Qilcm as QilcmModule
+from training.learn import FittedNetwork
+from training.model_config import Qilcm
+from training.ranker import Ranker
 from training.routing import JudgedLists, fit_router
 from training.specialists import FittedSpecialists
 from training.srm import fit_srm
@@ -45,9 +46,9 @@ def build(out: Path, *, specialists: int = 0) -> Path:
     spec = Qilcm()
     scores = lightgbm.Booster(model_str=model).predict(data.features, raw_score=True)
     torch.manual_seed(0)
-    module = QilcmModule(data.schema, np.column_stack([data.features, np.asarray(scores, dtype=np.float32)]), spec)
+    module = Ranker(data.schema, np.column_stack([data.features, np.asarray(scores, dtype=np.float32)]), spec)
     first = FittedFirstStage(LightGbmStage(), model, np.asarray(scores), np.asarray(scores), {})
-    fitted = FittedQilcm(module.eval(), spec, (), 0, 0.0)
+    fitted = FittedNetwork(module.eval(), spec, (), 0, 0.0)
     chosen = _specialists(data, first, specialists, rng) if specialists else None
     recipe = Recipe(name="wide", about="noise, for the clock", data=LetorData(), model=spec)
     out.parent.mkdir(parents=True, exist_ok=True)

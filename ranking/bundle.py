@@ -20,7 +20,7 @@ from ranking.anomaly import AnomalyScore
 from ranking.compiled_first_stage import open_first_stage
 from ranking.errors import BundleError, ListwrightError, SchemaMismatchError, ScoringError
 from ranking.first_stage import ColumnFirstStage, FirstStage
-from ranking.manifest import GOLDEN, MANIFEST, BundleFile, Manifest, QilcmStage, SrmStage, parse, to_json
+from ranking.manifest import GOLDEN, MANIFEST, BundleFile, Manifest, SecondStage, parse, to_json
 from ranking.packed_forest import open_forest
 from ranking.packed_linear import open_specialists
 from ranking.reranker import Reranker
@@ -72,7 +72,7 @@ def build(path: Path, manifest: Manifest, read: Callable[[str], bytes]) -> Reran
             raise BundleError(path / entry.file, str(error)) from error
     else:
         first_stage = ColumnFirstStage(entry.feature, schema)
-    scorer = _graph(path, second.file, read, width=input_width(second, len(schema)))
+    scorer = None if second is None else _graph(path, second.file, read, width=input_width(second, len(schema)))
     specialists, count = None, 0
     if manifest.srm is not None:
         srm, count = manifest.srm, len(manifest.srm.specialists)
@@ -113,7 +113,7 @@ def _compilable(
         raise BundleError(path / file, str(error)) from error
 
 
-def input_width(stage: QilcmStage | SrmStage, features: int) -> int:
+def input_width(stage: SecondStage, features: int) -> int:
     """Columns of the second stage's input: the features, and the first stage's score where it takes part."""
     return features + (1 if stage.first_stage_score else 0)
 
@@ -199,13 +199,14 @@ def _read(path: Path, name: str) -> bytes:
 def _summary(bundle: Bundle) -> str:
     manifest = bundle.manifest
     total = sum(entry.size for entry in manifest.files)
+    second = "no second stage" if manifest.second_stage is None else f"cutoff {manifest.second_stage.cutoff}"
+    lengths = ", ".join(map(str, manifest.validated_lengths)) or "none"
     lines = [
         f"{manifest.name}/{manifest.version}: good",
         f"  format {manifest.format_version}, created {manifest.created_at:%Y-%m-%d %H:%M} UTC, "
         f"{len(manifest.files)} files, {total / 1e6:.2f} MB",
         f"  {len(manifest.feature_schema)} features, {manifest.fingerprint}",
-        f"  strategy {manifest.strategy}, cutoff {manifest.second_stage.cutoff}, "
-        f"validated at list lengths {', '.join(map(str, manifest.validated_lengths))}",
+        f"  strategy {manifest.strategy}, {second}, validated at list lengths {lengths}",
     ]
     return "\n".join(lines)
 

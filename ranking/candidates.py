@@ -75,7 +75,7 @@ class Route:
     """Which ranker gave the order, and who chose it.
 
     Args:
-        strategy: ``qilcm``, ``srm`` or ``first_stage``.
+        strategy: the second stage's kind, ``srm`` or ``first_stage``.
         decided_by: ``caller`` if the request named it, ``hook`` or ``router`` if these chose, ``abstained`` if the
             router left it to the generalist, ``bundle`` if nothing but the bundle's default was asked.
         specialist: number of the specialist; None for other rankers, and for the mixture of all.

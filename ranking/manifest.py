@@ -15,7 +15,7 @@ from ranking.errors import BundleError, BundleFormatError
 from ranking.features import FeatureSchema
 from ranking.metrics import EvalProtocol
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """Version of the bundle format that this code writes, and the newest that it reads.
 
 To change the format: raise this number; keep reading every older version (convert the parsed JSON step by step in
@@ -76,15 +76,21 @@ class ColumnStage(_Frozen):
     feature: str
 
 
-class QilcmStage(_Frozen):
-    """Second stage: QILCM as an ONNX graph ``(C, D or D+1) -> (C,)``.
+NetworkKind = Literal["qilcm", "qilcm2", "dlcm", "dcm", "mlp"]
+"""Networks that can be a second stage. The kind is also the strategy that requests name it by; to serving they differ
+in nothing else, so a new one needs its name here and nothing more."""
+
+
+class NetworkStage(_Frozen):
+    """Second stage: a network as an ONNX graph ``(C, D or D+1) -> (C,)``.
 
     Args:
+        kind: which one. A variant of a kind (QILCM without its query normalisation) stands in the recipe.
         cutoff: C, how many candidates of the first stage it scores.
         first_stage_score: whether the first stage's score is its last input column.
     """
 
-    kind: Literal["qilcm"] = "qilcm"
+    kind: NetworkKind = "qilcm"
     file: FileName = "qilcm.onnx"
     cutoff: Annotated[int, Field(ge=1)]
     first_stage_score: bool
@@ -134,6 +140,9 @@ class SrmStage(_Frozen):
         return self
 
 
+SecondStage = NetworkStage | SrmStage
+
+
 class AnomalyStage(_Frozen):
     """Anomaly score of a query: an Isolation Forest over the mean features of the first stage's top ten.
 
@@ -166,7 +175,8 @@ class Metric(_Frozen):
     """A mean over the test queries, measured through this very bundle.
 
     Args:
-        ranker: ``input_order``, ``first_stage``, ``qilcm``, ``routed`` (what ``auto`` answers with a router).
+        ranker: ``input_order``, ``first_stage``, the second stage's kind, ``routed`` (what ``auto`` answers with a
+            router).
         name: e.g. ``ndcg@10``.
         mean: over queries, under the manifest's protocol.
         low, high: 95 % bootstrap interval of the mean over queries.
@@ -192,7 +202,8 @@ class Manifest(_Frozen):
         data: one line: which data, split how.
         feature_schema: the columns of every feature matrix.
         fingerprint: of ``feature_schema``; stored so that a hand-edited schema is noticed.
-        first_stage, second_stage: the rankers; ``second_stage`` is the generalist's.
+        first_stage, second_stage: the rankers; ``second_stage`` is the generalist's, None where the first stage stands
+            alone.
         srm, anomaly, router: specialists, and what chooses among them; None where the bundle has none.
         strategy: what ``auto`` means where no router or an abstaining one is asked.
         validated_lengths: list lengths at which exported and trained scores were compared.
@@ -211,11 +222,11 @@ class Manifest(_Frozen):
     feature_schema: FeatureSchema
     fingerprint: str
     first_stage: FirstStageEntry
-    second_stage: QilcmStage
+    second_stage: NetworkStage | None
     srm: SrmStage | None = None
     anomaly: AnomalyStage | None = None
     router: RouterStage | None = None
-    strategy: Literal["qilcm", "first_stage"] = "qilcm"
+    strategy: NetworkKind | Literal["first_stage"] = "qilcm"
     validated_lengths: tuple[int, ...] = ()
     files: tuple[BundleFile, ...] = ()
     protocol: EvalProtocol = EvalProtocol()
@@ -231,6 +242,8 @@ class Manifest(_Frozen):
             raise ValueError(f"first_stage names the feature {self.first_stage.feature!r}, which the schema lacks")
         if self.router is not None and (self.srm is None or self.anomaly is None):
             raise ValueError("a router needs specialists and the anomaly score")
+        if self.strategy not in self.strategies:
+            raise ValueError(f"strategy is {self.strategy!r}, but the bundle's are {', '.join(self.strategies)}")
         names = [file.name for file in self.files]
         if len(set(names)) != len(names):
             raise ValueError("a file is listed twice")
@@ -239,7 +252,8 @@ class Manifest(_Frozen):
     @property
     def strategies(self) -> tuple[str, ...]:
         """What a request may ask for, besides ``auto``."""
-        return (self.second_stage.kind, *(("srm",) if self.srm is not None else ()), "first_stage")
+        second = () if self.second_stage is None else (self.second_stage.kind,)
+        return (*second, *(("srm",) if self.srm is not None else ()), "first_stage")
 
 
 def to_json(manifest: Manifest) -> str:

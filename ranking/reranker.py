@@ -21,7 +21,7 @@ from ranking.errors import (
 )
 from ranking.features import FeatureSchema
 from ranking.first_stage import FirstStage
-from ranking.manifest import Manifest, QilcmStage, SrmStage
+from ranking.manifest import Manifest, SecondStage
 from ranking.order import rank_by_score
 from ranking.pace import NO_DEADLINE, Deadline, Pace
 from ranking.relevance import mixture, relevance
@@ -52,7 +52,7 @@ class Reranker:
     Args:
         manifest: of the bundle.
         first_stage: scores every candidate.
-        second_stage: the generalist; rescores the best ``manifest.second_stage.cutoff`` of them as one list.
+        second_stage: the generalist, if any; rescores the best ``manifest.second_stage.cutoff`` of them as one list.
         specialists: SRM's rankers, ``(C, E) -> (C, K)``, if the bundle has any.
         router: chooses among them, if the bundle has one.
         anomaly: how unlike the training queries a list is; no ranking depends on it but through the router.
@@ -62,7 +62,7 @@ class Reranker:
         self,
         manifest: Manifest,
         first_stage: FirstStage,
-        second_stage: Scorer,
+        second_stage: Scorer | None,
         specialists: Scorer | None = None,
         router: BundleRouter | None = None,
         anomaly: AnomalyScore | None = None,
@@ -226,8 +226,11 @@ class Reranker:
             k = routed.route.specialist
             logits = self._mixed(scores, routed.route) if k is None else scores[:, k]
         else:
-            kept = self._kept(first, self.manifest.second_stage)
-            logits = self._second_stage.score(self._inputs(first, kept, self.manifest.second_stage))
+            stage, scorer = self.manifest.second_stage, self._second_stage
+            assert stage is not None
+            assert scorer is not None
+            kept = self._kept(first, stage)
+            logits = scorer.score(self._inputs(first, kept, stage))
         scores_of_all = np.full(len(first.order), np.nan)
         scores_of_all[kept] = logits
         return scores_of_all, np.concatenate([kept[rank_by_score(logits)], first.order[len(kept) :]])
@@ -246,17 +249,14 @@ class Reranker:
         return kept, self._specialists.score(self._inputs(first, kept, self.manifest.srm))
 
     @staticmethod
-    def _kept(first: _FirstPass, stage: QilcmStage | SrmStage | None) -> Int[np.ndarray, " C"]:
+    def _kept(first: _FirstPass, stage: SecondStage | None) -> Int[np.ndarray, " C"]:
         """The candidates that reach a stage, in input order, so that ties keep it."""
-        cutoff = None if stage is None else stage.cutoff
-        if cutoff is None or cutoff >= len(first.order):
+        if stage is None or stage.cutoff is None or stage.cutoff >= len(first.order):
             return np.arange(len(first.order))
-        return np.sort(first.order[:cutoff])
+        return np.sort(first.order[: stage.cutoff])
 
     @staticmethod
-    def _inputs(
-        first: _FirstPass, kept: Int[np.ndarray, " C"], stage: QilcmStage | SrmStage
-    ) -> Float[np.ndarray, "C E"]:
+    def _inputs(first: _FirstPass, kept: Int[np.ndarray, " C"], stage: SecondStage) -> Float[np.ndarray, "C E"]:
         features = first.candidates.features
         inputs: Float[np.ndarray, "C E"] = features if len(kept) == len(features) else features[kept]
         if stage.first_stage_score:

@@ -95,7 +95,12 @@ class Info(Serving):
     limits: Limits
     strategies: list[str]
     default_strategy: str
-    cutoff: Annotated[int, Field(description="candidates that the second stage scores where no specialist does")]
+    cutoff: Annotated[
+        int | None,
+        Field(
+            description="candidates that the second stage scores where no specialist does; null: there is no such stage"
+        ),
+    ]
     cutoffs: Annotated[
         dict[str, int | None],
         Field(description="candidates that the second stage of a strategy scores; null: the whole list"),
@@ -146,7 +151,7 @@ def describe(manifest: Manifest, models: Models, settings: Settings, hook: Hook 
         ),
         strategies=["auto", *manifest.strategies],
         default_strategy=manifest.strategy,
-        cutoff=manifest.second_stage.cutoff,
+        cutoff=None if manifest.second_stage is None else manifest.second_stage.cutoff,
         cutoffs={stage.kind: stage.cutoff for stage in (manifest.second_stage, manifest.srm) if stage is not None},
         specialists=specialists(manifest),
         routing=routing(manifest, settings, hook),

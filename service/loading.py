@@ -93,7 +93,9 @@ def warm_up(ready: Bundle, max_candidates: int) -> None:
         BundleError: if such a list cannot be ranked without degrading.
     """
     width = len(ready.reranker.schema)
-    for length in sorted({*WARM_UP_LENGTHS, ready.manifest.second_stage.cutoff, max_candidates}):
+    second = ready.manifest.second_stage
+    cutoff = set() if second is None else {second.cutoff}
+    for length in sorted({*WARM_UP_LENGTHS, *cutoff, max_candidates}):
         if length <= max_candidates:
             candidates = CandidateList(np.zeros((length, width), dtype=np.float32))
             for strategy in ("auto", *ready.manifest.strategies) * WARM_UPS:

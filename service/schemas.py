@@ -51,7 +51,7 @@ MAX_ID = 512
 
 Id = Annotated[str, Field(max_length=MAX_ID)]
 Name = Annotated[str, Field(max_length=100)]
-Strategy = Literal["auto", "qilcm", "srm", "first_stage"]
+Strategy = Literal["auto", "qilcm", "qilcm2", "dlcm", "dcm", "mlp", "srm", "first_stage"]
 
 MAX_FIELDS = 32
 """Fields that an object of the envelope may have before it is refused unseen: a million faults would cost too much."""
@@ -92,7 +92,7 @@ class Options(Strict):
         Strategy,
         Field(
             description="auto: the specialist that hook or router pick, else default_strategy of /info; "
-            "srm: the same, else the mixture of all specialists; the others name one ranker"
+            "srm: the same, else the mixture of all specialists; the others name one ranker, see strategies of /info"
         ),
     ] = "auto"
     specialist: Annotated[
@@ -181,7 +181,9 @@ class Result(BaseModel):
 class RouteInfo(BaseModel):
     """Which ranker was asked for, and who chose it."""
 
-    strategy: Annotated[str, Field(description="qilcm, srm or first_stage")]
+    strategy: Annotated[
+        str, Field(description="the second stage's kind (qilcm, qilcm2, dlcm, dcm, mlp), srm or first_stage")
+    ]
     specialist: Annotated[int | None, Field(description="its number; null for other rankers, and the mixture of all")]
     confidence: Annotated[
         float | None,

@@ -19,6 +19,7 @@ from fastapi import FastAPI
 from service import logs
 from service.connection import HEADERS, Connection
 from service.settings import PREFIX, Settings
+from service.turnstile import Turnstile
 
 FINISH_WITHIN_S = 25
 """What is still unanswered this long after the last moment of draining is dropped: before Kubernetes kills at 30."""
@@ -84,11 +85,17 @@ class DrainingServer(uvicorn.Server):
         connection: Any = partial(Connection, patience_s=settings.timeout_ms / 1000.0, crowd=app.state.crowd)
         super().__init__(uvicorn.Config(app, **options(settings), http=connection))
         self._app, self._settings, self._on_start = app, settings, started
+        self._turnstiles: list[Turnstile] = []
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
         """Called by uvicorn; when it returns, requests are answered."""
         self.server_state.default_headers = self.config.encoded_headers  # uvicorn's own first time is after this
-        await super().startup(sockets)
+        await super().startup(None if sockets is None else [])
+        self._turnstiles = [
+            Turnstile(port, self._take, lambda: len(self.server_state.connections)) for port in sockets or []
+        ]
+        for turnstile in self._turnstiles:
+            turnstile.open()
         if self._settings.models is not None:
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._app.state.watch.wake)
         if self._on_start is not None:
@@ -132,8 +139,10 @@ class DrainingServer(uvicorn.Server):
         A copy keeps the port open while the event loop closes its own, so that nothing but a moment lies between the
         last connection taken and the end.
         """
-        ports = [socket(fileno=os.dup(port.fileno())) for server in self.servers for port in server.sockets]
-        for server in self.servers:
+        open_ports = [turnstile.port for turnstile in self._turnstiles]
+        open_ports += [port for server in self.servers for port in server.sockets]
+        ports = [socket(fileno=os.dup(port.fileno())) for port in open_ports]
+        for server in [*self._turnstiles, *self.servers]:
             server.close()
         for shared in sockets:
             shared.close()
@@ -146,7 +155,10 @@ class DrainingServer(uvicorn.Server):
                     late.append(port.accept()[0])
             port.close()
         for accepted in late:
-            await asyncio.get_running_loop().connect_accepted_socket(self._connection, accepted, ssl=self.config.ssl)
+            await self._take(accepted)
+
+    async def _take(self, accepted: socket) -> None:
+        await asyncio.get_running_loop().connect_accepted_socket(self._connection, accepted, ssl=self.config.ssl)
 
     def _connection(self) -> Connection:
         make: Any = self.config.http_protocol_class  # a Connection as the settings want it

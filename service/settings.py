@@ -95,7 +95,9 @@ class Settings(BaseSettings):
     queue: Annotated[int, Field(ge=0, le=10_000, description="requests that wait in one worker; more get 429")] = 64
     queue_ms: Annotated[
         float,
-        Field(ge=0, le=600_000, description="milliseconds to an answer that a request waits for; if more is expected, 429"),
+        Field(
+            ge=0, le=600_000, description="milliseconds to an answer that a request waits for; if more is expected, 429"
+        ),
     ] = 50.0
     timeout_ms: Annotated[
         float,

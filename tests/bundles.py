@@ -23,7 +23,8 @@ from ranking.manifest import (
     FeatureWeight,
     LightGbmStage,
     Manifest,
-    QilcmStage,
+    NetworkKind,
+    NetworkStage,
     RouterStage,
     Specialist,
     SrmStage,
@@ -57,6 +58,7 @@ def make_bundle(
     first_stage_score: bool = True,
     graph: Literal["list", "nan", "broken"] = "list",
     seed: int = 7,
+    kind: NetworkKind | None = "qilcm",
     specialists: int = 0,
     margin: float | Literal["no router"] | None = "no router",
     format_version: int = FORMAT_VERSION,
@@ -64,14 +66,15 @@ def make_bundle(
     """Publish a bundle at ``out`` (``.../NAME/VERSION``).
 
     ``graph="nan"`` gives NaN for a candidate whose price is above 1000, so that a request can make it degrade, and
-    ``graph="broken"`` for one whose price is 0, which is in no golden list. Another seed gives other scores.
+    ``graph="broken"`` for one whose price is 0, which is in no golden list. Another seed gives other scores,
+    and without a ``kind`` there is no second stage.
     Specialists rank by random linear scores. With a ``margin`` there is a router, which requests can steer: it finds
     specialist 0 the best in a list whose mean number of stars is below 0 and the last one above, each with a gain of
     the list's mean price; its graph gives NaN where that price is above 500.
     """
     rng = np.random.default_rng(seed)
     columns = schema(categorical=categorical)
-    stage = QilcmStage(cutoff=cutoff, first_stage_score=first_stage_score)
+    stage = kind and NetworkStage(kind=kind, file=f"{kind}.onnx", cutoff=cutoff, first_stage_score=first_stage_score)
     manifest = Manifest(
         format_version=format_version,
         name=out.parent.name,
@@ -83,6 +86,7 @@ def make_bundle(
         fingerprint=columns.fingerprint,
         first_stage=LightGbmStage(),
         second_stage=stage,
+        strategy=kind or "first_stage",
         validated_lengths=(1, 2, 10),
     )
     if specialists:
@@ -104,9 +108,10 @@ def make_bundle(
     out.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(dir=out.parent))
     (folder / "first_stage.txt").write_text(_lambdamart(rng, columns, categorical=categorical))
-    width = bundle.input_width(stage, len(columns))
-    (folder / stage.file).write_bytes(_graph(rng, width, graph))
-    files = ["first_stage.txt", stage.file, GOLDEN]
+    files = ["first_stage.txt", GOLDEN]
+    if stage is not None:
+        files.append(stage.file)
+        (folder / stage.file).write_bytes(_graph(rng, bundle.input_width(stage, len(columns)), graph))
     if manifest.srm is not None:
         files.append(manifest.srm.file)
         (folder / manifest.srm.file).write_bytes(_specialists(rng, len(columns), specialists))

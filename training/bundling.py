@@ -12,14 +12,14 @@ import numpy as np
 from jaxtyping import Float
 
 from ranking import bundle, golden, packed_linear
-from ranking.manifest import GOLDEN, LightGbmStage, Manifest, QilcmStage
+from ranking.manifest import GOLDEN, LightGbmStage, Manifest, NetworkStage
 from training.config import Recipe
 from training.data.dataset import Dataset, Splits
 from training.export import check_parity, to_onnx
 from training.first_stage import FittedFirstStage
-from training.inference_form import InferenceForm
-from training.learn import FittedQilcm
-from training.qilcm import Unbatched
+from training.inference_form import to_export
+from training.learn import FittedNetwork
+from training.ranker import Unbatched
 from training.specialists import FittedSpecialists
 
 GOLDEN_LISTS = 8
@@ -33,7 +33,7 @@ def write_bundle(
     recipe: Recipe,
     splits: Splits,
     first: FittedFirstStage,
-    fitted: FittedQilcm,
+    fitted: FittedNetwork | None,
     specialists: FittedSpecialists | None = None,
 ) -> Manifest:
     """Export into a folder, pass the parity gate, record golden lists, seal (without metrics yet).
@@ -41,7 +41,7 @@ def write_bundle(
     Args:
         folder: where the files are written; empty.
         out: where the bundle will stand: its parent and its own name are the bundle's name and version.
-        recipe, splits, first, fitted, specialists: the run.
+        recipe, splits, first, fitted, specialists: the run; no ``fitted`` where the first stage stands alone.
 
     Returns:
         The manifest as sealed.
@@ -50,7 +50,7 @@ def write_bundle(
         ScoringError: if the exported graph does not compute what was trained.
     """
     schema = splits.train.schema
-    stage = QilcmStage(cutoff=fitted.spec.cutoff, first_stage_score=fitted.spec.first_stage_score)
+    stage = None if fitted is None else _stage(fitted)
     manifest = Manifest(
         name=out.absolute().parent.name,
         version=out.name,
@@ -61,11 +61,14 @@ def write_bundle(
         fingerprint=schema.fingerprint,
         first_stage=first.entry,
         second_stage=stage,
+        strategy="first_stage" if stage is None else stage.kind,
         made_with=_versions(),
     )
-    module = Unbatched(fitted.module).eval().cpu()
-    (folder / stage.file).write_bytes(to_onnx(InferenceForm(fitted.module), bundle.input_width(stage, len(schema))))
-    files = [stage.file, GOLDEN]
+    files = [GOLDEN]
+    if fitted is not None and stage is not None:
+        files.append(stage.file)
+        graph = to_onnx(to_export(fitted.module), bundle.input_width(stage, len(schema)))
+        (folder / stage.file).write_bytes(graph)
     if isinstance(first.entry, LightGbmStage) and first.model is not None:
         files.append(first.entry.file)
         (folder / first.entry.file).write_text(first.model, encoding="utf-8")
@@ -76,11 +79,20 @@ def write_bundle(
     longest = int(max(part.lengths.max() for part in (splits.train, splits.valid, splits.test)))
     rng = np.random.default_rng(recipe.seed)
     rows = splits.valid.features
-    lengths = check_parity(module, reranker, stage, rows, longest=longest, rng=rng)
+    lengths: tuple[int, ...] = ()
+    if fitted is not None and stage is not None:
+        lengths = check_parity(Unbatched(fitted.module), reranker, stage, rows, longest=longest, rng=rng)
     if specialists is not None:
         check_parity(specialists.srm.module, reranker, specialists.stage, rows, longest=longest, rng=rng)
     (folder / GOLDEN).write_bytes(golden.record(reranker, _golden_lists(splits.valid)))
     return bundle.seal(folder, manifest.model_copy(update={"validated_lengths": lengths}), files)
+
+
+def _stage(fitted: FittedNetwork) -> NetworkStage:
+    spec = fitted.spec
+    return NetworkStage(
+        kind=spec.kind, file=f"{spec.kind}.onnx", cutoff=spec.cutoff, first_stage_score=spec.first_stage_score
+    )
 
 
 def _stages(specialists: FittedSpecialists) -> dict[str, object]:

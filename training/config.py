@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError, model_validator
 from ranking.errors import RecipeError
 from ranking.manifest import LightGbmEngine
 from training.data_config import Data, Frozen, Positive
+from training.model_config import FirstStageAlone, Model, Qilcm
 
 
 class LambdaMart(Frozen):
@@ -54,42 +55,6 @@ class GivenColumn(Frozen):
 
 
 FirstStage = Annotated[LambdaMart | GivenModel | GivenColumn, Field(discriminator="kind")]
-
-
-class Qilcm(Frozen):
-    """QILCM (Zhu, Chen, He, AAAI 2019) and how to fit it.
-
-    Args:
-        encoder_width: width of the two encoder layers, eq. (1).
-        hidden: hidden widths of both MLPs, eqs. (3) and (9).
-        query_norm: eq. (8) as ``1 / sqrt(var + eps^2)`` (``stable``) or as printed, ``1 / (sigma + eps)`` (``paper``).
-        rank_loss: AttRank without (``per_query``) or with (``paper``) the factor 1/n of eq. (12).
-        confusion_weight: lambda', the weight of the normalised Chamfer loss; the lambda of eq. (10) that it equals
-            is printed. 0 leaves the loss out (the paper's variant 2).
-        confusion_pairs: query pairs sampled per batch for eq. (13); None for all.
-        first_stage_score: whether the first stage's score is one more input feature.
-        cutoff: C, how many candidates of the first stage are reranked.
-        dropout, weight_decay: regularisation on top of the paper's; 0 is the paper.
-        batch_size, learning_rate, max_epochs, patience: Adam, in queries per batch; training stops after ``patience``
-            epochs without a better validation NDCG at ``ndcg_at``.
-    """
-
-    kind: Literal["qilcm"] = "qilcm"
-    encoder_width: Positive = 100
-    hidden: tuple[Positive, ...] = (256, 128)
-    query_norm: Literal["stable", "paper"] = "stable"
-    rank_loss: Literal["per_query", "paper"] = "per_query"
-    confusion_weight: Annotated[float, Field(ge=0.0)] = 0.01
-    confusion_pairs: Positive | None = None
-    first_stage_score: bool = True
-    cutoff: Positive = 100
-    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
-    weight_decay: Annotated[float, Field(ge=0.0)] = 0.0
-    batch_size: Positive = 80
-    learning_rate: Annotated[float, Field(gt=0.0)] = 1e-3
-    max_epochs: Positive = 100
-    patience: Positive = 15
-    ndcg_at: Positive = 10
 
 
 class Srm(Frozen):
@@ -147,10 +112,6 @@ class Router(Frozen):
     confidence: Annotated[float, Field(gt=0.5, lt=1.0)] = 0.95
 
 
-Model = Qilcm
-"""The second stages that can be fitted; others join it as a closed union."""
-
-
 class Recipe(Frozen):
     """One run: data, first stage, second stage.
 
@@ -177,6 +138,8 @@ class Recipe(Frozen):
     def _router_has_specialists(self) -> Recipe:
         if self.router is not None and (self.specialists is None or self.specialists.specialists < 2):
             raise ValueError("a [router] needs [specialists] to choose among: two or more")
+        if self.router is not None and isinstance(self.model, FirstStageAlone):
+            raise ValueError("a [router] needs a second stage to abstain to: use another model.kind than first_stage")
         return self
 
 
@@ -214,9 +177,25 @@ def load(name_or_path: str, **changes: Any) -> Recipe:
         raise RecipeError(f"{path}: {'; '.join(_said(fault) for fault in error.errors())}") from error
 
 
+def changed(recipe: Recipe, changes: dict[str, object]) -> Recipe:
+    """A recipe with other fields.
+
+    Raises:
+        RecipeError: if they do not fit the rest.
+    """
+    try:
+        return Recipe.model_validate({name: getattr(recipe, name) for name in Recipe.model_fields} | changes)
+    except ValidationError as error:
+        raise RecipeError(f"recipe {recipe.name!r}: {'; '.join(_said(fault) for fault in error.errors())}") from error
+
+
 def _said(fault: Any) -> str:
     """One fault, with its place and what stood there."""
     place, message = ".".join(map(str, fault["loc"])), str(fault["msg"]).removeprefix("Value error, ")
+    if fault["type"] == "union_tag_not_found":
+        return f"{place}: says no kind"
+    if fault["type"] == "union_tag_invalid":
+        return f"{place}: there is no kind {fault['ctx']['tag']!r}, use one of {fault['ctx']['expected_tags']}"
     if fault["type"] == "extra_forbidden":
         return f"{place}: there is no such field"
     return f"{place}: {message} (got {fault['input']!r})" if place else message

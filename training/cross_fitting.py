@@ -20,16 +20,17 @@ from ranking.aggregates import Aggregates
 from ranking.order import rank_by_score
 from ranking.scorers import OnnxScorer
 from training.batching import Lists, refined_ndcg
-from training.config import Qilcm, Router
+from training.config import Router
 from training.data.dataset import Dataset
-from training.learn import fit_qilcm, predict, query_ndcg
+from training.learn import fit_network, predict, query_ndcg
+from training.model_config import NetworkSpec
 from training.routing import JudgedLists
 from training.srm import FittedSrm, fit_srm, lists_of
 
 
 def cross_fit(
     spec: Router,
-    generalist: Qilcm,
+    generalist: NetworkSpec,
     mixture: FittedSrm,
     train: Dataset,
     valid: Dataset,
@@ -38,6 +39,7 @@ def cross_fit(
     anomaly: bytes,
     *,
     seed: int,
+    score_feature: str | None = None,
     state: Path | None = None,
     device: str = "cpu",
     on_fold: Callable[[int], None] = lambda _done: None,
@@ -51,6 +53,7 @@ def cross_fit(
         train_scores, valid_scores: of the first stage, those of the training rows out-of-fold.
         anomaly: graph of the anomaly score.
         seed: fixes folds and fits.
+        score_feature: the feature that holds the first stage's score, where it is not appended.
         state: folder for checkpoints; folds that are finished there are not done again.
         device: torch device.
         on_fold: told how many folds are done.
@@ -67,8 +70,16 @@ def cross_fit(
             rows = train.rows_of(kept)
             seen, scores = train.select(kept), train_scores[rows]
             checkpoint = None if state is None else state / f"generalist_fold_{fold + 1}.pt"
-            general = fit_qilcm(
-                generalist, seen, valid, scores, valid_scores, seed=seed, checkpoint=checkpoint, device=device
+            general = fit_network(
+                generalist,
+                seen,
+                valid,
+                scores,
+                valid_scores,
+                seed=seed,
+                score_feature=score_feature,
+                checkpoint=checkpoint,
+                device=device,
             )
             special = numbered_like(mixture, fit_srm(mixture.spec, seen, scores, seed=seed), kept)
             held_out, held_scores = train.select(left), train_scores[train.rows_of(left)]

@@ -44,6 +44,12 @@ class Evaluation:
         return tuple(self.values)
 
     @property
+    def generalist(self) -> str:
+        """The ranker that answers where no router decides: the second stage, or the first stage alone."""
+        second = [name for name in self.values if name not in ("input_order", "first_stage", ROUTED)]
+        return second[0] if second else "first_stage"
+
+    @property
     def queries(self) -> int:
         """N."""
         return len(next(iter(self.values.values()))[METRICS[0]])
@@ -103,18 +109,21 @@ def evaluate(
     """
     protocol = protocol or EvalProtocol()
     second = reranker.manifest.second_stage
-    rankers = ("input_order", "first_stage", second.kind, *((ROUTED,) if reranker.router is not None else ()))
+    strategy = "first_stage" if second is None else second.kind
+    rankers = tuple(
+        dict.fromkeys(("input_order", "first_stage", strategy, *((ROUTED,) if reranker.router is not None else ())))
+    )
     values: dict[str, dict[str, Float[np.ndarray, " N"]]] = {
         ranker: {metric: np.empty(len(test)) for metric in METRICS} for ranker in rankers
     }
     for n, (features, labels) in enumerate(test.lists()):
-        ranking = whole(reranker.rerank(CandidateList(features), strategy=second.kind), test.qids[n])
+        ranking = whole(reranker.rerank(CandidateList(features), strategy=strategy), test.qids[n])
         scored = np.isfinite(ranking.scores)
         kept = scored if protocol.ideal == "truncated" else None
         scores_by_ranker = {
             "input_order": -np.arange(len(labels), dtype=np.float64),
             "first_stage": ranking.first_stage_scores,
-            second.kind: -ranking.ranks.astype(np.float64),
+            strategy: -ranking.ranks.astype(np.float64),
         }
         if reranker.router is not None:
             routed = whole(reranker.rerank(CandidateList(features)), test.qids[n])

@@ -123,7 +123,7 @@ def evaluate_routing(path: Path, test: Dataset, *, ndcg_at: int) -> RoutingEvalu
     """
     served = bundle.load(path)
     manifest = served.manifest
-    if manifest.router is None or manifest.srm is None:
+    if manifest.router is None or manifest.srm is None or manifest.second_stage is None:
         return None
     never = manifest.model_copy(update={"router": manifest.router.model_copy(update={"margin": None})})
     abstaining = bundle.open_unsealed(path, never)  # "srm" then answers the mixture for every query

@@ -19,7 +19,7 @@ from ranking.candidates import CandidateList
 from ranking.errors import ScoringError
 from ranking.features import UNKNOWN_CODE, FeatureSchema
 from ranking.golden import TIE_TOLERANCE
-from ranking.manifest import QilcmStage, SrmStage
+from ranking.manifest import SecondStage, SrmStage
 from ranking.reranker import Reranker
 
 OPSET = 20
@@ -56,11 +56,13 @@ def to_onnx(module: torch.nn.Module, width: int, metadata: Mapping[str, str] | N
             dynamic_shapes={"features": {0: torch.export.Dim("candidates", min=1)}},
             verbose=False,
         )
-        if metadata:
-            graph = onnx.load(path)
-            onnx.helper.set_model_props(graph, dict(metadata))
-            return bytes(graph.SerializeToString())
-        return path.read_bytes()
+        graph = onnx.load(path)
+    length = graph.graph.input[0].type.tensor_type.shape.dim[0]
+    if length.HasField("dim_value"):  # the exporter says nothing where the module fixed it
+        raise ScoringError(f"the exported graph takes lists of {length.dim_value} only: the list axis is not dynamic")
+    if metadata:
+        onnx.helper.set_model_props(graph, dict(metadata))
+    return bytes(graph.SerializeToString())
 
 
 @contextmanager
@@ -80,7 +82,7 @@ def _quiet_exporter() -> Iterator[None]:
 def check_parity(
     module: torch.nn.Module,
     reranker: Reranker,
-    stage: QilcmStage | SrmStage,
+    stage: SecondStage,
     rows: Float[np.ndarray, "R D"],
     *,
     longest: int,
@@ -138,7 +140,7 @@ def _hard_lists(
 def _check_list(
     module: torch.nn.Module,
     reranker: Reranker,
-    stage: QilcmStage | SrmStage,
+    stage: SecondStage,
     specialist: int | None,
     features: Float[np.ndarray, "L D"],
     what: str,

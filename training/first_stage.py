@@ -35,9 +35,9 @@ class FittedFirstStage:
     facts: dict[str, object]
 
     @property
-    def is_column(self) -> bool:
-        """Whether the score is one of the features already."""
-        return isinstance(self.entry, ColumnStage)
+    def score_feature(self) -> str | None:
+        """The feature that the score is already; None where it is none of them."""
+        return self.entry.feature if isinstance(self.entry, ColumnStage) else None
 
 
 def fit(

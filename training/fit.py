@@ -13,6 +13,7 @@ from ranking.errors import ListwrightError, RecipeError
 from training import config
 from training.command import repeatable
 from training.config import GivenColumn, GivenModel, Recipe
+from training.model_config import MODEL_NAMES, named
 from training.workspace import next_version, partial_of
 
 _EXAMPLES = """examples:
@@ -25,6 +26,16 @@ _EXAMPLES = """examples:
   python -m training.fit letor --data rows.txt --first-stage production.txt \\
       --out models/shop/1
   python -m training.fit --out models/demo/2 --resume   after an interruption
+  python -m training.fit mq2008 --data data/MQ2008 --model dlcm    a rival instead
+
+models:
+  qilcm                the default; qilcm-v1, -v2, -v3 are the paper's ablations:
+                       plain means, no confusion loss, and no query normalisation
+  qilcm2               a stronger set model that starts from the first stage
+  dlcm, dcm            recurrent: a GRU, a pointer network
+  mlp                  one candidate at a time
+  first_stage          LightGBM alone, no network
+  A recipe says the same, and each model's own options, under [model]: kind = "dlcm".
 """
 
 
@@ -81,7 +92,9 @@ def recipe_from(options: argparse.Namespace) -> Recipe:
         changes["first_stage"] = GivenModel(path=str(options.first_stage))
     if options.first_stage_column is not None:
         changes["first_stage"] = GivenColumn(column=options.first_stage_column)
-    return recipe.model_copy(update=changes)
+    if options.model is not None:
+        changes |= {"model": named(options.model, recipe.model), "name": f"{recipe.name}-{options.model}"}
+    return config.changed(recipe, changes)
 
 
 def _names(text: str | None) -> tuple[str, ...] | None:
@@ -91,8 +104,8 @@ def _names(text: str | None) -> tuple[str, ...] | None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m training.fit",
-        description="Fit a LightGBM first stage, a QILCM reranker and, where the recipe says so, specialists and their "
-        "router; publish them as one bundle.",
+        description="Fit a LightGBM first stage, a QILCM reranker or a rival of it and, where the recipe says so, "
+        "specialists and their router; publish them as one bundle.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -114,6 +127,11 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         metavar="N",
         help="fixes all randomness (default: the recipe's); repeats to the bit on one machine with one OMP_NUM_THREADS",
+    )
+    parser.add_argument(
+        "--model",
+        metavar="NAME",
+        help=f"another second stage, fitted like the recipe's: {', '.join(MODEL_NAMES)}; see below",
     )
     parser.add_argument("--fold", type=int, metavar="K", help="which fold, counted from 1 (default: the recipe's)")
     parser.add_argument("--resume", action="store_true", help="go on with the interrupted run for the same --out")

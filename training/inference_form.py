@@ -1,4 +1,4 @@
-"""QILCM as it is exported: the same function of one list as :class:`training.qilcm.Unbatched`, with less to compute.
+"""What is exported: of QILCM the function that :class:`training.ranker.Unbatched` is, with less to compute.
 
 Runtimes know few of the fusions below, so they are made here, by algebra:
 
@@ -7,49 +7,73 @@ Runtimes know few of the fusions below, so they are made here, by algebra:
 - Query normalisation works per dimension, so the mean and variance of ``c * h`` are ``c`` and ``c^2`` times those of
   ``h``: they are computed once, over half of the dimensions, and as matrix products with the attention.
 - ``log(1 + x)`` is corrected by its own rounding error to first order, without a branch.
+
+The rivals are exported as they are, but for a reader's recurrence.
 """
 
 from __future__ import annotations
+
+import copy
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from training.onnx_reader import OnnxReader
 from training.preprocess import Preprocess
-from training.qilcm import PAPER_EPSILON, STABLE_EPSILON, Qilcm
+from training.qilcm import PAPER_EPSILON, STABLE_EPSILON, QilcmNetwork
+from training.ranker import Ranker, Unbatched
+from training.recurrent import DcmNetwork, DlcmNetwork
+
+
+def to_export(model: Ranker) -> nn.Module:
+    """One list without padding, ``(L, E) -> (L,)``, in the form that is quickest to serve."""
+    if isinstance(model.network, QilcmNetwork):
+        return InferenceForm(model)
+    if isinstance(model.network, DlcmNetwork | DcmNetwork):
+        model = copy.deepcopy(model)
+        reader = model.network.get_submodule("reader")
+        assert isinstance(reader, nn.RNNBase)
+        model.network.add_module("reader", OnnxReader(reader))
+    return Unbatched(model)
 
 
 class InferenceForm(nn.Module):
     """One list without padding, ``(L, E) -> (L,)``, in eval mode.
 
     Args:
-        model: fitted; its weights are copied.
+        model: a fitted QILCM; its weights are copied.
     """
 
     shift: Tensor
 
-    def __init__(self, model: Qilcm) -> None:
+    def __init__(self, model: Ranker) -> None:
         super().__init__()
         self.scale = _Scale(model.preprocess)
         network = model.network
+        assert isinstance(network, QilcmNetwork)
         self.query_norm = network.query_norm
         width = model.preprocess.width
         shift = torch.cat([torch.zeros(width), torch.ones(network.width // 2 - width)])
         self.register_buffer("shift", shift[None])
         self.encoder = _Layers(network.encoder)
-        self.attention = _Layers(network.attention, shift)
+        self.attention = None if network.attention is None else _Layers(network.attention, shift)
         self.ranking = _Layers(network.ranking)
 
     def forward(self, features: Float[Tensor, "L E"]) -> Float[Tensor, " L"]:
         """``(L,)`` logits."""
         x = self.scale(features)
         h = torch.cat([x, self.encoder(x)], dim=1)  # (L, H), with 1 more than h in the encoder's half
-        a = torch.softmax(self.attention(h).T, dim=1)  # (1, L)
-        mean = a @ h  # (1, H)
+        a = None if self.attention is None else torch.softmax(self.attention(h).T, dim=1)  # (1, L)
+        mean = _mean(h, a)  # (1, H)
         c = mean - self.shift
+        if self.query_norm is None:
+            plain = h - self.shift
+            unnormalised: Tensor = self.ranking(torch.cat([c * plain, plain], dim=1))
+            return unnormalised.squeeze(1)
         centred = h - mean
-        centred = centred - a @ centred  # twice, as in training
-        variance = a @ (centred * centred)
+        centred = centred - _mean(centred, a)  # twice, as in training
+        variance = _mean(centred * centred, a)
         one, other = self._inverse(c * c * variance), self._inverse(variance)
         scores: Tensor = self.ranking(torch.cat([centred * (c * one), centred * other], dim=1))
         return scores.squeeze(1)
@@ -58,6 +82,11 @@ class InferenceForm(nn.Module):
         if self.query_norm == "stable":
             return torch.reciprocal(torch.sqrt(variance + STABLE_EPSILON**2))
         return torch.reciprocal(torch.sqrt(variance) + PAPER_EPSILON)
+
+
+def _mean(values: Float[Tensor, "L H"], a: Float[Tensor, "1 L"] | None) -> Float[Tensor, "1 H"]:
+    """Weighted by attention, or plain."""
+    return values.mean(dim=0, keepdim=True) if a is None else a @ values
 
 
 class _Layers(nn.Module):

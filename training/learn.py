@@ -1,4 +1,4 @@
-"""The training loop of QILCM: Adam, early stopping on validation NDCG, a checkpoint after every epoch."""
+"""The training loop of every second stage: Adam, early stopping on validation NDCG, a checkpoint after every epoch."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ranking.errors import ScoringError
+from ranking.features import FeatureSchema
 from training.batching import Batch, Lists, refined_ndcg
 from training.chamfer import confusion_loss, normalised_weight
-from training.config import Qilcm as QilcmSpec
 from training.data.dataset import Dataset
-from training.losses import attrank
-from training.qilcm import Qilcm
+from training.losses import att_rank, plackett_luce, softmax_cross_entropy
+from training.model_config import NetworkSpec, Qilcm, RankLoss
+from training.qilcm import QilcmNetwork
+from training.ranker import Ranker
 
 VALIDATION_BATCH = 256
 
@@ -45,22 +47,35 @@ class Epoch:
 
 
 @dataclass(frozen=True, slots=True)
-class FittedQilcm:
-    """A fitted model with the weights of its best epoch.
+class FittedNetwork:
+    """A fitted second stage with the weights of its best epoch.
 
     Args:
         module: in eval mode, on the CPU.
         spec: what was fitted.
         history: every epoch.
         best_epoch: the one whose weights these are.
-        equivalent_lambda: the lambda of eq. (10) that the confusion weight equals on these data.
+        equivalent_lambda: the lambda of eq. (10) that the confusion weight equals on these data; 0 without that loss.
     """
 
-    module: Qilcm
-    spec: QilcmSpec
+    module: Ranker
+    spec: NetworkSpec
     history: tuple[Epoch, ...]
     best_epoch: int
     equivalent_lambda: float
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """For the report."""
+        return {
+            "kind": self.spec.kind,
+            "title": self.spec.title,
+            "epochs": len(self.history),
+            "best_epoch": self.best_epoch,
+            "valid_ndcg": max(epoch.valid_ndcg for epoch in self.history),
+            "lambda_of_eq_10": self.equivalent_lambda,
+            "parameters": sum(parameter.numel() for parameter in self.module.parameters()),
+        }
 
 
 @dataclass
@@ -74,25 +89,27 @@ class _Progress:
     history: list[Epoch]
 
 
-def fit_qilcm(
-    spec: QilcmSpec,
+def fit_network(
+    spec: NetworkSpec,
     train: Dataset,
     valid: Dataset,
     train_scores: Float[np.ndarray, " R"],
     valid_scores: Float[np.ndarray, " S"],
     *,
     seed: int,
+    score_feature: str | None = None,
     checkpoint: Path | None = None,
     device: str = "cpu",
     on_epoch: Callable[[Epoch], None] = lambda _epoch: None,
-) -> FittedQilcm:
-    """Fit QILCM on the first stage's top candidates.
+) -> FittedNetwork:
+    """Fit a second stage on the first stage's top candidates.
 
     Args:
         spec: of the recipe.
         train, valid: under one schema.
         train_scores, valid_scores: first-stage scores; those of the training rows out-of-fold.
         seed: fixes initial weights, batches, dropout and sampled pairs.
+        score_feature: the feature that holds the first stage's score, where it is not appended.
         checkpoint: file that remembers every finished epoch; if it is there, training goes on from it and ends with
             the same weights as an uninterrupted run.
         device: torch device.
@@ -107,11 +124,10 @@ def fit_qilcm(
     )
     with torch.random.fork_rng(devices=[device] if device.startswith("cuda") else []):
         torch.manual_seed(seed)
-        model = Qilcm(train.schema, lists.matrix, spec).to(device)
+        score_column = _score_column(spec, train.schema, score_feature)
+        model = Ranker(train.schema, lists.matrix, spec, score_column).to(device)
         optimizer = torch.optim.Adam(model.parameters(), lr=spec.learning_rate, weight_decay=spec.weight_decay)
-        conf_weight = normalised_weight(
-            spec.confusion_weight, mean_length=lists.mean_length, width=model.network.width, form=spec.rank_loss
-        )
+        conf_weight = _confusion_weight(model, spec, lists)
         progress = _restore(checkpoint, model, optimizer)
         for epoch in progress.history:
             on_epoch(epoch)
@@ -123,26 +139,56 @@ def fit_qilcm(
                 _save(checkpoint, progress)
             on_epoch(progress.history[-1])
     model.load_state_dict(progress.best)
-    return FittedQilcm(model.cpu().eval(), spec, tuple(progress.history), progress.best_epoch, conf_weight)
+    return FittedNetwork(model.cpu().eval(), spec, tuple(progress.history), progress.best_epoch, conf_weight)
+
+
+def _score_column(spec: NetworkSpec, schema: FeatureSchema, feature: str | None) -> int | None:
+    """Which input column holds the first stage's score."""
+    if spec.first_stage_score:
+        return len(schema)
+    return None if feature is None else schema.index[feature]
+
+
+def _confusion_weight(model: Ranker, spec: NetworkSpec, lists: Lists) -> float:
+    """The lambda of eq. (10); 0 for every model but QILCM."""
+    if not isinstance(spec, Qilcm):
+        return 0.0
+    assert isinstance(model.network, QilcmNetwork)
+    form: Literal["per_query", "paper"] = "paper" if spec.rank_loss == "paper" else "per_query"
+    return normalised_weight(spec.confusion, mean_length=lists.mean_length, width=model.network.width, form=form)
+
+
+def ranking_loss(
+    name: RankLoss, logits: Float[Tensor, "B L"], labels: Int[Tensor, "B L"], mask: Bool[Tensor, "B L"]
+) -> Float[Tensor, ""]:
+    """The ranking loss that a recipe names."""
+    match name:
+        case "per_query" | "paper":
+            return att_rank(logits, labels, mask, form=name)
+        case "softmax":
+            return softmax_cross_entropy(logits, labels, mask)
+        case "plackett_luce":
+            return plackett_luce(logits, labels, mask)
 
 
 def loss_of(
-    model: Qilcm, batch: Batch, spec: QilcmSpec, conf_weight: float, rng: np.random.Generator
+    model: Ranker, batch: Batch, spec: NetworkSpec, conf_weight: float, rng: np.random.Generator
 ) -> tuple[Tensor, float, float]:
     """Eq. (10) on one batch: the loss to minimise, and its two parts before weighting."""
     logits, normalised = model(batch.features, batch.mask)
-    rank_loss = attrank(logits, batch.labels, batch.mask, form=spec.rank_loss)
+    rank_loss = ranking_loss(spec.rank_loss, logits, batch.labels, batch.mask)
     if conf_weight == 0.0:
         return rank_loss, float(rank_loss.detach()), 0.0
+    assert isinstance(spec, Qilcm)
     confusion = confusion_loss(normalised, batch.mask, pairs=spec.confusion_pairs, rng=rng)
     return rank_loss + conf_weight * confusion, float(rank_loss.detach()), float(confusion.detach())
 
 
 def _run_epoch(
-    model: Qilcm,
+    model: Ranker,
     optimizer: torch.optim.Optimizer,
     lists: Lists,
-    spec: QilcmSpec,
+    spec: NetworkSpec,
     conf_weight: float,
     *,
     seed: int,
@@ -166,19 +212,19 @@ def _run_epoch(
     return Epoch(number, float(rank_mean), float(confusion_mean), 0.0, 0.0, time.perf_counter() - started)
 
 
-def _diverged(what: str, spec: QilcmSpec, number: int) -> ScoringError:
-    return ScoringError(
-        f"{what} in epoch {number}: lower learning_rate (now {spec.learning_rate:g}) or confusion_weight "
-        f"(now {spec.confusion_weight:g}) in the recipe"
-    )
+def _diverged(what: str, spec: NetworkSpec, number: int) -> ScoringError:
+    remedy = f"lower learning_rate (now {spec.learning_rate:g})"
+    if isinstance(spec, Qilcm) and spec.confusion > 0.0:
+        remedy += f" or confusion_weight (now {spec.confusion_weight:g})"
+    return ScoringError(f"{what} in epoch {number}: {remedy} in the recipe")
 
 
 def _validate(
-    model: Qilcm,
+    model: Ranker,
     lists: Lists,
     data: Dataset,
     scores: Float[np.ndarray, " S"],
-    spec: QilcmSpec,
+    spec: NetworkSpec,
     *,
     number: int,
 ) -> float:
@@ -189,7 +235,7 @@ def _validate(
     return float(query_ndcg(logits, lists, data, scores, spec.ndcg_at).mean())
 
 
-def predict(model: Qilcm, lists: Lists) -> list[Float[np.ndarray, " C"]]:
+def predict(model: Ranker, lists: Lists) -> list[Float[np.ndarray, " C"]]:
     """Logits of every list; leaves the model in eval mode."""
     model.eval()
     with torch.inference_mode():
@@ -217,7 +263,7 @@ def query_ndcg(
 
 
 def _advance(
-    progress: _Progress, model: Qilcm, optimizer: torch.optim.Optimizer, epoch: Epoch, valid_ndcg: float
+    progress: _Progress, model: Ranker, optimizer: torch.optim.Optimizer, epoch: Epoch, valid_ndcg: float
 ) -> _Progress:
     state = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
     best_so_far = progress.history[-1].best_ndcg if progress.history else -1.0
@@ -232,12 +278,12 @@ def _advance(
     )
 
 
-def _finished(progress: _Progress, spec: QilcmSpec) -> bool:
+def _finished(progress: _Progress, spec: NetworkSpec) -> bool:
     done = len(progress.history)
     return done >= spec.max_epochs or (done > 0 and done - progress.best_epoch >= spec.patience)
 
 
-def _restore(checkpoint: Path | None, model: Qilcm, optimizer: torch.optim.Optimizer) -> _Progress:
+def _restore(checkpoint: Path | None, model: Ranker, optimizer: torch.optim.Optimizer) -> _Progress:
     if checkpoint is None or not checkpoint.exists():
         return _Progress(model={}, optimizer={}, best={}, best_epoch=0, history=[])
     saved = torch.load(checkpoint, weights_only=True, map_location="cpu")  # also where the GPU is gone

@@ -8,8 +8,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from training.config import Srm as SrmSpec
+from training.encoder import mlp
 from training.expectation_maximisation import PaddedLists
-from training.qilcm import mlp
 
 BETAS, EPSILON = (0.9, 0.999), 1e-7
 """Of Adam, as the paper states them."""

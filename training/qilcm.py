@@ -8,23 +8,21 @@ Every query is a domain, and the network removes what differs between queries. T
   normalised ``h`` up to epsilon. Half of the refined representation is nearly a signed copy of the other half, and
   logits jump where a component of ``c`` crosses 0.
 - With one candidate the normalised representation is 0 and the score says nothing, as it should.
+
+Variant 1 has plain means and variances in (4), (6) and (7), variant 3 no query normalisation; of variant 2 only the
+training differs.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ranking.features import FeatureSchema
-from training.config import Qilcm as QilcmSpec
-from training.preprocess import Preprocess
-
-MASKED_LOGIT = -1e30
-"""Logit of padding: finite, because -inf makes NaN of a row that is all padding, in torch and in ONNX Runtime."""
+from training.encoder import MASKED_LOGIT, Encoder, Output, mlp
+from training.model_config import Qilcm as QilcmSpec
 
 STABLE_EPSILON = 1e-3
 """In ``1 / sqrt(var + eps^2)``: float32 leaves a residue of 3e-8 in ``h - c``; 1e-8 would amplify it to O(1)."""
@@ -40,7 +38,7 @@ class Representation(NamedTuple):
     attention: Tensor  # a, eq. (3), (B, L)
     context: Tensor  # c, eq. (4)
     refined: Tensor  # h tilde, eq. (5)
-    normalised: Tensor  # h bar, eq. (8)
+    normalised: Tensor  # h bar, eq. (8); h tilde in variant 3
 
 
 class QilcmNetwork(nn.Module):
@@ -53,15 +51,19 @@ class QilcmNetwork(nn.Module):
 
     def __init__(self, width: int, spec: QilcmSpec) -> None:
         super().__init__()
-        self.query_norm = spec.query_norm
-        self.encoder = nn.Sequential(
-            nn.Linear(width, spec.encoder_width), nn.ELU(), nn.Linear(spec.encoder_width, spec.encoder_width), nn.ELU()
-        )
-        encoded = width + spec.encoder_width
-        self.width = 2 * encoded
-        self.attention = mlp(encoded, spec.hidden)
+        self.query_norm = None if spec.variant == "V3" else spec.query_norm
+        self.encoder = Encoder(width, spec.encoder_width)
+        self.width = 2 * self.encoder.encoded
+        self.attention = None if spec.variant == "V1" else mlp(self.encoder.encoded, spec.hidden)
         self.ranking = mlp(self.width, spec.hidden)
         self.dropout = nn.Dropout(spec.dropout)
+
+    def forward(
+        self, x: Float[Tensor, "B L X"], mask: Bool[Tensor, "B L"] | None, _first: Float[Tensor, "B L"] | None
+    ) -> Output:
+        """Logits and normalised representations; the first stage's order does not matter."""
+        normalised = self.represent(x, mask).normalised
+        return Output(self.score(normalised), normalised)
 
     def represent(self, x: Float[Tensor, "B L X"], mask: Bool[Tensor, "B L"] | None = None) -> Representation:
         """Everything up to the normalised representation.
@@ -70,8 +72,8 @@ class QilcmNetwork(nn.Module):
             x: ``(B, L, X)`` dense inputs; finite, padding included.
             mask: ``(B, L)`` True = real candidate; None if there is no padding.
         """
-        h = torch.cat([x, self.encoder(x)], dim=-1)  # (B, L, H)
-        logits = self.attention(h).squeeze(-1)  # (B, L)
+        h = self.encoder(x)  # (B, L, H)
+        logits = torch.zeros_like(h[..., 0]) if self.attention is None else self.attention(h).squeeze(-1)  # (B, L)
         if mask is not None:
             logits = logits.masked_fill(~mask, MASKED_LOGIT)
         a = torch.softmax(logits, dim=-1)  # (B, L) exactly 0 on padding
@@ -81,6 +83,8 @@ class QilcmNetwork(nn.Module):
 
     def _normalise(self, refined: Float[Tensor, "B L W"], a: Float[Tensor, "B L"]) -> Float[Tensor, "B L W"]:
         """Query normalisation, eqs. (6) to (8)."""
+        if self.query_norm is None:
+            return refined
         centred = refined - (a[..., None] * refined).sum(dim=-2, keepdim=True)
         # attention sums to 1 only up to rounding: what that leaves of a constant dimension would be blown up by
         # 1 / epsilon (measured: logits off by 1e-3 on constant lists); centring twice removes it
@@ -97,57 +101,3 @@ class QilcmNetwork(nn.Module):
         """Logits of eq. (9), monotone in its softmax."""
         logits: Tensor = self.ranking(self.dropout(normalised)).squeeze(-1)
         return logits
-
-
-class Qilcm(nn.Module):
-    """Preprocessing and network over padded batches of raw lists.
-
-    Args:
-        schema: of the first D input columns.
-        rows: ``(R, E)`` training rows that fix the scaling.
-        spec: of the recipe.
-    """
-
-    def __init__(self, schema: FeatureSchema, rows: Float[np.ndarray, "R E"], spec: QilcmSpec) -> None:
-        super().__init__()
-        self.preprocess = Preprocess(schema, rows)
-        self.network = QilcmNetwork(self.preprocess.width, spec)
-
-    def forward(
-        self, raw: Float[Tensor, "B L E"], mask: Bool[Tensor, "B L"]
-    ) -> tuple[Float[Tensor, "B L"], Float[Tensor, "B L W"]]:
-        """Logits and normalised representations of a padded batch.
-
-        Args:
-            raw: ``(B, L, E)`` raw features; NaN means missing. Padding may hold anything, NaN included.
-            mask: ``(B, L)`` True = real candidate.
-
-        Returns:
-            ``(B, L)`` logits, :data:`MASKED_LOGIT` on padding, and ``(B, L, W)`` representations for the confusion
-            loss, to be used under the same mask.
-        """
-        raw = raw.masked_fill(~mask[..., None], 0.0)  # masking only the output would let NaN into the gradients
-        normalised = self.network.represent(self.preprocess(raw), mask).normalised
-        return self.network.score(normalised).masked_fill(~mask, MASKED_LOGIT), normalised
-
-
-class Unbatched(nn.Module):
-    """One list without padding, ``(L, E) -> (L,)``: the form that is exported. Shares the weights of ``model``."""
-
-    def __init__(self, model: Qilcm) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, features: Float[Tensor, "L E"]) -> Float[Tensor, " L"]:
-        """``(L,)`` logits of one list."""
-        normalised = self.model.network.represent(self.model.preprocess(features)[None]).normalised
-        return self.model.network.score(normalised)[0]
-
-
-def mlp(width: int, hidden: tuple[int, ...]) -> nn.Sequential:
-    """ELU layers of the given widths and one linear output, as in eqs. (3) and (9)."""
-    layers: list[nn.Module] = []
-    for size in hidden:
-        layers += [nn.Linear(width, size), nn.ELU()]
-        width = size
-    return nn.Sequential(*layers, nn.Linear(width, 1))

@@ -20,9 +20,7 @@ from training.reporting.fit_page import fit_page
 
 HEADLINE = "ndcg@10"
 
-GENERALIST = "qilcm"
-
-_NAMES = {"input_order": "input order", "first_stage": "first stage", "qilcm": "QILCM", ROUTED: "routed"}
+_NAMES = {"input_order": "input order", "first_stage": "first stage", ROUTED: "routed"}
 _SHOWN = ("ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "hit@1", "hit@5", "mrr")
 
 
@@ -57,6 +55,12 @@ class Report:
     repeat: Mapping[str, object] = field(default_factory=dict)
     measured_here: Mapping[str, object] = field(default_factory=dict)
 
+    @property
+    def names(self) -> dict[str, str]:
+        """What people call the rankers."""
+        generalist = self.evaluation.generalist
+        return _NAMES | ({} if generalist in _NAMES else {generalist: str(self.model["title"])})
+
     def write(self, folder: Path) -> tuple[str, str]:
         """Write ``report.json``, and the page that is made from it and from nothing else; their names."""
         text = self.to_json()
@@ -66,16 +70,17 @@ class Report:
 
     def to_json(self) -> str:
         """``report.json``: everything above but the per-query values; ``docs/report.md`` describes it."""
-        mean, low, high = self.evaluation.gain(HEADLINE, GENERALIST, "first_stage")
+        generalist = self.evaluation.generalist
+        mean, low, high = self.evaluation.gain(HEADLINE, generalist, "first_stage")
         facts = {
             "data": self.data,
             "protocol": str(self.evaluation.protocol),
             "interval": "95 % percentile bootstrap over queries",
-            "rankers": {ranker: _NAMES[ranker] for ranker in self.evaluation.rankers},
+            "rankers": {ranker: self.names[ranker] for ranker in self.evaluation.rankers},
             "queries": self.evaluation.queries,
             "empty_queries": self.evaluation.empty_queries,
             "metrics": [metric.model_dump() for metric in self.metrics],
-            "gain_over_first_stage": {"ranker": GENERALIST, "metric": HEADLINE, "mean": mean, "low": low, "high": high},
+            "gain_over_first_stage": {"ranker": generalist, "metric": HEADLINE, "mean": mean, "low": low, "high": high},
             "empty_query_conventions": conventions(self.evaluation),
             "first_stage": dict(self.first_stage),
             "model": dict(self.model),
@@ -111,7 +116,8 @@ def conventions(evaluation: Evaluation, metric: str = HEADLINE) -> dict[str, dic
 
 def show(report: Report, console: Console) -> None:
     """Print the table, the paired gain and the protocol."""
-    evaluation = report.evaluation
+    evaluation, generalist = report.evaluation, report.evaluation.generalist
+    names = report.names
     table = Table(
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
@@ -123,24 +129,25 @@ def show(report: Report, console: Console) -> None:
     by_key = {(metric.ranker, metric.name): metric for metric in report.metrics}
     for ranker in evaluation.rankers:
         cells = [by_key[ranker, name] for name in _SHOWN]
-        table.add_row(_NAMES[ranker], *(f"{cell.mean:.4f}\n±{(cell.high - cell.low) / 2:.3f}" for cell in cells))
+        table.add_row(names[ranker], *(f"{cell.mean:.4f}\n±{(cell.high - cell.low) / 2:.3f}" for cell in cells))
     console.print(table)
-    mean, low, high = evaluation.gain(HEADLINE, GENERALIST, "first_stage")
-    console.print(
-        f"{_NAMES[GENERALIST]} over first stage, NDCG@10: {mean:+.4f} [{low:+.4f}, {high:+.4f}] "
-        f"(paired, 95 % bootstrap over queries; ± above is half the interval's width)"
-    )
-    if low <= 0.0 and report.routing is None:
+    mean, low, high = evaluation.gain(HEADLINE, generalist, "first_stage")
+    if generalist != "first_stage":
+        console.print(
+            f"{names[generalist]} over first stage, NDCG@10: {mean:+.4f} [{low:+.4f}, {high:+.4f}] "
+            f"(paired, 95 % bootstrap over queries; ± above is half the interval's width)"
+        )
+    if low <= 0.0 and report.routing is None and generalist != "first_stage":
         console.print(
             "[yellow]Note:[/] no proven gain: the interval holds 0. The bundle still answers with "
-            f"{_NAMES[GENERALIST]} unless a request says strategy=first_stage; compare on more queries before "
+            f"{names[generalist]} unless a request says strategy=first_stage; compare on more queries before "
             "you choose."
         )
     if report.routing is not None:
         console.print(verdict(report.routing))
     if evaluation.empty_queries:
         by_convention = "; ".join(
-            f"{name}: {', '.join(f'{_NAMES[ranker]} {value:.4f}' for ranker, value in means.items())}"
+            f"{name}: {', '.join(f'{names[ranker]} {value:.4f}' for ranker, value in means.items())}"
             for name, means in conventions(evaluation).items()
         )
         console.print(
@@ -154,10 +161,11 @@ def show(report: Report, console: Console) -> None:
 def verdict(routing: RoutingEvaluation) -> str:
     """The honest sentence: whether routing pays on these queries."""
     mean, low, high = routing.gain(routing.routed, routing.generalist)
-    size = f"{mean:+.4f} [{low:+.4f}, {high:+.4f}] over QILCM alone"
+    size = f"{mean:+.4f} [{low:+.4f}, {high:+.4f}] over the generalist alone"
     if routing.coverage == 0.0:
         return (
-            "Routing abstains: no specialist was shown to be worth it on queries like these; every answer is QILCM's."
+            "Routing abstains: no specialist was shown to be worth it on queries like these; every answer is the "
+            "generalist's."
         )
     if low > 0.0:
         return f"Routing pays: {routing.coverage:.0%} of queries go to a specialist, {size}."

@@ -16,17 +16,18 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ranking import bundle
 from ranking.errors import RecipeError
-from training import bring_your_own, first_stage
+from training import bring_your_own, first_stage, second_stage
 from training.bundling import write_bundle
-from training.config import GivenModel, LambdaMart, Qilcm, Recipe
+from training.config import GivenModel, LambdaMart, Recipe
 from training.data.dataset import Splits
 from training.data.load import describe, doubtful, load
 from training.evaluate import evaluate
 from training.evaluate_routing import evaluate_routing
 from training.first_stage import FittedFirstStage
-from training.learn import Epoch, FittedQilcm, fit_qilcm
-from training.report import GENERALIST, HEADLINE, Report
-from training.reporting.details import details, repeat
+from training.learn import Epoch, FittedNetwork
+from training.model_config import FirstStageAlone
+from training.report import HEADLINE, Report
+from training.reporting.details import alone, details, repeat
 from training.reporting.latency import measured_here
 from training.specialists import FittedSpecialists, fit_specialists
 from training.srm import EmProgress, check_enough
@@ -97,11 +98,11 @@ def _fit_and_publish(
         bars.console.print(f"[yellow]Note:[/] {escape(doubt)}")
     with watch.step("first stage"):
         first = _fit_first_stage(recipe, splits, workspace, bars)
-    with watch.step("QILCM"):
+    with watch.step("second stage"):
         fitted = _fit_second_stage(recipe, splits, first, workspace, bars, device)
     if recipe.specialists is not None:
         with watch.step("specialists"):
-            specialists = _fit_specialists(recipe, splits, first, fitted.spec, workspace, bars, device)
+            specialists = _fit_specialists(recipe, splits, first, fitted, workspace, bars, device)
     else:
         specialists = None
     with watch.step("export and parity"):
@@ -114,24 +115,19 @@ def _fit_and_publish(
         if recipe.router is not None:
             routing = evaluate_routing(workspace.bundle, splits.test, ndcg_at=recipe.router.ndcg_at)
     with watch.step("report"):
-        seen = details(
-            served.reranker,
-            splits,
-            evaluation,
-            fitted.module,
-            fitted.history,
-            ranker=GENERALIST,
-            metric=HEADLINE,
-            first_stage_score=fitted.spec.first_stage_score,
+        seen = (
+            alone(splits)
+            if fitted is None
+            else details(served.reranker, splits, evaluation, fitted.module, fitted.history, HEADLINE)
         )
-        here = measured_here(served.reranker, splits.test, GENERALIST)
+        here = measured_here(served.reranker, splits.test, evaluation.generalist)
     report = Report(
         evaluation=evaluation,
         metrics=evaluation.metrics(),
         data=splits.how,
         first_stage=first.facts,
-        model=_model_facts(fitted),
-        specialists=None if specialists is None else _specialist_facts(specialists),
+        model={"kind": "first_stage"} if fitted is None else fitted.facts,
+        specialists=None if specialists is None else specialists.facts,
         routing=routing,
         recipe=recipe.model_dump(mode="json"),
         seconds=watch.seconds,
@@ -192,48 +188,38 @@ def _fit_first_stage(recipe: Recipe, splits: Splits, workspace: Workspace, bars:
 
 def _fit_second_stage(
     recipe: Recipe, splits: Splits, first: FittedFirstStage, workspace: Workspace, bars: Progress, device: str
-) -> FittedQilcm:
+) -> FittedNetwork | None:
     spec = recipe.model
-    if first.is_column:  # the score is one of the features already
-        spec = spec.model_copy(update={"first_stage_score": False})
-    task = bars.add_task("Training QILCM", total=spec.max_epochs)
+    if isinstance(spec, FirstStageAlone):
+        return None
+    task = bars.add_task(f"Training {spec.title}", total=spec.max_epochs)
 
     def on_epoch(epoch: Epoch) -> None:
-        text = f"Training QILCM, valid NDCG@{spec.ndcg_at} {epoch.valid_ndcg:.4f} (best {epoch.best_ndcg:.4f})"
+        text = f"Training {spec.title}, valid NDCG@{spec.ndcg_at} {epoch.valid_ndcg:.4f} (best {epoch.best_ndcg:.4f})"
         bars.update(task, completed=epoch.number, description=text)
 
-    fitted = fit_qilcm(
+    fitted = second_stage.fit(
         spec,
-        splits.train,
-        splits.valid,
-        first.train_scores,
-        first.valid_scores,
+        splits,
+        first,
         seed=recipe.seed,
-        checkpoint=workspace.state / "qilcm.pt",
+        checkpoint=workspace.state / "second_stage.pt",
         device=device,
         on_epoch=on_epoch,
     )
+    assert fitted is not None
     epochs, best = len(fitted.history), fitted.best_epoch
-    bars.update(task, total=epochs, completed=epochs, description=f"Training QILCM, best epoch {best} of {epochs}")
+    bars.update(
+        task, total=epochs, completed=epochs, description=f"Training {spec.title}, best epoch {best} of {epochs}"
+    )
     return fitted
-
-
-def _model_facts(fitted: FittedQilcm) -> dict[str, object]:
-    return {
-        "kind": "qilcm",
-        "epochs": len(fitted.history),
-        "best_epoch": fitted.best_epoch,
-        "valid_ndcg": max(epoch.valid_ndcg for epoch in fitted.history),
-        "lambda_of_eq_10": fitted.equivalent_lambda,
-        "parameters": sum(parameter.numel() for parameter in fitted.module.parameters()),
-    }
 
 
 def _fit_specialists(
     recipe: Recipe,
     splits: Splits,
     first: FittedFirstStage,
-    generalist: Qilcm,
+    generalist: FittedNetwork | None,
     workspace: Workspace,
     bars: Progress,
     device: str,
@@ -254,7 +240,14 @@ def _fit_specialists(
             bars.update(folding, completed=done)
 
     fitted = fit_specialists(
-        recipe, splits, first, generalist, state=workspace.state, device=device, on_step=on_step, on_fold=on_fold
+        recipe,
+        splits,
+        first,
+        None if generalist is None else generalist.spec,
+        state=workspace.state,
+        device=device,
+        on_step=on_step,
+        on_fold=on_fold,
     )
     assert fitted is not None
     done = len(fitted.srm.steps)
@@ -269,21 +262,6 @@ def _fit_specialists(
     if not fitted.srm.converged:
         bars.console.print(f"[yellow]Note:[/] EM had not converged after {done} iterations (max_iterations)")
     return fitted
-
-
-def _specialist_facts(fitted: FittedSpecialists) -> dict[str, object]:
-    srm = fitted.srm
-    return {
-        "kind": "srm",
-        "iterations": len(srm.steps),
-        "converged": srm.converged,
-        "log_likelihood": srm.steps[-1].objective,
-        "entropy": srm.steps[-1].entropy,
-        "starts": srm.starts,
-        "informative_queries": len(srm.informative),
-        "specialists": [specialist.model_dump(mode="json") for specialist in srm.describe()],
-        "router": None if fitted.router is None else fitted.router.facts,
-    }
 
 
 def _progress(console: Console) -> Progress:

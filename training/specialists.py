@@ -14,10 +14,11 @@ from ranking.errors import RecipeError
 from ranking.manifest import AnomalyStage, SrmStage
 from ranking.order import rank_by_score
 from training.anomaly import fit_anomaly
-from training.config import Qilcm, Recipe
+from training.config import Recipe
 from training.cross_fitting import cross_fit
 from training.data.dataset import Dataset, Splits
 from training.first_stage import FittedFirstStage
+from training.model_config import NetworkSpec
 from training.routing import FittedRouter, fit_router
 from training.srm import EmProgress, FittedSrm, fit_srm
 
@@ -38,12 +39,27 @@ class FittedSpecialists:
     anomaly: tuple[bytes, AnomalyStage] | None
     router: FittedRouter | None
 
+    @property
+    def facts(self) -> dict[str, object]:
+        """For the report."""
+        return {
+            "kind": "srm",
+            "iterations": len(self.srm.steps),
+            "converged": self.srm.converged,
+            "log_likelihood": self.srm.steps[-1].objective,
+            "entropy": self.srm.steps[-1].entropy,
+            "starts": self.srm.starts,
+            "informative_queries": len(self.srm.informative),
+            "specialists": [specialist.model_dump(mode="json") for specialist in self.srm.describe()],
+            "router": None if self.router is None else self.router.facts,
+        }
+
 
 def fit_specialists(
     recipe: Recipe,
     splits: Splits,
     first: FittedFirstStage,
-    generalist: Qilcm,
+    generalist: NetworkSpec | None,
     *,
     state: Path | None = None,
     device: str = "cpu",
@@ -54,7 +70,7 @@ def fit_specialists(
 
     Args:
         recipe, splits, first: the run so far.
-        generalist: the recipe's model as it was fitted.
+        generalist: the recipe's model as it was fitted; None only where the recipe has no router either.
         state: folder for checkpoints.
         device: torch device for the generalist of the router's folds.
         on_step, on_fold: progress of EM and of the router's folds.
@@ -76,6 +92,7 @@ def fit_specialists(
     graph, quantiles = fit_anomaly(means, seed=recipe.seed)
     router = None
     if recipe.router is not None:
+        assert generalist is not None
         lists = cross_fit(
             recipe.router,
             generalist,
@@ -86,6 +103,7 @@ def fit_specialists(
             first.valid_scores,
             graph,
             seed=recipe.seed,
+            score_feature=first.score_feature,
             state=state,
             device=device,
             on_fold=on_fold,

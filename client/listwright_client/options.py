@@ -14,7 +14,7 @@ Value: TypeAlias = float | int | str | np.generic | None
 Features: TypeAlias = NDArray[Any] | Sequence[Sequence[Value]] | Sequence[Mapping[str, Value]]
 """``(L, D)``, one row per candidate; or one mapping per candidate, by feature name."""
 
-Strategy: TypeAlias = Literal["auto", "qilcm", "srm", "first_stage"]
+Strategy: TypeAlias = Literal["auto", "qilcm", "qilcm2", "dlcm", "dcm", "mlp", "srm", "first_stage"]
 
 
 class CallOptions(TypedDict, total=False):

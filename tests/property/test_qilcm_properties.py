@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from ranking.features import Feature, FeatureSchema
 from training.chamfer import confusion_loss
-from training.config import Qilcm as QilcmSpec
-from training.losses import attrank
-from training.qilcm import Qilcm
+from training.losses import att_rank
+from training.model_config import Qilcm as QilcmSpec
+from training.ranker import Ranker
 
 SCHEMA = FeatureSchema(
     features=(
@@ -33,7 +33,7 @@ def build(form, width=4, hidden=(4, 3)):
     rows = np.column_stack([rng.normal(size=(50, 2)), rng.integers(0, 3, 50)]).astype(np.float32)
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return Qilcm(SCHEMA, rows, QilcmSpec(encoder_width=width, hidden=hidden, query_norm=form)).double()
+        return Ranker(SCHEMA, rows, QilcmSpec(encoder_width=width, hidden=hidden, query_norm=form)).double()
 
 
 MODELS = {form: build(form) for form in ("stable", "paper")}
@@ -54,7 +54,7 @@ def padded(batch, *, extra=0, fill=0.0, label=0):
 def run(model, raw, labels, mask, rank_loss="per_query"):
     """Logits, both losses and every gradient."""
     logits, normalised = model(raw, mask)
-    losses = attrank(logits, labels, mask, form=rank_loss), confusion_loss(normalised, mask)
+    losses = att_rank(logits, labels, mask, form=rank_loss), confusion_loss(normalised, mask)
     parameters = list(model.parameters())
     gradients = [
         torch.cat(
@@ -140,6 +140,6 @@ def test_gradient_of_the_whole_loss(form, rank_loss):
 
     def loss(*values):
         logits, normalised = torch.func.functional_call(model, dict(zip(names, values, strict=True)), (raw, mask))
-        return attrank(logits, labels, mask, form=rank_loss) + 0.01 * confusion_loss(normalised, mask)
+        return att_rank(logits, labels, mask, form=rank_loss) + 0.01 * confusion_loss(normalised, mask)
 
     assert torch.autograd.gradcheck(loss, tuple(model.parameters()), atol=1e-6)

@@ -9,8 +9,8 @@ import torch
 
 from training import qilcm
 from training.chamfer import confusion_loss
-from training.config import Qilcm as QilcmSpec
-from training.losses import attrank
+from training.losses import att_rank
+from training.model_config import Qilcm as QilcmSpec
 
 SMALL = Path(__file__).parent / "qilcm_small.json"
 """The shortest of the reference cases, so that a checkout without the reference folder checks numbers too."""
@@ -74,11 +74,11 @@ def check(case, form, tolerance=1e-9):
         scores = torch.softmax(logits[n, :length], dim=0)
         assert logits[n, :length].tolist() == pytest.approx(values["logits"], abs=tolerance, rel=tolerance)
         assert scores.tolist() == pytest.approx(values["scores"], abs=tolerance, rel=tolerance)
-        alone = attrank(logits[n : n + 1], labels[n : n + 1], mask[n : n + 1])
+        alone = att_rank(logits[n : n + 1], labels[n : n + 1], mask[n : n + 1])
         assert float(alone) == pytest.approx(expected["attrank_per_list"][n], abs=tolerance)
-    per_query = float(attrank(logits, labels, mask))
+    per_query = float(att_rank(logits, labels, mask))
     assert per_query == pytest.approx(np.mean(expected["attrank_per_list"]), rel=tolerance)
-    assert float(attrank(logits, labels, mask, form="paper")) == pytest.approx(
+    assert float(att_rank(logits, labels, mask, form="paper")) == pytest.approx(
         expected["rank_loss_eq12"], rel=tolerance
     )
     conf = float(confusion_loss(found.normalised, mask))

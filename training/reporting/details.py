@@ -45,10 +45,7 @@ def details(
     evaluation: Evaluation,
     module: nn.Module,
     history: Sequence[Epoch],
-    *,
-    ranker: str,
     metric: str,
-    first_stage_score: bool,
 ) -> dict[str, object]:
     """What the sealed bundle does to the test split, seen from all sides; the same values at every run.
 
@@ -57,11 +54,9 @@ def details(
         splits: of the run.
         evaluation: of all test queries.
         module, history: the fitted second stage, and how it went.
-        ranker: the second stage's name, as a strategy and in the evaluation.
         metric: what a query gains is measured by.
-        first_stage_score: whether the first stage's score is the module's last input column.
     """
-    by_ranker = evaluation.values
+    by_ranker, ranker, stage = evaluation.values, evaluation.generalist, reranker.manifest.second_stage
     filled = {name: np.nan_to_num(by_ranker[name][metric], nan=0.0) for name in (ranker, "first_stage")}
     picked = behaviour.spread(len(splits.test), behaviour.MOST_QUERIES)
     seen = behaviour.look(reranker, splits.test, picked, ranker)
@@ -79,10 +74,15 @@ def details(
         "looked_at": len(seen),
         "movement": behaviour.movement(seen),
         "scores": behaviour.scores(seen),
-        "attention": attention(module, first_stage_score, seen),
+        "attention": attention(module, stage is not None and stage.first_stage_score, seen),
         "anomaly": behaviour.anomaly(reranker, seen, (filled[ranker] - filled["first_stage"])[picked]),
         "features": coverage(splits.train, splits.test),
     }
+
+
+def alone(splits: Splits) -> dict[str, object]:
+    """The same of a bundle whose first stage stands alone: there is nothing to compare it with."""
+    return {"features": coverage(splits.train, splits.test)}
 
 
 def repeat(manifest: Manifest, command: str, data_fingerprint: str) -> dict[str, object]:

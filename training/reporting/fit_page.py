@@ -27,6 +27,8 @@ from training.reporting.sentences import (
     wins_sentence,
 )
 
+ALONE = "The first stage stands alone: this bundle has no second stage to compare it with."
+
 
 def fit_page(report: Facts) -> str:
     """The page as HTML.
@@ -34,22 +36,27 @@ def fit_page(report: Facts) -> str:
     Args:
         report: the contents of ``report.json``.
     """
-    gain, repeat, here = report["gain_over_first_stage"], report["repeat"], report["measured_here"]
+    gain, repeat = report["gain_over_first_stage"], report["repeat"]
     second = report["rankers"][gain["ranker"]]
     means = {metric["ranker"]: metric["mean"] for metric in report["metrics"] if metric["name"] == gain["metric"]}
-    verdicts = [headline(gain, second)]
+    first = f"{means['first_stage']:.4f}", f"{metric_name(gain['metric'])} of the first stage"
+    queries = f"{report['queries']:,}", "test queries, none of them fitted or tuned on"
+    if gain["ranker"] == "first_stage":
+        verdicts, sections, numbers = [ALONE], [_metrics(report, [], second)], [first, queries]
+    else:
+        verdicts, sections = [headline(gain, second)], _second_stage(report, second)
+        numbers = [
+            (f"{means[gain['ranker']]:.4f}", f"{metric_name(gain['metric'])} of {second}"),
+            first,
+            (f"{gain['mean']:+.4f}", f"gain, 95 % interval {gain['low']:+.4f} to {gain['high']:+.4f}"),
+            queries,
+        ]
     if "routing" in report:
         verdicts.append(report["routing"]["sentence"])
-    sections = [
-        _metrics(report, second),
-        _wins(report["details"]),
-        _movement(report, second),
-        *_attention(report["details"]),
-        _anomaly(report["details"], gain["metric"]),
-        _learning(report),
+    sections += [
         *_specialists(report),
         _coverage(report["details"]["features"]),
-        _latency(here),
+        _latency(report["measured_here"]),
     ]
     return render(
         f"{repeat['bundle']}, held-out result on {report['queries']:,} test queries",
@@ -58,22 +65,29 @@ def fit_page(report: Facts) -> str:
         command=repeat["command"],
         facts=_facts(report),
         settings=json.dumps(report["recipe"], indent=1),
-        numbers=[
-            (f"{means[gain['ranker']]:.4f}", f"{metric_name(gain['metric'])} of {second}"),
-            (f"{means['first_stage']:.4f}", f"{metric_name(gain['metric'])} of the first stage"),
-            (f"{gain['mean']:+.4f}", f"gain, 95 % interval {gain['low']:+.4f} to {gain['high']:+.4f}"),
-            (f"{report['queries']:,}", "test queries, none of them fitted or tuned on"),
-        ],
+        numbers=numbers,
     )
 
 
-def _metrics(report: Facts, second: str) -> PageSection:
-    by_key = {(metric["ranker"], metric["name"]): metric for metric in report["metrics"]}
-    gains, rankers = report["details"]["gains"], list(report["rankers"])[::-1]  # the strongest first: on a telephone
-    head = [report["rankers"][ranker] for ranker in rankers]
-    rows = [
-        [metric_name(gain["metric"]), *(_cell(by_key[ranker, gain["metric"]]) for ranker in rankers)] for gain in gains
+def _second_stage(report: Facts, second: str) -> list[PageSection]:
+    """What it is worth, and what it does."""
+    details = report["details"]
+    return [
+        _metrics(report, details["gains"], second),
+        _wins(details),
+        _movement(report, second),
+        *_attention(details),
+        _anomaly(details, report["gain_over_first_stage"]["metric"]),
+        _learning(report),
     ]
+
+
+def _metrics(report: Facts, gains: list[Facts], second: str) -> PageSection:
+    by_key = {(metric["ranker"], metric["name"]): metric for metric in report["metrics"]}
+    rankers = list(report["rankers"])[::-1]  # the strongest first: on a telephone
+    head = [report["rankers"][ranker] for ranker in rankers]
+    names = dict.fromkeys(metric["name"] for metric in report["metrics"])
+    rows = [[metric_name(name), *(_cell(by_key[ranker, name]) for ranker in rankers)] for name in names]
     conventions = [
         [name, *(f"{means[ranker]:.4f}" for ranker in rankers)]
         for name, means in report["empty_query_conventions"].items()
@@ -99,6 +113,8 @@ def _metrics(report: Facts, second: str) -> PageSection:
         f"Mean gain of {second} over the first stage, paired by query. Blue: the interval lies above 0; orange: below "
         "it; grey: it holds 0. Each interval stands for itself: with this many, one may miss by chance."
     )
+    if not gains:
+        return PageSection("The first stage beside the order that the data came in", (), (), tables)
     return PageSection(metrics_sentence(gains, second), (), [PageFigure(figures.gains(gains), caption)], tables)
 
 

@@ -8,7 +8,7 @@ import pytest
 from ranking.candidates import CandidateList
 from ranking.errors import SchemaMismatchError, ScoringError, UnknownStrategyError
 from ranking.features import Feature, FeatureSchema
-from ranking.manifest import LightGbmStage, Manifest, QilcmStage
+from ranking.manifest import LightGbmStage, Manifest, NetworkStage
 from ranking.reranker import Reranker, relevance
 
 SCHEMA = FeatureSchema(features=(Feature(name="price"), Feature(name="stars")))
@@ -40,7 +40,7 @@ def reranker(first, second, *, cutoff=100, first_stage_score=True, strategy="qil
         feature_schema=SCHEMA,
         fingerprint=SCHEMA.fingerprint,
         first_stage=LightGbmStage(),
-        second_stage=QilcmStage(cutoff=cutoff, first_stage_score=first_stage_score),
+        second_stage=NetworkStage(cutoff=cutoff, first_stage_score=first_stage_score),
         strategy=strategy,
     )
     return Reranker(manifest, first, second)

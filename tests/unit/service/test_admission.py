@@ -222,6 +222,64 @@ async def test_a_failure_of_the_work_is_its_own_and_frees_the_slot():
     assert gate.working == 0
 
 
+class Turns:
+    """A gate without threads, whose turns take as long as they are told to."""
+
+    def __init__(self, **options):
+        self.now = 0.0
+        self.gate = Gate(0, 10, buffer=1, clock=lambda: self.now, **options)
+
+    async def take(self, *seconds):
+        """Some turns, one after the other."""
+        for each_s in seconds:
+
+            def work(_deadline, each_s=each_s):
+                self.now += each_s
+
+            await self.gate.run(work, Deadline(), asyncio.Event().wait, 1)
+
+    async def ask(self, count):
+        """How many of so many callers at once are let in."""
+        work = asyncio.gather(
+            *(self.gate.run(lambda _: None, Deadline(), asyncio.Event().wait, 1) for _ in range(count)),
+            return_exceptions=True,
+        )
+        await asyncio.sleep(0)
+        waiting = self.gate.waiting
+        assert self.gate.is_full == (waiting < count - 1)
+        assert sum(isinstance(found, OverloadedError) for found in await work) == count - 1 - waiting
+        return 1 + waiting
+
+
+@run
+async def test_no_more_may_wait_than_can_be_answered_in_time():
+    turns = Turns(patience_s=0.09)
+    await turns.take(*[0.02] * 3)
+    assert await turns.ask(8) == 4, "the fourth turn ends after 0.08 s, a fifth would after 0.1"
+
+
+@run
+async def test_one_may_always_wait():
+    turns = Turns(patience_s=0.0)
+    await turns.take(1.0)
+    assert await turns.ask(5) == 2
+
+
+@run
+async def test_before_anything_is_known_the_places_count():
+    assert await Turns(patience_s=0.0).ask(20) == 11
+
+
+@run
+async def test_a_slow_turn_counts_more_than_a_fast_one():
+    turns = Turns(patience_s=0.098)
+    await turns.take(*[0.02] * 3, 0.04)
+    assert await turns.ask(8) == 3, "0.03 s each"
+    turns = Turns(patience_s=0.098)
+    await turns.take(*[0.02] * 3, 0.01)
+    assert await turns.ask(8) == 5, "0.0194 s each"
+
+
 @run
 async def test_whoever_is_worked_for_in_a_thread_may_go():
     async with bench() as b:

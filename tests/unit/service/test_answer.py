@@ -3,7 +3,7 @@ import numpy as np
 from bundles import schema
 from ranking.candidates import Ranking, Route
 from ranking.errors import RoutingError
-from ranking.manifest import LightGbmStage, Manifest, QilcmStage
+from ranking.manifest import LightGbmStage, Manifest, NetworkStage
 from service.answer import facts, to_answer
 from service.schemas import RerankRequest, RerankResponse
 
@@ -17,7 +17,7 @@ MANIFEST = Manifest(
     feature_schema=schema(),
     fingerprint=schema().fingerprint,
     first_stage=LightGbmStage(),
-    second_stage=QilcmStage(cutoff=2, first_stage_score=True),
+    second_stage=NetworkStage(cutoff=2, first_stage_score=True),
 )
 MILLISECONDS = {"parse": 0.12345, "queue": 0.5, "first_stage": 1.0, "total": 2.0}
 

@@ -9,12 +9,13 @@ import torch
 from ranking.errors import ScoringError
 from ranking.metrics import ndcg
 from ranking.order import rank_by_score, ranks_of
-from training import learn
-from training.config import Qilcm as QilcmSpec
+from training import learn, losses
 from training.data.synthetic import generate
 from training.data_config import SyntheticData
-from training.learn import fit_qilcm
-from training.qilcm import Unbatched
+from training.learn import fit_network
+from training.model_config import Dlcm, Qilcm2, named
+from training.model_config import Qilcm as QilcmSpec
+from training.ranker import Unbatched
 
 SPEC = QilcmSpec(
     encoder_width=8,
@@ -70,13 +71,13 @@ def held_out_ndcg(fitted, valid, scores):
 
 @pytest.fixture(scope="module")
 def fitted(data):
-    return fit_qilcm(SPEC, *data, seed=3)
+    return fit_network(SPEC, *data, seed=3)
 
 
 def test_learns_what_was_planted(data):
     _, valid, _, scores = data
     spec = SPEC.model_copy(update={"max_epochs": 12, "dropout": 0.0, "cutoff": 100, "confusion_pairs": None})
-    fitted = fit_qilcm(spec, *data, seed=0)
+    fitted = fit_network(spec, *data, seed=0)
     first_stage = np.nan_to_num(
         [ndcg(scores[valid.slice(n)], valid.labels[valid.slice(n)], cutoff=5) for n in range(len(valid))]
     ).mean()
@@ -95,7 +96,7 @@ def test_validation_measures_the_whole_list_through_the_best_weights(data, fitte
 def test_stops_early_and_restores_the_best_epoch(data):
     _, valid, _, scores = data
     spec = SPEC.model_copy(update={"max_epochs": 40, "patience": 3, "learning_rate": 0.05})
-    fitted = fit_qilcm(spec, *data, seed=1)
+    fitted = fit_network(spec, *data, seed=1)
     assert len(fitted.history) == fitted.best_epoch + 3 < 40
     best = fitted.history[fitted.best_epoch - 1].valid_ndcg
     assert fitted.history[-1].valid_ndcg < best
@@ -106,12 +107,12 @@ def test_one_seed_fixes_everything_and_leaks_nothing(data, fitted):
     torch.manual_seed(123)
     np.random.seed(123)  # noqa: NPY002
     torch_state, numpy_state = torch.random.get_rng_state(), np.random.get_state()  # noqa: NPY002
-    again = fit_qilcm(SPEC, *data, seed=3)
+    again = fit_network(SPEC, *data, seed=3)
     assert torch.equal(torch.random.get_rng_state(), torch_state)
     assert np.array_equal(np.random.get_state()[1], numpy_state[1])  # noqa: NPY002
     assert same(again, fitted)
     assert untimed(again.history) == untimed(fitted.history)
-    assert not same(fit_qilcm(SPEC, *data, seed=4), fitted)
+    assert not same(fit_network(SPEC, *data, seed=4), fitted)
 
 
 @pytest.mark.parametrize("stop_after", [1, 3])
@@ -123,9 +124,9 @@ def test_interrupted_run_ends_as_an_uninterrupted_one(data, fitted, tmp_path, st
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        fit_qilcm(SPEC, *data, seed=3, checkpoint=checkpoint, on_epoch=interrupt)
+        fit_network(SPEC, *data, seed=3, checkpoint=checkpoint, on_epoch=interrupt)
     told = []
-    resumed = fit_qilcm(SPEC, *data, seed=3, checkpoint=checkpoint, on_epoch=told.append)
+    resumed = fit_network(SPEC, *data, seed=3, checkpoint=checkpoint, on_epoch=told.append)
     assert same(resumed, fitted)
     assert resumed.best_epoch == fitted.best_epoch
     assert untimed(resumed.history) == untimed(fitted.history)
@@ -135,9 +136,9 @@ def test_interrupted_run_ends_as_an_uninterrupted_one(data, fitted, tmp_path, st
 
 def test_finished_run_is_not_repeated(data, fitted, tmp_path, monkeypatch):
     checkpoint = tmp_path / "qilcm.pt"
-    fit_qilcm(SPEC, *data, seed=3, checkpoint=checkpoint)
+    fit_network(SPEC, *data, seed=3, checkpoint=checkpoint)
     monkeypatch.setattr(learn, "_run_epoch", lambda *_args, **_options: pytest.fail("trained again"))
-    assert same(fit_qilcm(SPEC, *data, seed=3, checkpoint=checkpoint), fitted)
+    assert same(fit_network(SPEC, *data, seed=3, checkpoint=checkpoint), fitted)
 
 
 def test_interruption_while_saving_leaves_the_epoch_before(data, fitted, tmp_path, monkeypatch):
@@ -153,21 +154,21 @@ def test_interruption_while_saving_leaves_the_epoch_before(data, fitted, tmp_pat
 
     monkeypatch.setattr(torch, "save", breaks_the_second_time)
     with pytest.raises(KeyboardInterrupt):
-        fit_qilcm(SPEC, *data, seed=3, checkpoint=checkpoint)
+        fit_network(SPEC, *data, seed=3, checkpoint=checkpoint)
     assert len(torch.load(checkpoint, weights_only=True)["history"]) == 1
-    assert same(fit_qilcm(SPEC, *data, seed=3, checkpoint=checkpoint), fitted)
+    assert same(fit_network(SPEC, *data, seed=3, checkpoint=checkpoint), fitted)
 
 
 def test_diverging_loss_names_epoch_and_remedy(data):
     with pytest.raises(ScoringError, match=r"training loss became .* in epoch 1: lower learning_rate \(now 1e\+30\)"):
-        fit_qilcm(SPEC.model_copy(update={"learning_rate": 1e30}), *data, seed=0)
+        fit_network(SPEC.model_copy(update={"learning_rate": 1e30}), *data, seed=0)
 
 
 def test_diverging_last_step_is_seen_in_validation(data, tmp_path):
     """With one batch an epoch the loss is still that of the first weights."""
     spec = SPEC.model_copy(update={"learning_rate": 1e30, "batch_size": 1000})
     with pytest.raises(ScoringError, match=r"validation scores .* in epoch 1: lower learning_rate"):
-        fit_qilcm(spec, *data, seed=0, checkpoint=tmp_path / "qilcm.pt")
+        fit_network(spec, *data, seed=0, checkpoint=tmp_path / "qilcm.pt")
     assert not (tmp_path / "qilcm.pt").exists()
 
 
@@ -177,13 +178,60 @@ def test_weight_of_the_confusion_loss_as_the_lambda_of_eq_10(data, fitted):
     width = fitted.module.network.width
     assert fitted.equivalent_lambda == pytest.approx(SPEC.confusion_weight / (2 * mean_length * width))
     assert all(epoch.confusion_loss > 0 for epoch in fitted.history)
-    without = fit_qilcm(SPEC.model_copy(update={"confusion_weight": 0.0, "max_epochs": 1}), *data, seed=3)
+    without = fit_network(SPEC.model_copy(update={"confusion_weight": 0.0, "max_epochs": 1}), *data, seed=3)
     assert without.equivalent_lambda == 0.0
     assert without.history[0].confusion_loss == 0.0
 
 
 def test_confusion_weight_draws_lists_together(data):
     without, with_much = (
-        fit_qilcm(SPEC.model_copy(update={"confusion_weight": weight}), *data, seed=3) for weight in (1e-9, 1.0)
+        fit_network(SPEC.model_copy(update={"confusion_weight": weight}), *data, seed=3) for weight in (1e-9, 1.0)
     )
     assert with_much.history[-1].confusion_loss < without.history[-1].confusion_loss
+
+
+@pytest.mark.parametrize("variant", ["V2", "V3"])
+def test_variants_without_the_confusion_loss(data, variant):
+    """Whatever confusion_weight says."""
+    spec = SPEC.model_copy(update={"max_epochs": 1, "variant": variant})
+    fitted = fit_network(spec, *data, seed=3)
+    assert (fitted.equivalent_lambda, fitted.history[0].confusion_loss) == (0.0, 0.0)
+    assert same(fitted, fit_network(spec.model_copy(update={"confusion_weight": 0.0}), *data, seed=3))
+
+
+def test_a_recipe_chooses_the_ranking_loss():
+    generator = torch.Generator().manual_seed(0)
+    lists = torch.randn(3, 5, generator=generator), torch.randint(0, 3, (3, 5), generator=generator)
+    mask = torch.arange(5) < torch.tensor([[5], [2], [4]])
+    expected = {
+        "per_query": losses.att_rank(*lists, mask),
+        "paper": losses.att_rank(*lists, mask, form="paper"),
+        "softmax": losses.softmax_cross_entropy(*lists, mask),
+        "plackett_luce": losses.plackett_luce(*lists, mask),
+    }
+    assert len({value.item() for value in expected.values()}) == 4
+    for name, value in expected.items():
+        assert torch.equal(learn.ranking_loss(name, *lists, mask), value)
+
+
+@pytest.mark.parametrize(
+    "spec", [Dlcm(encoder_width=6, max_epochs=3), Qilcm2(encoder_width=6, hidden=(6,), max_epochs=3)]
+)
+def test_an_interrupted_rival_ends_as_an_uninterrupted_one(data, tmp_path, spec):
+    def interrupt(epoch):
+        if epoch.number == 2:
+            raise KeyboardInterrupt
+
+    checkpoint = tmp_path / "rival.pt"
+    with pytest.raises(KeyboardInterrupt):
+        fit_network(spec, *data, seed=3, checkpoint=checkpoint, on_epoch=interrupt)
+    resumed = fit_network(spec, *data, seed=3, checkpoint=checkpoint)
+    assert len(resumed.history) == 3
+    assert same(resumed, fit_network(spec, *data, seed=3))
+
+
+@pytest.mark.parametrize("name", ["qilcm-v1", "qilcm-v3", "qilcm2", "dlcm", "dcm", "mlp"])
+def test_every_rival_learns(data, name):
+    fitted = fit_network(named(name, SPEC), *data, seed=0)
+    losses_by_epoch = [epoch.rank_loss for epoch in fitted.history]
+    assert losses_by_epoch[-1] < 0.98 * losses_by_epoch[0], losses_by_epoch

@@ -6,11 +6,13 @@ import pytest
 import torch
 
 from ranking.features import Feature, FeatureSchema
-from training.config import Qilcm as QilcmSpec
+from training.encoder import MASKED_LOGIT
 from training.export import to_onnx
 from training.inference_form import InferenceForm
+from training.model_config import Qilcm as QilcmSpec
 from training.preprocess import Preprocess
-from training.qilcm import MASKED_LOGIT, Qilcm, QilcmNetwork, Unbatched
+from training.qilcm import QilcmNetwork
+from training.ranker import Ranker, Unbatched
 
 FORMS = ["stable", "paper"]
 SCHEMA = FeatureSchema(
@@ -38,7 +40,7 @@ def raw_rows(count, seed=0):
 
 
 def model(**options):
-    return Qilcm(SCHEMA, raw_rows(500), QilcmSpec(**options)).eval()
+    return Ranker(SCHEMA, raw_rows(500), QilcmSpec(**options)).eval()
 
 
 @pytest.fixture(autouse=True)
@@ -225,8 +227,26 @@ def test_exported_graph_agrees_where_the_context_crosses_zero(exported):
 
 
 def test_preprocessing_is_part_of_the_weights():
-    one, other = model(), Qilcm(SCHEMA, raw_rows(50, seed=9), QilcmSpec())
+    one, other = model(), Ranker(SCHEMA, raw_rows(50, seed=9), QilcmSpec())
     other.load_state_dict(one.state_dict())
     raw, mask = torch.from_numpy(raw_rows(20))[None], torch.ones(1, 20, dtype=torch.bool)
     assert torch.equal(one(raw, mask)[0], other.eval()(raw, mask)[0])
     assert isinstance(one.preprocess, Preprocess)
+
+
+def test_variants_of_the_paper():
+    """Table 3: V1 weighs all candidates alike, V2 is the same network, V3 does not normalise."""
+    x = torch.rand(1, 7, 3)
+    found = {}
+    for variant in ("full", "V1", "V2", "V3"):
+        torch.manual_seed(0)
+        network = QilcmNetwork(3, QilcmSpec(encoder_width=4, hidden=(4,), variant=variant))
+        found[variant] = network.represent(x)
+    assert found["V1"].attention[0].tolist() == pytest.approx([1 / 7] * 7)
+    variance = found["V1"].refined.var(dim=1, unbiased=False)
+    by_formula = (found["V1"].refined - found["V1"].refined.mean(dim=1)) / torch.sqrt(variance + 1e-6)
+    torch.testing.assert_close(found["V1"].normalised, by_formula, rtol=1e-3, atol=1e-4)
+    assert torch.equal(found["V2"].normalised, found["full"].normalised)
+    assert found["full"].attention[0].tolist() != pytest.approx([1 / 7] * 7)
+    assert torch.equal(found["V3"].normalised, found["V3"].refined)
+    assert torch.equal(found["V3"].refined, found["full"].refined)

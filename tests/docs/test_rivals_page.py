@@ -1,0 +1,61 @@
+"""What ``docs/rivals.md`` shows runs, and names every model and loss there is."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from training import config, fit, losses
+from training.model_config import MODEL_NAMES, named
+
+PAGE = (Path(__file__).parents[2] / "docs" / "rivals.md").read_text(encoding="utf-8")
+
+
+def blocks(language):
+    return re.findall(rf"```{language}\n(.*?)```", PAGE, flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("loss", [name for name in losses.__all__ if name != "confusion_loss"])
+def test_the_example_learns_with_every_loss(loss):
+    (code,) = blocks("python")
+    assert len(code.splitlines()) <= 13
+    torch.manual_seed(0)
+    first, last = {}, {}
+    exec(code.replace("plackett_luce", loss).replace("range(10)", "range(1)"), first)
+    torch.manual_seed(0)
+    exec(code.replace("plackett_luce", loss), last)
+    assert last["loss"].item() < first["loss"].item()
+
+
+def test_the_table_names_every_model_and_what_it_is_called_in_a_recipe():
+    rows = re.findall(r"^\| `([\w-]+)` \| `(kind|variant) = \"(\w+)\"` \| .* \| `(\w+)` \|$", PAGE, flags=re.MULTILINE)
+    assert [row[0] for row in rows] == list(MODEL_NAMES)
+    like = config.load("demo").model
+    for name, field, value, strategy in rows:
+        model = named(name, like)
+        assert getattr(model, field) == value
+        assert model.kind == strategy
+
+
+def test_the_recipe_on_the_page_is_one(tmp_path):
+    (recipe,) = blocks("toml")
+    path = tmp_path / "own.toml"
+    path.write_text('name = "own"\nabout = "x"\n[data]\nkind = "synthetic"\n' + recipe)
+    assert config.load(str(path)).model.kind == "dlcm"
+
+
+def test_the_losses_of_the_page_are_all_there_are():
+    assert set(re.findall(r"^\| `(\w+)` \| .* \| .*\|$", PAGE.split("## The losses")[1], flags=re.MULTILINE)) == set(
+        losses.__all__
+    )
+
+
+def test_help_shows_how_to_pick_a_rival(capsys):
+    with pytest.raises(SystemExit):
+        fit.main(["--help"])
+    said = capsys.readouterr().out
+    assert "--model dlcm" in said
+    models = said.split("models:")[1]
+    for name in ("qilcm", "qilcm2", "dlcm", "dcm", "mlp", "first_stage"):
+        assert re.search(rf"\b{name}\b", models)

@@ -1,0 +1,161 @@
+"""Every model that a recipe may name: fitted, exported, sealed, loaded, measured and served, as QILCM is."""
+
+import json
+
+import numpy as np
+import pytest
+
+from asgi import asking
+from ranking import bundle
+from ranking.candidates import CandidateList
+from ranking.errors import RecipeError
+from service.app import create_app
+from service.settings import Settings
+from training import config, first_stage, fit, second_stage
+from training.bundling import write_bundle
+from training.config import GivenColumn, Recipe
+from training.data.load import load
+from training.evaluate import evaluate
+from training.model_config import MODEL_NAMES, Dcm, Dlcm, Mlp, Qilcm, Qilcm2, named
+
+STRATEGIES = {"qilcm-v1": "qilcm", "qilcm-v2": "qilcm", "qilcm-v3": "qilcm"}
+
+
+@pytest.fixture(scope="module")
+def run(recipe, tmp_path_factory):
+    """Recipe, data and first stage, which all rivals share."""
+    tiny = config.load(str(recipe))
+    splits = load(tiny, [])
+    first = first_stage.fit(tiny.first_stage, splits, seed=0, state=tmp_path_factory.mktemp("state"))
+    return tiny, splits, first
+
+
+@pytest.mark.parametrize("name", [name for name in MODEL_NAMES if name != "qilcm"])  # which test_fit.py fits
+def test_fit_seal_load_measure_serve(run, tmp_path, name):
+    tiny, splits, first = run
+    strategy = STRATEGIES.get(name, name)
+    model = named(name, tiny.model)
+    if name != "first_stage":
+        model = model.model_copy(update={"max_epochs": 2})
+    fitted = second_stage.fit(model, splits, first, seed=0)
+    folder, out = tmp_path / "writing", tmp_path / "rival" / "1"
+    folder.mkdir()
+    write_bundle(folder, out, config.changed(tiny, {"model": model}), splits, first, fitted)
+    bundle.publish(folder, out)
+
+    loaded = bundle.load(out)
+    assert (loaded.manifest.strategy, loaded.manifest.recipe["model"]["kind"]) == (strategy, strategy)
+    assert loaded.manifest.strategies == tuple(dict.fromkeys((strategy, "first_stage")))
+    evaluation = evaluate(loaded.reranker, splits.test)
+    assert evaluation.generalist == strategy
+    assert set(evaluation.rankers) == {"input_order", "first_stage", strategy}
+    assert np.isfinite(evaluation.gain("ndcg@10", strategy, "first_stage")).all()
+
+    features = splits.test.features[splits.test.slice(0)]
+    expected = loaded.reranker.rerank(CandidateList(features))
+    with asking(create_app(Settings(bundle=out))) as client:
+        by_name = [dict(zip(loaded.reranker.schema.names, row, strict=True)) for row in _sent(loaded, features)]
+        body = {"candidates": [{"features": row} for row in by_name], "raw_scores": True}
+        answer = client.post("/rerank", json=body).json()
+        assert answer["route"]["strategy"] == strategy
+        assert answer["meta"]["status"] == "ok"
+        found = [np.nan if score is None else score for score in answer["scores"]]
+        assert found == pytest.approx(expected.scores.tolist(), nan_ok=True)
+        assert [result["index"] for result in answer["results"]] == expected.order.tolist()
+        assert client.post("/rerank", json=body | {"strategy": strategy}).json()["scores"] == answer["scores"]
+        other = "mlp" if strategy != "mlp" else "dlcm"
+        assert client.post("/rerank", json=body | {"strategy": other}).status_code == 404
+        assert client.get("/info").json()["cutoff"] == (None if name == "first_stage" else 6)
+
+
+def _sent(loaded, features):
+    """Feature rows as a request has them: names of categories, null for what is missing."""
+    columns = loaded.reranker.schema.features
+    for row in features.tolist():
+        yield [
+            None if np.isnan(value) else value if column.kind == "numeric" else column.categories[int(value) - 1]
+            for column, value in zip(columns, row, strict=True)
+        ]
+
+
+def test_a_rival_from_the_command_line(recipe, tmp_path, capsys):
+    out = tmp_path / "rival" / "1"
+    assert fit.main([str(recipe), "--model", "dlcm", "--out", str(out)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "DLCM over first stage, NDCG@10" in said
+    report = json.loads((out / "report.json").read_text())
+    assert report["model"]["kind"] == "dlcm"
+    assert {metric["ranker"] for metric in report["metrics"]} == {"input_order", "first_stage", "dlcm"}
+
+
+def test_the_first_stage_alone_from_the_command_line(recipe, tmp_path, capsys):
+    out = tmp_path / "rival" / "1"
+    assert fit.main([str(recipe), "--model", "first_stage", "--out", str(out)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "over first stage" not in said
+    assert "no proven gain" not in said
+    assert bundle.load(out).manifest.second_stage is None
+    assert not list(out.glob("*.onnx"))
+
+
+@pytest.mark.parametrize("name", ["dlcm", "qilcm2"])
+def test_scores_in_the_data_are_found_where_they_stand(run, tmp_path, name):
+    """A first stage that is a feature is not appended, and still gives the order and what QILCM2 adds to."""
+    tiny, splits, _ = run
+    column = next(feature.name for feature in splits.train.schema.features if not feature.missing_in_training)
+    given = config.changed(tiny, {"first_stage": GivenColumn(column=column), "model": named(name, tiny.model)})
+    first = first_stage.fit(given.first_stage, splits, seed=0, state=tmp_path)
+    model = given.model.model_copy(update={"max_epochs": 1})
+    fitted = second_stage.fit(model, splits, first, seed=0)
+    assert fitted.spec.first_stage_score is False
+    assert fitted.module.score_column == splits.train.schema.index[column]
+    (tmp_path / "writing").mkdir()
+    manifest = write_bundle(tmp_path / "writing", tmp_path / "rival" / "1", given, splits, first, fitted)
+    assert manifest.validated_lengths == (1, 2, 5, 6, 7, 12)
+
+
+def test_a_rival_is_fitted_like_the_recipes_model():
+    like = Qilcm(encoder_width=7, hidden=(3,), cutoff=9, learning_rate=0.5, rank_loss="softmax", confusion_weight=0.2)
+    v2 = named("qilcm-v2", like)
+    assert v2 == like.model_copy(update={"variant": "V2"})
+    assert (v2.confusion, named("qilcm-v3", like).confusion, named("qilcm-v1", like).confusion) == (0.0, 0.0, 0.2)
+    assert (v2.title, like.title) == ("QILCM V2", "QILCM")
+    assert named("mlp", like) == Mlp(encoder_width=7, hidden=(3,), cutoff=9, learning_rate=0.5, rank_loss="softmax")
+    assert named("dlcm", like) == Dlcm(encoder_width=7, cutoff=9, learning_rate=0.5, rank_loss="softmax")
+    assert named("dlcm", Qilcm2(heads=2)).heads == 3, "heads of another kind are other heads"
+    assert named("dcm", Dcm(state_width=5)).state_width == 5
+    assert named("qilcm", named("first_stage", like)) == Qilcm()
+    assert named("dcm", Qilcm(first_stage_score=False)).order == "presented"
+
+
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [
+        ({"kind": "nonesuch"}, "model: there is no kind 'nonesuch', use one of 'qilcm', 'qilcm2', 'dlcm'"),
+        ({"cutoff": 5}, "model: says no kind"),
+        ({"kind": "mlp", "confusion_weight": 0.1}, "model.mlp.confusion_weight: there is no such field"),
+        ({"kind": "dlcm", "first_stage_score": False}, 'order = "first_stage" needs first_stage_score = true'),
+        ({"kind": "qilcm2", "context": "blocks", "heads": 3}, "heads = 3 must divide encoder_width = 100"),
+        ({"kind": "qilcm", "variant": "V4"}, "model.qilcm.variant"),
+    ],
+)
+def test_a_model_that_does_not_exist_is_refused_with_its_place(recipe, model, says):
+    with pytest.raises(RecipeError) as error:
+        config.changed(config.load(str(recipe)), {"model": model})
+    assert says in str(error.value)
+
+
+def test_a_router_needs_something_to_abstain_to(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert fit.main(["planted", "--model", "first_stage"]) == 1
+    assert "a [router] needs a second stage to abstain to" in " ".join(capsys.readouterr().out.split())
+    assert fit.main(["demo", "--model", "nonesuch"]) == 1
+    assert "no model 'nonesuch': use one of qilcm, qilcm-v1" in " ".join(capsys.readouterr().out.split())
+
+
+def test_recipes_name_every_field(recipe):
+    """A recipe that was written down reads back as itself, whatever its model."""
+    tiny = config.load(str(recipe))
+    for name in MODEL_NAMES:
+        changed = config.changed(tiny, {"model": named(name, tiny.model)})
+        assert Recipe.model_validate(changed.model_dump(mode="json")) == changed

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 COLUMNS = ("ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "hit@1", "hit@5", "mrr")
-RANKERS = {"input order": "input_order", "LightGBM": "first_stage", "QILCM": "qilcm"}
+RANKERS = {"LightGBM": "first_stage", "QILCM": "qilcm"}
 
 
 @pytest.mark.parametrize("recipe", ["mq2008", "ohsumed", "airline"])

@@ -19,9 +19,9 @@ from service.problems import NotReadyError, OverloadedError
 
 T = TypeVar("T")
 
-SLOWER, FASTER = 1 / 2, 1 / 16
-"""Weight of the newest turn in the time that a turn is expected to take, more if it took longer: whoever is let in must
-not wait in vain."""
+REMEMBERED = 8
+"""Turns that say how long the next ones take: as long as the second slowest of them, as whoever is let in must not wait
+in vain, and one outlier means nothing."""
 
 SMALL = 2 * 2**20
 """Bytes of a body that may make the event loop deaf while it is worked for: a thousand candidates as JSON, 10 ms."""
@@ -71,7 +71,7 @@ class Gate:
         self._threads = ThreadPoolExecutor(self._slots, "work")
         self._free, self._held = self._slots, 0
         self._line: deque[asyncio.Future[float]] = deque()
-        self._turn_s = 0.0
+        self._turns_s: deque[float] = deque(maxlen=REMEMBERED)
 
     @property
     def working(self) -> int:
@@ -159,8 +159,7 @@ class Gate:
         try:
             yield
         finally:
-            more_s = self._clock() - began - self._turn_s
-            self._turn_s += more_s * (1.0 if self._turn_s == 0.0 else SLOWER if more_s > 0.0 else FASTER)
+            self._turns_s.append(self._clock() - began)
             self._pass_on()
 
     async def _wait(self, deadline: Deadline, caller: Caller) -> float:
@@ -194,7 +193,8 @@ class Gate:
 
     def _wait_s(self, more: int = 0) -> float:
         """Seconds until the turn of whoever comes now, or as many turns later: each slot takes its share of them."""
-        return (self.working + len(self._line) + more) * self._turn_s / self._slots
+        turns = sorted(self._turns_s)[-2:]
+        return (self.working + len(self._line) + more) * turns[0] / self._slots if turns else 0.0
 
     def _overloaded(self, message: str) -> OverloadedError:
         return OverloadedError(message, max(1, math.ceil(self._wait_s())))

@@ -147,7 +147,7 @@ async def closed(plan: Plan, request: bytes) -> dict[str, object]:
         while (due := time.perf_counter()) < began + plan.seconds:
             answer = await outcome.one(caller, request, plan.port, due)
             if answer is not None and plan.patient and answer.retry_after_s:
-                await asyncio.sleep(answer.retry_after_s)
+                await asyncio.sleep(min(answer.retry_after_s, max(0.0, began + plan.seconds - time.perf_counter())))
 
     await asyncio.gather(*(call() for _ in range(plan.callers)))
     return outcome.summary(time.perf_counter() - began)

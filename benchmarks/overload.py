@@ -31,7 +31,7 @@ from service.settings import Settings
 
 CANDIDATES = 100
 CALLERS = (4, 16, 64)
-TURNS = 5
+TURNS = 10
 """Of each number of callers; its throughput is their median."""
 FACTOR = 5
 CONNECTIONS = 512

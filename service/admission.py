@@ -12,12 +12,19 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 from ranking.pace import Deadline
 from service.problems import NotReadyError, OverloadedError
 
 T = TypeVar("T")
+
+LONGEST_S = 3600.0
+"""Of a wait: timers know no infinity."""
+
+OWN_TURNS = 2
+"""Of whoever comes now: that in which it was read, as the event loop may have been deaf for one, and its own."""
 
 REMEMBERED = 8
 """Turns that say how long the next ones take: as long as the second slowest of them, as whoever is let in must not wait
@@ -70,7 +77,7 @@ class Gate:
         self._threaded = threads > 0
         self._threads = ThreadPoolExecutor(self._slots, "work")
         self._free, self._held = self._slots, 0
-        self._line: deque[asyncio.Future[float]] = deque()
+        self._line: deque[asyncio.Future[float | None]] = deque()
         self._turns_s: deque[float] = deque(maxlen=REMEMBERED)
 
     @property
@@ -94,7 +101,7 @@ class Gate:
         if self._free or not self._line:
             return self._free == 0 and self._places == 0
         waiting = len(self._line)
-        return waiting >= self._places or (waiting >= self._slots and self._wait_s(1) > self._patience_s)
+        return waiting >= self._places or (waiting >= self._slots and self._wait_s(OWN_TURNS) > self._patience_s)
 
     def refusal(self) -> OverloadedError:
         """What the next request is told if it is."""
@@ -168,21 +175,35 @@ class Gate:
         left_s = deadline.left_s
         if self._wait_s() > left_s:
             raise self._overloaded("the requests before this one take until its deadline")
-        turn = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[float | None] = loop.create_future()
         self._line.append(turn)
+        give_up = partial(self._give_up, turn)
+        timer = loop.call_later(min(left_s, LONGEST_S), give_up)
+        caller.add_done_callback(give_up)
         try:
-            await asyncio.wait((turn, caller), timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
-            deadline.check_awaited()
-        except BaseException:
-            if turn.done():
-                self._pass_on()
-            else:
+            began = await turn
+        except asyncio.CancelledError:
+            if turn.cancelled():
                 self._line.remove(turn)
+            else:
+                self._pass_on()
             raise
+        finally:
+            timer.cancel()
+            caller.remove_done_callback(give_up)
+        if began is not None and not deadline.abandoned():
+            return began
+        if began is not None:
+            self._pass_on()
+        deadline.check_awaited()
+        raise self._overloaded("its turn did not come before the deadline")
+
+    def _give_up(self, turn: asyncio.Future[float | None], _caller: Caller | None = None) -> None:
+        """The caller has gone, or it is too late: the place is for others."""
         if not turn.done():
             self._line.remove(turn)
-            raise self._overloaded("its turn did not come before the deadline")
-        return turn.result()
+            turn.set_result(None)
 
     def _pass_on(self) -> None:
         """One slot is free: the first in line has it, or whoever comes next."""

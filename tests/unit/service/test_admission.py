@@ -127,12 +127,18 @@ async def test_who_has_gone_loses_the_place_and_is_not_worked_for():
 
 @run
 async def test_who_goes_when_its_turn_has_come_hands_it_on():
-    async with bench() as b:
+    caller, goes = asyncio.get_running_loop().create_future(), False
+
+    def clock():
+        if goes and not caller.done():
+            caller.set_result(None)  # while the slot is given to b, which has not heard of it
+        return 0.0
+
+    async with bench(clock=clock) as b:
         await b.ask("a")
-        caller = asyncio.get_running_loop().create_future()
         waiting = await b.ask("b", caller=caller)
         await b.ask("c")
-        b.tasks["a"].add_done_callback(lambda _: caller.set_result(None))  # the slot is b's, which has not heard of it
+        goes = True
         await b.end("a")
         with pytest.raises(AbandonedError):
             await waiting

@@ -98,7 +98,7 @@ class Settings(BaseSettings):
         Field(
             ge=0, le=600_000, description="milliseconds to an answer that a request waits for; if more is expected, 429"
         ),
-    ] = 50.0
+    ] = 100.0
     timeout_ms: Annotated[
         float,
         Field(

@@ -116,7 +116,7 @@ def _fit_and_publish(
         fingerprint = workspace.belongs_to(splits)
     bars.console.print(f"[bold]{escape(recipe.name)}[/]: {escape(splits.how)}")
     bars.console.print(escape(describe(splits.train.schema)))
-    for doubt in doubtful(splits.train):
+    for doubt in doubtful(splits):
         bars.console.print(f"[yellow]Note:[/] {escape(doubt)}")
     with watch.step("first stage"):
         first = _fit_first_stage(recipe, splits, workspace, bars)

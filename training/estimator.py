@@ -126,10 +126,9 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
             DataError: if a value, or the split, cannot be learned from; names it, its place and the remedy.
             RecipeError: if a parameter is wrong.
         """
-        from training.run import run_on  # noqa: PLC0415 - torch: seconds that a wrong parameter need not wait for
-
         recipe = self._recipe()
         data = memory.judged(X, y, qid, categorical=tuple(self.categorical))
+        from training.run import run_on  # noqa: PLC0415 - torch: seconds that a mistake need not wait for
 
         def read(_bars: Progress) -> Splits:
             rng = np.random.default_rng(recipe.seed)

@@ -138,7 +138,9 @@ def _objects(name: str, given: list[Any], *, text: bool) -> pl.Series:
     present = [value for value in values if value is not None]
     odd = next((value for value in present if isinstance(value, _NO_VALUES)), None)
     if odd is not None:
-        raise DataError(f"column {name}", f"found {odd!r}: give one number or one text per row, or leave the column out")
+        raise DataError(
+            f"column {name}", f"found {odd!r}: give one number or one text per row, or leave the column out"
+        )
     if not text and all(isinstance(value, (Number, np.number)) and not isinstance(value, bool) for value in present):
         return pl.Series(name, [None if value is None else float(value) for value in values], dtype=pl.Float64)
     if not text and all(isinstance(value, (date, timedelta)) for value in present):

@@ -145,7 +145,7 @@ def test_the_service_serves_it(saved):
         good = {"id": "b", "features": {"price": 3.0, "carrier": "x", "stops": "1"}}
         answer = client.post("/rerank", json={"candidates": [cheap, good]})
     assert answer.status_code == 200
-    assert not answer.json()["degraded"]
+    assert answer.json()["meta"]["stage_reached"] == "second_stage"
 
 
 def test_a_bundle_of_the_command_line_is_loaded_with_its_parameters(fitted):

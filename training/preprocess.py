@@ -30,8 +30,8 @@ class Preprocess(nn.Module):
         rows: ``(R, E)`` training rows to take the statistics from; E is D, or D + 1 with the first stage's score last.
 
     Convention: a column that is constant in training becomes 0, and so does, without an indicator, one that has no
-    value at all: whatever is sent there changes nothing. A category code outside the schema counts as unknown; the embedding
-    of the unknown category starts at 0 and stays there if training has none.
+    value at all: whatever is sent there changes nothing. A category code outside the schema counts as unknown; the
+    embedding of the unknown category starts at 0 and stays there if training has none.
     """
 
     lows: Tensor

@@ -157,7 +157,7 @@ def publish(path: Path, out: Path) -> None:
         BundleError: if something is there already; a published version never changes.
     """
     if out.exists():
-        raise BundleError(out, "exists already: a published version never changes; choose another --out")
+        raise BundleError(out, "exists already: a published version never changes; choose another path")
     out.parent.mkdir(parents=True, exist_ok=True)
     path.rename(out)
 

@@ -171,10 +171,19 @@ def load(name_or_path: str, **changes: Any) -> Recipe:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise RecipeError(f"{path}: not TOML: {error}") from error
     values.update({key: value for key, value in changes.items() if value is not None})
+    return of(values, str(path))
+
+
+def of(values: dict[str, Any], place: str) -> Recipe:
+    """A recipe of plain values, as TOML has them.
+
+    Raises:
+        RecipeError: if a field is wrong; every fault is named, with the place that they come from.
+    """
     try:
         return Recipe.model_validate(values)
     except ValidationError as error:
-        raise RecipeError(f"{path}: {'; '.join(_said(fault) for fault in error.errors())}") from error
+        raise RecipeError(f"{place}: {'; '.join(_said(fault) for fault in error.errors())}") from error
 
 
 def changed(recipe: Recipe, changes: dict[str, object]) -> Recipe:
@@ -183,10 +192,7 @@ def changed(recipe: Recipe, changes: dict[str, object]) -> Recipe:
     Raises:
         RecipeError: if they do not fit the rest.
     """
-    try:
-        return Recipe.model_validate({name: getattr(recipe, name) for name in Recipe.model_fields} | changes)
-    except ValidationError as error:
-        raise RecipeError(f"recipe {recipe.name!r}: {'; '.join(_said(fault) for fault in error.errors())}") from error
+    return of({name: getattr(recipe, name) for name in Recipe.model_fields} | changes, f"recipe {recipe.name!r}")
 
 
 def _said(fault: Any) -> str:

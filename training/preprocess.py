@@ -29,8 +29,9 @@ class Preprocess(nn.Module):
         schema: of the first D columns.
         rows: ``(R, E)`` training rows to take the statistics from; E is D, or D + 1 with the first stage's score last.
 
-    Convention: a column that is constant in training (or has no value at all) becomes 0. A category code outside the
-    schema counts as unknown; the embedding of the unknown category starts at 0 and stays there if training has none.
+    Convention: a column that is constant in training becomes 0, and so does, without an indicator, one that has no
+    value at all: whatever is sent there changes nothing. A category code outside the schema counts as unknown; the
+    embedding of the unknown category starts at 0 and stays there if training has none.
     """
 
     lows: Tensor
@@ -41,8 +42,10 @@ class Preprocess(nn.Module):
         super().__init__()
         self.numeric = [d for d in range(rows.shape[1]) if d not in schema.categorical]
         self.categorical = list(schema.categorical)
-        indicated = [
-            i for i, d in enumerate(self.numeric) if d < len(schema) and schema.features[d].missing_in_training
+        indicated = [  # where every value is missing the indicator would be 1 for ever, until a request sends one
+            i
+            for i, d in enumerate(self.numeric)
+            if d < len(schema) and schema.features[d].missing_in_training and not np.isnan(rows[:, d]).all()
         ]
         self.indicated = indicated
         statistics = [_statistics(rows[:, d], fill_median=i in indicated) for i, d in enumerate(self.numeric)]

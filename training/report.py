@@ -97,6 +97,13 @@ class Report:
         return _compact(json.dumps(facts, indent=1)) + "\n"
 
 
+def renamed(report: str, bundle: str) -> dict[str, str]:
+    """``report.json`` of a bundle that is called otherwise now, and its page; by name of the file."""
+    facts = json.loads(report)
+    facts["repeat"]["bundle"] = bundle
+    return {"report.json": _compact(json.dumps(facts, indent=1)) + "\n", "report.html": fit_page(facts)}
+
+
 def _compact(text: str) -> str:
     """Rows of numbers on one line each: thousands of lines fewer."""
     return re.sub(r"\[[^\[\]{}]*\]", lambda row: re.sub(r"\n\s*", " ", row[0]), text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -75,26 +75,48 @@ def run(
     Raises:
         ListwrightError: with the place and the remedy; nothing is published, checkpoints stay.
     """
+
+    def read(bars: Progress) -> Splits:
+        return load(recipe, sources, progress=bars)
+
+    return run_on(recipe, read, out, resume=resume, device=device, command=command, console=console)
+
+
+def run_on(
+    recipe: Recipe,
+    read: Callable[[Progress], Splits],
+    out: Path,
+    *,
+    resume: bool = False,
+    device: str = "auto",
+    command: str = "",
+    console: Console,
+) -> Report:
+    """The same on splits that ``read`` gives, whatever they come from; what the recipe says of data is not looked at.
+
+    Raises:
+        ListwrightError: as :func:`run`.
+    """
     usable = _device(device)
     with Workspace(out, recipe, resume=resume) as workspace, _progress(console) as bars:
-        return _fit_and_publish(recipe, sources, workspace, bars, usable, command)
+        return _fit_and_publish(recipe, read, workspace, bars, usable, command)
 
 
 def _fit_and_publish(
-    recipe: Recipe, sources: Sequence[str], workspace: Workspace, bars: Progress, device: str, command: str
+    recipe: Recipe, read: Callable[[Progress], Splits], workspace: Workspace, bars: Progress, device: str, command: str
 ) -> Report:
     watch = Stopwatch()
     with watch.step("data"):
-        splits = _under_first_stage(recipe, load(recipe, sources, progress=bars))
-        for read in bars.tasks:  # compressed text is longer than its file: only now is the end known
-            bars.update(read.id, total=read.completed)
+        splits = _under_first_stage(recipe, read(bars))
+        for file in bars.tasks:  # compressed text is longer than its file: only now is the end known
+            bars.update(file.id, total=file.completed)
         if recipe.specialists is not None:  # now rather than after the generalist
             informative = sum(len(np.unique(labels)) > 1 for _, labels in splits.train.lists())
             check_enough(recipe.specialists, informative)
         fingerprint = workspace.belongs_to(splits)
     bars.console.print(f"[bold]{escape(recipe.name)}[/]: {escape(splits.how)}")
     bars.console.print(escape(describe(splits.train.schema)))
-    for doubt in doubtful(splits.train):
+    for doubt in doubtful(splits):
         bars.console.print(f"[yellow]Note:[/] {escape(doubt)}")
     with watch.step("first stage"):
         first = _fit_first_stage(recipe, splits, workspace, bars)

@@ -38,7 +38,7 @@ class Workspace:
     def __init__(self, out: Path, recipe: Recipe, *, resume: bool) -> None:
         self.out = out
         self.folder = partial_of(out)
-        _check_names(out)
+        check_names(out)
         if out.exists():
             raise RecipeError(f"{out} exists already: a published bundle never changes; choose another --out")
         if resume and not self.folder.exists():
@@ -122,16 +122,20 @@ class Workspace:
         temporary.replace(self.folder / _RUN)
 
 
-def _check_names(out: Path) -> None:
-    """Before hours of work, not after: the last two parts of the path name the bundle."""
+def check_names(out: Path) -> None:
+    """Before hours of work, not after: the last two parts of the path name the bundle.
+
+    Raises:
+        RecipeError: if they cannot.
+    """
     if len(out.parts) < 2:
-        raise RecipeError(f"--out {out}: expected NAME/VERSION at its end, e.g. models/{out}/1")
+        raise RecipeError(f"{out}: expected NAME/VERSION at its end, e.g. models/{out}/1")
     for name in (out.absolute().parent.name, out.name):
         try:
             TypeAdapter(BundleName).validate_python(name)
         except ValidationError as error:
             raise RecipeError(
-                f"--out {out}: {name!r} cannot be a bundle's name or version: letters, digits, '.', '_' and '-', at "
+                f"{out}: {name!r} cannot be a bundle's name or version: letters, digits, '.', '_' and '-', at "
                 "most 100 and beginning with a letter or digit, e.g. models/shop/1"
             ) from error
 

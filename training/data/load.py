@@ -11,7 +11,7 @@ from ranking.errors import RecipeError
 from ranking.features import FeatureSchema
 from training.config import Recipe
 from training.data import layout, split, synthetic, table
-from training.data.dataset import Dataset, Splits
+from training.data.dataset import Splits
 from training.data_config import LetorData, SyntheticData, TableData
 
 
@@ -63,14 +63,21 @@ def describe(schema: FeatureSchema) -> str:
     return ", ".join(parts)
 
 
-def doubtful(train: Dataset) -> list[str]:
-    """Categorical columns that look like ids or free text: so many values that most are seen only a few times."""
-    return [
+def doubtful(splits: Splits) -> list[str]:
+    """What a person should look at: columns like ids or free text, and a test split that measures nothing."""
+    train, test = splits.train, splits.test
+    doubts = [
         f"{feature.name!r} has {len(feature.categories)} values in {train.rows} training rows: if it is an id or free "
         f"text, leave it out with --ignore {feature.name}"
         for feature in train.schema.features
         if len(feature.categories) > max(20, train.rows // 4)
     ]
+    if not split.informative(test):
+        doubts.append(
+            f"no test query ({len(test)} queries) has two candidates with different labels: the test figures say what "
+            "a convention gives such queries, and measure no ranker"
+        )
+    return doubts
 
 
 def _shortened(names: list[str], limit: int = 8) -> str:

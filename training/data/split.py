@@ -91,10 +91,13 @@ def checked(train: Dataset, valid: Dataset, test: Dataset, how: str) -> Splits:
         if shared:
             raise DataError(how, f"query {shared[0]!r} and {len(shared) - 1} more stand in both {one} and {other}")
     for name in ("training", "validation"):
-        if not _informative(named[name]):
+        if not informative(named[name]):
+            labels = ", ".join(map(str, np.unique(named[name].labels)))
             raise DataError(
                 how,
-                f"no {name} query has two candidates with different labels: there is nothing to learn an order from",
+                f"no {name} query has two candidates with different labels ({len(named[name])} queries, labels found: "
+                f"{labels}): there is nothing to learn an order from; judge more queries, or split them otherwise "
+                "(seed, fold, files)",
             )
     schema = fit_schema(train)
     sizes = ", ".join(f"{name} {len(part)} queries / {part.rows} candidates" for name, part in named.items())
@@ -106,7 +109,8 @@ def _under(dataset: Dataset, schema: FeatureSchema) -> Dataset:
     return dataset.under(schema) if schema.categorical else replace(dataset, schema=schema)
 
 
-def _informative(dataset: Dataset) -> bool:
+def informative(dataset: Dataset) -> bool:
+    """Whether any of its queries has two candidates with different labels."""
     return any(labels.min() < labels.max() for _, labels in dataset.lists())
 
 

@@ -6,21 +6,17 @@ import csv
 import difflib
 import io
 import zlib
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Literal
 
-import numpy as np
 import polars as pl
-from jaxtyping import Float, Int
-from pydantic import ValidationError
 
 from ranking.errors import DataError, RecipeError
-from ranking.features import Feature, FeatureSchema
 from training.data.cache import cached
+from training.data.columns import features_of, grouped, whole_labels
 from training.data.container import file_digest, open_plain
 from training.data.dataset import Dataset
-from training.data.letor_fast import MAX_LABEL
 from training.data_config import TableData
 
 _MISSING_WORDS = ["NULL", "NaN", "nan"]
@@ -67,9 +63,10 @@ def _parse(spec: TableData, path: Path) -> Dataset:
     columns = [name for name in frame.columns if name not in (qid, label, *spec.ignore)]
     if not columns:
         raise DataError(path, f"has no feature columns besides {qid!r} and {label!r}")
-    order, offsets, qids = _grouped(frame[qid], path)
-    labels = _labels(frame[label], path)
-    features, schema = _features(frame.select(columns), frozenset(spec.categorical), path)
+    fault = partial(_fault, path)
+    order, offsets, qids = grouped(frame[qid], fault)
+    labels = whole_labels(frame[label], fault)
+    features, schema = features_of(frame.select(columns), frozenset(spec.categorical), fault, leave_out="--ignore it")
     return Dataset(features[order], labels[order], offsets, qids, schema)
 
 
@@ -133,88 +130,7 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:20]) + (" …" if len(names) > 20 else "")
 
 
-def _grouped(column: pl.Series, path: Path) -> tuple[Int[np.ndarray, " R"], Int[np.ndarray, " N+1"], tuple[str, ...]]:
-    """Row order that brings queries together, their offsets and ids, by first appearance."""
-    ids = [None if value is None else spelled(value) for value in column.to_list()]
-    if None in ids:
-        raise _at(path, ids.index(None), column, "the query id is missing")
-    position = {qid: n for n, qid in enumerate(dict.fromkeys(ids))}
-    query_of = np.array([position[qid] for qid in ids], dtype=np.int64)
-    lengths = np.bincount(query_of, minlength=len(position))
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return np.argsort(query_of, kind="stable"), offsets, tuple(str(qid) for qid in position)
-
-
-def _labels(column: pl.Series, path: Path) -> Int[np.ndarray, " R"]:
-    expected = f"expected a relevance label, a whole number from 0 to {MAX_LABEL}"
-    if not (column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.String, pl.Null)):
-        raise DataError(path, f"{expected}; the column holds {column.dtype}", column=column.name)
-    values = column.cast(pl.Float64, strict=False).to_numpy()
-    bad = ~((values >= 0) & (values <= MAX_LABEL) & (np.floor(values) == values))
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise _at(path, row, column, f"{expected}; found {column[row]!r}")
-    return values.astype(np.int32)
-
-
-def _at(path: Path, row: int, column: pl.Series, expected: str) -> DataError:
-    """A fault in one row, counted from 0: in CSV the header is line 1."""
-    return DataError(path, expected, line=row + (1 if _is_parquet(path) else 2), column=column.name)
-
-
-def _features(frame: pl.DataFrame, named: frozenset[str], path: Path) -> tuple[Float[np.ndarray, "R D"], FeatureSchema]:
-    features = np.empty((frame.height, frame.width), dtype=np.float32)
-    schema = []
-    for d, column in enumerate(frame.iter_columns()):
-        if column.dtype.is_nested() or column.dtype == pl.Binary:
-            raise DataError(path, f"holds {column.dtype}, neither numbers nor text: --ignore it", column=column.name)
-        if column.dtype.is_temporal() and column.name not in named:
-            raise DataError(path, f"holds {column.dtype}: make it a number, or --ignore it", column=column.name)
-        empty = column.null_count() == len(column)  # CSV cannot tell of what kind: as in Parquet, it is a number
-        if column.name in named or not (column.dtype.is_numeric() or empty):
-            codes, categories = _categories(column)
-            features[:, d] = codes
-            schema.append(_feature(path, column.name, categories))
-        else:
-            features[:, d] = _numbers(column, path)
-            schema.append(_feature(path, column.name, None))
-    return features, FeatureSchema(features=tuple(schema))
-
-
-def _feature(path: Path, name: str, categories: tuple[str, ...] | None) -> Feature:
-    kind: Literal["numeric", "categorical"] = "numeric" if categories is None else "categorical"
-    try:
-        return Feature(name=name, kind=kind, categories=categories or ())
-    except ValidationError as error:
-        raise DataError(path, f"{name!r} cannot name a feature: {error.errors()[0]['msg']}", column=name) from error
-
-
-def _numbers(column: pl.Series, path: Path) -> Float[np.ndarray, " R"]:
-    values = column.cast(pl.Float64).to_numpy()
-    with np.errstate(over="ignore"):
-        numbers: Float[np.ndarray, " R"] = values.astype(np.float32)
-    infinite = np.isinf(numbers)
-    if infinite.any():
-        row = int(np.argmax(infinite))
-        raise _at(path, row, column, f"expected a number that fits float32; found {column[row]!r}")
-    return numbers
-
-
-def _categories(column: pl.Series) -> tuple[Float[np.ndarray, " R"], tuple[str, ...]]:
-    single = column.dtype == pl.Float32  # as a person would write it: 0.1, not the nearest double of the nearest float
-    given = (np.float32(value) if single and value is not None else value for value in column.to_list())
-    values = [None if value is None else spelled(value) for value in given]
-    categories = tuple(sorted({value for value in values if value is not None}))
-    code = {category: n for n, category in enumerate(categories, start=1)}
-    return np.array([0 if value is None else code[value] for value in values], dtype=np.float32), categories
-
-
-def spelled(value: object) -> str | None:
-    """The name of a category, as a request spells it: 2, 2.0 and "2" are one; NaN is a missing one."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, (float, np.float32)):
-        if value != value:  # noqa: PLR0124 - NaN
-            return None
-        return str(int(value)) if value.is_integer() else str(value)
-    return str(value)
+def _fault(path: Path, column: pl.Series, expected: str, row: int | None = None) -> DataError:
+    """A fault in a column, or in one of its rows counted from 0: in CSV the header is line 1."""
+    line = None if row is None else row + (1 if _is_parquet(path) else 2)
+    return DataError(path, expected, line=line, column=column.name)

@@ -7,7 +7,7 @@ import pytest
 from ranking.errors import RecipeError
 from ranking.features import Feature, FeatureSchema
 from training.config import Recipe
-from training.data.dataset import Dataset
+from training.data.dataset import Dataset, Splits
 from training.data.load import describe, doubtful, load
 from training.data_config import LetorData, SyntheticData, TableData
 
@@ -87,7 +87,9 @@ def test_columns_like_ids_are_doubted():
     def data(categories):
         names = tuple(map(str, range(categories)))
         schema = FeatureSchema(features=(Feature(name="x"), Feature(name="note", kind="categorical", categories=names)))
-        return Dataset(np.zeros((400, 2), np.float32), np.zeros(400, np.int32), np.array([0, 400]), ("q",), schema)
+        labels = np.arange(400, dtype=np.int32) % 2
+        part = Dataset(np.zeros((400, 2), np.float32), labels, np.array([0, 400]), ("q",), schema)
+        return Splits(part, part, part, "here")
 
     assert doubtful(data(100)) == []
     (doubt,) = doubtful(data(101))

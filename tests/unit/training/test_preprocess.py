@@ -65,9 +65,9 @@ def test_column_without_spread_becomes_zero(column):
     assert not apply(one(column), [*([x] for x in column), [1e30], [-1e30], [NAN]]).any()
 
 
-def test_column_without_any_value_is_an_indicator():
+def test_column_without_any_value_says_nothing_whatever_is_sent():
     module = one([NAN, NAN], missing_in_training=True)
-    assert apply(module, [[NAN], [3.0]]).tolist() == [[0.0, 1.0], [0.0, 0.0]]
+    assert apply(module, [[NAN], [3.0]]).tolist() == [[0.0], [0.0]]
 
 
 @pytest.mark.parametrize("scale", [1e-42, 1e-30, 1.0, 1e30, 3e38])

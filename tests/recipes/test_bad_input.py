@@ -1,0 +1,183 @@
+"""Odd and wrong data by every door: LETOR text, a table, the library. What ``docs/library.md`` says of each, holds."""
+
+from collections import namedtuple
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import training
+from ranking import bundle
+from ranking.errors import DataError
+from training import config, fit
+from training.data.load import doubtful, load
+
+RECIPE = """
+name = "odd"
+about = "x"
+[data]
+kind = "{kind}"
+[first_stage]
+kind = "lambdamart"
+trials = 1
+max_trees = 5
+folds = 2
+[model]
+kind = "qilcm"
+encoder_width = 4
+hidden = [4]
+max_epochs = 1
+"""
+SMALL = {"encoder_width": 4, "hidden": (4,), "max_epochs": 1, "trials": 1, "max_trees": 5, "folds": 2}
+DOORS = ("letor", "table", "library")
+NAN = float("nan")
+
+Row = namedtuple("Row", "qid label first second")
+
+
+def rows(queries=30, length=4):
+    """One relevant candidate per query, which the first feature gives away."""
+    rng = np.random.default_rng(0)
+    return [
+        Row(f"q{q}", int(n == q % length), float(rng.normal() + 2 * (n == q % length)), float(rng.normal()))
+        for q in range(queries)
+        for n in range(length)
+    ]
+
+
+def written(kind, data, folder):
+    """The data as a file, and the options that read it."""
+    path = folder / f"{kind}.txt"
+    if kind == "letor":
+        path.write_text("".join(f"{row.label} qid:{row.qid} 1:{row.first} 2:{row.second}\n" for row in data))
+        return path, ()
+    path.write_text(pd.DataFrame(data).to_csv(index=False))
+    return path, ("--qid", "qid", "--label", "label")
+
+
+def recipe_of(kind, folder):
+    path = folder / f"{kind}.toml"
+    path.write_text(RECIPE.format(kind=kind))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def cache_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
+
+
+def fit_by(door, data, folder, capsys):
+    """The bundle, or what the one who asked for it is told."""
+    out = folder / "odd" / "1"
+    if door == "library":
+        frame = pd.DataFrame(data)
+        try:
+            model = training.Qilcm(**SMALL).fit(frame[["first", "second"]], frame["label"], frame["qid"])
+        except DataError as error:
+            return str(error)
+        return bundle.load(model.save(out))
+    path, columns = written(door, data, folder)
+    code = fit.main([str(recipe_of(door, folder)), "--data", str(path), *columns, "--out", str(out)])
+    said = " ".join(capsys.readouterr().out.split())
+    assert code == ("error:" in said)
+    return said if code else bundle.load(out)
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_odd_queries_and_features_mean_something(door, tmp_path, capsys):
+    """No relevant candidate, all labels equal, one candidate, and a feature that is constant or missing everywhere."""
+    odd = [row._replace(label=0 if row.qid in ("q1", "q2", "q3") else row.label) for row in rows()]
+    odd = [row._replace(label=1) if row.qid in ("q4", "q5") else row for row in odd]
+    odd += [Row("lonely", 1, 1.0, 1.0), Row("lost", 0, 1.0, 1.0)]
+    value = {"letor": 7.0, "table": NAN, "library": NAN}[door]  # constant, all missing
+    loaded = fit_by(door, [row._replace(second=value) for row in odd], tmp_path, capsys)
+    assert not isinstance(loaded, str), loaded
+    by_name = {(metric.ranker, metric.name): metric for metric in loaded.manifest.metrics}
+    assert by_name["first_stage", "ndcg@10"].n == 7, "32 queries, a fifth of them; the empty ones count"
+    feature = loaded.manifest.feature_schema.features[1]
+    assert feature.quantiles == (None if value is NAN else (7.0,) * 7)
+    assert feature.missing_in_training == (value is NAN)
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize(("label", "found"), [(-1, "-1"), (0.5, "0.5"), (31, "31")])
+def test_a_label_that_is_none_is_named_with_its_place(door, label, found, tmp_path, capsys):
+    data = rows()
+    data[6] = data[6]._replace(label=label)
+    place = {"letor": "line 7, column 1", "table": "line 8, column label", "library": "y, row 6"}[door]
+    # a whole column of labels is one type: 0.5 makes them all fractions, 31 leaves them whole
+    said = fit_by(door, data, tmp_path, capsys)
+    assert f"{place}: expected a relevance label, a whole number from 0 to 30; found" in said
+    assert said.rstrip("'").endswith(found)
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("label", [0, 1])
+def test_labels_that_are_all_equal_teach_nothing(door, label, tmp_path, capsys):
+    said = fit_by(door, [row._replace(label=label) for row in rows()], tmp_path, capsys)
+    assert (
+        f"no training query has two candidates with different labels (18 queries, labels found: {label}): there is "
+        "nothing to learn an order from; judge more queries, or split them otherwise (seed, fold, files)"
+    ) in said
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_lists_of_one_candidate_teach_nothing(door, tmp_path, capsys):
+    said = fit_by(door, [row._replace(label=n % 2) for n, row in enumerate(rows(length=1))], tmp_path, capsys)
+    assert "no training query has two candidates with different labels (18 queries, labels found: 0, 1)" in said
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_fewer_queries_than_parts(door, tmp_path, capsys):
+    assert "4 queries cannot be split into 5 parts: give more queries" in fit_by(door, rows(4), tmp_path, capsys)
+
+
+def test_a_query_that_comes_back_in_letor_text_is_an_error(tmp_path, capsys):
+    data = rows()
+    said = fit_by("letor", [*data[1:], data[0]], tmp_path, capsys)
+    assert "line 120: query 'q0' comes back here, it began at line 1: keep the rows of a query together" in said
+
+
+def test_a_query_that_comes_back_in_a_table_or_frame_is_one_query(tmp_path):
+    data = rows()
+    path, _ = written("table", [*data[1:], data[0]], tmp_path)
+    changes = {"data": config.load("table").data.model_copy(update={"qid": "qid", "label": "label"})}
+    splits = load(config.changed(config.load("table"), changes), [str(path)])
+    assert sorted(len(part) for part in (splits.train, splits.valid, splits.test)) == [6, 6, 18]
+    assert all((part.lengths == 4).all() for part in (splits.train, splits.valid, splits.test))
+
+
+def three_files(folder, **labels):
+    """Training, validation and test queries, with one label for all candidates of a split where one is given."""
+    parts = {"train": slice(0, 18), "valid": slice(18, 24), "test": slice(24, 30)}
+    sources = []
+    for name, queries in parts.items():
+        kept = {f"q{q}" for q in range(30)[queries]}
+        data = [row._replace(label=labels.get(name, row.label)) for row in rows() if row.qid in kept]
+        path = folder / f"{name}.txt"
+        path.write_text(written("letor", data, folder)[0].read_text())
+        sources.append(f"{name}={path}")
+    return sources
+
+
+@pytest.mark.parametrize(("split", "called"), [("train", "training"), ("valid", "validation")])
+def test_a_split_to_learn_from_without_a_relevant_candidate_is_an_error(split, called, tmp_path):
+    with pytest.raises(DataError, match=f"no {called} query has two candidates with different labels"):
+        load(config.load("letor"), three_files(tmp_path, **{split: 0}))
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_a_test_split_without_an_order_is_fitted_and_said_to_measure_nothing(label, tmp_path, capsys):
+    splits = load(config.load("letor"), three_files(tmp_path, test=label))
+    (doubt,) = doubtful(splits)
+    assert doubt.startswith("no test query (6 queries) has two candidates with different labels")
+    assert doubtful(load(config.load("letor"), three_files(tmp_path))) == []
+    out = tmp_path / "odd" / "1"
+    recipe = str(recipe_of("letor", tmp_path))
+    assert (
+        fit.main([recipe, "--model", "first_stage", "--data", *three_files(tmp_path, test=label), "--out", str(out)])
+        == 0
+    )
+    assert doubt in " ".join(capsys.readouterr().out.split())
+    by_name = {(metric.ranker, metric.name): metric.mean for metric in bundle.load(out).manifest.metrics}
+    assert by_name["first_stage", "ndcg@10"] == label, "0 by convention; 1 where every order is perfect"

@@ -1,0 +1,194 @@
+"""``training.Qilcm`` fitted: the bundle that the command line would have written, and a ranker for scikit-learn."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import sklearn
+from sklearn.model_selection import GroupKFold, cross_val_score
+
+import training
+from asgi import asking
+from ranking import bundle
+from ranking.candidates import CandidateList
+from ranking.errors import BundleError, RecipeError, SchemaMismatchError, ScoringError
+from ranking.metrics import ndcg
+from ranking.order import rank_by_score
+from service.app import create_app
+from service.settings import Settings
+from training import fit
+
+QUERIES, LENGTH = 40, 6
+SMALL = {"encoder_width": 4, "hidden": (4,), "max_epochs": 2, "trials": 1, "max_trees": 5, "folds": 2, "cutoff": 4}
+
+RECIPE = """
+name = "library"
+about = "x"
+[data]
+kind = "table"
+[first_stage]
+kind = "lambdamart"
+trials = 1
+max_trees = 5
+folds = 2
+[model]
+kind = "qilcm"
+encoder_width = 4
+hidden = [4]
+max_epochs = 2
+cutoff = 4
+"""
+
+
+@pytest.fixture(scope="module")
+def frame():
+    """Rows of 40 queries, shuffled: those of a query do not stand together."""
+    rng = np.random.default_rng(0)
+    rows = QUERIES * LENGTH
+    price = rng.normal(size=rows)
+    carrier = rng.choice(["x", "y"], rows)
+    clicked = (price + (carrier == "x") + 0.2 * rng.normal(size=rows) > 1.2).astype(int)
+    search = np.repeat([f"s{n}" for n in range(QUERIES)], LENGTH)
+    columns = {
+        "search": search,
+        "clicked": clicked,
+        "price": price,
+        "carrier": carrier,
+        "stops": rng.integers(0, 3, rows),
+    }
+    return pd.DataFrame(columns).sample(frac=1.0, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def model(frame):
+    return training.Qilcm(**SMALL, categorical=("stops",)).fit(features(frame), frame["clicked"], frame["search"])
+
+
+def features(frame):
+    return frame[["price", "carrier", "stops"]]
+
+
+@pytest.fixture(scope="module")
+def saved(model, tmp_path_factory):
+    return model.save(tmp_path_factory.mktemp("models") / "shop" / "7")
+
+
+def test_command_line_and_library_write_the_same_bundle(frame, saved, tmp_path):
+    rows, recipe, out = tmp_path / "rows.parquet", tmp_path / "own.toml", tmp_path / "shop" / "7"
+    pl.DataFrame(frame.to_dict("list")).write_parquet(rows)
+    recipe.write_text(RECIPE)
+    columns = ("--qid", "search", "--label", "clicked", "--categorical", "stops")
+    assert fit.main([str(recipe), "--data", str(rows), *columns, "--out", str(out)]) == 0
+    ours, theirs = bundle.load(saved).manifest, bundle.load(out).manifest
+    for name in ("first_stage.txt", "qilcm.onnx", "golden.jsonl"):
+        assert (saved / name).read_bytes() == (out / name).read_bytes()
+    assert ours.metrics == theirs.metrics
+    assert ours.fingerprint == theirs.fingerprint
+    assert {file.name for file in ours.files} == {file.name for file in theirs.files}
+
+
+def test_scores_order_every_query_as_the_service_would(frame, model, saved):
+    scores = model.predict(features(frame), frame["search"])
+    assert np.isfinite(scores).all()
+    reranker = bundle.load(saved).reranker
+    codes = np.column_stack([frame["price"], frame["carrier"].map({"x": 1, "y": 2}), frame["stops"] + 1])
+    for search in ("s0", "s1", "s39"):
+        rows = np.flatnonzero(frame["search"] == search)
+        assert len(rows) == LENGTH > model.cutoff, "two of them are below the cutoff"
+        ranking = reranker.rerank(CandidateList(codes[rows].astype(np.float32)))
+        assert rank_by_score(scores[rows]).tolist() == ranking.order.tolist()
+
+
+def test_a_score_belongs_to_its_row(frame, model):
+    scores = model.predict(features(frame), frame["search"])
+    picked = frame.sort_values("search", kind="stable")
+    order = np.argsort(frame["search"].to_numpy(), kind="stable")
+    assert model.predict(features(picked), picked["search"]) == pytest.approx(scores[order])
+    as_polars = pl.DataFrame(features(frame).to_dict("list"))
+    assert model.predict(as_polars, frame["search"].to_list()).tolist() == scores.tolist()
+
+
+def test_score_is_the_mean_ndcg(frame, model):
+    scores = model.predict(features(frame), frame["search"])
+    labels, searches = frame["clicked"].to_numpy(), frame["search"].to_numpy()
+    values = [ndcg(scores[searches == s], labels[searches == s], cutoff=10) for s in np.unique(searches)]
+    assert model.score(features(frame), frame["clicked"], frame["search"]) == pytest.approx(
+        np.mean(np.nan_to_num(values))
+    )
+
+
+def test_what_was_saved_comes_back(frame, model, saved):
+    again = training.Qilcm.load(saved)
+    assert again.get_params() == model.get_params()
+    assert again.predict(features(frame), frame["search"]).tolist() == (
+        model.predict(features(frame), frame["search"]).tolist()
+    )
+    assert again.feature_names_in_.tolist() == ["price", "carrier", "stops"]
+    assert again.n_features_in_ == 3
+
+
+def test_the_saved_bundle_knows_its_name(saved):
+    manifest = bundle.load(saved).manifest
+    assert (manifest.name, manifest.version) == ("shop", "7")
+    repeat = json.loads((saved / "report.json").read_text())["repeat"]
+    assert repeat["bundle"] == "shop/7"
+    assert repeat["command"].startswith("Qilcm(")
+    assert "shop/7" in (saved / "report.html").read_text()
+    assert sorted(path.name for path in saved.parent.iterdir()) == ["7"], "nothing is left beside it"
+
+
+def test_the_service_serves_it(saved):
+    with asking(create_app(Settings(bundle=saved))) as client:
+        cheap = {"id": "a", "features": {"price": -1.0, "carrier": "y", "stops": "0"}}
+        good = {"id": "b", "features": {"price": 3.0, "carrier": "x", "stops": "1"}}
+        answer = client.post("/rerank", json={"candidates": [cheap, good]})
+    assert answer.status_code == 200
+    assert answer.json()["meta"]["stage_reached"] == "second_stage"
+
+
+def test_a_bundle_of_the_command_line_is_loaded_with_its_parameters(fitted):
+    model = training.Qilcm.load(fitted)
+    assert (model.model, model.cutoff, model.hidden, model.max_trees, model.parts) == ("qilcm", 6, (8,), 20, 5)
+    assert model.predict([[1.0, 2.0, 3.0, 4.0, "v1"]], ["only"]).shape == (1,)
+
+
+@pytest.mark.parametrize(
+    ("place", "error", "says"),
+    [
+        ("shop/7", BundleError, "exists already: a published version never changes; choose another path"),
+        ("my shop/1", RecipeError, "'my shop' cannot be a bundle's name"),
+    ],
+)
+def test_what_cannot_be_saved_leaves_nothing(model, saved, place, error, says):
+    models = saved.parent.parent
+    with pytest.raises(error, match=says):
+        model.save(models / place)
+    assert sorted(path.name for path in saved.parent.iterdir()) == ["7"]
+
+
+def test_other_columns_are_refused(frame, model):
+    with pytest.raises(SchemaMismatchError, match="X lacks stops"):
+        model.predict(frame[["price", "carrier"]], frame["search"])
+
+
+def test_an_answer_of_an_earlier_stage_is_no_answer(frame, model, monkeypatch):
+    def fail(_inputs):
+        raise ScoringError("the graph gave nan")
+
+    monkeypatch.setattr(model.reranker_._second_stage, "score", fail)
+    with pytest.raises(ScoringError, match=r"query s\d+: the graph gave nan"):
+        model.predict(features(frame), frame["search"])
+
+
+def test_cross_validation(frame):
+    model = training.Qilcm(**SMALL | {"model": "first_stage"})
+    with sklearn.config_context(enable_metadata_routing=True):
+        model.set_fit_request(qid=True).set_score_request(qid=True)
+        search = frame["search"].to_numpy()
+        params = {"qid": search, "groups": search}
+        scores = cross_val_score(
+            model, features(frame), frame["clicked"], params=params, cv=GroupKFold(2), error_score="raise"
+        )
+    assert (scores > 0.5).all()

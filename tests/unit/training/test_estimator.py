@@ -1,0 +1,105 @@
+"""``training.Qilcm`` before it is fitted: scikit-learn's conventions, parameters, imports."""
+
+import inspect
+import subprocess
+import sys
+from functools import partial
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import estimator_checks
+
+import training
+from ranking.errors import RecipeError
+from training.config import LambdaMart
+from training.data_config import Split
+from training.model_config import MODEL_NAMES
+from training.model_config import Qilcm as Spec
+
+# of check_estimator, those that do not fit: the others know no query ids
+CHECKS = (
+    "check_do_not_raise_errors_in_init_or_set_params",
+    "check_estimator_cloneable",
+    "check_estimator_repr",
+    "check_estimator_tags_renamed",
+    "check_get_params_invariance",
+    "check_mixin_order",
+    "check_no_attributes_set_in_init",
+    "check_parameters_default_constructible",
+    "check_set_params",
+    "check_valid_tag_types",
+)
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_scikit_learns_own_checks(check):
+    getattr(estimator_checks, check)("Qilcm", training.Qilcm())
+
+
+def test_defaults_are_the_recipes():
+    fields = Split.model_fields | LambdaMart.model_fields | Spec.model_fields
+    own = {"model": "qilcm", "categorical": (), "seed": 0, "device": "auto", "verbose": False}
+    for name, parameter in inspect.signature(training.Qilcm).parameters.items():
+        assert parameter.default == (own[name] if name in own else fields[name].default), name
+
+
+def test_every_parameter_of_the_model_is_one_of_the_estimators():
+    assert set(Spec.model_fields) - {"kind", "variant"} <= set(training.Qilcm().get_params())
+
+
+def test_parameters_reach_the_recipe():
+    recipe = training.Qilcm(model="qilcm-v2", hidden=(7,), folds=3, max_trees=9, parts=4, seed=5, ndcg_at=3)._recipe()
+    assert (recipe.model.variant, recipe.model.hidden, recipe.model.ndcg_at) == ("V2", (7,), 3)
+    assert (recipe.first_stage.folds, recipe.first_stage.max_trees, recipe.first_stage.ndcg_at) == (3, 9, 3)
+    assert (recipe.data.split.parts, recipe.seed) == (4, 5)
+
+
+@pytest.mark.parametrize("name", MODEL_NAMES)
+def test_every_model_can_be_named(name):
+    assert training.Qilcm(model=name)._recipe().model.kind == name.split("-")[0]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "says"),
+    [
+        ({"model": "bm25"}, "no model 'bm25': use one of qilcm"),
+        ({"learning_rate": -1}, r"training.Qilcm: model.*learning_rate: Input should be greater than 0 \(got -1\)"),
+        ({"parts": 2}, r"training.Qilcm: data.*parts: Input should be greater than or equal to 3 \(got 2\)"),
+        ({"folds": 1}, r"folds: .* \(got 1\)"),
+    ],
+)
+def test_a_wrong_parameter_is_named_before_anything_is_read(parameters, says):
+    with pytest.raises(RecipeError, match=says):
+        training.Qilcm(**parameters).fit(None, None, None)
+
+
+def test_what_is_not_fitted_says_so(tmp_path):
+    model = clone(training.Qilcm(cutoff=7))
+    assert model.cutoff == 7
+    for question in (
+        partial(model.predict, [[1.0]], [1]),
+        partial(model.score, [[1.0]], [1], [1]),
+        partial(model.save, tmp_path / "shop" / "1"),
+    ):
+        with pytest.raises(NotFittedError, match="not fitted yet"):
+            question()
+
+
+def test_importing_the_package_is_cheap():
+    code = "import sys, training; print(sorted({'numpy', 'sklearn', 'torch', 'lightgbm', 'polars'} & set(sys.modules)))"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "[]"
+    with pytest.raises(AttributeError, match="no attribute 'Nonesuch'"):
+        training.Nonesuch  # noqa: B018
+
+
+def test_the_estimator_itself_loads_no_torch():
+    code = "import sys, training; training.Qilcm(); print('torch' in sys.modules)"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "False"
+
+
+def test_seeds_of_numpy_are_seeds():
+    assert training.Qilcm(seed=np.int64(3))._recipe().seed == 3

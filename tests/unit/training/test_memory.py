@@ -1,0 +1,152 @@
+"""Arrays and frames in memory: all say the same, and a wrong value is named with its place."""
+
+import datetime
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from ranking.errors import DataError, SchemaMismatchError
+from training.data import memory
+from training.data.table import read
+from training.data_config import TableData
+
+NAN = float("nan")
+COLUMNS = {
+    "price": [3.5, None, 1.0, 2.0, 9.0],
+    "stops": [1, 0, 2, 1, 1],
+    "carrier": ["x", "y", None, "x", "z"],
+    "direct": [True, False, True, True, False],
+}
+Y = [0, 2, 1, 0, 1]
+QID = ["b", "a", "b", "c", "a"]
+
+AS_FRAMES = {
+    "polars": pl.DataFrame(COLUMNS),
+    "pandas": pd.DataFrame(COLUMNS),
+    "pandas, its own types": pd.DataFrame(COLUMNS).convert_dtypes(),
+    "pandas, objects": pd.DataFrame(COLUMNS, dtype=object),
+    "pandas, categories": pd.DataFrame(COLUMNS).astype({"carrier": "category"}),
+    "pandas, another index": pd.DataFrame(COLUMNS, index=[9, 8, 7, 7, 5]),
+}
+
+
+@pytest.fixture(autouse=True)
+def cache_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def as_table(tmp_path):
+    path = tmp_path / "t.parquet"
+    pl.DataFrame(COLUMNS | {"y": Y, "q": QID}).write_parquet(path)
+    return read(TableData(qid="q", label="y", categorical=("stops",)), str(path))[0]
+
+
+def same(one, other):
+    return (
+        np.array_equal(one.features, other.features, equal_nan=True)
+        and one.labels.tolist() == other.labels.tolist()
+        and (one.offsets.tolist(), one.qids, one.schema) == (other.offsets.tolist(), other.qids, other.schema)
+    )
+
+
+@pytest.mark.parametrize("kind", AS_FRAMES)
+def test_frames_are_read_like_the_table_of_the_same_columns(kind, as_table):
+    assert same(memory.judged(AS_FRAMES[kind], Y, QID, categorical=("stops",)), as_table)
+
+
+@pytest.mark.parametrize("holder", [list, tuple, np.array, pd.Series, pl.Series, lambda v: pd.Series(v, dtype=object)])
+def test_labels_and_ids_in_any_holder(holder, as_table):
+    assert same(memory.judged(AS_FRAMES["polars"], holder(Y), holder(QID), categorical=("stops",)), as_table)
+
+
+@pytest.mark.parametrize("array", [np.array, lambda rows: np.asfortranarray(rows, dtype=np.float16), list])
+def test_columns_of_an_array_are_called_as_in_letor_text(array):
+    data = memory.judged(array([[1.5, 2.0], [NAN, 4.0]]), [0, 1], [7, 7], categorical=("f2",))
+    assert data.schema.names == ("f1", "f2")
+    assert data.schema.features[1].categories == ("2", "4")
+    assert np.array_equal(data.features, np.float32([[1.5, 1], [NAN, 2]]), equal_nan=True)
+
+
+def test_an_array_of_objects_holds_numbers_and_text():
+    data = memory.judged(np.array([[1, "b", None], [2.5, "a", None]], dtype=object), [0, 1], [1, 1], categorical=())
+    assert [feature.kind for feature in data.schema.features] == ["numeric", "categorical", "numeric"]
+    assert np.array_equal(data.features, np.float32([[1, 2, NAN], [2.5, 1, NAN]]), equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("ids", "expected"),
+    [
+        ([2, 10, 2], ("2", "10")),
+        ([2.0, 10.5, 2.0], ("2", "10.5")),
+        ([2, "2", 2.0], ("2",)),
+        ([("u", 1), ("u", 2), ("u", 1)], ("('u', 1)", "('u', 2)")),
+        (np.array(["2020-01-02", "2020-01-03", "2020-01-02"], "datetime64[D]"), ("2020-01-02", "2020-01-03")),
+    ],
+)
+def test_ids_of_any_type_and_in_any_order(ids, expected):
+    data = memory.judged([[1.0], [2.0], [3.0]], [0, 1, 2], ids, categorical=())
+    assert data.qids == expected
+    assert data.labels.tolist() == ([0, 2, 1] if len(expected) == 2 else [0, 1, 2])
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "qid", "says"),
+    [
+        ([[1.0], [2.0]], [0, -1], [1, 1], "y, row 1: expected a relevance label, a whole number from 0 to 30; found -1"),
+        ([[1.0], [2.0]], [0, 0.5], [1, 1], "y, row 1: .* found 0.5"),
+        ([[1.0], [2.0]], [0, None], [1, 1], "y, row 1: .* found None"),
+        ([[1.0], [2.0]], ["good", "1"], [1, 1], "y, row 0: .* found 'good'"),
+        ([[1.0], [2.0]], [[0, 1]], [1, 1], "column y: found"),
+        ([[1.0], [2.0]], np.zeros((2, 1)), [1, 1], "y: expected one value per row; found 2 dimensions"),
+        ([[1.0], [2.0]], [0], [1, 1], "y: has 1 values, X has 2 rows"),
+        ([[1.0], [2.0]], [0, 1], [1, 1, 1], "qid: has 3 values, X has 2 rows"),
+        ([[1.0], [2.0]], [0, 1], [1, None], "qid, row 1: the query id is missing"),
+        ([[1.0], [2.0]], [0, 1], pd.Series(["a", pd.NA], dtype="string"), "qid, row 1: the query id is missing"),
+        ([[1.0], [2.0]], [0, 1], np.zeros((2, 1)), "qid: expected one id per row; found a list"),
+        ([[1.0], [np.inf]], [0, 1], [1, 1], "X, row 1, column f1: expected a number that fits float32; found inf"),
+        ([[1.0], [1e39]], [0, 1], [1, 1], "X, row 1, column f1: .* found 1e[+]39"),
+        ([1.0, 2.0], [0, 1], [1, 1], "X: expected a frame or an array of two dimensions; found list with 1"),
+        (np.empty((0, 3)), [], [], "X: has 0 rows and 3 columns"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), [0], [1], "X: column 'a' is named twice"),
+        (pd.DataFrame({"a": [[1], [2]]}), [0, 1], [1, 1], r"column a: found \[1\]: give one number or one text per row"),
+        (pl.DataFrame({"a": [[1], [2]]}), [0, 1], [1, 1], "X, column a: holds List.*: leave it out of X"),
+        (pd.DataFrame({"d": pd.to_datetime(["2020-01-01"])}), [0], [1], "X, column d: holds Datetime.*make it a number"),
+        (np.array([["2020-01-01"]], "datetime64[ns]"), [0], [1], "X, column f1: holds Datetime"),
+        (pl.DataFrame({"d": [datetime.date(2020, 1, 1)]}), [0], [1], "X, column d: holds Date"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_used_is_named_with_its_place(X, y, qid, says):
+    with pytest.raises(DataError, match=says):
+        memory.judged(X, y, qid, categorical=())
+
+
+def test_a_category_that_is_no_column_is_refused():
+    with pytest.raises(DataError, match="categorical: no column 'b' in X; it has f1"):
+        memory.judged([[1.0]], [0], [1], categorical=("b",))
+
+
+def test_questions_are_read_under_the_fitted_schema():
+    fitted = memory.judged(AS_FRAMES["pandas"], Y, QID, categorical=("stops",))
+    columns = ["direct", "carrier", "price", "stops"]
+    frame = pd.DataFrame([[False, "new", 1.0, 2], [True, "z", NAN, 7]], columns=columns)
+    data, order = memory.asked(frame, ["q2", "q1"], fitted.schema)
+    assert order.tolist() == [0, 1]
+    assert np.array_equal(data.features, np.float32([[1.0, 3, 0, 1], [NAN, 0, 3, 2]]), equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("X", "says"),
+    [
+        (pl.DataFrame({"a": [1.0]}), "X lacks b: give the columns that were fitted"),
+        (pl.DataFrame({"a": [1.0], "b": [1.0], "c": [1]}), "X has also c"),
+        (pl.DataFrame({"a": [1.0], "b": ["high"]}), "X, column b: expected numbers, as were fitted; found 'high'"),
+        (np.ones((1, 3)), "X has 3 columns, 2 were fitted"),
+    ],
+)
+def test_other_columns_than_were_fitted_are_refused(X, says):
+    fitted = memory.judged(pl.DataFrame({"a": [1.0, 2.0], "b": [1.0, 2.0]}), [0, 1], [1, 1], categorical=())
+    with pytest.raises(SchemaMismatchError, match=says):
+        memory.asked(X, [1], fitted.schema)

@@ -1,0 +1,126 @@
+"""What the columns of a table mean, wherever it came from: ids, labels, numbers, categories."""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+import numpy as np
+import polars as pl
+from jaxtyping import Float, Int
+from pydantic import ValidationError
+
+from ranking.errors import DataError
+from ranking.features import Feature, FeatureSchema
+from training.data.letor_fast import MAX_LABEL
+
+WHOLE_LABEL = f"expected a relevance label, a whole number from 0 to {MAX_LABEL}"
+
+
+class Fault(Protocol):
+    """Says where in a source a fault stands."""
+
+    def __call__(self, column: pl.Series, expected: str, row: int | None = None) -> DataError:
+        """The error of a column, or of one of its rows counted from 0."""
+
+
+def grouped(column: pl.Series, fault: Fault) -> tuple[Int[np.ndarray, " R"], Int[np.ndarray, " N+1"], tuple[str, ...]]:
+    """Row order that brings queries together, their offsets and ids, by first appearance.
+
+    Raises:
+        DataError: if a row has no id.
+    """
+    ids = [None if value is None else spelled(value) for value in column.to_list()]
+    if None in ids:
+        raise fault(column, "the query id is missing", ids.index(None))
+    position = {qid: n for n, qid in enumerate(dict.fromkeys(ids))}
+    query_of = np.array([position[qid] for qid in ids], dtype=np.int64)
+    lengths = np.bincount(query_of, minlength=len(position))
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return np.argsort(query_of, kind="stable"), offsets, tuple(str(qid) for qid in position)
+
+
+def whole_labels(column: pl.Series, fault: Fault) -> Int[np.ndarray, " R"]:
+    """Relevance labels.
+
+    Raises:
+        DataError: if one is missing, negative, fractional or too large.
+    """
+    if not (column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.String, pl.Null)):
+        raise fault(column, f"{WHOLE_LABEL}; the column holds {column.dtype}")
+    values = column.cast(pl.Float64, strict=False).to_numpy()
+    bad = ~((values >= 0) & (values <= MAX_LABEL) & (np.floor(values) == values))
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise fault(column, f"{WHOLE_LABEL}; found {column[row]!r}", row)
+    return values.astype(np.int32)
+
+
+def features_of(
+    frame: pl.DataFrame, named: frozenset[str], fault: Fault, *, leave_out: str
+) -> tuple[Float[np.ndarray, "R D"], FeatureSchema]:
+    """Features and what they are: text, booleans and the columns ``named`` are categories, sorted by name.
+
+    Args:
+        frame: feature columns alone.
+        named: columns that are categories whatever their type.
+        fault: says where a wrong value stands.
+        leave_out: how a column that cannot be used is left out there.
+
+    Raises:
+        DataError: if a column cannot be a feature, or a number is infinite as float32.
+    """
+    features = np.empty((frame.height, frame.width), dtype=np.float32)
+    schema = []
+    for d, column in enumerate(frame.iter_columns()):
+        if column.dtype.is_nested() or column.dtype == pl.Binary:
+            raise fault(column, f"holds {column.dtype}, neither numbers nor text: {leave_out}")
+        if column.dtype.is_temporal() and column.name not in named:
+            raise fault(column, f"holds {column.dtype}: make it a number, or {leave_out}")
+        empty = column.null_count() == len(column)  # CSV cannot tell of what kind: as in Parquet, it is a number
+        if column.name in named or not (column.dtype.is_numeric() or empty):
+            codes, categories = _categories(column)
+            features[:, d] = codes
+            schema.append(_feature(column, categories, fault))
+        else:
+            features[:, d] = _numbers(column, fault)
+            schema.append(_feature(column, None, fault))
+    return features, FeatureSchema(features=tuple(schema))
+
+
+def _feature(column: pl.Series, categories: tuple[str, ...] | None, fault: Fault) -> Feature:
+    kind: Literal["numeric", "categorical"] = "numeric" if categories is None else "categorical"
+    try:
+        return Feature(name=column.name, kind=kind, categories=categories or ())
+    except ValidationError as error:
+        raise fault(column, f"{column.name!r} cannot name a feature: {error.errors()[0]['msg']}") from error
+
+
+def _numbers(column: pl.Series, fault: Fault) -> Float[np.ndarray, " R"]:
+    values = column.cast(pl.Float64).to_numpy()
+    with np.errstate(over="ignore"):
+        numbers: Float[np.ndarray, " R"] = values.astype(np.float32)
+    infinite = np.isinf(numbers)
+    if infinite.any():
+        row = int(np.argmax(infinite))
+        raise fault(column, f"expected a number that fits float32; found {column[row]!r}", row)
+    return numbers
+
+
+def _categories(column: pl.Series) -> tuple[Float[np.ndarray, " R"], tuple[str, ...]]:
+    single = column.dtype == pl.Float32  # as a person would write it: 0.1, not the nearest double of the nearest float
+    given = (np.float32(value) if single and value is not None else value for value in column.to_list())
+    values = [None if value is None else spelled(value) for value in given]
+    categories = tuple(sorted({value for value in values if value is not None}))
+    code = {category: n for n, category in enumerate(categories, start=1)}
+    return np.array([0 if value is None else code[value] for value in values], dtype=np.float32), categories
+
+
+def spelled(value: object) -> str | None:
+    """The name of a category, as a request spells it: 2, 2.0 and "2" are one; NaN is a missing one."""
+    if isinstance(value, (bool, np.bool_)):
+        return str(value).lower()
+    if isinstance(value, (float, np.float32)):
+        if value != value:  # noqa: PLR0124 - NaN
+            return None
+        return str(int(value)) if value.is_integer() else str(value)
+    return str(value)

@@ -1,0 +1,182 @@
+"""Arrays and frames that a caller holds in memory: NumPy, pandas, polars, lists."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date, timedelta
+from numbers import Number
+from typing import Any
+
+import numpy as np
+import polars as pl
+from jaxtyping import Int
+
+from ranking.errors import DataError, SchemaMismatchError
+from ranking.features import FeatureSchema
+from training.data.columns import features_of, grouped, spelled, whole_labels
+from training.data.dataset import Dataset
+from training.data.letor import letor_schema
+
+Values = Any
+"""One value per row, or a matrix: what NumPy, pandas and polars have in common is not a type."""
+
+
+_NO_VALUES = (bytes, list, tuple, dict, set, np.ndarray)
+
+
+def judged(X: Values, y: Values, qid: Values, *, categorical: tuple[str, ...]) -> Dataset:
+    """Judged candidates, as a table of the same columns would be read.
+
+    Args:
+        X: ``(R, D)``; a frame's column names are the schema's, an array's columns are f1, f2 ... as in LETOR text.
+        y: ``(R,)`` relevance labels.
+        qid: ``(R,)`` query ids of any type: whatever is spelled alike is one, so 2, 2.0 and "2". Rows of a query need
+            not stand together.
+        categorical: columns to treat as categories whatever their type; text, booleans and pandas' categories always
+            are.
+
+    Raises:
+        DataError: if a value cannot be used; names it, its row (from 0) and its column.
+    """
+    frame = _frame(X, None)
+    absent = [name for name in categorical if name not in frame.columns]
+    if absent:
+        raise DataError("categorical", f"no column {absent[0]!r} in X; it has {_some(frame.columns)}")
+    labels, ids = _column("y", y), _ids(qid)
+    _check_lengths(frame, y=labels, qid=ids)
+    whole = whole_labels(labels, _fault)
+    order, offsets, qids = grouped(ids, _fault)
+    features, schema = features_of(frame, frozenset(categorical), _fault_in_x, leave_out="leave it out of X")
+    return Dataset(features[order], whole[order], offsets, qids, schema)
+
+
+def asked(X: Values, qid: Values, schema: FeatureSchema) -> tuple[Dataset, Int[np.ndarray, " R"]]:
+    """Candidates without labels (all are 0) under the schema of a bundle, and which row of X each of them is.
+
+    Args:
+        X: as in :func:`judged`; a frame's columns are found by name, an array's by position.
+        qid: as in :func:`judged`.
+        schema: categories that it lacks are unknown.
+
+    Raises:
+        DataError: as in :func:`judged`.
+        SchemaMismatchError: if the columns are not those of the schema, or text stands where numbers were.
+    """
+    frame = _frame(X, schema.names)
+    if set(frame.columns) != set(schema.names):
+        lacks = [name for name in schema.names if name not in frame.columns]
+        more = [name for name in frame.columns if name not in schema.names]
+        said = " and ".join(f"{verb} {_some(names)}" for verb, names in (("lacks", lacks), ("has also", more)) if names)
+        raise SchemaMismatchError(
+            f"X {said}: give the columns that were fitted", expected=schema.names, sent=tuple(frame.columns)
+        )
+    ids = _ids(qid)
+    _check_lengths(frame, qid=ids)
+    order, offsets, qids = grouped(ids, _fault)
+    named = frozenset(schema.names[d] for d in schema.categorical)
+    features, found = features_of(frame.select(schema.names), named, _fault_in_x, leave_out="leave it out of X")
+    for feature, fitted in zip(found.features, schema.features, strict=True):
+        if feature.kind != fitted.kind:
+            shown = feature.categories[0]
+            raise SchemaMismatchError(f"X, column {feature.name}: expected numbers, as were fitted; found {shown!r}")
+    labels = np.zeros(len(features), dtype=np.int32)
+    return Dataset(features[order], labels, offsets, qids, found).under(schema), order
+
+
+def with_labels(data: Dataset, order: Int[np.ndarray, " R"], y: Values) -> Dataset:
+    """What :func:`asked` gave, judged."""
+    column = _column("y", y)
+    if len(column) != data.rows:
+        raise DataError("y", f"has {len(column)} values, X has {data.rows} rows: give one for each")
+    return replace(data, labels=whole_labels(column, _fault)[order])
+
+
+def _frame(X: Values, names: tuple[str, ...] | None) -> pl.DataFrame:
+    """X as a frame; an array's columns are called ``names``."""
+    if isinstance(X, pl.DataFrame):
+        frame = X
+    elif hasattr(X, "iloc"):
+        labels = [str(name) for name in X.columns]
+        twice = next((name for n, name in enumerate(labels) if name in labels[:n]), None)
+        if twice is not None:
+            raise DataError("X", f"column {twice!r} is named twice: rename one")
+        frame = pl.DataFrame([_column(name, X.iloc[:, d]) for d, name in enumerate(labels)])
+    else:
+        array = X if isinstance(X, np.ndarray) else np.array(X, dtype=object)
+        if array.ndim != 2:
+            kind = type(X).__name__
+            raise DataError("X", f"expected a frame or an array of two dimensions; found {kind} with {array.ndim}")
+        names = names or letor_schema(array.shape[1]).names
+        if len(names) != array.shape[1]:
+            raise SchemaMismatchError(f"X has {array.shape[1]} columns, {len(names)} were fitted", expected=names)
+        frame = pl.DataFrame([_column(name, array[:, d]) for d, name in enumerate(names)])
+    if frame.height == 0 or frame.width == 0:
+        raise DataError("X", f"has {frame.height} rows and {frame.width} columns: give at least one of each")
+    return frame
+
+
+def _column(name: str, values: Values) -> pl.Series:
+    """Values of one column; NaN, None and pandas' NA are missing."""
+    if isinstance(values, pl.Series):
+        return values.alias(name)
+    text = False
+    if hasattr(values, "iloc"):
+        plain = isinstance(values.dtype, np.dtype) and values.dtype.kind in "iufb"
+        text = str(values.dtype) == "category"
+        values = values.to_numpy() if plain else values.astype(object).to_numpy()
+    array = values if isinstance(values, np.ndarray) else np.array([*values, None], dtype=object)[:-1]
+    if array.ndim != 1:
+        raise DataError(name, f"expected one value per row; found {array.ndim} dimensions: give a column")
+    if array.dtype.kind in "iufbmM":
+        return pl.Series(name, array.astype(np.float32) if array.dtype == np.float16 else array)
+    return _objects(name, array.tolist(), text=text)
+
+
+def _objects(name: str, given: list[Any], *, text: bool) -> pl.Series:
+    """Python values: all numbers are numbers, dates are dates, anything else is text as a request would spell it."""
+    values = [None if _missing(value) else value for value in given]
+    present = [value for value in values if value is not None]
+    odd = next((value for value in present if isinstance(value, _NO_VALUES)), None)
+    if odd is not None:
+        raise DataError(
+            f"column {name}", f"found {odd!r}: give one number or one text per row, or leave the column out"
+        )
+    if not text and all(isinstance(value, (Number, np.number)) and not isinstance(value, bool) for value in present):
+        return pl.Series(name, [None if value is None else float(value) for value in values], dtype=pl.Float64)
+    if not text and all(isinstance(value, (date, timedelta)) for value in present):
+        return pl.Series(name, values)
+    return pl.Series(name, [None if value is None else spelled(value) for value in values], dtype=pl.String)
+
+
+def _ids(qid: Values) -> pl.Series:
+    if isinstance(qid, pl.Series):
+        return qid.alias("qid")
+    listed = qid.tolist() if hasattr(qid, "tolist") else list(qid)
+    if any(isinstance(value, list) for value in listed):
+        raise DataError("qid", "expected one id per row; found a list: give a column")
+    return pl.Series("qid", [None if _missing(value) else spelled(value) for value in listed], dtype=pl.String)
+
+
+def _missing(value: object) -> bool:
+    """None, NaN, and pandas' NA and NaT, which pandas need not be here to tell."""
+    if isinstance(value, (float, np.floating)):
+        return bool(np.isnan(value))
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
+
+
+def _check_lengths(frame: pl.DataFrame, **columns: pl.Series) -> None:
+    for name, column in columns.items():
+        if len(column) != frame.height:
+            raise DataError(name, f"has {len(column)} values, X has {frame.height} rows: give one for each")
+
+
+def _some(names: list[str] | tuple[str, ...]) -> str:
+    return ", ".join(names[:20]) + (" …" if len(names) > 20 else "")
+
+
+def _fault(column: pl.Series, expected: str, row: int | None = None) -> DataError:
+    return DataError(column.name if row is None else f"{column.name}, row {row}", expected)
+
+
+def _fault_in_x(column: pl.Series, expected: str, row: int | None = None) -> DataError:
+    return DataError("X" if row is None else f"X, row {row}", expected, column=column.name)

@@ -1,0 +1,269 @@
+"""``training.Qilcm``: the run of ``python -m training.fit`` as a scikit-learn estimator, on arrays and frames."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Float
+from rich.console import Console
+from rich.progress import Progress
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from ranking import bundle
+from ranking.bundle import Bundle
+from ranking.candidates import CandidateList
+from ranking.errors import ScoringError
+from training import config
+from training.config import Recipe
+from training.data import memory, split
+from training.data.dataset import Splits
+from training.data.memory import Values
+from training.model_config import Qilcm as QilcmSpec
+from training.model_config import RankLoss, named
+from training.workspace import check_names
+
+_UNSAVED = ("library", "1")
+"""Name and version of a bundle that has none yet."""
+
+
+class Qilcm(BaseEstimator):  # type: ignore[misc]
+    """A LightGBM first stage and a second stage that reranks, QILCM or a rival, in one bundle.
+
+    Queries are dealt to ``parts`` parts: one is held out to report on, one stops the training, the others train. All
+    figures and all scores come from the sealed bundle, through the code that serves it.
+
+    Args:
+        model: second stage, one of :data:`training.model_config.MODEL_NAMES`.
+        encoder_width, hidden, rank_loss, first_stage_score, cutoff, dropout, weight_decay, batch_size, learning_rate,
+        max_epochs, patience, ndcg_at: see :class:`training.model_config.Network`.
+        query_norm, confusion_weight, confusion_pairs: of QILCM and its variants, see
+            :class:`training.model_config.Qilcm`; other models take no notice.
+        trials, max_trees, folds: of the first stage, see :class:`training.config.LambdaMart`.
+        parts: 5 is the papers' 60/20/20; at least 3.
+        categorical: columns to treat as categories whatever their type; text always is.
+        seed: fixes everything random.
+        device: ``auto`` takes CUDA where there is one; or a torch device.
+        verbose: whether progress is printed.
+
+    Attributes:
+        manifest_: of the bundle: schema, recipe, held-out metrics.
+        report_: ``report.json`` of the bundle, see ``docs/report.md``.
+        reranker_: what scores.
+        files_: the bundle's files by name.
+        feature_names_in_: ``(D,)`` names of the features; f1, f2 ... where X was an array.
+        n_features_in_: D.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: str = "qilcm",
+        encoder_width: int = 100,
+        hidden: tuple[int, ...] = (256, 128),
+        rank_loss: RankLoss = "per_query",
+        query_norm: Literal["stable", "paper"] = "stable",
+        confusion_weight: float = 0.01,
+        confusion_pairs: int | None = None,
+        first_stage_score: bool = True,
+        cutoff: int = 100,
+        dropout: float = 0.0,
+        weight_decay: float = 0.0,
+        batch_size: int = 80,
+        learning_rate: float = 1e-3,
+        max_epochs: int = 100,
+        patience: int = 15,
+        ndcg_at: int = 10,
+        trials: int = 20,
+        max_trees: int = 1000,
+        folds: int = 5,
+        parts: int = 5,
+        categorical: tuple[str, ...] = (),
+        seed: int = 0,
+        device: str = "auto",
+        verbose: bool = False,
+    ) -> None:
+        self.model = model
+        self.encoder_width = encoder_width
+        self.hidden = hidden
+        self.rank_loss = rank_loss
+        self.query_norm = query_norm
+        self.confusion_weight = confusion_weight
+        self.confusion_pairs = confusion_pairs
+        self.first_stage_score = first_stage_score
+        self.cutoff = cutoff
+        self.dropout = dropout
+        self.weight_decay = weight_decay
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.max_epochs = max_epochs
+        self.patience = patience
+        self.ndcg_at = ndcg_at
+        self.trials = trials
+        self.max_trees = max_trees
+        self.folds = folds
+        self.parts = parts
+        self.categorical = categorical
+        self.seed = seed
+        self.device = device
+        self.verbose = verbose
+
+    def fit(self, X: Values, y: Values, qid: Values) -> Qilcm:
+        """Fit both stages, seal them as a bundle, and measure it on the queries held out.
+
+        Args:
+            X: ``(R, D)`` one row per candidate: a NumPy array, a pandas or polars frame, a list of rows. NaN, None and
+                NA are missing values.
+            y: ``(R,)`` relevance labels, whole numbers from 0.
+            qid: ``(R,)`` query ids of any type; rows of a query need not stand together.
+
+        Raises:
+            DataError: if a value, or the split, cannot be learned from; names it, its place and the remedy.
+            RecipeError: if a parameter is wrong.
+        """
+        recipe = self._recipe()
+        data = memory.judged(X, y, qid, categorical=tuple(self.categorical))
+        from training.run import run_on  # noqa: PLC0415 - torch: seconds that a mistake need not wait for
+
+        def read(_bars: Progress) -> Splits:
+            rng = np.random.default_rng(recipe.seed)
+            return split.by_query(data, recipe.data.split, fold=recipe.fold, rng=rng, source="X, y, qid")
+
+        console = Console(quiet=not self.verbose, highlight=False)
+        with tempfile.TemporaryDirectory(prefix="listwright-") as folder:
+            out = Path(folder, *_UNSAVED)
+            run_on(recipe, read, out, device=self.device, command=f"{self!r}.fit(X, y, qid)", console=console)
+            return self._took(bundle.load(out))
+
+    def predict(self, X: Values, qid: Values) -> Float[np.ndarray, " R"]:
+        """Scores by which the candidates of each query are ordered, as the service would order them.
+
+        Args:
+            X: ``(R, D)`` as in :meth:`fit`; a frame's columns are found by name, an array's by position.
+            qid: ``(R,)`` as in :meth:`fit`.
+
+        Returns:
+            ``(R,)`` float64 in row order: higher is better, comparable within one query only. Candidates below the
+            cutoff, which the second stage does not score, are 1, 2 ... below the lowest that it does, in first-stage
+            order.
+
+        Raises:
+            NotFittedError: before :meth:`fit`.
+            SchemaMismatchError: if the columns are not those that were fitted.
+            DataError: if a value cannot be used.
+            ScoringError: if a stage fails: an earlier stage's answer must not silently pass for its.
+        """
+        check_is_fitted(self)
+        data, order = memory.asked(X, qid, self.manifest_.feature_schema)
+        scores = np.empty(data.rows)
+        for n, (features, _) in enumerate(data.lists()):
+            ranking = self.reranker_.rerank(CandidateList(features))
+            if ranking.degraded:
+                raise ScoringError(f"query {data.qids[n]}: {ranking.reason}")
+            below = np.flatnonzero(np.isnan(ranking.scores[ranking.order]))
+            row = ranking.scores.copy()
+            row[ranking.order[below]] = np.nanmin(row) - 1.0 - np.arange(len(below))
+            scores[order[data.slice(n)]] = row
+        return scores
+
+    def score(self, X: Values, y: Values, qid: Values) -> float:
+        """Mean NDCG at ``ndcg_at`` over queries; a query without a relevant candidate counts 0."""
+        from training.lambdamart import mean_ndcg  # noqa: PLC0415 - LightGBM and Optuna
+
+        scores = self.predict(X, qid)
+        data, order = memory.asked(X, qid, self.manifest_.feature_schema)
+        return mean_ndcg(memory.with_labels(data, order, y), scores[order], self.ndcg_at)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the bundle that ``python -m service`` serves; no pickle.
+
+        Args:
+            path: ``.../NAME/VERSION``; must not exist.
+
+        Raises:
+            NotFittedError: before :meth:`fit`.
+            RecipeError: if the path cannot name a bundle.
+            BundleError: if there is something already.
+        """
+        check_is_fitted(self)
+        out = Path(path)
+        check_names(out)
+        name, version = out.absolute().parent.name, out.name
+        files = dict(self.files_)
+        if "repeat" in self.report_:
+            from training.report import renamed  # noqa: PLC0415 - with the page
+
+            pages = renamed(files["report.json"].decode(), f"{name}/{version}")
+            files |= {file: text.encode() for file, text in pages.items()}
+        out.parent.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix=".", suffix=".partial", dir=out.parent))
+        try:
+            for file, content in files.items():
+                (folder / file).write_bytes(content)
+            bundle.seal(folder, self.manifest_.model_copy(update={"name": name, "version": version}), files)
+            bundle.publish(folder, out)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        return out
+
+    @classmethod
+    def load(cls, path: str | Path) -> Qilcm:
+        """A fitted estimator from a bundle, whoever wrote it: this class or ``python -m training.fit``.
+
+        Its parameters are those of the bundle's recipe, where this class has them.
+
+        Raises:
+            BundleError: if the bundle is not whole.
+        """
+        loaded = bundle.load(Path(path))
+        return cls(**_parameters(loaded.manifest.recipe, frozenset(cls._get_param_names())))._took(loaded)
+
+    def _took(self, loaded: Bundle) -> Qilcm:
+        """This estimator, fitted: the bundle's folder is not needed any more."""
+        self.manifest_ = loaded.manifest
+        self.reranker_ = loaded.reranker
+        self.files_ = {file.name: (loaded.path / file.name).read_bytes() for file in loaded.manifest.files}
+        self.report_: dict[str, Any] = json.loads(self.files_.get("report.json", b"{}"))
+        self.feature_names_in_ = np.array(loaded.manifest.feature_schema.names, dtype=object)
+        self.n_features_in_ = len(self.feature_names_in_)
+        return self
+
+    def _recipe(self) -> Recipe:
+        """The recipe that a table of the same columns would need."""
+        own = self.get_params()
+        model = {"kind": "qilcm"} | {name: own[name] for name in _QILCM}
+        values = {
+            "name": _UNSAVED[0],
+            "about": "fitted on arrays in memory",
+            "data": {
+                "kind": "table",
+                "qid": "qid",
+                "label": "y",
+                "categorical": tuple(self.categorical),
+                "split": {"parts": self.parts},
+            },
+            "first_stage": {"kind": "lambdamart"} | {name: own[name] for name in (*_FIRST_STAGE, "ndcg_at")},
+            "model": model,
+            "seed": self.seed,
+        }
+        recipe = config.of(values, "training.Qilcm")
+        return config.changed(recipe, {"model": named(self.model, recipe.model)})
+
+
+_FIRST_STAGE = ("trials", "max_trees", "folds")
+_QILCM = tuple(name for name in QilcmSpec.model_fields if name not in ("kind", "variant"))
+
+
+def _parameters(recipe: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
+    """What a recipe says of the estimator's parameters."""
+    model, data = recipe["model"], recipe["data"]
+    values = {**recipe["first_stage"], **data, **data.get("split", {}), **model, "seed": recipe["seed"]}
+    variant = model.get("variant", "full")
+    values["model"] = model.get("kind", "qilcm") + ("" if variant == "full" else f"-{variant.lower()}")
+    lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+    return {name: value for name, value in (values | lists).items() if name in known}

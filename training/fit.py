@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from ranking.errors import ListwrightError
 from training.command import repeatable
-from training.recipe_options import add_recipe_options, recipe_from
+from training.recipe_options import MODELS, add_recipe_options, recipe_from
 from training.workspace import next_version, partial_of
 
 _EXAMPLES = """examples:
@@ -25,15 +25,6 @@ _EXAMPLES = """examples:
       --out models/shop/1
   python -m training.fit --out models/demo/2 --resume   after an interruption
   python -m training.fit mq2008 --data data/MQ2008 --model dlcm    a rival instead
-
-models:
-  qilcm                the default; qilcm-v1, -v2, -v3 are the paper's ablations:
-                       plain means, no confusion loss, and no query normalisation
-  qilcm2               a stronger set model that starts from the first stage
-  dlcm, dcm            recurrent: a GRU, a pointer network
-  mlp                  one candidate at a time
-  first_stage          LightGBM alone, no network
-  A recipe says the same, and each model's own options, under [model]: kind = "dlcm".
 """
 
 
@@ -72,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m training.fit",
         description="Fit a LightGBM first stage, a QILCM reranker or a rival of it and, where the recipe says so, "
         "specialists and their router; publish them as one bundle.",
-        epilog=_EXAMPLES,
+        epilog=_EXAMPLES + MODELS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_recipe_options(parser)

@@ -10,6 +10,18 @@ from training import config
 from training.config import GivenColumn, GivenModel, Recipe
 from training.model_config import MODEL_NAMES, named
 
+MODELS = """
+models:
+  qilcm                the default; qilcm-v1, -v2, -v3 are the paper's ablations:
+                       plain means, no confusion loss, and no query normalisation
+  qilcm2               a stronger set model that starts from the first stage
+  dlcm, dcm            recurrent: a GRU, a pointer network
+  mlp                  one candidate at a time
+  first_stage          LightGBM alone, no network
+  A recipe says the same, and each model's own options, under [model]: kind = "dlcm".
+"""
+"""What ``--model`` says, for the end of a help page."""
+
 
 def recipe_from(options: argparse.Namespace) -> Recipe:
     """The recipe that the command line asks for.

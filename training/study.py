@@ -7,7 +7,6 @@ under way, and in the end ``winner.toml``.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -75,8 +74,18 @@ def held(folder: Path, recipe: Recipe, splits: Splits) -> Iterator[Path]:
         yield folder / "state"
     finally:
         lock.release()
-        if not any((folder / "state").iterdir()):  # a mistake that was noticed at once leaves nothing behind
-            shutil.rmtree(folder)
+        _tidy(folder)
+
+
+def _tidy(folder: Path) -> None:
+    """A mistake that was noticed at once leaves nothing behind, and takes nothing away that was there before."""
+    if any((folder / "state").iterdir()):
+        return
+    (folder / "state").rmdir()
+    for name in ("study.json", "lock"):
+        (folder / name).unlink(missing_ok=True)
+    if not any(folder.iterdir()):
+        folder.rmdir()
 
 
 def _check(known: Path, wanted: dict[str, object]) -> None:

@@ -13,7 +13,7 @@ from rich.markup import escape
 from ranking.errors import ListwrightError, RecipeError
 from training.command import repeatable
 from training.config import Recipe
-from training.recipe_options import add_recipe_options, recipe_from
+from training.recipe_options import MODELS, add_recipe_options, recipe_from
 
 if TYPE_CHECKING:
     from training.study import Winner
@@ -29,9 +29,10 @@ _EXAMPLES = """examples:
   python -m training.tune table --data rows.parquet --qid search_id \\
       --label clicked --study studies/shop
 
-An interrupted search goes on with the same command, and so does one that is given more --trials.
-The winning values are printed and written to winner.toml in the study's folder, as a piece of a recipe. They are chosen
-by validation queries; test queries are never looked at.
+An interrupted search goes on with the same command, and so does one that is
+given more --trials. The winning values are printed and written to winner.toml
+in the study's folder, as a piece of a recipe. They are chosen by validation
+queries; test queries are never looked at.
 """
 
 
@@ -86,9 +87,10 @@ def _search(
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m training.tune",
-        description="Search for better hyperparameters of a recipe's network, or of LightGBM where it has none "
-        "(--model first_stage), by validation NDCG; trials below the median of earlier ones are ended early.",
-        epilog=_EXAMPLES,
+        description="Search for better hyperparameters of a recipe's network, or of LightGBM\n"
+        "where it has none (--model first_stage), by validation NDCG. Trials below the\n"
+        "median of earlier ones are ended early.",
+        epilog=_EXAMPLES + MODELS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_recipe_options(parser)

@@ -1,14 +1,21 @@
 """A search from the command line: what it finds can be put into a recipe, and a killed one goes on."""
 
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
 from tiny import TINY
 from training import config, fit, lambdamart, second_stage, tune
 from training.learn import fit_network
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def run(*arguments):
@@ -89,6 +96,27 @@ def test_a_killed_search_goes_on_where_it_was(study, recipe, tmp_path, monkeypat
     assert run(recipe, "--trials", 7, "--study", folder) == 0
     assert epochs[0] == ("trial-4.pt", True), "the trial under way goes on from its last epoch"
     assert (folder / "winner.toml").read_text() == (study / "winner.toml").read_text()
+
+
+@pytest.mark.slow
+def test_a_search_survives_a_real_kill(study, recipe, tmp_path):
+    folder = tmp_path / "tiny"
+    command = [sys.executable, "-m", "training.tune", str(recipe), "--trials", "7", "--study", str(folder)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment, cwd=tmp_path) as process:
+        while not (folder / "state" / "trial-3.pt").exists():
+            assert process.poll() is None, "it was over before it could be killed"
+            time.sleep(0.005)
+        process.kill()
+    assert run(recipe, "--trials", 7, "--study", folder) == 0
+    assert (folder / "winner.toml").read_text() == (study / "winner.toml").read_text()
+
+
+def test_a_mistake_takes_nothing_away_from_a_folder_that_was_there(recipe, tmp_path, capsys):
+    (tmp_path / "mine.txt").touch()
+    options = ("--model", "first_stage", "--first-stage-column", "x0", "--study", tmp_path)
+    assert run(recipe, *options) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
 def test_a_finished_study_answers_at_once(study, recipe, tmp_path, monkeypatch, capsys):

@@ -8,6 +8,7 @@ The naive route is so slow that one step of it has to do.
 from __future__ import annotations
 
 import argparse
+import resource
 import sys
 import time
 from collections.abc import Callable
@@ -26,10 +27,10 @@ LISTS, LENGTH, INPUTS = 80, 100, 137
 CONFUSION_WEIGHT = 1e-8
 """Its size does not matter to the clock."""
 
-Confusion = Callable[[Tensor, Tensor], Tensor]
+Confusion = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
-def naive(normalised: Tensor, mask: Tensor) -> Tensor:
+def naive(normalised: Tensor, mask: Tensor, _gain: Tensor) -> Tensor:
     """Eqs. (13) and (14) as printed, with autograd through every distance."""
     total = normalised.new_zeros(())
     for first in range(len(normalised)):
@@ -45,8 +46,8 @@ def routes() -> dict[str, Confusion | None]:
     rng = np.random.default_rng(0)
     return {
         "without": None,
-        "all_pairs": confusion_loss,
-        "quarter_of_pairs": lambda h, mask: confusion_loss(h, mask, pairs=pairs // 4, rng=rng),
+        "all_pairs": lambda h, mask, gain: confusion_loss(h, mask, gain=gain),
+        "quarter_of_pairs": lambda h, mask, gain: confusion_loss(h, mask, gain=gain, pairs=pairs // 4, rng=rng),
     }
 
 
@@ -62,10 +63,10 @@ def measure(rounds: int, *, with_naive: bool, device: str) -> dict[str, float]:
     def step(confusion: Confusion | None) -> float:
         started = time.perf_counter()
         optimizer.zero_grad()
-        normalised = network.represent(x, mask).normalised
-        loss = att_rank(network.score(normalised), labels, mask)
+        logits, normalised, gain = network(x, mask, None)
+        loss = att_rank(logits, labels, mask)
         if confusion is not None:
-            loss = loss + CONFUSION_WEIGHT * confusion(normalised, mask)
+            loss = loss + CONFUSION_WEIGHT * confusion(normalised, mask, gain)
         torch.autograd.backward(loss)
         optimizer.step()
         loss.item()  # waits for a GPU
@@ -87,9 +88,11 @@ def main() -> int:
     parser.add_argument("--device", default="cpu", help="torch device")
     options = parser.parse_args()
     seconds = measure(options.rounds, with_naive=options.naive, device=options.device)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # of the whole process, libraries included
     ratios = {way: round(value / seconds["without"], 2) for way, value in seconds.items()}
     for way, value in seconds.items():
         print(f"{way:>17}  {1e3 * value:8.1f} ms  {ratios[way]:6.2f} x")
+    print(f"{'peak memory':>17}  {peak:8.2f} GiB")
     result = {
         "lists": LISTS,
         "candidates": LENGTH,
@@ -100,6 +103,7 @@ def main() -> int:
         "rounds": options.rounds,
         "seconds_per_step": {way: round(value, 4) for way, value in seconds.items()},
         "ratio_to_step_without": ratios,
+        "peak_memory_gib": round(peak, 2),
     }
     flags = f" --rounds {options.rounds}{' --naive' if options.naive else ''}"
     print(machine.save("confusion", f"python -m benchmarks.confusion{flags} --device {options.device}", result))

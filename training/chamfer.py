@@ -8,6 +8,7 @@ come from one product of the graph's adjacency with the representations: memory 
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -17,11 +18,15 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+BLOCK = 10
+"""Lists that one list is compared with at a time: few enough for the distances to stay in the cache."""
+
 
 def confusion_loss(
     normalised: Float[Tensor, "B L W"],
     mask: Bool[Tensor, "B L"],
     *,
+    gain: Float[Tensor, "B V"] | None = None,
     pairs: int | None = None,
     rng: np.random.Generator | None = None,
 ) -> Float[Tensor, ""]:
@@ -34,7 +39,10 @@ def confusion_loss(
     Args:
         normalised: ``(B, L, W)`` representations, eq. (8); anything on padding.
         mask: ``(B, L)`` True = real candidate; every list has one at least.
-        pairs: distinct unordered pairs of lists to sample; the result is unbiased. None takes all.
+        gain: ``(B, W / 2)`` where every list's representation is ``[gain * u ; u]`` up to rounding, as QILCM's is: the
+            search then takes half the work, ``h . h' = sum_k (1 + gain_k gain'_k) u_k u'_k``. None for any other.
+        pairs: distinct unordered pairs of lists to sample, every list in about as many; the result is unbiased. None
+            takes all.
         rng: draws the pairs; needed only with ``pairs``.
 
     Returns:
@@ -46,12 +54,18 @@ def confusion_loss(
     """
     lists = len(normalised)
     every = lists * (lists - 1) // 2
+    if not mask.all():
+        normalised = normalised.masked_fill(~mask[..., None], 0.0)  # padding may hold anything and must not enter
     if every == 0:
-        return normalised.masked_fill(~mask[..., None], 0.0).sum() * 0.0
-    partners = _partners(lists, every if pairs is None else min(pairs, every), rng)
-    sampled = sum(len(later) for later in partners)
+        return normalised.sum() * 0.0
+    sampled = every if pairs is None else min(pairs, every)
+    order = np.arange(lists)
+    if sampled < every:
+        if rng is None:
+            raise ValueError("sampling pairs needs a random generator")
+        order = rng.permutation(lists)
+    sources, targets = _nearest(normalised.detach(), None if gain is None else gain.detach(), mask, order, sampled)
     flat = normalised.reshape(-1, normalised.shape[-1])
-    sources, targets = _nearest(normalised.detach(), mask, partners)
     total: Tensor = _SquaredDistances.apply(flat, sources, targets)  # type: ignore[no-untyped-call]
     return total * (2.0 * every / sampled / lists**2)
 
@@ -69,47 +83,58 @@ def normalised_weight(
     return value / mean_length if form == "paper" else value
 
 
-def _partners(lists: int, count: int, rng: np.random.Generator | None) -> list[Int[np.ndarray, " P"]]:
-    """For every list, the later lists that it is compared with."""
-    first, second = np.triu_indices(lists, k=1)
-    if count < len(first):
-        if rng is None:
-            raise ValueError("sampling pairs needs a random generator")
-        chosen = np.sort(rng.choice(len(first), size=count, replace=False))
-        first, second = first[chosen], second[chosen]
-    return [second[first == q] for q in range(lists)]
-
-
 @torch.no_grad()
 def _nearest(
-    h: Float[Tensor, "B L W"], mask: Bool[Tensor, "B L"], partners: list[Int[np.ndarray, " P"]]
+    h: Float[Tensor, "B L W"],
+    gain: Float[Tensor, "B V"] | None,
+    mask: Bool[Tensor, "B L"],
+    order: Int[np.ndarray, " B"],
+    pairs: int,
 ) -> tuple[Int[Tensor, " E"], Int[Tensor, " E"]]:
-    """Chosen pairs, as flat row numbers: every candidate, and its nearest one in each list it is compared with."""
-    length = h.shape[1]
-    h = h.masked_fill(~mask[..., None], 0.0)
-    norms = h.square().sum(dim=-1).masked_fill(~mask, torch.inf)  # (B, L) padding is never near
-    starts = torch.arange(len(h), device=h.device) * length
-    sources, targets = [], []
-    for q, later in enumerate(partners):
-        if len(later) == 0:
-            continue
-        others = slice(q + 1, len(h)) if len(later) == len(h) - q - 1 else torch.from_numpy(later).to(h.device)
-        mine = torch.nonzero(mask[q]).squeeze(-1)  # (n,)
-        there = h[others]  # (P, L, W)
-        dots = h[q, mine] @ there.reshape(-1, h.shape[-1]).T  # (n, P L)
-        dots = dots.reshape(len(mine), len(later), length).mul_(-2.0)
-        # the source's own norm does not change which neighbour is nearest, so it is added in neither direction
-        forth = (dots + norms[others]).min(dim=2).indices  # (n, P) three times as fast as argmin
-        back = dots.add_(norms[q, mine][:, None, None]).min(dim=0).indices  # (P, L)
-        base = starts[others]
-        real = mask[others]
-        sources += [(q * length + mine)[:, None].expand_as(forth).reshape(-1), (base[:, None] + _steps(real))[real]]
-        targets += [(base + forth).reshape(-1), (q * length + mine[back])[real]]
-    return torch.cat(sources), torch.cat(targets)
+    """Chosen pairs, as flat row numbers: every candidate, and its nearest one in each list it is compared with.
 
-
-def _steps(real: Bool[Tensor, "P L"]) -> Int[Tensor, "P L"]:
-    return torch.arange(real.shape[1], device=real.device).expand(real.shape)
+    The lists stand in a ring, in a random order where pairs are sampled, and each is compared with the next ones: every
+    pair is as likely as any other, and the partners lie side by side.
+    """
+    lists, length, _ = h.shape
+    each, more = divmod(pairs, lists)  # the first ``more`` lists have one partner more
+    most = each + (more > 0)
+    ring = torch.from_numpy(np.resize(order, lists + most)).to(h.device)
+    norms = torch.linalg.vector_norm(h, dim=-1).square_().masked_fill_(~mask, torch.inf)[ring]  # padding is never near
+    u = (h if gain is None else h[..., h.shape[-1] // 2 :])[ring]
+    gains = None if gain is None else gain[ring]
+    blocks = -(-most // BLOCK)
+    scaled = torch.empty_like(u[: -(-most // blocks)])
+    distances = h.new_empty(len(scaled) * length * length)
+    forth, back = torch.zeros((2, lists, most, length), dtype=torch.int64, device=h.device)
+    for q in range(lists):
+        ends = np.unique(np.linspace(0, each + (q < more), blocks + 1).astype(int)).tolist()
+        for start, stop in pairwise(ends):
+            there = slice(q + 1 + start, q + 1 + stop)
+            others = u[there]
+            if gains is not None:
+                others = torch.mul(others, (1.0 + gains[q] * gains[there])[:, None], out=scaled[: stop - start])
+            found = distances[: (stop - start) * length * length].view(length, -1)
+            # the source's own norm does not change which neighbour is nearest
+            torch.addmm(norms[there].reshape(-1), u[q], others.reshape(found.shape[1], -1).T, alpha=-2.0, out=found)
+            by_list = found.view(length, -1, length)
+            forth[q, start:stop] = by_list.min(dim=2).indices.T  # (L, P) three times as fast as argmin
+            back[q, start:stop] = by_list.add_(norms[q, :, None, None]).min(dim=0).indices  # (P, L)
+    steps = torch.arange(length, device=h.device)
+    slots = torch.arange(1, most + 1, device=h.device)
+    first = (ring * length)[:lists, None, None]  # (B, 1, 1) row of each list's first candidate
+    partner = (ring * length)[torch.arange(lists, device=h.device)[:, None] + slots][..., None]  # (B, P, 1)
+    sources, targets = (
+        torch.cat([ends[:, :, :each].reshape(-1), ends[:, :more, each:].reshape(-1)])
+        for ends in (
+            torch.stack([(first + steps).expand_as(forth), partner + steps]),  # (2, B, P, L)
+            torch.stack([partner + forth, first + back]),
+        )
+    )
+    if mask.all():
+        return sources, targets
+    real = mask.reshape(-1)[sources]
+    return sources[real], targets[real]
 
 
 class _SquaredDistances(torch.autograd.Function):
@@ -118,17 +143,16 @@ class _SquaredDistances(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, f: Tensor, sources: Tensor, targets: Tensor) -> Tensor:
         rows = torch.cat([sources, targets])
-        columns = torch.cat([targets, sources])
         degrees = torch.bincount(rows, minlength=len(f))
-        by_row = columns[torch.argsort(rows, stable=True)]
-        f = f.masked_fill((degrees == 0)[:, None], 0.0)  # padding may hold anything and must not enter
-        neighbours = functional.embedding_bag(by_row, f, degrees.cumsum(0) - degrees, mode="sum")
-        half = degrees.to(f.dtype)[:, None] * f - neighbours
+        order = torch.sort(rows.int(), stable=True).indices  # 32 bits are sorted in half the time
+        by_row = torch.cat([targets, sources])[order]
+        half = functional.embedding_bag(by_row, f, degrees.cumsum(0) - degrees, mode="sum").neg_()
+        half.addcmul_(degrees.to(f.dtype)[:, None], f)
         ctx.save_for_backward(half)
-        return (half * f).sum().clamp(min=0.0)  # rounding may leave less than nothing of equal lists
+        return torch.einsum("rw,rw->r", half, f).sum().clamp(min=0.0)  # rounding may leave less than nothing
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (half,) = ctx.saved_tensors
-        return 2.0 * grad * half, None, None
+        return (2.0 * grad) * half, None, None

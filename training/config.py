@@ -15,11 +15,25 @@ from training.data_config import Data, Frozen, Positive
 from training.model_config import FirstStageAlone, Model, Qilcm
 
 
+class LambdaMartSettings(Frozen):
+    """LightGBM's hyperparameters, by its own names; the number of trees is found by early stopping."""
+
+    learning_rate: Annotated[float, Field(gt=0.0)] = 0.05
+    num_leaves: Annotated[int, Field(ge=2)] = 31
+    min_data_in_leaf: Positive = 20
+    lambdarank_truncation_level: Positive = 30
+    feature_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.9
+    bagging_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.9
+    lambda_l2: Annotated[float, Field(gt=0.0)] = 1.0
+
+
 class LambdaMart(Frozen):
     """LambdaMART as the first stage, and the budget for tuning it.
 
     Args:
-        trials: hyperparameter settings tried; 1 keeps the defaults.
+        settings: what is tried first, so that tuning never ends below it on what it is selected by; a sensible setting,
+            or what ``python -m training.tune`` found.
+        trials: hyperparameter settings tried; 1 keeps ``settings``.
         select_on: what settings and number of trees are chosen by: ``valid``, the validation split; or ``folds``, the
             held-out parts of a cross-validation over the training queries, ``folds`` times the work, for
             sets whose validation split has a few dozen queries.
@@ -31,6 +45,7 @@ class LambdaMart(Frozen):
 
     kind: Literal["lambdamart"] = "lambdamart"
     engine: LightGbmEngine = "compiled"
+    settings: LambdaMartSettings = LambdaMartSettings()
     trials: Positive = 20
     select_on: Literal["valid", "folds"] = "valid"
     max_trees: Positive = 1000

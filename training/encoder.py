@@ -18,10 +18,13 @@ class Output(NamedTuple):
     Args:
         logits: ``(B, L)``, higher is better.
         representation: ``(B, L, W)`` what the confusion loss looks at; None where a model has no such thing.
+        gain: ``(B, W / 2)`` where the representation is ``[gain * u ; u]``, for
+            :func:`training.chamfer.confusion_loss`.
     """
 
     logits: Tensor
     representation: Tensor | None = None
+    gain: Tensor | None = None
 
 
 class Encoder(nn.Sequential):

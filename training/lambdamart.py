@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,30 +10,20 @@ from typing import Any
 
 import lightgbm
 import numpy as np
-import optuna
 from jaxtyping import Float
-from optuna.storages import JournalStorage
-from optuna.storages.journal import JournalFileBackend
-from optuna.trial import TrialState
 
 from ranking.errors import RecipeError
 from ranking.first_stage import LightGbmFirstStage, lightgbm_input
 from ranking.metrics import ndcg
 from training.config import LambdaMart
 from training.data.dataset import Dataset
+from training.search import Found, Report, search
+from training.search_space import LAMBDAMART, Value
 
-Params = dict[str, float | int]
+Params = Mapping[str, Value]
 
-DEFAULTS: Params = {
-    "learning_rate": 0.05,
-    "num_leaves": 31,
-    "min_data_in_leaf": 20,
-    "lambdarank_truncation_level": 30,
-    "feature_fraction": 0.9,
-    "bagging_fraction": 0.9,
-    "lambda_l2": 1.0,
-}
-"""The first trial, so that tuning never does worse than a sensible setting on what it is selected by."""
+PRUNE_AFTER, REPORT_EVERY = 50, 10
+"""Trees: a slow learner needs some to show what it can do, and the median is asked every few."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +56,9 @@ def tune(
 ) -> TunedLambdaMart:
     """Fit LambdaMART with the hyperparameters and the number of trees that rank held-out queries best.
 
-    Trial 1 is :data:`DEFAULTS`; the others come from Optuna's TPE sampler. Held out are the validation queries, or,
-    with ``select_on = "folds"``, the parts of a cross-validation over the training queries; each trial stops early.
+    Trial 1 is the recipe's ``settings``; the others come from Optuna's TPE sampler. Held out are the validation
+    queries, or, with ``select_on = "folds"``, the parts of a cross-validation over the training queries; each trial
+    stops early.
 
     Args:
         train, valid: under one schema.
@@ -79,24 +70,46 @@ def tune(
     Raises:
         RecipeError: if LightGBM refuses the data; says what it said.
     """
+    best = search_settings(train, valid, spec, seed=seed, journal=journal, on_trial=on_trial)
+    booster = _boost(_lightgbm_dataset(train), best.values, seed=seed, trees=best.fact)
+    valid_ndcg = mean_ndcg(valid, np.asarray(booster.predict(_matrix(valid), raw_score=True)), spec.ndcg_at)
+    return TunedLambdaMart(booster.model_to_string(), best.values, best.fact, valid_ndcg, spec.trials)
+
+
+def search_settings(
+    train: Dataset,
+    valid: Dataset,
+    spec: LambdaMart,
+    *,
+    seed: int,
+    journal: Path | None = None,
+    prune: bool = False,
+    on_trial: Callable[[int, float], None] = lambda _done, _best: None,
+) -> Found:
+    """The search of :func:`tune` alone, without the final fit; the fact of a trial is its number of trees.
+
+    Args:
+        train, valid, spec, seed, journal, on_trial: as for :func:`tune`.
+        prune: whether trials that stay below the median of earlier ones are ended early.
+    """
     train_set = _lightgbm_dataset(train)
     valid_set = _lightgbm_dataset(valid, reference=train_set)
     parts = _row_folds(train, spec.folds, seed) if spec.select_on == "folds" else None
-    study = _study(journal)
-    if not any(trial.state in (TrialState.WAITING, TrialState.COMPLETE) for trial in study.trials):
-        study.enqueue_trial(dict(DEFAULTS))
-    while (done := _finished(study)) < spec.trials:
-        study.sampler = optuna.samplers.TPESampler(seed=seed * 10_000 + done)  # the same draws after a resume
-        trial = study.ask()
-        value, trees = _held_out(train_set, valid_set, parts, _suggest(trial), spec, seed=seed)
-        trial.set_user_attr("trees", trees)
-        study.tell(trial, value)
-        on_trial(done + 1, study.best_value)
-    best = study.best_trial
-    trees = int(best.user_attrs["trees"])
-    booster = _boost(train_set, dict(best.params), seed=seed, trees=trees)
-    valid_ndcg = mean_ndcg(valid, np.asarray(booster.predict(_matrix(valid), raw_score=True)), spec.ndcg_at)
-    return TunedLambdaMart(booster.model_to_string(), dict(best.params), trees, valid_ndcg, spec.trials)
+
+    def try_setting(_number: int, values: dict[str, Value], report: Report) -> tuple[float, int]:
+        return _held_out(train_set, valid_set, parts, values, spec, seed=seed, report=report)
+
+    return search(
+        LAMBDAMART,
+        try_setting,
+        first=spec.settings.model_dump(),
+        trials=spec.trials,
+        seed=seed,
+        journal=journal,
+        name="lambdamart",
+        prune_after=PRUNE_AFTER if prune else None,
+        on_trial=on_trial,
+    )
 
 
 def out_of_fold_scores(
@@ -138,12 +151,6 @@ def mean_ndcg(data: Dataset, scores: Float[np.ndarray, " R"], cutoff: int) -> fl
     return float(np.nan_to_num(values).mean())
 
 
-def _study(journal: Path | None) -> optuna.Study:
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    storage = None if journal is None else JournalStorage(JournalFileBackend(str(journal)))
-    return optuna.create_study(direction="maximize", storage=storage, study_name="lambdamart", load_if_exists=True)
-
-
 def _query_folds(train: Dataset, folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """For each part: the queries to fit on, and those to hold out."""
     folds = min(folds, len(train))
@@ -165,34 +172,31 @@ def _held_out(
     spec: LambdaMart,
     *,
     seed: int,
+    report: Report,
 ) -> tuple[float, int]:
     """Best held-out NDCG of one setting (LightGBM's own: empty queries count 1), and after how many trees."""
     name = f"ndcg@{spec.ndcg_at}"
     settings = _settings(params, seed) | {"metric": "ndcg", "eval_at": [spec.ndcg_at]}
     stop = lightgbm.early_stopping(spec.patience, verbose=False)
+    callbacks: list[Callable[..., Any]] = [stop, _reporting(report)]
     with _clear_refusal():
         if parts is None:
-            booster = lightgbm.train(settings, train_set, spec.max_trees, valid_sets=[valid_set], callbacks=[stop])
+            booster = lightgbm.train(settings, train_set, spec.max_trees, valid_sets=[valid_set], callbacks=callbacks)
             return float(booster.best_score["valid_0"][name]), booster.best_iteration or booster.current_iteration()
-        curves = lightgbm.cv(settings, train_set, spec.max_trees, folds=parts, callbacks=[stop])
+        curves = lightgbm.cv(settings, train_set, spec.max_trees, folds=parts, callbacks=callbacks)
     curve = np.array(curves[f"valid {name}-mean"])
     return float(np.max(curve)), int(np.argmax(curve)) + 1
 
 
-def _finished(study: optuna.Study) -> int:
-    return sum(trial.state == optuna.trial.TrialState.COMPLETE for trial in study.trials)
+def _reporting(report: Report) -> Callable[[lightgbm.callback.CallbackEnv], None]:
+    """A callback that says every few trees how the held-out queries are ranked."""
 
+    def after_tree(env: lightgbm.callback.CallbackEnv) -> None:
+        trees = env.iteration + 1
+        if trees % REPORT_EVERY == 0 and env.evaluation_result_list:
+            report(trees, float(env.evaluation_result_list[0][2]))
 
-def _suggest(trial: optuna.Trial) -> Params:
-    return {
-        "learning_rate": trial.suggest_float("learning_rate", 0.01, 0.2, log=True),
-        "num_leaves": trial.suggest_int("num_leaves", 4, 128, log=True),
-        "min_data_in_leaf": trial.suggest_int("min_data_in_leaf", 5, 200, log=True),
-        "lambdarank_truncation_level": trial.suggest_int("lambdarank_truncation_level", 10, 100, log=True),
-        "feature_fraction": trial.suggest_float("feature_fraction", 0.3, 1.0),
-        "bagging_fraction": trial.suggest_float("bagging_fraction", 0.5, 1.0),
-        "lambda_l2": trial.suggest_float("lambda_l2", 1e-3, 100.0, log=True),
-    }
+    return after_tree
 
 
 def _matrix(data: Dataset) -> Float[np.ndarray, "R D"]:

@@ -175,12 +175,15 @@ def loss_of(
     model: Ranker, batch: Batch, spec: NetworkSpec, conf_weight: float, rng: np.random.Generator
 ) -> tuple[Tensor, float, float]:
     """Eq. (10) on one batch: the loss to minimise, and its two parts before weighting."""
-    logits, normalised = model(batch.features, batch.mask)
-    rank_loss = ranking_loss(spec.rank_loss, logits, batch.labels, batch.mask)
+    with torch.autocast(batch.features.device.type, torch.bfloat16, enabled=spec.precision == "bfloat16"):
+        found = model(batch.features, batch.mask)
+    rank_loss = ranking_loss(spec.rank_loss, found.logits.float(), batch.labels, batch.mask)
     if conf_weight == 0.0:
         return rank_loss, float(rank_loss.detach()), 0.0
     assert isinstance(spec, Qilcm)
-    confusion = confusion_loss(normalised, batch.mask, pairs=spec.confusion_pairs, rng=rng)
+    assert found.representation is not None
+    assert found.representation.dtype == torch.float32
+    confusion = confusion_loss(found.representation, batch.mask, gain=found.gain, pairs=spec.confusion_pairs, rng=rng)
     return rank_loss + conf_weight * confusion, float(rank_loss.detach()), float(confusion.detach())
 
 

@@ -21,6 +21,8 @@ class Network(Frozen):
             entropy with gain 2^y - 1; or ``plackett_luce``, the exact likelihood with ties. See :mod:`training.losses`.
         first_stage_score: whether the first stage's score is one more input feature.
         cutoff: C, how many candidates of the first stage are reranked.
+        precision: of the training steps' matrix products: ``bfloat16`` for devices that are fast at it; weights,
+            losses, validation and what is exported stay float32.
         dropout, weight_decay: regularisation on top of the paper's; 0 is the paper.
         batch_size, learning_rate, max_epochs, patience: Adam, in queries per batch; training stops after ``patience``
             epochs without a better validation NDCG at ``ndcg_at``.
@@ -30,6 +32,7 @@ class Network(Frozen):
     rank_loss: RankLoss = "per_query"
     first_stage_score: bool = True
     cutoff: Positive = 100
+    precision: Literal["float32", "bfloat16"] = "float32"
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
     weight_decay: Annotated[float, Field(ge=0.0)] = 0.0
     batch_size: Positive = 80

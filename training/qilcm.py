@@ -39,6 +39,7 @@ class Representation(NamedTuple):
     context: Tensor  # c, eq. (4)
     refined: Tensor  # h tilde, eq. (5)
     normalised: Tensor  # h bar, eq. (8); h tilde in variant 3
+    gain: Tensor  # (B, H): normalised is [gain * u ; u] up to rounding, whatever the list holds
 
 
 class QilcmNetwork(nn.Module):
@@ -62,8 +63,8 @@ class QilcmNetwork(nn.Module):
         self, x: Float[Tensor, "B L X"], mask: Bool[Tensor, "B L"] | None, _first: Float[Tensor, "B L"] | None
     ) -> Output:
         """Logits and normalised representations; the first stage's order does not matter."""
-        normalised = self.represent(x, mask).normalised
-        return Output(self.score(normalised), normalised)
+        found = self.represent(x, mask)
+        return Output(self.score(found.normalised), found.normalised, found.gain)
 
     def represent(self, x: Float[Tensor, "B L X"], mask: Bool[Tensor, "B L"] | None = None) -> Representation:
         """Everything up to the normalised representation.
@@ -79,23 +80,29 @@ class QilcmNetwork(nn.Module):
         a = torch.softmax(logits, dim=-1)  # (B, L) exactly 0 on padding
         c = (a[..., None] * h).sum(dim=-2)  # (B, H)
         refined = torch.cat([c[..., None, :] * h, h], dim=-1)  # (B, L, 2H)
-        return Representation(h, a, c, refined, self._normalise(refined, a))
-
-    def _normalise(self, refined: Float[Tensor, "B L W"], a: Float[Tensor, "B L"]) -> Float[Tensor, "B L W"]:
-        """Query normalisation, eqs. (6) to (8)."""
         if self.query_norm is None:
-            return refined
+            return Representation(h, a, c, refined, refined, c)
+        normalised, scale = self._normalise(refined, a)
+        of_product, alone = scale.squeeze(-2).chunk(2, dim=-1)  # (B, H) each
+        return Representation(h, a, c, refined, normalised, c * of_product / alone)
+
+    def _normalise(
+        self, refined: Float[Tensor, "B L W"], a: Float[Tensor, "B L"]
+    ) -> tuple[Float[Tensor, "B L W"], Float[Tensor, "B 1 W"]]:
+        """Query normalisation, eqs. (6) to (8), and what it multiplies by after centring."""
         centred = refined - (a[..., None] * refined).sum(dim=-2, keepdim=True)
         # attention sums to 1 only up to rounding: what that leaves of a constant dimension would be blown up by
         # 1 / epsilon (measured: logits off by 1e-3 on constant lists); centring twice removes it
         centred = centred - (a[..., None] * centred).sum(dim=-2, keepdim=True)
         variance = (a[..., None] * centred.square()).sum(dim=-2, keepdim=True)
         if self.query_norm == "stable":
-            return centred * torch.rsqrt(variance + STABLE_EPSILON**2)
+            scale = torch.rsqrt(variance + STABLE_EPSILON**2)
+            return centred * scale, scale
         # the gradient of sqrt at 0 is infinite: a dimension that is constant over the list takes the other branch
         positive = variance > 0
         sigma = torch.where(positive, torch.sqrt(torch.where(positive, variance, 1.0)), 0.0)
-        return centred / (sigma + PAPER_EPSILON)
+        scale = 1.0 / (sigma + PAPER_EPSILON)
+        return centred * scale, scale
 
     def score(self, normalised: Float[Tensor, "B L W"]) -> Float[Tensor, "B L"]:
         """Logits of eq. (9), monotone in its softmax."""

@@ -97,8 +97,8 @@ def run_on(
     Raises:
         ListwrightError: as :func:`run`.
     """
-    usable = _device(device)
-    with Workspace(out, recipe, resume=resume) as workspace, _progress(console) as bars:
+    usable = usable_device(device)
+    with Workspace(out, recipe, resume=resume) as workspace, progress_bars(console) as bars:
         return _fit_and_publish(recipe, read, workspace, bars, usable, command)
 
 
@@ -107,7 +107,7 @@ def _fit_and_publish(
 ) -> Report:
     watch = Stopwatch()
     with watch.step("data"):
-        splits = _under_first_stage(recipe, read(bars))
+        splits = under_first_stage(recipe, read(bars))
         for file in bars.tasks:  # compressed text is longer than its file: only now is the end known
             bars.update(file.id, total=file.completed)
         if recipe.specialists is not None:  # now rather than after the generalist
@@ -164,8 +164,12 @@ def _fit_and_publish(
     return report
 
 
-def _device(name: str) -> str:
-    """The device of that name, tried out now rather than after the first stage."""
+def usable_device(name: str) -> str:
+    """The device of that name, tried out now rather than after the first stage.
+
+    Raises:
+        RecipeError: if it cannot be used; says why.
+    """
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -174,7 +178,7 @@ def _device(name: str) -> str:
         raise RecipeError(f"--device {name!r} cannot be used: {str(error).splitlines()[0]}") from error
 
 
-def _under_first_stage(recipe: Recipe, splits: Splits) -> Splits:
+def under_first_stage(recipe: Recipe, splits: Splits) -> Splits:
     """The splits under the categories of a model that was brought along."""
     if not isinstance(recipe.first_stage, GivenModel):
         return splits
@@ -286,7 +290,8 @@ def _fit_specialists(
     return fitted
 
 
-def _progress(console: Console) -> Progress:
+def progress_bars(console: Console) -> Progress:
+    """Bars for the steps of a run."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=12),  # all columns fit the 80 of a plain terminal

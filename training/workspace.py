@@ -94,7 +94,7 @@ class Workspace:
         Raises:
             RecipeError: if the data differ from those of the interrupted run.
         """
-        digest = _digest(splits)
+        digest = digest_of(splits)
         known = json.loads((self.folder / _RUN).read_text(encoding="utf-8"))
         if "data" in known:
             self._check("data", digest)
@@ -153,7 +153,8 @@ def next_version(models: Path, name: str) -> Path:
     return models / name / str(version)
 
 
-def _digest(splits: Splits) -> str:
+def digest_of(splits: Splits) -> str:
+    """sha256 of features, labels and lists of all splits."""
     digest = hashlib.sha256()
     for part in (splits.train, splits.valid, splits.test):
         for array in (part.features, part.labels, part.offsets):

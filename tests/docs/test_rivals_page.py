@@ -1,5 +1,6 @@
 """What ``docs/rivals.md`` shows runs, and names every model and loss there is."""
 
+import json
 import re
 from pathlib import Path
 
@@ -59,3 +60,23 @@ def test_help_shows_how_to_pick_a_rival(capsys):
     models = said.split("models:")[1]
     for name in ("qilcm", "qilcm2", "dlcm", "dcm", "mlp", "first_stage"):
         assert re.search(rf"\b{name}\b", models)
+
+
+def test_the_figures_of_speed_are_those_that_were_measured():
+    results = Path(__file__).parents[2] / "benchmarks" / "results"
+    confusion = json.loads((results / "confusion.json").read_text(encoding="utf-8"))
+    epoch = json.loads((results / "epoch.json").read_text(encoding="utf-8"))
+    ratios, models = confusion["ratio_to_step_without"], epoch["models"]
+    speed = " ".join(PAGE.split("## Speed")[1].split())
+    assert f"{confusion['lists']} lists of {confusion['candidates']} candidates" in speed
+    assert f"**{ratios['all_pairs']:.1f} times**" in speed
+    assert f"**{ratios['quarter_of_pairs']:.1f} times**" in speed
+    assert f"{confusion['peak_memory_gib']:.1f} GiB" in speed
+    assert ratios["all_pairs"] <= 3.5
+    assert ratios["quarter_of_pairs"] <= 1.5
+    assert confusion["peak_memory_gib"] < 2.0
+    assert f"{100 * models['qilcm']['share']:.1f} % of an epoch of QILCM" in speed
+    assert f"{100 * models['mlp']['share']:.1f} % of one of the MLP" in speed
+    assert max(found["share"] for found in models.values()) < 0.1
+    padded = epoch["padded_over_real_candidates"]
+    assert f"{padded['buckets']:.2f} rows per real candidate instead of {padded['without']:.2f}" in speed

@@ -53,7 +53,7 @@ def padded(batch, *, extra=0, fill=0.0, label=0):
 
 def run(model, raw, labels, mask, rank_loss="per_query"):
     """Logits, both losses and every gradient."""
-    logits, normalised = model(raw, mask)
+    logits, normalised = model(raw, mask)[:2]
     losses = att_rank(logits, labels, mask, form=rank_loss), confusion_loss(normalised, mask)
     parameters = list(model.parameters())
     gradients = [
@@ -139,7 +139,7 @@ def test_gradient_of_the_whole_loss(form, rank_loss):
     names = [name for name, _ in model.named_parameters()]
 
     def loss(*values):
-        logits, normalised = torch.func.functional_call(model, dict(zip(names, values, strict=True)), (raw, mask))
+        logits, normalised = torch.func.functional_call(model, dict(zip(names, values, strict=True)), (raw, mask))[:2]
         return att_rank(logits, labels, mask, form=rank_loss) + 0.01 * confusion_loss(normalised, mask)
 
     assert torch.autograd.gradcheck(loss, tuple(model.parameters()), atol=1e-6)

@@ -1,12 +1,15 @@
 """The cheap route equals the definition, in value and gradient."""
 
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 import numpy as np
 import pytest
 import torch
 
+from training import chamfer
 from training.chamfer import confusion_loss, normalised_weight
+from training.model_config import Qilcm
+from training.qilcm import QilcmNetwork
 
 
 def naive(h, mask):
@@ -90,35 +93,79 @@ def test_one_list_has_nothing_to_be_confused_with():
     assert not gradient.any()
 
 
-class Picks:
-    """Stands for a generator whose choice of pairs the test makes."""
+class Order:
+    """Stands for a generator whose order of the lists the test makes."""
 
-    def __init__(self, picks):
-        self.picks = picks
+    def __init__(self, order):
+        self.order = order
 
-    def choice(self, count, *, size, replace):
-        assert len(self.picks) == size
-        assert not replace
-        return np.array(self.picks)
+    def permutation(self, count):
+        assert sorted(self.order) == list(range(count))
+        return np.array(self.order)
 
 
-def test_sampled_pairs_are_unbiased():
-    h, mask = lists([3, 1, 4, 2], 5)
+@pytest.mark.parametrize(("lengths", "pairs"), [([3, 1, 4, 2], 1), ([3, 1, 4, 2], 5), ([3, 1, 2, 4, 2], 7)])
+def test_sampled_pairs_are_unbiased(lengths, pairs):
+    h, mask = lists(lengths, 5)
     expected, expected_gradient = value_and_gradient(confusion_loss, h, mask)
-    samples = [(a, b) for a in range(6) for b in range(6) if a < b]
     found = [
-        value_and_gradient(lambda h, m, s=s: confusion_loss(h, m, pairs=2, rng=Picks(s)), h, mask) for s in samples
+        value_and_gradient(lambda h, m, o=order: confusion_loss(h, m, pairs=pairs, rng=Order(o)), h, mask)
+        for order in permutations(range(len(lengths)))
     ]
     assert np.mean([value for value, _ in found]) == pytest.approx(expected)
-    assert np.ptp([value for value, _ in found]) > 0.1 * expected
+    assert np.ptp([value for value, _ in found]) > 0.05 * expected
     torch.testing.assert_close(torch.stack([g for _, g in found]).mean(dim=0), expected_gradient)
 
 
-def test_sample_of_one_pair_by_its_formula():
-    h, mask = lists([3, 1, 4], 5)
-    both = naive(h[[0, 2]], mask[[0, 2]]).item() * 4 / 2  # d_CH of that pair
-    found = confusion_loss(h, mask, pairs=1, rng=Picks([1])).item()  # pairs in order: 01, 02, 12
-    assert found == pytest.approx((3 - 1) / 3 * both)
+@pytest.mark.parametrize(
+    ("pairs", "chosen"),
+    [
+        (1, [(3, 1)]),  # the ring is 3, 1, 0, 4, 2
+        (5, [(3, 1), (1, 0), (0, 4), (4, 2), (2, 3)]),
+        (7, [(3, 1), (1, 0), (0, 4), (4, 2), (2, 3), (3, 0), (1, 4)]),
+        (9, [(3, 1), (1, 0), (0, 4), (4, 2), (2, 3), (3, 0), (1, 4), (0, 2), (4, 3)]),
+    ],
+)
+@pytest.mark.parametrize("block", [1, 2, 10])
+def test_a_sample_is_its_pairs_by_their_formula(pairs, chosen, block, monkeypatch):
+    """Neighbours in the ring first, then those two apart; every pair once."""
+    monkeypatch.setattr(chamfer, "BLOCK", block)
+    h, mask = lists([3, 1, 4, 2, 3], 5)
+    both = sum(naive(h[[a, b]], mask[[a, b]]).item() * 4 / 2 for a, b in chosen)  # d_CH of these
+    found = confusion_loss(h, mask, pairs=pairs, rng=Order([3, 1, 0, 4, 2])).item()
+    assert found == pytest.approx(2 * both * (10 / pairs) / 5**2)
+
+
+@pytest.mark.parametrize("pairs", [None, 4])
+def test_gain_finds_the_same_neighbours(pairs):
+    """In single precision too, and where a gain is 0 or huge."""
+    u, mask = lists([7, 4, 1, 6, 3], 6, dtype=torch.float32)
+    gain = torch.randn(5, 6, generator=torch.Generator().manual_seed(2))
+    gain[0, 0], gain[1, 1] = 0.0, 30.0
+    h = torch.cat([gain[:, None] * u, u], dim=-1)
+
+    def both(gain):
+        rng = None if pairs is None else np.random.default_rng(5)
+        return value_and_gradient(lambda h, m: confusion_loss(h, m, gain=gain, pairs=pairs, rng=rng), h, mask)
+
+    value, gradient = both(gain)
+    expected, expected_gradient = both(None)
+    assert value == expected
+    assert torch.equal(gradient, expected_gradient)
+    wrong, _ = both(gain.abs())
+    assert wrong > value, "the search must have used it"
+
+
+@pytest.mark.parametrize("form", ["stable", "paper"])
+@pytest.mark.parametrize("variant", ["full", "V1"])
+def test_the_representation_of_qilcm_has_the_gain_that_it_says(form, variant):
+    torch.manual_seed(0)
+    network = QilcmNetwork(5, Qilcm(encoder_width=7, hidden=(4,), query_norm=form, variant=variant))
+    x = torch.rand(3, 6, 5)
+    x[..., 2] = 0.5  # constant over every list
+    _, normalised, gain = network(x, torch.ones(3, 6, dtype=torch.bool), None)
+    product, alone = normalised.chunk(2, dim=-1)
+    torch.testing.assert_close(gain[:, None] * alone, product, rtol=1e-4, atol=1e-4)
 
 
 def test_sampling_needs_a_generator_and_repeats_with_it():

@@ -230,6 +230,18 @@ def test_an_interrupted_rival_ends_as_an_uninterrupted_one(data, tmp_path, spec)
     assert same(resumed, fit_network(spec, *data, seed=3))
 
 
+@pytest.mark.parametrize("name", ["qilcm", "qilcm2", "dlcm", "dcm", "mlp"])
+def test_half_precision_trains_as_well_within_noise(data, name):
+    """Matrix products in bfloat16; what comes out is float32 and ranks as well."""
+    spec = named(name, SPEC.model_copy(update={"max_epochs": 6, "dropout": 0.0}))
+    full = fit_network(spec, *data, seed=0)
+    half = fit_network(spec.model_copy(update={"precision": "bfloat16"}), *data, seed=0)
+    assert all(value.dtype == torch.float32 for value in weights(half).values())
+    assert not same(full, half)
+    best = [max(epoch.valid_ndcg for epoch in fitted.history) for fitted in (full, half)]
+    assert best[1] == pytest.approx(best[0], abs=0.02)
+
+
 @pytest.mark.parametrize("name", ["qilcm-v1", "qilcm-v3", "qilcm2", "dlcm", "dcm", "mlp"])
 def test_every_rival_learns(data, name):
     fitted = fit_network(named(name, SPEC), *data, seed=0)

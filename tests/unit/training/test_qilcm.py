@@ -61,7 +61,7 @@ def test_widths_of_the_paper():
 def test_single_candidate_has_nothing_to_be_compared_with(form):
     network = model(query_norm=form)
     raw = torch.from_numpy(raw_rows(5))[:, None]
-    logits, normalised = network(raw, torch.ones(5, 1, dtype=torch.bool))
+    logits, normalised = network(raw, torch.ones(5, 1, dtype=torch.bool))[:2]
     assert not normalised.any()
     assert np.ptp(logits.detach().numpy()) < 1e-6
 
@@ -86,7 +86,7 @@ def test_constant_features_give_finite_values_and_gradients(form):
     network = model(query_norm=form)
     row = torch.from_numpy(raw_rows(1))
     raw = torch.cat([row.expand(6, -1)[None], torch.from_numpy(raw_rows(6))[None]])
-    logits, normalised = network(raw, torch.ones(2, 6, dtype=torch.bool))
+    logits, normalised = network(raw, torch.ones(2, 6, dtype=torch.bool))[:2]
     (logits.sum() + normalised.square().sum()).backward()
     assert torch.isfinite(logits).all()
     assert normalised[0].abs().max() < 1e-3
@@ -98,7 +98,7 @@ def test_constant_dimensions_get_gradient_zero_in_paper_form():
     network = QilcmNetwork(2, QilcmSpec(encoder_width=2, hidden=(3,), query_norm="paper"))
     a = torch.tensor([[0.25, 0.75]])
     refined = torch.tensor([[[1.0, 2.0], [3.0, 2.0]]], requires_grad=True)
-    normalised = network._normalise(refined, a)
+    normalised, _ = network._normalise(refined, a)
     sigma = np.sqrt(0.25 * 1.5**2 + 0.75 * 0.5**2)
     assert normalised[0, :, 0].tolist() == pytest.approx([-1.5 / (sigma + 1e-6), 0.5 / (sigma + 1e-6)])
     assert normalised[0, :, 1].tolist() == [0.0, 0.0]
@@ -129,7 +129,9 @@ def test_context_acts_by_its_sign():
 
 
 def test_padding_gets_a_finite_logit_even_without_any_candidate():
-    logits, normalised = model()(torch.full((2, 3, 5), torch.nan), torch.tensor([[True, False, False], [False] * 3]))
+    logits, normalised = model()(torch.full((2, 3, 5), torch.nan), torch.tensor([[True, False, False], [False] * 3]))[
+        :2
+    ]
     assert (logits[0, 1:] == MASKED_LOGIT).all()
     assert (logits[1] == MASKED_LOGIT).all()
     assert torch.isfinite(torch.softmax(logits, dim=-1)).all()
@@ -149,7 +151,7 @@ def test_unbatched_computes_the_same_numbers(form):
     network = model(query_norm=form)
     rows = torch.from_numpy(raw_rows(7))
     alone = Unbatched(network)(rows)
-    batched, _ = network(rows[None], torch.ones(1, 7, dtype=torch.bool))
+    batched = network(rows[None], torch.ones(1, 7, dtype=torch.bool)).logits
     assert alone.shape == (7,)
     torch.testing.assert_close(alone, batched[0])
 

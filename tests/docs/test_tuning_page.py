@@ -1,0 +1,54 @@
+"""``docs/tuning.md`` shows ranges that are searched, and a piece of a recipe that is one."""
+
+import re
+from pathlib import Path
+
+from training import config, lambdamart, search, search_space, study, tune
+from training.search_space import Range
+
+PAGE = (Path(__file__).parents[2] / "docs" / "tuning.md").read_text(encoding="utf-8")
+SPACES = ("LAMBDAMART", "NETWORK", "HIDDEN", "CONFUSION", "QILCM2", "DLCM", "DCM")
+
+
+def plain(number):
+    return f"{number:f}".rstrip("0").rstrip(".")
+
+
+def test_every_range_stands_on_the_page():
+    for space in SPACES:
+        for name, part in getattr(search_space, space).items():
+            (row,) = (
+                line
+                for line in PAGE.splitlines()
+                if line.startswith("|")
+                and f"`{name}`" in line
+                and (name != "learning_rate" or ("LightGBM" in line) == (space == "LAMBDAMART"))
+            )
+            if isinstance(part, Range):
+                assert plain(part.low) in row
+                assert plain(part.high) in row
+                assert ("by magnitude" in row) == part.log
+            else:
+                shown = [", ".join(map(str, v)) if isinstance(v, tuple) else plain(v) for v in part.values]
+                assert f"| {('; ' if name == 'hidden' else ', ').join(shown)} |" in row
+
+
+def test_the_piece_on_the_page_fits_into_a_recipe(tmp_path):
+    (piece,) = re.findall(r"```toml\n(.*?)```", PAGE, flags=re.DOTALL)
+    path = tmp_path / "own.toml"
+    path.write_text('name = "own"\nabout = "x"\n[data]\nkind = "synthetic"\n' + piece)
+    recipe = config.load(str(path))
+    assert recipe.first_stage.trials == 1
+    assert recipe.first_stage.settings.num_leaves == 12
+    assert recipe.model.confusion_weight == 0.003
+
+
+def test_the_numbers_of_the_page():
+    assert search.STARTUP_TRIALS == 5
+    assert "After five finished trials" in PAGE
+    assert study.PRUNE_AFTER == 3
+    assert "from its third epoch on" in PAGE
+    assert (lambdamart.PRUNE_AFTER, lambdamart.REPORT_EVERY) == (50, 10)
+    assert "from 50 trees on, every ten trees" in PAGE
+    for command in re.findall(r"^python -m training.tune (.*)$", PAGE, flags=re.MULTILINE):
+        tune._parser().parse_args(command.split())

@@ -1,0 +1,260 @@
+"""A study: the search for a recipe's best hyperparameters, in a folder that survives a kill.
+
+The folder holds the search's journal, the first stage that all trials of a network share, the checkpoint of the trial
+under way, and in the end ``winner.toml``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+from rich.progress import Progress
+
+from ranking.errors import RecipeError, ScoringError
+from training import config, first_stage, lambdamart, second_stage
+from training.config import LambdaMart, Recipe
+from training.data.dataset import Splits
+from training.first_stage import FittedFirstStage
+from training.learn import Epoch
+from training.model_config import FirstStageAlone, NetworkSpec
+from training.search import Found, Pruned, Report, search
+from training.search_space import Value, own_values, space_of
+from training.workspace import digest_of
+
+PRUNE_AFTER = 3
+"""Epochs that a network gets before it is compared with the median."""
+
+WINNER = "winner.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Winner:
+    """What a study found.
+
+    Args:
+        recipe: with the winning values; LightGBM's as ``settings``, to be kept by ``trials = 1``.
+        searched: the winning values.
+        title: what was searched: ``LightGBM``, or the network's.
+        ndcg_at: cutoff of the validation NDCG.
+        found: trials and values, as the search counts them.
+        first_stage_trials: settings of LightGBM that were tried for the first stage below a network; None for others.
+    """
+
+    recipe: Recipe
+    searched: dict[str, Value]
+    title: str
+    ndcg_at: int
+    found: Found
+    first_stage_trials: int | None
+
+
+@contextmanager
+def held(folder: Path, recipe: Recipe, splits: Splits) -> Iterator[Path]:
+    """The folder of a study, nobody else's meanwhile; ``state/`` in it is for :func:`tune`.
+
+    Raises:
+        RecipeError: if it cannot be made, is in use, or holds the study of another recipe or other data.
+    """
+    try:
+        (folder / "state").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RecipeError(f"--study {folder} cannot be made: {error.strerror or error}; choose another") from error
+    lock = FileLock(folder / "lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise RecipeError(f"a search in {folder} is going on: wait for it, or choose another --study") from error
+    try:
+        _check(folder / "study.json", {"recipe": recipe.model_dump(mode="json"), "data": digest_of(splits)})
+        yield folder / "state"
+    finally:
+        lock.release()
+        _tidy(folder)
+
+
+def _tidy(folder: Path) -> None:
+    """A mistake that was noticed at once leaves nothing behind, and takes nothing away that was there before."""
+    if any((folder / "state").iterdir()):
+        return
+    (folder / "state").rmdir()
+    for name in ("study.json", "lock"):
+        (folder / name).unlink(missing_ok=True)
+    if not any(folder.iterdir()):
+        folder.rmdir()
+
+
+def _check(known: Path, wanted: dict[str, object]) -> None:
+    if not known.exists():
+        temporary = known.with_suffix(".tmp")
+        temporary.write_text(json.dumps(wanted), encoding="utf-8")
+        temporary.replace(known)
+        return
+    found = json.loads(known.read_text(encoding="utf-8"))
+    other = " and ".join(name for name in wanted if found.get(name) != wanted[name])
+    if other:
+        raise RecipeError(f"{known.parent} holds a study with other {other}: choose another --study, or delete it")
+
+
+def tune(recipe: Recipe, splits: Splits, state: Path, *, trials: int, device: str, bars: Progress) -> Winner:
+    """Search for the values that rank the validation queries best; test queries are never looked at.
+
+    A recipe whose model is the first stage alone has LightGBM searched; any other its network, on the scores of one
+    first stage that was itself tuned with as many trials.
+
+    Args:
+        recipe: whose own values are the first trial.
+        splits: under the schema that the bundle would have.
+        state: folder; what is finished there is not done again.
+        trials: in all, those that stand in the folder included.
+        device: torch device of the network.
+        bars: show how far it is.
+
+    Raises:
+        RecipeError: if the recipe has nothing to tune, or no trial got to its end.
+    """
+    if isinstance(recipe.model, FirstStageAlone):
+        return _tune_lightgbm(recipe, splits, state, trials, bars)
+    return _tune_network(recipe, recipe.model, splits, state, trials, device, bars)
+
+
+def _tune_lightgbm(recipe: Recipe, splits: Splits, state: Path, trials: int, bars: Progress) -> Winner:
+    spec = recipe.first_stage
+    if not isinstance(spec, LambdaMart):
+        raise RecipeError(
+            f"recipe {recipe.name!r} has nothing to tune: its first stage is a given {spec.kind}, and it has no second "
+            "one; name a network with --model qilcm"
+        )
+    task = bars.add_task("LightGBM", total=trials)
+    found = lambdamart.search_settings(
+        splits.train,
+        splits.valid,
+        spec.model_copy(update={"trials": trials}),
+        seed=recipe.seed,
+        journal=state / "lightgbm.journal",
+        prune=True,
+        on_trial=lambda done, best: bars.update(
+            task, completed=done, description=f"LightGBM, best NDCG@{spec.ndcg_at} {best:.4f}"
+        ),
+    )
+    bars.update(task, completed=trials)
+    pinned = _pinned(spec, found.values)
+    return Winner(config.changed(recipe, {"first_stage": pinned}), found.values, "LightGBM", spec.ndcg_at, found, None)
+
+
+def _tune_network(
+    recipe: Recipe, model: NetworkSpec, splits: Splits, state: Path, trials: int, device: str, bars: Progress
+) -> Winner:
+    first = _first_stage(recipe, splits, state, trials, bars)
+    task = bars.add_task(model.title, total=trials)
+
+    def try_values(number: int, values: dict[str, Value], report: Report) -> tuple[float, int]:
+        checkpoint = state / f"trial-{number + 1}.pt"  # the same values again after a kill, so it goes on from there
+        for old in state.glob("trial-*.pt"):
+            if old != checkpoint:
+                old.unlink()
+
+        def on_epoch(epoch: Epoch) -> None:
+            text = f"{model.title} {number + 1}, epoch {epoch.number}, NDCG@{model.ndcg_at} {epoch.best_ndcg:.4f}"
+            bars.update(task, description=text)
+            report(epoch.number, epoch.valid_ndcg)
+
+        try:
+            fitted = second_stage.fit(
+                with_values(model, values),
+                splits,
+                first,
+                seed=recipe.seed,
+                checkpoint=checkpoint,
+                device=device,
+                on_epoch=on_epoch,
+            )
+        except ScoringError as error:  # it diverged: these values are as bad as any
+            raise Pruned from error
+        assert fitted is not None
+        return max(epoch.valid_ndcg for epoch in fitted.history), fitted.best_epoch
+
+    space = space_of(model)
+    found = search(
+        space,
+        try_values,
+        first=own_values(model, space),
+        trials=trials,
+        seed=recipe.seed,
+        journal=state / f"{model.kind}.journal",
+        prune_after=PRUNE_AFTER,
+        on_trial=lambda done, _best: bars.update(task, completed=done),
+    )
+    bars.update(task, completed=trials, description=f"{model.title}, best NDCG@{model.ndcg_at} {found.value:.4f}")
+    changes: dict[str, object] = {"model": with_values(model, found.values)}
+    tuned = None
+    if isinstance(recipe.first_stage, LambdaMart):
+        changes["first_stage"] = _pinned(recipe.first_stage, first.facts["params"])
+        tuned = int(str(first.facts["trials"]))
+    winner = config.changed(recipe, changes)
+    return Winner(winner, found.values, model.title, model.ndcg_at, found, tuned)
+
+
+def _first_stage(recipe: Recipe, splits: Splits, state: Path, trials: int, bars: Progress) -> FittedFirstStage:
+    """Fitted once for all trials, with as many trials of its own."""
+    spec = recipe.first_stage
+    if not isinstance(spec, LambdaMart):
+        return first_stage.fit(spec, splits, seed=recipe.seed, state=state)
+    spec = spec.model_copy(update={"trials": trials})
+    task = bars.add_task("First stage", total=trials)
+    fitted = first_stage.fit(
+        spec,
+        splits,
+        seed=recipe.seed,
+        state=state,
+        on_trial=lambda done, best: bars.update(
+            task, completed=done, description=f"First stage, best NDCG@{spec.ndcg_at} {best:.4f}"
+        ),
+    )
+    bars.update(task, completed=trials)
+    return fitted
+
+
+def with_values(model: NetworkSpec, values: dict[str, Value]) -> NetworkSpec:
+    """A network's part of a recipe with other values."""
+    changed: NetworkSpec = type(model).model_validate({**model.model_dump(), **values})
+    return changed
+
+
+def _pinned(spec: LambdaMart, settings: object) -> LambdaMart:
+    """LightGBM as it was found, not to be searched again."""
+    return LambdaMart.model_validate({**spec.model_dump(), "settings": settings, "trials": 1})
+
+
+def fragment(winner: Winner, command: str) -> str:
+    """The winning values as TOML, to stand in a recipe instead of its ``[first_stage]`` and ``[model]``.
+
+    Numbers that are the same as Listwright's defaults are left out, but for those that were searched.
+    """
+    found = winner.found
+    own = "failed" if found.first_value is None else f"{found.first_value:.4f}"
+    lines = [
+        f"# {command}",
+        f"# {winner.title}: validation NDCG@{winner.ndcg_at} {found.value:.4f}, the recipe's own values {own};",
+        f"# {found.trials} trials, {found.pruned} of them ended early",
+    ]
+    if winner.first_stage_trials is not None:
+        lines.append(f"# first stage: LightGBM, {winner.first_stage_trials} trials")
+    recipe = winner.recipe
+    if isinstance(recipe.first_stage, LambdaMart):
+        kept = recipe.first_stage.model_dump(exclude_defaults=True, exclude={"settings"})
+        lines += _table("first_stage", {"kind": "lambdamart", **kept})
+        lines += _table("first_stage.settings", recipe.first_stage.settings.model_dump())
+    if not isinstance(recipe.model, FirstStageAlone):
+        kept = recipe.model.model_dump(exclude_defaults=True, exclude_none=True)
+        lines += _table("model", {"kind": recipe.model.kind, **kept, **winner.searched})
+    return "\n".join(lines) + "\n"
+
+
+def _table(name: str, values: dict[str, object]) -> list[str]:
+    """Strings, numbers, booleans and lists of numbers are written by TOML as by JSON."""
+    return ["", f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in values.items())]

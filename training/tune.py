@@ -1,0 +1,103 @@
+"""``python -m training.tune``: the command line of a search for better hyperparameters."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.markup import escape
+
+from ranking.errors import ListwrightError, RecipeError
+from training.command import repeatable
+from training.config import Recipe
+from training.recipe_options import MODELS, add_recipe_options, recipe_from
+
+if TYPE_CHECKING:
+    from training.study import Winner
+
+TRIALS = 30
+
+_EXAMPLES = """examples:
+  python -m training.tune                     synthetic data, the recipe's QILCM
+  python -m training.tune mq2008 --data data/MQ2008 --trials 50
+  python -m training.tune mq2008 --data data/MQ2008 --trials 50 \\
+      --model first_stage                     LightGBM instead, as hard
+  python -m training.tune mslr --data MSLR-WEB10K.zip --model dlcm
+  python -m training.tune table --data rows.parquet --qid search_id \\
+      --label clicked --study studies/shop
+
+An interrupted search goes on with the same command, and so does one that is
+given more --trials. The winning values are printed and written to winner.toml
+in the study's folder, as a piece of a recipe. They are chosen by validation
+queries; test queries are never looked at.
+"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Command line; 0 when the winner is written, 1 with one clear line when it is not, 130 after Ctrl-C."""
+    options = _parser().parse_args(arguments)
+    console = Console(highlight=False)
+    try:
+        if options.trials < 1:
+            raise RecipeError(f"--trials {options.trials}: expected 1 or more")
+        recipe = recipe_from(options)
+        folder = options.study or Path("studies") / recipe.name
+        command = repeatable("training.tune", sys.argv[1:] if arguments is None else arguments)
+        winner, text = _search(recipe, options, folder, command, console)
+    except (ListwrightError, OSError) as error:
+        console.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+        return 1
+    except KeyboardInterrupt:
+        console.print("interrupted: finished trials are kept; the same command goes on")
+        return 130
+    console.print()
+    console.print(text, markup=False, soft_wrap=True, end="")
+    if winner.first_stage_trials is not None and winner.first_stage_trials < options.trials:
+        console.print(
+            f"\n[yellow]Note:[/] the first stage was tuned with {winner.first_stage_trials} trials, fewer than "
+            f"{options.trials}: a new --study tunes it as hard"
+        )
+    console.print(f"\nWritten to {folder / 'winner.toml'}: put it into a recipe", soft_wrap=True, markup=False)
+    return 0
+
+
+def _search(
+    recipe: Recipe, options: argparse.Namespace, folder: Path, command: str, console: Console
+) -> tuple[Winner, str]:
+    with console.status("loading torch"):  # seconds, which --help and mistyped options need not wait for
+        from training import study  # noqa: PLC0415
+        from training.data.load import load  # noqa: PLC0415
+        from training.run import progress_bars, under_first_stage, usable_device  # noqa: PLC0415
+    device = usable_device(options.device)
+    with progress_bars(console) as bars:
+        splits = under_first_stage(recipe, load(recipe, options.data, progress=bars))
+        bars.console.print(f"[bold]{escape(recipe.name)}[/]: {escape(splits.how)}")
+        with study.held(folder, recipe, splits) as state:
+            winner = study.tune(recipe, splits, state, trials=options.trials, device=device, bars=bars)
+            text = study.fragment(winner, command)
+            temporary = folder / f"{study.WINNER}.tmp"
+            temporary.write_text(text, encoding="utf-8")
+            temporary.replace(folder / study.WINNER)
+    return winner, text
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m training.tune",
+        description="Search for better hyperparameters of a recipe's network, or of LightGBM\n"
+        "where it has none (--model first_stage), by validation NDCG. Trials below the\n"
+        "median of earlier ones are ended early.",
+        epilog=_EXAMPLES + MODELS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_recipe_options(parser)
+    parser.add_argument("--trials", type=int, default=TRIALS, metavar="N", help=f"in all (default: {TRIALS})")
+    parser.add_argument("--study", type=Path, metavar="DIR", help="where the search is kept (default: studies/RECIPE)")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -13,7 +13,7 @@ from training.bootstrap import interval, resampled_means
 from training.experiments.fits import TRUNCATED
 from training.experiments.measured import CONVENTIONS, Measured
 from training.experiments.plans import BASELINES, WEIGHTS, weight_name
-from training.experiments.statistics import Comparison, corrected
+from training.experiments.statistics import Comparison
 
 MOST_BINS = 10
 FEWEST_IN_BIN = 20
@@ -31,18 +31,18 @@ def over_best_baseline(found: Measured, method: str, metrics: Sequence[str]) -> 
 
     Which baseline is the best is seen on the same queries: that favours the baseline, never the method.
     """
-    return corrected([found.compared(method, found.best(BASELINES, metric), metric) for metric in metrics])
+    return found.compared([(metric, method, found.best(BASELINES, metric)) for metric in metrics])
 
 
 def over_variants(found: Measured, metrics: Sequence[str]) -> list[Comparison]:
     """QILCM against its variants in every metric, one family."""
-    return corrected([found.compared("qilcm", rival, metric) for metric in metrics for rival in VARIANTS])
+    return found.compared([(metric, "qilcm", rival) for metric in metrics for rival in VARIANTS])
 
 
 def over_no_confusion(found: Measured, metrics: Sequence[str]) -> list[Comparison]:
     """Every weight above 0 against 0 in every metric, one family."""
     none, *others = (weight_name(weight) for weight in WEIGHTS)
-    return corrected([found.compared(name, none, metric) for metric in metrics for name in others])
+    return found.compared([(metric, name, none) for metric in metrics for name in others])
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from training.data.load import load
 from training.experiments import listwise_pages as pages
 from training.experiments import plans
 from training.experiments.fits import NDCG_AT, Fit
-from training.experiments.measured import by_shift
+from training.experiments.measured import Measured, by_shift
 from training.experiments.store import Store
 from training.experiments.workers import run_all
 from training.reporting.page import render
@@ -100,7 +100,7 @@ def run(asked: Asked, out: Path, contents: Sequence[object], console: Console) -
             told.verdicts,
             told.sections,
             command=asked.command,
-            facts=_facts(asked, first.empty, first.queries),
+            facts=_facts(asked, first),
             settings=json.dumps(asked.recipe.model_dump(mode="json"), indent=1),
         )
         (out / "page.html").write_text(page, encoding="utf-8")
@@ -128,14 +128,20 @@ def planned(asked: Asked) -> list[Fit]:
     ]
 
 
-def _facts(asked: Asked, empty: int, queries: int) -> list[str]:
+def _facts(asked: Asked, found: Measured) -> list[str]:
     first = asked.recipe.first_stage
     assert isinstance(first, LambdaMart)
     cutoff = plans.cutoff(asked.recipe.model)
     versions = ", ".join(f"{name} {number}" for name, number in asked.made_with.items())
+    scored = plans.sees_score(asked.recipe.model)
+    choice = (
+        "The QILCM paper has no first stage in user-choice ranking: recipe airline-paper leaves its score out, this "
+        "one does not."
+    )
+    folds = ", ".join(map(str, asked.folds))
     return [
-        f"Data: {asked.recipe.name}; folds: {', '.join(map(str, asked.folds))}; {queries} test queries, {empty} "
-        "without a relevant candidate. Splits are by query.",
+        f"Data: {asked.recipe.name}; folds: {folds}; {found.queries} test queries, {found.empty} without a relevant "
+        "candidate. Splits are by query.",
         f"Seeds: 0 to {asked.seeds - 1}. A seed fixes whatever is fitted; data and split are the same for all "
         f"(recipe's seed {asked.recipe.seed}).",
         f"First stage: LambdaMART, {first.trials} settings tried (selected on {first.select_on}), fitted once per seed "
@@ -143,5 +149,6 @@ def _facts(asked: Asked, empty: int, queries: int) -> list[str]:
         "All networks share the encoder, AttRank unless the recipe says otherwise, the optimiser and early stopping on "
         "validation NDCG; baselines that QILCM has to beat: " + pages.baselines() + ".",
         "NDCG: gain 2^y - 1, discount 1/log2(rank + 1), macro mean over queries; equal scores keep input order.",
+        *([choice] if found.is_choice and scored else []),
         f"Made with {versions}.",
     ]

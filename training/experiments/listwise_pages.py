@@ -77,10 +77,15 @@ def table3(by_shift: Mapping[float | None, Measured], ndcg_at: int) -> Told:
         at = "" if shift is None else f"Planted shift {shift:g}"
         picture = figures.gains(families[shift], f"gains-{shift or 0:g}".replace(".", "-"), f"Gains of QILCM. {at}")
         sections += [
-            PageSection(tables=[tables.means(found, metrics, at or "All methods")]),
+            PageSection(
+                tables=[
+                    tables.means(found, metrics, at or "All methods"),
+                    tables.by_convention(found, ndcg_at, f", {at[0].lower()}{at[1:]}" if at else ""),
+                ]
+            ),
             PageSection(figures=[PageFigure(picture, "")], tables=[tables.comparisons(families[shift], "", note)]),
         ]
-    sections += [*_beside_the_paper(first), PageSection(tables=[tables.by_convention(first, ndcg_at)])]
+    sections += _beside_the_paper(first)
     said = [
         {"shift": shift, **findings.facts(found, families[shift], metrics, ndcg_at)}
         for shift, found in by_shift.items()
@@ -122,19 +127,15 @@ def confusion_weights(found: Measured, ndcg_at: int) -> Told:
     metrics, lead = _metrics(found, ndcg_at)
     gained = findings.over_no_confusion(found, metrics)
     on_lead = [one for one in gained if one.metric == lead]
-    best = max(on_lead, key=lambda one: one.gain)
-    proven = [one for one in on_lead if one.proven]
-    said = "none changes it beyond doubt" if not proven else f"{len(proven)} change it beyond doubt"
-    verdicts = [
-        f"Of {len(on_lead)} weights of the confusion loss, {title(best.method)} changes {metric_name(lead)} most "
-        f"for the better, by {best.gain:+.4f}; {said} (Holm).",
-    ]
+    verdicts = [weights_sentence(on_lead)]
     sections = [
         PageSection(
             figures=[PageFigure(figures.by_weight(found, lead), f"Bars: standard deviation over {found.seeds} seeds.")],
             tables=[tables.weights(found, lead, gained)],
         ),
-        PageSection(text=[PAIRED + "all weights and metrics."], tables=[tables.means(found, metrics, "All metrics")]),
+        PageSection(
+            text=[PAIRED + "all weights and metrics."], tables=[tables.means(found, metrics, "All metrics, by lambda'")]
+        ),
         PageSection(tables=[tables.by_convention(found, ndcg_at)]),
     ]
     return Told(verdicts, sections, findings.facts(found, gained, metrics, ndcg_at))
@@ -170,8 +171,20 @@ def growth_sentence(one: findings.Growth, metric: str, weakest: float, strongest
         moves = "shrinks with the planted shift"
     else:
         moves = "is not shown to change with the planted shift"
-    vanished = "" if weakest else " Without shift it " + ("vanishes." if one.vanishes else "does not vanish.")
+    vanished = "" if weakest else f" Without shift its interval {'holds' if one.vanishes else 'does not hold'} 0."
     return f"{name} {moves}: {ends}.{vanished}"
+
+
+def weights_sentence(gained: Sequence[Comparison]) -> str:
+    """Whether the confusion loss is worth its time."""
+    best, metric = max(gained, key=lambda one: one.gain), metric_name(gained[0].metric)
+    up, down = (sum(one.proven and one.gain * sign > 0 for one in gained) for sign in (1, -1))
+    if best.gain <= 0.0:
+        said = f"No weight of the confusion loss raises {metric}"
+    else:
+        name = title(best.method)
+        said = f"Of {len(gained)} weights of the confusion loss, {name} raises {metric} most, by {best.gain:.4f}"
+    return f"{said}. Beyond doubt (Holm) {up or 'none'} of {len(gained)} raise it and {down or 'none'} lower it."
 
 
 def trend_sentence(one: findings.Gaps) -> str:

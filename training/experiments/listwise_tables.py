@@ -22,7 +22,8 @@ def means(found: Measured, metrics: Sequence[str], heading: str) -> PageTable:
         rows.append([metric_name(metric), *cells])
     spread = f"± standard deviation over {found.seeds} seeds" if found.seeds > 1 else "one seed, so no deviation"
     note = f"Mean over {found.queries} test queries and the seeds, {spread}; * the best. Empty queries: 0; full ideal."
-    return PageTable(heading, ["", *(title(name) for name in found.methods)], rows, note)
+    head = ["", *(title(name).removeprefix("lambda' = ") for name in found.methods)]
+    return PageTable(heading, head, rows, note)
 
 
 def comparisons(found: Sequence[Comparison], heading: str, note: str) -> PageTable:
@@ -41,8 +42,8 @@ def comparisons(found: Sequence[Comparison], heading: str, note: str) -> PageTab
     return PageTable(heading, ["", "against", "gain", "improv.", "p (t-test)", "p (Holm)"], rows, note)
 
 
-def by_convention(found: Measured, ndcg_at: int) -> PageTable:
-    """NDCG of every method under all conventions."""
+def by_convention(found: Measured, ndcg_at: int, at: str = "") -> PageTable:
+    """NDCG of every method under all conventions; ``at`` says on which data where there are several."""
     names = ["0", "1", "dropped", "0", "1", "dropped"]
     head = ["", *(f"{name}, {'full' if n < 3 else 'trunc.'}" for n, name in enumerate(names))]
     rows = []
@@ -54,7 +55,7 @@ def by_convention(found: Measured, ndcg_at: int) -> PageTable:
         "ideal knows all candidates (full) or those that the first stage kept (trunc.). Whether an empty query counts "
         "0 or 1 moves no difference between methods; dropping it divides by fewer."
     )
-    return PageTable(f"NDCG@{ndcg_at} under every convention", head, rows, note)
+    return PageTable(f"NDCG@{ndcg_at} under every convention{at}", head, rows, note)
 
 
 def beside_print(found: Measured, printed: Printed) -> PageTable:
@@ -81,7 +82,7 @@ def weights(found: Measured, metric: str, gained: Sequence[Comparison]) -> PageT
         one = by_name.get(name)
         change = ["", ""] if one is None else [f"{one.gain:+.4f}\n[{one.low:+.4f}, {one.high:+.4f}]", p_text(one.holm)]
         rows.append([f"{weight:g}", f"{found.lambdas[name]:.2e}", _mean(*found.mean_sd(name, metric)), *change])
-    head = ["lambda'", "lambda of eq. (10)", metric_name(metric), "gain over lambda' = 0", "p (Holm)"]
+    head = ["lambda'", "lambda of eq. (10)", metric_name(metric), "gain over 0", "p (Holm)"]
     note = (
         "lambda' weighs the confusion loss per candidate and dimension; lambda is what eq. (10) must have for "
         "the same, with the sums of eqs. (13) and (14) as printed."

@@ -96,10 +96,12 @@ class Measured:
         found: Float[np.ndarray, " N"] = (self.each(method, metric) - self.each(rival, metric)).mean(axis=0)
         return found
 
-    def compared(self, method: str, rival: str, metric: str) -> Comparison:
-        """The paired comparison of two methods, not corrected yet."""
-        one, other = (self.each(name, metric).mean(axis=0) for name in (method, rival))
-        return compare(metric, method, rival, one, other)
+    def compared(self, family: Sequence[tuple[str, str, str]]) -> list[Comparison]:
+        """Paired comparisons, each of metric, method and rival, corrected as one family."""
+        one, other = (
+            np.stack([self.each(names[place], names[0]).mean(axis=0) for names in family], axis=1) for place in (1, 2)
+        )
+        return compare(family, one, other)
 
 
 def by_shift(results: pl.DataFrame, methods: Sequence[str]) -> dict[float | None, Measured]:

@@ -80,9 +80,18 @@ def data_sets(suite: str, recipe: Recipe, shifts: Sequence[float]) -> list[Recip
 
 def cutoff(like: Model) -> int:
     """C, which all methods share."""
+    return _network(like).cutoff
+
+
+def sees_score(like: Model) -> bool:
+    """Whether the networks have the first stage's score among their inputs."""
+    return _network(like).first_stage_score
+
+
+def _network(like: Model) -> Network:
     model = named("qilcm", like)
     assert isinstance(model, Network)
-    return model.cutoff
+    return model
 
 
 def facts(chosen: Mapping[str, Model]) -> dict[str, object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
@@ -34,7 +34,7 @@ class Comparison:
     high: float
     improvement: float | None
     p: float | None
-    holm: float | None = None
+    holm: float | None
 
     @property
     def proven(self) -> bool:
@@ -43,22 +43,32 @@ class Comparison:
 
 
 def compare(
-    metric: str, method: str, rival: str, one: Float[np.ndarray, " N"], other: Float[np.ndarray, " N"]
-) -> Comparison:
-    """Pair the queries of two methods.
+    names: Sequence[tuple[str, str, str]], one: Float[np.ndarray, "N M"], other: Float[np.ndarray, "N M"]
+) -> list[Comparison]:
+    """Pair the queries of two methods, M times, as one family: with Holm's p over all that could be tested.
 
     Args:
-        metric, method, rival: names.
-        one, other: ``(N,)`` values of the same queries in the same order, each the mean over seeds.
+        names: M times metric, method, rival.
+        one, other: ``(N, M)`` values of the same queries in the same order, each the mean over seeds.
     """
     difference = one - other
     low, high = interval(resampled_means(difference))
-    mean = float(other.mean())
-    improvement = None if mean == 0.0 else float(difference.mean()) / mean
-    return Comparison(
-        metric, method, rival, len(difference), float(difference.mean()), float(low), float(high), improvement,
-        paired_p(difference),
-    )  # fmt: skip
+    means, gains = other.mean(axis=0), difference.mean(axis=0)
+    p_values = [paired_p(column) for column in difference.T]
+    adjusted = iter(holm([p for p in p_values if p is not None]))
+    return [
+        Comparison(
+            *names[n],
+            queries=len(difference),
+            gain=float(gains[n]),
+            low=float(low[n]),
+            high=float(high[n]),
+            improvement=None if means[n] == 0.0 else float(gains[n] / means[n]),
+            p=p,
+            holm=None if p is None else next(adjusted),
+        )
+        for n, p in enumerate(p_values)
+    ]
 
 
 def paired_p(difference: Float[np.ndarray, " N"]) -> float | None:
@@ -81,10 +91,3 @@ def holm(p_values: Sequence[float]) -> list[float]:
     found = np.empty(len(order))
     found[order] = adjusted
     return [float(p) for p in found]
-
-
-def corrected(family: Sequence[Comparison]) -> list[Comparison]:
-    """The comparisons of one family with Holm's p; those that could not be tested count for nothing."""
-    tested = [n for n, found in enumerate(family) if found.p is not None]
-    adjusted = dict(zip(tested, holm([p for found in family if (p := found.p) is not None]), strict=True))
-    return [replace(found, holm=adjusted.get(n)) for n, found in enumerate(family)]

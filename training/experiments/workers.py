@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -48,39 +49,42 @@ def run_all(title: str, fits: Sequence[Fit], store: Store, jobs: int, console: C
         task = bar.add_task(title, total=len(fits), completed=len(fits) - len(todo))
         if todo:
             with pool(min(jobs, len(todo))) as workers:
-                for done in _in_order(todo, store, workers):
+                for done in _in_order(todo, store, jobs, workers):
                     bar.update(task, description=f"{title}: {done.method}", advance=1)
         bar.update(task, description=title)
     return store.join([fit.name for fit in fits])
 
 
-def _in_order(todo: Sequence[Fit], store: Store, workers: Executor) -> Iterator[Fit]:
-    """Fits as they finish, first stages before what needs them."""
-    running: dict[Future[pl.DataFrame], Fit] = {}
-
-    def start(some: Sequence[Fit]) -> None:
-        running.update({workers.submit(measured, fit, store.state(fit.group)): fit for fit in some})
-
-    open_groups = {fit.group for fit in todo if fit.is_first_stage}
-    start([fit for fit in todo if fit.is_first_stage or fit.group not in open_groups])
-    left = {group: sum(fit.group == group for fit in todo) for group in {fit.group for fit in todo}}
-    while running:
+def _in_order(todo: Sequence[Fit], store: Store, jobs: int, workers: Executor) -> Iterator[Fit]:
+    """Fits as they finish, started in their order but for those that wait for their group's first stage."""
+    waiting = {fit.group for fit in todo if fit.is_first_stage}
+    left = Counter(fit.group for fit in todo)
+    queue, running = list(todo), dict[Future[pl.DataFrame], Fit]()
+    while queue or running:
+        ready = [fit for fit in queue if fit.is_first_stage or fit.group not in waiting]
+        for fit in ready[: jobs - len(running)]:
+            queue.remove(fit)
+            running[workers.submit(measured, fit, store.state(fit.group))] = fit
         done, _ = wait(running, return_when=FIRST_COMPLETED)
-        for future in done:
+        for future in sorted(done, key=lambda one: one.exception() is not None):  # what is whole is kept first
             fit = running.pop(future)
-            try:
-                store.add(fit.name, future.result())
-            except BrokenProcessPool as error:
-                raise RecipeError(
-                    "a worker was stopped from outside, perhaps for want of memory: finished fits are kept; the same "
-                    "command goes on, with --jobs N for fewer at a time"
-                ) from error
+            store.add(fit.name, _result(future))
             if fit.is_first_stage:
-                start([other for other in todo if other.group == fit.group and not other.is_first_stage])
+                waiting.remove(fit.group)
             left[fit.group] -= 1
             if left[fit.group] == 0:
                 shutil.rmtree(store.state(fit.group))
             yield fit
+
+
+def _result(future: Future[pl.DataFrame]) -> pl.DataFrame:
+    try:
+        return future.result()
+    except BrokenProcessPool as error:
+        raise RecipeError(
+            "a worker was stopped from outside, perhaps for want of memory: finished fits are kept; the same command "
+            "goes on, with --jobs N for fewer at a time"
+        ) from error
 
 
 def measured(fit: Fit, state: Path) -> pl.DataFrame:

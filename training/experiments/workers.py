@@ -47,10 +47,15 @@ def run_all(title: str, fits: Sequence[Fit], store: Store, jobs: int, console: C
     )
     with Progress(*columns, console=console, speed_estimate_period=PACE) as bar:
         task = bar.add_task(title, total=len(fits), completed=len(fits) - len(todo))
-        if todo:
-            with pool(min(jobs, len(todo))) as workers:
+        try:
+            with pool(min(jobs, max(1, len(todo)))) as workers:  # processes start with the first fit, if there is one
                 for done in _in_order(todo, store, jobs, workers):
                     bar.update(task, description=f"{title}: {done.method}", advance=1)
+        except BrokenProcessPool as error:
+            raise RecipeError(
+                "a worker was stopped from outside, perhaps for want of memory: finished fits are kept; the same command "
+                "goes on, with --jobs N for fewer at a time"
+            ) from error
         bar.update(task, description=title)
     return store.join([fit.name for fit in fits])
 
@@ -68,23 +73,13 @@ def _in_order(todo: Sequence[Fit], store: Store, jobs: int, workers: Executor) -
         done, _ = wait(running, return_when=FIRST_COMPLETED)
         for future in sorted(done, key=lambda one: one.exception() is not None):  # what is whole is kept first
             fit = running.pop(future)
-            store.add(fit.name, _result(future))
+            store.add(fit.name, future.result())
             if fit.is_first_stage:
                 waiting.remove(fit.group)
             left[fit.group] -= 1
             if left[fit.group] == 0:
                 shutil.rmtree(store.state(fit.group))
             yield fit
-
-
-def _result(future: Future[pl.DataFrame]) -> pl.DataFrame:
-    try:
-        return future.result()
-    except BrokenProcessPool as error:
-        raise RecipeError(
-            "a worker was stopped from outside, perhaps for want of memory: finished fits are kept; the same command "
-            "goes on, with --jobs N for fewer at a time"
-        ) from error
 
 
 def measured(fit: Fit, state: Path) -> pl.DataFrame:

@@ -53,8 +53,8 @@ def run_all(title: str, fits: Sequence[Fit], store: Store, jobs: int, console: C
                     bar.update(task, description=f"{title}: {done.method}", advance=1)
         except BrokenProcessPool as error:
             raise RecipeError(
-                "a worker was stopped from outside, perhaps for want of memory: finished fits are kept; the same command "
-                "goes on, with --jobs N for fewer at a time"
+                "a worker was stopped from outside, perhaps for want of memory: finished fits are kept; the same "
+                "command goes on, with --jobs N for fewer at a time"
             ) from error
         bar.update(task, description=title)
     return store.join([fit.name for fit in fits])

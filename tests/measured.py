@@ -4,6 +4,8 @@ import numpy as np
 import polars as pl
 
 from training.evaluate_routing import RoutingEvaluation
+from training.experiments.fits import NDCG_AT, TRUNCATED
+from training.experiments.measured import by_shift
 
 
 def results(best, mean_of_rest, single, lambdamart, seed=0, count=2):
@@ -43,3 +45,52 @@ def routed(count=200, specialists=3):
         chosen=np.where(probabilities.max(axis=1) > 0.6, choice, -1),
         query=np.arange(count),
     )
+
+
+def fitted_results(values, *, relevant=None, anomaly=None, shift=None):
+    """What a listwise suite measured: ``values[method]`` is ``(S, N)`` NDCG at every depth, NaN where nothing is relevant."""
+    rows = []
+    for method, square in values.items():
+        for seed, each in enumerate(np.asarray(square, dtype=float)):
+            for n, value in enumerate(each):
+                rows.append(
+                    {
+                        "shift": shift,
+                        "seed": seed,
+                        "fold": 1,
+                        "method": method,
+                        "qid": f"q{n:04}",
+                        "candidates": 12,
+                        "relevant": (0 if np.isnan(value) else 3) if relevant is None else relevant[n],
+                        "anomaly": None if anomaly is None else float(anomaly[n]),
+                        **{
+                            f"ndcg@{k}{end}": None if np.isnan(value) else value
+                            for k in NDCG_AT
+                            for end in ("", TRUNCATED)
+                        },
+                        **{name: float(np.nan_to_num(value)) for name in ("hit@1", "hit@5", "precision@5", "mrr")},
+                        "lambda_of_eq_10": 0.0,
+                        "seconds": 1.0,
+                        "all_queries": 100,
+                        "features": 5,
+                    }
+                )
+    return pl.DataFrame(
+        rows,
+        schema_overrides={"shift": pl.Float64, "anomaly": pl.Float64, "ndcg@1": pl.Float64},
+        infer_schema_length=None,
+    )
+
+
+def measured(values, **more):
+    """The same, as arrays."""
+    return next(iter(by_shift(fitted_results(values, **more), tuple(values)).values()))
+
+
+def planted_gains(*, seeds=2, queries=200, gain=0.0, methods=("lambdamart", "qilcm", "dcm", "dlcm", "mlp", "qilcm2")):
+    """Every method is the same and noise whose mean is 0, QILCM with ``gain`` more."""
+    rng = np.random.default_rng(0)
+    base = rng.uniform(0.3, 0.6, size=queries)
+    noise = {name: 0.01 * rng.normal(size=(seeds, queries)) for name in methods}
+    noise = {name: each - each.mean() for name, each in noise.items()}
+    return {name: base + noise[name] + (gain if name == "qilcm" else 0.0) for name in methods}

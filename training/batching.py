@@ -139,6 +139,13 @@ def refined_ndcg(
 
     Convention: 0 for a list without a relevant candidate.
     """
+    return float(np.nan_to_num(ndcg(refined_scores(logits, kept, first_scores), labels, cutoff=cutoff)))
+
+
+def refined_scores(
+    logits: Float[np.ndarray, " C"], kept: Int[np.ndarray, " C"], first_scores: Float[np.ndarray, " L"]
+) -> Float[np.ndarray, " L"]:
+    """Scores of a whole list that give this order, as for :func:`refined_ndcg`: negated ranks."""
     rest = rank_by_score(first_scores)[len(kept) :]
     order = np.concatenate([kept[rank_by_score(logits)], rest])
-    return float(np.nan_to_num(ndcg(-ranks_of(order).astype(np.float64), labels, cutoff=cutoff)))
+    return -ranks_of(order).astype(np.float64)

@@ -4,41 +4,49 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
-import shutil
+import os
 import sys
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ranking.errors import ListwrightError, RecipeError
 from training import config
 from training.command import repeatable
-from training.config import Recipe, Router, Srm
+from training.config import Recipe
 from training.data_config import LetorData
 
-if TYPE_CHECKING:
-    import polars as pl
-
-    from training.experiments.store import Store
-
 ORACLE_COUNTS = (1, 2, 5, 10)
-ROUTING_COUNT = 3
 MOST_SPECIALISTS = 100
 """As many as a bundle holds."""
 
-_EXAMPLES = """examples:
+SPECIALISED = ("oracle", "routing")
+LISTWISE = ("table2", "table3", "anomaly", "lambda")
+PAPER_SEEDS = 20
+
+_EXAMPLES = """suites:
+  table2     QILCM, its rivals and LambdaMART (Table 2 of the QILCM paper)
+  table3     QILCM and its variants (Table 3); on planted data, over --shifts
+  anomaly    the gap to the best baseline by anomaly score (Figure 2)
+  lambda     the weight of the confusion loss
+  oracle     specialists behind a noisy oracle
+  routing    does a router that sees only the list pay?
+
+examples:
+  python -m training.experiment table2 --data data/MQ2008     five folds, 20 seeds
+  python -m training.experiment table2 --data MSLR-WEB30K.zip --recipe mslr
+  python -m training.experiment table2 --data airline --recipe airline-paper
+  python -m training.experiment table3 --recipe shifted --seeds 3
   python -m training.experiment oracle --data data/MQ2008     five folds, one seed
   python -m training.experiment oracle --data MSLR-WEB10K.zip --recipe mslr --folds 1
   python -m training.experiment oracle --data train=set1.train.txt valid=set1.valid.txt test=set1.test.txt
   python -m training.experiment oracle --recipe planted
   python -m training.experiment routing --data data/OHSUMED --seeds 3
 
-An interrupted experiment goes on with the same command.
+An interrupted experiment goes on with the same command; table2, table3, anomaly and lambda
+also with more seeds, folds or shifts.
 """
 
 
@@ -47,34 +55,14 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     console = Console(highlight=False)
     try:
-        for name in ("seeds", "ndcg_at"):
-            if getattr(options, name) < 1:
-                raise RecipeError(f"--{name.replace('_', '-')} {getattr(options, name)}: expected 1 or more")
+        _check(options)
         recipe = recipe_for(options.recipe, options.data)
-        counts = _numbers(options.specialists)
-        if options.suite == "oracle":
-            counts = tuple(sorted({1, *(counts or ORACLE_COUNTS)}))  # 1: the line that all others are compared with
-        elif counts and (len(counts) > 1 or counts[0] < 2):
-            raise RecipeError(f"--specialists {options.specialists}: the routing suite takes one K, 2 or more")
-        if counts and counts[-1] > MOST_SPECIALISTS:
-            raise RecipeError(f"--specialists {options.specialists}: at most {MOST_SPECIALISTS}")
-        folds = _numbers(options.folds) or tuple(range(1, _folds_of(recipe, options.data) + 1))
+        folds = _numbers(options.folds) or tuple(range(1, _folds_of(options.suite, recipe, options.data) + 1))
         out = options.out or Path("experiments") / f"{options.suite}-{recipe.name}"
-        with console.status("loading torch"):
-            from training.experiments.store import Store  # noqa: PLC0415
-        settings = {
-            "suite": options.suite,
-            "recipe": recipe.model_dump(mode="json"),
-            "data": [_contents(source) for source in options.data],
-            "specialists": counts,
-            "seeds": options.seeds,
-            "folds": folds,
-            "ndcg_at": options.ndcg_at,
-        }
-        with Store(out, settings) as store:
-            results = _measure_all(options, recipe, counts, folds, store, console)
-            command = repeatable("training.experiment", sys.argv[1:] if arguments is None else arguments)
-            _tell(options, recipe, results, store, command, console)
+        command = repeatable("training.experiment", sys.argv[1:] if arguments is None else arguments)
+        run = _listwise if options.suite in LISTWISE else _specialised
+        console.print(escape(run(options, recipe, folds, out, command, console)))
+        console.print(f"Page: {out / 'page.html'}", soft_wrap=True, markup=False)
     except (ListwrightError, OSError) as error:
         console.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
         return 1
@@ -82,6 +70,79 @@ def main(arguments: list[str] | None = None) -> int:
         console.print("interrupted: finished parts are kept; the same command goes on")
         return 130
     return 0
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Options that the suite does not know, and numbers that are none."""
+    for name in ("seeds", "ndcg_at", "jobs"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise RecipeError(f"--{name.replace('_', '-')} {value}: expected 1 or more")
+    foreign = ("specialists",) if options.suite in LISTWISE else ("shifts", "jobs")
+    for name in foreign:
+        if (value := getattr(options, name)) is not None:
+            raise RecipeError(f"--{name} {value}: suite {options.suite} has none; leave it out")
+
+
+def _listwise(
+    options: argparse.Namespace, recipe: Recipe, folds: tuple[int, ...], out: Path, command: str, console: Console
+) -> str:
+    with console.status("loading torch"):
+        from training.experiments import listwise  # noqa: PLC0415
+
+    asked = listwise.Asked(
+        suite=options.suite,
+        recipe=recipe,
+        sources=tuple(options.data),
+        seeds=options.seeds or PAPER_SEEDS,
+        folds=folds,
+        shifts=_shifts(options.shifts),
+        jobs=options.jobs or _cores(),
+        ndcg_at=options.ndcg_at,
+        command=command,
+        made_with=_made_with("scipy"),
+    )
+    return listwise.run(asked, out, [_contents(source) for source in options.data], console)
+
+
+def _specialised(
+    options: argparse.Namespace, recipe: Recipe, folds: tuple[int, ...], out: Path, command: str, console: Console
+) -> str:
+    counts = _numbers(options.specialists)
+    if options.suite == "oracle":
+        counts = tuple(sorted({1, *(counts or ORACLE_COUNTS)}))  # 1: the line that all others are compared with
+    elif counts and (len(counts) > 1 or counts[0] < 2):
+        raise RecipeError(f"--specialists {options.specialists}: the routing suite takes one K, 2 or more")
+    if counts and counts[-1] > MOST_SPECIALISTS:
+        raise RecipeError(f"--specialists {options.specialists}: at most {MOST_SPECIALISTS}")
+    with console.status("loading torch"):
+        from training.experiments import specialised  # noqa: PLC0415
+        from training.experiments.store import Store  # noqa: PLC0415
+
+    seeds = options.seeds or 1
+    settings = {
+        "suite": options.suite,
+        "recipe": recipe.model_dump(mode="json"),
+        "data": [_contents(source) for source in options.data],
+        "specialists": counts,
+        "seeds": seeds,
+        "folds": folds,
+        "ndcg_at": options.ndcg_at,
+    }
+    asked = specialised.Asked(
+        options.suite, recipe, options.data, counts, seeds, folds, options.ndcg_at, command, _made_with("scikit-learn")
+    )
+    with Store(out, settings) as store:
+        return specialised.run(asked, store, console)
+
+
+def _cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _made_with(*more: str) -> dict[str, str]:
+    return {name: version(name) for name in ("listwright", "lightgbm", "numpy", *more, "torch")}
 
 
 def recipe_for(name: str | None, sources: list[str]) -> Recipe:
@@ -116,8 +177,13 @@ def _contents(source: str) -> list[str]:
     return [path.name, digest.hexdigest()]
 
 
-def _folds_of(recipe: Recipe, sources: list[str]) -> int:
-    """How many folds there are without asking for one: 1 where the data come split already."""
+def _folds_of(suite: str, recipe: Recipe, sources: list[str]) -> int:
+    """How many folds are run without asking for some: 1 where the data come split already.
+
+    The QILCM paper splits once, 60/20/20: so do its suites, unless a set is published in parts that make its folds.
+    """
+    if suite in LISTWISE and not (isinstance(recipe.data, LetorData) and recipe.data.parts):
+        return 1
     if isinstance(recipe.data, LetorData) and not recipe.data.parts and (len(sources) > 1 or recipe.name == "mslr"):
         return 1
     parts = recipe.data.parts if isinstance(recipe.data, LetorData) else ()
@@ -134,80 +200,14 @@ def _numbers(text: str | None) -> tuple[int, ...]:
     return numbers
 
 
-def _measure_all(
-    options: argparse.Namespace,
-    recipe: Recipe,
-    counts: tuple[int, ...],
-    folds: tuple[int, ...],
-    store: Store,
-    console: Console,
-) -> pl.DataFrame:
-    """Every unit that is not done yet, then all of them together."""
-    import polars as pl  # noqa: PLC0415
-
-    from training.experiments import units  # noqa: PLC0415
-
-    work = {f"seed-{seed}-fold-{fold}": (seed, fold) for seed in range(options.seeds) for fold in folds}
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=12), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console) as bar:
-        task = bar.add_task(options.suite, total=len(work))
-        for unit, (seed, fold) in work.items():
-            if not store.has(unit):
-                part = recipe.model_copy(update={"seed": seed, "fold": fold})
-
-                def tell(text: str, unit: str = unit) -> None:
-                    bar.update(task, description=f"{unit}: {text}")
-
-                if options.suite == "oracle":
-                    found = units.oracle(part, options.data, counts, store.state(unit), options.ndcg_at, tell)
-                else:
-                    routed = _with_router(part, counts, options.ndcg_at)
-                    found = units.routing(routed, options.data, store.state(unit), tell)
-                found = found.with_columns(pl.lit(seed).alias("seed"), pl.lit(fold).alias("fold"))
-                store.add(unit, found)
-                shutil.rmtree(store.state(unit))
-            bar.advance(task)
-        bar.update(task, description=options.suite)
-    return store.join(list(work))
-
-
-def _with_router(recipe: Recipe, counts: tuple[int, ...], ndcg_at: int) -> Recipe:
-    specialists = recipe.specialists or Srm(specialists=ROUTING_COUNT)
-    if counts:
-        specialists = specialists.model_copy(update={"specialists": counts[0]})
-    router = (recipe.router or Router()).model_copy(update={"ndcg_at": ndcg_at})
-    return Recipe.model_validate({**recipe.model_dump(), "specialists": specialists, "router": router})
-
-
-def _tell(
-    options: argparse.Namespace, recipe: Recipe, results: pl.DataFrame, store: Store, command: str, console: Console
-) -> None:
-    """The page, the summary, and the sentence on the terminal."""
-    from training.experiments import oracle, pages, routing  # noqa: PLC0415
-    from training.report import verdict  # noqa: PLC0415
-
-    made_with = {name: version(name) for name in ("listwright", "lightgbm", "numpy", "scikit-learn", "torch")}
-    facts = [
-        f"Data: {recipe.name}; folds: {results['fold'].n_unique()}; seeds: {results['seed'].n_unique()}.",
-        f"NDCG@{options.ndcg_at}: gain 2^y - 1, full ideal; a query without a relevant candidate counts 0.",
-        "Intervals: 95 % percentile bootstrap over queries.",
-        "Made with " + ", ".join(f"{name} {number}" for name, number in made_with.items()) + ".",
-    ]
-    repeat = {"command": command, "facts": facts, "settings": json.dumps(recipe.model_dump(mode="json"), indent=1)}
-    if options.suite == "oracle":
-        summary = oracle.summarise(results)
-        page = pages.oracle_page(recipe.name, summary, ndcg_at=options.ndcg_at, **repeat)
-        said, sentence = summary.facts(), pages.oracle_sentence(summary)
-    else:
-        found = routing.from_frame(results)
-        page = pages.routing_page(recipe.name, found, ndcg_at=options.ndcg_at, **repeat)
-        said = found.facts() | {"calibration_error": routing.calibration(found).error}
-        sentence = verdict(found)
-    (store.folder / "page.html").write_text(page, encoding="utf-8")
-    summary_text = json.dumps({"command": command, "made_with": made_with, "sentence": sentence, **said}, indent=1)
-    (store.folder / "summary.json").write_text(summary_text + "\n", encoding="utf-8")
-    console.print(escape(sentence))
-    console.print(f"Page: {store.folder / 'page.html'}", soft_wrap=True, markup=False)
+def _shifts(text: str | None) -> tuple[float, ...]:
+    try:
+        shifts = () if text is None else tuple(sorted({float(part) for part in text.split(",")}))
+    except ValueError:
+        shifts = (-1.0,)
+    if not all(0.0 <= shift < float("inf") for shift in shifts):
+        raise RecipeError(f"--shifts {text}: expected numbers from 0, separated by commas")
+    return shifts
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -217,18 +217,22 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "suite",
-        choices=["oracle", "routing"],
-        help="oracle: specialists behind a noisy oracle; routing: does a router that sees only the list pay?",
-    )
+    parser.add_argument("suite", choices=[*LISTWISE, *SPECIALISED], metavar="SUITE", help="see below")
     parser.add_argument("--data", nargs="+", default=[], metavar="PATH", help="as for training.fit")
     parser.add_argument(
         "--recipe", metavar="NAME", help="recipe or .toml file (default: the one whose files PATH holds)"
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="default: experiments/SUITE-RECIPE")
-    parser.add_argument("--seeds", type=int, default=1, metavar="N", help="seeds 0 to N - 1 (default: 1)")
-    parser.add_argument("--folds", metavar="K,K", help="which folds (default: all of the recipe's)")
+    parser.add_argument(
+        "--seeds", type=int, metavar="N", help=f"seeds 0 to N - 1 (default: {PAPER_SEEDS}; oracle, routing: 1)"
+    )
+    parser.add_argument(
+        "--folds",
+        metavar="K,K",
+        help="which folds (default: all; where the set has none of its own, fold 1, but all for oracle, routing)",
+    )
+    parser.add_argument("--shifts", metavar="S,S", help="table3 on planted data: its shifts (default: 0,0.25,0.5,1)")
+    parser.add_argument("--jobs", type=int, metavar="N", help="fits at a time; oracle, routing: one (default: cores)")
     parser.add_argument("--specialists", metavar="K,K", help="oracle: every K (default: 1,2,5,10); routing: K")
     parser.add_argument("--ndcg-at", type=int, default=10, metavar="N", help="cutoff of the NDCG (default: 10)")
     return parser

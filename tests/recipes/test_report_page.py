@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from measured import results, routed
+from measured import measured, planted_gains, results, routed
 from ranking import bundle
 from tiny import SPECIALISED
 from training import fit
-from training.experiments import oracle
+from training.experiments import listwise_pages, oracle
 from training.experiments import pages as suites
 from training.reporting import fit_page
+from training.reporting.page import render
 
 WIDTHS = {"desk": 1100, "telephone": 390}
 
@@ -71,7 +72,19 @@ def pages(fitted, specialised, tmp_path_factory):
     summary = oracle.summarise(results(0.9 + noise, 0.3 + noise, 0.6 + noise, 0.7 + noise))
     (folder / "oracle.html").write_text(suites.oracle_page("x", summary, **more))
     (folder / "routing.html").write_text(suites.routing_page("x", routed(), **more))
+    variants = ("lambdamart", "qilcm", "qilcm-v1", "qilcm-v2", "qilcm-v3")
+    planted = {s: measured(planted_gains(gain=s, methods=variants), shift=s) for s in (0.0, 0.1)}
+    strange = measured(planted_gains(), anomaly=np.linspace(0.4, 0.6, 200))
+    told = {
+        "table2": listwise_pages.table2(measured(planted_gains(gain=0.02)), 10),
+        "table3": listwise_pages.table3(planted, 10),
+        "anomaly": listwise_pages.anomaly(strange, 10),
+    }
+    repeat = {name: more[name] for name in ("command", "facts", "settings")}
+    for name, one in told.items():
+        (folder / f"{name}.html").write_text(render(name, one.verdicts, one.sections, **repeat))
     return {
+        **{name: folder / f"{name}.html" for name in told},
         "fit": fitted / "report.html",
         "specialised": specialised / "report.html",
         "oracle": folder / "oracle.html",
@@ -80,7 +93,7 @@ def pages(fitted, specialised, tmp_path_factory):
 
 
 @pytest.mark.parametrize("width", WIDTHS.values(), ids=WIDTHS)
-@pytest.mark.parametrize("name", ["fit", "specialised", "oracle", "routing"])
+@pytest.mark.parametrize("name", ["fit", "specialised", "oracle", "routing", "table2", "table3", "anomaly"])
 def test_page_is_drawn_whole(browser, pages, name, width):
     pictures = {}
     for scheme in ("light", "dark"):

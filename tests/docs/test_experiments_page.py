@@ -1,0 +1,30 @@
+"""``docs/experiments.md`` knows every suite, and its commands parse."""
+
+import re
+import shlex
+from pathlib import Path
+
+from training import config, experiment
+from training.experiments import plans
+
+PAGE = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text(encoding="utf-8")
+
+
+def test_every_suite_is_on_the_page():
+    named = re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (`.*?) \|", PAGE, flags=re.MULTILINE)))
+    assert named == [*experiment.LISTWISE, *experiment.SPECIALISED]
+    assert experiment.LISTWISE == plans.SUITES
+
+
+def test_commands_parse_and_name_recipes_that_are_there():
+    commands = re.findall(r"^python -m training\.experiment (.*?)(?:\s+#.*)?$", PAGE, flags=re.MULTILINE)
+    assert len(commands) >= 6
+    for command in commands:
+        options = experiment._parser().parse_args(shlex.split(command))
+        assert options.recipe is None or options.recipe in config.recipe_names()
+
+
+def test_numbers_on_the_page_are_the_codes():
+    assert f"{experiment.PAPER_SEEDS} unless `--seeds`" in PAGE
+    *some, last = (f"{shift:g}" for shift in plans.SHIFTS)
+    assert f"`--shifts` ({', '.join(some)} and {last})" in PAGE

@@ -1,0 +1,124 @@
+"""Fits side by side: one process per core with one thread each, resumable, gone when their parent is."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing.synchronize import Event
+from pathlib import Path
+
+import polars as pl
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from ranking.errors import ListwrightError, RecipeError
+from training.experiments.fits import Fit, measure
+from training.experiments.store import Store
+
+PACE = 3600.0
+"""Seconds of past fits that the time left is estimated from."""
+
+
+def run_all(title: str, fits: Sequence[Fit], store: Store, jobs: int, console: Console) -> pl.DataFrame:
+    """Every fit that is not done yet, ``jobs`` at a time; then the results of all.
+
+    The first stage of a group is fitted once, before the methods that share it.
+
+    Raises:
+        RecipeError: if a worker was stopped from outside; what is finished is kept.
+        ListwrightError: of the first fit that failed.
+    """
+    todo = [fit for fit in fits if not store.has(fit.name)]
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=12),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, speed_estimate_period=PACE) as bar:
+        task = bar.add_task(title, total=len(fits), completed=len(fits) - len(todo))
+        try:
+            with pool(min(jobs, max(1, len(todo)))) as workers:  # processes start with the first fit, if there is one
+                for done in _in_order(todo, store, jobs, workers):
+                    bar.update(task, description=f"{title}: {done.method}", advance=1)
+        except BrokenProcessPool as error:
+            raise RecipeError(
+                "a worker was stopped from outside, perhaps for want of memory: finished fits are kept; the same "
+                "command goes on, with --jobs N for fewer at a time"
+            ) from error
+        bar.update(task, description=title)
+    return store.join([fit.name for fit in fits])
+
+
+def _in_order(todo: Sequence[Fit], store: Store, jobs: int, workers: Executor) -> Iterator[Fit]:
+    """Fits as they finish, started in their order but for those that wait for their group's first stage."""
+    waiting = {fit.group for fit in todo if fit.is_first_stage}
+    left = Counter(fit.group for fit in todo)
+    queue, running = list(todo), dict[Future[pl.DataFrame], Fit]()
+    while queue or running:
+        ready = [fit for fit in queue if fit.is_first_stage or fit.group not in waiting]
+        for fit in ready[: jobs - len(running)]:
+            queue.remove(fit)
+            running[workers.submit(measured, fit, store.state(fit.group))] = fit
+        done, _ = wait(running, return_when=FIRST_COMPLETED)
+        for future in sorted(done, key=lambda one: one.exception() is not None):  # what is whole is kept first
+            fit = running.pop(future)
+            store.add(fit.name, future.result())
+            if fit.is_first_stage:
+                waiting.remove(fit.group)
+            left[fit.group] -= 1
+            if left[fit.group] == 0:
+                shutil.rmtree(store.state(fit.group))
+            yield fit
+
+
+def measured(fit: Fit, state: Path) -> pl.DataFrame:
+    """:func:`training.experiments.fits.measure`, whose errors say of which fit they are."""
+    try:
+        return measure(fit, state)
+    except ListwrightError as error:  # of a class that any process can make again from its message
+        raise RecipeError(f"{fit.name}: {error}") from None
+
+
+@contextmanager
+def pool(jobs: int) -> Iterator[Executor]:
+    """Worker processes that stop at once when this one fails, is interrupted, or is killed."""
+    context = multiprocessing.get_context("spawn")  # a fork would copy torch's threads in whatever state they are
+    stop = context.Event()
+    before = os.environ.get("OMP_NUM_THREADS")
+    os.environ["OMP_NUM_THREADS"] = "1"  # the processes share the cores, and figures repeat to the bit
+    workers = ProcessPoolExecutor(jobs, mp_context=context, initializer=_obey, initargs=(stop,))
+    try:
+        yield workers
+    except BaseException:
+        stop.set()
+        raise
+    finally:
+        workers.shutdown(cancel_futures=True)
+        if before is None:
+            del os.environ["OMP_NUM_THREADS"]
+        else:
+            os.environ["OMP_NUM_THREADS"] = before
+
+
+def _obey(stop: Event) -> None:
+    """Ctrl-C is the parent's to hear; the parent's word, or its death, ends this process in mid-fit."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_leave_with, args=(stop,), daemon=True).start()
+
+
+def _leave_with(stop: Event) -> None:
+    parent = multiprocessing.parent_process()
+    while parent is not None and parent.is_alive() and not stop.wait(0.5):
+        pass
+    os._exit(1)

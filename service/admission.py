@@ -58,8 +58,8 @@ class Gate:
     Args:
         threads: requests worked for at a time, each in a thread of its own; 0 is one at a time, on the event loop.
         places: requests that may wait.
-        patience_s: when their turns must have ended: they are not let in if the last turns say otherwise, and refused if
-            it comes otherwise; but one for each slot may always wait.
+        patience_s: when their turns must have ended: they are not let in if the last turns say otherwise, and refused
+            if it comes otherwise; but one for each slot may always wait.
         buffer: bytes of bodies that may be held, arriving or waiting.
         clock: seconds.
     """

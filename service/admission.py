@@ -58,7 +58,8 @@ class Gate:
     Args:
         threads: requests worked for at a time, each in a thread of its own; 0 is one at a time, on the event loop.
         places: requests that may wait.
-        patience_s: when their turns must have ended, as far as that is known; but one for each slot may always wait.
+        patience_s: when their turns must have ended: they are not let in if the last turns say otherwise, and refused
+            if it comes otherwise; but one for each slot may always wait.
         buffer: bytes of bodies that may be held, arriving or waiting.
         clock: seconds.
     """
@@ -135,7 +136,7 @@ class Gate:
             size: of that, in bytes.
 
         Raises:
-            OverloadedError: if the line is full, or its turn would come after the deadline, or did not come before.
+            OverloadedError: if the line is full, or its turn would come after the deadline, or did not come in time.
             AbandonedError: if the caller went while it waited.
             NotReadyError: if the service stopped meanwhile.
         """
@@ -175,6 +176,8 @@ class Gate:
         left_s = deadline.left_s
         if self._wait_s() > left_s:
             raise self._overloaded("the requests before this one take until its deadline")
+        if self._wait_s(OWN_TURNS) <= self._patience_s:  # else it is the one that may always wait
+            left_s = min(left_s, self._patience_s - self._turn_s)
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[float | None] = loop.create_future()
         self._line.append(turn)
@@ -197,7 +200,7 @@ class Gate:
         if began is not None:
             self._pass_on()
         deadline.check_awaited()
-        raise self._overloaded("its turn did not come before the deadline")
+        raise self._overloaded("its turn did not come in time")
 
     def _give_up(self, turn: asyncio.Future[float | None], _caller: Caller | None = None) -> None:
         """The caller has gone, or it is too late: the place is for others."""
@@ -214,8 +217,12 @@ class Gate:
 
     def _wait_s(self, more: int = 0) -> float:
         """Seconds until the turn of whoever comes now, or as many turns later: each slot takes its share of them."""
-        turns = sorted(self._turns_s)[-2:]
-        return (self.working + len(self._line) + more) * turns[0] / self._slots if turns else 0.0
+        return (self.working + len(self._line) + more) * self._turn_s / self._slots
+
+    @property
+    def _turn_s(self) -> float:
+        """How long the next turns take; 0.0 where nothing is known."""
+        return (sorted(self._turns_s)[-2:] or [0.0])[0]
 
     def _overloaded(self, message: str) -> OverloadedError:
         return OverloadedError(message, max(1, math.ceil(self._wait_s())))

@@ -142,7 +142,9 @@ class DrainingServer(uvicorn.Server):
         open_ports = [turnstile.port for turnstile in self._turnstiles]
         open_ports += [port for server in self.servers for port in server.sockets]
         ports = [socket(fileno=os.dup(port.fileno())) for port in open_ports]
-        for server in [*self._turnstiles, *self.servers]:
+        for turnstile in self._turnstiles:
+            turnstile.close()
+        for server in self.servers:
             server.close()
         for shared in sockets:
             shared.close()

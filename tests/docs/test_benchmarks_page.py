@@ -1,5 +1,6 @@
 """The figures of docs/benchmarks.md are those of the code."""
 
+import json
 from pathlib import Path
 
 from benchmarks import k6, wide_bundle
@@ -36,3 +37,13 @@ def test_every_server_is_named_and_every_file_exists():
     for path in ("benchmarks/rivals/pipeline.py", "benchmarks/rivals/requirements"):
         assert path in TEXT
         assert (Path(ROOT) / path).exists()
+
+
+def test_the_committed_run_is_told():
+    ours = json.loads((ROOT / "benchmarks" / "results" / "rivals.json").read_text(encoding="utf-8"))["headline"]["ours"]
+    at_equal_p99 = {door: f"{found['at_the_rivals_p99']['ratio']:.1f}" for door, found in ours.items()}
+    peaks = [f"{ours[door]['peak_over_rivals_peak']:.1f}" for door in (".npy", "JSON rows", "JSON rows by name")]
+    assert f"`.npy` carried {at_equal_p99['.npy']} times" in TEXT
+    assert f"JSON rows {at_equal_p99['JSON rows']} times" in TEXT
+    assert f"rows by name {at_equal_p99['JSON rows by name']} times" in TEXT
+    assert f"it was {peaks[0]}, {peaks[1]} and {peaks[2]} times" in TEXT

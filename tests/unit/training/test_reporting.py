@@ -12,7 +12,7 @@ from ranking.features import Feature, FeatureSchema
 from training.command import repeatable
 from training.config import Qilcm as QilcmSpec
 from training.data.dataset import Dataset, fit_schema
-from training.qilcm import Qilcm
+from training.ranker import Ranker
 from training.reporting import behaviour, drawing, sentences
 from training.reporting.attention import attention
 from training.reporting.behaviour import Seen
@@ -163,7 +163,7 @@ def module(constant):
     schema = FeatureSchema(features=(Feature(name="price"), Feature(name="stars")))
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        made = Qilcm(schema, np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32), spec).eval()
+        made = Ranker(schema, np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32), spec).eval()
     if constant:
         with torch.no_grad():
             for parameter in made.network.attention.parameters():

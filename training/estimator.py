@@ -40,8 +40,8 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
 
     Args:
         model: second stage, one of :data:`training.model_config.MODEL_NAMES`.
-        encoder_width, hidden, rank_loss, first_stage_score, cutoff, dropout, weight_decay, batch_size, learning_rate,
-        max_epochs, patience, ndcg_at: see :class:`training.model_config.Network`.
+        encoder_width, hidden, rank_loss, precision, first_stage_score, cutoff, dropout, weight_decay, batch_size,
+        learning_rate, max_epochs, patience, ndcg_at: see :class:`training.model_config.Network`.
         query_norm, confusion_weight, confusion_pairs: of QILCM and its variants, see
             :class:`training.model_config.Qilcm`; other models take no notice.
         trials, max_trees, folds: of the first stage, see :class:`training.config.LambdaMart`.
@@ -67,6 +67,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         encoder_width: int = 100,
         hidden: tuple[int, ...] = (256, 128),
         rank_loss: RankLoss = "per_query",
+        precision: Literal["float32", "bfloat16"] = "float32",
         query_norm: Literal["stable", "paper"] = "stable",
         confusion_weight: float = 0.01,
         confusion_pairs: int | None = None,
@@ -92,6 +93,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         self.encoder_width = encoder_width
         self.hidden = hidden
         self.rank_loss = rank_loss
+        self.precision = precision
         self.query_norm = query_norm
         self.confusion_weight = confusion_weight
         self.confusion_pairs = confusion_pairs

@@ -18,32 +18,13 @@ from ranking.features import FeatureSchema
 from training.batching import Batch, Lists, refined_ndcg
 from training.chamfer import confusion_loss, normalised_weight
 from training.data.dataset import Dataset
+from training.epoch import Epoch
 from training.losses import att_rank, plackett_luce, softmax_cross_entropy
 from training.model_config import NetworkSpec, Qilcm, RankLoss
 from training.qilcm import QilcmNetwork
 from training.ranker import Ranker
 
 VALIDATION_BATCH = 256
-
-
-@dataclass(frozen=True, slots=True)
-class Epoch:
-    """One pass over the training queries.
-
-    Args:
-        number: counted from 1.
-        rank_loss, confusion_loss: means over batches; the second before weighting, 0 where it is not used.
-        valid_ndcg: of the validation queries after this epoch (empty queries count 0).
-        best_ndcg: the best so far.
-        seconds: wall clock of the training batches, without validation.
-    """
-
-    number: int
-    rank_loss: float
-    confusion_loss: float
-    valid_ndcg: float
-    best_ndcg: float
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True)

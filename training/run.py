@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,31 +19,19 @@ from training.bundling import write_bundle
 from training.config import GivenModel, LambdaMart, Recipe
 from training.data.dataset import Splits
 from training.data.load import describe, doubtful, load
+from training.epoch import Epoch
 from training.evaluate import evaluate
 from training.evaluate_routing import evaluate_routing
 from training.first_stage import FittedFirstStage
-from training.learn import Epoch, FittedNetwork
+from training.learn import FittedNetwork
 from training.model_config import FirstStageAlone
 from training.report import HEADLINE, Report
 from training.reporting.details import alone, details, repeat
 from training.reporting.latency import measured_here
 from training.specialists import FittedSpecialists, fit_specialists
 from training.srm import EmProgress, check_enough
+from training.stopwatch import Stopwatch
 from training.workspace import Workspace
-
-
-@dataclass
-class Stopwatch:
-    """Wall-clock seconds by step."""
-
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def step(self, name: str) -> Iterator[None]:
-        """Time one step."""
-        started = time.perf_counter()
-        yield
-        self.seconds[name] = time.perf_counter() - started
 
 
 def run(
@@ -75,11 +61,10 @@ def run(
     Raises:
         ListwrightError: with the place and the remedy; nothing is published, checkpoints stay.
     """
-
-    def read(bars: Progress) -> Splits:
-        return load(recipe, sources, progress=bars)
-
-    return run_on(recipe, read, out, resume=resume, device=device, command=command, console=console)
+    read = partial(load, recipe, sources)
+    return run_on(
+        recipe, lambda bars: read(progress=bars), out, resume=resume, device=device, command=command, console=console
+    )
 
 
 def run_on(

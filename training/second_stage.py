@@ -6,8 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from training.data.dataset import Splits
+from training.epoch import Epoch
 from training.first_stage import FittedFirstStage
-from training.learn import Epoch, FittedNetwork, fit_network
+from training.learn import FittedNetwork, fit_network
 from training.model_config import FirstStageAlone, Model
 
 

@@ -19,8 +19,8 @@ from ranking.errors import RecipeError, ScoringError
 from training import config, first_stage, lambdamart, second_stage
 from training.config import LambdaMart, Recipe
 from training.data.dataset import Splits
+from training.epoch import Epoch
 from training.first_stage import FittedFirstStage
-from training.learn import Epoch
 from training.model_config import FirstStageAlone, NetworkSpec
 from training.search import Found, Pruned, Report, search
 from training.search_space import Value, own_values, space_of

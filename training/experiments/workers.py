@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
-from multiprocessing.synchronize import Event
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import polars as pl
@@ -94,31 +94,33 @@ def measured(fit: Fit, state: Path) -> pl.DataFrame:
 def pool(jobs: int) -> Iterator[Executor]:
     """Worker processes that stop at once when this one fails, is interrupted, or is killed."""
     context = multiprocessing.get_context("spawn")  # a fork would copy torch's threads in whatever state they are
-    stop = context.Event()
+    # a pipe, and no event: who is killed while it waits for one takes the lock along that is needed to set it
+    heard, held = context.Pipe(duplex=False)
     before = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = "1"  # the processes share the cores, and figures repeat to the bit
-    workers = ProcessPoolExecutor(jobs, mp_context=context, initializer=_obey, initargs=(stop,))
+    workers = ProcessPoolExecutor(jobs, mp_context=context, initializer=_obey, initargs=(heard,))
     try:
         yield workers
     except BaseException:
-        stop.set()
+        held.close()
         raise
     finally:
         workers.shutdown(cancel_futures=True)
+        held.close()
+        heard.close()
         if before is None:
             del os.environ["OMP_NUM_THREADS"]
         else:
             os.environ["OMP_NUM_THREADS"] = before
 
 
-def _obey(stop: Event) -> None:
-    """Ctrl-C is the parent's to hear; the parent's word, or its death, ends this process in mid-fit."""
+def _obey(parent: Connection) -> None:
+    """Ctrl-C is the parent's to hear; the end of its pipe, or its own, ends this process in mid-fit."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_leave_with, args=(stop,), daemon=True).start()
+    threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
 
 
-def _leave_with(stop: Event) -> None:
-    parent = multiprocessing.parent_process()
-    while parent is not None and parent.is_alive() and not stop.wait(0.5):
-        pass
+def _leave_with(parent: Connection) -> None:
+    with suppress(EOFError, OSError):
+        parent.recv()
     os._exit(1)

@@ -62,6 +62,10 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+PATIENT_MS = 60_000
+"""While one of two is away the other may be full: its refusals are no loss of a restart's."""
+
+
 class Service:
     """``python -m service`` with two workers, which can be stopped and started again."""
 
@@ -72,6 +76,7 @@ class Service:
     def start(self) -> None:
         """Start, and wait until it is ready."""
         names = {"BUNDLE": self._bundle, "PORT": self.port, "WORKERS": 2, "DRAIN_S": DRAIN_S, "LOG_LEVEL": "error"}
+        names["QUEUE_MS"] = PATIENT_MS
         environment = os.environ | {f"LISTWRIGHT_{name}": str(value) for name, value in names.items()}
         self.process = subprocess.Popen([sys.executable, "-m", "service"], env=environment)
         until_ready(self.port)

@@ -131,6 +131,8 @@ class DrainingServer(uvicorn.Server):
             if asyncio.get_running_loop().time() > linger_until:
                 break
             await asyncio.sleep(0.01)
+        for _ in range(2):  # requests that came while the loop was deaf, computing, are read before idle is called idle
+            await asyncio.sleep(0)
         await super().shutdown(sockets)
 
     async def _close_port(self, sockets: list[socket]) -> None:

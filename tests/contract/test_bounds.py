@@ -95,7 +95,7 @@ def test_beyond_the_queue_a_request_is_refused_at_once(bundle_folder, held, pool
 
 
 def test_a_turn_that_does_not_come_in_time_is_refused(bundle_folder, held, pool):
-    with serving(bundle_folder, threads=1, timeout_ms=200) as client:
+    with serving(bundle_folder, threads=1, timeout_ms=200, queue_ms=60_000) as client:
         working = pool.submit(client.post, "/rerank", json=BODY)
         assert held.started.acquire(timeout=10)
         late = client.post("/rerank", json=BODY)

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from statistics import median_high
 from typing import Any, TypeVar
 
 from ranking.pace import Deadline
@@ -23,12 +24,13 @@ T = TypeVar("T")
 LONGEST_S = 3600.0
 """Of a wait: timers know no infinity."""
 
-OWN_TURNS = 2
-"""Of whoever comes now: that in which it was read, as the event loop may have been deaf for one, and its own."""
+OWN_TURNS = 3
+"""Of whoever comes now: its own, and two as the event loop may have been deaf before it was read, and be so again
+before it is answered."""
 
 REMEMBERED = 8
-"""Turns that say how long the next ones take: as long as the second slowest of them, as whoever is let in must not wait
-in vain, and one outlier means nothing."""
+"""Turns that say how long the next ones take: each as long as the middle one of them, as the burst behind a stall is no
+reason to refuse. Whoever waits longer than that promised is refused in the end."""
 
 SMALL = 2 * 2**20
 """Bytes of a body that may make the event loop deaf while it is worked for: a thousand candidates as JSON, 10 ms."""
@@ -177,7 +179,7 @@ class Gate:
         if self._wait_s() > left_s:
             raise self._overloaded("the requests before this one take until its deadline")
         if self._wait_s(OWN_TURNS) <= self._patience_s:  # else it is the one that may always wait
-            left_s = min(left_s, self._patience_s - self._turn_s)
+            left_s = min(left_s, self._patience_s - (OWN_TURNS - 1) * self._turn_s)
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[float | None] = loop.create_future()
         self._line.append(turn)
@@ -222,7 +224,7 @@ class Gate:
     @property
     def _turn_s(self) -> float:
         """How long the next turns take; 0.0 where nothing is known."""
-        return (sorted(self._turns_s)[-2:] or [0.0])[0]
+        return median_high(self._turns_s) if self._turns_s else 0.0
 
     def _overloaded(self, message: str) -> OverloadedError:
         return OverloadedError(message, max(1, math.ceil(self._wait_s())))

@@ -20,7 +20,7 @@ from training.chamfer import confusion_loss, normalised_weight
 from training.data.dataset import Dataset
 from training.epoch import Epoch
 from training.losses import att_rank, plackett_luce, softmax_cross_entropy
-from training.model_config import NetworkSpec, Qilcm, RankLoss
+from training.model_config import NetworkSpec, Qilcm, Qilcm2, RankLoss
 from training.qilcm import QilcmNetwork
 from training.ranker import Ranker
 
@@ -35,7 +35,8 @@ class FittedNetwork:
         module: in eval mode, on the CPU.
         spec: what was fitted.
         history: every epoch.
-        best_epoch: the one whose weights these are.
+        best_epoch: the one whose weights these are; 0 where a model that starts from the first stage's order found none
+            that is better.
         equivalent_lambda: the lambda of eq. (10) that the confusion weight equals on these data; 0 without that loss.
     """
 
@@ -46,6 +47,11 @@ class FittedNetwork:
     equivalent_lambda: float
 
     @property
+    def valid_ndcg(self) -> float:
+        """Validation NDCG of the best epoch."""
+        return self.history[-1].best_ndcg
+
+    @property
     def facts(self) -> dict[str, object]:
         """For the report."""
         return {
@@ -53,7 +59,7 @@ class FittedNetwork:
             "title": self.spec.title,
             "epochs": len(self.history),
             "best_epoch": self.best_epoch,
-            "valid_ndcg": max(epoch.valid_ndcg for epoch in self.history),
+            "valid_ndcg": self.valid_ndcg,
             "lambda_of_eq_10": self.equivalent_lambda,
             "parameters": sum(parameter.numel() for parameter in self.module.parameters()),
         }
@@ -68,6 +74,8 @@ class _Progress:
     best: dict[str, Tensor]
     best_epoch: int
     history: list[Epoch]
+    start_ndcg: float = -1.0
+    """What the first epoch has to beat."""
 
 
 def fit_network(
@@ -109,7 +117,11 @@ def fit_network(
         model = Ranker(train.schema, lists.matrix, spec, score_column).to(device)
         optimizer = torch.optim.Adam(model.parameters(), lr=spec.learning_rate, weight_decay=spec.weight_decay)
         conf_weight = _confusion_weight(model, spec, lists)
-        progress = _restore(checkpoint, model, optimizer)
+        progress = _restore(checkpoint, model, optimizer) or _Progress({}, {}, {}, best_epoch=0, history=[])
+        if not progress.history and isinstance(spec, Qilcm2) and score_column is not None:
+            # it starts from the first stage's order, and so it need never end below it
+            progress.start_ndcg = _validate(model, held_out, valid, valid_scores, spec, number=0)
+            progress.best = _state(model)
         for epoch in progress.history:
             on_epoch(epoch)
         while not _finished(progress, spec):
@@ -249,8 +261,8 @@ def query_ndcg(
 def _advance(
     progress: _Progress, model: Ranker, optimizer: torch.optim.Optimizer, epoch: Epoch, valid_ndcg: float
 ) -> _Progress:
-    state = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
-    best_so_far = progress.history[-1].best_ndcg if progress.history else -1.0
+    state = _state(model)
+    best_so_far = progress.history[-1].best_ndcg if progress.history else progress.start_ndcg
     better = valid_ndcg > best_so_far
     epoch = Epoch(**{**asdict(epoch), "valid_ndcg": valid_ndcg, "best_ndcg": max(valid_ndcg, best_so_far)})
     return _Progress(
@@ -262,14 +274,18 @@ def _advance(
     )
 
 
+def _state(model: Ranker) -> dict[str, Tensor]:
+    return {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
+
+
 def _finished(progress: _Progress, spec: NetworkSpec) -> bool:
     done = len(progress.history)
     return done >= spec.max_epochs or (done > 0 and done - progress.best_epoch >= spec.patience)
 
 
-def _restore(checkpoint: Path | None, model: Ranker, optimizer: torch.optim.Optimizer) -> _Progress:
+def _restore(checkpoint: Path | None, model: Ranker, optimizer: torch.optim.Optimizer) -> _Progress | None:
     if checkpoint is None or not checkpoint.exists():
-        return _Progress(model={}, optimizer={}, best={}, best_epoch=0, history=[])
+        return None
     saved = torch.load(checkpoint, weights_only=True, map_location="cpu")  # also where the GPU is gone
     progress = _Progress(**{**saved, "history": [Epoch(**epoch) for epoch in saved["history"]]})
     model.load_state_dict(progress.model)

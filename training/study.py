@@ -176,7 +176,7 @@ def _tune_network(
         except ScoringError as error:  # it diverged: these values are as bad as any
             raise Pruned from error
         assert fitted is not None
-        return max(epoch.valid_ndcg for epoch in fitted.history), fitted.best_epoch
+        return fitted.valid_ndcg, fitted.best_epoch
 
     space = space_of(model)
     found = search(

@@ -1,8 +1,9 @@
 """``python -m benchmarks.rivals [--quick]``: ours and what people would use instead, on the files of one bundle.
 
 Each server in turn: start it in its own environment, see that it ranks a list as we do, warm it up, find its peak with
-clients that wait, then climb at constant arrival rates until it no longer keeps to the limit. Whatever does not
-install, start or agree is skipped with a line. ``docs/benchmarks.md`` says what the figures show and what they do not.
+clients that wait, then climb at constant arrival rates until it no longer keeps to the limit. Then ours and the best
+rival in turns. Whatever does not install, start or agree is skipped with a line. ``docs/benchmarks.md`` says what the
+figures show and what they do not.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks import machine, wide_bundle
-from benchmarks.rivals import figure, report
+from benchmarks.rivals import duel, figure, report
 from benchmarks.rivals.contenders import OURS, RIVALS, WORKERS
 from benchmarks.rivals.environments import BUILD, NotInstallableError, prepare
 from benchmarks.rivals.measure import CANDIDATES, CLIENTS, QUICK, WHOLE, Bench, DisagreementError, measure
@@ -41,15 +42,17 @@ def main() -> int:
     bench = Bench(k6, _bundle(), QUICK if options.quick else WHOLE, options.limit_ms)
     results: list[Result] = []
     skipped: dict[str, str] = {}
+    in_turns: dict[str, object] | None = None
     complete = False
     try:
         for result in _measure_all(bench, skipped):
             results.append(result)
+        in_turns = _in_turns(bench, results)
         complete = True
     except KeyboardInterrupt:
         print("interrupted: what follows is what was measured until then", file=sys.stderr)
     finally:
-        _publish(bench, results, skipped, quick=options.quick, complete=complete)
+        _publish(bench, results, in_turns, skipped, quick=options.quick, complete=complete)
     return 0 if complete and any(result.ours for result in results) else 1
 
 
@@ -86,13 +89,32 @@ def _measure_all(bench: Bench, skipped: dict[str, str]) -> Iterator[Result]:
             yield result
 
 
-def _publish(bench: Bench, results: list[Result], skipped: dict[str, str], *, quick: bool, complete: bool) -> None:
+def _in_turns(bench: Bench, results: list[Result]) -> dict[str, object] | None:
+    """Against whoever sustained most; None where nobody sustained anything, or we are not there."""
+    best = report.best_rival(results, bench.limit_ms)
+    if best is None or not any(result.ours for result in results):
+        return None
+    rival, there = best
+    contender = next(one for one in RIVALS if one.title == rival.title)
+    return duel.duel(bench, contender, there.offered)
+
+
+def _publish(
+    bench: Bench,
+    results: list[Result],
+    in_turns: dict[str, object] | None,
+    skipped: dict[str, str],
+    *,
+    quick: bool,
+    complete: bool,
+) -> None:
     """What is quick or was interrupted does not stand in for a whole run."""
     folder = machine.RESULTS if complete and not quick else BUILD
     found = report.headline(results, bench.limit_ms)
     lines = [
         *report.table(results, bench.limit_ms),
         *report.sentences(found, bench.limit_ms),
+        *([] if in_turns is None else duel.sentences(in_turns)),
         *report.disturbed(results),
     ]
     print("\n".join([*lines, *(f"skipped: {name}: {why}" for name, why in skipped.items())]))
@@ -106,6 +128,7 @@ def _publish(bench: Bench, results: list[Result], skipped: dict[str, str], *, qu
         "seconds_per_step": bench.plan.step_s,
         "load_average_after": round(os.getloadavg()[0], 2),
         "headline": found,
+        "in_turns": in_turns,
         "servers": [result.report(bench.limit_ms) for result in results],
         "skipped": skipped,
     }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -37,10 +38,11 @@ class Plan:
     step_s: int
     rungs: tuple[float, ...]
     looks: int
+    rounds: int
 
 
-WHOLE = Plan(warm_up_s=3, peak_s=8, step_s=8, rungs=(0.4, 0.7, 0.85, 1.0), looks=2)
-QUICK = Plan(warm_up_s=1, peak_s=2, step_s=2, rungs=(0.5,), looks=0)
+WHOLE = Plan(warm_up_s=3, peak_s=8, step_s=8, rungs=(0.4, 0.7, 0.85, 1.0), looks=2, rounds=5)
+QUICK = Plan(warm_up_s=1, peak_s=2, step_s=2, rungs=(0.5,), looks=0, rounds=1)
 
 
 class DisagreementError(Exception):
@@ -65,24 +67,12 @@ def measure(bench: Bench, contender: Contender, door: Door, limits: Sequence[flo
         NotServingError: if it does not start, stops, or refuses a few clients.
         DisagreementError: if it ranks otherwise than we do.
     """
-    programs = Path(sys.executable).parent if contender.environment is None else prepare(contender.environment)
-    with TemporaryDirectory(prefix="rivals-") as scratch:  # a short path: Ray Serve puts sockets there
-        place = Place(programs, free_port(), bench.bundle, Path(scratch))
-        reranker = bundle.load(bench.bundle).reranker
-        rng = np.random.default_rng(3)
-        target = _target(place, door, reranker.schema.names, rng)
-        probe = wide_bundle.rows(rng, PROBE)
-        command, environment = contender.start(place)
-        log = BUILD / f"{contender.name}.log"
-        began = time.perf_counter()
-        with running(command, {**environment, "RIVALS_BUNDLE": str(bench.bundle)}, log) as server:
-            body = door.write(probe, reranker.schema.names)
-            answer = first_answer(server, place.port, door.path, door.content_type, body)
-            ready_s = time.perf_counter() - began
-            if not np.array_equal(door.read(answer), reranker.rerank(CandidateList(probe)).ranks):
-                raise DisagreementError(f"it ranks the {PROBE} candidates of the probe in another order than we do")
-            body_bytes = target.bodies[0].stat().st_size
-            peak, steps = _under_load(bench, server, target, limits)
+    began = time.perf_counter()
+    with started(bench, contender) as (server, place):
+        target = ready(bench, server, place, door)
+        ready_s = time.perf_counter() - began
+        body_bytes = target.bodies[0].stat().st_size
+        peak, steps = _under_load(bench, server, target, limits)
     return Result(
         title=contender.title,
         door=door.name,
@@ -95,12 +85,33 @@ def measure(bench: Bench, contender: Contender, door: Door, limits: Sequence[flo
     )
 
 
-def _target(place: Place, door: Door, names: Sequence[str], rng: np.random.Generator) -> Target:
-    """Bodies are written once, so that sending them costs little."""
+@contextmanager
+def started(bench: Bench, contender: Contender) -> Iterator[tuple[Server, Place]]:
+    """A server in its environment, its output in a log."""
+    programs = Path(sys.executable).parent if contender.environment is None else prepare(contender.environment)
+    with TemporaryDirectory(prefix="rivals-") as scratch:  # a short path: Ray Serve puts sockets there
+        place = Place(programs, free_port(), bench.bundle, Path(scratch))
+        command, environment = contender.start(place)
+        log = BUILD / f"{contender.name}.log"
+        with running(command, {**environment, "RIVALS_BUNDLE": str(bench.bundle)}, log) as server:
+            yield server, place
+
+
+def ready(bench: Bench, server: Server, place: Place, door: Door) -> Target:
+    """What to ask, once the server ranks a list through this door as we do.
+
+    Bodies are written once, so that sending them costs little.
+    """
+    reranker = bundle.load(bench.bundle).reranker
+    names, rng = reranker.schema.names, np.random.default_rng(3)
     bodies = []
     for number in range(LISTS):
-        bodies.append(place.scratch / f"body-{number}")
+        bodies.append(place.scratch / f"{door.name}-{number}")
         bodies[-1].write_bytes(door.write(wide_bundle.rows(rng, CANDIDATES), names))
+    probe = wide_bundle.rows(rng, PROBE)
+    answer = first_answer(server, place.port, door.path, door.content_type, door.write(probe, names))
+    if not np.array_equal(door.read(answer), reranker.rerank(CandidateList(probe)).ranks):
+        raise DisagreementError(f"it ranks the {PROBE} candidates of the probe in another order than we do")
     return Target(f"http://127.0.0.1:{place.port}{door.path}", door.content_type, tuple(bodies))
 
 
@@ -110,10 +121,7 @@ def _under_load(
     plan = bench.plan
 
     def at_rate(rate: float) -> Observed:
-        server.settle()
-        observed = _observe(server, lambda: k6.at_rate(bench.k6, target, rate, plan.step_s))
-        print(".", end="", flush=True)
-        return observed
+        return observed_at(bench, server, target, rate)
 
     k6.by_clients(bench.k6, target, CLIENTS, plan.warm_up_s)
     server.settle()
@@ -125,6 +133,14 @@ def _under_load(
         steps = look_closer(at_rate, steps, limit, looks=plan.looks)
     print(f" peak {peak.offered:.0f} req/s", flush=True)
     return peak, steps
+
+
+def observed_at(bench: Bench, server: Server, target: Target, rate: float) -> Observed:
+    """One step at a constant arrival rate."""
+    server.settle()
+    observed = _observe(server, lambda: k6.at_rate(bench.k6, target, rate, bench.plan.step_s))
+    print(".", end="", flush=True)
+    return observed
 
 
 def _observe(server: Server, run: Callable[[], Step]) -> Observed:

@@ -1,9 +1,12 @@
 """What was trained and what is served are one computation."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
+import training
 from ranking import bundle
 from ranking.errors import ScoringError
 from ranking.scorers import OnnxScorer
@@ -35,6 +38,15 @@ def test_exported_graph_has_a_dynamic_list_axis_and_no_second_file(recipe):
         with torch.inference_mode():
             expected = module(torch.from_numpy(picked)).numpy()
         assert scorer.score(picked) == pytest.approx(expected, abs=1e-4)
+
+
+def test_an_exported_graph_names_no_folder_of_the_machine(recipe):
+    splits = load(config.load(str(recipe)), [])
+    rows = np.column_stack([splits.train.features, np.zeros(splits.train.rows, np.float32)])
+    module = Unbatched(Ranker(splits.train.schema, rows, config.load(str(recipe)).model))
+    graph = to_onnx(module, rows.shape[1])
+    for place in (training.__file__, torch.__file__):
+        assert str(Path(place).parent).encode() not in graph
 
 
 def test_a_graph_of_one_length_is_not_exported():

@@ -16,7 +16,7 @@ from tiny import TINY
 from training import experiment, lambdamart
 from training.experiments import workers
 
-ONE_EPOCH = TINY.replace("max_epochs = 3", "max_epochs = 1").replace("trials = 2", "trials = 1")
+ONE_EPOCH = TINY.replace("max_epochs = 3", "max_epochs = 1")
 TABLE2 = ("lambdamart", "qilcm", "dcm", "dlcm", "mlp", "qilcm2")
 
 
@@ -30,7 +30,7 @@ def recipe(tmp_path_factory):
 @pytest.fixture
 def here(monkeypatch):
     """The fits one after the other in this process, where tests can see them; counts what is fitted."""
-    measured, tuned, fits = workers.measured, lambdamart.tune, []
+    measured, tuned, fits = workers.measured, lambdamart.search_settings, []
 
     @contextmanager
     def pool(jobs):
@@ -40,17 +40,17 @@ def here(monkeypatch):
             finally:
                 one.shutdown(cancel_futures=True)
 
-    def counted(fit, state):
+    def counted(fit, *where):
         fits.append(fit.name)
-        return measured(fit, state)
+        return measured(fit, *where)
 
-    def counted_tuning(*arguments, **more):
-        fits.append("tuning")
-        return tuned(*arguments, **more)
+    def counted_tuning(train, valid, spec, **more):
+        fits.extend(["tuning"] if spec.trials > 1 else [])
+        return tuned(train, valid, spec, **more)
 
     monkeypatch.setattr(workers, "pool", pool)
     monkeypatch.setattr(workers, "measured", counted)
-    monkeypatch.setattr(lambdamart, "tune", counted_tuning)
+    monkeypatch.setattr(lambdamart, "search_settings", counted_tuning)
     return fits
 
 
@@ -67,10 +67,10 @@ def test_table2_goes_on_after_an_interruption_and_with_more_seeds(recipe, tmp_pa
     command = ("table2", "--recipe", recipe, "--out", out, "--seeds")
     whole = workers.measured
 
-    def interrupted(fit, state):
+    def interrupted(fit, *where):
         if fit.method == "dlcm":
             raise KeyboardInterrupt
-        return whole(fit, state)
+        return whole(fit, *where)
 
     monkeypatch.setattr(workers, "measured", interrupted)
     assert run(*command, 1) == 130
@@ -82,7 +82,7 @@ def test_table2_goes_on_after_an_interruption_and_with_more_seeds(recipe, tmp_pa
     here.clear()
     assert run(*command, 2) == 0
     first, second = ([f"shift-0.5-seed-{seed}-fold-1-{name}" for name in TABLE2] for seed in (0, 1))
-    assert sorted(here) == sorted([*first[3:], *second, "tuning"]), "nothing twice, and the first stage once per seed"
+    assert sorted(here) == sorted([*first[3:], *second]), "nothing twice, and settings are searched once for all seeds"
     assert before.items() <= {path.name: path.read_bytes() for path in (out / "parts").iterdir()}.items()
     assert not list((out / "state").iterdir()), "nothing is left of what is done"
 
@@ -157,8 +157,26 @@ def test_wrong_options_are_one_clear_line(recipe, tmp_path, capsys, arguments, m
     assert not (tmp_path / "x" / "parts").exists()
 
 
+def test_settings_are_searched_once_though_two_seeds_could_start(recipe, tmp_path, monkeypatch):
+    search, searches = lambdamart.search_settings, []
+
+    @contextmanager
+    def pool(jobs):
+        with ThreadPoolExecutor(jobs) as side_by_side:
+            yield side_by_side
+
+    def counted(train, valid, spec, **more):
+        searches.extend([spec.trials] if spec.trials > 1 else [])
+        return search(train, valid, spec, **more)
+
+    monkeypatch.setattr(workers, "pool", pool)
+    monkeypatch.setattr(lambdamart, "search_settings", counted)
+    assert run("table3", "--recipe", recipe, "--seeds", 3, "--shifts", "0", "--jobs", 3, "--out", tmp_path / "x") == 0
+    assert searches == [2]
+
+
 def test_an_error_in_a_fit_says_in_which(recipe, tmp_path, here, monkeypatch, capsys):
-    def diverged(fit, state):
+    def diverged(fit, *where):
         raise ScoringError("the training loss became nan")
 
     monkeypatch.setattr(workers, "measure", diverged)
@@ -166,7 +184,7 @@ def test_an_error_in_a_fit_says_in_which(recipe, tmp_path, here, monkeypatch, ca
     assert "shift-0.5-seed-0-fold-1-lambdamart: the training loss became nan" in said(capsys)
 
 
-def _die(fit, state):
+def _die(fit, *where):
     psutil.Process().kill()
 
 

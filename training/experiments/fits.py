@@ -16,14 +16,13 @@ from ranking.errors import RecipeError
 from ranking.metrics import hit, ndcg, precision, reciprocal_rank
 from ranking.order import rank_by_score
 from ranking.packed_forest import open_forest
-from training import first_stage, second_stage
+from training import first_stage, lambdamart, second_stage
 from training.anomaly import fit_anomaly
 from training.batching import Lists, refined_scores
-from training.config import LambdaMart, Recipe
+from training.config import LambdaMart, LambdaMartSettings, Recipe
 from training.data.dataset import Dataset, Splits
 from training.data.load import load
 from training.data_config import SyntheticData
-from training.lambdamart import scores_of
 from training.learn import predict
 from training.model_config import FirstStageAlone, Model
 
@@ -61,10 +60,18 @@ class Fit:
         return self.recipe.data.shift if isinstance(self.recipe.data, SyntheticData) else None
 
     @property
+    def data(self) -> str:
+        """The fits that share data, and with them the settings of LambdaMART."""
+        return f"{self._shift_name}fold-{self.recipe.fold}"
+
+    @property
     def group(self) -> str:
         """The fits that share data and first stage."""
-        shift = "" if self.shift is None else f"shift-{self.shift:g}-"
-        return f"{shift}seed-{self.seed}-fold-{self.recipe.fold}"
+        return f"{self._shift_name}seed-{self.seed}-fold-{self.recipe.fold}"
+
+    @property
+    def _shift_name(self) -> str:
+        return "" if self.shift is None else f"shift-{self.shift:g}-"
 
     @property
     def name(self) -> str:
@@ -77,25 +84,24 @@ class Fit:
         return isinstance(self.spec, FirstStageAlone)
 
 
-def measure(fit: Fit, state: Path) -> pl.DataFrame:
+def measure(fit: Fit, state: Path, tuned: Path) -> pl.DataFrame:
     """Fit a method, and rank the test queries with it.
 
     Args:
         fit: what to do.
         state: folder of the group, for the first stage that it shares and for checkpoints.
+        tuned: file for LambdaMART's settings, which all seeds on these data share.
 
     Returns:
         One row per test query: where it comes from, every metric (NDCG is null for a query without a relevant
         candidate), and what the fit was like.
     """
-    if not isinstance(fit.recipe.first_stage, LambdaMart):
-        raise RecipeError(f"recipe {fit.recipe.name!r} brings its own first stage; this suite fits LambdaMART itself")
     splits = _splits(fit.recipe, fit.sources)
     test = splits.test
     started = time.perf_counter()
-    first = first_stage.fit(fit.recipe.first_stage, splits, seed=fit.seed, state=state)
+    first = first_stage.fit(_tuned(fit, splits, tuned), splits, seed=fit.seed, state=state)
     assert first.model is not None
-    scores = scores_of(first.model, test)
+    scores = lambdamart.scores_of(first.model, test)
     checkpoint = state / f"{fit.method}.pt"
     fitted = second_stage.fit(fit.spec, splits, first, seed=fit.seed, checkpoint=checkpoint)
     lists = Lists(test, scores, cutoff=fit.cutoff, append_score=fitted is not None and fitted.spec.first_stage_score)
@@ -127,6 +133,22 @@ def measure(fit: Fit, state: Path) -> pl.DataFrame:
             "features": [len(test.schema)] * len(test),
         }
     )
+
+
+def _tuned(fit: Fit, splits: Splits, file: Path) -> LambdaMart:
+    """LambdaMART with the settings that were found on these data; the number of trees is the seed's own."""
+    spec = fit.recipe.first_stage
+    if not isinstance(spec, LambdaMart):
+        raise RecipeError(f"recipe {fit.recipe.name!r} brings its own first stage; this suite fits LambdaMART itself")
+    if not file.exists():
+        found = lambdamart.search_settings(
+            splits.train, splits.valid, spec, seed=fit.recipe.seed, journal=file.with_suffix(".journal")
+        )
+        temporary = file.with_suffix(".tmp")
+        temporary.write_text(LambdaMartSettings.model_validate(found.values).model_dump_json(), encoding="utf-8")
+        temporary.replace(file)
+    settings = LambdaMartSettings.model_validate_json(file.read_bytes())
+    return spec.model_copy(update={"settings": settings, "trials": 1})
 
 
 @functools.lru_cache(maxsize=1)

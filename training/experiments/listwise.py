@@ -1,8 +1,9 @@
 """Suites ``table2``, ``table3``, ``anomaly`` and ``lambda``: the QILCM paper's experiments, and its rivals.
 
-Data and split are drawn once, by the recipe's seed; a seed of the suite fixes everything that is fitted, LambdaMART
-and its tuning included. So the first stage is fitted once per seed and fold, all methods of that seed rerank what it
-leaves, its own deviation over seeds is a true one, and every method is measured on every test query under every seed.
+Data and split are drawn once, by the recipe's seed; LambdaMART's settings are searched once on the same data. A seed of
+the suite fixes everything that is fitted: the first stage, once per seed and fold, and all methods of that seed, which
+rerank what it leaves. So its own deviation over seeds is as true as theirs, and every method is measured on every test
+query under every seed.
 """
 
 from __future__ import annotations
@@ -144,8 +145,9 @@ def _facts(asked: Asked, found: Measured) -> list[str]:
         "candidate. Splits are by query.",
         f"Seeds: 0 to {asked.seeds - 1}. A seed fixes whatever is fitted; data and split are the same for all "
         f"(recipe's seed {asked.recipe.seed}).",
-        f"First stage: LambdaMART, {first.trials} settings tried (selected on {first.select_on}), fitted once per seed "
-        f"and fold and shared by all methods, which see out-of-fold scores in training and rerank the top {cutoff}.",
+        f"First stage: LambdaMART, {first.trials} settings tried per fold (selected on {first.select_on}), fitted once "
+        "per seed and fold and shared by all methods, which see out-of-fold scores in training and rerank the top "
+        f"{cutoff}.",
         "All networks share the encoder, AttRank unless the recipe says otherwise, the optimiser and early stopping on "
         "validation NDCG; baselines that QILCM has to beat: " + pages.baselines() + ".",
         "NDCG: gain 2^y - 1, discount 1/log2(rank + 1), macro mean over queries; equal scores keep input order.",

@@ -61,6 +61,12 @@ class Store:
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
+    def tuned(self, data: str) -> Path:
+        """A file for settings found on these data; it stays, for seeds that are asked for later."""
+        folder = self.folder / "tuned"
+        folder.mkdir(exist_ok=True)
+        return folder / f"{data}.json"
+
     def has(self, unit: str) -> bool:
         """Whether a unit is done."""
         return self._part(unit).exists()

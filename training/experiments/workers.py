@@ -8,7 +8,7 @@ import shutil
 import signal
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
@@ -30,7 +30,8 @@ PACE = 3600.0
 def run_all(title: str, fits: Sequence[Fit], store: Store, jobs: int, console: Console) -> pl.DataFrame:
     """Every fit that is not done yet, ``jobs`` at a time; then the results of all.
 
-    The first stage of a group is fitted once, before the methods that share it.
+    LambdaMART's settings are found once on the same data, before other seeds ask for them; the first stage of a group
+    is fitted once, before the methods that share it.
 
     Raises:
         RecipeError: if a worker was stopped from outside; what is finished is kept.
@@ -66,10 +67,9 @@ def _in_order(todo: Sequence[Fit], store: Store, jobs: int, workers: Executor) -
     left = Counter(fit.group for fit in todo)
     queue, running = list(todo), dict[Future[pl.DataFrame], Fit]()
     while queue or running:
-        ready = [fit for fit in queue if fit.is_first_stage or fit.group not in waiting]
-        for fit in ready[: jobs - len(running)]:
+        while len(running) < jobs and (fit := _next(queue, waiting, running.values(), store)) is not None:
             queue.remove(fit)
-            running[workers.submit(measured, fit, store.state(fit.group))] = fit
+            running[workers.submit(measured, fit, store.state(fit.group), store.tuned(fit.data))] = fit
         done, _ = wait(running, return_when=FIRST_COMPLETED)
         for future in sorted(done, key=lambda one: one.exception() is not None):  # what is whole is kept first
             fit = running.pop(future)
@@ -82,10 +82,17 @@ def _in_order(todo: Sequence[Fit], store: Store, jobs: int, workers: Executor) -
             yield fit
 
 
-def measured(fit: Fit, state: Path) -> pl.DataFrame:
+def _next(queue: Sequence[Fit], waiting: Container[str], running: Iterable[Fit], store: Store) -> Fit | None:
+    """The first fit of the queue that has what it shares with others, or is the one to make it."""
+    in_search = {fit.data for fit in running if not store.tuned(fit.data).exists()}
+    ready = (fit.data not in in_search if fit.is_first_stage else fit.group not in waiting for fit in queue)
+    return next((fit for fit, can_start in zip(queue, ready, strict=True) if can_start), None)
+
+
+def measured(fit: Fit, state: Path, tuned: Path) -> pl.DataFrame:
     """:func:`training.experiments.fits.measure`, whose errors say of which fit they are."""
     try:
-        return measure(fit, state)
+        return measure(fit, state, tuned)
     except ListwrightError as error:  # of a class that any process can make again from its message
         raise RecipeError(f"{fit.name}: {error}") from None
 

@@ -31,8 +31,8 @@ def learning(found: Facts, best_epoch: int, ndcg_at: int) -> str:
         axes.plot(number, values, color=colour, **_dots(number))
         axes.set_ylabel(name)
     plots[-1].plot(number, valid, color=BLUE, **_dots(number))
-    kept = number.index(best_epoch)
-    plots[-1].plot(best_epoch, valid[kept], "o", color=BLUE, markersize=7)
+    if best_epoch in number:  # 0: no epoch was better than the start
+        plots[-1].plot(best_epoch, valid[number.index(best_epoch)], "o", color=BLUE, markersize=7)
     plots[-1].set(xlabel="epoch", ylabel=f"NDCG@{ndcg_at}")
     plots[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
     figure.align_ylabels()

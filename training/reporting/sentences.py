@@ -44,6 +44,8 @@ def wins_sentence(found: Facts) -> str:
 def learning_sentence(model: Facts, ndcg_at: int) -> str:
     """Which epoch was kept, and whether there was time for a better one."""
     best, epochs = model["best_epoch"], model["epochs"]
+    if best == 0:
+        return f"No epoch of {epochs} ranked the validation queries better than the start, the first stage's own order"
     kept = f"Validation NDCG@{ndcg_at} was best after epoch {best} of {epochs}, at {model['valid_ndcg']:.4f}"
     if best == epochs:
         return f"{kept}: it was still rising when training ended"

@@ -27,6 +27,7 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setattr(command, "BUILD", build)
     monkeypatch.setattr(command, "prepare", lambda _: Path("k6"))
     monkeypatch.setattr(command.bundle, "load", lambda _: None)
+    monkeypatch.setattr(command.duel, "duel", lambda _, rival, rate: {"rival": rival.title, "rate": rate, "ours": {}})
     before = signal.getsignal(signal.SIGTERM)
 
     def run(measure, *arguments):
@@ -47,13 +48,15 @@ def test_what_does_not_serve_is_skipped_with_a_line(run, capsys):
     def measure(_, contender, door, limits):
         if contender.name == "ray":
             raise NotServingError("no memory left")
-        return result(contender, door, 300 if contender is command.OURS else 100)
+        rates = {"listwright": 300, "mlserver": 100}
+        return result(contender, door, rates.get(contender.name, 50))
 
     code, results, build = run(measure)
     assert (code, build) == (0, None)
     assert results["skipped"] == {"Ray Serve, JSON rows": "no memory left"}
     assert [one["server"] for one in results["servers"]][-1] == "Listwright"
     assert results["headline"]["ours"]["JSON rows"]["within_the_limit"]["ratio"] == 3.0
+    assert (results["in_turns"]["rival"], results["in_turns"]["rate"]) == ("MLServer", 100)
     assert "skipped: Ray Serve, JSON rows: no memory left" in capsys.readouterr().out
 
 

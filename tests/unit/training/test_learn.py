@@ -103,6 +103,17 @@ def test_stops_early_and_restores_the_best_epoch(data):
     assert held_out_ndcg(fitted, valid, scores) == pytest.approx(best)
 
 
+def test_qilcm2_never_ends_below_the_first_stage_on_the_validation_queries(data):
+    train, valid, *_ = data
+    spec = Qilcm2(hidden=(8,), encoder_width=8, max_epochs=4, patience=2, learning_rate=1.0, ndcg_at=5)
+    perfect = valid.labels.astype(float)  # nothing can be better, and steps this wide are worse
+    fitted = fit_network(spec, train, valid, train.labels.astype(float), perfect, seed=0)
+    assert fitted.best_epoch == 0
+    assert len(fitted.history) == 2, "patience counts from the start"
+    assert fitted.valid_ndcg > max(epoch.valid_ndcg for epoch in fitted.history)
+    assert held_out_ndcg(fitted, valid, perfect) == pytest.approx(fitted.valid_ndcg)
+
+
 def test_one_seed_fixes_everything_and_leaks_nothing(data, fitted):
     torch.manual_seed(123)
     np.random.seed(123)  # noqa: NPY002

@@ -1,0 +1,99 @@
+"""Ours and the best rival in turns: a machine whose speed changes by the minute is the same for both.
+
+Both servers run all the time, and only one is asked at a time. A round asks the rival what it sustained in its climb,
+and then ours, through each door, multiples of that. What counts is the median over the rounds: a multiple is carried
+where our 99th percentile stays within the rival's, and next to nothing is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from benchmarks.k6 import Step
+from benchmarks.rivals.climb import LOST
+from benchmarks.rivals.contenders import OURS, Contender
+from benchmarks.rivals.measure import Bench, observed_at, ready, started
+
+MULTIPLES = (2.0, 2.5, 3.0, 3.5)
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """The steps of one server at one load, one for each round."""
+
+    steps: tuple[Step, ...]
+
+    @property
+    def p99_ms(self) -> float:
+        """Median over the rounds; infinite where nothing was answered."""
+        return median(float("inf") if step.p99_ms is None else step.p99_ms for step in self.steps)
+
+    @property
+    def lost(self) -> float:
+        """Median over the rounds of the share without a good answer."""
+        return median(step.lost for step in self.steps)
+
+    def report(self) -> dict[str, object]:
+        """For the results."""
+        return {
+            "offered_rps": self.steps[0].offered_rps,
+            "p99_ms": self.p99_ms,
+            "lost": round(self.lost, 5),
+            "p99_ms_by_round": [step.p99_ms for step in self.steps],
+            "lost_by_round": [round(step.lost, 5) for step in self.steps],
+        }
+
+
+def duel(bench: Bench, rival: Contender, rate: float) -> dict[str, object]:
+    """All rounds.
+
+    Args:
+        bench: what all servers are measured with.
+        rival: asked through its first door.
+        rate: what it sustained, in requests a second.
+    """
+    print(f"{rival.title} and {OURS.title} in turns", end=" ", flush=True)
+    theirs = list[Step]()
+    ours: dict[tuple[str, float], list[Step]] = {}
+    with started(bench, rival) as (their_server, their_place), started(bench, OURS) as (server, place):
+        their_target = ready(bench, their_server, their_place, rival.doors[0])
+        targets = {door.name: ready(bench, server, place, door) for door in OURS.doors}
+        for _ in range(bench.plan.rounds):
+            theirs.append(observed_at(bench, their_server, their_target, rate).step)
+            for name, target in targets.items():
+                for multiple in MULTIPLES:
+                    step = observed_at(bench, server, target, multiple * rate).step
+                    ours.setdefault((name, multiple), []).append(step)
+    print(flush=True)
+    return summary(rival.title, theirs, ours, bench.limit_ms)
+
+
+def summary(
+    title: str, theirs: Sequence[Step], ours: Mapping[tuple[str, float], Sequence[Step]], limit_ms: float
+) -> dict[str, object]:
+    """The rounds as the results have them, and the most that each door carried."""
+    rival = Turns(tuple(theirs))
+    within_ms = min(limit_ms, rival.p99_ms)
+    doors: dict[str, dict[str, object]] = {}
+    for (name, multiple), steps in ours.items():
+        turns = Turns(tuple(steps))
+        door = doors.setdefault(name, {"carried": None, "multiples": {}})
+        shown = door["multiples"]
+        assert isinstance(shown, dict)
+        below = multiple == MULTIPLES[0] or door["carried"] == MULTIPLES[MULTIPLES.index(multiple) - 1]
+        if below and turns.p99_ms <= within_ms and turns.lost <= LOST:
+            door["carried"] = multiple
+        shown[f"{multiple:g}"] = turns.report()
+    return {"rival": title, "rounds": len(theirs), "rivals": rival.report(), "within_ms": within_ms, "ours": doors}
+
+
+def sentences(found: Mapping[str, object]) -> list[str]:
+    """What each door carried, in words."""
+    doors, lines = found["ours"], list[str]()
+    assert isinstance(doors, dict)
+    for name, door in doors.items():
+        most = f"{door['carried']:g} times" if door["carried"] else f"less than {MULTIPLES[0]:g} times"
+        lines.append(f"in turns with {found['rival']}, {name}: {most} its load within its p99")
+    return lines

@@ -5,10 +5,16 @@ from __future__ import annotations
 import json
 import os
 import platform
+import time
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results"
+
+_WORK = b"".join(sha256(str(n).encode()).hexdigest().encode() for n in range(500))
 
 _LIBRARIES = ("lightgbm", "numpy", "onnxruntime", "torch", "fastapi", "uvicorn", "pydantic", "scikit-learn")
 
@@ -24,6 +30,22 @@ def facts() -> dict[str, object]:
         "system": platform.system(),
         "libraries": {name: version(name) for name in _LIBRARIES},
     }
+
+
+def speed(seconds: float = 0.4) -> float:
+    """Rounds of a fixed piece of work that all cores together do per second: on a shared machine not always as many."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    until = time.perf_counter() + seconds
+    with ThreadPoolExecutor(cores) as threads:  # zlib lets go of the interpreter's lock
+        return sum(threads.map(_rounds, [until] * cores)) / seconds
+
+
+def _rounds(until: float) -> int:
+    done = 0
+    while time.perf_counter() < until:
+        zlib.compress(_WORK, 6)
+        done += 1
+    return done
 
 
 def _cpu_model() -> str:

@@ -96,7 +96,7 @@ def _in_turns(bench: Bench, results: list[Result]) -> dict[str, object] | None:
         return None
     rival, there = best
     contender = next(one for one in RIVALS if one.title == rival.title)
-    return duel.duel(bench, contender, there.offered)
+    return duel.duel(bench, contender, there)
 
 
 def _publish(

@@ -16,11 +16,19 @@ BEYOND, MOST_BEYOND = 1.2, 4
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """A step, and who used the machine meanwhile: the server and, beside it and the generator, everybody else."""
+    """A step, and the machine meanwhile.
+
+    Args:
+        step: what k6 saw.
+        server_cpu_s: CPU time of the server.
+        others_cores: cores that everybody else but the generator used.
+        speed: of the machine just before, see :func:`benchmarks.machine.speed`.
+    """
 
     step: Step
     server_cpu_s: float
     others_cores: float
+    speed: float
 
     @property
     def offered(self) -> float:
@@ -40,6 +48,7 @@ class Observed:
             "answered_rps": round(self.step.answered_rps, 1),
             "server_cpu_ms_per_answer": round(self.server_cpu_s / answered * 1e3, 2) if answered else None,
             "others_cores": round(self.others_cores, 2),
+            "machine_speed": round(self.speed),
         }
 
 

@@ -1,8 +1,9 @@
 """Ours and the best rival in turns: a machine whose speed changes by the minute is the same for both.
 
-Both servers run all the time, and only one is asked at a time. A round asks the rival what it sustained in its climb,
-and then ours, through each door, multiples of that. What counts is the median over the rounds: a multiple is carried
-where our 99th percentile stays within the rival's, and next to nothing is lost.
+Both servers run all the time, and only one is asked at a time: the rival what it sustained in its climb, then ours,
+through each door, a multiple of that. A step asks for more or for less as the machine is faster or slower just before
+than it was when the rival sustained that. What counts is the median over the rounds: a multiple is carried where our
+99th percentile stays within the rival's, and next to nothing is lost.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from benchmarks.k6 import Step
-from benchmarks.rivals.climb import LOST
+from benchmarks.rivals.climb import LOST, Observed
 from benchmarks.rivals.contenders import OURS, Contender
 from benchmarks.rivals.measure import Bench, observed_at, ready, started
 
@@ -21,7 +22,7 @@ MULTIPLES = (2.0, 2.5, 3.0, 3.5)
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """The steps of one server at one load, one for each round."""
+    """The steps of one server at one load, in all rounds."""
 
     steps: tuple[Step, ...]
 
@@ -38,7 +39,7 @@ class Turns:
     def report(self) -> dict[str, object]:
         """For the results."""
         return {
-            "offered_rps": self.steps[0].offered_rps,
+            "offered_rps_by_round": [step.offered_rps for step in self.steps],
             "p99_ms": self.p99_ms,
             "lost": round(self.lost, 5),
             "p99_ms_by_round": [step.p99_ms for step in self.steps],
@@ -46,14 +47,15 @@ class Turns:
         }
 
 
-def duel(bench: Bench, rival: Contender, rate: float) -> dict[str, object]:
+def duel(bench: Bench, rival: Contender, sustained: Observed) -> dict[str, object]:
     """All rounds.
 
     Args:
         bench: what all servers are measured with.
         rival: asked through its first door.
-        rate: what it sustained, in requests a second.
+        sustained: the most that it sustained in its climb.
     """
+    rate, speed = sustained.offered, sustained.speed
     print(f"{rival.title} and {OURS.title} in turns", end=" ", flush=True)
     theirs = list[Step]()
     ours: dict[tuple[str, float], list[Step]] = {}
@@ -61,17 +63,17 @@ def duel(bench: Bench, rival: Contender, rate: float) -> dict[str, object]:
         their_target = ready(bench, their_server, their_place, rival.doors[0])
         targets = {door.name: ready(bench, server, place, door) for door in OURS.doors}
         for _ in range(bench.plan.rounds):
-            theirs.append(observed_at(bench, their_server, their_target, rate).step)
-            for name, target in targets.items():
-                for multiple in MULTIPLES:
-                    step = observed_at(bench, server, target, multiple * rate).step
+            for multiple in MULTIPLES:
+                theirs.append(observed_at(bench, their_server, their_target, rate, as_at_speed=speed).step)
+                for name, target in targets.items():
+                    step = observed_at(bench, server, target, multiple * rate, as_at_speed=speed).step
                     ours.setdefault((name, multiple), []).append(step)
     print(flush=True)
-    return summary(rival.title, theirs, ours, bench.limit_ms)
+    return summary(rival.title, bench.plan.rounds, theirs, ours, bench.limit_ms)
 
 
 def summary(
-    title: str, theirs: Sequence[Step], ours: Mapping[tuple[str, float], Sequence[Step]], limit_ms: float
+    title: str, rounds: int, theirs: Sequence[Step], ours: Mapping[tuple[str, float], Sequence[Step]], limit_ms: float
 ) -> dict[str, object]:
     """The rounds as the results have them, and the most that each door carried."""
     rival = Turns(tuple(theirs))
@@ -86,7 +88,7 @@ def summary(
         if below and turns.p99_ms <= within_ms and turns.lost <= LOST:
             door["carried"] = multiple
         shown[f"{multiple:g}"] = turns.report()
-    return {"rival": title, "rounds": len(theirs), "rivals": rival.report(), "within_ms": within_ms, "ours": doors}
+    return {"rival": title, "rounds": rounds, "rivals": rival.report(), "within_ms": within_ms, "ours": doors}
 
 
 def sentences(found: Mapping[str, object]) -> list[str]:

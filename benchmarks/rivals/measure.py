@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import psutil
 
-from benchmarks import k6, wide_bundle
+from benchmarks import k6, machine, wide_bundle
 from benchmarks.k6 import Step, Target
 from benchmarks.rivals.climb import Observed, climb, look_closer
 from benchmarks.rivals.contenders import OURS, Contender, Door, Place
@@ -41,7 +41,7 @@ class Plan:
     rounds: int
 
 
-WHOLE = Plan(warm_up_s=3, peak_s=8, step_s=8, rungs=(0.4, 0.7, 0.85, 1.0), looks=2, rounds=5)
+WHOLE = Plan(warm_up_s=3, peak_s=8, step_s=8, rungs=(0.4, 0.7, 0.85, 1.0), looks=2, rounds=3)
 QUICK = Plan(warm_up_s=1, peak_s=2, step_s=2, rungs=(0.5,), looks=0, rounds=1)
 
 
@@ -135,21 +135,32 @@ def _under_load(
     return peak, steps
 
 
-def observed_at(bench: Bench, server: Server, target: Target, rate: float) -> Observed:
-    """One step at a constant arrival rate."""
+def observed_at(
+    bench: Bench, server: Server, target: Target, rate: float, *, as_at_speed: float | None = None
+) -> Observed:
+    """One step at a constant arrival rate.
+
+    Args:
+        bench, server, target: what is asked.
+        rate: requests a second.
+        as_at_speed: of the machine, where the rate is meant for it; more are sent if it is faster now, fewer if slower.
+    """
     server.settle()
+    if as_at_speed is not None:
+        rate *= machine.speed() / as_at_speed
     observed = _observe(server, lambda: k6.at_rate(bench.k6, target, rate, bench.plan.step_s))
     print(".", end="", flush=True)
     return observed
 
 
 def _observe(server: Server, run: Callable[[], Step]) -> Observed:
-    """A step, with the CPU time that others than its generator used meanwhile."""
+    """A step, with the speed of the machine and the CPU time that others than its generator used meanwhile."""
+    speed = machine.speed()
     began, busy, used = time.monotonic(), _busy_s(), server.cpu_s()
     step = run()
     elapsed, used = time.monotonic() - began, server.cpu_s() - used
     others = (_busy_s() - busy - used - step.generator_cpu_s) / elapsed
-    return Observed(step, used, max(0.0, others))
+    return Observed(step, used, max(0.0, others), speed)
 
 
 def _busy_s() -> float:

@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 
 from benchmarks import k6, wide_bundle
-from benchmarks.rivals import climb, contenders, measure, pipeline
+from benchmarks.rivals import climb, contenders, duel, measure, pipeline
 from benchmarks.rivals.environments import ROOT
 
 TEXT = " ".join((ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8").split())
-NUMBERS = {1: "one", 2: "two", 4: "four", 8: "eight"}
+NUMBERS = {1: "one", 2: "two", 3: "three", 4: "four", 8: "eight"}
 
 
 def test_what_is_served():
@@ -27,6 +27,9 @@ def test_how_load_is_put_on():
     assert f"then {'twice' if measure.WHOLE.looks == 2 else measure.WHOLE.looks} halfway between" in TEXT
     assert f"a step lasts {NUMBERS[measure.WHOLE.step_s]} seconds" in TEXT
     assert f"because {k6.MOST_WAITING} were waiting" in TEXT
+    assert f"in each of {NUMBERS[measure.WHOLE.rounds]} rounds" in TEXT
+    *multiples, most = [f"{multiple:g}" for multiple in duel.MULTIPLES]
+    assert f"{', '.join(multiples)} and {most} times that" in TEXT
     assert climb.LOST == 1 / 1000
     assert "at most one request in a thousand failed" in TEXT
 

@@ -9,7 +9,7 @@ LIMIT = 50.0
 
 
 def observed(rate, p99, dropped=0):
-    return Observed(Step(rate, 1.0, 10_000 - dropped, 0, dropped, 1.0, p99, p99, 0.1), 5.0, 0.0)
+    return Observed(Step(rate, 1.0, 10_000 - dropped, 0, dropped, 1.0, p99, p99, 0.1), 5.0, 0.0, 100.0)
 
 
 def server(capacity):

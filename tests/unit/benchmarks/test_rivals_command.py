@@ -15,7 +15,7 @@ from benchmarks.rivals.report import Result
 
 
 def result(contender, door, rate):
-    step = Observed(Step(rate, 1.0, 1000, 0, 0, 5.0, 10.0, 12.0, 0.1), 5.0, 0.0)
+    step = Observed(Step(rate, 1.0, 1000, 0, 0, 5.0, 10.0, 12.0, 0.1), 5.0, 0.0, 100.0)
     return Result(contender.title, door.name, contender is command.OURS, {}, 1, 1.0, step, (step,))
 
 
@@ -27,7 +27,9 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setattr(command, "BUILD", build)
     monkeypatch.setattr(command, "prepare", lambda _: Path("k6"))
     monkeypatch.setattr(command.bundle, "load", lambda _: None)
-    monkeypatch.setattr(command.duel, "duel", lambda _, rival, rate: {"rival": rival.title, "rate": rate, "ours": {}})
+    monkeypatch.setattr(
+        command.duel, "duel", lambda _, rival, at: {"rival": rival.title, "rate": at.offered, "ours": {}}
+    )
     before = signal.getsignal(signal.SIGTERM)
 
     def run(measure, *arguments):

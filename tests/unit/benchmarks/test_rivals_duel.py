@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks.k6 import Step
 from benchmarks.rivals import contenders, duel
+from benchmarks.rivals.climb import Observed
 from benchmarks.rivals.measure import QUICK, Bench
 
 LIMIT_MS = 50.0
@@ -16,7 +17,7 @@ def steps(rate, *p99s, lost=0):
 
 
 def carried(ours, theirs=(30.0, 40.0, 20.0)):
-    found = duel.summary("MLServer", steps(100.0, *theirs), ours, LIMIT_MS)
+    found = duel.summary("MLServer", 3, steps(100.0, *theirs), ours, LIMIT_MS)
     return found["ours"]["JSON rows"]["carried"], found
 
 
@@ -59,7 +60,8 @@ def test_every_round_asks_the_rival_and_every_door(monkeypatch, rounds, tmp_path
         def __exit__(self, *_):
             asked.append(f"{self.name} stopped")
 
-    def observed_at(_bench, server, target, rate):
+    def observed_at(_bench, server, target, rate, *, as_at_speed):
+        assert as_at_speed == 7.0
         asked.append((server, target, rate))
         return type("Observed", (), {"step": steps(rate, 10.0)[0]})
 
@@ -68,9 +70,11 @@ def test_every_round_asks_the_rival_and_every_door(monkeypatch, rounds, tmp_path
     monkeypatch.setattr(duel, "observed_at", observed_at)
     plan = replace(QUICK, rounds=rounds)
     rival = next(one for one in contenders.RIVALS if one.name == "mlserver")
-    found = duel.duel(Bench(tmp_path, tmp_path, plan, LIMIT_MS), rival, 100.0)
-    a_round = [("mlserver", "JSON tensor", 100.0)]
-    a_round += [("listwright", door.name, 100.0 * m) for door in contenders.OURS.doors for m in duel.MULTIPLES]
+    found = duel.duel(Bench(tmp_path, tmp_path, plan, LIMIT_MS), rival, Observed(steps(100.0, 10.0)[0], 1.0, 0.0, 7.0))
+    a_round = []
+    for multiple in duel.MULTIPLES:
+        a_round.append(("mlserver", "JSON tensor", 100.0))
+        a_round += [("listwright", door.name, 100.0 * multiple) for door in contenders.OURS.doors]
     assert asked == [*a_round * rounds, "listwright stopped", "mlserver stopped"]
     assert {name: door["carried"] for name, door in found["ours"].items()} == dict.fromkeys(
         [door.name for door in contenders.OURS.doors], duel.MULTIPLES[-1]

@@ -14,7 +14,7 @@ LIMIT = 50.0
 
 
 def observed(rate, p99, *, others=0.0, answered=1000):
-    return Observed(Step(rate, 10.0, answered, 0, 0, p99 and p99 / 2, p99, p99, 0.1), 5.0, others)
+    return Observed(Step(rate, 10.0, answered, 0, 0, p99 and p99 / 2, p99, p99, 0.1), 5.0, others, 100.0)
 
 
 def result(title, steps, *, ours=False, door="JSON rows", peak=1000):

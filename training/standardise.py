@@ -33,7 +33,7 @@ class Standardise(nn.Module):
         transform: ``none``, or ``log`` for symmetric log1p before everything else.
 
     Convention: a column that is constant in training (or has no value at all, or a spread that float32 cannot scale)
-    becomes 0; an unknown category is 0 in every column of its feature.
+    becomes 0, without an indicator if it never had a value; an unknown category is 0 in every column of its feature.
     """
 
     lows: Tensor
@@ -49,7 +49,9 @@ class Standardise(nn.Module):
         self.transform = transform
         self.numeric = [d for d in range(rows.shape[1]) if d not in schema.categorical]
         self.indicated = [
-            i for i, d in enumerate(self.numeric) if d < len(schema) and schema.features[d].missing_in_training
+            i
+            for i, d in enumerate(self.numeric)
+            if d < len(schema) and schema.features[d].missing_in_training and not np.isnan(rows[:, d]).all()
         ]
         self.register_buffer(
             "optional", torch.tensor([i in self.indicated for i in range(len(self.numeric))], dtype=torch.bool)

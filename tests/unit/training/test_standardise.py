@@ -96,9 +96,9 @@ def test_every_magnitude_is_finite(column, transform):
     assert np.isfinite(apply(one(column, transform), [*([x] for x in column), [3.4e38], [-3.4e38], [0.0], [NAN]])).all()
 
 
-def test_column_without_any_value_is_an_indicator():
+def test_column_without_any_value_says_nothing():
     module = one([NAN, NAN], missing_in_training=True)
-    assert apply(module, [[NAN], [3.0]]).tolist() == [[0.0, 1.0], [0.0, 0.0]]
+    assert apply(module, [[NAN], [3.0]]).tolist() == [[0.0], [0.0]]
 
 
 def test_categories_are_one_column_each_and_unknown_ones_are_none():

@@ -13,7 +13,7 @@ from training.command import repeatable
 from training.config import Qilcm as QilcmSpec
 from training.data.dataset import Dataset, fit_schema
 from training.ranker import Ranker
-from training.reporting import behaviour, drawing, fit_figures, sentences
+from training.reporting import behaviour, drawing, sentences
 from training.reporting.attention import attention
 from training.reporting.behaviour import Seen
 from training.reporting.coverage import MOST_FEATURES, coverage
@@ -35,20 +35,6 @@ def test_ranks_gained_by_relevance_and_first_stage_rank():
     assert found["relevant"]["mean"] == pytest.approx((2 + 0) / 2)
     assert found["relevant"]["by_rank"] == [[0], [1, 0.0, 0.0, 0.0], [1, 2.0, 2.0, 2.0]]
     assert found["irrelevant"]["by_rank"][0] == [2, -1.0, -1.5, -0.5]
-
-
-@pytest.mark.parametrize(
-    ("best", "says"),
-    [
-        (0, "No epoch of 2 ranked the validation queries better than the start, the first stage's own order"),
-        (1, "Validation NDCG@10 was best after epoch 1 of 2, at 0.3000"),
-        (2, "Validation NDCG@10 was best after epoch 2 of 2, at 0.3000: it was still rising when training ended"),
-    ],
-)
-def test_the_epoch_that_was_kept(best, says):
-    assert sentences.learning_sentence({"best_epoch": best, "epochs": 2, "valid_ndcg": 0.3}, 10) == says
-    drawn = fit_figures.learning({"epochs": [[1, 2.0, 0.0, 0.25], [2, 1.5, 0.0, 0.2]]}, best, 10)
-    assert f"epoch {best} was kept" in drawn
 
 
 def test_candidates_below_the_cutoff_do_not_count_as_moved():

@@ -21,6 +21,7 @@ def run(environment):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
@@ -144,6 +145,7 @@ def test_two_workers_serve_and_stop(bundle_folder):
     assert code == 0, log
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_threads_that_a_hook_has_started_do_not_hold_up_a_stop(bundle_folder, tmp_path, monkeypatch, workers):
     """At its end Python waits for every thread of a pool, whatever it is doing."""

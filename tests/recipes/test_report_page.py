@@ -92,6 +92,7 @@ def pages(fitted, specialised, tmp_path_factory):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", WIDTHS.values(), ids=WIDTHS)
 @pytest.mark.parametrize("name", ["fit", "specialised", "oracle", "routing", "table2", "table3", "anomaly"])
 def test_page_is_drawn_whole(browser, pages, name, width):
@@ -165,6 +166,7 @@ def test_page_says_what_it_is_about(fitted, specialised):
     assert str(specialised.parent.parent) not in special, "a page names no folder of this machine"
 
 
+@pytest.mark.slow
 def test_another_run_says_the_same_but_for_what_was_measured_here(fitted, recipe, tmp_path):
     again = tmp_path / "tiny" / "1"
     assert fit.main([str(recipe), "--out", str(again)]) == 0

@@ -190,7 +190,9 @@ def main() -> int:
     """Command line; writes ``benchmarks/results/fuzz.json``. 1 if anything crashed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fuzz", description=__doc__)
     parser.add_argument("--seconds", type=int, default=600, help="for each decoder")
-    parser.add_argument("--only", choices=TARGETS, help="one decoder; the result file keeps the others")
+    parser.add_argument(
+        "--only", choices=TARGETS, help="one decoder, renewed in the result file if that is of as many seconds"
+    )
     parser.add_argument("--keep", type=Path, default=Path("fuzz-crashes"), help="folder for inputs that crash")
     parser.add_argument("--in-folder", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -203,15 +205,17 @@ def main() -> int:
         )
     print(json.dumps(results, indent=1))
     command = f"python -m benchmarks.fuzz --seconds {options.seconds}"
-    print(machine.save("fuzz", command, {"atheris": version("atheris"), "decoders": _beside_earlier(results)}))
+    decoders = results if options.only is None else _renewed(command, results)
+    if decoders is not None:
+        print(machine.save("fuzz", command, {"atheris": version("atheris"), "decoders": decoders}))
     return int(any(result["crashes"] for result in results.values()))
 
 
-def _beside_earlier(results: dict[str, Any]) -> dict[str, Any]:
-    """These results in the place of those that the file has of the same decoders."""
+def _renewed(command: str, results: dict[str, Any]) -> dict[str, Any] | None:
+    """The results of the same command with these in their place; None where the file has none."""
     file = machine.RESULTS / "fuzz.json"
-    earlier = json.loads(file.read_text(encoding="utf-8"))["decoders"] if file.exists() else {}
-    return {name: (earlier | results)[name] for name in TARGETS if name in earlier or name in results}
+    earlier = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    return {**earlier["decoders"], **results} if earlier.get("command") == command else None
 
 
 def run(name: str, seconds: int, keep: Path) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from ranking.errors import ListwrightError
 def main() -> int:
     """Command line; writes ``benchmarks/results/rivals.json`` and ``rivals.svg``, or to ``build/rivals`` if quick."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.rivals", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a minute or two: does everything run?")
+    parser.add_argument("--quick", action="store_true", help="five minutes: does everything run?")
     parser.add_argument("--limit-ms", type=float, default=50.0, help="99th percentile that counts as served")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that it ends as Ctrl-C does

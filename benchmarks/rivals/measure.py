@@ -125,7 +125,7 @@ def _under_load(
 
     k6.by_clients(bench.k6, target, CLIENTS, plan.warm_up_s)
     server.settle()
-    peak = _observe(server, lambda: k6.by_clients(bench.k6, target, CLIENTS, plan.peak_s))
+    peak = _observe(server, machine.speed(), lambda: k6.by_clients(bench.k6, target, CLIENTS, plan.peak_s))
     if peak.step.lost > 0:
         raise NotServingError(f"of {CLIENTS} clients, {peak.step.lost:.0%} of the requests got no good answer")
     steps = climb(at_rate, peak.offered, limits[0], rungs=plan.rungs, looks=plan.looks)
@@ -146,16 +146,16 @@ def observed_at(
         as_at_speed: of the machine, where the rate is meant for it; more are sent if it is faster now, fewer if slower.
     """
     server.settle()
+    speed = machine.speed()
     if as_at_speed is not None:
-        rate *= machine.speed() / as_at_speed
-    observed = _observe(server, lambda: k6.at_rate(bench.k6, target, rate, bench.plan.step_s))
+        rate *= speed / as_at_speed
+    observed = _observe(server, speed, lambda: k6.at_rate(bench.k6, target, rate, bench.plan.step_s))
     print(".", end="", flush=True)
     return observed
 
 
-def _observe(server: Server, run: Callable[[], Step]) -> Observed:
-    """A step, with the speed of the machine and the CPU time that others than its generator used meanwhile."""
-    speed = machine.speed()
+def _observe(server: Server, speed: float, run: Callable[[], Step]) -> Observed:
+    """A step, with the machine's speed before it and the CPU time that others than its generator used meanwhile."""
     began, busy, used = time.monotonic(), _busy_s(), server.cpu_s()
     step = run()
     elapsed, used = time.monotonic() - began, server.cpu_s() - used

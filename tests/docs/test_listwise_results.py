@@ -54,6 +54,6 @@ def test_a_result_is_of_as_many_seeds_as_it_takes():
         assert result(f"table2_{name}")["seeds"] >= 10
 
 
-def test_sentences_are_those_of_the_results():
+def test_every_result_names_its_command():
     for path in RESULTS.glob("table2_*.json"):
         assert re.fullmatch(r"python -m training\.experiment table2 .*", result(path.stem)["command"])

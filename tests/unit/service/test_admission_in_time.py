@@ -92,6 +92,16 @@ async def test_a_turn_that_comes_later_than_was_expected_is_refused():
     assert (gate.working, gate.waiting) == (0, 0)
 
 
+@run
+async def test_a_turn_must_come_while_there_is_time_for_an_answer():
+    turns, loop, waits = Turns(patience_s=1.0), asyncio.get_running_loop(), []
+    await turns.take(*[0.1] * 3)
+    call_later = loop.call_later
+    loop.call_later = lambda delay_s, *call: (waits.append(delay_s), call_later(delay_s, *call))[1]
+    assert await turns.ask(2) == 2
+    assert waits == [pytest.approx(0.8)], "two turns before patience ends"
+
+
 @pytest.mark.parametrize("threads", [0, 1])
 @pytest.mark.parametrize("size", [SMALL, SMALL + 1])
 def test_small_bodies_need_no_thread_where_there_are_none(threads, size):

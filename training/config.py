@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError, model_validator
 from ranking.errors import RecipeError
 from ranking.manifest import LightGbmEngine
 from training.data_config import Data, Frozen, Positive
-from training.model_config import FirstStageAlone, Model, Qilcm
+from training.model_config import FirstStageAlone, Model, Qilcm, Rivals, named
 
 
 class LambdaMartSettings(Frozen):
@@ -134,6 +134,7 @@ class Recipe(Frozen):
         name: of the recipe, and of the bundle unless ``--out`` says otherwise.
         specialists: SRM beside the model; None for none.
         router: chooses among the specialists; None leaves the choice to callers and hooks.
+        rivals: other networks' own settings, for :meth:`model_named`.
         about: one line for ``--help``.
         fold: which fold of the data, 1-based.
         seed: the only source of randomness.
@@ -146,6 +147,7 @@ class Recipe(Frozen):
     model: Model = Qilcm()
     specialists: Srm | None = None
     router: Router | None = None
+    rivals: Rivals = Rivals()
     fold: Positive = 1
     seed: Annotated[int, Field(ge=0)] = 0
 
@@ -156,6 +158,28 @@ class Recipe(Frozen):
         if self.router is not None and isinstance(self.model, FirstStageAlone):
             raise ValueError("a [router] needs a second stage to abstain to: use another model.kind than first_stage")
         return self
+
+    @model_validator(mode="after")
+    def _rivals_see_the_same(self) -> Recipe:
+        if isinstance(self.model, FirstStageAlone):
+            return self
+        for kind in Rivals.model_fields:
+            rival = self.rivals.spec(kind)
+            for field in ("cutoff", "first_stage_score"):
+                if rival is not None and (has := getattr(rival, field)) != (wanted := getattr(self.model, field)):
+                    said = f"rivals.{kind}.{field} = {has!r}, but model.{field} = {wanted!r}"
+                    raise ValueError(f"{said}: all must see the same candidates and inputs")
+        return self
+
+    def model_named(self, name: str) -> Model:
+        """The model of that name: as ``[rivals]`` has it, or fitted like ``[model]``.
+
+        Raises:
+            RecipeError: if there is no such model.
+        """
+        kind = name.partition("-")[0]
+        own = None if self.model.kind == kind else self.rivals.spec(kind)
+        return named(name, self.model if own is None else own)
 
 
 def recipe_names() -> list[str]:

@@ -191,6 +191,24 @@ MODEL_NAMES = ("qilcm", "qilcm-v1", "qilcm-v2", "qilcm-v3", "qilcm2", "dlcm", "d
 _SHARED = {*Network.model_fields, "hidden"}
 
 
+class Rivals(Frozen):
+    """How networks are fitted that a recipe's ``[model]`` is compared with, where not like that: tuned values.
+
+    Each stands for itself: what it does not say has the kind's own default, not the model's value.
+    """
+
+    qilcm: Qilcm | None = None
+    qilcm2: Qilcm2 | None = None
+    dlcm: Dlcm | None = None
+    dcm: Dcm | None = None
+    mlp: Mlp | None = None
+
+    def spec(self, kind: str) -> NetworkSpec | None:
+        """Of this kind; None where the recipe does not say."""
+        found: NetworkSpec | None = getattr(self, kind, None)
+        return found
+
+
 def named(name: str, like: Model) -> Model:
     """The model of that name, fitted like another one.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from ranking.errors import RecipeError
 from training import config
 from training.config import GivenColumn, GivenModel, Recipe
-from training.model_config import MODEL_NAMES, named
+from training.model_config import MODEL_NAMES
 
 MODELS = """
 models:
@@ -47,7 +47,7 @@ def recipe_from(options: argparse.Namespace) -> Recipe:
     if options.first_stage_column is not None:
         changes["first_stage"] = GivenColumn(column=options.first_stage_column)
     if options.model is not None:
-        changes |= {"model": named(options.model, recipe.model), "name": f"{recipe.name}-{options.model}"}
+        changes |= {"model": recipe.model_named(options.model), "name": f"{recipe.name}-{options.model}"}
     return config.changed(recipe, changes)
 
 
@@ -76,7 +76,8 @@ def add_recipe_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model",
         metavar="NAME",
-        help=f"another second stage, fitted like the recipe's: {', '.join(MODEL_NAMES)}; see below",
+        help=f"another second stage, fitted like the recipe's unless its [rivals] says how: {', '.join(MODEL_NAMES)}; "
+        "see below",
     )
     parser.add_argument("--fold", type=int, metavar="K", help="which fold, counted from 1 (default: the recipe's)")
     parser.add_argument("--device", default="auto", help="auto (CUDA if there is one), cpu or cuda")

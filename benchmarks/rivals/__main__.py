@@ -1,9 +1,9 @@
-"""``python -m benchmarks.rivals [--quick]``: ours and what people would use instead, on the files of one bundle.
+"""``python -m benchmarks.rivals [--shared] [--quick]``: ours and what people would use instead, on one bundle's files.
 
 Each server in turn: start it in its own environment, see that it ranks a list as we do, warm it up, find its peak with
 clients that wait, then climb at constant arrival rates until it no longer keeps to the limit. Then ours and the best
-rival in turns. Whatever does not install, start or agree is skipped with a line. ``docs/benchmarks.md`` says what the
-figures show and what they do not.
+rival in turns. The generator of the load has a core to itself, unless it shares the server's. Whatever does not
+install, start or agree is skipped with a line. ``docs/benchmarks.md`` says what the figures show and what they do not.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from pathlib import Path
 
 from benchmarks import machine, wide_bundle
 from benchmarks.rivals import duel, figure, report
-from benchmarks.rivals.contenders import OURS, RIVALS, WORKERS
+from benchmarks.rivals.contenders import OURS, RIVALS
+from benchmarks.rivals.cores import IndivisibleError, divided, shared
 from benchmarks.rivals.environments import BUILD, NotInstallableError, prepare
 from benchmarks.rivals.measure import CANDIDATES, CLIENTS, QUICK, WHOLE, Bench, DisagreementError, measure
 from benchmarks.rivals.processes import NotServingError
@@ -27,19 +28,22 @@ from ranking.errors import ListwrightError
 
 
 def main() -> int:
-    """Command line; writes ``benchmarks/results/rivals.json`` and ``rivals.svg``, or to ``build/rivals`` if quick."""
+    """Command line; writes ``rivals.json`` and ``.svg`` to ``benchmarks/results``, or to ``build/rivals`` if quick."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.rivals", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="five minutes: does everything run?")
     parser.add_argument("--limit-ms", type=float, default=50.0, help="99th percentile that counts as served")
+    parser.add_argument("--shared", action="store_true", help="the generator takes its time from the server's cores")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that it ends as Ctrl-C does
     BUILD.mkdir(parents=True, exist_ok=True)
     try:
-        k6 = prepare("k6") / "k6"
+        bench = _bench(options)
+    except IndivisibleError as error:
+        print(f"error: the generator can have no core to itself: {error}; use --shared", file=sys.stderr)
+        return 1
     except NotInstallableError as error:
         print(f"error: without k6 nothing can be measured: {error}", file=sys.stderr)
         return 1
-    bench = Bench(k6, _bundle(), QUICK if options.quick else WHOLE, options.limit_ms)
     results: list[Result] = []
     skipped: dict[str, str] = {}
     in_turns: dict[str, object] | None = None
@@ -52,8 +56,14 @@ def main() -> int:
     except KeyboardInterrupt:
         print("interrupted: what follows is what was measured until then", file=sys.stderr)
     finally:
-        _publish(bench, results, in_turns, skipped, quick=options.quick, complete=complete)
+        _publish(bench, results, in_turns, skipped, complete=complete)
     return 0 if complete and any(result.ours for result in results) else 1
+
+
+def _bench(options: argparse.Namespace) -> Bench:
+    cores = shared() if options.shared else divided()
+    k6 = prepare("k6") / "k6"
+    return Bench(k6, _bundle(), cores, QUICK if options.quick else WHOLE, options.limit_ms)
 
 
 def _bundle() -> Path:
@@ -105,11 +115,12 @@ def _publish(
     in_turns: dict[str, object] | None,
     skipped: dict[str, str],
     *,
-    quick: bool,
     complete: bool,
 ) -> None:
     """What is quick or was interrupted does not stand in for a whole run."""
+    quick = bench.plan is QUICK
     folder = machine.RESULTS if complete and not quick else BUILD
+    name = "rivals" if bench.cores.apart else "rivals_shared"
     found = report.headline(results, bench.limit_ms)
     lines = [
         *report.table(results, bench.limit_ms),
@@ -123,7 +134,9 @@ def _publish(
         "limit_ms": bench.limit_ms,
         "candidates": CANDIDATES,
         "features": wide_bundle.FEATURES,
-        "workers": WORKERS,
+        "cores_of_the_server": sorted(bench.cores.servers),
+        "cores_of_the_generator": sorted(bench.cores.generator),
+        "workers": bench.cores.workers,
         "clients_at_peak": CLIENTS,
         "seconds_per_step": bench.plan.step_s,
         "load_average_after": round(os.getloadavg()[0], 2),
@@ -132,10 +145,10 @@ def _publish(
         "servers": [result.report(bench.limit_ms) for result in results],
         "skipped": skipped,
     }
-    command = "python -m benchmarks.rivals" + (" --quick" if quick else "")
-    print(machine.save("rivals", command, written, folder=folder))
+    command = "python -m benchmarks.rivals" + ("" if bench.cores.apart else " --shared") + (" --quick" if quick else "")
+    print(machine.save(name, command, written, folder=folder))
     if results:
-        print(figure.draw(results, bench.limit_ms, folder / "rivals.svg"))
+        print(figure.draw(results, bench.limit_ms, folder / f"{name}.svg"))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
-"""BentoML: a service class, two workers; the argument is an array, as its own examples take features."""
+"""BentoML: a service class, a worker per core; the argument is an array, as its own examples take features."""
 
 from __future__ import annotations
+
+import os
 
 import bentoml
 import numpy as np
@@ -9,7 +11,7 @@ from numpy.typing import NDArray
 from benchmarks.rivals.pipeline import Pipeline
 
 
-@bentoml.service(workers=2, logging={"access": {"enabled": False}})
+@bentoml.service(workers=int(os.environ["RIVALS_WORKERS"]), logging={"access": {"enabled": False}})
 class Reranker:
     """Scores candidate lists."""
 

@@ -55,19 +55,20 @@ class Observed:
 def climb(
     measure: Callable[[float], Observed], peak: float, limit_ms: float, *, rungs: Sequence[float], looks: int
 ) -> list[Observed]:
-    """Steps at these fractions of the peak, upwards, until one is not sustained; then ``looks`` in between.
-
-    Convention: a rung that is not sustained is tried once more, and the second try counts: machines hiccup.
-    """
+    """Steps at these fractions of the peak, upwards, until one is not sustained; then ``looks`` in between."""
     steps: list[Observed] = []
     for fraction in (*rungs, *(rungs[-1] * BEYOND**n for n in range(1, MOST_BEYOND + 1))):
-        step = measure(peak * fraction)
-        if not step.sustained(limit_ms):
-            step = measure(peak * fraction)
+        step = tried(measure, peak * fraction, limit_ms)
         steps.append(step)
         if not step.sustained(limit_ms):
             break
     return look_closer(measure, steps, limit_ms, looks=looks)
+
+
+def tried(measure: Callable[[float], Observed], rate: float, limit_ms: float) -> Observed:
+    """A step; where it is not sustained it is tried once more, and the second try counts: machines hiccup."""
+    step = measure(rate)
+    return step if step.sustained(limit_ms) else measure(rate)
 
 
 def look_closer(
@@ -81,7 +82,7 @@ def look_closer(
         above = [step.offered for step in found if step.offered > low]
         if not above:
             break
-        found = sorted([*found, measure((low + min(above)) / 2)], key=lambda step: step.offered)
+        found = sorted([*found, tried(measure, (low + min(above)) / 2, limit_ms)], key=lambda step: step.offered)
     return found
 
 

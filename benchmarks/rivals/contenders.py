@@ -1,6 +1,7 @@
 """The servers that are compared, how each is started, and the doors through which each is asked.
 
-Everyone gets the same lists: two processes that compute, one thread per inference, no log line per request.
+Everyone gets the same lists: one process that computes for each of its cores, one thread per inference, no log line per
+request.
 """
 
 from __future__ import annotations
@@ -20,8 +21,6 @@ from benchmarks.rivals.processes import free_port
 
 JSON = "application/json"
 
-WORKERS = 2
-
 
 @dataclass(frozen=True, slots=True)
 class Door:
@@ -36,10 +35,11 @@ class Door:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a server is to run: its programs, its port, the bundle, a folder for whatever it writes."""
+    """Where a server is to run: its programs, port and workers, the bundle, a folder for whatever it writes."""
 
     programs: Path
     port: int
+    workers: int
     bundle: Path
     scratch: Path
 
@@ -99,7 +99,7 @@ SCORES = Door("JSON rows", "/rerank", JSON, _matrix, _ranks_by(lambda answer: an
 
 
 def _fastapi(place: Place) -> tuple[list[str], dict[str, str]]:
-    uvicorn = [str(place.programs / "uvicorn"), "benchmarks.rivals.fastapi_server:app", "--workers", str(WORKERS)]
+    uvicorn = [str(place.programs / "uvicorn"), "benchmarks.rivals.fastapi_server:app", "--workers", str(place.workers)]
     quiet = ["--log-level", "warning", "--no-access-log"]
     return [*uvicorn, "--host", "127.0.0.1", "--port", str(place.port), *quiet], {}
 
@@ -120,7 +120,7 @@ def _mlserver(place: Place) -> tuple[list[str], dict[str, str]]:
         "HTTP_PORT": str(place.port),
         "GRPC_PORT": str(free_port()),
         "METRICS_PORT": str(free_port()),
-        "PARALLEL_WORKERS": str(WORKERS),
+        "PARALLEL_WORKERS": str(place.workers if place.workers > 1 else 0),  # one is dearer than none: see the docs
         "DEBUG": "false",
         "MODEL_NAME": "wide",
         "MODEL_IMPLEMENTATION": "benchmarks.rivals.mlserver_server.Reranker",
@@ -140,8 +140,8 @@ def _ray(place: Place) -> tuple[list[str], dict[str, str]]:
 
 
 def _ours(place: Place) -> tuple[list[str], dict[str, str]]:
-    settings = {"BUNDLE": str(place.bundle), "PORT": str(place.port), "WORKERS": str(WORKERS), "LOG_LEVEL": "warning"}
-    return [sys.executable, "-m", "service"], {f"LISTWRIGHT_{name}": value for name, value in settings.items()}
+    settings = {"BUNDLE": place.bundle, "PORT": place.port, "WORKERS": place.workers, "LOG_LEVEL": "warning"}
+    return [sys.executable, "-m", "service"], {f"LISTWRIGHT_{name}": str(value) for name, value in settings.items()}
 
 
 RIVALS = (

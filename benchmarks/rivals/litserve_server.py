@@ -1,8 +1,9 @@
-"""LitServe: ``python -m benchmarks.rivals.litserve_server PORT``; two inference workers, two API processes.
+"""LitServe: ``python -m benchmarks.rivals.litserve_server PORT``; an inference worker and an API process per core.
 
 LitServe reads the annotations as objects: no ``from __future__ import annotations`` here.
 """
 
+import os
 import sys
 from typing import Any
 
@@ -33,7 +34,12 @@ class Reranker(litserve.LitAPI):
 
 
 if __name__ == "__main__":
-    server = litserve.LitServer(Reranker(api_path="/rerank"), accelerator="cpu", workers_per_device=2)
+    workers = int(os.environ["RIVALS_WORKERS"])
+    server = litserve.LitServer(Reranker(api_path="/rerank"), accelerator="cpu", workers_per_device=workers)
     server.run(
-        host="127.0.0.1", port=int(sys.argv[1]), num_api_servers=2, generate_client_file=False, log_level="warning"
+        host="127.0.0.1",
+        port=int(sys.argv[1]),
+        num_api_servers=workers,
+        generate_client_file=False,
+        log_level="warning",
     )

@@ -17,6 +17,7 @@ from benchmarks import k6, machine, wide_bundle
 from benchmarks.k6 import Step, Target
 from benchmarks.rivals.climb import Observed, climb, look_closer
 from benchmarks.rivals.contenders import OURS, Contender, Door, Place
+from benchmarks.rivals.cores import Cores, on
 from benchmarks.rivals.environments import BUILD, prepare, versions
 from benchmarks.rivals.processes import NotServingError, Server, first_answer, free_port, running
 from benchmarks.rivals.report import Result
@@ -55,6 +56,7 @@ class Bench:
 
     k6: Path
     bundle: Path
+    cores: Cores
     plan: Plan
     limit_ms: float
 
@@ -90,10 +92,11 @@ def started(bench: Bench, contender: Contender) -> Iterator[tuple[Server, Place]
     """A server in its environment, its output in a log."""
     programs = Path(sys.executable).parent if contender.environment is None else prepare(contender.environment)
     with TemporaryDirectory(prefix="rivals-") as scratch:  # a short path: Ray Serve puts sockets there
-        place = Place(programs, free_port(), bench.bundle, Path(scratch))
+        place = Place(programs, free_port(), bench.cores.workers, bench.bundle, Path(scratch))
         command, environment = contender.start(place)
         log = BUILD / f"{contender.name}.log"
-        with running(command, {**environment, "RIVALS_BUNDLE": str(bench.bundle)}, log) as server:
+        environment |= {"RIVALS_BUNDLE": str(bench.bundle), "RIVALS_WORKERS": str(bench.cores.workers)}
+        with running(command, environment, log, bench.cores.servers) as server:
             yield server, place
 
 
@@ -123,9 +126,12 @@ def _under_load(
     def at_rate(rate: float) -> Observed:
         return observed_at(bench, server, target, rate)
 
-    k6.by_clients(bench.k6, target, CLIENTS, plan.warm_up_s)
+    def by_clients(seconds: int) -> Observed:
+        return _observe(bench, server, machine.speed(), lambda: k6.by_clients(bench.k6, target, CLIENTS, seconds))
+
+    by_clients(plan.warm_up_s)
     server.settle()
-    peak = _observe(server, machine.speed(), lambda: k6.by_clients(bench.k6, target, CLIENTS, plan.peak_s))
+    peak = by_clients(plan.peak_s)
     if peak.step.lost > 0:
         raise NotServingError(f"of {CLIENTS} clients, {peak.step.lost:.0%} of the requests got no good answer")
     steps = climb(at_rate, peak.offered, limits[0], rungs=plan.rungs, looks=plan.looks)
@@ -149,15 +155,16 @@ def observed_at(
     speed = machine.speed()
     if as_at_speed is not None:
         rate *= speed / as_at_speed
-    observed = _observe(server, speed, lambda: k6.at_rate(bench.k6, target, rate, bench.plan.step_s))
+    observed = _observe(bench, server, speed, lambda: k6.at_rate(bench.k6, target, rate, bench.plan.step_s))
     print(".", end="", flush=True)
     return observed
 
 
-def _observe(server: Server, speed: float, run: Callable[[], Step]) -> Observed:
+def _observe(bench: Bench, server: Server, speed: float, run: Callable[[], Step]) -> Observed:
     """A step, with the machine's speed before it and the CPU time that others than its generator used meanwhile."""
     began, busy, used = time.monotonic(), _busy_s(), server.cpu_s()
-    step = run()
+    with on(bench.cores.generator):
+        step = run()
     elapsed, used = time.monotonic() - began, server.cpu_s() - used
     others = (_busy_s() - busy - used - step.generator_cpu_s) / elapsed
     return Observed(step, used, max(0.0, others), speed)

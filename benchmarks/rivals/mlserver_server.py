@@ -1,4 +1,4 @@
-"""MLServer: a custom runtime behind the Open Inference Protocol; two parallel workers."""
+"""MLServer: a custom runtime behind the Open Inference Protocol; a parallel worker per core."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from uuid import uuid4
 
 import psutil
 
+from benchmarks.rivals.cores import on
 from benchmarks.rivals.environments import ROOT
 
 MARK = "RIVALS_RUN"
@@ -120,11 +121,13 @@ def _lives(member: psutil.Process) -> bool:
 
 
 @contextmanager
-def running(command: Sequence[str], environment: Mapping[str, str], log: Path) -> Iterator[Server]:
-    """The server, from the moment when its process exists until none of them does."""
+def running(
+    command: Sequence[str], environment: Mapping[str, str], log: Path, cores: frozenset[int]
+) -> Iterator[Server]:
+    """The server, on these cores, from the moment when its process exists until none of them does."""
     mark = uuid4().hex
     told = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment, MARK: mark}
-    with log.open("wb") as written:
+    with log.open("wb") as written, on(cores):
         process = subprocess.Popen(
             command, env=told, cwd=ROOT, stdout=written, stderr=subprocess.STDOUT, start_new_session=True
         )

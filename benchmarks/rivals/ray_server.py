@@ -1,7 +1,8 @@
-"""Ray Serve: ``python -m benchmarks.rivals.ray_server PORT FOLDER``; two replicas behind its HTTP proxy."""
+"""Ray Serve: ``python -m benchmarks.rivals.ray_server PORT FOLDER``; a replica per core behind its HTTP proxy."""
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -12,8 +13,10 @@ from starlette.requests import Request
 
 from benchmarks.rivals.pipeline import Pipeline
 
+WORKERS = int(os.environ["RIVALS_WORKERS"])
 
-@serve.deployment(num_replicas=2, ray_actor_options={"num_cpus": 1}, logging_config={"enable_access_log": False})
+
+@serve.deployment(num_replicas=WORKERS, ray_actor_options={"num_cpus": 1}, logging_config={"enable_access_log": False})
 class Reranker:
     """Scores candidate lists."""
 
@@ -28,7 +31,7 @@ class Reranker:
 if __name__ == "__main__":
     port, folder = int(sys.argv[1]), sys.argv[2]
     ray.init(
-        num_cpus=2,
+        num_cpus=WORKERS,
         object_store_memory=200 * 2**20,
         include_dashboard=False,
         log_to_driver=False,

@@ -40,10 +40,12 @@ def test_the_table_names_every_model_and_what_it_is_called_in_a_recipe():
 
 
 def test_the_recipe_on_the_page_is_one(tmp_path):
-    (recipe,) = blocks("toml")
+    recipe, rival = blocks("toml")
     path = tmp_path / "own.toml"
     path.write_text('name = "own"\nabout = "x"\n[data]\nkind = "synthetic"\n' + recipe)
     assert config.load(str(path)).model.kind == "dlcm"
+    path.write_text('name = "own"\nabout = "x"\n[data]\nkind = "synthetic"\n' + rival)
+    assert config.load(str(path)).model_named("dlcm").learning_rate == 0.0005
 
 
 def test_the_losses_of_the_page_are_all_there_are():

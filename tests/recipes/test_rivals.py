@@ -16,6 +16,7 @@ from training.bundling import write_bundle
 from training.config import GivenColumn, Recipe
 from training.data.load import load
 from training.evaluate import evaluate
+from training.experiments import plans
 from training.model_config import MODEL_NAMES, Dcm, Dlcm, Mlp, Qilcm, Qilcm2, named
 
 STRATEGIES = {"qilcm-v1": "qilcm", "qilcm-v2": "qilcm", "qilcm-v3": "qilcm"}
@@ -126,6 +127,36 @@ def test_a_rival_is_fitted_like_the_recipes_model():
     assert named("dcm", Dcm(state_width=5)).state_width == 5
     assert named("qilcm", named("first_stage", like)) == Qilcm()
     assert named("dcm", Qilcm(first_stage_score=False)).order == "presented"
+
+
+def test_a_rival_that_has_settings_of_its_own_is_fitted_as_they_say(run):
+    tiny = run[0]
+    seen = {"cutoff": tiny.model.cutoff}
+    own = {"qilcm": {"learning_rate": 0.5, **seen}, "dlcm": {"learning_rate": 0.25, "heads": 2, **seen}}
+    recipe = config.changed(tiny, {"rivals": own})
+    assert recipe.model_named("dlcm") == Dlcm(learning_rate=0.25, heads=2, **seen)
+    assert recipe.model_named("mlp") == named("mlp", tiny.model)
+    assert recipe.model_named("qilcm") == tiny.model, "[model] says what a qilcm is where it is one"
+    other = config.changed(recipe, {"model": recipe.model_named("dlcm")})
+    assert (other.model_named("qilcm").learning_rate, other.model_named("qilcm-v3").variant) == (0.5, "V3")
+    assert plans.methods("table2", recipe)["dlcm"].heads == 2
+
+
+@pytest.mark.parametrize(
+    ("own", "says"),
+    [
+        ({"dlcm": {"cutoff": 7}}, r"rivals\.dlcm\.cutoff = 7, but model\.cutoff = 100"),
+        ({"mlp": {"first_stage_score": False}}, r"rivals\.mlp\.first_stage_score = False, but .* the same candidates"),
+        ({"mlp": {"heads": 3}}, r"rivals\.mlp\.heads: there is no such field"),
+        ({"gru": {}}, r"rivals\.gru: there is no such field"),
+        ({"dcm": {"kind": "mlp"}}, r"rivals\.dcm\.kind: Input should be 'dcm'"),
+    ],
+)
+def test_a_rivals_settings_that_do_not_fit_are_named(run, own, says):
+    tiny = run[0]
+    model = tiny.model.model_copy(update={"cutoff": 100})
+    with pytest.raises(RecipeError, match=says):
+        config.changed(tiny, {"model": model, "rivals": own})
 
 
 @pytest.mark.parametrize(

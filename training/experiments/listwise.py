@@ -77,7 +77,7 @@ def run(asked: Asked, out: Path, contents: Sequence[object], console: Console) -
         raise RecipeError(f"--ndcg-at {asked.ndcg_at}: these suites measure NDCG at {', '.join(map(str, NDCG_AT))}")
     fits = planned(asked)
     load(fits[0].recipe, asked.sources)  # wrong data are told of here, and text is parsed once, not once per process
-    methods = plans.methods(asked.suite, asked.recipe.model)
+    methods = plans.methods(asked.suite, asked.recipe)
     settings = {
         "suite": asked.suite,
         "recipe": asked.recipe.model_dump(mode="json"),
@@ -119,22 +119,22 @@ def planned(asked: Asked) -> list[Fit]:
             seed=seed,
             method=name,
             spec=spec,
-            cutoff=plans.cutoff(asked.recipe.model),
+            cutoff=plans.cutoff(asked.recipe),
             anomaly=asked.suite == "anomaly",
         )
         for seed in range(asked.seeds)
         for data in plans.data_sets(asked.suite, asked.recipe, asked.shifts)
         for fold in asked.folds
-        for name, spec in plans.methods(asked.suite, asked.recipe.model).items()
+        for name, spec in plans.methods(asked.suite, asked.recipe).items()
     ]
 
 
 def _facts(asked: Asked, found: Measured) -> list[str]:
     first = asked.recipe.first_stage
     assert isinstance(first, LambdaMart)
-    cutoff = plans.cutoff(asked.recipe.model)
+    cutoff = plans.cutoff(asked.recipe)
     versions = ", ".join(f"{name} {number}" for name, number in asked.made_with.items())
-    scored = plans.sees_score(asked.recipe.model)
+    scored = plans.sees_score(asked.recipe)
     choice = (
         "The QILCM paper has no first stage in user-choice ranking: recipe airline-paper leaves its score out, this "
         "one does not."

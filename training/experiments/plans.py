@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from ranking.errors import RecipeError
 from training.config import LambdaMart, Recipe
 from training.data_config import SyntheticData
-from training.model_config import FirstStageAlone, Model, Network, named
+from training.model_config import FirstStageAlone, Model, Network
 
 LAMBDAMART = "lambdamart"
 
@@ -29,16 +29,16 @@ _RIVALS: dict[str, tuple[str, ...]] = {
 SUITES = ("table2", "table3", "anomaly", "lambda")
 
 
-def methods(suite: str, like: Model) -> dict[str, Model]:
+def methods(suite: str, recipe: Recipe) -> dict[str, Model]:
     """The methods of a suite by name, LambdaMART first: the others rerank what it leaves.
 
     Args:
         suite: one of :data:`SUITES`.
-        like: the recipe's model, whose encoder, loss, cutoff and fit all share.
+        recipe: its model's encoder, loss and fit are every method's that ``[rivals]`` says nothing else of.
     """
     if suite != "lambda":
-        return {LAMBDAMART: FirstStageAlone(), **{name: named(name, like) for name in _RIVALS[suite]}}
-    base = named("qilcm", like)
+        return {LAMBDAMART: FirstStageAlone(), **{name: recipe.model_named(name) for name in _RIVALS[suite]}}
+    base = recipe.model_named("qilcm")
     weighted = {weight_name(w): base.model_copy(update={"confusion_weight": w}) for w in WEIGHTS}
     return {LAMBDAMART: FirstStageAlone(), **weighted}
 
@@ -78,18 +78,18 @@ def data_sets(suite: str, recipe: Recipe, shifts: Sequence[float]) -> list[Recip
     ]
 
 
-def cutoff(like: Model) -> int:
+def cutoff(recipe: Recipe) -> int:
     """C, which all methods share."""
-    return _network(like).cutoff
+    return _network(recipe).cutoff
 
 
-def sees_score(like: Model) -> bool:
+def sees_score(recipe: Recipe) -> bool:
     """Whether the networks have the first stage's score among their inputs."""
-    return _network(like).first_stage_score
+    return _network(recipe).first_stage_score
 
 
-def _network(like: Model) -> Network:
-    model = named("qilcm", like)
+def _network(recipe: Recipe) -> Network:
+    model = recipe.model_named("qilcm")
     assert isinstance(model, Network)
     return model
 

@@ -41,7 +41,7 @@ def test_the_knee_is_the_highest_load_with_every_lower_one():
 def test_a_climb_ends_above_the_knee_and_looks_closer():
     measure, asked = server(capacity=80)
     steps = climb(measure, 100, LIMIT, rungs=(0.4, 0.7, 0.9, 1.0), looks=2)
-    assert asked == pytest.approx([40, 70, 90, 90, 80, 85])
+    assert asked == pytest.approx([40, 70, 90, 90, 80, 85, 85])
     assert [step.offered for step in steps] == sorted(step.offered for step in steps)
     assert knee(steps, LIMIT).offered == 80
 
@@ -58,17 +58,20 @@ def test_a_hiccup_is_tried_once_more():
     answers = iter([observed(40, 900.0), observed(40, 10.0), observed(70, 900.0), observed(70, 900.0)])
     steps = climb(lambda _: next(answers), 100, LIMIT, rungs=(0.4, 0.7, 1.0), looks=0)
     assert [(step.offered, step.step.p99_ms) for step in steps] == [(40, 10.0), (70, 900.0)]
+    answers = iter([observed(55, 900.0), observed(55, 10.0)])
+    steps = look_closer(lambda _: next(answers), steps, LIMIT, looks=1)
+    assert knee(steps, LIMIT).offered == 55
 
 
 def test_where_nothing_was_sustained_the_looks_go_down():
     measure, asked = server(capacity=12)
     steps = climb(measure, 100, LIMIT, rungs=(0.4, 1.0), looks=2)
-    assert asked == pytest.approx([40, 40, 20, 10])
+    assert asked == pytest.approx([40, 40, 20, 20, 10])
     assert knee(steps, LIMIT).offered == pytest.approx(10)
 
 
 def test_a_closer_look_under_another_limit_keeps_the_steps():
     measure, asked = server(capacity=70)
     steps = look_closer(measure, [observed(40, 8.0), observed(80, 20.0)], 9.0, looks=1)
-    assert asked == [60]
+    assert asked == [60, 60]
     assert [step.offered for step in steps] == [40, 60, 80]

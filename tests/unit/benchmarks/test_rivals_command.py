@@ -10,6 +10,7 @@ from benchmarks import machine
 from benchmarks.k6 import Step
 from benchmarks.rivals import __main__ as command
 from benchmarks.rivals.climb import Observed
+from benchmarks.rivals.cores import Cores, IndivisibleError
 from benchmarks.rivals.processes import NotServingError
 from benchmarks.rivals.report import Result
 
@@ -27,6 +28,7 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setattr(command, "BUILD", build)
     monkeypatch.setattr(command, "prepare", lambda _: Path("k6"))
     monkeypatch.setattr(command.bundle, "load", lambda _: None)
+    monkeypatch.setattr(command, "divided", lambda: Cores(frozenset({0}), frozenset({1})))
     monkeypatch.setattr(
         command.duel, "duel", lambda _, rival, at: {"rival": rival.title, "rate": at.offered, "ours": {}}
     )
@@ -94,6 +96,24 @@ def test_an_interrupted_run_keeps_what_it_has_and_touches_no_results(run):
 def test_a_quick_run_touches_no_results(run):
     code, results, build = run(lambda _, contender, door, limits: result(contender, door, 100), "--quick")
     assert (code, results, build["complete"]) == (0, None, True)
+
+
+def test_a_run_on_shared_cores_does_not_stand_in_for_one_apart(run):
+    code, results, _ = run(lambda _, contender, door, limits: result(contender, door, 100), "--shared")
+    assert (code, results) == (0, None)
+    written = json.loads((machine.RESULTS / "rivals_shared.json").read_text())
+    assert written["command"] == "python -m benchmarks.rivals --shared"
+    assert written["cores_of_the_server"] == written["cores_of_the_generator"]
+    assert run(lambda _, contender, door, limits: result(contender, door, 100))[1]["workers"] == 1
+
+
+def test_where_the_generator_can_have_no_core_the_way_out_is_named(run, monkeypatch, capsys):
+    def divided():
+        raise IndivisibleError("there is only one core")
+
+    monkeypatch.setattr(command, "divided", divided)
+    assert run(None) == (1, None, None)
+    assert "there is only one core; use --shared" in capsys.readouterr().err
 
 
 def test_a_run_without_ours_is_no_success(run):

@@ -7,6 +7,7 @@ import pytest
 from benchmarks.k6 import Step
 from benchmarks.rivals import contenders, duel
 from benchmarks.rivals.climb import Observed
+from benchmarks.rivals.cores import shared
 from benchmarks.rivals.measure import QUICK, Bench
 
 LIMIT_MS = 50.0
@@ -63,14 +64,16 @@ def test_every_round_asks_the_rival_and_every_door(monkeypatch, rounds, tmp_path
     def observed_at(_bench, server, target, rate, *, as_at_speed):
         assert as_at_speed == 7.0
         asked.append((server, target, rate))
-        return type("Observed", (), {"step": steps(rate, 10.0)[0]})
+        return Observed(steps(rate, 10.0)[0], 1.0, 0.0, 7.0)
 
     monkeypatch.setattr(duel, "started", Started)
     monkeypatch.setattr(duel, "ready", lambda _bench, _server, _place, door: door.name)
     monkeypatch.setattr(duel, "observed_at", observed_at)
     plan = replace(QUICK, rounds=rounds)
     rival = next(one for one in contenders.RIVALS if one.name == "mlserver")
-    found = duel.duel(Bench(tmp_path, tmp_path, plan, LIMIT_MS), rival, Observed(steps(100.0, 10.0)[0], 1.0, 0.0, 7.0))
+    found = duel.duel(
+        Bench(tmp_path, tmp_path, shared(), plan, LIMIT_MS), rival, Observed(steps(100.0, 10.0)[0], 1.0, 0.0, 7.0)
+    )
     a_round = []
     for multiple in duel.MULTIPLES:
         a_round.append(("mlserver", "JSON tensor", 100.0))

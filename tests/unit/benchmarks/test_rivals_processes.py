@@ -8,9 +8,10 @@ import time
 import psutil
 import pytest
 
-from benchmarks.rivals import environments
+from benchmarks.rivals import cores, environments
 from benchmarks.rivals.processes import MARK, NotServingError, first_answer, free_port, running
 
+EVERY_CORE = cores.shared().servers
 ORPHAN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
 PARENT = f"""
 import subprocess, sys, time
@@ -29,7 +30,7 @@ def wait_for(condition):
 
 def test_an_orphan_that_ignores_sigterm_is_found_by_its_mark_and_ended(tmp_path):
     log = tmp_path / "log"
-    with running([sys.executable, "-c", PARENT], {}, log) as server:
+    with running([sys.executable, "-c", PARENT], {}, log, EVERY_CORE) as server:
         wait_for(lambda: server.process.poll() is not None)  # the parent has gone: the orphan has no family
         orphan = psutil.Process(int(log.read_text()))
         assert [member.pid for member in server.family()] == [orphan.pid]
@@ -40,7 +41,7 @@ def test_processes_that_are_not_the_servers_live_on(tmp_path):
     marked = {**os.environ, MARK: "another run"}
     with subprocess.Popen([sys.executable, "-c", ORPHAN], stdout=subprocess.PIPE, env=marked) as other:
         other.stdout.readline()
-        with running([sys.executable, "-c", ORPHAN], {}, tmp_path / "log"):
+        with running([sys.executable, "-c", ORPHAN], {}, tmp_path / "log", EVERY_CORE):
             pass
         assert other.poll() is None
         other.kill()
@@ -49,7 +50,7 @@ def test_processes_that_are_not_the_servers_live_on(tmp_path):
 def test_a_server_that_stops_says_its_last_words(tmp_path):
     dies = "import sys; print('starting'); sys.exit('no such file: first_stage.txt')"
     with (
-        running([sys.executable, "-c", dies], {}, tmp_path / "log") as server,
+        running([sys.executable, "-c", dies], {}, tmp_path / "log", EVERY_CORE) as server,
         pytest.raises(NotServingError, match=r"exit code 1, its last words: no such file: first_stage\.txt"),
     ):
         first_answer(server, free_port(), "/rerank", "application/json", b"{}")

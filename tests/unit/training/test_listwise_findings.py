@@ -210,12 +210,13 @@ def test_verdicts_are_honest():
 
 
 def test_methods_of_every_suite():
-    like = config.load("demo").model
+    recipe = config.load("demo")
+    like = recipe.model
     for suite in plans.SUITES:
-        chosen = plans.methods(suite, like)
+        chosen = plans.methods(suite, recipe)
         assert next(iter(chosen)) == "lambdamart"
         assert {spec.max_epochs for name, spec in chosen.items() if name != "lambdamart"} == {like.max_epochs}
-    weighted = plans.methods("lambda", like)
+    weighted = plans.methods("lambda", recipe)
     assert [spec.confusion_weight for name, spec in weighted.items() if name != "lambdamart"] == [
         0,
         0.003,
@@ -224,7 +225,7 @@ def test_methods_of_every_suite():
         0.1,
         0.3,
     ]
-    assert [plans.title(name) for name in plans.methods("table2", like)] == [
+    assert [plans.title(name) for name in plans.methods("table2", recipe)] == [
         "LambdaMART",
         "QILCM",
         "DCM",
@@ -232,7 +233,7 @@ def test_methods_of_every_suite():
         "MLP",
         "QILCM2",
     ]
-    assert [plans.title(name) for name in plans.methods("table3", like)][1:] == ["QILCM", "V1", "V2", "V3"]
+    assert [plans.title(name) for name in plans.methods("table3", recipe)][1:] == ["QILCM", "V1", "V2", "V3"]
 
 
 def test_shifts_are_for_planted_data():

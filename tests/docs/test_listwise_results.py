@@ -54,6 +54,40 @@ def test_a_result_is_of_as_many_seeds_as_it_takes():
         assert result(f"table2_{name}")["seeds"] >= 10
 
 
+def table3():
+    """Lines of the means on planted shifts, and of QILCM's gain over its variants there."""
+    sets = result("table3_shifted")["data_sets"]
+    shifts = [f"s = {one['shift']:g}" for one in sets]
+    lines = [f"| NDCG@10 | {' | '.join(shifts)} |", "|---" * (1 + len(sets)) + "|"]
+    for method in ("lambdamart", "qilcm", "qilcm-v1", "qilcm-v2", "qilcm-v3"):
+        means = [one["methods"][method]["means"]["ndcg@10"]["mean"] for one in sets]
+        lines.append(f"| {title(method)} | {' | '.join(f'{mean:.4f}' for mean in means)} |")
+    for variant in ("qilcm-v1", "qilcm-v2", "qilcm-v3"):
+        cells = []
+        for one in sets:
+            (gain,) = (c for c in one["comparisons"] if c["rival"] == variant and c["metric"] == "ndcg@10")
+            cells.append(f"{gain['gain']:+.4f} [{gain['low']:+.4f}, {gain['high']:+.4f}]")
+        lines.append(f"| QILCM over {title(variant)} | {' | '.join(cells)} |")
+    return lines
+
+
+def test_table3_is_the_committed_result():
+    for line in table3():
+        assert line in PAGE
+
+
+def test_planted_results_are_of_as_many_seeds_as_it_takes():
+    assert {one["seeds"] for one in result("table3_shifted")["data_sets"]} == {3}
+
+
+def test_why_the_parts_do_what_they_do_is_the_committed_result():
+    by_shift = result("invariance")["by_shift"]
+    columns = ("query_share", "distance_to_others", "attention_spread")
+    for method in ("qilcm", "qilcm-v1", "qilcm-v2", "qilcm-v3"):
+        cells = [f"{by_shift[shift][method][column]:.3f}" for column in columns for shift in ("0", "1")]
+        assert f"| {title(method)} | {' | '.join(cells)} |" in PAGE
+
+
 def test_every_result_names_its_command():
-    for path in RESULTS.glob("table2_*.json"):
-        assert re.fullmatch(r"python -m training\.experiment table2 .*", result(path.stem)["command"])
+    for path in RESULTS.glob("table[23]_*.json"):
+        assert re.fullmatch(rf"python -m training\.experiment {path.name[:6]} .*", result(path.stem)["command"])

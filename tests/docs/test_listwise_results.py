@@ -86,6 +86,18 @@ def test_table3_is_the_committed_result():
         assert line in PAGE
 
 
+def test_the_gap_by_anomaly_is_the_committed_result():
+    found = result("anomaly_shifted")
+    (one,) = (gap for gap in found["gaps"] if gap["metric"] == "ndcg@10")
+    *others, strangest = (dict(zip(one["columns"], row, strict=True)) for row in one["bins"])
+    text = " ".join(PAGE.split())
+    interval = f"{strangest['gap']:+.3f} [{strangest['low']:+.3f}, {strangest['high']:+.3f}]"
+    assert f"gap to {title(one['rival'])} in NDCG@10 is {interval} in the strangest tenth" in text
+    assert f"at most {max(other['gap'] for other in others):+.3f} in any other" in text
+    assert f"correlation over the queries {one['spearman']:+.3f}" in text
+    assert (len(others), found["seeds"]) == (9, 3)
+
+
 def test_planted_results_are_of_as_many_seeds_as_it_takes():
     assert {one["seeds"] for one in result("table3_shifted")["data_sets"]} == {3}
 
@@ -99,5 +111,6 @@ def test_why_the_parts_do_what_they_do_is_the_committed_result():
 
 
 def test_every_result_names_its_command():
-    for path in RESULTS.glob("table[23]_*.json"):
-        assert re.fullmatch(rf"python -m training\.experiment {path.name[:6]} .*", result(path.stem)["command"])
+    for path in (*RESULTS.glob("table[23]_*.json"), *RESULTS.glob("anomaly_*.json")):
+        suite = path.stem.partition("_")[0]
+        assert re.fullmatch(rf"python -m training\.experiment {suite} .*", result(path.stem)["command"])

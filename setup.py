@@ -8,7 +8,12 @@ from setuptools import Extension, setup
 
 setup(
     ext_modules=[
-        Extension(name.replace("/", "."), [f"{name}.pyx"], extra_compile_args=["-O3"], optional=True)
-        for name in ("ranking/linear", "ranking/look", "ranking/traversal", "service/scan")
+        Extension(name.replace("/", "."), [f"{name}.pyx"], depends=headers, extra_compile_args=["-O3"], optional=True)
+        for name, headers in (
+            ("ranking/linear", []),
+            ("ranking/look", []),
+            ("ranking/traversal", ["ranking/lockstep.h", "ranking/lockstep_kernel.h"]),
+            ("service/scan", []),
+        )
     ]
 )

@@ -101,6 +101,8 @@ def ask(
     rng = np.random.default_rng(length)
     lists = [rows(rng, length) for _ in range(LISTS)]
     sent = [doors(reranker, features) for features in lists]
+    for idle in (ours, bare):
+        idle.close()  # writing the bodies may take longer than a server keeps a connection; the next request opens one
     for number in range(WARM_UP + rounds):
         features, asked = lists[number % LISTS], sent[number % LISTS]
         steps: list[tuple[str, Step]] = [("in process", partial(_rank, reranker, features))]

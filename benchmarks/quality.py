@@ -35,7 +35,7 @@ def measure(recipe: config.Recipe, sources: list[str], folds: int, console: Cons
         metrics=evaluation.metrics(),
         data=f"{folds} folds, every test query once; fold 1: {reports[0].data}",
         first_stage={"by_fold": [dict(report.first_stage) for report in reports]},
-        model={"by_fold": [dict(report.model) for report in reports]},
+        model={"title": reports[0].model["title"], "by_fold": [dict(report.model) for report in reports]},
         recipe=recipe.model_dump(mode="json"),
         seconds=seconds,
     )
@@ -78,7 +78,7 @@ def main() -> int:
         "model_by_fold": [dict(report.model) for report in reports],
     }
     command = f"python -m benchmarks.quality {options.recipe} --data PATH --folds {options.folds} --seed {options.seed}"
-    print(machine.save(f"quality_{options.recipe}", command, result))
+    print(machine.save(f"quality_{recipe.name}", command, result))
     return 0
 
 

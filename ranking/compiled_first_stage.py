@@ -12,6 +12,7 @@ from ranking.errors import ScoringError
 from ranking.features import FeatureSchema
 from ranking.first_stage import Engine, FirstStage, LightGbmFirstStage, all_finite, lightgbm_input
 from ranking.forest import Forest, UnsupportedForestError, float32_below, read_forest
+from ranking.lockstep import schedule
 
 PROBES = 512
 """Rows on which the compiled traversal is held against LightGBM before it may serve."""
@@ -38,6 +39,7 @@ class CompiledFirstStage:
         asked = forest.columns["feature"]
         if ((asked < 0) | (asked >= len(order))).any():
             raise ScoringError("the LightGBM model splits on a feature that it does not have")
+        self._schedule = schedule(forest)
         self._columns = forest.columns.copy()
         self._columns["feature"] = order[asked]
         self._schema = schema
@@ -45,8 +47,20 @@ class CompiledFirstStage:
     def score(self, features: Float[np.ndarray, "L D"]) -> Float[np.ndarray, " L"]:
         """``(L,)`` raw LambdaMART scores."""
         matrix = np.ascontiguousarray(lightgbm_input(features, self._schema), dtype=np.float32)
-        forest, scores = self._forest, np.empty(len(features))
-        traversal.score(matrix, self._columns, forest.nodes, forest.trees, forest.sets, forest.values, scores)
+        forest, turns, scores = self._forest, self._schedule, np.empty(len(features))
+        traversal.score(
+            matrix,
+            self._columns,
+            forest.nodes,
+            forest.trees,
+            forest.sets,
+            forest.values,
+            turns.groups,
+            turns.splits,
+            turns.walked,
+            turns.turns,
+            scores,
+        )
         return all_finite(scores, "first stage")
 
 

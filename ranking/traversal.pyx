@@ -1,15 +1,34 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Scores rows with a forest, sixteen rows of a tree side by side: while one waits for memory, the others compute.
+"""Scores rows with a forest, sixteen rows side by side.
 
-The arrays are those of :mod:`ranking.forest`, which has checked them: nothing is checked here.
+Through small trees they go in step (``lockstep.h``); through the others each walks its own way, and while one waits for
+memory, the others compute. The arrays are those of :mod:`ranking.forest`, which has checked them, and of
+:mod:`ranking.lockstep`: nothing is checked here.
 """
 
 from libc.math cimport INFINITY, exp2, isnan
 from libc.stdlib cimport free, malloc
 
 
+cdef extern from "stdlib.h" nogil:
+    void* aligned_alloc(size_t alignment, size_t size)
+
+
+cdef extern from "lockstep.h" nogil:
+    enum:
+        LANES
+        ABREAST
+    ctypedef struct Split:
+        float threshold
+        int column
+        int at
+        int step
+    ctypedef void (*InStep)(const float* tile, const Split* splits, int steps, const int* starts, int* leaves)
+    InStep in_step(bint fastest)
+
+
 cdef enum:
-    LANES = 16
+    LINE = 64  # bytes, on which registers of any width may lie
     BLOCK = 8  # levels between two looks at whether every lane has reached its leaf
     CATEGORICAL = 0x8000
 
@@ -36,6 +55,11 @@ cdef packed struct Tree:
     int root
     int depth
     int categorical
+
+
+cdef struct Group:
+    int steps
+    int starts[4]
 
 
 cdef packed struct Column:
@@ -73,7 +97,7 @@ cdef inline bint _right(Node node, const float* tile, const unsigned int* sets, 
 
 
 cdef void _descend(
-    const Node* tree, const float* tile, const unsigned int* sets, int depth, bint categorical, unsigned int* leaves
+    const Node* tree, const float* tile, const unsigned int* sets, int depth, bint categorical, int* leaves
 ) noexcept nogil:
     """From the root to every lane's leaf. A leaf's threshold is infinite and its child itself: it is never left."""
     cdef int level = 0, lane
@@ -109,9 +133,14 @@ def score(
     const Tree[::1] trees,
     const unsigned int[::1] sets,
     const double[::1] values,
+    const Group[::1] groups,
+    const Split[:, ::1] splits,
+    const int[::1] walked,
+    const int[::1] turns,
     double[::1] scores,
+    bint fastest=True,
 ):
-    """Write the sum of every row's leaf values into ``scores``; the lock is released meanwhile.
+    """Write the sum of every row's leaf values, tree by tree, into ``scores``; the lock is released meanwhile.
 
     Args:
         features: ``(L, D)``.
@@ -120,19 +149,28 @@ def score(
         trees: where each one begins.
         sets: the sets of categorical nodes.
         values: of all nodes; only those of leaves are read.
+        groups, splits, walked, turns: as a :class:`ranking.lockstep.Schedule` has them.
         scores: ``(L,)``.
+        fastest: as this processor can, or else as every processor can: the same to the last bit.
 
     Raises:
         MemoryError: if there is none for sixteen rows.
     """
+    cdef InStep through = in_step(fastest)
     cdef Py_ssize_t rows = features.shape[0], width = columns.shape[0], count = trees.shape[0]
     cdef Py_ssize_t start, row, column, t
     cdef int lane
-    cdef unsigned int at[LANES]
     cdef double total[LANES]
     cdef Tree tree
-    cdef float* tile = <float*>malloc(sizeof(float) * LANES * max(width, 1))
-    if tile == NULL:
+    cdef float* tile = <float*>aligned_alloc(LINE, sizeof(float) * LANES * max(width, 1))
+    cdef Py_ssize_t in_groups = groups.shape[0] * ABREAST
+    cdef int* leaves = <int*>aligned_alloc(LINE, sizeof(int) * LANES * max(in_groups + walked.shape[0], 1))
+    cdef const Split* first_split = &splits[0, 0] if splits.shape[0] else NULL
+    cdef const Split* split
+    cdef int* at
+    if tile == NULL or leaves == NULL:
+        free(tile)
+        free(leaves)
         raise MemoryError()
     with nogil:
         start = 0
@@ -144,15 +182,23 @@ def score(
                     tile[column * LANES + lane] = _encoded(
                         features[row, columns[column].feature], columns[column].missing
                     )
-            for t in range(count):
-                tree = trees[t]
+            split = first_split
+            for t in range(groups.shape[0]):
+                through(tile, split, groups[t].steps, groups[t].starts, leaves + t * ABREAST * LANES)
+                split += groups[t].steps * ABREAST
+            for t in range(walked.shape[0]):
+                tree = trees[walked[t]]
+                at = leaves + (in_groups + t) * LANES
                 _descend(&nodes[tree.root], tile, &sets[0], tree.depth, tree.categorical, at)
+            for t in range(count):
+                at = leaves + turns[t] * LANES
                 for lane in range(LANES):
-                    total[lane] += values[tree.root + at[lane]]
+                    total[lane] += values[trees[t].root + at[lane]]
             for lane in range(min(LANES, rows - start)):
                 scores[start + lane] = total[lane]
             start += LANES
         free(tile)
+        free(leaves)
 
 
 cdef class Average:

@@ -6,6 +6,9 @@ Runtimes know few of the fusions below, so they are made here, by algebra:
   the layer that follows, and centring removes it from the representation.
 - Query normalisation works per dimension, so the mean and variance of ``c * h`` are ``c`` and ``c^2`` times those of
   ``h``: they are computed once, over half of the dimensions, and as matrix products with the attention.
+- What the ranking MLP sees twice, times the mean and as it is, are the same columns at two scales. The scales go into
+  the weights of its first layer, which is then half as wide: cheaper from some thirty candidates on, a few
+  microseconds dearer below.
 - ``log(1 + x)`` is corrected by its own rounding error to first order, without a branch.
 
 The rivals are exported as they are, but for a reader's recurrence.
@@ -24,6 +27,8 @@ from training.preprocess import Preprocess
 from training.qilcm import PAPER_EPSILON, STABLE_EPSILON, QilcmNetwork
 from training.ranker import Ranker, Unbatched
 from training.recurrent import DcmNetwork, DlcmNetwork
+
+_LARGE = 1e30
 
 
 def to_export(model: Ranker) -> nn.Module:
@@ -46,6 +51,8 @@ class InferenceForm(nn.Module):
     """
 
     shift: Tensor
+    of_products: Tensor
+    of_plain: Tensor
 
     def __init__(self, model: Ranker) -> None:
         super().__init__()
@@ -59,6 +66,9 @@ class InferenceForm(nn.Module):
         self.encoder = _Layers(network.encoder)
         self.attention = None if network.attention is None else _Layers(network.attention, shift)
         self.ranking = _Layers(network.ranking)
+        of_products, of_plain = self.ranking.weights[0].detach().chunk(2)
+        self.register_buffer("of_products", of_products.clone())
+        self.register_buffer("of_plain", of_plain.clone())
 
     def forward(self, features: Float[Tensor, "L E"]) -> Float[Tensor, " L"]:
         """``(L,)`` logits."""
@@ -68,14 +78,16 @@ class InferenceForm(nn.Module):
         mean = _mean(h, a)  # (1, H)
         c = mean - self.shift
         if self.query_norm is None:
-            plain = h - self.shift
-            unnormalised: Tensor = self.ranking(torch.cat([c * plain, plain], dim=1))
-            return unnormalised.squeeze(1)
+            return self._ranked(h - self.shift, c)
         centred = h - mean
         centred = centred - _mean(centred, a)  # twice, as in training
         variance = _mean(centred * centred, a)
-        one, other = self._inverse(c * c * variance), self._inverse(variance)
-        scores: Tensor = self.ranking(torch.cat([centred * (c * one), centred * other], dim=1))
+        products, plain = self._inverse(c * c * variance), self._inverse(variance)
+        return self._ranked(centred * plain, c * products / plain)
+
+    def _ranked(self, h: Float[Tensor, "L H"], ratio: Float[Tensor, "1 H"]) -> Float[Tensor, " L"]:
+        """Of ``[ratio * h, h]``, eq. (9)."""
+        scores: Tensor = self.ranking(h, self.of_plain + ratio.T * self.of_products)
         return scores.squeeze(1)
 
     def _inverse(self, variance: Float[Tensor, "1 H"]) -> Float[Tensor, "1 H"]:
@@ -104,12 +116,13 @@ class _Layers(nn.Module):
             for layer, more in zip(linear, above, strict=True)
         )
 
-    def forward(self, x: Float[Tensor, "L X"]) -> Float[Tensor, "L Y"]:
+    def forward(self, x: Float[Tensor, "L X"], first: Float[Tensor, "X Z"] | None = None) -> Float[Tensor, "L Y"]:
+        """``(L, Y)``; with the weights ``first`` in the place of the first layer's own."""
         last = len(self.weights) - 1
         for number, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            x = torch.addmm(bias, x, weight)
+            x = torch.addmm(bias, x, weight if number or first is None else first)
             if number < last or self.ends_in_elu:
-                x = torch.relu(x) + torch.exp(torch.minimum(x, torch.zeros(1)))
+                x = torch.relu(x) + torch.exp(torch.clamp(x, max=0.0))
         return x
 
 
@@ -130,5 +143,6 @@ class _Scale(nn.Module):
         size = numbers.abs()
         u = 1.0 + size
         log = torch.log(u) + (size - (u - 1.0)) / u
-        values = torch.where(missing, self.preprocess.fills, torch.sign(numbers) * log)
+        sign = torch.clamp(numbers * _LARGE, -1.0, 1.0)  # which has an operator of its own, three times as slow
+        values = torch.where(missing, self.preprocess.fills, sign * log)
         return torch.clamp((values - self.preprocess.lows) * self.factors, 0.0, 1.0)

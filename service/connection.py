@@ -209,9 +209,9 @@ class Connection(HttpToolsProtocol):
             self.transport.write(_CONTINUE)
         self._asking = self.loop.call_later(ASK_S, self._ask)
 
-    def is_at_work(self) -> bool:
-        """Whether a request has begun whose answer has not ended."""
-        return self.cycle is not None and not self.cycle.response_complete
+    def owes_an_answer(self) -> bool:
+        """Whether a request has begun whose answer has not: its head can still say that the connection closes."""
+        return self.cycle is not None and not self.cycle.response_started
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's own words
         """Called by uvicorn for what the parser refuses."""

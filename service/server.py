@@ -102,12 +102,18 @@ class DrainingServer(uvicorn.Server):
             self._on_start()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Called by uvicorn for SIGINT and SIGTERM; unlike its own method, this ends the process as a success."""
+        """Called by uvicorn for SIGINT and SIGTERM; unlike its own method, this ends the process as a success.
+
+        A signal may interrupt anything, even an answer between its head and its body: what it asks for waits its turn.
+        """
+        asyncio.get_running_loop().call_soon_threadsafe(self._stop, sig)
+
+    def _stop(self, sig: int) -> None:
         draining = self._app.state.draining
         drain_s = self._settings.drain_s
         if sig == signal.SIGTERM and self.started and drain_s > 0 and not draining.is_set() and not self.should_exit:
             self._say_farewell()
-            asyncio.get_running_loop().call_later(drain_s, self.handle_exit, sig, frame)
+            asyncio.get_running_loop().call_later(drain_s, self._stop, sig)
         else:
             self.force_exit = sig == signal.SIGINT and self.should_exit  # a second Ctrl-C does not wait
             self.should_exit = True
@@ -119,7 +125,7 @@ class DrainingServer(uvicorn.Server):
             self.config.encoded_headers.append(farewell)  # uvicorn takes them up every second
             self.server_state.default_headers = [*self.server_state.default_headers, farewell]
         for connection in self.server_state.connections:  # those at work took their headers from before
-            if isinstance(connection, Connection) and connection.is_at_work():
+            if isinstance(connection, Connection) and connection.owes_an_answer():
                 connection.shutdown()
 
     async def shutdown(self, sockets: list[socket] | None = None) -> None:

@@ -1,0 +1,70 @@
+"""SIGTERM in the middle of an answer: a caller who was told to keep the connection may still use it."""
+
+import asyncio
+import logging
+import re
+import signal
+
+import pytest
+
+from ranking import bundle
+from service.app import create_app
+from service.server import DrainingServer
+from service.settings import Settings
+
+
+@pytest.fixture
+def root_logger():
+    """The server makes the root logger its own."""
+    root = logging.getLogger()
+    level, handlers = root.level, root.handlers[:]
+    yield root
+    root.level, root.handlers = level, handlers
+
+
+class StoppedIn:
+    """Middleware that has the process told to stop within the first answer, just before the message named."""
+
+    def __init__(self, app, message):
+        self._app, self._message = app, message
+
+    async def __call__(self, scope, receive, send):
+        async def stopping(message):
+            if message["type"] == self._message:
+                self._message = None
+                signal.raise_signal(signal.SIGTERM)
+            await send(message)
+
+        await self._app(scope, receive, stopping)
+
+
+async def answers(port):
+    """To questions one after the other in one connection, until the caller is told that it closes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    heads = []
+    while not heads or "connection: close" not in heads[-1]:
+        writer.write(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        heads.append((await reader.readuntil(b"\r\n\r\n")).decode())
+        await reader.readexactly(int(re.search(r"content-length: (\d+)", heads[-1])[1]))
+    writer.close()
+    return heads
+
+
+@pytest.mark.parametrize("message", ["http.response.start", "http.response.body"])
+@pytest.mark.usefixtures("root_logger")
+def test_no_connection_closes_that_its_caller_was_not_told_of(bundle_folder, message):
+    settings = Settings(bundle=bundle_folder, port=0, log_level="critical", drain_s=0.2)
+    app = create_app(settings, loaded=bundle.load(bundle_folder))
+    app.add_middleware(StoppedIn, message=message)
+    server = DrainingServer(app, settings)
+
+    async def ask():
+        serving = asyncio.create_task(server.serve())
+        while not server.started:
+            await asyncio.sleep(0.01)
+        heads = await answers(server.servers[0].sockets[0].getsockname()[1])
+        await serving
+        return heads
+
+    heads = asyncio.run(ask())
+    assert all(head.startswith("HTTP/1.1 200 ") for head in heads)

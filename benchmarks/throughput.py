@@ -32,7 +32,7 @@ from ranking.reranker import Reranker
 CANDIDATES, CLIENTS, SECONDS = 100, 4, 10.0
 LENGTHS = (100, 550, 1000)
 ROUNDS = 200
-TURNS, TURN, WARM = 25, 10, 2
+TURNS, TURN, WARM = 12, 40, 8
 """Of every length and door, the rounds of each, and how many of them do not count."""
 
 FORMS = ("npy", "columnar JSON")
@@ -102,26 +102,33 @@ def _cost(reranker: Reranker, ours: http.client.HTTPConnection) -> list[dict[str
     """Microseconds of each further candidate, in both halves of the range; lengths and doors take turns of some rounds.
 
     Of a turn the first rounds do not count: a list would be charged for what a longer one before it left to do after
-    its answer, and for the caches that it took.
+    its answer, and for the caches that it took. Lengths are compared within each turn of all of them, a second or two:
+    the machine's speed changes by the minute.
     """
     rng = np.random.default_rng(4)
     asked = [(door, length, *sent) for length in LENGTHS for door, sent in doors(reranker, rows(rng, length)).items()]
-    seconds: dict[tuple[str, int], list[float]] = {}
+    p50_us: dict[str, list[list[float]]] = {door: [] for door, *_ in asked}
     for turn in range(TURNS):
         first = turn % len(asked)
+        seen: dict[tuple[str, int], float] = {}
         for door, length, body, kind in asked[first:] + asked[:first]:
-            for number in range(TURN):
+            seconds = []
+            for _ in range(TURN):
                 began = time.perf_counter()
                 post(ours, body, kind, {})
-                if number >= WARM:
-                    seconds.setdefault((door, length), []).append(time.perf_counter() - began)
+                seconds.append(time.perf_counter() - began)
+            seen[door, length] = float(np.median(seconds[WARM:])) * 1e6
+        for door, turns in p50_us.items():
+            turns.append([seen[door, length] for length in LENGTHS])
     table = []
-    for door in dict.fromkeys(door for door, *_ in asked):
-        p50_us = [float(np.median(seconds[door, length])) * 1e6 for length in LENGTHS]
-        lower, upper = (float(step) for step in np.diff(p50_us) / np.diff(LENGTHS))
+    for door, turns in p50_us.items():
+        lower, upper = (float(step) for step in np.median(np.diff(turns) / np.diff(LENGTHS), axis=0))
         row: dict[str, object] = {
             "door": door,
-            "p50_ms": {str(length): round(value / 1e3, 3) for length, value in zip(LENGTHS, p50_us, strict=True)},
+            "p50_ms": {
+                str(length): round(value / 1e3, 3)
+                for length, value in zip(LENGTHS, np.median(turns, axis=0), strict=True)
+            },
             "further_candidate_us": [round(lower, 2), round(upper, 2)],
             "upper_over_lower": round(upper / lower, 3),
         }

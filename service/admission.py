@@ -32,8 +32,8 @@ REMEMBERED = 8
 """Turns that say how long the next ones take: each as long as the middle one of them, as the burst behind a stall is no
 reason to refuse. Whoever waits longer than that promised is refused in the end."""
 
-SMALL = 2 * 2**20
-"""Bytes of a body that may make the event loop deaf while it is worked for: a thousand candidates as JSON, 10 ms."""
+SMALL = 4 * 2**20
+"""Bytes of a body that may make the event loop deaf while it is worked for: a thousand candidates by name, 10 ms."""
 
 Receive = Callable[[], Awaitable[Any]]
 """ASGI's, of a request."""

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from benchmarks import k6, wide_bundle
+from benchmarks import k6, throughput, wide_bundle
 from benchmarks.rivals import climb, contenders, duel, measure, pipeline
 from benchmarks.rivals.environments import ROOT
 
@@ -63,6 +63,19 @@ def test_the_committed_run_is_told():
     assert f"it was {peaks[0]}, {peaks[1]} and {peaks[2]} times, and so it was by CPU time" in TEXT
     rows, npy, by_name = turns
     assert f"JSON rows carried {rows} times, `.npy` {npy} times and rows by name {by_name} times" in TEXT
+
+    said = run["in_turns"]["rivals"]["p99_ms"]
+    assert f"percentiles over the rounds of the committed run is {said:.0f} ms" in TEXT
+
+
+def test_the_service_alone():
+    run = json.loads((ROOT / "benchmarks" / "results" / "throughput.json").read_text(encoding="utf-8"))
+    (npy, columns, by_name) = [[f"{us:.1f}" for us in row["further_candidate_us"]] for row in run["cost"]]
+    said = f"{npy[0]} and {npy[1]} µs through `.npy`, {columns[0]} and {columns[1]} as columnar JSON"
+    assert f"{throughput.TURN} lists of one length in a row): {said}, {by_name[0]} and {by_name[1]} by name" in TEXT
+    assert all(row["upper_over_lower"] < 1.15 for row in run["cost"])
+    npy, columns = [row["of_cores_over_floor"] for row in run["clients"] if row["settings"] == "2 workers, no threads"]
+    assert f"get {npy:.2f} times through `.npy`, and {columns:.2f} times as columnar JSON" in TEXT
 
 
 def test_so_is_the_one_on_shared_cores():

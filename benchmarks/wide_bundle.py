@@ -15,11 +15,9 @@ import torch
 from jaxtyping import Float
 
 from ranking import bundle
-from ranking.aggregates import Aggregates
 from ranking.features import Feature, FeatureSchema
-from ranking.manifest import AnomalyStage, LightGbmStage, SrmStage
-from ranking.order import rank_by_score
-from training.anomaly import fit_anomaly
+from ranking.manifest import LightGbmStage, SrmStage
+from training.anomaly import FittedAnomaly, fit_anomaly
 from training.bundling import write_bundle
 from training.config import Recipe, Router, Srm
 from training.cross_fitting import judge
@@ -49,31 +47,29 @@ def build(out: Path, *, specialists: int = 0) -> Path:
     module = Ranker(data.schema, np.column_stack([data.features, np.asarray(scores, dtype=np.float32)]), spec)
     first = FittedFirstStage(LightGbmStage(), model, np.asarray(scores), np.asarray(scores), {})
     fitted = FittedNetwork(module.eval(), spec, (), 0, 0.0)
-    chosen = _specialists(data, first, specialists, rng) if specialists else None
+    anomaly = fit_anomaly(data, first.train_scores, seed=0)
+    assert anomaly is not None
+    chosen = _specialists(data, first, anomaly, specialists, rng) if specialists else None
     recipe = Recipe(name="wide", about="noise, for the clock", data=LetorData(), model=spec)
     out.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(dir=out.parent))
-    write_bundle(folder, out, recipe, Splits(data, data, data, "noise"), first, fitted, chosen)
+    write_bundle(folder, out, recipe, Splits(data, data, data, "noise"), first, fitted, anomaly, chosen)
     bundle.publish(folder, out)
     return out
 
 
-def _specialists(data: Dataset, first: FittedFirstStage, count: int, rng: np.random.Generator) -> FittedSpecialists:
+def _specialists(
+    data: Dataset, first: FittedFirstStage, anomaly: FittedAnomaly, count: int, rng: np.random.Generator
+) -> FittedSpecialists:
     spec = Srm(specialists=count, restarts=1, short_run=1, max_iterations=1)
     srm = fit_srm(spec, data, seed=0)
     stage = SrmStage(specialists=srm.describe())
-    seen = Aggregates(data.schema, count)
-    tops = [
-        seen.top_means(features, rank_by_score(first.train_scores[data.slice(n)]))
-        for n, (features, _) in enumerate(data.lists())
-    ]
-    graph, quantiles = fit_anomaly(np.stack(tops), seed=0)
-    judged = judge(srm, data, first.train_scores, graph, 10)
+    judged = judge(srm, data, first.train_scores, anomaly.graph, 10)
     lists = JudgedLists(judged["aggregates"], judged["specialists"], rng.random(len(data)))
     router = fit_router(Router(), lists, seed=0)
     # not None, or it would not be asked at all; no NDCG gains as much
     never = replace(router, stage=router.stage.model_copy(update={"margin": 2.0}))
-    return FittedSpecialists(srm, stage, (graph, AnomalyStage(quantiles=quantiles)), never)
+    return FittedSpecialists(srm, stage, never)
 
 
 def rows(rng: np.random.Generator, count: int) -> Float[np.ndarray, "L D"]:

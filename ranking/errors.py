@@ -53,12 +53,21 @@ class SchemaMismatchError(ListwrightError):
         message: the difference, by name.
         expected: names (or the fingerprint) that the bundle was fitted on.
         sent: names (or the fingerprint) that arrived.
+        path: where in the request, as JSON path segments; None if it is not in one place.
     """
 
-    def __init__(self, message: str, *, expected: tuple[str, ...] = (), sent: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        expected: tuple[str, ...] = (),
+        sent: tuple[str, ...] = (),
+        path: tuple[str | int, ...] | None = None,
+    ) -> None:
         super().__init__(message)
         self.expected = expected
         self.sent = sent
+        self.path = path
 
 
 class UnknownStrategyError(ListwrightError):

@@ -70,7 +70,7 @@ class Reranker:
         self.manifest = manifest
         self.router, self.anomaly = router, anomaly
         self.pace = Pace()
-        self._first_stage, self._second_stage, self._specialists = first_stage, second_stage, specialists
+        self.first_stage, self._second_stage, self._specialists = first_stage, second_stage, specialists
 
     @property
     def schema(self) -> FeatureSchema:
@@ -124,7 +124,7 @@ class Reranker:
             return _in_input_order(length, default, _TOO_LATE.format("first"), {}, late=True)
         started = perf_counter()
         try:
-            first_scores = self._first_stage.score(features)
+            first_scores = self.first_stage.score(features)
         except ScoringError as error:
             return _in_input_order(length, default, str(error), {"first_stage": _ms_since(started)})
         first = _FirstPass(candidates, first_scores, rank_by_score(first_scores))

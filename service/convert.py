@@ -124,7 +124,7 @@ def _from_rows(
                 ("candidates", position, "features"),
             )
         elif len(values) != len(names):
-            raise _wrong_width(len(values), schema, f"$.candidates[{position}].features")
+            raise _wrong_width(len(values), schema, ("candidates", position, "features"))
         rows.append(values)
     named = [isinstance(candidate.features, dict) for candidate in candidates]
 
@@ -150,7 +150,7 @@ def _from_matrix(
             raise CandidateError(f"expected an array of values, found {_shown(row)}", ("features", position))
         if len(row) != len(features):
             if sent is None:
-                raise _wrong_width(len(row), schema, f"$.features[{position}]")
+                raise _wrong_width(len(row), schema, ("features", position))
             raise CandidateError(f"has {len(row)} values for {len(features)} feature_names", ("features", position))
     matrix = _matrix(rows, features, lambda row, column: ("features", row, column))
     if sent is None or tuple(sent) == schema.names:
@@ -183,14 +183,17 @@ def _check_names(sent: Sequence[str], schema: FeatureSchema, path: Path) -> None
         f"{place} {' and '.join(parts)}: the bundle was fitted on other features, see /info",
         expected=schema.names,
         sent=tuple(sent),
+        path=path,
     )
 
 
-def _wrong_width(width: int, schema: FeatureSchema, place: str) -> SchemaMismatchError:
+def _wrong_width(width: int, schema: FeatureSchema, path: Path) -> SchemaMismatchError:
+    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return SchemaMismatchError(
-        f"{place} has {width} values, the bundle was fitted on {len(schema)} features: "
+        f"${place} has {width} values, the bundle was fitted on {len(schema)} features: "
         "send them by name, or all in order",
         expected=schema.names,
+        path=path,
     )
 
 

@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
+from ranking.bundle import Bundle
+from ranking.first_stage import Engine
 from ranking.manifest import FeatureWeight, Manifest
 from ranking.router import Hook
 from service.models import Models
@@ -93,6 +95,13 @@ class Info(Serving):
     fingerprint: str
     features: list[FeatureInfo]
     limits: Limits
+    engine: Annotated[
+        Engine,
+        Field(
+            description="what computes the first stage: lightgbm where the bundle asks for it, or where compiled was "
+            "not to be had, and the log says why"
+        ),
+    ]
     strategies: list[str]
     default_strategy: str
     cutoff: Annotated[
@@ -132,8 +141,9 @@ def serving_info(models: Models) -> Serving:
     return Serving(models=served, refused=refused)
 
 
-def describe(manifest: Manifest, models: Models, settings: Settings, hook: Hook | None) -> Info:
+def describe(bundle: Bundle, models: Models, settings: Settings, hook: Hook | None) -> Info:
     """One served bundle, and what is served beside it."""
+    manifest = bundle.manifest
     return Info(
         **dict(serving_info(models)),
         model=manifest.name,
@@ -149,6 +159,7 @@ def describe(manifest: Manifest, models: Models, settings: Settings, hook: Hook 
             max_payload_bytes=settings.max_payload_bytes,
             timeout_ms=settings.timeout_ms,
         ),
+        engine=bundle.reranker.first_stage.engine,
         strategies=["auto", *manifest.strategies],
         default_strategy=manifest.strategy,
         cutoff=None if manifest.second_stage is None else manifest.second_stage.cutoff,

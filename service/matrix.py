@@ -34,6 +34,7 @@ def check_shape(length: int, width: int, schema: FeatureSchema, limit: int) -> N
         raise SchemaMismatchError(
             f"the matrix has {width} columns, the bundle was fitted on {len(schema)} features: send all, in order",
             expected=schema.names,
+            path=("features",),
         )
 
 

@@ -200,6 +200,7 @@ async def deliberate(request: Request, error: Exception) -> JSONResponse:
     status = next(code for kind, code in STATUS.items() if isinstance(error, kind))
     kind = _kind(type(error).__name__)
     if isinstance(error, SchemaMismatchError):
+        faults = [] if error.path is None else [Fault(path=_clean(json_path(error.path)), message=_clean(str(error)))]
         return problem(
             request,
             status,
@@ -208,6 +209,7 @@ async def deliberate(request: Request, error: Exception) -> JSONResponse:
             expected=list(error.expected),
             sent=[_clipped(name) for name in error.sent[: len(error.expected) + 10]],
             fingerprint=request.state.fingerprint,
+            errors=faults,
         )
     if isinstance(error, OverloadedError):
         return problem(request, status, kind, str(error), headers={"Retry-After": str(error.retry_after_s)})

@@ -186,7 +186,10 @@ class Watch:
 def tell(telemetry: Telemetry, models: Models) -> None:
     """Let the metrics say what is served."""
     telemetry.serving(
-        ((bundle.manifest.name, bundle.manifest.version) for bundle in models.current.values()),
+        {
+            (bundle.manifest.name, bundle.manifest.version): bundle.reranker.first_stage.engine
+            for bundle in models.current.values()
+        },
         ((bundle.manifest.name, bundle.manifest.version) for bundle in models.kept.values()),
         ((refusal.model, refusal.version, refusal.reason) for refusal in models.refused.values()),
     )

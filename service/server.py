@@ -101,7 +101,7 @@ class DrainingServer(uvicorn.Server):
         if self._on_start is not None:
             self._on_start()
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - uvicorn's own words
         """Called by uvicorn for SIGINT and SIGTERM; unlike its own method, this ends the process as a success.
 
         A signal may interrupt anything, even an answer between its head and its body: what it asks for waits its turn.

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ranking.candidates import Ranking
 from ranking.errors import RoutingError
+from ranking.first_stage import Engine
 from ranking.manifest import Manifest
 from service import exposition
 from service.admission import Gate
@@ -91,7 +92,7 @@ class Telemetry:
         self._known: frozenset[tuple[str, str]] = frozenset()
         self.candidates = Histogram("listwright_candidates", "List lengths", buckets=CANDIDATES, registry=self.registry)
         self._bundle = Gauge(
-            "listwright_bundle_info", "The served bundles", ["model", "version"], registry=self.registry
+            "listwright_bundle_info", "The served bundles", ["model", "version", "engine"], registry=self.registry
         )
         self._refused = Gauge(
             "listwright_bundle_refused_info",
@@ -112,23 +113,22 @@ class Telemetry:
 
     def serving(
         self,
-        served: Iterable[tuple[str, str]],
+        served: Mapping[tuple[str, str], Engine],
         kept: Iterable[tuple[str, str]],
         refused: Iterable[tuple[str, str, str]],
     ) -> None:
-        """Say what is served now, by name and version, and what is not: name, version and reason.
+        """Say what is served now, by name and version, on which engine, and what is not: name, version and reason.
 
         Versions that are neither served nor kept for a rollback are forgotten: else each swap would leave its series.
         """
-        served = frozenset(served)
-        for model, version in self._known - (known := served | frozenset(kept)):
+        for model, version in self._known - (known := frozenset((*served, *kept))):
             for metric in self.by_version:
                 metric.remove_by_labels({"model": model, "version": version})
         self._known = known
         self.drift.keep(known)
         self._bundle.clear()
-        for name, version in served:
-            self._bundle.labels(name, version).set(1)
+        for (name, version), engine in served.items():
+            self._bundle.labels(name, version, engine).set(1)
         self._refused.clear()
         for name, version, reason in refused:
             self._refused.labels(name, version, reason).set(1)

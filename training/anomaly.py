@@ -7,6 +7,7 @@ is Liu, Ting, Zhou, 2008: score ``2^(-mean path length / c(sample size))`` in (0
 from __future__ import annotations
 
 import copy
+from dataclasses import dataclass
 
 import numpy as np
 import onnx
@@ -16,9 +17,13 @@ from sklearn.ensemble import ExtraTreesRegressor, IsolationForest
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 
+from ranking.aggregates import Aggregates
 from ranking.errors import ScoringError
 from ranking.features import QUANTILE_LEVELS
+from ranking.manifest import AnomalyStage
+from ranking.order import rank_by_score
 from ranking.packed_forest import open_forest
+from training.data.dataset import Dataset
 from training.forest_export import attach, forest_graph
 
 TREES = 100
@@ -29,8 +34,45 @@ SAMPLES = 256
 """Queries per tree; the forest's authors' own choice."""
 
 
-def fit_anomaly(top_means: Float[np.ndarray, "N M"], *, seed: int) -> tuple[bytes, tuple[float, ...]]:
-    """Fit the forest on the training queries.
+@dataclass(frozen=True, slots=True)
+class FittedAnomaly:
+    """What a bundle holds to judge how unusual a query is.
+
+    Args:
+        graph: ONNX, ``(1, M) -> (1, 1)``.
+        stage: how the manifest names it.
+    """
+
+    graph: bytes
+    stage: AnomalyStage
+
+
+def fit_anomaly(train: Dataset, scores: Float[np.ndarray, " R"], *, seed: int) -> FittedAnomaly | None:
+    """Fit the score on the training queries.
+
+    Args:
+        train: N queries.
+        scores: the first stage's of their candidates, out of fold.
+        seed: fixes the trees.
+
+    Returns:
+        None without numeric features: there is nothing to take a mean of.
+
+    Raises:
+        ScoringError: if the graph does not compute what was fitted.
+    """
+    seen = Aggregates(train.schema, 1)
+    if seen.numeric == 0:
+        return None
+    top_means = [
+        seen.top_means(features, rank_by_score(scores[train.slice(n)])) for n, (features, _) in enumerate(train.lists())
+    ]
+    graph, quantiles = fit_forest(np.stack(top_means), seed=seed)
+    return FittedAnomaly(graph, AnomalyStage(quantiles=quantiles))
+
+
+def fit_forest(top_means: Float[np.ndarray, "N M"], *, seed: int) -> tuple[bytes, tuple[float, ...]]:
+    """Fit the forest.
 
     scikit-learn's converter makes several operators per tree of an Isolation Forest, but one of a whole forest of
     regression trees: so the leaves of the isolation trees are given their path lengths, and their mean is regressed.

@@ -13,6 +13,7 @@ from jaxtyping import Float
 
 from ranking import bundle, golden, packed_linear
 from ranking.manifest import GOLDEN, LightGbmStage, Manifest, NetworkStage
+from training.anomaly import FittedAnomaly
 from training.config import Recipe
 from training.data.dataset import Dataset, Splits
 from training.export import check_parity, to_onnx
@@ -34,6 +35,7 @@ def write_bundle(
     splits: Splits,
     first: FittedFirstStage,
     fitted: FittedNetwork | None,
+    anomaly: FittedAnomaly | None,
     specialists: FittedSpecialists | None = None,
 ) -> Manifest:
     """Export into a folder, pass the parity gate, record golden lists, seal (without metrics yet).
@@ -41,7 +43,7 @@ def write_bundle(
     Args:
         folder: where the files are written; empty.
         out: where the bundle will stand: its parent and its own name are the bundle's name and version.
-        recipe, splits, first, fitted, specialists: the run; no ``fitted`` where the first stage stands alone.
+        recipe, splits, first, fitted, anomaly, specialists: the run; no ``fitted`` where the first stage stands alone.
 
     Returns:
         The manifest as sealed.
@@ -72,6 +74,10 @@ def write_bundle(
     if isinstance(first.entry, LightGbmStage) and first.model is not None:
         files.append(first.entry.file)
         (folder / first.entry.file).write_text(first.model, encoding="utf-8")
+    if anomaly is not None:
+        manifest = manifest.model_copy(update={"anomaly": anomaly.stage})
+        files.append(anomaly.stage.file)
+        (folder / anomaly.stage.file).write_bytes(anomaly.graph)
     if specialists is not None:
         manifest = manifest.model_copy(update=_stages(specialists))
         files += _write_specialists(folder, specialists, len(schema))
@@ -97,19 +103,15 @@ def _stage(fitted: FittedNetwork) -> NetworkStage:
 
 def _stages(specialists: FittedSpecialists) -> dict[str, object]:
     router = None if specialists.router is None else specialists.router.stage
-    anomaly = None if specialists.anomaly is None else specialists.anomaly[1]
-    return {"srm": specialists.stage, "anomaly": anomaly, "router": router}
+    return {"srm": specialists.stage, "router": router}
 
 
 def _write_specialists(folder: Path, specialists: FittedSpecialists, features: int) -> list[str]:
-    """The files of the specialists, the anomaly score and the router."""
+    """The files of the specialists and the router."""
     width = bundle.input_width(specialists.stage, features)
     packed = specialists.srm.module.packed()
     metadata = None if packed is None else {packed_linear.METADATA: packed.to_text()}
     contents = {specialists.stage.file: to_onnx(specialists.srm.module, width, metadata)}
-    if specialists.anomaly is not None:
-        graph, anomaly = specialists.anomaly
-        contents[anomaly.file] = graph
     if specialists.router is not None:
         contents[specialists.router.stage.file] = specialists.router.graph
     for name, content in contents.items():

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from ranking import bundle
 from ranking.errors import RecipeError
 from training import bring_your_own, first_stage, second_stage
+from training.anomaly import FittedAnomaly, fit_anomaly
 from training.bundling import write_bundle
 from training.config import GivenModel, LambdaMart, Recipe
 from training.data.dataset import Splits
@@ -105,15 +106,17 @@ def _fit_and_publish(
         bars.console.print(f"[yellow]Note:[/] {escape(doubt)}")
     with watch.step("first stage"):
         first = _fit_first_stage(recipe, splits, workspace, bars)
+    with watch.step("anomaly score"):
+        anomaly = fit_anomaly(splits.train, first.train_scores, seed=recipe.seed)
     with watch.step("second stage"):
         fitted = _fit_second_stage(recipe, splits, first, workspace, bars, device)
     if recipe.specialists is not None:
         with watch.step("specialists"):
-            specialists = _fit_specialists(recipe, splits, first, fitted, workspace, bars, device)
+            specialists = _fit_specialists(recipe, splits, first, anomaly, fitted, workspace, bars, device)
     else:
         specialists = None
     with watch.step("export and parity"):
-        manifest = write_bundle(workspace.bundle, workspace.out, recipe, splits, first, fitted, specialists)
+        manifest = write_bundle(workspace.bundle, workspace.out, recipe, splits, first, fitted, anomaly, specialists)
     with watch.step("evaluation"):
         served = bundle.load(workspace.bundle)
         task = bars.add_task("Scoring the test split", total=len(splits.test))
@@ -230,6 +233,7 @@ def _fit_specialists(
     recipe: Recipe,
     splits: Splits,
     first: FittedFirstStage,
+    anomaly: FittedAnomaly | None,
     generalist: FittedNetwork | None,
     workspace: Workspace,
     bars: Progress,
@@ -254,6 +258,7 @@ def _fit_specialists(
         recipe,
         splits,
         first,
+        anomaly,
         None if generalist is None else generalist.spec,
         state=workspace.state,
         device=device,

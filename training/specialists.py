@@ -1,4 +1,4 @@
-"""The specialists of a run: the mixture, the anomaly score, and the router that chooses."""
+"""The specialists of a run: the mixture, and the router that chooses."""
 
 from __future__ import annotations
 
@@ -6,17 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-from jaxtyping import Float
-
-from ranking.aggregates import Aggregates
 from ranking.errors import RecipeError
-from ranking.manifest import AnomalyStage, SrmStage
-from ranking.order import rank_by_score
-from training.anomaly import fit_anomaly
+from ranking.manifest import SrmStage
+from training.anomaly import FittedAnomaly
 from training.config import Recipe
 from training.cross_fitting import cross_fit
-from training.data.dataset import Dataset, Splits
+from training.data.dataset import Splits
 from training.first_stage import FittedFirstStage
 from training.model_config import NetworkSpec
 from training.routing import FittedRouter, fit_router
@@ -30,13 +25,11 @@ class FittedSpecialists:
     Args:
         srm: the mixture.
         stage: how the manifest names it.
-        anomaly: ONNX graph of the anomaly score, and how the manifest names it; None without numeric features.
         router: None if the recipe has none.
     """
 
     srm: FittedSrm
     stage: SrmStage
-    anomaly: tuple[bytes, AnomalyStage] | None
     router: FittedRouter | None
 
     @property
@@ -59,6 +52,7 @@ def fit_specialists(
     recipe: Recipe,
     splits: Splits,
     first: FittedFirstStage,
+    anomaly: FittedAnomaly | None,
     generalist: NetworkSpec | None,
     *,
     state: Path | None = None,
@@ -69,7 +63,7 @@ def fit_specialists(
     """Fit what the recipe asks for; None if it asks for no specialists.
 
     Args:
-        recipe, splits, first: the run so far.
+        recipe, splits, first, anomaly: the run so far.
         generalist: the recipe's model as it was fitted; None only where the recipe has no router either.
         state: folder for checkpoints.
         device: torch device for the generalist of the router's folds.
@@ -84,15 +78,11 @@ def fit_specialists(
     checkpoint = None if state is None else state / "srm.pt"
     srm = fit_srm(spec, splits.train, first.train_scores, seed=recipe.seed, checkpoint=checkpoint, on_step=on_step)
     stage = SrmStage(cutoff=spec.cutoff, first_stage_score=spec.first_stage_score, specialists=srm.describe())
-    means = _top_means(splits.train, first.train_scores)
-    if means.shape[1] == 0:
-        if recipe.router is not None:
-            raise RecipeError("a [router] needs numeric features to look at, and the data have none: leave it out")
-        return FittedSpecialists(srm, stage, None, None)
-    graph, quantiles = fit_anomaly(means, seed=recipe.seed)
     router = None
     if recipe.router is not None:
         assert generalist is not None
+        if anomaly is None:
+            raise RecipeError("a [router] needs numeric features to look at, and the data have none: leave it out")
         lists = cross_fit(
             recipe.router,
             generalist,
@@ -101,7 +91,7 @@ def fit_specialists(
             splits.valid,
             first.train_scores,
             first.valid_scores,
-            graph,
+            anomaly.graph,
             seed=recipe.seed,
             score_feature=first.score_feature,
             state=state,
@@ -109,11 +99,4 @@ def fit_specialists(
             on_fold=on_fold,
         )
         router = fit_router(recipe.router, lists, seed=recipe.seed)
-    return FittedSpecialists(srm, stage, (graph, AnomalyStage(quantiles=quantiles)), router)
-
-
-def _top_means(data: Dataset, scores: Float[np.ndarray, " R"]) -> Float[np.ndarray, "N M"]:
-    seen = Aggregates(data.schema, 1)
-    return np.stack(
-        [seen.top_means(features, rank_by_score(scores[data.slice(n)])) for n, (features, _) in enumerate(data.lists())]
-    )
+    return FittedSpecialists(srm, stage, router)

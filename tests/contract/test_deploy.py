@@ -54,7 +54,7 @@ def scraped(tmp_path_factory):
             assert client.post("/rerank", json={"features": rows, "strategy": "qilcm"}).status_code == 200
         telemetry.routing_faults.labels("hook_timeout").inc()
         telemetry.reloads.labels("shop", "refused").inc()
-        telemetry.serving([("shop", "1")], [], [("shop", "2", "it is bad")])
+        telemetry.serving({("shop", "1"): "compiled"}, [], [("shop", "2", "it is bad")])
         text = client.get("/metrics").text
     found = {}
     for name, labels in re.findall(r"^(listwright_\w+)(?:\{(.*)\})? [0-9.e+-]+$", text, re.M):

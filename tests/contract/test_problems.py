@@ -107,20 +107,22 @@ def test_schema_mismatch_names_the_difference(live):
     assert "unknown features 'prise'" in problem["detail"]
     assert problem["expected"] == ["price", "stars", "bm25", "carrier"]
     assert problem["sent"] == ["prise", "stars"]
+    assert [fault["path"] for fault in problem["errors"]] == ["$.candidates[1].features"]
     assert problem["fingerprint"] == live.get("/info").json()["fingerprint"]
 
 
 @pytest.mark.parametrize(
-    "body",
+    ("body", "path"),
     [
-        {"candidates": [{"features": [1.0, 2.0]}]},
-        {"features": [[1.0, 2.0, 3.0]]},
-        {"feature_names": ["price", "colour"], "features": [[1.0, 2.0]]},
-        {"feature_names": ["price"], "features": [[1.0]]},
+        ({"candidates": [{"features": [1.0, 2.0]}]}, "$.candidates[0].features"),
+        ({"features": [[1.0, 2.0, 3.0]]}, "$.features[0]"),
+        ({"feature_names": ["price", "colour"], "features": [[1.0, 2.0]]}, "$.feature_names"),
+        ({"feature_names": ["price"], "features": [[1.0]]}, "$.feature_names"),
     ],
 )
-def test_other_schema(live, body):
-    check(live.post("/rerank", json=body), 409, "schema-mismatch")
+def test_other_schema(live, body, path):
+    problem = check(live.post("/rerank", json=body), 409, "schema-mismatch")
+    assert [fault["path"] for fault in problem["errors"]] == [path]
 
 
 @pytest.mark.parametrize(

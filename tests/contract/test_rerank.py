@@ -164,6 +164,7 @@ def test_info(live):
     assert info["limits"] == {"max_candidates": 50, "max_payload_bytes": 200_000, "timeout_ms": 10_000}
     assert info["strategies"] == ["auto", "qilcm", "srm", "first_stage"]
     assert info["supports_chunking"] is False
+    assert info["engine"] == "compiled"
     assert info["fingerprint"].startswith("sha256:")
 
 
@@ -175,7 +176,7 @@ def test_health_and_metrics(live):
     assert 'listwright_requests_total{path="/rerank",status="200"}' in text
     labels = 'le="0.0001",model="shop",outcome="ok",stage="first_stage",version="7"'
     assert f"listwright_stage_seconds_bucket{{{labels}}}" in text
-    assert 'listwright_bundle_info{model="shop",version="7"} 1.0' in text
+    assert 'listwright_bundle_info{engine="compiled",model="shop",version="7"} 1.0' in text
 
 
 def test_many_at_once(live):

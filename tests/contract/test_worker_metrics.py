@@ -48,7 +48,7 @@ def test_a_scrape_of_any_worker_is_the_sum_and_outlives_a_worker(models, serve):
     assert {reranked(service) for _ in range(20)} == {sent}
     stages = [value for key, value in scrape(service).items() if key[0] == "listwright_stage_seconds_count"]
     assert set(stages) == {sent}, "every request passes every stage"
-    info = ("listwright_bundle_info", ("model", "shop"), ("version", "1"))
+    info = ("listwright_bundle_info", ("engine", "compiled"), ("model", "shop"), ("version", "1"))
     assert scrape(service)[info] == 1
 
     os.kill(workers(service)[0].pid, signal.SIGKILL)

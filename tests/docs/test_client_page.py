@@ -35,6 +35,28 @@ def test_the_ten_lines_run(demo, capsys):
     assert not ranking.degraded
 
 
+def test_so_do_those_of_the_readme(demo):
+    (code,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
+    assert ADDRESS in code
+    values = {
+        "n1": 0.3,
+        "n2": None,
+        "n3": 1,
+        "n4": 2,
+        "n5": 0,
+        "n6": 1,
+        "n7": 0,
+        "n8": 1,
+        "n9": 0,
+        "n10": 1,
+        "c1": "v3",
+    }
+    names = {"rows": [values, values | {"n1": 1.8, "c1": "v1"}]}
+    exec(code.replace(ADDRESS, demo), names)
+    with client.Client(demo) as again:
+        assert names["best"] is names["rows"][again.rerank(names["rows"]).results[0].index]
+
+
 def test_the_figures_are_those_of_the_code():
     text = " ".join(PAGE.split())
     assert f"less {deadline.WAY_BACK_S * 1000:g} ms for the way back" in text

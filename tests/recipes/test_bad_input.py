@@ -9,7 +9,7 @@ import pytest
 import training
 from ranking import bundle
 from ranking.errors import DataError
-from training import config, fit
+from training import config, experiment, fit
 from training.data.load import doubtful, load
 
 RECIPE = """
@@ -172,6 +172,9 @@ def test_a_test_split_without_an_order_is_fitted_and_said_to_measure_nothing(lab
     (doubt,) = doubtful(splits)
     assert doubt.startswith("no test query (6 queries) has two candidates with different labels")
     assert doubtful(load(config.load("letor"), three_files(tmp_path))) == []
+    compare = ["table2", "--recipe", "letor", "--seeds", "1", "--data", *three_files(tmp_path, test=label)]
+    assert experiment.main([*compare, "--out", str(tmp_path / "none")]) == 1
+    assert "different labels: rankers cannot be compared on it" in " ".join(capsys.readouterr().out.split())
     out = tmp_path / "odd" / "1"
     recipe = str(recipe_of("letor", tmp_path))
     assert (

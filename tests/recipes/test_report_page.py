@@ -13,7 +13,7 @@ from measured import measured, planted_gains, results, routed
 from ranking import bundle
 from tiny import SPECIALISED
 from training import fit
-from training.experiments import listwise_pages, oracle
+from training.experiments import listwise_pages, oracle, plans
 from training.experiments import pages as suites
 from training.reporting import fit_page
 from training.reporting.page import render
@@ -74,11 +74,13 @@ def pages(fitted, specialised, tmp_path_factory):
     (folder / "routing.html").write_text(suites.routing_page("x", routed(), **more))
     variants = ("lambdamart", "qilcm", "qilcm-v1", "qilcm-v2", "qilcm-v3")
     planted = {s: measured(planted_gains(gain=s, methods=variants), shift=s) for s in (0.0, 0.1)}
+    weights = ("lambdamart", *(plans.weight_name(weight) for weight in plans.WEIGHTS))
     strange = measured(planted_gains(), anomaly=np.linspace(0.4, 0.6, 200))
     told = {
         "table2": listwise_pages.table2(measured(planted_gains(gain=0.02)), 10),
         "table3": listwise_pages.table3(planted, 10),
         "anomaly": listwise_pages.anomaly(strange, 10),
+        "lambda": listwise_pages.confusion_weights(measured(planted_gains(methods=weights)), 10),
     }
     repeat = {name: more[name] for name in ("command", "facts", "settings")}
     for name, one in told.items():
@@ -94,7 +96,7 @@ def pages(fitted, specialised, tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("width", WIDTHS.values(), ids=WIDTHS)
-@pytest.mark.parametrize("name", ["fit", "specialised", "oracle", "routing", "table2", "table3", "anomaly"])
+@pytest.mark.parametrize("name", ["fit", "specialised", "oracle", "routing", "table2", "table3", "anomaly", "lambda"])
 def test_page_is_drawn_whole(browser, pages, name, width):
     pictures = {}
     for scheme in ("light", "dark"):
@@ -154,8 +156,8 @@ def test_page_is_sealed_in_the_bundle(fitted):
 def test_page_says_what_it_is_about(fitted, specialised):
     plain, special = ((folder / "report.html").read_text() for folder in (fitted, specialised))
     report = json.loads((specialised / "report.json").read_text())
-    assert "No anomaly score" in plain
-    assert "No anomaly score" not in special
+    assert "No anomaly score" not in plain + special
+    assert json.loads((fitted / "report.json").read_text())["details"]["anomaly"]["bins"]
     assert len(report["details"]["anomaly"]["bins"]) == 4
     assert report["routing"]["sentence"].split(":")[0] in special
     assert report["repeat"]["command"] == "python -m training.fit specialised.toml"

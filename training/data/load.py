@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from rich.progress import Progress
 
-from ranking.errors import RecipeError
+from ranking.errors import DataError, RecipeError
 from ranking.features import FeatureSchema
 from training.config import Recipe
 from training.data import layout, split, synthetic, table
@@ -78,6 +78,21 @@ def doubtful(splits: Splits) -> list[str]:
             "a convention gives such queries, and measure no ranker"
         )
     return doubts
+
+
+def measurable(splits: Splits) -> Splits:
+    """The same splits, if rankers can be told apart on the test queries.
+
+    Raises:
+        DataError: if no test query has two candidates with different labels: every mean would be a convention's.
+    """
+    if not split.informative(splits.test):
+        raise DataError(
+            splits.how,
+            f"no test query ({len(splits.test)} queries) has two candidates with different labels: rankers cannot be "
+            "compared on it; take other --folds, or split otherwise",
+        )
+    return splits
 
 
 def _shortened(names: list[str], limit: int = 8) -> str:

@@ -15,7 +15,7 @@ import polars as pl
 from ranking.errors import DataError, RecipeError
 from training.data.cache import cached
 from training.data.columns import features_of, grouped, whole_labels
-from training.data.container import file_digest, open_plain
+from training.data.container import file_digest, is_archive, open_plain
 from training.data.dataset import Dataset
 from training.data_config import TableData
 
@@ -49,6 +49,8 @@ def read(spec: TableData, source: str) -> tuple[Dataset, str]:
         path /= spec.file
     if not path.is_file():
         raise DataError(path, "does not exist")
+    if is_archive(path):
+        raise DataError(path, "is an archive: unpack it, and name the table in it with --data")
     # how types are inferred is the library's: another version of it may read the same text otherwise
     digest = f"{file_digest(path)}/{pl.__version__}/{spec.model_dump_json()}"
     return cached(digest, path.name, lambda: _parse(spec, path)), path.name

@@ -12,9 +12,9 @@ import polars as pl
 from jaxtyping import Float, Int
 
 from ranking.aggregates import Aggregates
+from ranking.anomaly import AnomalyScore
 from ranking.errors import RecipeError
 from ranking.metrics import hit, ndcg, precision, reciprocal_rank
-from ranking.order import rank_by_score
 from ranking.packed_forest import open_forest
 from training import first_stage, lambdamart, second_stage
 from training.anomaly import fit_anomaly
@@ -180,17 +180,11 @@ def _anomaly(
     splits: Splits, train_scores: Float[np.ndarray, " R"], test_scores: Float[np.ndarray, " S"], seed: int
 ) -> Float[np.ndarray, " N"]:
     """``(N,)`` anomaly score of every test query, by a forest fitted on the training queries."""
-    aggregates = Aggregates(splits.train.schema, 0)
-    if aggregates.numeric == 0:
+    fitted = fit_anomaly(splits.train, train_scores, seed=seed)
+    if fitted is None:
         raise RecipeError("the anomaly score looks at numeric features, and these data have none")
-
-    def means(data: Dataset, scores: Float[np.ndarray, " R"]) -> Float[np.ndarray, "N M"]:
-        each = (data.slice(n) for n in range(len(data)))
-        return np.stack([aggregates.top_means(data.features[rows], rank_by_score(scores[rows])) for rows in each])
-
-    graph, _ = fit_anomaly(means(splits.train, train_scores), seed=seed)
-    forest = open_forest(graph, aggregates.numeric, columns=1, name="anomaly score")
-    found: Float[np.ndarray, " N"] = np.array(
-        [forest.score(row[None])[0, 0] for row in means(splits.test, test_scores)], dtype=np.float64
+    seen = Aggregates(splits.train.schema, 0)
+    score = AnomalyScore(seen, open_forest(fitted.graph, seen.numeric, columns=1, name="anomaly score"))
+    return np.array(
+        [score.of(features, test_scores[splits.test.slice(n)]) for n, (features, _) in enumerate(splits.test.lists())]
     )
-    return found

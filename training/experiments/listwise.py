@@ -17,7 +17,7 @@ from rich.console import Console
 
 from ranking.errors import RecipeError
 from training.config import LambdaMart, Recipe
-from training.data.load import load
+from training.data.load import load, measurable
 from training.experiments import listwise_pages as pages
 from training.experiments import plans
 from training.experiments.fits import NDCG_AT, Fit
@@ -76,7 +76,8 @@ def run(asked: Asked, out: Path, contents: Sequence[object], console: Console) -
     if asked.ndcg_at not in NDCG_AT:
         raise RecipeError(f"--ndcg-at {asked.ndcg_at}: these suites measure NDCG at {', '.join(map(str, NDCG_AT))}")
     fits = planned(asked)
-    load(fits[0].recipe, asked.sources)  # wrong data are told of here, and text is parsed once, not once per process
+    # wrong data are told of here, and text is parsed once, not once per process
+    measurable(load(fits[0].recipe, asked.sources))
     methods = plans.methods(asked.suite, asked.recipe)
     settings = {
         "suite": asked.suite,

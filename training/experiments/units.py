@@ -10,7 +10,7 @@ import polars as pl
 from rich.console import Console
 
 from training.config import Recipe
-from training.data.load import load
+from training.data.load import load, measurable
 from training.evaluate_routing import evaluate_routing
 from training.experiments import oracle as oracle_suite
 from training.experiments import routing as routing_suite
@@ -28,18 +28,18 @@ def oracle(
 ) -> pl.DataFrame:
     """See :func:`training.experiments.oracle.measure`."""
     tell("data")
-    return oracle_suite.measure(recipe, load(recipe, sources), counts, state, ndcg_at=ndcg_at, tell=tell)
+    return oracle_suite.measure(recipe, measurable(load(recipe, sources)), counts, state, ndcg_at=ndcg_at, tell=tell)
 
 
 def routing(recipe: Recipe, sources: Sequence[str], state: Path, tell: Callable[[str], None]) -> pl.DataFrame:
     """A whole run in a folder of its own, and what its bundle answers."""
+    test = measurable(load(recipe, sources)).test
     tell("first stage, QILCM, specialists, router")
     assert recipe.router is not None
     out = state / recipe.name / "1"
     if not out.exists():  # an interruption may come after the bundle was published
         run(recipe, sources, out, resume=partial_of(out).exists(), console=Console(file=io.StringIO()))
     tell("testing")
-    test = load(recipe, sources).test
     found = evaluate_routing(out, test, ndcg_at=recipe.router.ndcg_at)
     assert found is not None
     return routing_suite.to_frame(found, test.qids)

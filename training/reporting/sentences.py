@@ -98,8 +98,8 @@ def anomaly_sentence(found: Facts | None, metric: str) -> tuple[str, str]:
     if found is None:
         return (
             "No anomaly score: this bundle has none",
-            "It comes with [specialists] in the recipe; with one, this section shows whether the second stage helps "
-            "more on unusual queries.",
+            "It looks at the numeric features of the first stage's top ten; with one, this section shows whether the "
+            "second stage helps more on unusual queries.",
         )
     if found["gap"] is None:
         return "Too few test queries to compare usual and strange ones", "Each group needs a handful of queries."

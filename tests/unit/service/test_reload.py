@@ -21,8 +21,8 @@ def test_a_new_version_is_served_and_the_old_one_kept(models):
             assert await version(client) == "2"
             assert await version(client, version="1") == "1"
             metrics = (await client.get("/metrics")).text
-            assert 'listwright_bundle_info{model="shop",version="2"} 1.0' in metrics
-            assert 'listwright_bundle_info{model="shop",version="1"}' not in metrics
+            assert 'listwright_bundle_info{engine="compiled",model="shop",version="2"} 1.0' in metrics
+            assert 'listwright_bundle_info{engine="compiled",model="shop",version="1"}' not in metrics
             assert 'listwright_reloads_total{model="shop",outcome="swapped"} 1.0' in metrics
 
     run(scenario)

@@ -6,7 +6,7 @@ from sklearn.ensemble import IsolationForest
 from sklearn.impute import SimpleImputer
 
 from ranking.scorers import OnnxScorer
-from training.anomaly import SAMPLES, TREES, fit_anomaly
+from training.anomaly import SAMPLES, TREES, fit_forest
 
 
 @pytest.mark.parametrize("queries", [2, 5, 300])
@@ -15,7 +15,7 @@ def test_it_is_an_isolation_forest(queries):
     means = rng.normal(size=(queries, 4)).astype(np.float32)
     means[rng.random(means.shape) < 0.1] = np.nan
     means[:, 3] = np.nan
-    graph, quantiles = fit_anomaly(means, seed=5)
+    graph, quantiles = fit_forest(means, seed=5)
     filled = SimpleImputer(strategy="median", keep_empty_features=True).fit_transform(means)
     forest = IsolationForest(n_estimators=TREES, max_samples=min(SAMPLES, queries), random_state=5).fit(filled)
     scores = OnnxScorer(graph, 4, columns=1).score(means)[:, 0]
@@ -25,11 +25,11 @@ def test_it_is_an_isolation_forest(queries):
 
 def test_a_query_far_out_is_stranger_than_any_in_training():
     means = np.random.default_rng(0).normal(size=(300, 5)).astype(np.float32)
-    graph, quantiles = fit_anomaly(means, seed=0)
+    graph, quantiles = fit_forest(means, seed=0)
     strange = OnnxScorer(graph, 5, columns=1).score(np.full((1, 5), 30.0, dtype=np.float32))
     assert strange[0, 0] > quantiles[-1]
 
 
 def test_one_training_query_is_enough_to_go_on():
-    graph, _ = fit_anomaly(np.ones((1, 2), dtype=np.float32), seed=0)
+    graph, _ = fit_forest(np.ones((1, 2), dtype=np.float32), seed=0)
     assert np.isfinite(OnnxScorer(graph, 2, columns=1).score(np.zeros((1, 2), dtype=np.float32))).all()

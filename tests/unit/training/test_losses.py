@@ -2,11 +2,20 @@
 
 import itertools
 import math
+import subprocess
+import sys
 
 import pytest
 import torch
 
 from training.losses import att_rank, plackett_luce, softmax_cross_entropy
+
+
+def test_losses_come_alone():
+    """For anyone's torch module: nothing is imported that only a fit or a service needs."""
+    heavy = ("lightgbm", "sklearn", "polars", "pandas", "onnx", "onnxruntime", "optuna", "matplotlib")
+    code = f"import sys, training.losses; print(*[name for name in {heavy} if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"
 
 
 def loss(logits, labels, mask=None, **options):

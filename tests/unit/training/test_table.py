@@ -2,6 +2,7 @@
 
 import datetime
 import gzip
+import zipfile
 
 import numpy as np
 import polars as pl
@@ -95,6 +96,13 @@ def test_a_folder_with_the_recipes_file(tmp_path):
         read(SPEC, str(tmp_path))
     with pytest.raises(DataError, match=r"other\.csv: does not exist"):
         read(SPEC.model_copy(update={"file": "other.csv"}), str(tmp_path))
+
+
+def test_an_archive_says_that_it_is_one(tmp_path):
+    with zipfile.ZipFile(tmp_path / "rows.zip", "w") as archive:
+        archive.writestr("rows.csv", "q,y,x\n1,1,2\n")
+    with pytest.raises(DataError, match=r"rows\.zip: is an archive: unpack it"):
+        read(SPEC, str(tmp_path / "rows.zip"))
 
 
 def test_parquet(parquet):

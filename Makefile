@@ -26,7 +26,7 @@ test: check ## lint, types, walls, then the tests, but for the slow ones
 	@$(BIN)/pytest -m "not slow" $(PYTEST_ARGS)
 
 test-all: check ## lint, types, walls, then every test
-	@$(BIN)/pytest $(PYTEST_ARGS)
+	@$(BIN)/pytest -rs $(PYTEST_ARGS)
 
 check: $(VENV)/.dev ## lint, types and walls only
 	@$(BIN)/ruff check --quiet .

@@ -31,8 +31,8 @@ from service.settings import Settings
 
 CANDIDATES = 100
 CALLERS = (4, 16, 64)
-TURNS = 10
-"""Of each number of callers; its throughput is their median."""
+TURNS = 4
+"""Of each number of callers; its throughput is their median. A turn is long enough for the refused to come back."""
 FACTOR = 5
 CONNECTIONS = 512
 """Most connections of the open loop; none should ever be lacking."""
@@ -95,7 +95,7 @@ def measure(bench: Bench, seconds: float, settings: Settings) -> dict[str, Any]:
     closed: dict[int, list[dict[str, Any]]] = {callers: [] for callers in CALLERS}
     for _ in range(TURNS):
         for callers, runs in closed.items():
-            runs.append(bench.run(part / TURNS, callers))
+            runs.append(bench.run(2 * part / TURNS, callers))
     throughput = {n: float(np.median([run["accepted_per_second"] for run in runs])) for n, runs in closed.items()}
     impatient = bench.run(part, CALLERS[-1], patient=False)
     capacity = max(throughput.values())

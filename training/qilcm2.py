@@ -41,7 +41,7 @@ class Qilcm2Network(nn.Module):
         self.encoder = Encoder(width, spec.encoder_width)
         encoded = self.encoder.encoded
         if spec.context == "seeds":
-            self.context: nn.Module = _Seeds(encoded, spec.seeds)
+            self.context: _Seeds | _Blocks = _Seeds(encoded, spec.seeds)
         else:
             self.context = _Blocks(encoded, spec.encoder_width, spec.heads)
         self.mix = nn.Parameter(torch.zeros(encoded))
@@ -72,6 +72,13 @@ class Qilcm2Network(nn.Module):
             logits = logits + torch.exp(self.log_weight) * ((first - self.mean) * self.scale)
         return Output(logits)
 
+    def attention(self, x: Float[Tensor, "B L X"]) -> Float[Tensor, "B L"]:
+        """``(B, L)`` how much of the list's context comes from each candidate, 1 in sum: the mean over seeds, or over
+        heads and candidates that look, in the first block.
+        """
+        found: Tensor = self.context.attended(self.encoder(x))
+        return found
+
 
 class _Seeds(nn.Module):
     """Every seed pools the list by an attention of its own: ``(B, L, H) -> (B, 1, H)``."""
@@ -82,12 +89,19 @@ class _Seeds(nn.Module):
         self.out = nn.Linear(seeds * encoded, encoded)
 
     def forward(self, h: Float[Tensor, "B L H"], mask: Bool[Tensor, "B L"] | None) -> Float[Tensor, "B 1 H"]:
-        logits = self.attention(h).transpose(1, 2)  # (B, seeds, L)
-        if mask is not None:
-            logits = logits.masked_fill(~mask[:, None], MASKED_LOGIT)
-        pooled = torch.softmax(logits, dim=-1) @ h  # (B, seeds, H)
+        pooled = self._weights(h, mask) @ h  # (B, seeds, H)
         found: Tensor = self.out(pooled.flatten(1))
         return found[:, None]
+
+    def attended(self, h: Float[Tensor, "B L H"]) -> Float[Tensor, "B L"]:
+        """``(B, L)`` mean over the seeds."""
+        return self._weights(h, None).mean(dim=1)
+
+    def _weights(self, h: Float[Tensor, "B L H"], mask: Bool[Tensor, "B L"] | None) -> Float[Tensor, "B S L"]:
+        logits = self.attention(h).transpose(1, 2)
+        if mask is not None:
+            logits = logits.masked_fill(~mask[:, None], MASKED_LOGIT)
+        return torch.softmax(logits, dim=-1)
 
 
 class _Blocks(nn.Module):
@@ -106,6 +120,12 @@ class _Blocks(nn.Module):
         found: Tensor = self.out(z)
         return found
 
+    def attended(self, h: Float[Tensor, "B L H"]) -> Float[Tensor, "B L"]:
+        """``(B, L)`` mean over the heads of the first block and the candidates that look."""
+        first = self.blocks[0]
+        assert isinstance(first, _Block)
+        return first.weights(self.into(h), None)[0].mean(dim=(1, 2))
+
 
 class _Block(nn.Module):
     """Attention of every candidate to every real one, then a layer of its own; both added to what came in."""
@@ -119,15 +139,22 @@ class _Block(nn.Module):
         self.feed = nn.Sequential(nn.Linear(width, 2 * width), nn.ELU(), nn.Linear(2 * width, width))
 
     def forward(self, z: Float[Tensor, "B L W"], mask: Bool[Tensor, "B L"] | None) -> Float[Tensor, "B L W"]:
+        weights, value = self.weights(z, mask)
+        seen = weights @ value
+        z = z + self.out(seen.transpose(1, 2).flatten(2))
+        fed: Tensor = z + self.feed(self.between(z))
+        return fed
+
+    def weights(
+        self, z: Float[Tensor, "B L W"], mask: Bool[Tensor, "B L"] | None
+    ) -> tuple[Float[Tensor, "B H L L"], Float[Tensor, "B H L D"]]:
+        """What each candidate looks at by each head, and what it finds there."""
         parts = self.project(self.before(z)).unflatten(-1, (3, self.heads, -1))  # (B, L, 3, heads, d)
         query, key, value = parts.permute(2, 0, 3, 1, 4)  # (B, heads, L, d) each
         logits = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
         if mask is not None:
             logits = logits.masked_fill(~mask[:, None, None], MASKED_LOGIT)
-        seen = torch.softmax(logits, dim=-1) @ value
-        z = z + self.out(seen.transpose(1, 2).flatten(2))
-        fed: Tensor = z + self.feed(self.between(z))
-        return fed
+        return torch.softmax(logits, dim=-1), value
 
 
 def _normalised(h: Float[Tensor, "B L H"], mask: Bool[Tensor, "B L"] | None) -> Float[Tensor, "B L H"]:

@@ -1,4 +1,4 @@
-"""schemathesis, stateful: what one answer says is asked of the next operation, with every check, behind a key."""
+"""schemathesis, stateful: what one answer says is asked of the next operation, with all checks but one, behind a key."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""Where QILCM looks: its attention weights by the first stage's rank."""
+"""Where QILCM and QILCM2 look: their attention weights by the first stage's rank."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch import nn
 
 from training.preprocess import Preprocess
 from training.qilcm import QilcmNetwork
+from training.qilcm2 import Qilcm2Network
 from training.reporting.behaviour import Seen, mean_and_half
 
 MOST_RANKS = 40
@@ -29,7 +30,7 @@ def attention(module: nn.Module, first_stage_score: bool, seen: Sequence[Seen]) 
         Per rank: how many lists reach it, mean, quartiles. None for a model without attention, or without such lists.
     """
     preprocess, network = getattr(module, "preprocess", None), getattr(module, "network", None)
-    if not isinstance(network, QilcmNetwork) or not isinstance(preprocess, Preprocess):
+    if not isinstance(network, QilcmNetwork | Qilcm2Network) or not isinstance(preprocess, Preprocess):
         return None
     by_rank: list[list[float]] = [[] for _ in range(MOST_RANKS)]
     for query in seen:
@@ -45,12 +46,15 @@ def attention(module: nn.Module, first_stage_score: bool, seen: Sequence[Seen]) 
 
 
 def _weights(
-    preprocess: Preprocess, network: QilcmNetwork, first_stage_score: bool, query: Seen
+    preprocess: Preprocess, network: QilcmNetwork | Qilcm2Network, first_stage_score: bool, query: Seen
 ) -> Float[np.ndarray, " C"]:
     rows = query.features[query.kept]
     if first_stage_score:
         rows = np.column_stack([rows, query.first_scores[query.kept].astype(np.float32)])
     with torch.inference_mode():
-        found = network.represent(preprocess(torch.from_numpy(rows))[None]).attention[0]
+        inputs = preprocess(torch.from_numpy(rows))[None]
+        found = (
+            network.represent(inputs).attention if isinstance(network, QilcmNetwork) else network.attention(inputs)
+        )[0]
     weights: Float[np.ndarray, " C"] = found.double().numpy()
     return weights

@@ -1,0 +1,70 @@
+"""What the committed results have to hold: a run that does not is not committed as if it did."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
+
+
+def result(name):
+    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(("door", "limit"), [("npy", 1.10), ("columnar JSON", 1.30), ("rows by name", 1.60)])
+def test_a_hundred_candidates_over_the_floor(door, limit):
+    (row,) = (row for row in result("floor")["table"] if (row["candidates"], row["door"]) == (100, door))
+    assert row["over_floor"] <= limit
+
+
+def test_engines_of_both_stages():
+    (first,) = (row for row in result("compute")["first_stage"] if row["candidates"] == 100)
+    (second,) = (row for row in result("compute")["second_stage"] if row["candidates"] == 100)
+    assert first["compiled times"] >= 5
+    assert second["inference form ms"] <= 0.8 * second["as trained ms"]
+
+
+def test_four_clients_on_two_cores():
+    shares = [row["of_cores_over_floor"] for row in result("throughput")["clients"] if row["settings"][0] == "2"]
+    assert len(shares) == 2
+    assert min(shares) >= 0.8
+
+
+def test_a_candidate_costs_the_same_in_long_lists():
+    assert all(0.85 <= row["upper_over_lower"] <= 1.15 for row in result("throughput")["cost"])
+
+
+def test_three_times_the_best_of_the_others():
+    run = result("rivals")
+    for door in (".npy", "JSON rows"):
+        assert run["headline"]["ours"][door]["at_the_rivals_p99"]["ratio"] >= 3
+    assert run["in_turns"]["ours"][".npy"]["carried"] >= 3
+
+
+def test_overload():
+    run = result("overload")
+    assert all(run["held"].values()), run["held"]
+    assert set(run["overload"]["answers"]) == {"200", "429"}
+
+
+def test_nothing_is_lost():
+    drained = result("drain")["rolling_restart"]
+    assert set(drained["outcomes"]) == {"200"}
+    assert drained["requests"] >= 2000
+    assert set(result("swaps")["outcomes"]) == {"200"}
+    assert result("swaps")["swaps"] >= 100
+
+
+def test_decoders_never_crashed():
+    for decoder in result("fuzz")["decoders"].values():
+        assert decoder["crashes"] == 0
+        assert decoder["seconds"] >= 600
+
+
+def test_the_confusion_loss():
+    run = result("confusion")
+    assert run["ratio_to_step_without"]["all_pairs"] <= 3.5
+    assert run["ratio_to_step_without"]["quarter_of_pairs"] <= 1.5
+    assert run["peak_memory_gib"] < 2
+    assert all(model["share"] < 0.1 for model in result("epoch")["models"].values())

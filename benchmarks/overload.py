@@ -41,7 +41,7 @@ CONNECTIONS = 512
 def main() -> int:
     """Command line; writes ``benchmarks/results/overload.json``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.overload", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60.0, help="of overload; the other parts take a sixth each")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of overload, and of callers in turns")
     parser.add_argument("--door", choices=("npy", "columnar JSON", "rows by name"), default="columnar JSON")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:

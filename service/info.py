@@ -99,7 +99,7 @@ class Info(Serving):
         Engine,
         Field(
             description="what computes the first stage: lightgbm where the bundle asks for it, or where compiled was "
-            "not to be had, and the log says why"
+            "not to be had, and the log says why; column where it is a column of the data"
         ),
     ]
     strategies: list[str]

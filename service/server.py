@@ -72,8 +72,8 @@ def check_tls(settings: Settings) -> str | None:
 class DrainingServer(uvicorn.Server):
     """uvicorn that, on SIGTERM, says so in ``/readyz``, keeps serving for a while, and exits with 0.
 
-    From SIGTERM on each answer closes its connection, so that callers go elsewhere with their next request instead of
-    meeting a closed connection with it.
+    Each answer that begins from SIGTERM on closes its connection, so that callers go elsewhere with their next request
+    instead of meeting a closed connection with it.
 
     Args:
         app: the application.

@@ -73,8 +73,8 @@ class Qilcm2Network(nn.Module):
         return Output(logits)
 
     def attention(self, x: Float[Tensor, "B L X"]) -> Float[Tensor, "B L"]:
-        """``(B, L)`` how much of the list's context comes from each candidate, 1 in sum: the mean over seeds, or over
-        heads and candidates that look, in the first block.
+        """``(B, L)`` how much each candidate is attended to, 1 in sum: the mean over seeds, or over the heads of the
+        first block and the candidates that look.
         """
         found: Tensor = self.context.attended(self.encoder(x))
         return found

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ranking import bundle
-from ranking.errors import RecipeError
+from ranking.errors import RecipeError, ScoringError
 from training import bring_your_own, first_stage, second_stage
 from training.anomaly import FittedAnomaly, fit_anomaly
 from training.bundling import write_bundle
@@ -107,7 +107,7 @@ def _fit_and_publish(
     with watch.step("first stage"):
         first = _fit_first_stage(recipe, splits, workspace, bars)
     with watch.step("anomaly score"):
-        anomaly = fit_anomaly(splits.train, first.train_scores, seed=recipe.seed)
+        anomaly = _fit_anomaly(recipe, splits, first, bars)
     with watch.step("second stage"):
         fitted = _fit_second_stage(recipe, splits, first, workspace, bars, device)
     if recipe.specialists is not None:
@@ -227,6 +227,17 @@ def _fit_second_stage(
         task, total=epochs, completed=epochs, description=f"Training {spec.title}, best epoch {best} of {epochs}"
     )
     return fitted
+
+
+def _fit_anomaly(recipe: Recipe, splits: Splits, first: FittedFirstStage, bars: Progress) -> FittedAnomaly | None:
+    """A ranking does not depend on it but through a router: without one, a bundle can do without."""
+    try:
+        return fit_anomaly(splits.train, first.train_scores, seed=recipe.seed)
+    except ScoringError as error:
+        if recipe.router is not None:
+            raise
+        bars.console.print(f"[yellow]Note:[/] no anomaly score could be made of these features: {escape(str(error))}")
+        return None
 
 
 def _fit_specialists(

@@ -19,7 +19,7 @@ def spoiled(row, column, value, dtype=np.float32):
     ("array", "status", "kind", "path"),
     [
         (np.zeros((0, 4), dtype=np.float32), 400, "empty-list", "$.features"),
-        (WIDE, 409, "schema-mismatch", None),
+        (WIDE, 409, "schema-mismatch", "$.features"),
         (LONG, 413, "too-large", None),
         (spoiled(2, 1, np.inf), 422, "candidate", "$.features[2][1]"),
         (spoiled(2, 0, -1e39, np.float64), 422, "candidate", "$.features[2][0]"),

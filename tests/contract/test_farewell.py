@@ -23,16 +23,21 @@ def root_logger():
 
 
 class StoppedIn:
-    """Middleware that has the process told to stop within the first answer, just before the message named."""
+    """Middleware that has the process told to stop within the first answer, just before the message named.
 
-    def __init__(self, app, message):
-        self._app, self._message = app, message
+    With ``waits`` the event loop has a turn in between, in which the stop begins.
+    """
+
+    def __init__(self, app, message, waits):
+        self._app, self._message, self._waits = app, message, waits
 
     async def __call__(self, scope, receive, send):
         async def stopping(message):
             if message["type"] == self._message:
                 self._message = None
                 signal.raise_signal(signal.SIGTERM)
+                if self._waits:
+                    await asyncio.sleep(0.05)
             await send(message)
 
         await self._app(scope, receive, stopping)
@@ -50,12 +55,20 @@ async def answers(port):
     return heads
 
 
-@pytest.mark.parametrize("message", ["http.response.start", "http.response.body"])
+@pytest.mark.parametrize(
+    ("message", "waits", "count"),
+    [
+        ("http.response.start", False, 2),
+        ("http.response.start", True, 1),  # nothing has been said yet: this answer can say it
+        ("http.response.body", False, 2),
+        ("http.response.body", True, 2),
+    ],
+)
 @pytest.mark.usefixtures("root_logger")
-def test_no_connection_closes_that_its_caller_was_not_told_of(bundle_folder, message):
+def test_no_connection_closes_that_its_caller_was_not_told_of(bundle_folder, message, waits, count):
     settings = Settings(bundle=bundle_folder, port=0, log_level="critical", drain_s=0.2)
     app = create_app(settings, loaded=bundle.load(bundle_folder))
-    app.add_middleware(StoppedIn, message=message)
+    app.add_middleware(StoppedIn, message=message, waits=waits)
     server = DrainingServer(app, settings)
 
     async def ask():
@@ -68,3 +81,4 @@ def test_no_connection_closes_that_its_caller_was_not_told_of(bundle_folder, mes
 
     heads = asyncio.run(ask())
     assert all(head.startswith("HTTP/1.1 200 ") for head in heads)
+    assert len(heads) == count

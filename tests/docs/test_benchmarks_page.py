@@ -73,7 +73,6 @@ def test_the_service_alone():
     (npy, columns, by_name) = [[f"{us:.1f}" for us in row["further_candidate_us"]] for row in run["cost"]]
     said = f"{npy[0]} and {npy[1]} µs through `.npy`, {columns[0]} and {columns[1]} as columnar JSON"
     assert f"{throughput.TURN} lists of one length in a row): {said}, {by_name[0]} and {by_name[1]} by name" in TEXT
-    assert all(row["upper_over_lower"] < 1.15 for row in run["cost"])
     npy, columns = [row["of_cores_over_floor"] for row in run["clients"] if row["settings"] == "2 workers, no threads"]
     assert f"get {npy:.2f} times through `.npy`, and {columns:.2f} times as columnar JSON" in TEXT
 

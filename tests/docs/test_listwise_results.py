@@ -98,6 +98,16 @@ def test_the_gap_by_anomaly_is_the_committed_result():
     assert (len(others), found["seeds"]) == (9, 3)
 
 
+def test_no_weight_of_the_loss_helps_as_committed():
+    found, text = result("lambda_shifted"), " ".join(PAGE.split())
+    over = {one["method"]: one for one in found["comparisons"] if one["metric"] == "ndcg@10"}
+    for method, one in over.items():
+        change = f"{one['gain']:+.4f} [{one['low']:+.4f}, {one['high']:+.4f}] at {method.removeprefix('qilcm-')}"
+        assert change in text
+    assert [method for method, one in over.items() if one["holm"] < 0.05] == ["qilcm-0.03", "qilcm-0.1", "qilcm-0.3"]
+    assert found["seeds"] == 3
+
+
 def test_planted_results_are_of_as_many_seeds_as_it_takes():
     assert {one["seeds"] for one in result("table3_shifted")["data_sets"]} == {3}
 

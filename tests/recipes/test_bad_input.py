@@ -147,6 +147,21 @@ def test_a_query_that_comes_back_in_a_table_or_frame_is_one_query(tmp_path):
     assert all((part.lengths == 4).all() for part in (splits.train, splits.valid, splits.test))
 
 
+@pytest.mark.parametrize("numeric", [True, False])
+def test_what_gives_no_anomaly_score_is_ranked_all_the_same(numeric, tmp_path, capsys):
+    """Means as far apart as float32 allows leave the trees no finite threshold; categories have no mean at all."""
+    largest = float(np.finfo(np.float32).max)
+    values = (largest, -largest) if numeric else ("red", "blue")
+    data = [row._replace(first=values[int(row.qid[1:]) % 2], second="a") for row in rows()]
+    path, columns = written("table", data, tmp_path)
+    out = tmp_path / "odd" / "1"
+    assert fit.main([str(recipe_of("table", tmp_path)), "--data", str(path), *columns, "--out", str(out)]) == 0
+    assert bundle.load(out).manifest.anomaly is None
+    said = " ".join(capsys.readouterr().out.split())
+    assert ("no anomaly score could be made of these features" in said) == numeric
+    assert "this bundle has none" in (out / "report.html").read_text()
+
+
 def three_files(folder, **labels):
     """Training, validation and test queries, with one label for all candidates of a split where one is given."""
     parts = {"train": slice(0, 18), "valid": slice(18, 24), "test": slice(24, 30)}

@@ -77,7 +77,8 @@ def run(asked: Asked, out: Path, contents: Sequence[object], console: Console) -
         raise RecipeError(f"--ndcg-at {asked.ndcg_at}: these suites measure NDCG at {', '.join(map(str, NDCG_AT))}")
     fits = planned(asked)
     # wrong data are told of here, and text is parsed once, not once per process
-    measurable(load(fits[0].recipe, asked.sources))
+    for fit in {fit.recipe.fold: fit for fit in reversed(fits)}.values():
+        measurable(load(fit.recipe, asked.sources))
     methods = plans.methods(asked.suite, asked.recipe)
     settings = {
         "suite": asked.suite,

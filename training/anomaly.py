@@ -67,7 +67,8 @@ def fit_anomaly(train: Dataset, scores: Float[np.ndarray, " R"], *, seed: int) -
     top_means = [
         seen.top_means(features, rank_by_score(scores[train.slice(n)])) for n, (features, _) in enumerate(train.lists())
     ]
-    graph, quantiles = fit_forest(np.stack(top_means), seed=seed)
+    with np.errstate(over="ignore", invalid="ignore"):  # means of the largest float32; what they give is checked
+        graph, quantiles = fit_forest(np.stack(top_means), seed=seed)
     return FittedAnomaly(graph, AnomalyStage(quantiles=quantiles))
 
 

@@ -51,8 +51,8 @@ def routes() -> dict[str, Confusion | None]:
     }
 
 
-def measure(rounds: int, *, with_naive: bool, device: str) -> dict[str, float]:
-    """Seconds of the fastest step of each route."""
+def measure(rounds: int, *, with_naive: bool, device: str) -> tuple[dict[str, float], float]:
+    """Seconds of the fastest step of each route, and GiB of the process, libraries included, before the naive one."""
     torch.manual_seed(0)
     network = QilcmNetwork(INPUTS, QilcmSpec()).to(device)
     optimizer = torch.optim.Adam(network.parameters())
@@ -75,7 +75,8 @@ def measure(rounds: int, *, with_naive: bool, device: str) -> dict[str, float]:
     ways = routes()
     times = [[step(way) for way in ways.values()] for _ in range(rounds + 1)]
     seconds = dict(zip(ways, np.min(times[1:], axis=0).tolist(), strict=True))  # the first round warms up
-    return {**seconds, "naive": step(naive)} if with_naive else seconds
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return {**seconds, "naive": step(naive)} if with_naive else seconds, peak
 
 
 def main() -> int:
@@ -87,8 +88,7 @@ def main() -> int:
     )
     parser.add_argument("--device", default="cpu", help="torch device")
     options = parser.parse_args()
-    seconds = measure(options.rounds, with_naive=options.naive, device=options.device)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # of the whole process, libraries included
+    seconds, peak = measure(options.rounds, with_naive=options.naive, device=options.device)
     ratios = {way: round(value / seconds["without"], 2) for way, value in seconds.items()}
     for way, value in seconds.items():
         print(f"{way:>17}  {1e3 * value:8.1f} ms  {ratios[way]:6.2f} x")

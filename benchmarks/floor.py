@@ -80,15 +80,6 @@ def bare_app() -> Iterator[http.client.HTTPConnection]:
         process.wait(timeout=30)
 
 
-def measure(
-    reranker: Reranker, ours: http.client.HTTPConnection, bare: http.client.HTTPConnection, length: int, rounds: int
-) -> list[dict[str, object]]:
-    """A row for every door at one list length."""
-    taken: dict[str, list[float]] = {}
-    ask(reranker, ours, bare, length, rounds, taken)
-    return summary(length, taken)
-
-
 def ask(
     reranker: Reranker,
     ours: http.client.HTTPConnection,

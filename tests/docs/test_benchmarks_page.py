@@ -77,6 +77,18 @@ def test_the_service_alone():
     assert f"get {npy:.2f} times through `.npy`, and {columns:.2f} times as columnar JSON" in TEXT
 
 
+def test_what_overload_does():
+    run = json.loads((ROOT / "benchmarks" / "results" / "overload.json").read_text(encoding="utf-8"))
+    few, some, many = (f"{run['throughput'][callers]:.0f}" for callers in ("4", "16", "64"))
+    assert f"4, 16 and 64 callers are answered {few}, {some} and {many} times a second" in TEXT
+    impatient, overload = run["closed_loop_impatient"], run["overload"]
+    assert f"64 that do not wait get {impatient['accepted_per_second']:.0f} answers a second" in TEXT
+    assert f"and {impatient['answers']['429'] / impatient['seconds']:.0f} refusals" in TEXT
+    p99 = f"p99 {overload['milliseconds']['200']['p99']:.1f} ms"
+    assert f"{overload['accepted_per_second']:.0f} answers a second, {p99}" in TEXT
+    assert f"plus the queue's bound is {run['accepted_p99_limit_ms']:.1f};" in TEXT
+
+
 def test_so_is_the_one_on_shared_cores():
     run, ((rows, npy, by_name), _, peaks) = told("rivals_shared")
     assert (run["machine"]["cores"], run["workers"]) == (2, 2)

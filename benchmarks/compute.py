@@ -75,8 +75,9 @@ def _engines(model: str, reference: LightGbmFirstStage, compiled: CompiledFirstS
     except ImportError:
         print("oneDAL: skipped, daal4py is not installed (pip install scikit-learn-intelex)")
         return engines
-    as_regression = lightgbm.Booster(model_str=model.replace("objective=lambdarank", "objective=regression"))
-    converted = daal4py.mb.convert_model(as_regression)
+    for said in ("objective=", "[objective: "):  # it converts no ranker, and a regression adds up the same trees
+        model = model.replace(f"{said}lambdarank", f"{said}regression")
+    converted = daal4py.mb.convert_model(lightgbm.Booster(model_str=model))
     engines["oneDAL"] = lambda x: np.ravel(converted.predict(x))
     return engines
 

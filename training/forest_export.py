@@ -17,6 +17,9 @@ from ranking.packed_forest import METADATA, PackedForest
 
 OPSET = {"": 20, "ai.onnx.ml": 3}
 
+UNUSED = ("nodes_hitrates", "nodes_missing_value_tracks_true")
+"""Of the converter's attributes: how often a node is reached, and where missing values go, which the imputer fills."""
+
 
 def forest_graph(model: Pipeline, width: int, columns: int) -> onnx.ModelProto:
     """The graph of an imputer and a regression forest.
@@ -35,6 +38,9 @@ def forest_graph(model: Pipeline, width: int, columns: int) -> onnx.ModelProto:
     )
     (output,) = graph.graph.output
     for node in graph.graph.node:
+        told = [one for one in node.attribute if one.name not in UNUSED]
+        del node.attribute[:]
+        node.attribute.extend(told)
         for place, name in enumerate(node.output):
             if name == output.name:
                 node.output[place] = "scores"

@@ -110,20 +110,18 @@ def _fit_and_publish(
         anomaly = _fit_anomaly(recipe, splits, first, bars)
     with watch.step("second stage"):
         fitted = _fit_second_stage(recipe, splits, first, workspace, bars, device)
+    specialists = None
     if recipe.specialists is not None:
         with watch.step("specialists"):
             specialists = _fit_specialists(recipe, splits, first, anomaly, fitted, workspace, bars, device)
-    else:
-        specialists = None
     with watch.step("export and parity"):
         manifest = write_bundle(workspace.bundle, workspace.out, recipe, splits, first, fitted, anomaly, specialists)
     with watch.step("evaluation"):
         served = bundle.load(workspace.bundle)
         task = bars.add_task("Scoring the test split", total=len(splits.test))
         evaluation = evaluate(served.reranker, splits.test, on_query=lambda done: bars.update(task, completed=done))
-        routing = None
-        if recipe.router is not None:
-            routing = evaluate_routing(workspace.bundle, splits.test, ndcg_at=recipe.router.ndcg_at)
+        router = recipe.router
+        routing = None if router is None else evaluate_routing(workspace.bundle, splits.test, ndcg_at=router.ndcg_at)
     with watch.step("report"):
         seen = (
             alone(splits)

@@ -46,9 +46,20 @@ ADMIN = ("/admin/reload", "/admin/rollback")
 OPERATIONS = [("POST", path) for path in (*RANKINGS, *ADMIN)] + [("GET", path) for path in (*PROBES, *MODELS)]
 
 
+REFUSALS = ("400", "401", "403", "404", "405", "406", "408", "409", "413", "415", "422", "429", "5xx")
+CONFIG = schemathesis.Config.from_dict({"checks": {"negative_data_rejection": {"expected-statuses": list(REFUSALS)}}})
+"""A wrong body may be too large first (413): it is refused before it is looked at."""
+
+
 @pytest.fixture(scope="module")
 def schema(app):
-    return schemathesis.openapi.from_asgi("/openapi.json", app)
+    return schemathesis.openapi.from_asgi("/openapi.json", app, config=CONFIG)
+
+
+def test_a_wrong_body_may_be_too_large_first(schema):
+    body = {"candidates": [{"features": {"price": [[[]] * 400]}}]}
+    case = schema["/rerank"]["POST"].Case(body=body, media_type="application/json")
+    assert case.call_and_validate().status_code == 413
 
 
 def test_every_operation_is_tried(schema):

@@ -49,7 +49,7 @@ def read(spec: TableData, source: str) -> tuple[Dataset, str]:
         path /= spec.file
     if not path.is_file():
         raise DataError(path, "does not exist")
-    if is_archive(path):
+    if not _is_parquet(path) and is_archive(path):
         raise DataError(path, "is an archive: unpack it, and name the table in it with --data")
     # how types are inferred is the library's: another version of it may read the same text otherwise
     digest = f"{file_digest(path)}/{pl.__version__}/{spec.model_dump_json()}"

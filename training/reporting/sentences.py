@@ -98,8 +98,8 @@ def anomaly_sentence(found: Facts | None, metric: str) -> tuple[str, str]:
     if found is None:
         return (
             "No anomaly score: this bundle has none",
-            "No feature is numeric, or the bundle is older than the score. With one, this section shows whether the "
-            "second stage helps more on queries whose top ten have unusual features.",
+            "No feature is numeric, none could be made, or the bundle is older than it. With one, this says whether "
+            "the second stage helps more on queries whose top ten have unusual features.",
         )
     if found["gap"] is None:
         return "Too few test queries to compare usual and strange ones", "Each group needs a handful of queries."

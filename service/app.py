@@ -22,7 +22,7 @@ from ranking.bundle import Bundle
 from service import binary_routes, examples, guard, hook, loading, problems
 from service.admin import admin
 from service.admission import Gate
-from service.crowd import Crowd
+from service.connection_limit import ConnectionLimit
 from service.degradation import DegradedRun
 from service.inference import InferRequest
 from service.keys import Key, digest_of
@@ -155,8 +155,8 @@ def create_app(
         settings.threads, settings.queue, settings.max_buffered_bytes, patience_s=settings.queue_ms / 1000.0
     )
     app.shedding = Shedding(app.state.gate, telemetry)
-    app.state.crowd = crowd = Crowd(settings.max_connections, telemetry)
-    telemetry.watch(app.state.gate, lambda: crowd.present)
+    app.state.connection_limit = connections = ConnectionLimit(settings.max_connections, telemetry)
+    telemetry.watch(app.state.gate, lambda: connections.present)
     routers = (*binary_routes.FAST, ranking, routes, binary_routes.routes, admin)
     answers = [route for router in routers for route in router.routes]
     app.router.routes.extend(answers)  # not by include_router, behind which FastAPI matches each request three times

@@ -14,6 +14,7 @@ from starlette.types import Scope
 
 from ranking.bundle import Bundle
 from service import examples, inference, npy
+from service.accept import prefers
 from service.answering import answer
 from service.body import BoundedRequest, PlainRoute, media_type_of
 from service.inference import InferResponse, ModelMetadata, ModelReady, ServerHealth, ServerMetadata
@@ -66,7 +67,7 @@ async def rerank_npy(request: BoundedRequest) -> Response:
     """Reorder the candidates of one query, sent as a matrix; options stand in the query string."""
     options = validated_query(Envelope, request.query_params) if request.scope["query_string"] else NOTHING_SAID
     bundle = addressed(request, options.model, options.version)
-    wants_npy = npy.MEDIA_TYPE in ",".join(request.headers.getlist("accept"))
+    wants_npy = prefers(request.headers.getlist("accept"), npy.MEDIA_TYPE, "application/json")
     limit = request.app.state.settings.max_candidates
     return await answer(request, NpyDoor(await request.plain(), options, bundle, limit, wants_npy=wants_npy))
 

@@ -1,27 +1,20 @@
-"""uvicorn's HTTP/1.1 connection, with bounded heads, plain manners towards half-closing callers, and our own errors."""
+"""One HTTP/1.1 connection: deadlines for what arrives and what leaves, refusals in their turn."""
 
 from __future__ import annotations
 
 import asyncio
 import http
-import json
-import re
-import time
 import uuid
 from collections.abc import Sized
 from typing import Any
 
 from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from service.crowd import PATIENCE_S, Crowd
-from service.schemas import Problem
-
-MAX_PIPELINED = 64
-"""Requests that wait in one connection for the one before: a packet may hold thousands."""
-
-MAX_HEAD_BYTES = 64 * 2**10
-"""Of a request line with its headers, once more than one packet of them has arrived."""
+from service import problems
+from service.connection_limit import PATIENCE_S, ConnectionLimit
+from service.framing import RefusedRequestError
+from service.request_parser import RequestParser
 
 HEADERS = (("x-content-type-options", "nosniff"), ("cache-control", "no-store"))
 """On every answer: it may repeat a caller's words, which are no HTML, and is meant for that caller, not for caches."""
@@ -29,8 +22,15 @@ HEADERS = (("x-content-type-options", "nosniff"), ("cache-control", "no-store"))
 ASK_S = 0.1
 """Between two questions to a caller that has closed its side."""
 
+GRACE_S = 10.0
+"""From the end of the keep-alive time until an idle connection is closed. A request that comes meanwhile is answered,
+and its answer says that the connection closes."""
+
+LINGER_S, LINGER_BYTES = 1.0, 2**20
+"""After a refusal, so much of what still arrives is read and dropped, in so much time: an early close could destroy the
+refusal on its way (RFC 9112, section 9.6)."""
+
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-_UPGRADE = re.compile(rb"\r\nupgrade:[^\r\n]*", re.IGNORECASE)
 
 
 class _Flow(FlowControl):
@@ -45,115 +45,105 @@ class _Flow(FlowControl):
             super().resume_reading()
 
 
-class Connection(HttpToolsProtocol):
+class Connection(RequestParser):
     """One connection.
 
-    - An ``Upgrade`` (Java's HttpClient offers h2c with every first request) is left out before parsing: the server may
-      ignore it (RFC 9110, section 7.8), but the parser would take the body for another protocol.
-    - A head above :data:`MAX_HEAD_BYTES` gets 431: it would be kept, and searched again with every packet.
+    - What cannot be read is refused with a problem body, after the answers to the requests before it.
     - A caller that closes its own side after asking gets its answer, unless it turns out to have gone altogether.
-    - What is no HTTP gets a problem body like every other error.
-    - Requests that are sent before the answer to the one before wait, a few of them: more end the connection.
     - When the connection ends, whichever request is at work is told, not only the one that came last.
-    - The application is told when the first byte of a request arrived: ``scope["state"]["arrived"]``.
     - A head that takes too long gets 408. A body that takes too long gets the same from the application, or is cut off
       if it was answered before its end; so is a caller that does not take its answer.
+    - An idle connection is closed some time after its keep-alive time; see :data:`GRACE_S`.
     - Beyond the most connections that are served, a newcomer gets 503, or the answer to its probe, and has to go.
 
     Args:
         patience_s: how long a request may take to arrive, and an answer to leave.
-        crowd: all connections of the process.
+        keep_alive_s: how long a connection may be idle, before its first request too.
+        limit: on the connections of the process.
     """
 
-    def __init__(self, *arguments: Any, patience_s: float, crowd: Crowd, **options: Any) -> None:
+    def __init__(
+        self, *arguments: Any, patience_s: float, keep_alive_s: float, limit: ConnectionLimit, **options: Any
+    ) -> None:
         super().__init__(*arguments, **options)
-        self._patience_s, self._crowd, self._served = patience_s, crowd, True
+        self._patience_s, self._keep_alive_s, self._limit = patience_s, keep_alive_s, limit
+        self._served = self._last = False
         self._arriving: asyncio.TimerHandle | None = None
         self._leaving: asyncio.TimerHandle | None = None
         self._asking: asyncio.TimerHandle | None = None
-        self._in_head = self._in_body = False
-        self._head_bytes = 0
         self._at_work: RequestResponseCycle | None = None
+        self._refusal: bytes | None = None
+        self._dropped = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Called by the event loop."""
         super().connection_made(transport)
         self.flow = _Flow(transport, self.pipeline)
-        self._served = self._crowd.enter()
+        self._served = self._limit.enter(self)
         if not self._served:
             self._patience_s = min(self._patience_s, PATIENCE_S)
-            if self._crowd.overflows:
+            if self._limit.overflows:
                 transport.abort()
-        self._expect()
+        self._rest()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the event loop."""
         for timer in (self._arriving, self._leaving, self._asking):
             if timer is not None:
                 timer.cancel()
+        self._unset_keepalive_if_required()
         self._leave()
-        self._crowd.leave(served=self._served)
+        self._limit.leave(self)
         super().connection_lost(exc)
-
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        self._at_work = cycle
-        if not self._served:
-            cycle.keep_alive = False
-            app = self._crowd.answering(cycle.scope["path"], app)
-        super()._start_asgi_task(cycle, app)
-
-    def _leave(self) -> None:
-        """Tell whoever is at work that nobody listens any more; nobody else begins."""
-        self.pipeline.clear()
-        if self._at_work is not None:
-            self._at_work.disconnected = True
-            self._at_work.message_event.set()
-
-    def _abort(self) -> None:
-        self._leave()
-        self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Called by the event loop with whatever has arrived."""
-        if self._arriving is None:
-            self._expect()
-        if not self._in_body:
-            end = data.find(b"\r\n\r\n")
-            offer = _UPGRADE.search(data, 0, end if end >= 0 else len(data))
-            if offer:
-                data = data[: offer.start()] + data[offer.end() :]
-        super().data_received(data)
-        if self._in_head:
-            self._head_bytes += len(data)
-            if self._head_bytes > MAX_HEAD_BYTES:
-                too_large = http.HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
-                self._refuse(too_large, f"the request's head is over {MAX_HEAD_BYTES} bytes")
+        if self._refusal is not None:
+            self._dropped += len(data)
+            if self._dropped > LINGER_BYTES:
+                self._abort()
+            return
+        try:
+            self.parse(data)
+        except RefusedRequestError as error:
+            self._refuse(error.status, error.detail)
 
-    def on_message_begin(self) -> None:
-        """Called by the parser."""
-        self._in_head, self._head_bytes = True, 0
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Whether to keep the connection until the answer is sent."""
+        stays = self.transport.get_extra_info("sslcontext") is None  # TLS knows no half-closed connections
+        cycle = self.cycle
+        if self._refusal is not None:
+            return False
+        if self.in_head or self.in_body:
+            if stays:
+                self._refuse(http.HTTPStatus.BAD_REQUEST, "the request ended before it was complete")
+            return stays
+        if cycle is None or cycle.response_complete:
+            return False
+        cycle.keep_alive = False
+        if not stays:
+            return False
+        if cycle.scope["http_version"] == "1.1":  # before it there were no answers on the way
+            self._asking = self.loop.call_later(ASK_S, self._ask)
+        return True
+
+    def request_begins(self) -> None:
+        """Called by the parser with the first byte of a request."""
+        self._unset_keepalive_if_required()
+        self._last = self._limit.wake(self) > self._keep_alive_s
         self._expect()
-        super().on_message_begin()
-        self.scope["state"]["arrived"] = time.perf_counter()
 
-    def on_headers_complete(self) -> None:
-        """Called by the parser."""
-        self._in_head, self._in_body = False, True
-        super().on_headers_complete()
-        if len(self.pipeline) > MAX_PIPELINED:
-            raise ValueError("too many requests at once")  # ends the parsing of this packet, and the connection
-
-    def on_message_complete(self) -> None:
-        """Called by the parser."""
-        self._in_body = False
+    def request_ends(self) -> None:
+        """Called by the parser with its last byte."""
         if self._arriving is not None:
             self._arriving.cancel()
             self._arriving = None
-        super().on_message_complete()
+        if self.cycle.response_complete:  # it was refused before
+            self._rest()
 
     def pause_writing(self) -> None:
         """Called by the event loop when the caller takes its answer slower than it is written."""
-        self._leaving = self.loop.call_later(self._patience_s, self._abort)
+        self._expect_to_leave()
         super().pause_writing()
 
     def resume_writing(self) -> None:
@@ -162,8 +152,58 @@ class Connection(HttpToolsProtocol):
             self._leaving.cancel()
         super().resume_writing()
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._at_work = cycle
+        if not self._served:
+            app = self._limit.answering(cycle.scope["path"], app)
+        if not self._served or self._last:
+            cycle.keep_alive = False
+        super()._start_asgi_task(cycle, app)
+
+    def on_response_complete(self) -> None:
+        """Called by uvicorn."""
+        super().on_response_complete()
+        if self.transport.is_closing() or self._owing():
+            return
+        if self.transport.get_write_buffer_size():
+            self._expect_to_leave()
+        if self._refusal is not None:
+            self._say_last(self._refusal)
+        elif self.in_head or self.in_body:
+            self._unset_keepalive_if_required()
+        else:
+            self._rest()
+
+    def _owing(self) -> bool:
+        """Whether a request is at work, or waits."""
+        return self._at_work is not None and not self._at_work.response_complete
+
+    def owes_an_answer(self) -> bool:
+        """Whether a request has begun whose answer has not: its head can still say that the connection closes."""
+        return self.cycle is not None and not self.cycle.response_started
+
+    def _leave(self) -> None:
+        """Tell whoever is at work that nobody listens any more; nobody else begins."""
+        self.pipeline.clear()
+        if self._at_work is not None:
+            self._at_work.disconnected = True
+            self._at_work.waiting_for_100_continue = False  # nothing more is written for it
+            self._at_work.message_event.set()
+
+    def _abort(self) -> None:
+        self._leave()
+        self.transport.abort()
+
+    def _rest(self) -> None:
+        """Nothing is at work and nothing arrives: wait for the next request."""
+        self._unset_keepalive_if_required()
+        if self._served:
+            self._limit.rest(self)
+        wait_s = self._keep_alive_s + GRACE_S if self._served else self._patience_s
+        self.timeout_keep_alive_task = self.loop.call_later(wait_s, self.timeout_keep_alive_handler)
+
     def timeout_keep_alive_handler(self) -> None:
-        """Called by uvicorn some seconds after an answer. What has not left by then never will."""
+        """Close an idle connection. What has not left by then never will."""
         if self.transport.get_write_buffer_size():
             self._abort()
         else:
@@ -177,25 +217,23 @@ class Connection(HttpToolsProtocol):
 
     def _lose_patience(self) -> None:
         self._arriving = None
-        if self.cycle is not None and not self.cycle.response_complete:
+        if self._owing():
             self._expect()  # the application has the same deadline, and answers
-        elif self._in_head:
+        elif self.in_head:
             detail = f"the request's head did not arrive within {self._patience_s:g} s"
             self._refuse(http.HTTPStatus.REQUEST_TIMEOUT, detail)
         else:
             self.transport.close()
 
-    def eof_received(self) -> bool:  # type: ignore[override]
-        """Whether to keep the connection until the answer is sent."""
-        cycle = self.cycle
-        if cycle is None or cycle.response_complete or cycle.more_body:
-            return False
-        cycle.keep_alive = False
-        if self.transport.get_extra_info("sslcontext") is not None:
-            return False  # TLS knows no half-closed connections
-        if cycle.scope["http_version"] == "1.1":  # before it there were no answers on the way
-            self._asking = self.loop.call_later(ASK_S, self._ask)
-        return True
+    def _expect_to_leave(self) -> None:
+        """Start to wait for the caller to take its answer."""
+        if self._leaving is not None:
+            self._leaving.cancel()
+        self._leaving = self.loop.call_later(self._patience_s, self._stop_leaving)
+
+    def _stop_leaving(self) -> None:
+        if self.transport.get_write_buffer_size():
+            self._abort()
 
     def _ask(self) -> None:
         """Find out whether a caller that has closed its side still listens: one that has gone answers with a reset.
@@ -209,33 +247,44 @@ class Connection(HttpToolsProtocol):
             self.transport.write(_CONTINUE)
         self._asking = self.loop.call_later(ASK_S, self._ask)
 
-    def owes_an_answer(self) -> bool:
-        """Whether a request has begun whose answer has not: its head can still say that the connection closes."""
-        return self.cycle is not None and not self.cycle.response_started
-
-    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's own words
-        """Called by uvicorn for what the parser refuses."""
-        self._refuse(http.HTTPStatus.BAD_REQUEST, "this is not HTTP/1.1, or its framing contradicts itself")
-
     def _refuse(self, status: http.HTTPStatus, detail: str) -> None:
-        self._in_head = False
-        self._leave()
-        request_id = uuid.uuid4().hex
-        problem = Problem(
-            type="urn:listwright:malformed-http",
-            title=status.phrase,
-            status=status,
-            detail=detail,
-            request_id=request_id,
-        )
-        body = json.dumps(problem.model_dump(exclude_defaults=True) | {"errors": []}).encode()
-        lines = (
-            f"HTTP/1.1 {status.value} {status.phrase}",
-            "content-type: application/problem+json",
-            f"content-length: {len(body)}",
-            f"x-request-id: {request_id}",
-            *(f"{name}: {value}" for name, value in HEADERS),
-            "connection: close",
-        )
-        self.transport.write("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
-        self.transport.close()
+        """Read no more; answer so once the requests before it have their answers, and close."""
+        self._refusal = _answer(status, detail)
+        if self._arriving is not None:
+            self._arriving.cancel()
+        self._unset_keepalive_if_required()
+        faulty = self.cycle if self.in_body else None  # of a head nothing has begun yet
+        self.in_head = self.in_body = False
+        if faulty is not None and faulty is self._at_work:
+            started = faulty.response_started
+            self._leave()
+            if started:
+                self.transport.close()
+                return
+        elif faulty is not None:
+            self.pipeline.popleft()  # the youngest
+        if faulty is self._at_work or not self._owing():
+            self._say_last(self._refusal)
+
+    def _say_last(self, answer: bytes) -> None:
+        self.transport.write(answer)
+        if self._served and self.transport.can_write_eof():
+            self.transport.write_eof()
+            self._leaving = self.loop.call_later(LINGER_S, self._abort)
+        else:
+            self.transport.close()
+
+
+def _answer(status: http.HTTPStatus, detail: str) -> bytes:
+    """A whole refusal, as it travels."""
+    request_id = uuid.uuid4().hex
+    body = problems.encoded(status, "malformed-http", detail, request_id)
+    lines = (
+        f"HTTP/1.1 {status.value} {status.phrase}",
+        f"content-type: {problems.MEDIA_TYPE}",
+        f"content-length: {len(body)}",
+        f"x-request-id: {request_id}",
+        *(f"{name}: {value}" for name, value in HEADERS),
+        "connection: close",
+    )
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http
+import json
 import logging
 from collections.abc import Iterable
 from typing import Any
@@ -188,6 +189,23 @@ def problem(
     )
     content = body.model_dump(exclude_defaults=True) | {"errors": [fault.model_dump() for fault in body.errors]}
     return JSONResponse(content, status_code=status, headers=headers, media_type=MEDIA_TYPE)
+
+
+def encoded(status: http.HTTPStatus, kind: str, detail: str, request_id: str, *, path: str = "") -> bytes:
+    """A problem body at the lowest price: for refusals that are most of the work under a flood, or come before an ASGI
+    request exists. The words are our own: nothing of them is cleaned or clipped.
+    """
+    content: dict[str, Any] = {
+        "type": f"urn:listwright:{kind}",
+        "title": status.phrase,
+        "status": status.value,
+        "detail": detail,
+        "request_id": request_id,
+        "errors": [],
+    }
+    if path.startswith(INFERENCE_PATHS):
+        content["error"] = detail
+    return json.dumps(content).encode()
 
 
 def _clean(text: str) -> str:

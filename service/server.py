@@ -82,7 +82,12 @@ class DrainingServer(uvicorn.Server):
     """
 
     def __init__(self, app: FastAPI, settings: Settings, started: Callable[[], None] | None = None) -> None:
-        connection: Any = partial(Connection, patience_s=settings.timeout_ms / 1000.0, crowd=app.state.crowd)
+        connection: Any = partial(
+            Connection,
+            patience_s=settings.timeout_ms / 1000.0,
+            keep_alive_s=settings.keep_alive_s,
+            limit=app.state.connection_limit,
+        )
         super().__init__(uvicorn.Config(app, **options(settings), http=connection))
         self._app, self._settings, self._on_start = app, settings, started
         self._turnstiles: list[Turnstile] = []

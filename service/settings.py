@@ -114,6 +114,14 @@ class Settings(BaseSettings):
     max_connections: Annotated[
         int, Field(ge=1, le=1_000_000, description="connections that one worker serves; newcomers beyond it get 503")
     ] = 800
+    keep_alive_s: Annotated[
+        float,
+        Field(
+            ge=1,
+            le=86_400,
+            description="seconds that a connection may be idle; longer than that of the balancer in front",
+        ),
+    ] = 3_660.0
     max_buffered_bytes: Annotated[
         int, Field(ge=1024, description="bytes of bodies that one worker holds, arriving or waiting; more get 429")
     ] = 64 * 2**20

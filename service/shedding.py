@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http
-import json
 import logging
 import re
 import time
@@ -11,8 +10,9 @@ from collections.abc import Callable
 
 from starlette.types import Scope, Send
 
+from service import problems
 from service.admission import Gate
-from service.problems import INFERENCE_PATHS, MEDIA_TYPE, OverloadedError
+from service.problems import OverloadedError
 from service.telemetry import Telemetry, identified
 
 LOG_S = 10.0
@@ -50,19 +50,9 @@ class Shedding:
         error = self._gate.refusal()
         facts, own = identified({name: value.decode("latin-1") for name, value in scope["headers"]})
         status = http.HTTPStatus.TOO_MANY_REQUESTS
-        problem = {
-            "type": "urn:listwright:overloaded",
-            "title": status.phrase,
-            "status": status.value,
-            "detail": str(error),
-            "request_id": facts["request_id"],
-            "errors": [],
-        }
-        if scope["path"].startswith(INFERENCE_PATHS):
-            problem["error"] = str(error)
-        body = json.dumps(problem).encode()
+        body = problems.encoded(status, "overloaded", str(error), facts["request_id"], path=scope["path"])
         headers = [
-            (b"content-type", MEDIA_TYPE.encode()),
+            (b"content-type", problems.MEDIA_TYPE.encode()),
             (b"content-length", str(len(body)).encode()),
             (b"retry-after", str(error.retry_after_s).encode()),
             *own,

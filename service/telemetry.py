@@ -106,6 +106,9 @@ class Telemetry:
         self.excess_connections = Counter(
             "listwright_excess_connections", "Connections beyond the limit", registry=self.registry
         )
+        self.evicted_connections = Counter(
+            "listwright_evicted_connections", "Idle connections closed to make room", registry=self.registry
+        )
 
     async def text(self) -> bytes:
         """All of it, in Prometheus' text format."""

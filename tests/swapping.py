@@ -15,7 +15,9 @@ BODY = {"features": [[1.0, 2.0, 3.0, "A5"], [2.0, 1.0, 0.0, "B2"], [-1.0, 0.5, N
 @asynccontextmanager
 async def serving(models, **settings):
     """The application and a client of it."""
-    app = create_app(Settings(models=models, max_candidates=100, **({"poll_s": 0, "admin_key": KEY} | settings)))
+    app = create_app(
+        Settings(models=models, max_candidates=100, **({"poll_s": 0, "admin_key": KEY, "queue_ms": 600_000} | settings))
+    )
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url="http://x") as client:
         yield app, client

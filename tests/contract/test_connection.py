@@ -32,6 +32,16 @@ def answer(connection):
     return response.status, response.headers, response.read()
 
 
+def closed(connection):
+    """Wait until the other side has closed."""
+    try:
+        while connection.recv(65536):
+            pass
+    except ConnectionError:
+        pass
+    return True
+
+
 @pytest.mark.parametrize("split", [False, True])
 @pytest.mark.parametrize("protocol", [b"h2c", b"websocket"])
 def test_an_offered_upgrade_is_ignored(connection, protocol, split):
@@ -56,24 +66,21 @@ def test_a_caller_that_closes_its_side_gets_its_answer(connection):
 def test_a_body_that_ends_early_ends_the_connection(connection):
     connection.sendall(request(extra=1) + BODY)
     connection.shutdown(socket.SHUT_WR)
+    status, headers, body = answer(connection)
+    assert (status, headers["connection"]) == (400, "close")
+    assert json.loads(body)["type"] == "urn:listwright:malformed-http"
     assert connection.recv(1) == b""
 
 
 @pytest.mark.parametrize("line", [b"X-A: " + b"a" * 10_000, b"X-A: a\r\n" * 1000])
 def test_an_endless_head_is_refused(connection, line):
+    """And the refusal arrives, although there is more on its way."""
     connection.sendall(request()[:-2] + b"X-B: ")
-    try:
-        for _ in range(200):
-            connection.sendall(line)
-            time.sleep(0.001)
-        pytest.fail("nothing stopped it")
-    except OSError:
-        pass
-    try:
-        answered = connection.recv(65536)
-    except ConnectionError:
-        return  # the answer was lost with what was still being sent: what matters is that the service stopped reading
-    assert answered.startswith(b"HTTP/1.1 431 ")
+    for _ in range(100):
+        connection.sendall(line)
+    status, headers, _ = answer(connection)
+    assert (status, headers["connection"]) == (431, "close")
+    assert closed(connection)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""24 callers who do their worst to one worker, each in a way of its own, while ordinary requests are answered."""
+"""28 callers who do their worst to one worker, each in a way of its own, while ordinary requests are answered."""
 
 import gc
 import json
@@ -13,7 +13,7 @@ import pytest
 from contract.conftest import Process
 from contract.test_connection import BODY, answer, request
 
-CALLERS = 24
+CALLERS = 28
 ROUNDS = 3
 HEADERS = {"Content-Type": "application/json"}
 LONG = json.dumps({"features": [[1.0, 2.0, 3.0, "A5"]] * 500}).encode()
@@ -21,7 +21,10 @@ CHUNKED = request().replace(b"Content-Length: ", b"Transfer-Encoding: chunked\r\
 
 
 def says_nothing(connection, pause):
-    assert connection.recv(1) == b""
+    """As idle as others between two requests: it may stay as long as nobody needs its place."""
+    pause(2.0)
+    connection.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert answer(connection)[0] == 200
 
 
 def stops_in_the_head(connection, pause):
@@ -81,7 +84,7 @@ def goes_away_with_questions_open(connection, pause):
 
 def asks_for_thousands_at_once(connection, pause):
     try:
-        connection.sendall(b"GET /livez HTTP/1.1\r\n\r\n" * 20_000)
+        connection.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n" * 20_000)
         while connection.recv(65536):
             pass
     except ConnectionError:
@@ -90,12 +93,36 @@ def asks_for_thousands_at_once(connection, pause):
 
 def asks_on_and_on(connection, pause):
     """Requests without end, none of them too many by itself; reads all answers."""
-    one = b"GET /livez HTTP/1.1\r\n\r\n"
+    one = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
     for _ in range(50):
         connection.sendall(one * 20)
         answers = b""
         while answers.count(b'{"status":"ok"}') < 20:
             answers += connection.recv(65536)
+
+
+def sends_blank_lines(connection, pause):
+    """No request, and no sign of life either."""
+    for _ in range(100):
+        connection.sendall(b"\r\n" * 500)
+        pause(0.01)
+
+
+def sends_trailers_without_end(connection, pause):
+    connection.sendall(CHUNKED + b"0\r\n")
+    try:
+        while not pause(0.0):
+            connection.sendall(b"a:\r\n" * 4096)
+    except ConnectionError:
+        return
+    raise AssertionError("nothing stopped it")
+
+
+def sends_one_byte_a_chunk(connection, pause):
+    connection.sendall(CHUNKED)
+    for _ in range(100):
+        connection.sendall(b"1\r\n \r\n" * 1000)
+    assert answer(connection)[0] == 400
 
 
 def goes_away(connection, pause):
@@ -114,6 +141,9 @@ WAYS = (
     goes_away_with_questions_open,
     asks_for_thousands_at_once,
     asks_on_and_on,
+    sends_blank_lines,
+    sends_trailers_without_end,
+    sends_one_byte_a_chunk,
 )
 
 

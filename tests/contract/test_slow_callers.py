@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from contract.conftest import Process
-from contract.test_connection import BODY, answer, request
+from contract.test_connection import BODY, answer, closed, request
 
 
 @pytest.fixture(scope="module")
@@ -27,16 +27,6 @@ def connection(impatient):
         yield connection
 
 
-def closed(connection):
-    """Wait until the other side has closed."""
-    try:
-        while connection.recv(65536):
-            pass
-    except ConnectionError:
-        pass
-    return True
-
-
 @pytest.mark.parametrize("sent", [b"P", request()[:-2], b"GET /livez HTTP/1.1\r\nX-A: b\r\n"])
 def test_a_head_that_does_not_end_gets_408(connection, sent):
     connection.sendall(sent)
@@ -46,17 +36,18 @@ def test_a_head_that_does_not_end_gets_408(connection, sent):
     assert closed(connection)
 
 
-@pytest.mark.parametrize("sent", [b"", b"\r\n"])
-def test_a_caller_that_says_nothing_is_left(connection, sent):
-    connection.sendall(sent)
-    assert connection.recv(1) == b""
-
-
-def test_blank_lines_after_an_answer_are_no_request(connection):
+@pytest.mark.parametrize("asked", [False, True])
+@pytest.mark.parametrize("blank", [b"", b"\r\n"])
+def test_who_is_idle_is_answered_later(connection, asked, blank):
+    """Long after the time that a request may take; blank lines are no request."""
+    if asked:
+        connection.sendall(request() + BODY)
+        assert answer(connection)[0] == 200
+    connection.sendall(blank)
+    time.sleep(1.0)
     connection.sendall(request() + BODY)
-    assert answer(connection)[0] == 200
-    connection.sendall(b"\r\n")
-    assert connection.recv(1) == b"", "uvicorn's own timer ended with them"
+    status, headers, _ = answer(connection)
+    assert (status, headers["connection"]) == (200, None)
 
 
 def test_dribbling_does_not_help(connection):
@@ -133,3 +124,19 @@ def test_many_slow_callers_hold_up_nobody(impatient):
     for connection in connections:
         assert answer(connection)[0] == 408
         connection.close()
+
+
+def test_who_comes_back_after_the_keep_alive_time_is_answered_and_told_to_go(bundle_folder):
+    """A connection pool with the same limit as the service asks in the very moment in which the limit is over."""
+    service = Process(bundle=bundle_folder, keep_alive_s=1).wait_until_ready()
+    url = httpx.URL(service.url)
+    for asked, idle_s, told in ((False, 1.2, "close"), (True, 1.2, "close"), (True, 0.0, None)):
+        with socket.create_connection((url.host, url.port), timeout=10) as connection:
+            if asked:
+                connection.sendall(request() + BODY)
+                assert answer(connection)[0] == 200
+            time.sleep(idle_s)
+            connection.sendall(request() + BODY)
+            status, headers, _ = answer(connection)
+            assert (status, headers["connection"]) == (200, told)
+    assert service.stop()[0] == 0

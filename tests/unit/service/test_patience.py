@@ -1,56 +1,11 @@
 """A connection's timers, with a loop and a transport of our own."""
 
+import asyncio
+
 import pytest
-from uvicorn import Config
-from uvicorn.server import ServerState
 
-from service.connection import Connection
-from service.crowd import Crowd
-from service.telemetry import Telemetry
-
-
-class Timer:
-    def __init__(self, seconds, callback):
-        self.seconds, self.callback, self.cancelled = seconds, callback, False
-
-    def cancel(self):
-        self.cancelled = True
-
-
-class Loop:
-    def __init__(self):
-        self.timers = []
-
-    def call_later(self, seconds, callback):
-        self.timers.append(Timer(seconds, callback))
-        return self.timers[-1]
-
-    def ring(self):
-        """Let all timers that were not cancelled end."""
-        timers, self.timers = self.timers, []
-        for timer in timers:
-            if not timer.cancelled:
-                timer.callback()
-
-
-class Transport:
-    def __init__(self):
-        self.ended, self.unsent = None, 0
-
-    def abort(self):
-        self.ended = "aborted"
-
-    def close(self):
-        self.ended = "closed"
-
-    def is_closing(self):
-        return self.ended is not None
-
-    def get_write_buffer_size(self):
-        return self.unsent
-
-    def get_extra_info(self, name):
-        return None
+from connections import Loop, connect, connected, turns
+from service.connection import GRACE_S
 
 
 @pytest.fixture
@@ -60,17 +15,11 @@ def loop():
 
 @pytest.fixture
 def connection(loop):
-    config = Config(app=lambda scope: None, log_config=None)
-    config.load()
-    crowd = Crowd(1, Telemetry())
-    connection = Connection(
-        config=config, server_state=ServerState(), app_state={}, _loop=loop, patience_s=7.0, crowd=crowd
-    )
-    connection.connection_made(Transport())
-    return connection
+    return connect(lambda scope: None, loop=loop, patience_s=7.0)
 
 
 def test_a_caller_that_does_not_take_its_answer_is_cut_off(connection, loop):
+    connection.transport.unsent = 100_000
     connection.pause_writing()
     assert loop.timers[-1].seconds == 7.0
     loop.timers[-1].callback()
@@ -83,14 +32,73 @@ def test_a_caller_that_takes_it_in_time_is_not(connection, loop):
     assert loop.timers[-1].cancelled
 
 
+def test_a_caller_that_took_it_without_a_word_is_not_either(connection, loop):
+    """Small answers wait in the buffer without the event loop saying so."""
+    connection.pause_writing()
+    loop.timers[-1].callback()
+    assert connection.transport.ended is None
+
+
+def test_a_new_connection_may_be_idle_as_long_as_any(connection, loop):
+    assert [timer.seconds for timer in loop.running] == [75.0 + GRACE_S]
+
+
+@pytest.mark.parametrize("blank", [b"\r\n", b"\r\n\r\n\r\n"])
+def test_blank_lines_change_nothing(connection, loop, blank):
+    """They are no request (RFC 9112, section 2.2), and who sends them is as idle as before."""
+    (before,) = loop.running
+    connection.data_received(blank)
+    assert loop.running == [before]
+
+
 @pytest.mark.parametrize(("unsent", "ended"), [(0, "closed"), (1, "aborted")])
-def test_an_idle_connection_is_closed_whether_or_not_it_took_all(connection, unsent, ended):
+def test_an_idle_connection_is_closed_whether_or_not_it_took_all(connection, loop, unsent, ended):
     connection.transport.unsent = unsent
-    connection.timeout_keep_alive_handler()
+    loop.ring()
     assert connection.transport.ended == ended
 
 
+def test_a_request_has_a_deadline_from_its_first_byte(connection, loop):
+    connection.data_received(b"P")
+    assert [timer.seconds for timer in loop.running] == [7.0]
+    connection.data_received(b"OST")
+    assert [timer.seconds for timer in loop.running] == [7.0]
+
+
 def test_no_timer_outlives_its_connection(connection, loop):
+    connection.data_received(b"P")
     connection.pause_writing()
     connection.connection_lost(None)
-    assert all(timer.cancelled for timer in loop.timers)
+    assert loop.running == []
+
+
+ASKED = b"POST /rerank HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n"
+
+
+async def refusing(scope, receive, send):
+    """Answers without a look at the body."""
+    await send({"type": "http.response.start", "status": 413, "headers": [(b"content-length", b"0")]})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def timers(connection):
+    """Which of its timers run."""
+    running = {name: getattr(connection, f"_{name}") for name in ("arriving", "leaving")}
+    running["idle"] = connection.timeout_keep_alive_task
+    return {name for name, timer in running.items() if timer is not None and not timer.cancelled()}
+
+
+@pytest.mark.parametrize(("unsent", "leaving"), [(0, set()), (1, {"leaving"})])
+def test_a_request_that_is_refused_unread_is_waited_for_and_then_the_connection_is_idle(unsent, leaving):
+    async def see():
+        with connected(refusing) as connection:
+            connection.transport.unsent = unsent
+            assert timers(connection) == {"idle"}
+            connection.data_received(ASKED + b"{")
+            await turns()
+            assert connection.transport.written.startswith(b"HTTP/1.1 413 ")
+            assert timers(connection) == {"arriving"} | leaving
+            connection.data_received(b"}")
+            assert timers(connection) == {"idle"} | leaving
+
+    asyncio.run(see())

@@ -3,35 +3,15 @@
 import asyncio
 
 import pytest
-from uvicorn import Config
-from uvicorn.server import ServerState
 
-from service.connection import MAX_PIPELINED, Connection
-from service.crowd import Crowd
-from service.telemetry import Telemetry
-from unit.service.test_patience import Transport
+import connections
+from connections import turns
+from service.connection import LINGER_BYTES
+from service.request_parser import MAX_PIPELINED
 
-ONE = b"GET /livez HTTP/1.1\r\n\r\n"
-
-
-class Wire(Transport):
-    """A transport that keeps what is written, and knows whether it would read on."""
-
-    def __init__(self, *, tls=False):
-        super().__init__()
-        self.written, self.reading, self._tls = b"", True, tls
-
-    def write(self, data):
-        self.written += data
-
-    def pause_reading(self):
-        self.reading = False
-
-    def resume_reading(self):
-        self.reading = True
-
-    def get_extra_info(self, name):
-        return object() if self._tls and name == "sslcontext" else None
+ONE = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
+POST = b"POST /rerank HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n"
+CHUNKED = b"POST /rerank HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 class Slow:
@@ -60,24 +40,11 @@ def connected(see, *, tls=False):
 
     async def run():
         app = Slow()
-        config = Config(app=app, log_config=None)
-        config.load()
-        config.loaded_app = app
-        crowd = Crowd(1, Telemetry())
-        connection = Connection(config=config, server_state=ServerState(), app_state={}, patience_s=60.0, crowd=crowd)
-        connection.connection_made(Wire(tls=tls))
-        await see(connection, app)
-        if connection in connection.connections:  # not lost yet
-            connection.connection_lost(None)
+        with connections.connected(app, tls=tls) as connection:
+            await see(connection, app)
         await turns()
 
     asyncio.run(run())
-
-
-async def turns():
-    """Let everything that is ready run."""
-    for _ in range(20):
-        await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("packets", [1, 1 + MAX_PIPELINED], ids=["at once", "one by one"])
@@ -92,17 +59,63 @@ def test_as_many_requests_as_may_wait_do(packets):
     connected(see)
 
 
-def test_one_more_ends_the_connection_and_none_of_the_packet_is_kept():
+def test_one_more_ends_the_connection_after_the_answers_to_those_that_may_wait():
     async def see(connection, app):
         connection.data_received(ONE)
         await turns()
         connection.data_received(ONE * 20_000)
-        assert connection.transport.ended == "closed"
-        assert connection.transport.written.startswith(b"HTTP/1.1 400 ")
-        assert len(connection.pipeline) == 0
-        await turns()
-        assert app.told == [(1, "http.disconnect")], "and whoever was at work has been told"
-        assert app.began == 1
+        assert len(connection.pipeline) == MAX_PIPELINED
+        for _ in range(1 + MAX_PIPELINED):
+            app.go.release()
+        await turns(20 * MAX_PIPELINED)
+        assert app.began == 1 + MAX_PIPELINED
+        assert connection.transport.written.count(b"HTTP/1.1 204 ") == 1 + MAX_PIPELINED
+        assert connection.transport.written.count(b"HTTP/1.1 400 ") == 1
+        assert connection.transport.half_closed
+
+    connected(see)
+
+
+@pytest.mark.parametrize("waiting", [0, 2])
+@pytest.mark.parametrize("faulty", [b"\0", b"GET / HTTP/1.1\r\n\r\n", POST.replace(b"POST", b"CONNECT")])
+def test_a_fault_is_told_after_the_answers_to_the_requests_before_it(waiting, faulty):
+    """Or the refusal would be taken for the answer to one of them."""
+
+    async def see(connection, app):
+        connection.data_received(ONE * (1 + waiting) + faulty)
+        connection.data_received(ONE)  # too late
+        for _ in range(1 + waiting):
+            app.go.release()
+        await turns(200)
+        statuses = [line.split()[1] for line in connection.transport.written.split(b"\r\n") if line[:5] == b"HTTP/"]
+        assert statuses[:-1] == [b"204"] * (1 + waiting)
+        assert statuses[-1] in (b"400", b"501")
+        assert app.began == 1 + waiting
+        assert connection.transport.half_closed
+
+    connected(see)
+
+
+@pytest.mark.parametrize(("sent", "ended"), [(LINGER_BYTES, None), (LINGER_BYTES + 1, "aborted")])
+def test_not_everything_that_comes_after_a_refusal_is_read(sent, ended):
+    async def see(connection, app):
+        connection.data_received(b"\0")
+        assert connection.transport.half_closed
+        connection.data_received(bytes(sent))
+        assert connection.transport.ended == ended
+
+    connected(see)
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_request_with_a_faulty_body_is_refused_in_its_turn(before):
+    async def see(connection, app):
+        connection.data_received(ONE * before + CHUNKED + b"zz\r\n")
+        for _ in range(before):
+            app.go.release()
+        await turns(100)
+        statuses = [line.split()[1] for line in connection.transport.written.split(b"\r\n") if line[:5] == b"HTTP/"]
+        assert statuses == [b"204"] * before + [b"400"]
 
     connected(see)
 
@@ -125,7 +138,7 @@ def test_nothing_is_read_while_requests_wait():
     connected(see)
 
 
-@pytest.mark.parametrize("end", ["lost", "aborted", "refused"])
+@pytest.mark.parametrize("end", ["lost", "aborted"])
 def test_who_is_at_work_is_told_of_the_end_and_nobody_else_begins(end):
     """uvicorn would tell the request that came last, which has not even begun."""
 
@@ -134,12 +147,10 @@ def test_who_is_at_work_is_told_of_the_end_and_nobody_else_begins(end):
         await turns()
         if end == "lost":
             connection.connection_lost(ConnectionResetError())
-        elif end == "aborted":
+        else:
             connection.pause_writing()
             connection._leaving.cancel()
             connection._abort()
-        else:
-            connection.data_received(b"\0")
         await turns()
         assert app.told == [(1, "http.disconnect")]
         assert (app.began, len(connection.pipeline)) == (1, 0)
@@ -161,15 +172,52 @@ def test_a_half_closed_connection_is_kept_for_its_answer_but_not_under_tls(tls, 
     connected(see, tls=tls)
 
 
+@pytest.mark.parametrize("sent", [b"GET /livez HTT", POST, POST + b"{"])
+def test_a_request_that_ends_early_is_refused(sent):
+    """RFC 9112, section 8."""
+
+    async def see(connection, app):
+        connection.data_received(sent)
+        await turns()
+        assert connection.eof_received() is True
+        assert connection.transport.written.startswith(b"HTTP/1.1 400 ")
+        assert connection.transport.half_closed
+        assert app.told == []
+
+    connected(see)
+
+
 @pytest.mark.parametrize("tls", [False, True])
-def test_a_connection_that_closes_in_the_middle_or_after_its_answer_is_not_kept(tls):
+def test_a_connection_that_closes_before_or_after_its_request_is_not_kept(tls):
     async def see(connection, app):
         assert connection.eof_received() is False
-        connection.data_received(b"POST /rerank HTTP/1.1\r\nContent-Length: 2\r\n\r\n{")
-        assert connection.eof_received() is False
-        connection.data_received(b"}")
+        connection.data_received(POST + b"{}")
         app.go.release()
         await turns()
         assert connection.eof_received() is False
 
     connected(see, tls=tls)
+
+
+@pytest.mark.parametrize(("version", "asked"), [(b"1.1", True), (b"1.0", False)])
+def test_a_body_is_asked_for_where_that_is_understood(version, asked):
+    """RFC 9110, section 10.1.1."""
+
+    async def see(connection, app):
+        connection.data_received(POST.replace(b"1.1", version)[:-2] + b"Expect: 100-continue\r\n\r\n")
+        await turns()
+        assert (b"HTTP/1.1 100 " in connection.transport.written) is asked
+
+    connected(see)
+
+
+def test_nothing_is_written_after_a_refusal():
+    """Not even that the body is wanted: the application asks for it only then."""
+
+    async def see(connection, app):
+        connection.data_received(CHUNKED[:-2] + b"Expect: 100-continue\r\n\r\nzz\r\n")
+        await turns()
+        assert connection.transport.written.count(b"HTTP/1.1 ") == 1
+        assert connection.transport.written.startswith(b"HTTP/1.1 400 ")
+
+    connected(see)

@@ -1,4 +1,4 @@
-"""How many are connected: up to a limit, beyond which newcomers are told so, and let go.
+"""How many connections a process has: up to a limit, beyond which a newcomer is refused, or takes an idle one's place.
 
 Probes are answered beyond it, too: who takes all connections must not get the process restarted by its own probe.
 """
@@ -9,6 +9,7 @@ import http
 import logging
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -26,14 +27,28 @@ PATIENCE_S = 1.0
 RETRY_AFTER_S = 1
 """What each is told: connections come and go by the moment."""
 
+IDLE_S = 1.0
+"""Before a connection may be closed for a newcomer: a caller that asks again at once keeps it."""
+
 LOG_S = 10.0
 """Seconds between two log lines, each of which counts the newcomers since the last."""
 
 _log = logging.getLogger("listwright.connections")
 
 
-class Crowd:
+class Closable(Protocol):
+    """A connection, as far as the limit needs it."""
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close it; it is idle."""
+        ...
+
+
+class ConnectionLimit:
     """The connections of one process. For one thread: the event loop's.
+
+    At the limit a newcomer takes the place of the connection that has been idle longest, if that is a while, as in
+    nginx; otherwise it is told to come back. So callers that keep many connections open shut nobody out.
 
     Args:
         most: connections that are served.
@@ -42,9 +57,22 @@ class Crowd:
     """
 
     def __init__(self, most: int, telemetry: Telemetry, clock: Callable[[], float] = time.monotonic) -> None:
-        self.inside = self.outside = 0
         self._most, self._telemetry, self._clock = most, telemetry, clock
+        self._inside: set[Closable] = set()
+        self._outside: set[Closable] = set()
+        self._idle: dict[Closable, float] = {}
+        """Since when; the longest first."""
         self._said, self._since = -LOG_S, 0
+
+    @property
+    def inside(self) -> int:
+        """Connections that are served."""
+        return len(self._inside)
+
+    @property
+    def outside(self) -> int:
+        """Connections beyond the limit, on their way out."""
+        return len(self._outside)
 
     @property
     def present(self) -> int:
@@ -56,21 +84,38 @@ class Crowd:
         """Whether there are too many even to be told so."""
         return self.outside > OUTSIDE
 
-    def enter(self) -> bool:
+    def enter(self, connection: Closable) -> bool:
         """Count a newcomer; whether it is served."""
+        if self.inside >= self._most:
+            self._make_room()
         if self.inside < self._most:
-            self.inside += 1
+            self._inside.add(connection)
             return True
-        self.outside += 1
+        self._outside.add(connection)
         self._note()
         return False
 
-    def leave(self, *, served: bool) -> None:
-        """A connection has ended; ``served`` is what :meth:`enter` said of it."""
-        if served:
-            self.inside -= 1
-        else:
-            self.outside -= 1
+    def leave(self, connection: Closable) -> None:
+        """A connection has ended."""
+        self._inside.discard(connection)
+        self._outside.discard(connection)
+        self._idle.pop(connection, None)
+
+    def rest(self, connection: Closable) -> None:
+        """A connection that is served waits for its next request."""
+        self._idle[connection] = self._clock()
+
+    def wake(self, connection: Closable) -> float:
+        """A connection's request has begun; seconds that it had waited, 0 if it had not."""
+        now = self._clock()
+        return now - self._idle.pop(connection, now)
+
+    def _make_room(self) -> None:
+        oldest = next(iter(self._idle), None)
+        if oldest is not None and self._clock() - self._idle[oldest] >= IDLE_S:
+            self.leave(oldest)  # it is gone only after the event loop's next turn
+            self._telemetry.evicted_connections.inc()
+            oldest.timeout_keep_alive_handler()
 
     def answering(self, path: str, app: ASGIApp) -> ASGIApp:
         """What answers a request for ``path`` on a connection that is not served."""

@@ -2,6 +2,7 @@
 
 import json
 import socket
+import time
 from contextlib import suppress
 
 import httpx
@@ -35,19 +36,26 @@ def value(metrics, name):
     return found
 
 
+BEGUN = 10
+"""Bytes of a request that those inside have sent: they are not idle, and keep their places."""
+
+
 @pytest.fixture
 def full(service):
     """Its address, and two that have come and stay."""
-    alone = False
-    while not alone:  # until the service has heard that those of the test before are gone
+    for _ in range(200):  # until the service has heard that those of the test before are gone
         one = connect(service)
-        one.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        one.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
         _, headers, metrics = answer(one)
-        alone = "connection" not in headers and value(metrics.decode(), "listwright_open_connections") == 1
-        if not alone:
-            one.close()
-    one.sendall(b"\r\n")  # else it would soon be idle
+        if "connection" not in headers and value(metrics.decode(), "listwright_open_connections") == 1:
+            break
+        one.close()
+        time.sleep(0.01)
+    else:
+        raise AssertionError("those of the test before have not gone")
     with one, connect(service) as other:
+        for connection in (one, other):
+            connection.sendall(request()[:BEGUN])
         yield service, one, other
 
 
@@ -68,7 +76,7 @@ def test_a_newcomer_is_told_so_and_those_inside_are_served(full):
     assert (problem["type"], problem["request_id"]) == ("urn:listwright:too-many-connections", "mine")
     assert "2 connections are open, which is the limit (LISTWRIGHT_MAX_CONNECTIONS)" in problem["detail"]
     for connection in (one, other):
-        connection.sendall(request() + BODY)
+        connection.sendall(request()[BEGUN:] + BODY)
         assert answer(connection)[0] == 200
 
 
@@ -107,13 +115,32 @@ def test_they_are_counted(full):
     assert sample(url, "listwright_open_connections") >= 3
 
 
+def first_served(url):
+    """Statuses of questions up to the first that is served."""
+    statuses = []
+    for _ in range(200):
+        statuses.append(httpx.get(url.join("/info")).status_code)
+        if statuses[-1] == 200:
+            return statuses
+        time.sleep(0.05)
+    raise AssertionError("nobody was let in")
+
+
 def test_who_leaves_makes_room(full):
     url, one, _ = full
     one.close()
-    statuses = []
-    while 200 not in statuses:  # until the service has heard of it
-        statuses.append(httpx.get(url.join("/info")).status_code)
-    assert set(statuses) <= {200, 503}
+    assert set(first_served(url)) <= {200, 503}
+
+
+def test_who_is_idle_makes_room(full):
+    url, one, other = full
+    other.sendall(request()[BEGUN:] + BODY)
+    assert answer(other)[0] == 200
+    assert first_served(url)[0] == 503, "it was busy a moment ago"
+    assert other.recv(1) == b"", "its place was taken"
+    one.sendall(request()[BEGUN:] + BODY)
+    assert answer(one)[0] == 200, "who had begun to ask keeps its place"
+    assert sample(url, "listwright_evicted_connections_total") >= 1
 
 
 def test_our_own_client_knows_that_it_may_ask_again(full):

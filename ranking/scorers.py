@@ -59,7 +59,7 @@ class OnnxScorer:
         options.intra_op_num_threads = 1
         options.inter_op_num_threads = 1
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        options.log_severity_level = 3
+        options.log_severity_level = 4  # it would write to stderr itself; its errors arrive as exceptions
         try:
             self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         except _ORT_ERRORS as error:

@@ -8,7 +8,7 @@ import sys
 from pydantic import ValidationError
 
 from ranking.errors import ListwrightError
-from service import hook, keys, loading
+from service import hook, keys, loading, logs
 from service.app import create_app
 from service.server import DrainingServer, check_tls
 from service.settings import PREFIX, Settings, describe
@@ -36,10 +36,11 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     if settings.workers > 1:
         return supervise(settings)
+    logs.configure(settings.log_level)
     try:
         app = create_app(settings, loaded=loading.start(settings))
     except ListwrightError as error:
-        print(f"error: {error}", file=sys.stderr)
+        logs.say(f"error: {error}")
         return 1
     DrainingServer(app, settings).run()
     if settings.hook is not None:

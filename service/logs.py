@@ -1,14 +1,164 @@
-"""Logs: one JSON object per line, whoever wrote it, uvicorn included."""
+"""Logs: one JSON object per line on stderr, whoever wrote it. Nobody waits for a line to be read."""
 
 from __future__ import annotations
 
+import atexit
 import logging
+import logging.config
+import os
+import queue
+import select
+import sys
+import threading
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import cast
 
+import lightgbm
 from structlog.processors import EventRenamer, JSONRenderer, format_exc_info
 from structlog.stdlib import ProcessorFormatter
 from structlog.typing import EventDict, WrappedLogger
+
+MOST_LINES = 4096
+"""Lines that wait to be written; later ones are dropped and counted."""
+
+LEAVE_WITHIN_S = 1.0
+"""How long the end of the process waits for the last lines to be written."""
+
+STDERR = 2
+
+_log = logging.getLogger("listwright.logs")
+
+
+class LineWriter:
+    """Writes lines from a thread of its own: whoever logs never waits, even if nobody reads the other end of a pipe.
+
+    Args:
+        descriptor: of the open file.
+        notice: the line that says how many were dropped, once all that waited are written.
+        most: lines that may wait.
+    """
+
+    def __init__(self, descriptor: int, notice: Callable[[int], str], most: int = MOST_LINES) -> None:
+        self.dropped = 0
+        self._descriptor, self._notice = descriptor, notice
+        self._lines: queue.Queue[bytes | None] = queue.Queue(most)
+        self._thread = threading.Thread(target=self._write, name="log", daemon=True)
+        self._thread.start()
+
+    def put(self, line: str) -> None:
+        """Have a line written, or drop it and count."""
+        try:
+            self._lines.put_nowait(line.encode("utf-8", "backslashreplace") + b"\n")
+        except queue.Full:
+            self.dropped += 1
+
+    def close(self) -> None:
+        """Wait for what is left to be written, but not for ever."""
+        try:
+            self._lines.put(None, timeout=LEAVE_WITHIN_S)
+        except queue.Full:
+            return
+        self._thread.join(LEAVE_WITHIN_S)
+
+    def _write(self) -> None:
+        told = 0
+        line: bytes | None = b""
+        while line is not None:
+            line = self._lines.get()
+            if line is not None:
+                self._write_all(line)
+            if self.dropped != told and (line is None or self._lines.empty()):
+                count, told = self.dropped - told, self.dropped
+                self._write_all(self._notice(count).encode() + b"\n")
+
+    def _write_all(self, line: bytes) -> None:
+        while line:
+            try:
+                line = line[os.write(self._descriptor, line) :]
+            except BlockingIOError:  # whoever shares the file made it so
+                select.select([], [self._descriptor], [])
+            except OSError:  # nobody will ever read it
+                self.dropped += 1
+                return
+
+
+class LineHandler(logging.Handler):
+    """Hands each record over as a line."""
+
+    def __init__(self, writer: LineWriter) -> None:
+        super().__init__()
+        self._writer = writer
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Called by logging."""
+        try:
+            self._writer.put(self.format(record))
+        except Exception:
+            self.handleError(record)
+
+
+_writer: LineWriter | None = None
+
+
+def configure(level: str) -> None:
+    """Have every logger of this process write JSON lines to stderr, also warnings and errors that nobody catches.
+
+    Args:
+        level: the least severe that is written.
+    """
+    global _writer  # noqa: PLW0603 - a process has one stderr
+    if _writer is None:
+        _writer = LineWriter(STDERR, _notice)
+        atexit.register(close)
+    handler = {"()": LineHandler, "writer": _writer, "formatter": "json"}
+    logging.config.dictConfig(
+        {
+            "version": 1,
+            "disable_existing_loggers": False,
+            "formatters": {"json": {"()": json_lines}},
+            "handlers": {"stderr": handler},
+            "root": {"handlers": ["stderr"], "level": level.upper()},
+        }
+    )
+    logging.captureWarnings(capture=True)
+    lightgbm.register_logger(logging.getLogger("lightgbm"))  # it would print
+    threading.excepthook = _thread_died
+    sys.unraisablehook = _unraisable
+
+
+def say(line: str) -> None:
+    """Write a line as it is, as the loggers write theirs."""
+    if _writer is None:
+        print(line, file=sys.stderr)
+    else:
+        _writer.put(line)
+
+
+def close() -> None:
+    """Have the last lines written. A process that :mod:`multiprocessing` started has to call it: nobody else does."""
+    if _writer is not None:
+        _writer.close()
+
+
+def dropped() -> int:
+    """Lines of this process that were dropped."""
+    return 0 if _writer is None else _writer.dropped
+
+
+def _notice(count: int) -> str:
+    message = f"{count} log lines were dropped: they came faster than they were read"
+    return json_lines().format(_log.makeRecord(_log.name, logging.WARNING, __file__, 0, message, (), None))
+
+
+def _thread_died(died: threading.ExceptHookArgs) -> None:
+    name = "a thread" if died.thread is None else f"thread {died.thread.name}"
+    assert died.exc_value is not None
+    _log.error("%s ended with an error", name, exc_info=died.exc_value)
+
+
+def _unraisable(fault: sys.UnraisableHookArgs) -> None:
+    _log.error("%s %r", fault.err_msg or "an error was ignored in", fault.object, exc_info=fault.exc_value)
 
 
 def json_lines() -> logging.Formatter:
@@ -17,17 +167,6 @@ def json_lines() -> logging.Formatter:
         foreign_pre_chain=[_fields, format_exc_info],
         processors=[ProcessorFormatter.remove_processors_meta, EventRenamer("message"), JSONRenderer()],
     )
-
-
-def config(level: str) -> dict[str, object]:
-    """For :func:`logging.config.dictConfig`: every logger writes JSON lines to stderr."""
-    return {
-        "version": 1,
-        "disable_existing_loggers": False,
-        "formatters": {"json": {"()": json_lines}},
-        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json"}},
-        "root": {"handlers": ["stderr"], "level": level.upper()},
-    }
 
 
 def _fields(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

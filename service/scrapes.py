@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import queue
+import threading
 import time
 from collections.abc import Hashable
 from contextlib import suppress
@@ -14,6 +16,10 @@ from service.telemetry import Telemetry
 
 WITHIN_S = 1.0
 """A worker that has not said what it counts after this long goes into the sum as it was last known."""
+
+
+MOST_UNHEARD = 16
+"""Questions to a supervisor that does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +45,7 @@ class Scrapes:
     def __init__(self, pipe: Connection, telemetry: Telemetry) -> None:
         self._pipe, self._telemetry = pipe, telemetry
         self._answers: list[asyncio.Future[tuple[bytes, ...]]] = []
+        self._unheard = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
@@ -50,7 +57,7 @@ class Scrapes:
         answer: asyncio.Future[tuple[bytes, ...]] = asyncio.get_running_loop().create_future()
         self._answers.append(answer)
         try:
-            self._pipe.send(Asked())
+            self._ask()
             parts = await asyncio.wait_for(answer, 2 * WITHIN_S)
         except (OSError, TimeoutError):  # the supervisor is gone, or stopped: this worker will soon be, too
             parts = (await asyncio.to_thread(self._taken),)
@@ -58,6 +65,12 @@ class Scrapes:
             if answer in self._answers:
                 self._answers.remove(answer)
         return await asyncio.to_thread(lambda: text(merged(map(unpacked, parts))))
+
+    def _ask(self) -> None:
+        """Ask the supervisor, unless it has not heard the last questions: a full pipe would stop this process."""
+        if self._unheard < MOST_UNHEARD:
+            self._unheard += 1
+            self._pipe.send(Asked())
 
     def _taken(self) -> bytes:
         return packed(snapshot(self._telemetry.registry))
@@ -67,6 +80,7 @@ class Scrapes:
             while self._pipe.poll():
                 message: Asked | Counted = self._pipe.recv()
                 if isinstance(message, Counted):
+                    self._unheard = 0
                     answers, self._answers = self._answers, []
                     for answer in answers:
                         if not answer.done():
@@ -84,6 +98,36 @@ class Scrapes:
             self._pipe.send(Counted((taken,)))
 
 
+class Outbox:
+    """The supervisor's way to a worker, by a thread of its own: one that hangs does not read, and nobody waits for it.
+
+    Args:
+        pipe: to the worker.
+    """
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+        self._messages: queue.Queue[Asked | Counted | None] = queue.Queue(MOST_UNHEARD)
+        self._thread = threading.Thread(target=self._send, daemon=True)
+        self._thread.start()
+
+    def put(self, message: Asked | Counted) -> None:
+        """Send a message, or drop it if the worker has not read those before: it will be known as it last was."""
+        with suppress(queue.Full):
+            self._messages.put_nowait(message)
+
+    def close(self) -> None:
+        """The worker has ended."""
+        with suppress(queue.Full):
+            self._messages.put_nowait(None)
+        self._thread.join(WITHIN_S)
+
+    def _send(self) -> None:
+        with suppress(OSError):  # it has ended
+            while (message := self._messages.get()) is not None:
+                self._pipe.send(message)
+
+
 @dataclass
 class Rounds:
     """The supervisor's side: one round at a time asks every worker, and answers whoever was scraped.
@@ -95,18 +139,18 @@ class Rounds:
     _last: dict[Hashable, bytes] = field(default_factory=dict)
     _past: Snapshot = field(default_factory=dict)
     _missing: set[Hashable] = field(default_factory=set)
-    _scraped: list[Connection] = field(default_factory=list)
-    _next: list[Connection] = field(default_factory=list)
+    _scraped: list[Outbox] = field(default_factory=list)
+    _next: list[Outbox] = field(default_factory=list)
 
-    def asked(self, by: Connection, workers: dict[Hashable, Connection]) -> None:
+    def asked(self, by: Outbox, workers: dict[Hashable, Outbox]) -> None:
         """A worker was scraped. One that comes while a round is under way gets the next: this one may be too old."""
         if self.due is not None:
             self._next.append(by)
             return
         self._scraped, self._missing = [by], set(workers)
         self.due = time.monotonic() + WITHIN_S
-        for pipe in workers.values():
-            _send(pipe, Asked())
+        for outbox in workers.values():
+            outbox.put(Asked())
 
     def told(self, worker: Hashable, taken: bytes) -> None:
         """A worker said what it counts."""
@@ -119,22 +163,16 @@ class Rounds:
         if worker in self._last:
             self._past = merged([self._past, counted(unpacked(self._last.pop(worker)))])
 
-    def look(self, workers: dict[Hashable, Connection]) -> None:
+    def look(self, workers: dict[Hashable, Outbox]) -> None:
         """End the round if all have answered, or it is time; begin the next if there is one to answer."""
         if self.due is None or (self._missing and time.monotonic() < self.due):
             return
         if self._past:
             self._past = current(self._past, merged(map(unpacked, self._last.values())))
         answer = Counted((packed(self._past), *self._last.values()))
-        for pipe in self._scraped:
-            _send(pipe, answer)
+        for outbox in self._scraped:
+            outbox.put(answer)
         self.due, waiting, self._next = None, self._next, []
         if waiting:
             self.asked(waiting[0], workers)
             self._scraped = waiting
-
-
-def _send(pipe: Connection, message: Asked | Counted) -> None:
-    if not pipe.closed:
-        with suppress(OSError):  # it is about to end
-            pipe.send(message)

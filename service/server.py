@@ -16,7 +16,6 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 
-from service import logs
 from service.connection import HEADERS, Connection
 from service.settings import PREFIX, Settings
 from service.turnstile import Turnstile
@@ -38,7 +37,7 @@ def options(settings: Settings) -> dict[str, Any]:
         "host": settings.host,
         "port": settings.port,
         "log_level": settings.log_level,
-        "log_config": logs.config(settings.log_level),
+        "log_config": None,
         "access_log": False,
         "server_header": False,
         "headers": list(HEADERS),

@@ -9,18 +9,21 @@ import re
 import time
 import uuid
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily
 from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ranking.candidates import Ranking
 from ranking.errors import RoutingError
 from ranking.first_stage import Engine
 from ranking.manifest import Manifest
-from service import exposition
+from service import exposition, logs
 from service.admission import Gate
 from service.drift import Drift
 from service.hook import PASSED
@@ -89,6 +92,7 @@ class Telemetry:
         self.by_version: list[MetricWrapperBase] = [self.seconds, self.route_seconds]
         self.drift = Drift()
         self.registry.register(self.drift)
+        self.registry.register(_DroppedLines())
         self._known: frozenset[tuple[str, str]] = frozenset()
         self.candidates = Histogram("listwright_candidates", "List lengths", buckets=CANDIDATES, registry=self.registry)
         self._bundle = Gauge(
@@ -164,6 +168,14 @@ class Telemetry:
             if fault.kind != PASSED:
                 self.routing_faults.labels(fault.kind).inc()
                 self._fault_log.note(fault)
+
+
+class _DroppedLines(Collector):
+    """The log's own count."""
+
+    def collect(self) -> Iterator[Metric]:
+        """As prometheus_client asks for it."""
+        yield CounterMetricFamily("listwright_dropped_log_lines", "Log lines that nobody read", value=logs.dropped())
 
 
 class FaultLog:

@@ -5,13 +5,11 @@ One socket, and not one per process (SO_REUSEPORT): what a killed worker has not
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import multiprocessing
 import os
 import signal
 import socket
-import sys
 import time
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -21,15 +19,13 @@ from typing import Any
 
 import uvicorn
 
-from ranking.errors import ListwrightError
-from service import hook, loading
-from service.app import create_app
+from service import logs
 from service.loading import Paths
-from service.models import Models
-from service.pulse import LOOKS, Heart, Pulse
-from service.scrapes import Asked, Counted, Rounds, Scrapes
-from service.server import FINISH_WITHIN_S, DrainingServer, options
+from service.pulse import LOOKS, Pulse
+from service.scrapes import Asked, Counted, Outbox, Rounds
+from service.server import FINISH_WITHIN_S, options
 from service.settings import Settings
+from service.worker import HELD, work
 
 LONGEST_PAUSE_S = 30.0
 """Between the end of a worker and the start of the next, where they keep ending."""
@@ -40,58 +36,8 @@ STEADY_AFTER_S = 60.0
 KILL_AFTER_S = FINISH_WITHIN_S + 3.0
 """Past the last moment of draining: a worker that has not ended by then never will."""
 
-HELD = (signal.SIGINT, signal.SIGHUP)
-"""Signals that wait while a worker starts, until it can heed them."""
-
 _spawn = multiprocessing.get_context("spawn")  # a fork would share the locks of threads that it does not have
 _log = logging.getLogger("listwright.workers")
-
-
-def work(settings: Settings, sock: socket.socket, pipe: Connection, beats: Connection, fallback: Paths | None) -> None:
-    """A worker process: load, serve, end.
-
-    Args:
-        settings: of the service.
-        sock: bound; shared with the other workers.
-        pipe: tells the supervisor what is served, first when ready and then after each swap; or why nothing can be;
-            and what is counted.
-        beats: tells it that the event loop turns.
-        fallback: what the others serve, in case that a bundle is refused.
-    """
-    os.setpgrp()  # Ctrl-C is the supervisor's to pass on
-    uvicorn.Config("", **options(settings))  # sets up the logs
-
-    def tell(served: Models) -> None:
-        pipe.send({name: bundle.path for name, bundle in served.current.items()})
-
-    try:
-        app = create_app(settings, loaded=loading.start(settings, fallback), swapped=tell)
-    except ListwrightError as error:
-        pipe.send(str(error))
-        sys.exit(1)
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    sentinel = parent.sentinel
-
-    def orphaned() -> None:  # nobody would end this process, and it holds the port
-        asyncio.get_running_loop().remove_reader(sentinel)
-        server.handle_exit(signal.SIGTERM, None)
-
-    scrapes = Scrapes(pipe, app.state.telemetry)
-    app.state.scrape = scrapes.text
-    heart = Heart(beats, settings.hang_s / LOOKS)
-
-    def started() -> None:
-        asyncio.get_running_loop().add_reader(sentinel, orphaned)
-        scrapes.start()
-        heart.beat()
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
-        tell(app.state.models)
-
-    server = DrainingServer(app, settings, started)
-    server.run([sock])
-    if settings.hook is not None:
-        hook.leave(0)
 
 
 def supervise(settings: Settings) -> int:
@@ -100,6 +46,7 @@ def supervise(settings: Settings) -> int:
     Passes SIGTERM and SIGINT on, and in front of a folder of bundles SIGHUP, replaces workers that die, and ends by
     itself only when no worker can serve.
     """
+    logs.configure(settings.log_level)
     sock = uvicorn.Config("", **options(settings)).bind_socket()
     workers = Workers(settings, sock)
     woken, waker = socket.socketpair()
@@ -124,6 +71,7 @@ class Worker:
 
     process: SpawnProcess
     pipe: Connection
+    outbox: Outbox
     pulse: Pulse
     ready: bool = False
 
@@ -173,7 +121,7 @@ class Workers:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             theirs.close()
             beats.close()
-            self._workers.append(Worker(process, ours, Pulse(felt)))
+            self._workers.append(Worker(process, ours, Outbox(ours), Pulse(felt)))
 
     def heed(self, number: signal.Signals) -> None:
         """Pass a signal on; SIGTERM and SIGINT are the beginning of the end."""
@@ -216,8 +164,8 @@ class Workers:
     def _wanted(self) -> int:
         return self._settings.workers if self._stop_by is None else 0
 
-    def _serving(self) -> dict[Hashable, Connection]:
-        return {worker.process.pid: worker.pipe for worker in self._workers if worker.ready}
+    def _serving(self) -> dict[Hashable, Outbox]:
+        return {worker.process.pid: worker.outbox for worker in self._workers if worker.ready}
 
     def _hear(self, worker: Worker) -> None:
         try:
@@ -227,7 +175,7 @@ class Workers:
                     self._say(served)
                     continue
                 if isinstance(served, Asked):
-                    self._rounds.asked(worker.pipe, self._serving())
+                    self._rounds.asked(worker.outbox, self._serving())
                     continue
                 if isinstance(served, Counted):
                     self._rounds.told(worker.process.pid, served.packed[0])
@@ -244,11 +192,12 @@ class Workers:
     def _say(self, error: str) -> None:
         """What is wrong with a bundle all workers find, and it is said once."""
         if error != self._said:
-            print(f"error: {error}", file=sys.stderr)
+            logs.say(f"error: {error}")
         self._said = error
 
     def _bury(self, worker: Worker) -> None:
         worker.process.join()
+        worker.outbox.close()
         worker.pipe.close()
         worker.pulse.pipe.close()
         pid, code = worker.process.pid, worker.process.exitcode or 0

@@ -1,0 +1,79 @@
+"""A worker process: one of several that serve behind one listening socket."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+from multiprocessing.connection import Connection
+
+from ranking.errors import ListwrightError
+from service import hook, loading, logs
+from service.app import create_app
+from service.loading import Paths
+from service.models import Models
+from service.pulse import LOOKS, Heart
+from service.scrapes import Scrapes
+from service.server import DrainingServer
+from service.settings import Settings
+
+HELD = (signal.SIGINT, signal.SIGHUP)
+"""Signals that wait while a worker starts, until it can heed them."""
+
+
+def work(settings: Settings, sock: socket.socket, pipe: Connection, beats: Connection, fallback: Paths | None) -> None:
+    """Load, serve, end.
+
+    Args:
+        settings: of the service.
+        sock: bound; shared with the other workers.
+        pipe: tells the supervisor what is served, first when ready and then after each swap; or why nothing can be;
+            and what is counted.
+        beats: tells it that the event loop turns.
+        fallback: what the others serve, in case that a bundle is refused.
+    """
+    os.setpgrp()  # Ctrl-C is the supervisor's to pass on
+    logs.configure(settings.log_level)
+    try:
+        _serve(settings, sock, pipe, beats, fallback)
+    finally:
+        logs.close()
+
+
+def _serve(
+    settings: Settings, sock: socket.socket, pipe: Connection, beats: Connection, fallback: Paths | None
+) -> None:
+    def tell(served: Models) -> None:
+        pipe.send({name: bundle.path for name, bundle in served.current.items()})
+
+    try:
+        app = create_app(settings, loaded=loading.start(settings, fallback), swapped=tell)
+    except ListwrightError as error:
+        pipe.send(str(error))
+        sys.exit(1)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    sentinel = parent.sentinel
+
+    def orphaned() -> None:  # nobody would end this process, and it holds the port
+        asyncio.get_running_loop().remove_reader(sentinel)
+        server.handle_exit(signal.SIGTERM, None)
+
+    scrapes = Scrapes(pipe, app.state.telemetry)
+    app.state.scrape = scrapes.text
+    heart = Heart(beats, settings.hang_s / LOOKS)
+
+    def started() -> None:
+        asyncio.get_running_loop().add_reader(sentinel, orphaned)
+        scrapes.start()
+        heart.beat()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
+        tell(app.state.models)
+
+    server = DrainingServer(app, settings, started)
+    server.run([sock])
+    if settings.hook is not None:
+        hook.leave(0)

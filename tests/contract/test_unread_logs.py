@@ -1,0 +1,71 @@
+"""Nobody reads stderr: the service and its supervisor go on."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import httpx
+import psutil
+import pytest
+
+from contract.conftest import BARE, free_port
+from contract.test_connection import BODY
+from service.logs import MOST_LINES
+
+HEADERS = {"content-type": "application/json"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_pipe_that_nobody_reads_holds_up_nobody(bundle_folder, workers):
+    port = free_port()
+    settings = {"bundle": bundle_folder, "port": port, "workers": workers, "log_level": "debug", "queue_ms": 600_000}
+    names = {f"LISTWRIGHT_{name.upper()}": str(value) for name, value in settings.items()}
+    service = subprocess.Popen(
+        [sys.executable, "-m", "service"], env={**os.environ, **names, "PYTHONPATH": BARE}, stderr=subprocess.PIPE
+    )
+    with service, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20) as client:
+        wait_for(lambda: ready(client))
+        for _ in range(workers * MOST_LINES + 1000):  # a pipe holds some hundred lines
+            assert client.get("/livez").status_code == 200
+        assert client.post("/rerank", content=BODY, headers=HEADERS).status_code == 200
+        assert dropped(client) > 0
+        if workers > 1:
+            victim, other = worker_processes(service.pid)
+            victim.kill()
+            wait_for(lambda: len(set(worker_processes(service.pid)) - {victim, other}) == 1)
+            wait_for(lambda: ready(client))
+        service.send_signal(signal.SIGTERM)
+        assert service.wait(timeout=30) == 0
+
+
+def ready(client):
+    try:
+        return client.get("/readyz").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def dropped(client):
+    (found,) = [
+        line.split()[1]
+        for line in client.get("/metrics").text.splitlines()
+        if line.startswith("listwright_dropped_log_lines_total ")
+    ]
+    return float(found)
+
+
+def worker_processes(pid):
+    """Not the process that looks after shared resources."""
+    children = psutil.Process(pid).children()
+    return [child for child in children if "spawn_main" in " ".join(child.cmdline())]
+
+
+def wait_for(true):
+    for _ in range(1200):
+        if true():
+            return
+        time.sleep(0.05)
+    raise AssertionError("nothing happened for a minute")

@@ -26,8 +26,8 @@ _EXAMPLES = """examples:
   python -m training.tune mq2008 --data data/MQ2008 --trials 50 \\
       --model first_stage                     LightGBM instead, as hard
   python -m training.tune mslr --data MSLR-WEB10K.zip --model dlcm
-  python -m training.tune table --data rows.parquet --qid search_id \\
-      --label clicked --study studies/shop
+  python -m training.tune --data rows.parquet --qid search_id --label clicked \\
+      --study studies/shop
 
 An interrupted search goes on with the same command, and so does one that is
 given more --trials. The winning values are printed and written to winner.toml

@@ -40,10 +40,7 @@ def load(recipe: Recipe, sources: Sequence[str], *, progress: Progress | None = 
             return layout.load(spec, sources, fold=recipe.fold, rng=rng, progress=progress)
         case TableData() as spec:
             _need(recipe, sources)
-            if len(sources) > 1:
-                raise RecipeError(f"--data takes one table, not {len(sources)}: {', '.join(sources)}")
-            dataset, source = table.read(spec, sources[0])
-            return split.by_query(dataset, spec.split, fold=recipe.fold, rng=rng, source=source)
+            return table.load(spec, sources, fold=recipe.fold, rng=rng)
 
 
 def _need(recipe: Recipe, sources: Sequence[str]) -> None:

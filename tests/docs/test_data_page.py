@@ -1,0 +1,47 @@
+"""``docs/data.md`` names options, splits and recipes as the code has them."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from training import config, experiment, fit, tune
+from training.data import marks
+from training.data_config import TableData, TableSplit
+from training.recipe_options import TABLES, recipe_for
+
+PAGE = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
+PROGRAMS = {"fit": fit, "tune": tune, "experiment": experiment}
+
+
+def test_its_commands_parse_and_need_no_recipe():
+    commands = re.findall(r"^python -m training\.(\w+) (.*)$", PAGE, flags=re.MULTILINE)
+    assert {name for name, _ in commands} == set(PROGRAMS)
+    for name, command in commands:
+        options = PROGRAMS[name]._parser().parse_args(shlex.split(command))
+        assert options.recipe is None
+        assert recipe_for(None, options.data).name == "table"
+
+
+def test_its_recipe_is_one(tmp_path):
+    (piece,) = re.findall(r"```toml\n(.*?)```", PAGE, flags=re.DOTALL)
+    path = tmp_path / "own.toml"
+    path.write_text(f'name = "own"\nabout = "x"\n{piece}[model]\nkind = "qilcm"\n')
+    data = config.load(str(path)).data
+    assert data.split == TableSplit(by="time", column="searched_at")
+    assert set(re.findall(r"^\| `--\S+` \| `(\w+)`", PAGE, flags=re.MULTILINE)) <= {*TableData.model_fields, "column"}
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values())
+def test_every_option_of_tables_is_on_the_page(program):
+    said = program._parser().format_help()
+    tables = said.split("tables:")[1].split("\n\n")[0]
+    for option in re.findall(r"^  (--[\w-]+)", tables, flags=re.MULTILINE):
+        assert f"`{option}`" in PAGE or f"`{option} " in PAGE, option
+
+
+def test_names_of_splits_and_of_files_are_the_codes():
+    row = next(line for line in PAGE.splitlines() if line.startswith("- Each row says"))
+    assert set(re.findall(r"`(\w+)`", row)) == set(marks._SPLIT_OF)
+    assert f"ends in {', '.join(f'`{end}`' for end in TABLES[:-1])} or `{TABLES[-1]}`" in PAGE

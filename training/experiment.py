@@ -121,7 +121,6 @@ def _specialised(
         raise RecipeError(f"--specialists {options.specialists}: at most {MOST_SPECIALISTS}")
     with console.status("loading torch"):
         from training.experiments import specialised  # noqa: PLC0415
-        from training.experiments.store import Store  # noqa: PLC0415
 
     seeds = options.seeds or 1
     settings = {
@@ -136,8 +135,7 @@ def _specialised(
     asked = specialised.Asked(
         options.suite, recipe, options.data, counts, seeds, folds, options.ndcg_at, command, _made_with("scikit-learn")
     )
-    with Store(out, settings) as store:
-        return specialised.run(asked, store, console)
+    return specialised.run(asked, out, settings, console)
 
 
 def _cores() -> int:

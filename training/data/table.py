@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
-from jaxtyping import Int
 
 from ranking.errors import DataError, RecipeError
 from training.data.alike import alike
-from training.data.cache import Beside, cached, cached_with
+from training.data.cache import Beside, cached_with
 from training.data.columns import features_of, grouped, whole_labels
 from training.data.container import file_digest
-from training.data.dataset import Dataset, Splits
+from training.data.dataset import Dataset, Ids, Remedies, Splits
+from training.data.evidence import ids_beyond_float32
 from training.data.frames import Table, check_table, read_table
 from training.data.marks import marks_of
 from training.data.sources import NAMED, files_by_split
 from training.data.split import by_name, by_query, by_time, check_fold, checked
 from training.data.times import Time
-from training.data_config import TableData
+from training.data_config import TableData, TableSplit
 
 _OPTION = {"time": "--time-column", "column": "--split-column"}
+_LEAVE_OUT = "leave it out with --ignore {}"
 
 
 def load(spec: TableData, sources: Sequence[str], *, fold: int, rng: np.random.Generator) -> Splits:
@@ -48,18 +50,24 @@ def load(spec: TableData, sources: Sequence[str], *, fold: int, rng: np.random.G
             )
         check_fold(fold, 1, NAMED)
         files = {name: Path(file) for name, file in named.items()}
-        train, valid, test = _read_splits(spec, files)
-        return checked(train, valid, test, ", ".join(f"{name} {path.name}" for name, path in files.items()))
+        (train, valid, test), ids = _read_splits(spec, files)
+        splits = checked(train, valid, test, ", ".join(f"{name} {path.name}" for name, path in files.items()))
+        return replace(splits, remedies=Remedies(_LEAVE_OUT), ids=ids)
     if len(sources) > 1:
         raise RecipeError(f"--data takes one table, not {len(sources)}, or {NAMED}: {', '.join(sources)}")
-    if split.by == "random":
-        dataset, name, _ = read(spec, sources[0])
-        return by_query(dataset, split, fold=fold, rng=rng, source=name)
-    check_fold(fold, 1, f"a table that is split by {_OPTION[split.by]}")
-    dataset, name, marks = read(spec, sources[0])
-    if split.by == "time":
-        return by_time(dataset, marks, split, source=name, column=str(split.column))
-    return by_name(dataset, [str(mark) for mark in marks], split, rng=rng, source=name, column=str(split.column))
+    if split.by != "random":
+        check_fold(fold, 1, f"a table that is split by {_OPTION[split.by]}")
+    dataset, name, marks, ids = read(spec, sources[0])
+    column = str(split.column)
+    match split.by:
+        case "random":
+            splits = by_query(dataset, split, fold=fold, rng=rng, source=name)
+        case "time":
+            splits = by_time(dataset, marks, split, source=name, column=column)
+        case "column":
+            names = [str(mark) for mark in marks]
+            splits = by_name(dataset, names, split, rng=rng, source=name, column=column)
+    return replace(splits, remedies=Remedies(_LEAVE_OUT, _split_by(split)), ids=ids)
 
 
 class Read(NamedTuple):
@@ -69,11 +77,13 @@ class Read(NamedTuple):
         dataset: its queries; categories are sorted by name.
         name: of the file.
         marks: what each query is split by, ``N`` times or names of splits; empty for a random split.
+        ids: of :attr:`training.data.dataset.Splits.ids`.
     """
 
     dataset: Dataset
     name: str
     marks: tuple[Time, ...]
+    ids: Ids
 
 
 def read(spec: TableData, source: str) -> Read:
@@ -101,34 +111,34 @@ def read(spec: TableData, source: str) -> Read:
     def parse() -> tuple[Dataset, Beside]:
         table = read_table(path)
         _check_named(spec, [table])
-        dataset, order = _parsed(spec, table)
-        return dataset, {"marks": marks_of(spec.split, table, dataset, order)}
+        return _parsed(spec, table, _split_by(spec.split))
 
     dataset, beside = cached_with(_digest(spec, [path]), path.name, parse)
-    return Read(dataset, path.name, tuple(beside["marks"]))
+    return Read(dataset, path.name, tuple(beside["marks"]), _ids(beside))
 
 
-def _read_splits(spec: TableData, files: dict[str, Path]) -> list[Dataset]:
+def _read_splits(spec: TableData, files: dict[str, Path]) -> tuple[list[Dataset], Ids]:
     """One dataset per file; the training table says which columns there are, and which are categories."""
     for path in files.values():
         check_table(path)
 
     @cache
-    def parsed() -> dict[str, Dataset]:
+    def parsed() -> dict[str, tuple[Dataset, Beside]]:
         found = [read_table(path) for path in files.values()]
         _check_named(spec, found)
         spelled = frozenset((str(spec.qid), str(spec.label), *spec.categorical))
-        tables = dict(zip(files, alike(found, ignore=frozenset(spec.ignore), spelled=spelled), strict=True))
-        train, _ = _parsed(spec, tables["train"])
-        categorical = tuple(train.schema.names[d] for d in train.schema.categorical)
-        as_trained = spec.model_copy(update={"categorical": categorical})
-        return {"train": train} | {split: _parsed(as_trained, tables[split])[0] for split in files if split != "train"}
+        train, *others = alike(found, ignore=frozenset(spec.ignore), spelled=spelled)
+        first = _parsed(spec, train)
+        schema = first[0].schema
+        as_trained = spec.model_copy(update={"categorical": tuple(schema.names[d] for d in schema.categorical)})
+        return dict(zip(files, [first, *(_parsed(as_trained, table) for table in others)], strict=True))
 
     digest = _digest(spec, files.values())
-    return [
-        cached(f"{digest}/{split}", path.name, partial(lambda split: parsed()[split], split))
+    read = [
+        cached_with(f"{digest}/{split}", path.name, partial(lambda split: parsed()[split], split))
         for split, path in files.items()
     ]
+    return [dataset for dataset, _ in read], _ids(read[0][1])
 
 
 def _digest(spec: TableData, paths: Iterable[Path]) -> str:
@@ -150,16 +160,25 @@ def _check_named(spec: TableData, tables: Sequence[Table]) -> None:
             tables[0].named(name, "--ignore")
 
 
-def _parsed(spec: TableData, table: Table) -> tuple[Dataset, Int[np.ndarray, " R"]]:
-    """The dataset, and which row of the table each of its rows is."""
+def _parsed(spec: TableData, table: Table, split_by: str = "") -> tuple[Dataset, Beside]:
+    """The dataset, what its queries are split by, and which numbers look like ids."""
     frame, qid, label, split = table.frame, str(spec.qid), str(spec.label), spec.split
     columns = [name for name in frame.columns if name not in (qid, label, split.column, *spec.ignore)]
     if not columns:
         raise DataError(table.path, f"has no feature columns besides {qid!r} and {label!r}")
     order, offsets, qids = grouped(frame[qid], table.fault)
     labels = whole_labels(frame[label], table.fault)
-    by_time = ", or split by it with --split time --time-column {}" if split.by == "random" else ""
-    features, schema = features_of(
-        frame.select(columns), frozenset(spec.categorical), table.fault, leave_out="--ignore it", split_by=by_time
-    )
-    return Dataset(features[order], labels[order], offsets, qids, schema), order
+    chosen, named = frame.select(columns), frozenset(spec.categorical)
+    features, schema = features_of(chosen, named, table.fault, leave_out="--ignore it", split_by=split_by)
+    dataset = Dataset(features[order], labels[order], offsets, qids, schema)
+    numeric = [feature.name for feature in schema.features if feature.kind == "numeric"]
+    ids = [[name, *found] for name in numeric if (found := ids_beyond_float32(frame[name])) is not None]
+    return dataset, {"marks": marks_of(split, table, dataset, order), "ids": ids}
+
+
+def _ids(beside: Beside) -> Ids:
+    return tuple((name, distinct, rows) for name, distinct, rows in beside["ids"])
+
+
+def _split_by(split: TableSplit) -> str:
+    return ", or split by it with --split time --time-column {}" if split.by == "random" else ""

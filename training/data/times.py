@@ -12,8 +12,23 @@ _ISO = (
 )
 _PARTS = ("day", "minute", "second", "fraction", "utc", "hours", "minutes")
 
+_UNITS = (("seconds", 1.0), ("milliseconds", 1e3), ("microseconds", 1e6), ("nanoseconds", 1e9))
+_DIGITS = (("YYYYMMDD", 1e6), ("YYYYMMDDhhmm", 1e10), ("YYYYMMDDhhmmss", 1e12))
+
 Time = str | int | float
 """A time that compares with others of its column; text is ISO 8601 in UTC, of one form per column."""
+
+
+TIMES_IN_NUMBERS = (
+    *((f"{unit} since 1970", 5e8 * scale, 4.2e9 * scale) for unit, scale in _UNITS),
+    *((form, 19.0 * scale, 21.01 * scale) for form, scale in _DIGITS),
+)
+"""What a time may be as a number: its form, the lowest and the highest; of the years 1985 to 2103, or 1900 to 2100."""
+
+
+def count_times(text: pl.Series) -> int:
+    """How many values of a column of text are a date or a datetime as ISO 8601 has it."""
+    return int(text.str.contains(_ISO).sum())
 
 
 def reads_as_time(text: pl.Series) -> bool:

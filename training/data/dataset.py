@@ -122,7 +122,7 @@ class Remedies:
         split_by: goes on after that: how queries are split by it as a time; empty where they cannot be.
     """
 
-    leave_out: str = "leave it out of X"
+    leave_out: str = "leave it out with --ignore {}"
     split_by: str = ""
 
 

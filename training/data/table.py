@@ -26,7 +26,6 @@ from training.data.times import Time
 from training.data_config import TableData, TableSplit
 
 _OPTION = {"time": "--time-column", "column": "--split-column"}
-_LEAVE_OUT = "leave it out with --ignore {}"
 
 
 def load(spec: TableData, sources: Sequence[str], *, fold: int, rng: np.random.Generator) -> Splits:
@@ -52,7 +51,7 @@ def load(spec: TableData, sources: Sequence[str], *, fold: int, rng: np.random.G
         files = {name: Path(file) for name, file in named.items()}
         (train, valid, test), ids = _read_splits(spec, files)
         splits = checked(train, valid, test, ", ".join(f"{name} {path.name}" for name, path in files.items()))
-        return replace(splits, remedies=Remedies(_LEAVE_OUT), ids=ids)
+        return replace(splits, ids=ids)
     if len(sources) > 1:
         raise RecipeError(f"--data takes one table, not {len(sources)}, or {NAMED}: {', '.join(sources)}")
     if split.by != "random":
@@ -67,7 +66,7 @@ def load(spec: TableData, sources: Sequence[str], *, fold: int, rng: np.random.G
         case "column":
             names = [str(mark) for mark in marks]
             splits = by_name(dataset, names, split, rng=rng, source=name, column=column)
-    return replace(splits, remedies=Remedies(_LEAVE_OUT, _split_by(split)), ids=ids)
+    return replace(splits, remedies=Remedies(split_by=_split_by(split)), ids=ids)
 
 
 class Read(NamedTuple):

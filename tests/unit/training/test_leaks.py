@@ -1,30 +1,17 @@
 """Columns that give an order away are pointed out with a figure; columns that only look a little like it are not."""
 
 import numpy as np
-import polars as pl
 import pytest
 
+from lists import QUERIES, lists
 from ranking.features import Feature, FeatureSchema
 from training import config
-from training.config import Recipe
 from training.data.dataset import Dataset, Remedies, fit_schema
 from training.data.leaks import FEWEST, leaks
-from training.data.load import doubtful, load
-from training.data_config import TableData
+from training.data.load import load
 
-QUERIES = 40
 TABLE = Remedies("leave it out with --ignore {}", ", or split by it with --split time --time-column {}")
 NAN = np.nan
-
-
-def lists(queries=QUERIES, shortest=2, longest=9, seed=0):
-    """Lengths, the query and the place of every row, labels with one relevant candidate per list, and a generator."""
-    rng = np.random.default_rng(seed)
-    lengths = rng.integers(shortest, longest + 1, size=queries)
-    query = np.repeat(np.arange(queries), lengths)
-    place = np.concatenate([np.arange(length) for length in lengths])
-    labels = (place == rng.integers(0, lengths)[query]).astype(np.int32)
-    return lengths, query, place, labels, rng
 
 
 def found(name, column, *, categories=None, of=None, remedies=TABLE, ids=()):
@@ -264,59 +251,3 @@ def test_planted_data_are_clean(name, level):
         splits = load(config.load(name, seed=seed), [])
         said = leaks(splits.train, splits.remedies)
         assert [column for finding in said for column in finding.columns] == level
-
-
-@pytest.fixture
-def table(tmp_path, monkeypatch):
-    monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
-
-    def load_table(**columns):
-        frame = pl.DataFrame({"q": [f"q{q}" for q in QUERY], "y": LABELS, "price": NOISE.round(2), **columns})
-        frame.write_parquet(tmp_path / "t.parquet")
-        recipe = Recipe(name="shop", about="x", data=TableData(qid="q", label="y"))
-        return load(recipe, [str(tmp_path / "t.parquet")])
-
-    return load_table
-
-
-@pytest.mark.parametrize("first", [4_000_000_000, 2**60])
-def test_large_ids_in_a_table_are_seen_before_they_are_rounded(table, first):
-    said = only(doubtful(table(session=[first + n for n in range(ROWS)])))
-    assert said.startswith(
-        f"'session' has {ROWS} different whole numbers in {ROWS} rows, more than float32 tells apart"
-    )
-    assert said.endswith("leave it out with --ignore session")
-
-
-def test_large_ids_that_float32_tells_apart_are_ids_like_smaller_ones(table):
-    said = only(doubtful(table(session=17_000_000 + 2 * RNG.permutation(ROWS))))
-    assert "different values in" in said
-    assert "float32" not in said
-
-
-def test_text_that_tells_rows_apart_is_told_of_once(table):
-    assert "looks like an id" in only(doubtful(table(note=[f"r{n}" for n in range(ROWS)])))
-    (often,) = doubtful(table(note=[f"r{n // 2}" for n in range(ROWS)]))
-    assert "if it is an id or free text, leave it out with --ignore note" in often
-
-
-@pytest.mark.parametrize("values", [1e9 * np.exp(NOISE), (1e5 * np.exp(NOISE)).round(), 4e9 + (QUERY % 7)])
-def test_large_amounts_are_no_ids(table, values):
-    assert not any("float32" in said for said in doubtful(table(amount=values)))
-
-
-def test_training_queries_alone_are_judged(table):
-    """What the test queries show, and what they would hide, changes nothing."""
-    clean = table()
-    tested = {int(qid[1:]) for part in (clean.valid, clean.test) for qid in part.qids}
-    held_out = np.isin(QUERY, list(tested))
-    counts = doubtful(table(place=np.where(held_out, 7, PLACE)))
-    assert only(counts).startswith("'place' counts the candidates in row order in 24 of 24 training lists")
-    assert doubtful(table(place=np.where(held_out, PLACE, NOISE))) == []
-
-
-def test_each_source_has_its_own_remedy(table):
-    assert Remedies().leave_out in only(found("x", PLACE, remedies=Remedies()))
-    assert "leave it out with --ignore x" in only(doubtful(table(x=PLACE)))
-    ts = only(doubtful(table(ts=1_700_000_000 + QUERY)))
-    assert ts.endswith("or split by it with --split time --time-column ts")

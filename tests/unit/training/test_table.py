@@ -90,7 +90,7 @@ def test_gzip_whatever_the_name(table, name):
 
 def test_a_folder_with_the_recipes_file(tmp_path):
     (tmp_path / "rows.csv").write_text("q,y,x\n1,1,2\n")
-    data, source, _ = read(SPEC.model_copy(update={"file": "rows.csv"}), str(tmp_path))
+    data, source, *_ = read(SPEC.model_copy(update={"file": "rows.csv"}), str(tmp_path))
     assert (data.rows, source) == (1, "rows.csv")
     with pytest.raises(RecipeError, match="is a folder: name the table itself with --data"):
         read(SPEC, str(tmp_path))

@@ -132,19 +132,13 @@ def distinct_ids(values: Column) -> int:
 def ids_beyond_float32(column: pl.Series) -> tuple[int, int] | None:
     """Different values and rows of a column whose whole numbers tell rows apart, and no longer do as float32."""
     present = column.drop_nulls() if column.dtype.is_integer() else column.cast(pl.Float64).fill_nan(None).drop_nulls()
-    if len(present) == 0 or (column.dtype.is_float() and (present != present.floor()).any()):
+    sizes = np.abs(present.cast(pl.Float64).to_numpy())
+    if len(sizes) == 0 or sizes.max() <= _EXACT or (sizes != np.floor(sizes)).any():
         return None
-    sizes = present.cast(pl.Float64)
-    low, high, middle = (float(np.quantile(sizes, level)) for level in (0.0, 1.0, 0.5))
-    if max(-low, high) <= _EXACT:
-        return None
-    distinct = present.n_unique()
+    distinct, span = present.n_unique(), float(np.ptp(present.cast(pl.Float64).to_numpy()))
     merged = present.cast(pl.Float32).n_unique() < NEARLY * distinct
-    return (
-        (distinct, len(present))
-        if merged and _tell_rows_apart(distinct, len(present), high - low, abs(middle))
-        else None
-    )
+    ids = merged and _tell_rows_apart(distinct, len(present), span, float(np.median(sizes)))
+    return (distinct, len(present)) if ids else None
 
 
 def _tell_rows_apart(distinct: int, rows: int, span: float, middle: float) -> bool:

@@ -26,6 +26,26 @@ class Split(Frozen):
     parts: Annotated[int, Field(ge=3)] = 5
 
 
+class TableSplit(Split):
+    """How one table becomes training, validation and test queries; without any say in it where there are three tables.
+
+    Args:
+        parts: as of a random split. By time, the newest of these parts tests, the one before it validates; where a
+            column names no validation query, one part of the training queries is set aside.
+        by: ``random``; ``time``, of a query's first row; or ``column``, which says ``train``, ``valid`` or ``test``.
+        column: with the time, or the name of the split; no feature. None for a random split.
+    """
+
+    by: Literal["random", "time", "column"] = "random"
+    column: str | None = None
+
+    @model_validator(mode="after")
+    def _random_looks_at_no_column(self) -> TableSplit:
+        if self.by == "random" and self.column is not None:
+            raise ValueError(f"column {self.column!r} needs by = 'time' or by = 'column': a random split looks at none")
+        return self
+
+
 class LetorData(Frozen):
     """SVMrank / LETOR text.
 
@@ -51,6 +71,7 @@ class TableData(Frozen):
         qid, label: column names.
         categorical: columns to treat as categories whatever their type; text columns always are.
         ignore: columns that are no features.
+        split: how the queries of one table are split.
     """
 
     kind: Literal["table"] = "table"
@@ -59,7 +80,7 @@ class TableData(Frozen):
     label: str | None = None
     categorical: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
-    split: Split = Split()
+    split: TableSplit = TableSplit()
 
 
 class SyntheticData(Frozen):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +23,7 @@ from ranking.errors import ScoringError
 from training import config
 from training.config import Recipe
 from training.data import memory, split
-from training.data.dataset import Splits
+from training.data.dataset import Remedies, Splits
 from training.data.memory import Values
 from training.model_config import Qilcm as QilcmSpec
 from training.model_config import RankLoss, named
@@ -134,7 +135,8 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
 
         def read(_bars: Progress) -> Splits:
             rng = np.random.default_rng(recipe.seed)
-            return split.by_query(data, recipe.data.split, fold=recipe.fold, rng=rng, source="X, y, qid")
+            splits = split.by_query(data, recipe.data.split, fold=recipe.fold, rng=rng, source="X, y, qid")
+            return replace(splits, remedies=Remedies("leave it out of X"))
 
         console = Console(quiet=not self.verbose, highlight=False)
         with tempfile.TemporaryDirectory(prefix="listwright-") as folder:

@@ -13,10 +13,11 @@ from rich.console import Console
 from rich.markup import escape
 
 from ranking.errors import ListwrightError, RecipeError
-from training import config
 from training.command import repeatable
 from training.config import Recipe
-from training.data_config import LetorData
+from training.data.sources import files_by_split, path_of
+from training.data_config import LetorData, TableData
+from training.recipe_options import add_table_options, recipe_for, with_table_options
 
 ORACLE_COUNTS = (1, 2, 5, 10)
 MOST_SPECIALISTS = 100
@@ -38,6 +39,9 @@ examples:
   python -m training.experiment table2 --data data/MQ2008     five folds, 20 seeds
   python -m training.experiment table2 --data MSLR-WEB30K.zip --recipe mslr
   python -m training.experiment table2 --data airline --recipe airline-paper
+  python -m training.experiment table2 --data own.csv --qid search --label clicked --ignore row_id
+  python -m training.experiment oracle --data own.csv --qid search --label clicked \\
+      --split time --time-column searched_at     one fold, the newest queries
   python -m training.experiment table3 --recipe shifted --seeds 3
   python -m training.experiment oracle --data data/MQ2008     five folds, one seed
   python -m training.experiment oracle --data MSLR-WEB10K.zip --recipe mslr --folds 1
@@ -56,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
     console = Console(highlight=False)
     try:
         _check(options)
-        recipe = recipe_for(options.recipe, options.data)
+        recipe = with_table_options(recipe_for(options.recipe, options.data), options)
         folds = _numbers(options.folds) or tuple(range(1, _folds_of(options.suite, recipe, options.data) + 1))
         out = options.out or Path("experiments") / f"{options.suite}-{recipe.name}"
         command = repeatable("training.experiment", sys.argv[1:] if arguments is None else arguments)
@@ -117,7 +121,6 @@ def _specialised(
         raise RecipeError(f"--specialists {options.specialists}: at most {MOST_SPECIALISTS}")
     with console.status("loading torch"):
         from training.experiments import specialised  # noqa: PLC0415
-        from training.experiments.store import Store  # noqa: PLC0415
 
     seeds = options.seeds or 1
     settings = {
@@ -132,8 +135,7 @@ def _specialised(
     asked = specialised.Asked(
         options.suite, recipe, options.data, counts, seeds, folds, options.ndcg_at, command, _made_with("scikit-learn")
     )
-    with Store(out, settings) as store:
-        return specialised.run(asked, store, console)
+    return specialised.run(asked, out, settings, console)
 
 
 def _cores() -> int:
@@ -145,36 +147,16 @@ def _made_with(*more: str) -> dict[str, str]:
     return {name: version(name) for name in ("listwright", "lightgbm", "numpy", *more, "torch")}
 
 
-def recipe_for(name: str | None, sources: list[str]) -> Recipe:
-    """The recipe that was named, or the one whose files ``--data`` holds.
-
-    Raises:
-        RecipeError: if none was named and there are no data to tell by.
-    """
-    if name is not None:
-        return config.load(name)
-    if not sources:
-        raise RecipeError("name the data with --data PATH, or a recipe that makes its own with --recipe planted")
-    first = Path(sources[0])
-    if len(sources) == 1 and first.is_dir():
-        for known in (config.load(known) for known in config.recipe_names()):
-            parts = known.data.parts if isinstance(known.data, LetorData) else ()
-            if parts and all(any((first / (part + end)).exists() for end in ("", ".gz")) for part in parts):
-                return known
-    if first.suffix in (".csv", ".parquet") or first.name.endswith(".csv.gz"):
-        return config.load("table")
-    return config.load("letor")
-
-
 def _contents(source: str) -> list[str]:
-    """Name of a source, and one digest of the files there."""
-    path = Path(source.rpartition("=")[2])
+    """Name of a source, with the split that it is named for, and one digest of the files there."""
+    path = path_of(source)
+    split = source.partition("=")[0] + "=" if path != Path(source) else ""
     digest = hashlib.sha256()
     for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
         if file.is_file():
             with file.open("rb") as stream:
                 digest.update(hashlib.file_digest(stream, "sha256").digest())
-    return [path.name, digest.hexdigest()]
+    return [split + path.name, digest.hexdigest()]
 
 
 def _folds_of(suite: str, recipe: Recipe, sources: list[str]) -> int:
@@ -182,12 +164,15 @@ def _folds_of(suite: str, recipe: Recipe, sources: list[str]) -> int:
 
     The QILCM paper splits once, 60/20/20: so do its suites, unless a set is published in parts that make its folds.
     """
-    if suite in LISTWISE and not (isinstance(recipe.data, LetorData) and recipe.data.parts):
+    data = recipe.data
+    parts = data.parts if isinstance(data, LetorData) else ()
+    if suite in LISTWISE and not parts:
         return 1
-    if isinstance(recipe.data, LetorData) and not recipe.data.parts and (len(sources) > 1 or recipe.name == "mslr"):
+    if files_by_split(sources) is not None or (isinstance(data, TableData) and data.split.by != "random"):
         return 1
-    parts = recipe.data.parts if isinstance(recipe.data, LetorData) else ()
-    return len(parts) or recipe.data.split.parts
+    if recipe.name == "mslr":
+        return 1
+    return len(parts) or data.split.parts
 
 
 def _numbers(text: str | None) -> tuple[int, ...]:
@@ -220,8 +205,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("suite", choices=[*LISTWISE, *SPECIALISED], metavar="SUITE", help="see below")
     parser.add_argument("--data", nargs="+", default=[], metavar="PATH", help="as for training.fit")
     parser.add_argument(
-        "--recipe", metavar="NAME", help="recipe or .toml file (default: the one whose files PATH holds)"
+        "--recipe",
+        metavar="NAME",
+        help="recipe or .toml file (default: table for CSV and Parquet, else letor or the one whose files PATH holds)",
     )
+    add_table_options(parser)
     parser.add_argument("--out", type=Path, metavar="DIR", help="default: experiments/SUITE-RECIPE")
     parser.add_argument(
         "--seeds", type=int, metavar="N", help=f"seeds 0 to N - 1 (default: {PAPER_SEEDS}; oracle, routing: 1)"

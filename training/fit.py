@@ -19,8 +19,12 @@ _EXAMPLES = """examples:
   python -m training.fit mq2008 --data data/MQ2008 --fold 2
   python -m training.fit mslr --data MSLR-WEB10K.zip    read inside the archive
   python -m training.fit letor --data train=a.txt.gz valid=b.txt test=c.txt
-  python -m training.fit table --data rows.parquet --qid search_id \\
-      --label clicked --categorical carrier,country
+  python -m training.fit --data rows.parquet --qid search_id --label clicked \\
+      --categorical carrier,country --ignore row_id
+  python -m training.fit --data rows.csv --qid search_id --label clicked \\
+      --split time --time-column searched_at    the newest queries are tested
+  python -m training.fit --data train=a.csv valid=b.csv test=c.parquet \\
+      --qid search_id --label clicked
   python -m training.fit letor --data rows.txt --first-stage production.txt \\
       --out models/shop/1
   python -m training.fit --out models/demo/2 --resume   after an interruption

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from ranking.errors import RecipeError
 from training import config
 from training.config import GivenColumn, GivenModel, Recipe
+from training.data_config import LetorData, TableData
 from training.model_config import MODEL_NAMES
 
 MODELS = """
@@ -22,26 +25,21 @@ models:
 """
 """What ``--model`` says, for the end of a help page."""
 
+TABLES = (".csv", ".csv.gz", ".parquet")
+"""How names of tables end."""
+
+_TABLE_OPTIONS = ("qid", "label", "categorical", "ignore", "split", "time_column", "split_column")
+
 
 def recipe_from(options: argparse.Namespace) -> Recipe:
-    """The recipe that the command line asks for.
+    """The recipe that the command line of a fit or a search asks for; without a word about data, ``demo``.
 
     Raises:
         RecipeError: if the recipe is unknown or an option does not fit it.
     """
-    recipe = config.load(options.recipe, seed=options.seed, fold=options.fold)
-    columns = {
-        "qid": options.qid,
-        "label": options.label,
-        "categorical": _names(options.categorical),
-        "ignore": _names(options.ignore),
-    }
-    columns = {name: value for name, value in columns.items() if value is not None}
-    if columns and recipe.data.kind != "table":
-        raise RecipeError(f"--{next(iter(columns))} names a column, but recipe {recipe.name!r} reads no table")
+    name = options.recipe or (None if options.data else "demo")
+    recipe = with_table_options(recipe_for(name, options.data, seed=options.seed, fold=options.fold), options)
     changes: dict[str, object] = {}
-    if columns:
-        changes["data"] = recipe.data.model_copy(update=columns)
     if options.first_stage is not None:
         changes["first_stage"] = GivenModel(path=str(options.first_stage))
     if options.first_stage_column is not None:
@@ -51,6 +49,73 @@ def recipe_from(options: argparse.Namespace) -> Recipe:
     return config.changed(recipe, changes)
 
 
+def recipe_for(name: str | None, sources: Sequence[str], **changes: Any) -> Recipe:
+    """The recipe that was named, or the one that fits the data: ``table`` for CSV and Parquet, told by their names, the
+    set whose parts a folder holds, and ``letor`` for all else.
+
+    Args:
+        name: of the recipe; None to go by the data.
+        sources: what ``--data`` named.
+        changes: as of :func:`training.config.load`.
+
+    Raises:
+        RecipeError: if none was named and there are no data to tell by, or the recipe cannot be read.
+    """
+    if name is not None:
+        return config.load(name, **changes)
+    if not sources:
+        raise RecipeError("name the data with --data PATH, or a recipe that makes its own with --recipe planted")
+    first = Path(sources[0])
+    if len(sources) == 1 and first.is_dir():
+        for known in config.recipe_names():
+            data = config.load(known).data
+            parts = data.parts if isinstance(data, LetorData) else ()
+            if parts and all(any((first / (part + end)).exists() for end in ("", ".gz")) for part in parts):
+                return config.load(known, **changes)
+    is_table = first.name.lower().endswith(TABLES)
+    return config.load("table" if is_table else "letor", **changes)
+
+
+def with_table_options(recipe: Recipe, options: argparse.Namespace) -> Recipe:
+    """The recipe with the columns, and the split by a column, that the command line names.
+
+    Raises:
+        RecipeError: if the recipe reads no table, or two options say different things about the split.
+    """
+    given = [name for name in _TABLE_OPTIONS if getattr(options, name) is not None]
+    if not given:
+        return recipe
+    if not isinstance(recipe.data, TableData):
+        said = f"--{given[0].replace('_', '-')} {'splits a table' if given[0] == 'split' else 'names a column'}"
+        raise RecipeError(f"{said}, but recipe {recipe.name!r} reads no table")
+    changes = {
+        "qid": options.qid,
+        "label": options.label,
+        "categorical": _names(options.categorical),
+        "ignore": _names(options.ignore),
+    }
+    data = recipe.data.model_copy(update={name: value for name, value in changes.items() if value is not None})
+    return config.changed(recipe, {"data": _split_as_asked(data, options)})
+
+
+def _split_as_asked(data: TableData, options: argparse.Namespace) -> TableData:
+    """A column that the recipe splits by, and the command line does not, stays no feature."""
+    own, by, column = data.split, options.split, None
+    if options.split_column is not None:
+        if by is not None or options.time_column is not None:
+            raise RecipeError("--split-column says itself how to split: leave out --split and --time-column")
+        by, column = "column", options.split_column
+    elif options.time_column is not None:
+        if (by or own.by) != "time":
+            raise RecipeError(f"--time-column {options.time_column} is what --split time goes by: add --split time")
+        by, column = "time", options.time_column
+    elif by == own.by or by is None:
+        return data
+    kept = data.ignore if own.column in (None, column, *data.ignore) else (*data.ignore, str(own.column))
+    split = own.model_copy(update={"by": by, "column": column})
+    return data.model_copy(update={"split": split, "ignore": kept})
+
+
 def _names(text: str | None) -> tuple[str, ...] | None:
     return None if text is None else tuple(name.strip() for name in text.split(",") if name.strip())
 
@@ -58,7 +123,12 @@ def _names(text: str | None) -> tuple[str, ...] | None:
 def add_recipe_options(parser: argparse.ArgumentParser) -> None:
     """The options that :func:`recipe_from` reads, and ``--data`` and ``--device``."""
     recipes = ", ".join(config.recipe_names())
-    parser.add_argument("recipe", nargs="?", default="demo", help=f"one of {recipes}; or a .toml file (default: demo)")
+    parser.add_argument(
+        "recipe",
+        nargs="?",
+        help=f"one of {recipes}; or a .toml file (default: demo; with --data, table for CSV and Parquet, else letor or "
+        "the recipe whose files a folder holds)",
+    )
     parser.add_argument(
         "--data",
         nargs="+",
@@ -81,15 +151,29 @@ def add_recipe_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--fold", type=int, metavar="K", help="which fold, counted from 1 (default: the recipe's)")
     parser.add_argument("--device", default="auto", help="auto (CUDA if there is one), cpu or cuda")
-    table = parser.add_argument_group("tables")
-    table.add_argument("--qid", metavar="COL", help="column with the query id")
-    table.add_argument("--label", metavar="COL", help="column with the relevance label, whole numbers from 0")
-    table.add_argument("--categorical", metavar="COL,COL", help="number columns that are categories; text always is")
-    table.add_argument("--ignore", metavar="COL,COL", help="columns that are no features")
+    add_table_options(parser)
     first = parser.add_argument_group("bring your own first stage").add_mutually_exclusive_group()
     first.add_argument("--first-stage", type=Path, metavar="MODEL", help="a LightGBM text model that you already run")
     first.add_argument(
         "--first-stage-column",
         metavar="COL",
         help="scores that stand in the data; the column stays a feature, which requests must send",
+    )
+
+
+def add_table_options(parser: argparse.ArgumentParser) -> None:
+    """The options that :func:`with_table_options` reads."""
+    table = parser.add_argument_group("tables")
+    table.add_argument("--qid", metavar="COL", help="column with the query id")
+    table.add_argument("--label", metavar="COL", help="column with the relevance label, whole numbers from 0")
+    table.add_argument("--categorical", metavar="COL,COL", help="number columns that are categories; text always is")
+    table.add_argument("--ignore", metavar="COL,COL", help="columns that are no features")
+    table.add_argument(
+        "--split",
+        choices=("random", "time"),
+        help="of one table: at random (default), or by time with --time-column, so that the newest queries are tested",
+    )
+    table.add_argument("--time-column", metavar="COL", help="with --split time: column with the time; no feature")
+    table.add_argument(
+        "--split-column", metavar="COL", help="column that says train, valid or test of each row; no feature"
     )

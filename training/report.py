@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,6 +32,7 @@ class Report:
         evaluation: per-query values on the test split, measured through the sealed bundle.
         metrics: means and intervals under the evaluation's protocol.
         data: one line: which data, split how.
+        notes: what was pointed out about them before the fit.
         first_stage, model: what was fitted, and how it went.
         recipe: the recipe as JSON.
         seconds: wall-clock time by step.
@@ -49,6 +50,7 @@ class Report:
     model: Mapping[str, object]
     recipe: Mapping[str, object]
     seconds: Mapping[str, float]
+    notes: Sequence[str] = ()
     specialists: Mapping[str, object] | None = None
     routing: RoutingEvaluation | None = None
     details: Mapping[str, object] = field(default_factory=dict)
@@ -74,6 +76,7 @@ class Report:
         mean, low, high = self.evaluation.gain(HEADLINE, generalist, "first_stage")
         facts = {
             "data": self.data,
+            "notes": list(self.notes),
             "protocol": str(self.evaluation.protocol),
             "interval": "95 % percentile bootstrap over queries",
             "rankers": {ranker: self.names[ranker] for ranker in self.evaluation.rankers},

@@ -19,7 +19,7 @@ from training.anomaly import FittedAnomaly, fit_anomaly
 from training.bundling import write_bundle
 from training.config import GivenModel, LambdaMart, Recipe
 from training.data.dataset import Splits
-from training.data.load import describe, doubtful, load
+from training.data.load import announce, load
 from training.epoch import Epoch
 from training.evaluate import evaluate
 from training.evaluate_routing import evaluate_routing
@@ -100,10 +100,7 @@ def _fit_and_publish(
             informative = sum(len(np.unique(labels)) > 1 for _, labels in splits.train.lists())
             check_enough(recipe.specialists, informative)
         fingerprint = workspace.belongs_to(splits)
-    bars.console.print(f"[bold]{escape(recipe.name)}[/]: {escape(splits.how)}")
-    bars.console.print(escape(describe(splits.train.schema)))
-    for doubt in doubtful(splits):
-        bars.console.print(f"[yellow]Note:[/] {escape(doubt)}")
+    notes = announce(recipe, splits, bars.console)
     with watch.step("first stage"):
         first = _fit_first_stage(recipe, splits, workspace, bars)
     with watch.step("anomaly score"):
@@ -133,6 +130,7 @@ def _fit_and_publish(
         evaluation=evaluation,
         metrics=evaluation.metrics(),
         data=splits.how,
+        notes=notes,
         first_stage=first.facts,
         model={"kind": "first_stage"} if fitted is None else fitted.facts,
         specialists=None if specialists is None else specialists.facts,
@@ -169,8 +167,7 @@ def under_first_stage(recipe: Recipe, splits: Splits) -> Splits:
     if not isinstance(recipe.first_stage, GivenModel):
         return splits
     model = bring_your_own.read_model(Path(recipe.first_stage.path))
-    schema = bring_your_own.under_model_categories(model, splits.train.schema)
-    return Splits(splits.train.under(schema), splits.valid.under(schema), splits.test.under(schema), splits.how)
+    return splits.under(bring_your_own.under_model_categories(model, splits.train.schema))
 
 
 def _fit_first_stage(recipe: Recipe, splits: Splits, workspace: Workspace, bars: Progress) -> FittedFirstStage:

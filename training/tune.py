@@ -26,8 +26,8 @@ _EXAMPLES = """examples:
   python -m training.tune mq2008 --data data/MQ2008 --trials 50 \\
       --model first_stage                     LightGBM instead, as hard
   python -m training.tune mslr --data MSLR-WEB10K.zip --model dlcm
-  python -m training.tune table --data rows.parquet --qid search_id \\
-      --label clicked --study studies/shop
+  python -m training.tune --data rows.parquet --qid search_id --label clicked \\
+      --study studies/shop
 
 An interrupted search goes on with the same command, and so does one that is
 given more --trials. The winning values are printed and written to winner.toml
@@ -69,12 +69,12 @@ def _search(
 ) -> tuple[Winner, str]:
     with console.status("loading torch"):  # seconds, which --help and mistyped options need not wait for
         from training import study  # noqa: PLC0415
-        from training.data.load import load  # noqa: PLC0415
+        from training.data.load import announce, load  # noqa: PLC0415
         from training.run import progress_bars, under_first_stage, usable_device  # noqa: PLC0415
     device = usable_device(options.device)
     with progress_bars(console) as bars:
         splits = under_first_stage(recipe, load(recipe, options.data, progress=bars))
-        bars.console.print(f"[bold]{escape(recipe.name)}[/]: {escape(splits.how)}")
+        announce(recipe, splits, bars.console)
         with study.held(folder, recipe, splits) as state:
             winner = study.tune(recipe, splits, state, trials=options.trials, device=device, bars=bars)
             text = study.fragment(winner, command)

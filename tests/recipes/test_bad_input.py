@@ -132,6 +132,16 @@ def test_fewer_queries_than_parts(door, tmp_path, capsys):
     assert "4 queries cannot be split into 5 parts: give more queries" in fit_by(door, rows(4), tmp_path, capsys)
 
 
+@pytest.mark.parametrize(
+    ("door", "remedy"), [("table", "--ignore it, or split by it"), ("library", "leave it out of X")]
+)
+def test_text_that_reads_as_dates_is_no_feature(door, remedy, tmp_path, capsys):
+    said = fit_by(
+        door, [row._replace(second=f"2024-05-{n % 28 + 1:02}") for n, row in enumerate(rows())], tmp_path, capsys
+    )
+    assert f"column second: holds text that reads as dates ('2024-05-01'): make it a number, or {remedy}" in said
+
+
 def test_a_query_that_comes_back_in_letor_text_is_an_error(tmp_path, capsys):
     data = rows()
     said = fit_by("letor", [*data[1:], data[0]], tmp_path, capsys)

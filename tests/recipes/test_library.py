@@ -119,6 +119,17 @@ def test_score_is_the_mean_ndcg(frame, model):
     )
 
 
+def test_a_leak_is_pointed_out_in_the_report(frame, model):
+    assert model.report_["notes"] == []
+    place = frame.groupby("search", sort=False).cumcount()
+    leaking = training.Qilcm(**SMALL, model="first_stage").fit(
+        features(frame).assign(place=place), frame["clicked"], frame["search"]
+    )
+    (note,) = leaking.report_["notes"]
+    assert note.startswith("'place' counts the candidates in row order in 24 of 24 training lists")
+    assert note.endswith("leave it out of X")
+
+
 def test_what_was_saved_comes_back(frame, model, saved):
     again = training.Qilcm.load(saved)
     assert again.get_params() == model.get_params()

@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,13 +20,16 @@ from ranking.features import FeatureSchema
 from training.data.container import file_digest
 from training.data.dataset import Dataset
 
-PARSER_VERSION = 2
+PARSER_VERSION = 3
 """Raise it whenever the parser gives another result for the same text: older entries are then ignored."""
 
 _ARRAYS = ("features", "labels", "offsets")
 _FACTS = "facts.json"
 
 _log = logging.getLogger(__name__)
+
+Beside = dict[str, list[Any]]
+"""What a parser found beside the dataset: lists of text and numbers by name."""
 
 
 def folder() -> Path:
@@ -37,7 +41,12 @@ def folder() -> Path:
 
 
 def cached(digest: str, source: str, parse: Callable[[], Dataset]) -> Dataset:
-    """A parsed file, from the cache if its source has not changed.
+    """A parsed file, from the cache if its source has not changed; see :func:`cached_with`."""
+    return cached_with(digest, source, lambda: (parse(), {}))[0]
+
+
+def cached_with(digest: str, source: str, parse: Callable[[], tuple[Dataset, Beside]]) -> tuple[Dataset, Beside]:
+    """A parsed file and what was found beside it, from the cache if its source has not changed.
 
     Args:
         digest: hash of everything that the result depends on.
@@ -51,36 +60,42 @@ def cached(digest: str, source: str, parse: Callable[[], Dataset]) -> Dataset:
     known = _read(entry, digest)
     if known is not None:
         return known
-    dataset = parse()
-    _write(entry, digest, source, dataset)
-    return dataset
+    parsed = parse()
+    _write(entry, digest, source, *parsed)
+    return parsed
 
 
-def _read(entry: Path, digest: str) -> Dataset | None:
+def _read(entry: Path, digest: str) -> tuple[Dataset, Beside] | None:
     try:
         if not (entry / _FACTS).is_file():
             return None
         facts = json.loads((entry / _FACTS).read_text(encoding="utf-8"))
         schema = FeatureSchema.model_validate(facts["schema"])
-        if facts["digest"] != digest or facts["sha256"] != _hashes(entry, facts["qids"], schema):
+        qids, beside = facts["qids"], facts["beside"]
+        if facts["digest"] != digest or facts["sha256"] != _hashes(entry, qids, schema, beside):
             raise ValueError("not what was written")
         features, labels, offsets = (np.load(entry / f"{array}.npy", allow_pickle=False) for array in _ARRAYS)
-        return Dataset(features, labels, offsets, tuple(facts["qids"]), schema)
+        return Dataset(features, labels, offsets, tuple(qids), schema), beside
     except (DataError, OSError, ValueError, KeyError, TypeError) as error:
         _log.warning("cache entry %s is damaged (%s): reading the source again", entry, error)
         return None
 
 
-def _write(entry: Path, digest: str, source: str, dataset: Dataset) -> None:
+def _write(entry: Path, digest: str, source: str, dataset: Dataset, beside: Beside) -> None:
     try:
         entry.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=entry.parent))
         try:
             for array in _ARRAYS:
                 np.save(temporary / f"{array}.npy", getattr(dataset, array), allow_pickle=False)
-            hashes = _hashes(temporary, list(dataset.qids), dataset.schema)
-            schema = dataset.schema.model_dump(mode="json")
-            facts = {"digest": digest, "source": source, "sha256": hashes, "qids": dataset.qids, "schema": schema}
+            facts = {
+                "digest": digest,
+                "source": source,
+                "sha256": _hashes(temporary, list(dataset.qids), dataset.schema, beside),
+                "qids": dataset.qids,
+                "schema": dataset.schema.model_dump(mode="json"),
+                "beside": beside,
+            }
             (temporary / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
             shutil.rmtree(entry, ignore_errors=True)
             temporary.rename(entry)
@@ -90,9 +105,13 @@ def _write(entry: Path, digest: str, source: str, dataset: Dataset) -> None:
         _warn_once(f"nothing is cached in {entry.parent}: {error.strerror or error}")
 
 
-def _hashes(entry: Path, qids: list[str], schema: FeatureSchema) -> dict[str, str]:
+def _hashes(entry: Path, qids: list[str], schema: FeatureSchema, beside: Beside) -> dict[str, str]:
     hashes = {array: file_digest(entry / f"{array}.npy") for array in _ARRAYS}
-    return hashes | {"qids": hashlib.sha256(json.dumps(qids).encode()).hexdigest(), "schema": schema.fingerprint}
+    hashes |= {
+        name: hashlib.sha256(json.dumps(part).encode()).hexdigest()
+        for name, part in (("qids", qids), ("beside", beside))
+    }
+    return hashes | {"schema": schema.fingerprint}
 
 
 @functools.cache

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 import polars as pl
 from jaxtyping import Float, Int
 from pydantic import ValidationError
 
-from ranking.errors import DataError
 from ranking.features import Feature, FeatureSchema
+from training.data.fault import Fault
 from training.data.letor_fast import MAX_LABEL
+from training.data.times import reads_as_time
 
 WHOLE_LABEL = f"expected a relevance label, a whole number from 0 to {MAX_LABEL}"
-
-
-class Fault(Protocol):
-    """Says where in a source a fault stands."""
-
-    def __call__(self, column: pl.Series, expected: str, row: int | None = None) -> DataError:
-        """The error of a column, or of one of its rows counted from 0."""
 
 
 def grouped(column: pl.Series, fault: Fault) -> tuple[Int[np.ndarray, " R"], Int[np.ndarray, " N+1"], tuple[str, ...]]:
@@ -56,7 +50,7 @@ def whole_labels(column: pl.Series, fault: Fault) -> Int[np.ndarray, " R"]:
 
 
 def features_of(
-    frame: pl.DataFrame, named: frozenset[str], fault: Fault, *, leave_out: str
+    frame: pl.DataFrame, named: frozenset[str], fault: Fault, *, leave_out: str, split_by: str = ""
 ) -> tuple[Float[np.ndarray, "R D"], FeatureSchema]:
     """Features and what they are: text, booleans and the columns ``named`` are categories, sorted by name.
 
@@ -65,17 +59,19 @@ def features_of(
         named: columns that are categories whatever their type.
         fault: says where a wrong value stands.
         leave_out: how a column that cannot be used is left out there.
+        split_by: how queries are split by a column of times there, with ``{}`` for its name; empty where they are not.
 
     Raises:
-        DataError: if a column cannot be a feature, or a number is infinite as float32.
+        DataError: if a column cannot be a feature, which dates and text that reads as dates cannot, or a number is
+            infinite as float32.
     """
     features = np.empty((frame.height, frame.width), dtype=np.float32)
     schema = []
     for d, column in enumerate(frame.iter_columns()):
         if column.dtype.is_nested() or column.dtype == pl.Binary:
             raise fault(column, f"holds {column.dtype}, neither numbers nor text: {leave_out}")
-        if column.dtype.is_temporal() and column.name not in named:
-            raise fault(column, f"holds {column.dtype}: make it a number, or {leave_out}")
+        if column.name not in named and (times := _times_in(column)):
+            raise fault(column, f"holds {times}: make it a number, or {leave_out}{split_by.format(column.name)}")
         empty = column.null_count() == len(column)  # CSV cannot tell of what kind: as in Parquet, it is a number
         if column.name in named or not (column.dtype.is_numeric() or empty):
             codes, categories = _categories(column)
@@ -85,6 +81,15 @@ def features_of(
             features[:, d] = _numbers(column, fault)
             schema.append(_feature(column, None, fault))
     return features, FeatureSchema(features=tuple(schema))
+
+
+def _times_in(column: pl.Series) -> str | None:
+    """What times a column holds, or None; a column that says itself that it holds categories does not."""
+    if column.dtype.is_temporal():
+        return str(column.dtype)
+    if column.dtype == pl.String and reads_as_time(column):
+        return f"text that reads as dates ({column.drop_nulls()[0]!r})"
+    return None
 
 
 def _feature(column: pl.Series, categories: tuple[str, ...] | None, fault: Fault) -> Feature:

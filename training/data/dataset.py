@@ -109,6 +109,23 @@ def _fit_feature(feature: Feature, column: Float[np.ndarray, " R"]) -> Feature:
     return Feature(name=feature.name, missing_in_training=len(present) < len(column), quantiles=quantiles)
 
 
+Ids = tuple[tuple[str, int, int], ...]
+"""Numeric columns of a source that look like ids and are no longer told apart as float32: name, values, rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remedies:
+    """What somebody who gave data can do about a column; ``{}`` stands for its name.
+
+    Args:
+        leave_out: how it is left out.
+        split_by: goes on after that: how queries are split by it as a time; empty where they cannot be.
+    """
+
+    leave_out: str = "leave it out with --ignore {}"
+    split_by: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Splits:
     """Train, validation and test queries; no query stands in two of them.
@@ -116,9 +133,18 @@ class Splits:
     Args:
         train, valid, test: all under the schema that ``train`` fixed.
         how: one line for the report: which queries went where, and why.
+        remedies: of whoever gave the data.
+        ids: columns that looked like ids before they were rounded.
     """
 
     train: Dataset
     valid: Dataset
     test: Dataset
     how: str
+    remedies: Remedies = Remedies()
+    ids: Ids = ()
+
+    def under(self, schema: FeatureSchema) -> Splits:
+        """The same splits under the categories of another schema, see :meth:`Dataset.under`."""
+        train, valid, test = (part.under(schema) for part in (self.train, self.valid, self.test))
+        return replace(self, train=train, valid=valid, test=test)

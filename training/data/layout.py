@@ -13,6 +13,7 @@ from ranking.errors import DataError, RecipeError
 from training.data.container import Container, is_archive
 from training.data.dataset import Splits
 from training.data.reader import Reader, as_wide, together
+from training.data.sources import NAMED, SPLITS, check_exists, files_by_split
 from training.data.split import apart, by_query, check_fold, checked, merged, set_aside
 from training.data_config import LetorData
 
@@ -25,7 +26,6 @@ _ROLE_OF = {
     "test": "test",
     "testset": "test",
 }
-_ROLES = ("train", "valid", "test")
 _SPLIT_FILE = re.compile(rf"(?P<set>[^/]+\.)??(?P<role>{'|'.join(_ROLE_OF)})\.txt(?:\.gz)?")
 _FOLD_FOLDER = re.compile(r"Fold(\d+)")
 
@@ -48,31 +48,24 @@ def load(
         DataError: if files are missing or wrong.
     """
     reader = Reader(progress)
-    roles = [source.partition("=")[0] for source in sources]
-    if all(role in _ROLES and "=" in source for role, source in zip(roles, sources, strict=True)):
-        check_fold(fold, 1, "train=FILE valid=FILE test=FILE")
-        return _named_files(dict(source.split("=", 1) for source in sources), len(sources), reader)
-    for source, role in zip(sources, roles, strict=True):
-        if not Path(source).exists():
-            hint = f"; {role!r} is no split: train=, valid= and test= are" if "=" in source else ""
-            raise DataError(source, f"does not exist{hint}")
+    named = files_by_split(sources)
+    if named is not None:
+        check_fold(fold, 1, NAMED)
+        return _named_files(named, reader)
+    for source in sources:
+        check_exists(source)
     paths = [Path(source) for source in sources]
     if len(paths) == 1 and (paths[0].is_dir() or is_archive(paths[0])):
         return _container(spec, Container(paths[0]), fold=fold, rng=rng, reader=reader)
     if any(path.is_dir() or is_archive(path) for path in paths):
-        raise RecipeError("--data takes one folder or archive, or files, or train=FILE valid=FILE test=FILE")
+        raise RecipeError(f"--data takes one folder or archive, or files, or {NAMED}")
     dataset = together([reader.file(path) for path in paths])
     return by_query(dataset, spec.split, fold=fold, rng=rng, source=", ".join(sources))
 
 
-def _named_files(named: dict[str, str], count: int, reader: Reader) -> Splits:
-    missing = [role for role in _ROLES if role not in named]
-    if missing or count != len(_ROLES):
-        wrong = f"no {missing[0]}=FILE" if missing else "a split twice"
-        raise RecipeError(f"--data names {wrong}: give train=FILE valid=FILE test=FILE, each once")
-    train, valid, test = as_wide([reader.file(Path(named[role])) for role in _ROLES])
-    how = ", ".join(f"{role} {named[role]}" for role in _ROLES)
-    return checked(train, valid, test, how)
+def _named_files(named: dict[str, str], reader: Reader) -> Splits:
+    train, valid, test = as_wide([reader.file(Path(file)) for file in named.values()])
+    return checked(train, valid, test, ", ".join(f"{split} {file}" for split, file in named.items()))
 
 
 def _container(spec: LetorData, container: Container, *, fold: int, rng: np.random.Generator, reader: Reader) -> Splits:
@@ -103,19 +96,17 @@ def _published(container: Container) -> _Folds:
     whole = {home: folds for home, folds in sets.items() if any("train" in files for files in folds.values())}
     if len(whole) > 1:
         homes = ", ".join(repr(home.rstrip("/.")) for home in whole)
-        raise DataError(
-            container.path, f"holds several sets ({homes}): name the folder of one, or train=FILE valid=FILE test=FILE"
-        )
+        raise DataError(container.path, f"holds several sets ({homes}): name the folder of one, or {NAMED}")
     folds = next(iter(whole.values()), {})
     return {number: files for number, files in folds.items() if number} or folds
 
 
 def _fold(container: Container, folds: _Folds, *, fold: int, reader: Reader) -> Splits:
     check_fold(fold, max(folds), str(container.path))
-    missing = [role for role in _ROLES if role not in folds.get(fold, {})]
+    missing = [role for role in SPLITS if role not in folds.get(fold, {})]
     if missing:
         raise DataError(container.path, f"Fold{fold} has no {' and no '.join(missing)} file")
-    train, valid, test = as_wide([reader.member(container, folds[fold][role]) for role in _ROLES])
+    train, valid, test = as_wide([reader.member(container, folds[fold][role]) for role in SPLITS])
     return checked(*apart(train, valid, test), f"{container.path.name}, the publisher's fold {fold} of {max(folds)}")
 
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
+from rich.console import Console
+from rich.markup import escape
 from rich.progress import Progress
 
 from ranking.errors import DataError, RecipeError
 from ranking.features import FeatureSchema
 from training.config import Recipe
 from training.data import layout, split, synthetic, table
-from training.data.dataset import Splits
+from training.data.dataset import Remedies, Splits
+from training.data.leaks import leaks
 from training.data_config import LetorData, SyntheticData, TableData
 
 
@@ -34,16 +38,15 @@ def load(recipe: Recipe, sources: Sequence[str], *, progress: Progress | None = 
                 raise RecipeError(f"recipe {recipe.name!r} makes its own data: leave out --data {sources[0]}")
             dataset, _ = synthetic.generate(spec, rng)
             source = f"synthetic data, seed {recipe.seed}"
-            return split.by_query(dataset, spec.split, fold=recipe.fold, rng=rng, source=source)
+            splits = split.by_query(dataset, spec.split, fold=recipe.fold, rng=rng, source=source)
+            return replace(splits, remedies=Remedies("change [data] of the recipe"))
         case LetorData() as spec:
             _need(recipe, sources)
-            return layout.load(spec, sources, fold=recipe.fold, rng=rng, progress=progress)
+            splits = layout.load(spec, sources, fold=recipe.fold, rng=rng, progress=progress)
+            return replace(splits, remedies=Remedies("leave it out of the text"))
         case TableData() as spec:
             _need(recipe, sources)
-            if len(sources) > 1:
-                raise RecipeError(f"--data takes one table, not {len(sources)}: {', '.join(sources)}")
-            dataset, source = table.read(spec, sources[0])
-            return split.by_query(dataset, spec.split, fold=recipe.fold, rng=rng, source=source)
+            return table.load(spec, sources, fold=recipe.fold, rng=rng)
 
 
 def _need(recipe: Recipe, sources: Sequence[str]) -> None:
@@ -63,14 +66,32 @@ def describe(schema: FeatureSchema) -> str:
     return ", ".join(parts)
 
 
+def announce(recipe: Recipe, splits: Splits, console: Console) -> tuple[str, ...]:
+    """Print what was read, and what a person should look at before anything is fitted; the latter is returned."""
+    console.print(f"[bold]{escape(recipe.name)}[/]: {escape(splits.how)}")
+    console.print(escape(describe(splits.train.schema)))
+    notes = tuple(doubtful(splits))
+    for note in notes:
+        console.print(f"[yellow]Note:[/] {escape(note)}")
+    return notes
+
+
+def data_facts(splits: Splits, notes: Sequence[str]) -> list[str]:
+    """The same for the facts of a suite's page."""
+    return [f"The first fold: {splits.how}.", *(f"Pointed out: {note}." for note in notes)]
+
+
 def doubtful(splits: Splits) -> list[str]:
-    """What a person should look at: columns like ids or free text, and a test split that measures nothing."""
-    train, test = splits.train, splits.test
-    doubts = [
+    """What a person should look at: leaks, columns like ids or free text, and a test split that measures nothing."""
+    train, test, remedies = splits.train, splits.test, splits.remedies
+    found = leaks(train, remedies, splits.ids)
+    told = {finding.columns for finding in found}
+    doubts = [finding.said for finding in found]
+    doubts += [
         f"{feature.name!r} has {len(feature.categories)} values in {train.rows} training rows: if it is an id or free "
-        f"text, leave it out with --ignore {feature.name}"
+        f"text, {remedies.leave_out.format(feature.name)}"
         for feature in train.schema.features
-        if len(feature.categories) > max(20, train.rows // 4)
+        if len(feature.categories) > max(20, train.rows // 4) and (feature.name,) not in told
     ]
     if not split.informative(test):
         doubts.append(

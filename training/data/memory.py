@@ -145,7 +145,8 @@ def _objects(name: str, given: list[Any], *, text: bool) -> pl.Series:
         return pl.Series(name, [None if value is None else float(value) for value in values], dtype=pl.Float64)
     if not text and all(isinstance(value, (date, timedelta)) for value in present):
         return pl.Series(name, values)
-    return pl.Series(name, [None if value is None else spelled(value) for value in values], dtype=pl.String)
+    kind = pl.Categorical if text else pl.String
+    return pl.Series(name, [None if value is None else spelled(value) for value in values], dtype=kind)
 
 
 def _ids(qid: Values) -> pl.Series:

@@ -11,6 +11,8 @@ import numpy as np
 from ranking.errors import DataError, RecipeError
 from ranking.features import FeatureSchema
 from training.data.dataset import Dataset, Splits, fit_schema
+from training.data.sources import SPLITS
+from training.data.times import Time, shown
 from training.data_config import Split
 
 
@@ -23,15 +25,77 @@ def by_query(dataset: Dataset, split: Split, *, fold: int, rng: np.random.Genera
     """
     parts = split.parts
     check_fold(fold, parts, source)
-    if len(dataset) < parts:
-        raise DataError(source, f"{len(dataset)} queries cannot be split into {parts} parts: give more queries")
+    _check_enough(dataset, parts, source)
     part_of = rng.permutation(len(dataset)) % parts
     test, valid = fold - 1, fold % parts
     train = np.flatnonzero((part_of != test) & (part_of != valid))
     picked = [dataset.select(q) for q in (train, np.flatnonzero(part_of == valid), np.flatnonzero(part_of == test))]
-    share = round(100 / parts)
-    how = f"{source}, split by query {100 - 2 * share}/{share}/{share}, fold {fold} of {parts}"
+    how = f"{source}, split by query {_shares(parts)}, fold {fold} of {parts}"
     return checked(picked[0], picked[1], picked[2], how)
+
+
+def by_time(dataset: Dataset, times: Sequence[Time], split: Split, *, source: str, column: str) -> Splits:
+    """Train on the oldest queries, validate on newer ones, test on the newest, in the shares of a random split.
+
+    Queries of equal time stay together: a border that would part them moves to the nearer end of their run, and
+    further only where a split would be empty. Within a split, queries keep their order.
+
+    Args:
+        dataset: queries in any order.
+        times: ``N`` times of the queries.
+        split: into how many equal parts; the newest one tests.
+        source, column: where the queries and their times come from.
+
+    Raises:
+        DataError: if there are fewer queries than parts, fewer than three different times, or a split cannot be
+            learned from.
+    """
+    parts = split.parts
+    _check_enough(dataset, parts, source)
+    moments, run_of, sizes = np.unique(np.array(times), return_inverse=True, return_counts=True)
+    if len(moments) < 3:
+        found = " and ".join(shown(moment) for moment in moments.tolist())
+        need = "training, validation and test need three different ones; name a finer time, or split otherwise"
+        raise DataError(source, f"the first rows of all queries are of {found}: {need}", column=column)
+    ends = np.cumsum(sizes)  # queries up to each moment
+    wanted = len(dataset) * np.array([parts - 2, parts - 1]) / parts
+    first = int(np.argmin(np.abs(ends[:-2] - wanted[0])))
+    second = first + 1 + int(np.argmin(np.abs(ends[first + 1 : -1] - wanted[1])))
+    split_of = np.searchsorted([first, second], run_of)
+    train, valid, test = (dataset.select(np.flatnonzero(split_of == n)) for n in range(3))
+    said = [shown(moment) for moment in moments[[first, first + 1, second, second + 1]].tolist()]
+    how = f"{source}, split by time ({column}) {_shares(parts)}, train until {said[0]}, "
+    return checked(train, valid, test, f"{how}valid from {said[1]} until {said[2]}, test from {said[3]}")
+
+
+def by_name(
+    dataset: Dataset, names: Sequence[str], split: Split, *, rng: np.random.Generator, source: str, column: str
+) -> Splits:
+    """Queries where a column of the source says that they belong.
+
+    Args:
+        dataset: queries in any order.
+        names: ``N`` names of splits: ``train``, ``valid`` or ``test``.
+        split: one of its parts is set aside for validation where the column names no query for that.
+        rng: picks that part.
+        source, column: where the queries and the names come from.
+
+    Raises:
+        DataError: if there is no training or test query, or a split cannot be learned from.
+    """
+    for name in ("train", "test"):
+        if name not in names:
+            there = " and ".join(map(repr, dict.fromkeys(names)))
+            raise DataError(
+                source, f"no row says {name!r}, only {there}: name training and test queries", column=column
+            )
+    of = np.array(names)
+    train, valid, test = (dataset.select(np.flatnonzero(of == name)) for name in SPLITS)
+    how = f"{source}, split by its column {column}"
+    if len(valid) == 0:
+        train, valid = set_aside(train, split, rng)
+        how += f" (no row of it says valid: {len(valid)} training queries were set aside)"
+    return checked(train, valid, test, how)
 
 
 def check_fold(fold: int, folds: int, source: str) -> None:
@@ -39,6 +103,16 @@ def check_fold(fold: int, folds: int, source: str) -> None:
     if not 1 <= fold <= folds:
         has = f"folds 1 to {folds}" if folds > 1 else "one split"
         raise RecipeError(f"{source} has {has}, there is no fold {fold}: change --fold")
+
+
+def _check_enough(dataset: Dataset, parts: int, source: str) -> None:
+    if len(dataset) < parts:
+        raise DataError(source, f"{len(dataset)} queries cannot be split into {parts} parts: give more queries")
+
+
+def _shares(parts: int) -> str:
+    share = round(100 / parts)
+    return f"{100 - 2 * share}/{share}/{share}"
 
 
 def set_aside(train: Dataset, split: Split, rng: np.random.Generator) -> tuple[Dataset, Dataset]:

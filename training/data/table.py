@@ -2,40 +2,100 @@
 
 from __future__ import annotations
 
-import csv
-import difflib
-import io
-import zlib
-from functools import partial
-from itertools import islice
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import polars as pl
 
 from ranking.errors import DataError, RecipeError
-from training.data.cache import cached
+from training.data.alike import alike
+from training.data.cache import Beside, cached_with
 from training.data.columns import features_of, grouped, whole_labels
-from training.data.container import file_digest, is_archive, open_plain
-from training.data.dataset import Dataset
-from training.data_config import TableData
+from training.data.container import file_digest
+from training.data.dataset import Dataset, Ids, Remedies, Splits
+from training.data.evidence import ids_beyond_float32
+from training.data.frames import Table, check_table, read_table
+from training.data.marks import marks_of
+from training.data.sources import NAMED, files_by_split
+from training.data.split import by_name, by_query, by_time, check_fold, checked
+from training.data.times import Time
+from training.data_config import TableData, TableSplit
 
-_MISSING_WORDS = ["NULL", "NaN", "nan"]
+_OPTION = {"time": "--time-column", "column": "--split-column"}
 
 
-def read(spec: TableData, source: str) -> tuple[Dataset, str]:
+def load(spec: TableData, sources: Sequence[str], *, fold: int, rng: np.random.Generator) -> Splits:
+    """Read one table and split its queries, or read one table for each split.
+
+    Args:
+        spec: column names, and how one table is split.
+        sources: the table, the folder that holds ``spec.file``, or ``train=FILE valid=FILE test=FILE``.
+        fold: which fold of a table that is split here.
+        rng: of the split.
+
+    Raises:
+        RecipeError: if the sources make no sense together, there is no such fold, or no such column.
+        DataError: if a file or a value in it cannot be used.
+    """
+    named, split = files_by_split(sources), spec.split
+    if named is not None:
+        if split.by != "random":
+            raise RecipeError(
+                f"{NAMED} says which query belongs where: leave out {_OPTION[split.by]}, or give one table"
+            )
+        check_fold(fold, 1, NAMED)
+        files = {name: Path(file) for name, file in named.items()}
+        (train, valid, test), ids = _read_splits(spec, files)
+        splits = checked(train, valid, test, ", ".join(f"{name} {path.name}" for name, path in files.items()))
+        return replace(splits, ids=ids)
+    if len(sources) > 1:
+        raise RecipeError(f"--data takes one table, not {len(sources)}, or {NAMED}: {', '.join(sources)}")
+    if split.by != "random":
+        check_fold(fold, 1, f"a table that is split by {_OPTION[split.by]}")
+    dataset, name, marks, ids = read(spec, sources[0])
+    column = str(split.column)
+    match split.by:
+        case "random":
+            splits = by_query(dataset, split, fold=fold, rng=rng, source=name)
+        case "time":
+            splits = by_time(dataset, marks, split, source=name, column=column)
+        case "column":
+            names = [str(mark) for mark in marks]
+            splits = by_name(dataset, names, split, rng=rng, source=name, column=column)
+    return replace(splits, remedies=Remedies(split_by=_split_by(split)), ids=ids)
+
+
+class Read(NamedTuple):
+    """A table as it was read.
+
+    Args:
+        dataset: its queries; categories are sorted by name.
+        name: of the file.
+        marks: what each query is split by, ``N`` times or names of splits; empty for a random split.
+        ids: of :attr:`training.data.dataset.Splits.ids`.
+    """
+
+    dataset: Dataset
+    name: str
+    marks: tuple[Time, ...]
+    ids: Ids
+
+
+def read(spec: TableData, source: str) -> Read:
     """Read a table.
 
     Text, boolean and categorical columns are categories; numbers are numeric unless ``spec.categorical`` names them (a
     whole number is then spelled without a decimal point). A null or NaN, in CSV also an empty field and the words NULL,
     NaN and nan, is a missing value. Rows of a query need not stand together: queries come in the order of their first
-    row, candidates in row order.
+    row, candidates in row order. Dates, and text that reads as dates, are no features.
 
     Args:
         spec: column names.
         source: the table, or the folder that holds ``spec.file``.
-
-    Returns:
-        The dataset, with categories sorted by name, and the name of the file.
 
     Raises:
         RecipeError: if the id or the label column is not named, or there is no column of a name.
@@ -43,96 +103,81 @@ def read(spec: TableData, source: str) -> tuple[Dataset, str]:
             from 1).
     """
     path = Path(source)
-    if path.is_dir():
-        if spec.file is None:
-            raise RecipeError(f"{path} is a folder: name the table itself with --data")
+    if path.is_dir() and spec.file is not None:
         path /= spec.file
-    if not path.is_file():
-        raise DataError(path, "does not exist")
-    if not _is_parquet(path) and is_archive(path):
-        raise DataError(path, "is an archive: unpack it, and name the table in it with --data")
-    # how types are inferred is the library's: another version of it may read the same text otherwise
-    digest = f"{file_digest(path)}/{pl.__version__}/{spec.model_dump_json()}"
-    return cached(digest, path.name, lambda: _parse(spec, path)), path.name
+    check_table(path)
+
+    def parse() -> tuple[Dataset, Beside]:
+        table = read_table(path)
+        _check_named(spec, [table])
+        return _parsed(spec, table, _split_by(spec.split))
+
+    dataset, beside = cached_with(_digest(spec, [path]), path.name, parse)
+    return Read(dataset, path.name, tuple(beside["marks"]), _ids(beside))
 
 
-def _parse(spec: TableData, path: Path) -> Dataset:
-    frame = _frame(path)
-    qid, label = _named(spec.qid, "--qid", frame, path), _named(spec.label, "--label", frame, path)
-    for option, names in (("--categorical", spec.categorical), ("--ignore", spec.ignore)):
-        for name in names:
-            _named(name, option, frame, path)
-    columns = [name for name in frame.columns if name not in (qid, label, *spec.ignore)]
+def _read_splits(spec: TableData, files: dict[str, Path]) -> tuple[list[Dataset], Ids]:
+    """One dataset per file; the training table says which columns there are, and which are categories."""
+    for path in files.values():
+        check_table(path)
+
+    @cache
+    def parsed() -> dict[str, tuple[Dataset, Beside]]:
+        found = [read_table(path) for path in files.values()]
+        _check_named(spec, found)
+        spelled = frozenset((str(spec.qid), str(spec.label), *spec.categorical))
+        train, *others = alike(found, ignore=frozenset(spec.ignore), spelled=spelled)
+        first = _parsed(spec, train)
+        schema = first[0].schema
+        as_trained = spec.model_copy(update={"categorical": tuple(schema.names[d] for d in schema.categorical)})
+        return dict(zip(files, [first, *(_parsed(as_trained, table) for table in others)], strict=True))
+
+    digest = _digest(spec, files.values())
+    read = [
+        cached_with(f"{digest}/{split}", path.name, partial(lambda split: parsed()[split], split))
+        for split, path in files.items()
+    ]
+    return [dataset for dataset, _ in read], _ids(read[0][1])
+
+
+def _digest(spec: TableData, paths: Iterable[Path]) -> str:
+    """Of what is read and how; another version of polars may infer other types from the same text."""
+    return "/".join([*(file_digest(path) for path in paths), pl.__version__, spec.model_dump_json()])
+
+
+def _check_named(spec: TableData, tables: Sequence[Table]) -> None:
+    """Raise RecipeError unless all tables have the columns that are named; one that is ignored may stand in one."""
+    for table in tables:
+        table.named(spec.qid, "--qid")
+        table.named(spec.label, "--label")
+        for name in spec.categorical:
+            table.named(name, "--categorical")
+    if spec.split.by != "random":
+        tables[0].named(spec.split.column, _OPTION[spec.split.by])
+    for name in spec.ignore:
+        if not any(name in table.frame.columns for table in tables):
+            tables[0].named(name, "--ignore")
+
+
+def _parsed(spec: TableData, table: Table, split_by: str = "") -> tuple[Dataset, Beside]:
+    """The dataset, what its queries are split by, and which numbers look like ids."""
+    frame, qid, label, split = table.frame, str(spec.qid), str(spec.label), spec.split
+    columns = [name for name in frame.columns if name not in (qid, label, split.column, *spec.ignore)]
     if not columns:
-        raise DataError(path, f"has no feature columns besides {qid!r} and {label!r}")
-    fault = partial(_fault, path)
-    order, offsets, qids = grouped(frame[qid], fault)
-    labels = whole_labels(frame[label], fault)
-    features, schema = features_of(frame.select(columns), frozenset(spec.categorical), fault, leave_out="--ignore it")
-    return Dataset(features[order], labels[order], offsets, qids, schema)
+        raise DataError(table.path, f"has no feature columns besides {qid!r} and {label!r}")
+    order, offsets, qids = grouped(frame[qid], table.fault)
+    labels = whole_labels(frame[label], table.fault)
+    chosen, named = frame.select(columns), frozenset(spec.categorical)
+    features, schema = features_of(chosen, named, table.fault, leave_out="--ignore it", split_by=split_by)
+    dataset = Dataset(features[order], labels[order], offsets, qids, schema)
+    numeric = [feature.name for feature in schema.features if feature.kind == "numeric"]
+    ids = [[name, *found] for name in numeric if (found := ids_beyond_float32(frame[name])) is not None]
+    return dataset, {"marks": marks_of(split, table, dataset, order), "ids": ids}
 
 
-def _frame(path: Path) -> pl.DataFrame:
-    try:
-        frame = pl.read_parquet(path) if _is_parquet(path) else _csv(path)
-    except (OSError, EOFError, zlib.error, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise DataError(path, f"cannot be read as CSV or Parquet: {error}") from error
-    if frame.height == 0:
-        raise DataError(path, "has no rows")
-    return frame
+def _ids(beside: Beside) -> Ids:
+    return tuple((name, distinct, rows) for name, distinct, rows in beside["ids"])
 
 
-def _is_parquet(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(4) == b"PAR1"
-
-
-def _csv(path: Path) -> pl.DataFrame:
-    try:
-        frame = pl.read_csv(path, infer_schema_length=None, null_values=_MISSING_WORDS)
-    except pl.exceptions.PolarsError:
-        _check_fields(path)
-        raise
-    if (
-        frame.height and frame.to_series(frame.width - 1).null_count()
-    ):  # a short line ends in nulls: see if there is one
-        _check_fields(path)
-    elif any(name.endswith("_duplicated_0") for name in frame.columns):
-        _check_fields(path, lines=1)
-    return frame
-
-
-def _check_fields(path: Path, lines: int | None = None) -> None:
-    """Find the line with too few or too many fields; polars fills up the one and does not say where the other is."""
-    with open_plain(path) as (stream, _):
-        rows = csv.reader(io.TextIOWrapper(stream, encoding="utf-8-sig", newline=""))
-        try:
-            names = next(rows, [])
-            twice = next((name for n, name in enumerate(names) if name in names[:n]), None)
-            if twice is not None:
-                raise DataError(path, f"column {twice!r} is named twice", line=1)
-            for row in islice(rows, lines):
-                if row and len(row) != len(names):
-                    raise DataError(path, f"expected {len(names)} fields, found {len(row)}", line=rows.line_num)
-        except (csv.Error, UnicodeDecodeError) as error:
-            raise DataError(path, f"cannot be read as CSV: {error}", line=rows.line_num + 1) from error
-
-
-def _named(name: str | None, option: str, frame: pl.DataFrame, path: Path) -> str:
-    if name is None:
-        raise RecipeError(f"which column is it? pass {option} COL; {path} has {_listed(frame.columns)}")
-    if name not in frame.columns:
-        near = difflib.get_close_matches(name, frame.columns, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise RecipeError(f"{option}: no column {name!r} in {path}; {hint}it has {_listed(frame.columns)}")
-    return name
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(names[:20]) + (" …" if len(names) > 20 else "")
-
-
-def _fault(path: Path, column: pl.Series, expected: str, row: int | None = None) -> DataError:
-    """A fault in a column, or in one of its rows counted from 0: in CSV the header is line 1."""
-    line = None if row is None else row + (1 if _is_parquet(path) else 2)
-    return DataError(path, expected, line=line, column=column.name)
+def _split_by(split: TableSplit) -> str:
+    return ", or split by it with --split time --time-column {}" if split.by == "random" else ""

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from ranking.errors import RecipeError
 from training.config import LambdaMart, Recipe
-from training.data.load import load, measurable
+from training.data.load import announce, data_facts, load, measurable
 from training.experiments import listwise_pages as pages
 from training.experiments import plans
 from training.experiments.fits import NDCG_AT, Fit
@@ -76,9 +76,12 @@ def run(asked: Asked, out: Path, contents: Sequence[object], console: Console) -
     if asked.ndcg_at not in NDCG_AT:
         raise RecipeError(f"--ndcg-at {asked.ndcg_at}: these suites measure NDCG at {', '.join(map(str, NDCG_AT))}")
     fits = planned(asked)
+    about_data = []
     # wrong data are told of here, and text is parsed once, not once per process
-    for fit in {fit.recipe.fold: fit for fit in reversed(fits)}.values():
-        measurable(load(fit.recipe, asked.sources))
+    for recipe in {fit.recipe.fold: fit.recipe for fit in reversed(fits)}.values():
+        splits = measurable(load(recipe, asked.sources))
+        if recipe.fold == asked.folds[0]:
+            about_data = data_facts(splits, announce(recipe, splits, console))
     methods = plans.methods(asked.suite, asked.recipe)
     settings = {
         "suite": asked.suite,
@@ -103,7 +106,7 @@ def run(asked: Asked, out: Path, contents: Sequence[object], console: Console) -
             told.verdicts,
             told.sections,
             command=asked.command,
-            facts=_facts(asked, first),
+            facts=[*_facts(asked, first), *about_data],
             settings=json.dumps(asked.recipe.model_dump(mode="json"), indent=1),
         )
         (out / "page.html").write_text(page, encoding="utf-8")

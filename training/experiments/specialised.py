@@ -6,12 +6,14 @@ import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import polars as pl
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from training.config import Recipe, Router, Srm
+from training.data.load import announce, data_facts, load
 from training.experiments import oracle, pages, routing, units
 from training.experiments.store import Store
 from training.report import verdict
@@ -44,9 +46,21 @@ class Asked:
     made_with: dict[str, str]
 
 
-def run(asked: Asked, store: Store, console: Console) -> str:
-    """Measure what is not measured yet, write the results, and return the suite's sentence."""
-    return _tell(asked, _measure_all(asked, store, console), store)
+def run(asked: Asked, out: Path, settings: dict[str, object], console: Console) -> str:
+    """Measure what is not measured yet, write the results, and return the suite's sentence.
+
+    Args:
+        asked: what to do.
+        out: folder; may hold results of the same settings.
+        settings: what tells this experiment from others.
+        console: where the bar goes.
+    """
+    first = asked.recipe.model_copy(update={"seed": 0, "fold": asked.folds[0]})
+    splits = load(first, asked.sources)  # wrong data are told of before a folder is made
+    about_data = data_facts(splits, announce(first, splits, console))
+    del splits  # each unit reads its own
+    with Store(out, settings) as store:
+        return _tell(asked, _measure_all(asked, store, console), store, about_data)
 
 
 def _measure_all(asked: Asked, store: Store, console: Console) -> pl.DataFrame:
@@ -83,13 +97,14 @@ def _with_router(recipe: Recipe, counts: tuple[int, ...], ndcg_at: int) -> Recip
     return Recipe.model_validate({**recipe.model_dump(), "specialists": specialists, "router": router})
 
 
-def _tell(asked: Asked, results: pl.DataFrame, store: Store) -> str:
+def _tell(asked: Asked, results: pl.DataFrame, store: Store, about_data: list[str]) -> str:
     """The page and the summary."""
     facts = [
         f"Data: {asked.recipe.name}; folds: {results['fold'].n_unique()}; seeds: {results['seed'].n_unique()}.",
         f"NDCG@{asked.ndcg_at}: gain 2^y - 1, full ideal; a query without a relevant candidate counts 0.",
         "Intervals: 95 % percentile bootstrap over queries.",
         "Made with " + ", ".join(f"{name} {number}" for name, number in asked.made_with.items()) + ".",
+        *about_data,
     ]
     settings = json.dumps(asked.recipe.model_dump(mode="json"), indent=1)
     repeat = {"command": asked.command, "facts": facts, "settings": settings}

@@ -55,6 +55,7 @@ def fit_page(report: Facts) -> str:
         verdicts.append(report["routing"]["sentence"])
     sections += [
         *_specialists(report),
+        *_notes(report),
         _coverage(report["details"]["features"]),
         _latency(report["measured_here"]),
     ]
@@ -210,6 +211,13 @@ def _specialists(report: Facts) -> list[PageSection]:
         ways = [[name.replace("_", " "), f"{value:.4f}"] for name, value in values.items()]
         tables.append(PageTable("Ways to choose among them", ["", "NDCG"], ways, "Oracle: known only afterwards."))
     return [PageSection(title, (), (), tables)]
+
+
+def _notes(report: Facts) -> list[PageSection]:
+    """What was pointed out about the data; reports of earlier versions say nothing of it."""
+    notes = [f"{note}." for note in report.get("notes", [])]
+    title = "Before the fit, one thing was" if len(notes) == 1 else f"Before the fit, {len(notes)} things were"
+    return [PageSection(f"{title} pointed out about the data", notes)] if notes else []
 
 
 def _coverage(found: Facts) -> PageSection:

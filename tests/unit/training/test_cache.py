@@ -94,6 +94,19 @@ def test_a_damaged_entry_is_parsed_again_and_mended(folder, caplog, file, harm):
         assert "is damaged" in caplog.text
 
 
+def test_what_was_found_beside_comes_back_and_is_not_trusted_either(folder, caplog):
+    beside = {"times": [1, 2.5, "2024-05-01"]}
+    assert cache.cached_with("d1", "a.csv", lambda: (dataset(), beside))[1] == beside
+    found = cache.cached_with("d1", "a.csv", lambda: pytest.fail("parsed again"))
+    assert same(found[0], dataset())
+    assert found[1] == beside
+    (entry,) = folder.iterdir()
+    facts = (entry / "facts.json").read_text()
+    (entry / "facts.json").write_text(facts.replace("2024-05-01", "2023-05-01"))
+    assert cache.cached_with("d1", "a.csv", lambda: (dataset(), beside))[1] == beside
+    assert "is damaged" in caplog.text
+
+
 def test_a_renamed_query_is_damage_too(folder):
     source = Source()
     cache.cached("d1", "a.txt", source)

@@ -8,7 +8,6 @@ import pytest
 
 from measured import results, routed
 from ranking.errors import RecipeError
-from training import experiment
 from training.bootstrap import interval, resampled_means
 from training.evaluate_routing import RoutingEvaluation
 from training.experiments import figures, oracle, pages, routing
@@ -158,14 +157,3 @@ def test_store_keeps_finished_units_and_refuses_another_experiment(tmp_path):
     assert pl.read_parquet(tmp_path / "x" / RESULTS).height == 2
     with pytest.raises(RecipeError, match="holds results with other seeds"):
         Store(tmp_path / "x", {"suite": "oracle", "seeds": 2})
-
-
-def test_recipe_is_found_by_the_files_of_the_data(tmp_path):
-    for part in range(1, 6):
-        (tmp_path / f"S{part}.txt.gz").touch()
-    assert experiment.recipe_for(None, [str(tmp_path)]).name == "mq2008"
-    assert experiment.recipe_for(None, ["rows.parquet"]).name == "table"
-    assert experiment.recipe_for(None, ["rows.txt"]).name == "letor"
-    assert experiment.recipe_for("planted", []).name == "planted"
-    with pytest.raises(RecipeError, match="--recipe planted"):
-        experiment.recipe_for(None, [])

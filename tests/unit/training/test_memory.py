@@ -116,11 +116,20 @@ def test_ids_of_any_type_and_in_any_order(ids, expected):
         (pd.DataFrame({"d": pd.to_datetime(["2020-01-01"])}), [0], [1], "X, column d: holds Datetime.*make it a number"),
         (np.array([["2020-01-01"]], "datetime64[ns]"), [0], [1], "X, column f1: holds Datetime"),
         (pl.DataFrame({"d": [datetime.date(2020, 1, 1)]}), [0], [1], "X, column d: holds Date"),
+        (pd.DataFrame({"d": ["2020-01-01", None]}), [0, 1], [1, 1], "d: holds text that reads as dates .*, or leave it out of X$"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_used_is_named_with_its_place(X, y, qid, says):
     with pytest.raises(DataError, match=says):
         memory.judged(X, y, qid, categorical=())
+
+
+def test_dates_that_pandas_calls_categories_are_categories():
+    frame = pd.DataFrame({"d": pd.Categorical(["2020-01-02", None, "2020-01-01"])})
+    assert memory.judged(frame, [0, 1, 1], [1, 1, 1], categorical=()).schema.features[0].categories == (
+        "2020-01-01",
+        "2020-01-02",
+    )
 
 
 def test_a_category_that_is_no_column_is_refused():

@@ -8,9 +8,12 @@ import pytest
 
 from training import config
 from training.data.container import open_plain
+from training.data.dataset import Remedies
+from training.data.leaks import leaks
 from training.data.letor import read
 from training.data.load import load
 from training.data.reader import Reader
+from training.data_config import TableData
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -133,3 +136,34 @@ def test_lightgbm_example_with_its_group_files(data_folder):
         sizes = [int(line) for line in (folder / f"rank.{name}.query").read_text().split()]
         assert (data.features.shape, len(data)) == ((rows, 300), queries)
         assert data.lengths.tolist() == sizes
+
+
+@pytest.mark.parametrize(
+    ("recipe", "source", "same_for_a_list"),
+    [
+        ("mq2008", "mq2008", []),
+        ("ohsumed", "ohsumed", ["f5", "f6", "f7", "f20", "f21", "f22", "f35", "f36", "f37"]),
+        ("airline", "airline", ["isContinental", "isDomestic", "origin", "destination", "pointOfSale"]),
+        ("letor", "mslr-sample/msn1.fold1.train.5k.txt.gz", ["f16", "f17", "f18", "f19", "f20"]),
+        ("letor", "mslr-sample/changli.mslr_fold1_test_sample.txt.gz", ["f16", "f17", "f18", "f19", "f20"]),
+        (
+            "letor",
+            "lightgbm-example/rank.train.gz",
+            ["f12", "f28", "f29", "f39", "f71", "f161", "f170", "f181", "f222", "f264", "f271"],
+        ),
+    ],
+)
+def test_nothing_is_pointed_out_but_what_is_the_same_for_a_whole_list(data_folder, recipe, source, same_for_a_list):
+    splits = load(config.load(recipe), [str(data_folder / source)])
+    assert [column for finding in leaks(splits.train, splits.remedies) for column in finding.columns] == same_for_a_list
+    for column in same_for_a_list:
+        values = splits.train.features[:, splits.train.schema.index[column]]
+        assert all(len(np.unique(values[splits.train.slice(n)])) == 1 for n in range(len(splits.train)))
+
+
+def test_the_alternatives_of_airline_by_their_number_are_no_position(data_folder):
+    """Without the recipe: numbers of alternatives that the choice set left."""
+    data = TableData(qid="individual", label="choice")
+    recipe = config.changed(config.load("table"), {"data": data})
+    said = leaks(load(recipe, [str(data_folder / "airline" / "itinerary_data.csv.gz")]).train, Remedies())
+    assert "alternative" not in {column for finding in said for column in finding.columns}

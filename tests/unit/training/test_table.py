@@ -10,7 +10,7 @@ import pytest
 
 from ranking.errors import DataError, RecipeError
 from training.data.table import read
-from training.data_config import TableData
+from training.data_config import TableData, TableSplit
 
 SPEC = TableData(qid="q", label="y")
 
@@ -90,7 +90,7 @@ def test_gzip_whatever_the_name(table, name):
 
 def test_a_folder_with_the_recipes_file(tmp_path):
     (tmp_path / "rows.csv").write_text("q,y,x\n1,1,2\n")
-    data, source = read(SPEC.model_copy(update={"file": "rows.csv"}), str(tmp_path))
+    data, source, *_ = read(SPEC.model_copy(update={"file": "rows.csv"}), str(tmp_path))
     assert (data.rows, source) == (1, "rows.csv")
     with pytest.raises(RecipeError, match="is a folder: name the table itself with --data"):
         read(SPEC, str(tmp_path))
@@ -172,7 +172,10 @@ def test_what_is_wrong_is_named_with_its_place(table, text, place, expected):
         ([[1], [2]], "row"),
         ([{"a": 1}, {"a": 2}], "Struct"),
         ([b"1", b"2"], "Binary, neither numbers nor text: --ignore it"),
-        ([datetime.date(2020, 1, 1)] * 2, "holds Date: make it a number, or --ignore it"),
+        (
+            [datetime.date(2020, 1, 1)] * 2,
+            "holds Date: make it a number, or --ignore it, or split by it with --split time",
+        ),
         ([datetime.timedelta(1)] * 2, "holds Duration"),
     ],
 )
@@ -196,6 +199,34 @@ def test_a_date_may_be_a_category(parquet):
     frame = pl.DataFrame({"q": [1, 1], "y": [0, 1], "x": [datetime.date(2020, 1, 2), datetime.date(2020, 1, 1)]})
     data = parquet(frame, SPEC.model_copy(update={"categorical": ("x",)}))
     assert data.schema.features[0].categories == ("2020-01-01", "2020-01-02")
+
+
+TIMES = ["2020-01-02", "2020-01-02 03:04", "2020-01-02T03:04:05", "2020-01-02T03:04:05.678Z", "2020-01-02T03:04+01:00"]
+
+
+@pytest.mark.parametrize("time", TIMES)
+def test_text_that_reads_as_dates_is_refused_as_dates_are(table, time):
+    with pytest.raises(DataError, match="column x: holds text that reads as dates") as caught:
+        table(f"q,y,x\n1,0,\n1,1,{time}\n")
+    assert f"({time!r}): make it a number, or --ignore it" in str(caught.value)
+    assert str(caught.value).endswith(", or split by it with --split time --time-column x")
+    data = table(f"q,y,x\n1,0,\n1,1,{time}\n", SPEC.model_copy(update={"categorical": ("x",)}))
+    assert data.schema.features[0].categories == (time,)
+    by_another = SPEC.model_copy(update={"split": TableSplit(by="time", column="t")})
+    with pytest.raises(DataError, match=r"make it a number, or --ignore it$"):
+        table(f"q,y,x,t\n1,0,,1\n1,1,{time},1\n", by_another)
+
+
+@pytest.mark.parametrize(
+    "text", ["2020", "2020-13-02", "2020-01-32", "2020-01-02x", "20-01-02", "2020-01-02T25:00", "soon"]
+)
+def test_text_that_is_no_date_is_a_category(table, text):
+    assert table(f"q,y,x,c\n1,0,2020-01-02,a\n1,1,{text},b\n").schema.features[0].kind == "categorical"
+
+
+def test_dates_that_say_themselves_that_they_are_categories(parquet):
+    frame = pl.DataFrame({"q": [1, 1], "y": [0, 1], "x": pl.Series(["2020-01-02"] * 2, dtype=pl.Categorical)})
+    assert parquet(frame).schema.features[0].categories == ("2020-01-02",)
 
 
 def test_rows_of_parquet_are_counted_from_one(parquet):

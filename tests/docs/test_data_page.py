@@ -1,0 +1,69 @@
+"""``docs/data.md`` names options, splits and recipes as the code has them."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from training import config, experiment, fit, tune
+from training.data import evidence, leaks, marks
+from training.data_config import TableData, TableSplit
+from training.recipe_options import TABLES, recipe_for
+
+PAGE = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
+PROGRAMS = {"fit": fit, "tune": tune, "experiment": experiment}
+
+
+def test_its_commands_parse_and_need_no_recipe():
+    commands = re.findall(r"^python -m training\.(\w+) (.*)$", PAGE, flags=re.MULTILINE)
+    assert {name for name, _ in commands} == set(PROGRAMS)
+    for name, command in commands:
+        options = PROGRAMS[name]._parser().parse_args(shlex.split(command))
+        assert options.recipe is None
+        assert recipe_for(None, options.data).name == "table"
+
+
+def test_its_recipe_is_one(tmp_path):
+    (piece,) = re.findall(r"```toml\n(.*?)```", PAGE, flags=re.DOTALL)
+    path = tmp_path / "own.toml"
+    path.write_text(f'name = "own"\nabout = "x"\n{piece}[model]\nkind = "qilcm"\n')
+    data = config.load(str(path)).data
+    assert data.split == TableSplit(by="time", column="searched_at")
+    assert set(re.findall(r"^\| `--\S+` \| `(\w+)`", PAGE, flags=re.MULTILINE)) <= {*TableData.model_fields, "column"}
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values())
+def test_every_option_of_tables_is_on_the_page(program):
+    said = program._parser().format_help()
+    tables = said.split("tables:")[1].split("\n\n")[0]
+    for option in re.findall(r"^  (--[\w-]+)", tables, flags=re.MULTILINE):
+        assert f"| `{option}` |" in PAGE or (option == "--split" and f"| one table, `{option} time" in PAGE), option
+
+
+def test_names_of_splits_and_of_files_are_the_codes():
+    row = next(line for line in PAGE.splitlines() if line.startswith("- Each row says"))
+    assert set(re.findall(r"`(\w+)`", row)) == set(marks._SPLIT_OF)
+    assert f"ends in {', '.join(f'`{end}`' for end in TABLES[:-1])} or `{TABLES[-1]}`" in PAGE
+
+
+def test_the_bounds_of_what_is_pointed_out_are_the_codes():
+    text = " ".join(PAGE.split())
+    assert f"Nearly all of them, {100 * evidence.NEARLY:.0f} %, must show a finding, and at least ten lists" in text
+    assert leaks.FEWEST == evidence.REPEATS == 10
+    assert f"categories, up to {leaks.FEW_CATEGORIES}, by" in text
+    assert f"{100 * evidence.MOSTLY:.0f} % of its texts" in text
+    assert f"beyond {evidence._EXACT:,} that come once, of which float32 merges more than 5 %" in text
+    assert evidence.ID_FROM == 1e9
+    assert "a thousand million" in text
+    row = next(line for line in PAGE.splitlines() if line.startswith("| looks like a time"))
+    assert set(re.findall(r"`(\w+)`", row)) > leaks._TIME_WORDS
+    assert all(leaks._POSITION.fullmatch(name) for name in ("position", "pos", "rank", "result_rank"))
+
+
+def test_every_note_is_on_the_page():
+    source = Path(leaks.__file__).read_text(encoding="utf-8")
+    notes = re.findall(r"^\| ([a-z][^|]*?) \|", PAGE.split("## What is pointed out")[1], flags=re.MULTILINE)[1:]
+    assert len(notes) == 8
+    for note in notes[:-1]:
+        assert " ".join(note.split()[:4]) in source.replace("{count} of {lists.mixed} ", ""), note

@@ -1,0 +1,253 @@
+"""Columns that give an order away are pointed out with a figure; columns that only look a little like it are not."""
+
+import numpy as np
+import pytest
+
+from lists import QUERIES, lists
+from ranking.features import Feature, FeatureSchema
+from training import config
+from training.data.dataset import Dataset, Remedies, fit_schema
+from training.data.leaks import FEWEST, leaks
+from training.data.load import load
+
+TABLE = Remedies("leave it out with --ignore {}", ", or split by it with --split time --time-column {}")
+NAN = np.nan
+
+
+def found(name, column, *, categories=None, of=None, remedies=TABLE, ids=()):
+    """What is said of one column."""
+    lengths, _, _, labels, _ = of or lists()
+    kind = {} if categories is None else {"kind": "categorical", "categories": categories}
+    features = np.asarray(column, dtype=np.float32)[:, None]
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    qids = tuple(f"q{n}" for n in range(len(lengths)))
+    raw = Dataset(features, labels, offsets, qids, FeatureSchema(features=(Feature(name=name, **kind),)))
+    train = raw if categories is None else raw.under(fit_schema(raw))
+    return [finding.said for finding in leaks(train, remedies, ids)]
+
+
+def only(said):
+    (one,) = said
+    return one
+
+
+LENGTHS, QUERY, PLACE, LABELS, RNG = lists()
+ROWS = len(QUERY)
+NOISE = RNG.normal(size=ROWS)
+RANDOM_QUERY = RNG.permutation(QUERIES)
+HOURS = 3600.0 * np.arange(QUERIES)[QUERY]
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "says"),
+    [
+        ("searched_at", 1.7e9 + 3600.0 * RANDOM_QUERY[QUERY], "seconds since 1970 in 40 of 40 training queries"),
+        ("eventTime", 1.7e12 + NOISE, "milliseconds since 1970 in 40 of 40"),
+        ("ts", 1.7e15 + NOISE, "microseconds since 1970 in 40 of 40"),
+        ("DATE", 20240100 + RANDOM_QUERY[QUERY], "YYYYMMDD in 40 of 40"),
+        ("timestamp", np.where(QUERY == 3, 5.0, 1.7e9), "seconds since 1970 in 39 of 40"),
+        ("date", QUERY // 2, "it goes one way in 39 of 39 steps from one training query to the next"),
+        ("log-time", -HOURS, "it goes one way in 39 of 39 steps"),
+    ],
+)
+def test_numbers_that_look_like_a_time(name, column, says):
+    said = only(found(name, column))
+    assert said.startswith(f"{name!r} looks like a time: {says}")
+    assert said.endswith(f"leave it out with --ignore {name}, or split by it with --split time --time-column {name}")
+
+
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [
+        ("searched_at", RANDOM_QUERY[QUERY] + NOISE),
+        ("dep_time", RNG.integers(0, 86_400, ROWS)),
+        ("update", 1.7e9 + NOISE),
+        ("rate_at_k", 1.7e9 + NOISE),
+        ("at", 1.7e9 + NOISE),
+        ("price", np.sort(NOISE)),
+        ("time", np.where(QUERY < 4, 5.0, 1.7e9) + NOISE),
+        ("date", (QUERY // 10) + NOISE * 0 + PLACE % 2 * 0.5),
+    ],
+)
+def test_numbers_that_do_not(name, column):
+    assert found(name, column) == []
+
+
+def test_categories_that_read_as_dates():
+    days = tuple(f"2024-01-{day:02}" for day in range(1, 31))
+    said = only(found("day", RNG.integers(1, 31, ROWS), categories=days))
+    assert said.startswith("'day' looks like a time: 30 of its 30 values read as dates")
+    assert found("day", RNG.integers(1, 31, ROWS), categories=tuple(f"day {n}" for n in range(30))) == []
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("name", ["position", "x"])
+def test_a_column_that_counts_the_candidates(name, first):
+    column = PLACE + first
+    assert only(found(name, column)).startswith(
+        f"{name!r} counts the candidates in row order in 40 of 40 training lists of two or more"
+    )
+    column = np.where(QUERY == 7, PLACE[::-1] + 20, column)
+    assert "in 39 of 40" in only(found(name, column))
+
+
+def test_what_only_begins_to_count_is_no_position():
+    assert found("x", np.where(QUERY % 5 == 0, PLACE % 2, PLACE)) == []
+    assert found("x", np.minimum(PLACE, 3)) == []
+
+
+@pytest.mark.parametrize("name", ["position", "Rank", "pos", "result_position", "displayRank", "search-position"])
+def test_a_column_that_is_named_like_a_position(name):
+    shuffled = np.concatenate([RNG.permutation(length) + 3 for length in LENGTHS])
+    assert only(found(name, shuffled)).startswith(
+        f"{name!r} is named like a position, and differs by candidate in 40 of 40 training lists of two or more"
+    )
+
+
+def test_a_value_may_end_one_list_and_begin_the_next():
+    column = PLACE + np.repeat(np.cumsum(LENGTHS - 1) - LENGTHS + 1, LENGTHS)
+    assert "differs by candidate in 40 of 40" in only(found("rank", column))
+    assert "differs by candidate in 39 of 40" in only(found("rank", np.where(QUERY == 3, 5, column)))
+
+
+@pytest.mark.parametrize("name", ["page_rank", "composition", "rank_score", "post", "ranking"])
+def test_names_that_only_sound_like_it(name):
+    assert found(name, NOISE) == []
+
+
+def test_a_job_may_be_called_a_position():
+    assert found("position", RNG.integers(1, 4, ROWS), categories=("chef", "cook", "waiter")) == []
+
+
+ORDERS = {
+    "a copy": LABELS,
+    "falling": -3.0 * LABELS,
+    "with noise below the step": LABELS + 0.4 * np.tanh(NOISE),
+    "in other places per list": LABELS + 100.0 * RANDOM_QUERY[QUERY],
+    "only where relevant": np.where(LABELS > 0, NOISE, NAN),
+    "only where irrelevant": np.where(LABELS > 0, NAN, NOISE),
+}
+
+
+@pytest.mark.parametrize("kind", ORDERS)
+def test_a_column_that_alone_orders_by_label(kind):
+    said = [text for text in found("x", ORDERS[kind]) if "alone orders" in text]
+    assert only(said).startswith("'x' alone orders 40 of 40 training queries by their labels without a mistake")
+
+
+def test_two_mistakes_in_forty_are_few_and_three_are_not():
+    for wrong, known in ((2, True), (3, False)):
+        column = np.where(wrong > QUERY, -1.0, 1.0) * LABELS
+        assert [text[:26] for text in found("x", column)] == ["'x' alone orders 38 of 40 "] * known
+
+
+def test_graded_labels_must_be_in_order_as_a_whole():
+    lengths, query, place, _, rng = lists(shortest=4)
+    of = (lengths, query, place, (place % 4).astype(np.int32), rng)
+    assert "alone orders 40 of 40" in only(found("x", (place % 4) + 0.5 * rng.random(len(query)), of=of))
+    best_missing = np.where(place % 4 == 3, NAN, place % 4)
+    assert "alone orders 40 of 40" in only(found("x", best_missing + 0.5 * rng.random(len(query)), of=of))
+    swapped = np.array([0, 1, 3, 2])[place % 4]
+    assert found("x", swapped + 0.5 * rng.random(len(query)), of=of) == []
+
+
+def test_categories_order_by_their_mean_label_unless_they_are_many():
+    booked = np.where(LABELS > 0, RNG.choice([1, 3], ROWS), 2)
+    said = only(found("state", booked, categories=("booked", "none", "paid")))
+    assert "alone orders 40 of 40" in said
+    many = np.where(LABELS > 0, 31, RNG.integers(1, 31, ROWS))
+    assert found("shop", many, categories=tuple(f"s{n:02}" for n in range(31))) == []
+    assert found("kind", RNG.integers(1, 3, ROWS), categories=("a", "b")) == []
+
+
+@pytest.mark.parametrize(
+    "column", [np.arange(ROWS), RNG.permutation(ROWS) + 500, 2.0e9 + 4096.0 * RNG.permutation(ROWS * 20)[:ROWS]]
+)
+def test_numbers_that_tell_rows_apart(column):
+    said = only(found("x", column))
+    assert said == (
+        f"'x' has {ROWS} different values in {ROWS} training rows, none of them twice in 40 of 40 lists of two or more. It "
+        "looks like an id: leave it out with --ignore x"
+    )
+
+
+def test_a_repeat_in_one_list_is_counted():
+    column = np.arange(ROWS)
+    column[1] = 0
+    assert f"has {ROWS - 1} different values in {ROWS} training rows, none of them twice in 39 of 40" in only(
+        found("x", column)
+    )
+
+
+def test_words_that_tell_rows_apart_are_told_of_once():
+    names = tuple(f"r{n:04}" for n in range(ROWS))
+    of = lists()
+    assert only(found("x", RNG.permutation(ROWS) + 1, categories=names, of=of)).startswith(f"'x' has {ROWS} different")
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        NOISE,
+        100.0 * NOISE,
+        RNG.integers(0, ROWS * 50, ROWS),  # as prices in cents: few of them meet by chance
+        RNG.integers(0, ROWS, ROWS),
+        np.exp(3.0 * NOISE).round(),
+        np.where(NOISE > 0, np.arange(ROWS), 0),
+    ],
+)
+def test_numbers_that_may_differ_by_chance(column):
+    assert found("x", column) == []
+
+
+def test_ids_that_float32_cannot_tell_apart():
+    said = only(found("x", NOISE, ids=(("x", 9000, 9001),)))
+    assert "has 9000 different whole numbers in 9001 rows, more than float32 tells apart" in said
+
+
+def test_query_level_columns_are_told_of_together():
+    lengths, query, _, labels, rng = of = lists(shortest=1)
+    data = np.stack([rng.normal(size=QUERIES)[query], rng.integers(0, 3, QUERIES)[query], np.ones(len(query)), rng.normal(size=len(query))], axis=1)  # fmt: skip
+    data[query == 3, 0] = NAN
+    schema = FeatureSchema(features=tuple(Feature(name=name) for name in ("season", "days", "always", "price")))
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    train = Dataset(data.astype(np.float32), labels, offsets, tuple(map(str, range(QUERIES))), schema)
+    (one,) = leaks(train, TABLE)
+    longer = int((lengths > 1).sum())
+    assert longer < QUERIES
+    assert one.columns == ("season", "days")
+    assert one.said.startswith(
+        f"'season', 'days' have one value per list in all {longer} training lists of two or more"
+    )
+    assert "trees, and a network's encoder and context, can use them" in one.said
+    data[np.flatnonzero(PLACE[: len(query)] == 1)[0], 1] += 1
+    assert found("x", np.where(np.arange(len(query)) == np.argmax(query == 5), 9.0, 1.0), of=of) == []
+
+
+@pytest.mark.parametrize("name", ["x", "time", "rank"])
+def test_the_largest_numbers_do_no_harm(name):
+    largest = float(np.finfo(np.float32).max)
+    for column in (np.where(RANDOM_QUERY[QUERY] % 2 == 0, largest, -largest), np.where(PLACE % 2 == 0, largest, NAN)):
+        assert all("one value per list" in said or "named like" in said for said in found(name, column))
+
+
+def test_too_few_lists_say_nothing_but_names():
+    few = lists(queries=FEWEST - 1)
+    assert found("x", few[2], of=few) == []
+    assert found("x", few[3], of=few) == []
+    assert found("x", few[1], of=few) == []
+    assert found("x", np.arange(len(few[1])), of=few) == []
+    assert "named like a position" in only(found("rank", few[2], of=few))
+    assert "looks like a time" in only(found("ts", 1.7e9 + few[2], of=few))
+    enough = lists(queries=FEWEST)
+    assert "counts the candidates" in only(found("x", enough[2], of=enough))
+
+
+@pytest.mark.parametrize(
+    ("name", "level"), [("demo", []), ("planted", ["kind"]), ("planted-hidden", ["kind"]), ("shifted", [])]
+)
+def test_planted_data_are_clean(name, level):
+    for seed in range(3):
+        splits = load(config.load(name, seed=seed), [])
+        said = leaks(splits.train, splits.remedies)
+        assert [column for finding in said for column in finding.columns] == level

@@ -1,0 +1,173 @@
+"""What a command line says about a recipe: which one, the columns of a table, and how it is split."""
+
+import pytest
+
+from ranking.errors import RecipeError
+from training import config, experiment, fit, tune
+from training.data_config import TableSplit
+from training.recipe_options import recipe_for, recipe_from, with_table_options
+
+RECIPE = """
+name = "shop"
+about = "x"
+[data]
+kind = "table"
+qid = "search"
+label = "clicked"
+ignore = ["note"]
+[data.split]
+by = "time"
+column = "at"
+parts = 4
+[model]
+kind = "qilcm"
+"""
+
+
+@pytest.fixture
+def shop(tmp_path):
+    path = tmp_path / "shop.toml"
+    path.write_text(RECIPE)
+    return str(path)
+
+
+def asked(*arguments, program=fit):
+    return recipe_from(program._parser().parse_args(list(arguments)))
+
+
+def split_of(*arguments):
+    data = asked(*arguments).data
+    return data.split, data.ignore
+
+
+@pytest.mark.parametrize(
+    ("sources", "name"),
+    [
+        (["rows.csv"], "table"),
+        (["rows.CSV.GZ"], "table"),
+        (["train=a.parquet", "valid=b.csv", "test=c.csv"], "table"),
+        (["rows.txt"], "letor"),
+        (["train=a.txt", "valid=b.txt", "test=c.txt"], "letor"),
+        (["MSLR-WEB10K.zip"], "letor"),
+    ],
+)
+def test_the_recipe_follows_from_the_data(sources, name):
+    assert recipe_for(None, sources).name == name
+    for program in (fit, tune):
+        assert asked("--data", *sources, program=program).name == name
+
+
+def test_a_folder_is_known_by_its_parts(tmp_path):
+    for part in range(1, 6):
+        (tmp_path / f"S{part}.txt.gz").touch()
+    assert recipe_for(None, [str(tmp_path)]).name == "mq2008"
+    assert asked("--data", str(tmp_path), "--fold", "3").fold == 3
+
+
+def test_a_name_comes_before_the_data_and_without_either_a_fit_is_the_demo():
+    assert recipe_for("planted", []).name == "planted"
+    assert recipe_for("letor", ["rows.csv"]).name == "letor"
+    assert asked().name == asked(program=tune).name == "demo"
+    with pytest.raises(RecipeError, match="--recipe planted"):
+        recipe_for(None, [])
+
+
+def test_a_suite_takes_columns_and_splits_as_a_fit_does():
+    options = [
+        "--qid",
+        "search",
+        "--label",
+        "clicked",
+        "--categorical",
+        "a,b",
+        "--split",
+        "time",
+        "--time-column",
+        "at",
+    ]
+    given = experiment._parser().parse_args(["table2", "--data", "own.csv", *options])
+    recipe = with_table_options(recipe_for(given.recipe, given.data), given)
+    assert recipe == asked("--data", "own.csv", *options)
+    assert (recipe.data.qid, recipe.data.label, recipe.data.categorical) == ("search", "clicked", ("a", "b"))
+    assert recipe.data.split == TableSplit(by="time", column="at")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "split", "ignore"),
+    [
+        ([], TableSplit(by="time", column="at", parts=4), ("note",)),
+        (["--split", "time"], TableSplit(by="time", column="at", parts=4), ("note",)),
+        (["--time-column", "day"], TableSplit(by="time", column="day", parts=4), ("note", "at")),
+        (["--split", "random"], TableSplit(parts=4), ("note", "at")),
+        (["--split-column", "fold"], TableSplit(by="column", column="fold", parts=4), ("note", "at")),
+        (["--split", "random", "--ignore", "at"], TableSplit(parts=4), ("at",)),
+    ],
+)
+def test_options_change_what_a_recipe_says_of_the_split(shop, arguments, split, ignore):
+    """A column that the recipe splits by stays no feature when the command line splits otherwise."""
+    assert split_of(shop, *arguments) == (split, ignore)
+
+
+def test_a_time_column_need_not_be_known_before_the_table_is():
+    assert split_of("table", "--split", "time")[0] == TableSplit(by="time")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["table", "--time-column", "at"], "--time-column at is what --split time goes by: add --split time"),
+        (["table", "--split", "random", "--time-column", "at"], "--time-column at is what --split time goes by"),
+        (["table", "--split", "time", "--split-column", "fold"], "--split-column says itself how to split"),
+        (["table", "--time-column", "at", "--split-column", "fold"], "--split-column says itself how to split"),
+        (["demo", "--qid", "x"], "--qid names a column, but recipe 'demo' reads no table"),
+        (["letor", "--split-column", "fold"], "--split-column names a column, but recipe 'letor' reads no table"),
+        (["letor", "--split", "time"], "--split splits a table, but recipe 'letor' reads no table"),
+        (["--data", "rows.txt", "--qid", "x"], "--qid names a column, but recipe 'letor' reads no table"),
+    ],
+)
+def test_options_that_make_no_sense_together(arguments, says):
+    with pytest.raises(RecipeError, match=says):
+        asked(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("split", "says"),
+    [
+        ('by = "column"\ncolumn = 3', r"data\.table\.split\.column"),
+        ('column = "at"', "a random split looks at none"),
+        ('by = "month"', r"split\.by: Input should be 'random', 'time' or 'column'"),
+    ],
+)
+def test_a_recipe_that_splits_wrongly_is_told_where(tmp_path, split, says):
+    path = tmp_path / "own.toml"
+    path.write_text(f'name = "own"\nabout = "x"\n[data]\nkind = "table"\n[data.split]\n{split}\n')
+    with pytest.raises(RecipeError, match=says):
+        config.load(str(path))
+
+
+@pytest.mark.parametrize(
+    ("suite", "arguments", "folds"),
+    [
+        ("table2", ["own.csv"], 1),
+        ("oracle", ["own.csv"], 5),
+        ("oracle", ["own.csv", "--split", "time", "--time-column", "at"], 1),
+        ("routing", ["own.csv", "--split-column", "fold"], 1),
+        ("oracle", ["train=a.csv", "valid=b.csv", "test=c.csv"], 1),
+        ("oracle", ["train=a.txt", "valid=b.txt", "test=c.txt"], 1),
+        ("oracle", ["a.txt", "b.txt"], 5),
+    ],
+)
+def test_data_that_are_split_already_have_one_fold(suite, arguments, folds):
+    options = experiment._parser().parse_args([suite, "--data", *arguments])
+    recipe = with_table_options(recipe_for(None, options.data), options)
+    assert experiment._folds_of(suite, recipe, options.data) == folds
+
+
+def test_what_tells_data_from_others_knows_which_file_is_which_split(tmp_path):
+    for name in "ab":
+        (tmp_path / name).write_text(name)
+    one = [experiment._contents(f"{split}={tmp_path / name}") for split, name in (("train", "a"), ("test", "b"))]
+    other = [experiment._contents(f"{split}={tmp_path / name}") for split, name in (("test", "a"), ("train", "b"))]
+    assert [name for name, _ in one] == ["train=a", "test=b"]
+    assert [digest for _, digest in one] == [digest for _, digest in other]
+    assert experiment._contents(str(tmp_path / "a"))[0] == "a"

@@ -1,0 +1,147 @@
+"""What a column shows of the lists that it stands in: counts that :mod:`training.data.leaks` judges by."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from jaxtyping import Float, Int
+
+from training.data.dataset import Dataset
+
+Column = Float[np.ndarray, " R"]
+
+NEARLY = 0.95
+"""Share of lists that must show something."""
+
+MOSTLY = 0.99
+"""Share of different values from which a column may be an id."""
+
+REPEATS = 10
+"""Repeats that chance must promise, for each that is there, before different whole numbers are ids."""
+
+ID_FROM = 1e9
+"""Different whole numbers as large as this in the middle are ids in any case."""
+
+_EXACT = 2**24
+"""Whole numbers up to this are themselves as float32."""
+
+
+class Lists:
+    """The lists of a dataset, as all its columns are looked at.
+
+    Args:
+        data: at least one query.
+
+    Attributes:
+        all: how many there are.
+        longer: of two candidates or more.
+        mixed: with different labels.
+    """
+
+    def __init__(self, data: Dataset) -> None:
+        self._starts, self._lengths = data.offsets[:-1], data.lengths
+        self._longer = self._lengths > 1
+        self._place = np.arange(data.rows) - np.repeat(self._starts, self._lengths)
+        self._query_of = np.repeat(np.arange(len(data)), self._lengths)
+        labels = data.labels
+        mixed = np.maximum.reduceat(labels, self._starts) > np.minimum.reduceat(labels, self._starts)
+        rows = np.flatnonzero(mixed[self._query_of])
+        self._by_label = rows[np.lexsort((labels[rows], self._query_of[rows]))]
+        query, label = self._query_of[self._by_label], labels[self._by_label]
+        first_of_query = np.diff(query, prepend=-1) != 0
+        self._levels = np.flatnonzero(first_of_query | (np.diff(label, prepend=-1) != 0))
+        first_levels = np.flatnonzero(first_of_query[self._levels])
+        self._steps = np.delete(np.arange(len(self._levels)), first_levels)
+        self._step_starts = first_levels - np.arange(len(first_levels))
+        self.all = len(data)
+        self.longer = int(self._longer.sum())
+        self.mixed = int(mixed.sum())
+
+    def ordered(self, column: Column) -> int:
+        """Lists with different labels that the column alone orders perfectly: rising or falling, whichever does more.
+
+        A missing value stands below or above all others, whichever does more.
+        """
+        sorted_by_label = column[self._by_label]
+        missing = np.isnan(sorted_by_label)
+        most = 0
+        for filler in (-np.inf, np.inf) if missing.any() else (0.0,):
+            values = np.where(missing, np.float32(filler), sorted_by_label)
+            low, high = np.minimum.reduceat(values, self._levels), np.maximum.reduceat(values, self._levels)
+            below = self._steps - 1
+            for right in (low[self._steps] > high[below], high[self._steps] < low[below]):
+                most = max(most, int(np.logical_and.reduceat(right, self._step_starts).sum()))
+        return most
+
+    def counted(self, column: Column) -> int:
+        """Lists of two or more in which the column counts the rows from 0 or from 1, whichever are more."""
+        return max(self._nowhere(column != self._place + first) for first in (0, 1))
+
+    def all_different(self, column: Column) -> int:
+        """Lists of two or more in which no value of the column comes twice, missing ones left out."""
+        order = np.lexsort((column, self._query_of))
+        again = np.zeros(len(column), dtype=bool)
+        again[1:] = (column[order][1:] == column[order][:-1]) & (self._query_of[1:] == self._query_of[:-1])
+        return self._nowhere(again)
+
+    def same_in_all(self, column: Column) -> bool:
+        """Whether every list of two or more has one value of the column, and not all have the same."""
+        values = np.where(np.isnan(column), np.finfo(np.float32).min, column)
+        low, high = np.minimum.reduceat(values, self._starts), np.maximum.reduceat(values, self._starts)
+        longer = self._longer
+        return bool((low[longer] == high[longer]).all() and low[longer].min() < high[longer].max())
+
+    def within(self, column: Column, low: float, high: float) -> int:
+        """Lists with a value of the column and none outside of the bounds."""
+        outside = np.logical_or.reduceat((column < low) | (column > high), self._starts)
+        present = np.logical_or.reduceat(~np.isnan(column), self._starts)
+        return int((present & ~outside).sum())
+
+    def in_one_direction(self, column: Column) -> tuple[int, int, int]:
+        """Steps from list to list in which the first row's value does not fall (or rise), steps in all, and values."""
+        first = column[self._starts].astype(np.float64)  # float32 may overflow below
+        first = first[~np.isnan(first)]
+        steps = np.diff(first)
+        return max(int((steps >= 0).sum()), int((steps <= 0).sum())), len(steps), len(np.unique(first))
+
+    def _nowhere(self, wrong: np.ndarray) -> int:
+        """Lists of two or more without a row that is wrong."""
+        return int((~np.logical_or.reduceat(wrong, self._starts))[self._longer].sum())
+
+
+def by_mean_label(codes: Column, labels: Int[np.ndarray, " R"]) -> Column:
+    """The mean label of each row's category."""
+    whole = codes.astype(np.int64)
+    means = np.bincount(whole, weights=labels) / np.maximum(1, np.bincount(whole))
+    ordered: Column = means.astype(np.float32)[whole]
+    return ordered
+
+
+def distinct_ids(values: Column) -> int:
+    """How many different values there are, if they are whole numbers that tell rows apart; else 0."""
+    present = values[~np.isnan(values)]
+    if len(present) == 0 or (present != np.floor(present)).any():
+        return 0
+    span = float(present.max()) - float(present.min())
+    if span + 1.0 < MOSTLY * len(present):  # spares the sort
+        return 0
+    distinct, middle = len(np.unique(present)), float(np.median(np.abs(present.astype(np.float64))))
+    return distinct if _tell_rows_apart(distinct, len(present), span, middle) else 0
+
+
+def ids_beyond_float32(column: pl.Series) -> tuple[int, int] | None:
+    """Different values and rows of a column whose whole numbers tell rows apart, and no longer do as float32."""
+    present = column.drop_nulls() if column.dtype.is_integer() else column.cast(pl.Float64).fill_nan(None).drop_nulls()
+    sizes = np.abs(present.cast(pl.Float64).to_numpy())
+    if len(sizes) == 0 or sizes.max() <= _EXACT or (sizes != np.floor(sizes)).any():
+        return None
+    distinct, span = present.n_unique(), float(np.ptp(present.cast(pl.Float64).to_numpy()))
+    merged = present.cast(pl.Float32).n_unique() < NEARLY * distinct
+    ids = merged and _tell_rows_apart(distinct, len(present), span, float(np.median(sizes)))
+    return (distinct, len(present)) if ids else None
+
+
+def _tell_rows_apart(distinct: int, rows: int, span: float, middle: float) -> bool:
+    """A few whole numbers may all differ by chance; unless chance promises repeats in their span, or they are large."""
+    due = rows**2 / (2.0 * max(1.0, span))
+    return distinct >= MOSTLY * rows and (due >= REPEATS * max(1, rows - distinct) or middle >= ID_FROM)

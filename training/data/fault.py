@@ -1,0 +1,16 @@
+"""How a reader of columns says where a fault stands, wherever the columns came from."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import polars as pl
+
+from ranking.errors import DataError
+
+
+class Fault(Protocol):
+    """Says where in a source a fault stands."""
+
+    def __call__(self, column: pl.Series, expected: str, row: int | None = None) -> DataError:
+        """The error of a column, or of one of its rows counted from 0."""

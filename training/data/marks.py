@@ -1,0 +1,58 @@
+"""What the queries of one table are split by: the time of their first row, or the split that a column names."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from jaxtyping import Int
+
+from training.data.dataset import Dataset
+from training.data.fault import Fault
+from training.data.frames import Table
+from training.data.times import Time, times_of
+from training.data_config import TableSplit
+
+_SPLIT_OF = {"train": "train", "test": "test"} | dict.fromkeys(("valid", "validation", "vali", "dev"), "valid")
+"""What the rows of a table may say of their split."""
+
+
+def marks_of(split: TableSplit, table: Table, dataset: Dataset, order: Int[np.ndarray, " R"]) -> list[Time]:
+    """What each query is split by.
+
+    Raises:
+        DataError: if a query has no time, a row no split, or a query stands in two splits; names the line.
+    """
+    if split.by == "random":
+        return []
+    column, first = table.frame[str(split.column)], order[dataset.offsets[:-1]]
+    if split.by == "time":
+        times = times_of(column, table.fault)
+        missing = next((row for row in first.tolist() if times[row] is None), None)
+        if missing is not None:
+            said = "the first row of a query has no time: give it one, or leave the query out"
+            raise table.fault(column, said, missing)
+        return [time for row in first.tolist() if (time := times[row]) is not None]
+    of_row = np.array(_names(column, table.fault))[order]
+    of_query = of_row[dataset.offsets[:-1]]
+    other = np.flatnonzero(of_row != np.repeat(of_query, dataset.lengths))
+    if len(other):
+        query = int(np.searchsorted(dataset.offsets, other[0], side="right")) - 1
+        row, before = int(order[other[0]]), int(first[query])
+        told = (
+            f"query {dataset.qids[query]!r} is {column[row]!r} here and {column[before]!r} in line {table.line(before)}"
+        )
+        raise table.fault(column, f"{told}: all rows of a query belong into one split", row)
+    names: list[Time] = of_query.tolist()
+    return names
+
+
+def _names(column: pl.Series, fault: Fault) -> list[str]:
+    """The split of every row."""
+    wanted = "expected 'train', 'valid' or 'test'"
+    if column.dtype not in (pl.String, pl.Categorical, pl.Enum):
+        raise fault(column, f"{wanted}; the column holds {column.dtype}")
+    names = column.cast(pl.String).replace_strict(_SPLIT_OF, default=None)
+    if names.null_count():
+        row = int(names.is_null().arg_max() or 0)
+        raise fault(column, f"{wanted}; found {column[row]!r}", row)
+    return names.to_list()

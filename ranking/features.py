@@ -10,10 +10,12 @@ from typing import Annotated, Literal
 
 import numpy as np
 from jaxtyping import Float
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
 UNKNOWN_CODE = 0
 """Code of a category that training never saw, and of a missing one."""
+
+FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 QUANTILE_LEVELS = (0.001, 0.01, 0.25, 0.5, 0.75, 0.99, 0.999)
 """Levels of :attr:`Feature.quantiles`."""
@@ -29,6 +31,8 @@ class Feature(BaseModel):
         missing_in_training: whether training data had missing values here. Where it had none, every model treats a
             missing value at serving time as 0.0, because LightGBM does.
         quantiles: of the training values at :data:`QUANTILE_LEVELS`; None for categorical or all-missing features.
+        default: the value of a candidate that is sent by name without the feature: a number, or one of the categories.
+            None: it is missing. A ``null`` that is sent is missing in any case.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -38,6 +42,7 @@ class Feature(BaseModel):
     categories: tuple[str, ...] = ()
     missing_in_training: bool = False
     quantiles: tuple[float, ...] | None = None
+    default: FiniteFloat | str | None = None
 
     @model_validator(mode="after")
     def _categories_fit_kind(self) -> Feature:
@@ -49,10 +54,31 @@ class Feature(BaseModel):
             raise ValueError(f"feature {self.name!r} needs {len(QUANTILE_LEVELS)} quantiles, not {len(self.quantiles)}")
         return self
 
+    @model_validator(mode="after")
+    def _default_fits_kind(self) -> Feature:
+        default = self.default
+        if default is None:
+            return self
+        if self.kind == "categorical" and default not in self.categories:
+            raise ValueError(f"the default of feature {self.name!r} is {default!r}, which is none of its categories")
+        if self.kind == "numeric" and not (isinstance(default, float) and abs(default) <= FLOAT32_MAX):
+            raise ValueError(f"the default of feature {self.name!r} is {default!r}, which is no number of float32")
+        return self
+
     @property
     def optional(self) -> bool:
-        """Whether a request may leave the feature out: only where training saw what missing means."""
-        return self.missing_in_training or self.kind == "categorical"
+        """Whether a request may leave the feature out: where training saw what missing means, or it has a default."""
+        return self.missing_in_training or self.kind == "categorical" or self.default is not None
+
+    @cached_property
+    def absent(self) -> float:
+        """The value in a feature matrix of a candidate that is sent by name without the feature: a number or a code.
+
+        NaN where it is missing.
+        """
+        if self.kind == "categorical":
+            return float(UNKNOWN_CODE if self.default is None else self.code(str(self.default)))
+        return math.nan if self.default is None else float(self.default)
 
     @cached_property
     def _codes(self) -> dict[str, int]:
@@ -111,7 +137,10 @@ class FeatureSchema(BaseModel):
 
     @cached_property
     def fingerprint(self) -> str:
-        """sha256 over names, kinds, categories and missing policy in order; two equal ones take the same arrays."""
+        """sha256 over names, kinds, categories and missing policy in order; two equal ones take the same arrays.
+
+        Defaults are left out: they say how arrays are made of names, not what arrays mean.
+        """
         facts = [[f.name, f.kind, list(f.categories), f.missing_in_training] for f in self.features]
         text = json.dumps(facts, ensure_ascii=False, separators=(",", ":"))
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()

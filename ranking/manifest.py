@@ -15,7 +15,7 @@ from ranking.errors import BundleError, BundleFormatError
 from ranking.features import FeatureSchema
 from ranking.metrics import EvalProtocol
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """Version of the bundle format that this code writes, and the newest that it reads.
 
 To change the format: raise this number; keep reading every older version (convert the parsed JSON step by step in

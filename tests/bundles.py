@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -36,9 +37,11 @@ MISSING = "bm25"
 """The one feature that training had missing values in, and that a request may leave out."""
 
 
-def schema(*, categorical: bool = True) -> FeatureSchema:
+def schema(*, categorical: bool = True, defaults: Mapping[str, float | str] | None = None) -> FeatureSchema:
     numeric = tuple(Feature(name=name, missing_in_training=name == MISSING) for name in NUMERIC)
-    return FeatureSchema(features=(*numeric, CATEGORY) if categorical else numeric)
+    features = (*numeric, CATEGORY) if categorical else numeric
+    given = defaults or {}
+    return FeatureSchema(features=tuple(f.model_copy(update={"default": given.get(f.name)}) for f in features))
 
 
 def rows(rng: np.random.Generator, count: int, *, categorical: bool = True) -> np.ndarray:
@@ -62,6 +65,7 @@ def make_bundle(
     specialists: int = 0,
     margin: float | Literal["no router"] | None = "no router",
     format_version: int = FORMAT_VERSION,
+    defaults: Mapping[str, float | str] | None = None,
 ) -> Path:
     """Publish a bundle at ``out`` (``.../NAME/VERSION``).
 
@@ -73,7 +77,7 @@ def make_bundle(
     the list's mean price; its graph gives NaN where that price is above 500.
     """
     rng = np.random.default_rng(seed)
-    columns = schema(categorical=categorical)
+    columns = schema(categorical=categorical, defaults=defaults)
     stage = kind and NetworkStage(kind=kind, file=f"{kind}.onnx", cutoff=cutoff, first_stage_score=first_stage_score)
     manifest = Manifest(
         format_version=format_version,

@@ -1,6 +1,7 @@
 """Names, codes, missing policy and fingerprint of a feature schema."""
 
 import hashlib
+import math
 
 import pytest
 from pydantic import ValidationError
@@ -28,6 +29,45 @@ def test_codes_count_from_one_and_unknown_is_zero(category, code):
 def test_only_what_training_saw_missing_may_be_left_out():
     assert SCHEMA.required == {"price"}
     assert [feature.optional for feature in SCHEMA.features] == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("feature", "default", "absent"),
+    [
+        (PRICE, 2.5, 2.5),
+        (PRICE, 3, 3.0),
+        (RATING, 1.0, 1.0),
+        (CARRIER, "LH", 2.0),
+        (PRICE, None, None),
+        (CARRIER, None, 0.0),
+    ],
+)
+def test_a_default_makes_a_feature_optional_and_stands_for_it(feature, default, absent):
+    changed = Feature.model_validate(feature.model_dump() | {"default": default})
+    if absent is None:
+        assert math.isnan(changed.absent)
+        assert not changed.optional
+    else:
+        assert changed.absent == absent
+        assert changed.optional
+    assert FeatureSchema(features=(changed,)).fingerprint == FeatureSchema(features=(feature,)).fingerprint
+
+
+@pytest.mark.parametrize(
+    ("feature", "default"),
+    [
+        (PRICE, "dear"),
+        (PRICE, math.inf),
+        (PRICE, math.nan),
+        (PRICE, 1e39),
+        (CARRIER, "BA"),
+        (CARRIER, 1.0),
+        (CARRIER, ""),
+    ],
+)
+def test_a_default_is_a_value_of_its_feature(feature, default):
+    with pytest.raises(ValidationError):
+        Feature.model_validate(feature.model_dump() | {"default": default})
 
 
 def test_fingerprint_is_the_hash_of_the_facts():

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress
 
 from ranking import bundle
 from ranking.errors import RecipeError, ScoringError
@@ -26,6 +26,7 @@ from training.evaluate_routing import evaluate_routing
 from training.first_stage import FittedFirstStage
 from training.learn import FittedNetwork
 from training.model_config import FirstStageAlone
+from training.progress import Bars, progress_bars
 from training.report import HEADLINE, Report
 from training.reporting.details import alone, details, repeat
 from training.reporting.latency import measured_here
@@ -89,9 +90,9 @@ def run_on(
 
 
 def _fit_and_publish(
-    recipe: Recipe, read: Callable[[Progress], Splits], workspace: Workspace, bars: Progress, device: str, command: str
+    recipe: Recipe, read: Callable[[Progress], Splits], workspace: Workspace, bars: Bars, device: str, command: str
 ) -> Report:
-    watch = Stopwatch()
+    watch = Stopwatch(bars.enter)
     with watch.step("data"):
         splits = under_first_stage(recipe, read(bars))
         for file in bars.tasks:  # compressed text is longer than its file: only now is the end known
@@ -173,7 +174,7 @@ def under_first_stage(recipe: Recipe, splits: Splits) -> Splits:
     return Splits(splits.train.under(schema), splits.valid.under(schema), splits.test.under(schema), splits.how)
 
 
-def _fit_first_stage(recipe: Recipe, splits: Splits, workspace: Workspace, bars: Progress) -> FittedFirstStage:
+def _fit_first_stage(recipe: Recipe, splits: Splits, workspace: Workspace, bars: Bars) -> FittedFirstStage:
     spec = recipe.first_stage
     if not isinstance(spec, LambdaMart):
         bars.console.print(f"[yellow]Note:[/] {bring_your_own.WARNING}")
@@ -199,7 +200,7 @@ def _fit_first_stage(recipe: Recipe, splits: Splits, workspace: Workspace, bars:
 
 
 def _fit_second_stage(
-    recipe: Recipe, splits: Splits, first: FittedFirstStage, workspace: Workspace, bars: Progress, device: str
+    recipe: Recipe, splits: Splits, first: FittedFirstStage, workspace: Workspace, bars: Bars, device: str
 ) -> FittedNetwork | None:
     spec = recipe.model
     if isinstance(spec, FirstStageAlone):
@@ -227,7 +228,7 @@ def _fit_second_stage(
     return fitted
 
 
-def _fit_anomaly(recipe: Recipe, splits: Splits, first: FittedFirstStage, bars: Progress) -> FittedAnomaly | None:
+def _fit_anomaly(recipe: Recipe, splits: Splits, first: FittedFirstStage, bars: Bars) -> FittedAnomaly | None:
     """A ranking does not depend on it but through a router: without one, a bundle can do without."""
     try:
         return fit_anomaly(splits.train, first.train_scores, seed=recipe.seed)
@@ -245,7 +246,7 @@ def _fit_specialists(
     anomaly: FittedAnomaly | None,
     generalist: FittedNetwork | None,
     workspace: Workspace,
-    bars: Progress,
+    bars: Bars,
     device: str,
 ) -> FittedSpecialists | None:
     spec = recipe.specialists
@@ -287,14 +288,3 @@ def _fit_specialists(
     if not fitted.srm.converged:
         bars.console.print(f"[yellow]Note:[/] EM had not converged after {done} iterations (max_iterations)")
     return fitted
-
-
-def progress_bars(console: Console) -> Progress:
-    """Bars for the steps of a run."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=12),  # all columns fit the 80 of a plain terminal
-        MofNCompleteColumn(),
-        TimeRemainingColumn(elapsed_when_finished=True),
-        console=console,
-    )

@@ -70,7 +70,8 @@ def _search(
     with console.status("loading torch"):  # seconds, which --help and mistyped options need not wait for
         from training import study  # noqa: PLC0415
         from training.data.load import load  # noqa: PLC0415
-        from training.run import progress_bars, under_first_stage, usable_device  # noqa: PLC0415
+        from training.progress import progress_bars  # noqa: PLC0415
+        from training.run import under_first_stage, usable_device  # noqa: PLC0415
     device = usable_device(options.device)
     with progress_bars(console) as bars:
         splits = under_first_stage(recipe, load(recipe, options.data, progress=bars))

@@ -230,6 +230,7 @@ def _summary(bundle: Bundle) -> str:
         f"{len(manifest.files)} files, {total / 1e6:.2f} MB",
         f"  {len(manifest.feature_schema)} features, {manifest.fingerprint}",
         f"  strategy {manifest.strategy}, {second}, validated at list lengths {lengths}",
+        *([] if manifest.default_reason is None else [f"  default taken away: {manifest.default_reason}"]),
     ]
     return "\n".join(lines)
 

@@ -37,7 +37,8 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
     """A LightGBM first stage and a second stage that reranks, QILCM or a rival, in one bundle.
 
     Queries are dealt to ``parts`` parts: one is held out to report on, one stops the training, the others train. All
-    figures and all scores come from the sealed bundle, through the code that serves it.
+    figures and all scores come from the sealed bundle, through the code that serves it: those of the first stage, where
+    the second one is shown to be worse.
 
     Args:
         model: second stage, one of :data:`training.model_config.MODEL_NAMES`.

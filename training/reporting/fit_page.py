@@ -15,14 +15,18 @@ from training.reporting import fit_figures as figures
 from training.reporting.fit_figures import Facts, metric_name
 from training.reporting.page import PageFigure, PageSection, PageTable, render
 from training.reporting.sentences import (
+    GIVEN,
     anomaly_sentence,
     attention_sentence,
+    brought_along,
     coverage_sentence,
+    default_sentence,
     headline,
     latency_sentence,
     learning_sentence,
     metrics_sentence,
     movement_sentence,
+    queries_text,
     scores_sentence,
     wins_sentence,
 )
@@ -40,11 +44,14 @@ def fit_page(report: Facts) -> str:
     second = report["rankers"][gain["ranker"]]
     means = {metric["ranker"]: metric["mean"] for metric in report["metrics"] if metric["name"] == gain["metric"]}
     first = f"{means['first_stage']:.4f}", f"{metric_name(gain['metric'])} of the first stage"
-    queries = f"{report['queries']:,}", "test queries, none of them fitted or tuned on"
+    given = brought_along(report["first_stage"])
+    queries = f"{report['queries']:,}", queries_text(report["first_stage"])
     if gain["ranker"] == "first_stage":
         verdicts, sections, numbers = [ALONE], [_metrics(report, [], second)], [first, queries]
     else:
-        verdicts, sections = [headline(gain, second)], _second_stage(report, second)
+        less = default_sentence(report.get("default_strategy", {}), gain["ranker"])
+        verdicts = [headline(gain, second, taken_away=less is not None), *([] if less is None else [less])]
+        sections = _second_stage(report, second)
         numbers = [
             (f"{means[gain['ranker']]:.4f}", f"{metric_name(gain['metric'])} of {second}"),
             first,
@@ -53,13 +60,15 @@ def fit_page(report: Facts) -> str:
         ]
     if "routing" in report:
         verdicts.append(report["routing"]["sentence"])
+    if given:
+        verdicts.append(GIVEN)
     sections += [
         *_specialists(report),
         _coverage(report["details"]["features"]),
         _latency(report["measured_here"]),
     ]
     return render(
-        f"{repeat['bundle']}, held-out result on {report['queries']:,} test queries",
+        f"{repeat['bundle']}, {'' if given else 'held-out '}result on {report['queries']:,} test queries",
         verdicts,
         sections,
         command=repeat["command"],

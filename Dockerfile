@@ -51,5 +51,5 @@ USER 10001:10001
 EXPOSE 8000
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=3s --start-period=20s --retries=3 \
-    CMD ["python", "-c", "import http.client, os, sys; c = http.client.HTTPConnection('127.0.0.1', int(os.environ['LISTWRIGHT_PORT']), timeout=2); c.request('GET', '/readyz'); sys.exit(c.getresponse().status != 200)"]
+    CMD ["python", "-m", "service.health"]
 ENTRYPOINT ["python", "-m", "service"]

@@ -8,14 +8,13 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
-import stat
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from ranking import golden
+from ranking import golden, plain_file
 from ranking.aggregates import Aggregates
 from ranking.anomaly import AnomalyScore
 from ranking.compiled_first_stage import open_first_stage
@@ -24,6 +23,7 @@ from ranking.first_stage import ColumnFirstStage, FirstStage
 from ranking.manifest import GOLDEN, MANIFEST, BundleFile, Manifest, SecondStage, parse, to_json
 from ranking.packed_forest import open_forest
 from ranking.packed_linear import open_specialists
+from ranking.plain_file import NotPlainError
 from ranking.reranker import Reranker
 from ranking.router import BundleRouter
 from ranking.scorers import OnnxScorer, Scorer
@@ -205,18 +205,14 @@ def _checked(path: Path, entry: BundleFile, content: bytes) -> bytes:
 def _read(path: Path, name: str) -> bytes:
     file = path / name
     try:
-        if file.resolve().parent != path.resolve():
-            raise BundleError(file, "is a link that leads out of the bundle's folder")
-        if not stat.S_ISREG(file.stat().st_mode):
-            raise BundleError(file, "is not a plain file")
-        if file.stat().st_size > MAX_FILE_BYTES:
-            raise BundleError(file, f"has {file.stat().st_size} bytes; the limit is {MAX_FILE_BYTES}")
-        return file.read_bytes()
+        return plain_file.read(file, MAX_FILE_BYTES, inside=(path,))
+    except NotPlainError as error:
+        raise BundleError(file, str(error)) from error
     except FileNotFoundError as error:
         hint = ": no manifest, no bundle" if name == MANIFEST else ", although the manifest lists it"
         raise BundleError(file, f"does not exist{hint}") from error
-    except (OSError, RuntimeError) as error:  # RuntimeError: Python before 3.13, of a loop of links
-        raise BundleError(file, f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    except OSError as error:
+        raise BundleError(file, f"cannot be read: {error.strerror or error}") from error
 
 
 def _summary(bundle: Bundle) -> str:

@@ -285,7 +285,7 @@ def parse(text: bytes, path: Path) -> Manifest:
         raise BundleError(path, f"not JSON ({error}): truncated or damaged; copy the bundle again") from error
     version = values.get("format_version") if isinstance(values, dict) else None
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise BundleError(path, f"format_version is {version!r}, not a whole number from 1: this is no bundle manifest")
+        raise BundleError(path, "format_version is no whole number from 1: this is no bundle manifest")
     if version > FORMAT_VERSION:
         raise BundleFormatError(
             path, f"bundle format {version} is newer than {FORMAT_VERSION}, the newest this version reads: upgrade"

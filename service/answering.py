@@ -14,11 +14,11 @@ from starlette.types import Receive, Scope, Send
 from ranking.bundle import Bundle
 from ranking.candidates import CandidateList, Ranking
 from ranking.pace import Deadline
-from ranking.router import Hook
 from service.answer import facts
 from service.body import BoundedRequest
 from service.degradation import fails_on_zeros
 from service.problems import DegradedError
+from service.routing_switch import Deciders
 from service.schemas import Options
 from service.settings import Settings
 
@@ -79,7 +79,7 @@ async def answer(request: BoundedRequest, door: Door) -> Response:
     """
     state = request.app.state
     queued = time.perf_counter()
-    job = partial(_work, door, state.settings, state.hook, request.state.arrived, queued)
+    job = partial(_work, door, state.settings, state.deciders, request.state.arrived, queued)
     done = await state.gate.run(job, request.deadline, request.receive, request.held)
     after = partial(_note, request, done)
     if done.ranking.degraded and state.settings.on_failure == "error":
@@ -125,7 +125,7 @@ def _ours(done: _Done) -> bool:
 
 
 def _work(
-    door: Door, settings: Settings, hook: Hook | None, arrived: float, queued: float, deadline: Deadline
+    door: Door, settings: Settings, deciders: Deciders, arrived: float, queued: float, deadline: Deadline
 ) -> _Done:
     """All that may take long, from decoding to encoding."""
     began = time.perf_counter()
@@ -135,7 +135,7 @@ def _work(
     timeout_ms = asked.options.timeout_ms
     wanted = math.inf if timeout_ms is None else arrived + timeout_ms / 1000.0
     by = min(wanted, deadline.at) - pace.expected("answer", length)
-    ranking = rank(asked, settings, hook, Deadline(by, deadline.abandoned))
+    ranking = rank(asked, deciders, Deadline(by, deadline.abandoned))
     ranked = time.perf_counter()
     milliseconds = {
         "parse": (parsed - began) * 1000.0,
@@ -151,15 +151,15 @@ def _work(
     return _Done(written, ranking, asked, milliseconds, began, hurried=hurried, late=late)
 
 
-def rank(asked: Asked, settings: Settings, hook: Hook | None, deadline: Deadline) -> Ranking:
-    """Looks for the kill switch only where somebody would be asked."""
+def rank(asked: Asked, deciders: Deciders, deadline: Deadline) -> Ranking:
+    """Looks at the switch only where somebody would be asked."""
     options, bundle = asked.options, asked.bundle
     asks = bundle.manifest.srm is not None and options.specialist is None and options.strategy in ("auto", "srm")
     return bundle.reranker.rerank(
         asked.candidates,
         strategy=options.strategy,
         specialist=options.specialist,
-        hook=hook,
-        routing=asks and settings.routing_off() is None,
+        hook=deciders.hook,
+        routing=asks and deciders.switch.off() is None,
         deadline=deadline,
     )

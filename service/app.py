@@ -32,6 +32,7 @@ from service.pacing import Pacing, Scraped
 from service.problems import OverloadedError
 from service.reload import Watch, tell
 from service.routes import ranking, routes
+from service.routing_switch import Deciders, RoutingSwitch
 from service.schemas import RerankRequest
 from service.settings import Settings
 from service.shedding import Shedding
@@ -127,18 +128,21 @@ def create_app(
     telemetry, tracer = Telemetry(), open_tracer()
     first = _First(only(loaded) if isinstance(loaded, Bundle) else loaded)
     del loaded
-    keyring = guard.Keyring(settings)
+    keyring, switch = guard.Keyring(settings), RoutingSwitch(settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         if first.models is None:
             first.models = await to_thread.run_sync(loading.start, settings)
+        asked = None
         if settings.hook is not None:
-            app.state.hook = hook.IsolatedHook(
+            asked = hook.IsolatedHook(
                 hook.load(settings.hook),
                 budget_s=settings.hook_budget_ms / 1000.0,
                 threads=HOOK_THREADS * max(1, settings.threads),
             )
+            app.state.deciders = Deciders(switch, asked)
+        switch.start()
         app.state.models, first.models = first.models, None
         tell(telemetry, app.state.models)
         gc.freeze()  # else a full collection visits all that was imported: 100 ms in the middle of a request
@@ -149,8 +153,9 @@ def create_app(
         for task in (watching, keeping):
             if task is not None:
                 task.cancel()
-        if app.state.hook is not None:
-            app.state.hook.close()
+        switch.stop()
+        if asked is not None:
+            asked.close()
         if tracer is not None:
             await to_thread.run_sync(tracer.close)
 
@@ -164,7 +169,8 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.state.settings, app.state.telemetry, app.state.models, app.state.hook = settings, telemetry, None, None
+    app.state.settings, app.state.telemetry, app.state.models = settings, telemetry, None
+    app.state.deciders = Deciders(switch)
     app.state.scrape, app.state.scraped = telemetry.text, Scraped()
     app.state.watch = Watch(app.state, settings, telemetry, swapped)
     app.state.draining, app.state.degraded = threading.Event(), DegradedRun()

@@ -18,6 +18,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ranking import plain_file
+from ranking.plain_file import NotPlainError
+
 CURRENT = "CURRENT"
 ALIAS = "ALIAS"
 
@@ -53,7 +56,7 @@ def read(folder: Path) -> Pointers:
     versions, aliases, faults = {}, {}, {}
     for name in sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and _NAME.fullmatch(entry.name)):
         try:
-            version, alias = _pointer(folder / name / CURRENT), _pointer(folder / name / ALIAS)
+            version, alias = _pointer(folder, name, CURRENT), _pointer(folder, name, ALIAS)
             if version is not None and alias is not None:
                 raise PointerError(f"there are {CURRENT} and {ALIAS}: remove one")
         except PointerError as error:
@@ -92,16 +95,19 @@ def point(folder: Path, name: str, version: str) -> None:
         raise
 
 
-def _pointer(file: Path) -> str | None:
+def _pointer(folder: Path, name: str, kind: str) -> str | None:
+    """The name that a pointer says. Its content is never told where it is none: it may be any file's, by a mistake."""
     try:
-        with file.open("rb") as opened:
-            text = opened.read(_MAX_BYTES).decode("ascii", "replace").strip()
+        content = plain_file.read(folder / name / kind, _MAX_BYTES, inside=(folder, folder / name))
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except NotPlainError as error:
+        raise PointerError(f"{kind} {error}: write the name into a plain file here, in one step") from error
     except OSError as error:
-        raise PointerError(f"{file.name} cannot be read: {error.strerror}") from error
+        raise PointerError(f"{kind} cannot be read: {error.strerror}") from error
+    text = content.decode("ascii", "replace").strip()
     if not _NAME.fullmatch(text):
-        raise PointerError(f"{file.name} says {text[:100]!r}, which is no name of a folder: write one, in one step")
+        raise PointerError(f"{kind} holds no name of a folder, but {len(content)} bytes: write one, in one step")
     return text
 
 

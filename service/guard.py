@@ -7,13 +7,14 @@ import logging
 import math
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from anyio import to_thread
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service import keys, problems
+from service.disk import Disk
 from service.keys import Key, KeysError
 from service.problems import DOCUMENTED, RateLimitedError, UnauthorizedError
 from service.settings import Settings
@@ -39,6 +40,8 @@ SCHEME = {
 
 LOOK_S = 1.0
 """Between two looks at the file of keys."""
+
+LOOK_WITHIN_S = 10.0
 
 _log = logging.getLogger("listwright.keys")
 
@@ -80,7 +83,7 @@ class Keyring:
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings, self._clock = settings, clock
         self._buckets: dict[str, Bucket] = {}
-        self._fault = ""
+        self._fault, self._disk = "", Disk("the file system of the keys")
         self._keys: tuple[Key, ...] = ()
         self._change(keys.read(settings))
 
@@ -117,8 +120,8 @@ class Keyring:
     async def look(self) -> None:
         """Take what the file says now. One that cannot be read, or is half written, changes nothing and is logged."""
         try:
-            found = await to_thread.run_sync(keys.read, self._settings)
-        except KeysError as error:
+            found = await self._disk.run(partial(keys.read, self._settings), LOOK_WITHIN_S)
+        except (KeysError, OSError) as error:
             if str(error) != self._fault:
                 _log.error("the keys stay as they are: %s", error)
             self._fault = str(error)

@@ -9,8 +9,8 @@ from pydantic import BaseModel, Field
 from ranking.bundle import Bundle
 from ranking.first_stage import Engine
 from ranking.manifest import FeatureWeight, Manifest
-from ranking.router import Hook
 from service.models import Models
+from service.routing_switch import Deciders
 from service.settings import Settings
 
 
@@ -141,7 +141,7 @@ def serving_info(models: Models) -> Serving:
     return Serving(models=served, refused=refused)
 
 
-def describe(bundle: Bundle, models: Models, settings: Settings, hook: Hook | None) -> Info:
+def describe(bundle: Bundle, models: Models, settings: Settings, deciders: Deciders) -> Info:
     """One served bundle, and what is served beside it."""
     manifest = bundle.manifest
     return Info(
@@ -165,7 +165,7 @@ def describe(bundle: Bundle, models: Models, settings: Settings, hook: Hook | No
         cutoff=None if manifest.second_stage is None else manifest.second_stage.cutoff,
         cutoffs={stage.kind: stage.cutoff for stage in (manifest.second_stage, manifest.srm) if stage is not None},
         specialists=specialists(manifest),
-        routing=routing(manifest, settings, hook),
+        routing=routing(manifest, deciders),
         score_space="softmax over the scored candidates of one list",
         supports_chunking=False,
         protocol=str(manifest.protocol),
@@ -181,9 +181,9 @@ def specialists(manifest: Manifest) -> list[SpecialistInfo]:
     ]
 
 
-def routing(manifest: Manifest, settings: Settings, hook: Hook | None) -> RoutingInfo:
+def routing(manifest: Manifest, deciders: Deciders) -> RoutingInfo:
     """Who is asked at this moment, and why nobody is."""
-    reason = settings.routing_off()
+    hook, reason = deciders.hook, deciders.switch.off()
     if manifest.srm is None:
         reason = "the bundle has no specialists"
     elif hook is None and manifest.router is None:

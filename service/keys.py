@@ -8,7 +8,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from ranking import plain_file
 from ranking.errors import ListwrightError
+from ranking.plain_file import NotPlainError
 from service.settings import PREFIX, Settings
 
 MAX_KEYS = 256
@@ -76,12 +78,11 @@ def read(settings: Settings) -> tuple[Key, ...]:
         keys += parse(settings.keys.get_secret_value().replace(",", "\n"), f"{PREFIX}KEYS", settings)
     if settings.keys_file is not None:
         try:
-            with settings.keys_file.open("rb") as file:
-                content = file.read(MAX_FILE_BYTES + 1)
+            content = plain_file.read(settings.keys_file, MAX_FILE_BYTES)
+        except NotPlainError as error:
+            raise KeysError(f"{PREFIX}KEYS_FILE: {settings.keys_file} {error}") from error
         except OSError as error:
             raise KeysError(f"{PREFIX}KEYS_FILE: {settings.keys_file} cannot be read: {error.strerror}") from error
-        if len(content) > MAX_FILE_BYTES:
-            raise KeysError(f"{PREFIX}KEYS_FILE: {settings.keys_file} is over {MAX_FILE_BYTES} bytes")
         keys += parse(content.decode("utf-8", "replace"), str(settings.keys_file), settings)
     _check_together(keys, settings)
     return tuple(keys)

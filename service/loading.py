@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -25,16 +26,35 @@ WARM_UPS = 2
 _log = logging.getLogger("listwright.service")
 
 Paths = Mapping[str, Path]
-"""The bundle's folder of each name: what one worker process can tell another of what it serves."""
+"""The bundle's folder of each name."""
 
 
-def start(settings: Settings, fallback: Paths | None = None) -> Models:
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What one worker process can tell another of what it serves.
+
+    Args:
+        current: what it serves.
+        kept: what it served before and keeps for a rollback.
+    """
+
+    current: Paths
+    kept: Paths
+
+    @classmethod
+    def of(cls, models: Models) -> Served:
+        """What a worker that serves these tells."""
+        return cls(*({name: one.path for name, one in bundles.items()} for bundles in (models.current, models.kept)))
+
+
+def start(settings: Settings, others: Served | None = None) -> Models:
     """What to serve first.
 
     Args:
         settings: name one bundle, or a folder of them.
-        fallback: what to serve of a name whose current version is refused: a worker that is started again must not fail
-            over what the others have refused and serve on without. None: a refusal is an error.
+        others: what the other workers serve: that of a name whose current version is refused, for a worker that is
+            started again must not fail over what the others have refused and serve on without; and what they keep, so
+            that a rollback and a request for a version are answered alike by all. None: a refusal is an error.
 
     Raises:
         BundleError: if there is nothing to serve, or a bundle is refused.
@@ -56,15 +76,35 @@ def start(settings: Settings, fallback: Paths | None = None) -> Models:
             errors[name] = error
     refused = {}
     for name, fault in errors.items():
-        if fallback is None:
+        if others is None:
             raise fault
         refused[name] = refusal(name, pointers.versions.get(name, ""), reason_of(fault))
         _log.error("refused %s/%s: %s", name, refused[name].version, refused[name].reason)
-        if name in fallback:
-            current[name] = _load(fallback[name], settings.max_candidates)
+        if name in others.current:
+            current[name] = _load(others.current[name], settings.max_candidates)
     if not current:
         raise BundleError(root, f"holds no NAME/{folder.CURRENT}, so there is nothing to serve")
-    return Models(current, aliases=pointers.aliases, refused=refused)
+    kept = {} if others is None else _kept(current, others, settings.max_candidates)
+    return Models(current, kept, pointers.aliases, refused)
+
+
+def _kept(current: Mapping[str, Bundle], others: Served, max_candidates: int) -> dict[str, Bundle]:
+    """What the other workers keep for a rollback, or will, once they have seen what this one has seen."""
+    kept = {}
+    for name, ready in current.items():
+        path = others.kept.get(name) if others.current.get(name) == ready.path else others.current.get(name)
+        if path is not None and path != ready.path and (loaded := load_kept(path, max_candidates)) is not None:
+            kept[name] = loaded
+    return kept
+
+
+def load_kept(path: Path, max_candidates: int) -> Bundle | None:
+    """A version that other workers keep; None, and a line in the log, if it can be loaded no more."""
+    try:
+        return _load(path, max_candidates)
+    except ListwrightError as error:
+        _log.warning("%s/%s is not kept for a rollback: %s", path.parent.name, path.name, reason_of(error))
+        return None
 
 
 def load_named(root: Path, name: str, version: str, max_candidates: int) -> Bundle:

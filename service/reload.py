@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from anyio import CapacityLimiter, move_on_after, to_thread
+from anyio import move_on_after
 
 from ranking.bundle import Bundle
 from ranking.errors import ListwrightError
 from service import folder
-from service.loading import load_named, reason_of, refusal
+from service.disk import Disk
+from service.loading import Paths, load_kept, load_named, reason_of, refusal
 from service.models import Models, Refusal
 from service.problems import ReloadRefusedError
 from service.settings import Settings
@@ -24,6 +26,12 @@ EVERYTHING = "*"
 """Stands for the name where the models folder itself cannot be read."""
 
 FIXED = "LISTWRIGHT_BUNDLE serves one bundle for good: serve a folder of them with LISTWRIGHT_MODELS"
+
+LOOK_WITHIN_S = 10.0
+"""For the pointers, which are a few bytes each."""
+
+LOAD_WITHIN_S = 600.0
+"""For a bundle: gigabytes may have to come over a network."""
 
 _log = logging.getLogger("listwright.service")
 
@@ -43,9 +51,14 @@ class Watch:
     ) -> None:
         self._state, self._settings, self._telemetry, self._swapped = state, settings, telemetry, swapped
         self._one_at_a_time = asyncio.Lock()
-        self._threads = CapacityLimiter(1)  # of its own: those of the requests stay theirs
+        self._disk = Disk("the file system of the models folder")
         self._woken = asyncio.Event()
         self._tried: dict[str, object] = {}
+
+    @property
+    def hangs(self) -> bool:
+        """Whether a file system holds a thread of this watch."""
+        return self._disk.hangs
 
     def wake(self) -> None:
         """Look now, and try again what was refused. From the event loop's thread."""
@@ -77,7 +90,7 @@ class Watch:
             root = self._root()
             before: Models = self._state.models
             try:
-                pointers = await to_thread.run_sync(folder.read, root, limiter=self._threads)
+                pointers = await self._disk.run(partial(folder.read, root), LOOK_WITHIN_S)
             except OSError as error:
                 return self._all_stays(before, f"the models folder cannot be read: {error.strerror}")
             if not pointers.versions and not pointers.faults:
@@ -116,13 +129,27 @@ class Watch:
             raise ReloadRefusedError(f"this process has served no other version of {name!r}: write {name}/CURRENT")
         version = models.kept[name].manifest.version
         try:
-            await to_thread.run_sync(folder.point, root, name, version, limiter=self._threads)
+            await self._disk.run(partial(folder.point, root, name, version), LOOK_WITHIN_S)
         except OSError as error:
             raise ReloadRefusedError(
                 f"{name}/CURRENT cannot be written ({error.strerror}): write {version!r} there yourself; that version "
                 "is in memory still and answers as soon as the file says so"
             ) from error
         return await self.reload(again=False)
+
+    async def keep(self, paths: Paths) -> None:
+        """Keep for a rollback what the other workers keep; this one may have missed a version, or served another."""
+        async with self._one_at_a_time:
+            before: Models = self._state.models
+            kept = dict(before.kept)
+            for name, path in paths.items():
+                if name not in before.current or path in (_path(before.current, name), _path(before.kept, name)):
+                    continue
+                with suppress(OSError):  # the next look at the folder says so
+                    load = partial(load_kept, path, self._settings.max_candidates)
+                    if (loaded := await self._disk.run(load, LOAD_WITHIN_S)) is not None:
+                        kept[name] = loaded
+            self._swap(before, Models(before.current, kept, before.aliases, before.refused))
 
     def _root(self) -> Path:
         if self._settings.models is None:
@@ -135,16 +162,20 @@ class Watch:
             if ready is not None and ready.manifest.version == version:
                 return ready
         root = self._root()
-        state = await to_thread.run_sync(folder.state, root, name, version, limiter=self._threads)
+        state: object = None
+        with suppress(OSError):  # nor will it load, and that says why
+            state = await self._disk.run(partial(folder.state, root, name, version), LOOK_WITHIN_S)
         last = before.refused.get(name)
         if last is not None and not again and self._tried.get(name) == state:
             return last
         self._tried[name] = state
         load = partial(load_named, root, name, version, self._settings.max_candidates)
         try:
-            return await to_thread.run_sync(load, limiter=self._threads)
+            return await self._disk.run(load, LOAD_WITHIN_S)
         except ListwrightError as error:
             reason = reason_of(error)
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
         except Exception as error:  # whatever a bundle can bring about, the served one must go on
             _log.exception("loading %s/%s failed", name, version)
             reason = f"loading raised {type(error).__name__}; the log has it all"
@@ -181,6 +212,10 @@ class Watch:
                 _log.info("serving %s/%s instead of %s", name, new, old)
         if self._swapped is not None:
             self._swapped(after)
+
+
+def _path(bundles: Mapping[str, Bundle], name: str) -> Path | None:
+    return bundles[name].path if name in bundles else None
 
 
 def tell(telemetry: Telemetry, models: Models) -> None:

@@ -145,7 +145,7 @@ async def info(
     """
     state = request.app.state
     named = model if model is not None or served.default else next(iter(served.current))
-    return describe(served.choose(named, version), served, state.settings, state.hook)
+    return describe(served.choose(named, version), served, state.settings, state.deciders)
 
 
 @routes.get(

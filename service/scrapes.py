@@ -6,12 +6,14 @@ import asyncio
 import queue
 import threading
 import time
-from collections.abc import Hashable
+from collections.abc import Callable, Coroutine, Hashable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
+from typing import Any
 
 from service.exposition import Snapshot, counted, current, merged, packed, snapshot, text, unpacked
+from service.loading import Paths
 from service.telemetry import Telemetry
 
 WITHIN_S = 1.0
@@ -28,10 +30,21 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
+class Keep:
+    """Keep these for a rollback, as the other workers do (to a worker)."""
+
+    paths: Paths
+
+
+@dataclass(frozen=True, slots=True)
 class Counted:
     """What a worker counts (to the supervisor), or what each of them does (to whom was scraped)."""
 
     packed: tuple[bytes, ...]
+
+
+Keeper = Callable[[Paths], Coroutine[Any, Any, None]]
+"""Does what :class:`Keep` asks for."""
 
 
 class Scrapes:
@@ -40,10 +53,13 @@ class Scrapes:
     Args:
         pipe: to the supervisor.
         telemetry: of this process.
+        keep: of this process.
     """
 
-    def __init__(self, pipe: Connection, telemetry: Telemetry) -> None:
-        self._pipe, self._telemetry = pipe, telemetry
+    def __init__(
+        self, pipe: Connection, telemetry: Telemetry, keep: Callable[[Paths], Coroutine[Any, Any, None]]
+    ) -> None:
+        self._pipe, self._telemetry, self._keep = pipe, telemetry, keep
         self._answers: list[asyncio.Future[tuple[bytes, ...]]] = []
         self._unheard = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -78,7 +94,7 @@ class Scrapes:
     def _hear(self) -> None:
         try:
             while self._pipe.poll():
-                message: Asked | Counted = self._pipe.recv()
+                message: Asked | Counted | Keep = self._pipe.recv()
                 if isinstance(message, Counted):
                     self._unheard = 0
                     answers, self._answers = self._answers, []
@@ -86,7 +102,9 @@ class Scrapes:
                         if not answer.done():
                             answer.set_result(message.packed)
                 else:
-                    task = asyncio.ensure_future(self._say())
+                    task = asyncio.ensure_future(
+                        self._keep(message.paths) if isinstance(message, Keep) else self._say()
+                    )
                     self._tasks.add(task)
                     task.add_done_callback(self._tasks.discard)
         except (EOFError, OSError):  # the supervisor is gone
@@ -107,11 +125,11 @@ class Outbox:
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
-        self._messages: queue.Queue[Asked | Counted | None] = queue.Queue(MOST_UNHEARD)
+        self._messages: queue.Queue[Asked | Counted | Keep | None] = queue.Queue(MOST_UNHEARD)
         self._thread = threading.Thread(target=self._send, daemon=True)
         self._thread.start()
 
-    def put(self, message: Asked | Counted) -> None:
+    def put(self, message: Asked | Counted | Keep) -> None:
         """Send a message, or drop it if the worker has not read those before: it will be known as it last was."""
         with suppress(queue.Full):
             self._messages.put_nowait(message)

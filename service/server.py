@@ -16,6 +16,8 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 
+from ranking import plain_file
+from ranking.plain_file import NotPlainError
 from service.connection import HEADERS, Connection
 from service.settings import PREFIX, Settings
 from service.turnstile import Turnstile
@@ -28,6 +30,10 @@ LINGER_S = 1.0
 
 LET_GO_S = 0.02
 """What the event loop may take to let go of a socket that it was told to close."""
+
+
+MOST_PEM_BYTES = 2**20
+"""A certificate with its chain, or a key, has a few thousand."""
 
 
 def options(settings: Settings) -> dict[str, Any]:
@@ -57,7 +63,9 @@ def check_tls(settings: Settings) -> str | None:
         return f"{PREFIX}TLS_{here} is set and {PREFIX}TLS_{missing} is not: set both, or neither"
     for name, path in (("CERT", cert), ("KEY", key)):
         try:
-            path.read_bytes()
+            plain_file.read(path, MOST_PEM_BYTES)
+        except NotPlainError as error:
+            return f"{PREFIX}TLS_{name}: {path} {error}"
         except OSError as error:
             return f"{PREFIX}TLS_{name}: {path} cannot be read: {error.strerror}"
     try:

@@ -160,23 +160,6 @@ class Settings(BaseSettings):
             raise ValueError("there is nothing to serve")
         return self
 
-    def routing_off(self) -> str | None:
-        """Why neither hook nor router may be asked at this moment; None if they may. Looks for the file each time.
-
-        Convention: a file that cannot be looked for counts as there; the generalist answers well enough.
-        """
-        if not self.routing:
-            return f"{PREFIX}ROUTING is false"
-        if self.routing_off_file is None:
-            return None
-        try:
-            self.routing_off_file.stat()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as error:
-            return f"the file of {PREFIX}ROUTING_OFF_FILE cannot be looked for: {error.strerror}"
-        return f"the file of {PREFIX}ROUTING_OFF_FILE exists"
-
 
 def describe() -> str:
     """One line per setting, for ``--help``."""

@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from ranking.errors import ListwrightError
 from service import hook, loading, logs
 from service.app import create_app
-from service.loading import Paths
+from service.loading import Served
 from service.models import Models
 from service.pulse import LOOKS, Heart
 from service.scrapes import Scrapes
@@ -24,7 +24,7 @@ HELD = (signal.SIGINT, signal.SIGHUP)
 """Signals that wait while a worker starts, until it can heed them."""
 
 
-def work(settings: Settings, sock: socket.socket, pipe: Connection, beats: Connection, fallback: Paths | None) -> None:
+def work(settings: Settings, sock: socket.socket, pipe: Connection, beats: Connection, others: Served | None) -> None:
     """Load, serve, end.
 
     Args:
@@ -33,24 +33,22 @@ def work(settings: Settings, sock: socket.socket, pipe: Connection, beats: Conne
         pipe: tells the supervisor what is served, first when ready and then after each swap; or why nothing can be;
             and what is counted.
         beats: tells it that the event loop turns.
-        fallback: what the others serve, in case that a bundle is refused.
+        others: what they serve, in case that a bundle is refused, and what they keep for a rollback.
     """
     os.setpgrp()  # Ctrl-C is the supervisor's to pass on
     logs.configure(settings.log_level)
     try:
-        _serve(settings, sock, pipe, beats, fallback)
+        _serve(settings, sock, pipe, beats, others)
     finally:
         logs.close()
 
 
-def _serve(
-    settings: Settings, sock: socket.socket, pipe: Connection, beats: Connection, fallback: Paths | None
-) -> None:
+def _serve(settings: Settings, sock: socket.socket, pipe: Connection, beats: Connection, others: Served | None) -> None:
     def tell(served: Models) -> None:
-        pipe.send({name: bundle.path for name, bundle in served.current.items()})
+        pipe.send(Served.of(served))
 
     try:
-        app = create_app(settings, loaded=loading.start(settings, fallback), swapped=tell)
+        app = create_app(settings, loaded=loading.start(settings, others), swapped=tell)
     except ListwrightError as error:
         pipe.send(str(error))
         sys.exit(1)
@@ -62,7 +60,7 @@ def _serve(
         asyncio.get_running_loop().remove_reader(sentinel)
         server.handle_exit(signal.SIGTERM, None)
 
-    scrapes = Scrapes(pipe, app.state.telemetry)
+    scrapes = Scrapes(pipe, app.state.telemetry, app.state.watch.keep)
     app.state.scrape = scrapes.text
     heart = Heart(beats, settings.hang_s / LOOKS)
 
@@ -75,5 +73,5 @@ def _serve(
 
     server = DrainingServer(app, settings, started)
     server.run([sock])
-    if settings.hook is not None:
+    if settings.hook is not None or app.state.watch.hangs:
         hook.leave(0)

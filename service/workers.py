@@ -20,9 +20,9 @@ from typing import Any
 import uvicorn
 
 from service import logs
-from service.loading import Paths
+from service.loading import Served
 from service.pulse import LOOKS, Pulse
-from service.scrapes import Asked, Counted, Outbox, Rounds
+from service.scrapes import Asked, Counted, Keep, Outbox, Rounds
 from service.server import FINISH_WITHIN_S, options
 from service.settings import Settings
 from service.worker import HELD, work
@@ -32,6 +32,9 @@ LONGEST_PAUSE_S = 30.0
 
 STEADY_AFTER_S = 60.0
 """A worker that ends this long after the one before is a single case: it is replaced at once."""
+
+MOST_KILLED = 8
+"""Workers that are killed one after the other before any can serve; with the pauses between, about two minutes."""
 
 KILL_AFTER_S = FINISH_WITHIN_S + 3.0
 """Past the last moment of draining: a worker that has not ended by then never will."""
@@ -89,10 +92,10 @@ class Workers:
         self._settings, self._sock = settings, sock
         self._workers: list[Worker] = []
         self._rounds = Rounds()
-        self._served: Paths | None = None
+        self._served: Served | None = None
         self._said: str | None = None
         self._stop_by: float | None = None
-        self._deaths, self._died_at, self._start_at = 0, -STEADY_AFTER_S, 0.0
+        self._deaths, self._killed, self._died_at, self._start_at = 0, 0, -STEADY_AFTER_S, 0.0
         self._feel_at: float | None = None
 
     @property
@@ -170,7 +173,7 @@ class Workers:
     def _hear(self, worker: Worker) -> None:
         try:
             while not worker.pipe.closed and worker.pipe.poll():
-                served: Paths | str | Asked | Counted = worker.pipe.recv()
+                served: Served | str | Asked | Counted = worker.pipe.recv()
                 if isinstance(served, str):
                     self._say(served)
                     continue
@@ -180,14 +183,23 @@ class Workers:
                 if isinstance(served, Counted):
                     self._rounds.told(worker.process.pid, served.packed[0])
                     continue
-                worker.ready = True
-                if self._served not in (None, served):  # the others need not wait until they look for themselves
-                    for other in self._workers:
-                        if other is not worker:
-                            self._signal(other, signal.SIGHUP)
-                self._served = served
+                worker.ready, self._killed = True, 0
+                self._learn(worker, served)
         except (EOFError, ConnectionResetError):  # it is about to end
             worker.pipe.close()
+
+    def _learn(self, worker: Worker, served: Served) -> None:
+        """What a worker serves: the others need not wait until they look for themselves, and all keep the same."""
+        last = self._served
+        if last is None:
+            self._served = served
+        elif served.current != last.current:
+            self._served = served
+            for other in self._workers:
+                if other is not worker:
+                    self._signal(other, signal.SIGHUP)
+        elif served.kept != last.kept:  # who told first of what is served now has said what it was before
+            worker.outbox.put(Keep(last.kept))
 
     def _say(self, error: str) -> None:
         """What is wrong with a bundle all workers find, and it is said once."""
@@ -206,7 +218,9 @@ class Workers:
                 self.code = self.code or max(code, 1)
             return
         how = f"with code {code}" if code >= 0 else f"by {signal.Signals(-code).name}"
-        if not worker.ready and not any(other.ready for other in self._workers):
+        self._killed += not worker.ready and code == -signal.SIGKILL  # for memory: later there may be enough
+        alone = not worker.ready and not any(other.ready for other in self._workers)
+        if alone and not (code == -signal.SIGKILL and self._killed <= MOST_KILLED):
             _log.critical("worker %s ended %s before it could serve, and no other serves: stopping", pid, how)
             self._stop(code if code > 0 else 1)
             for other in self._workers:

@@ -15,6 +15,7 @@ from ranking.pace import NO_DEADLINE
 from service import answering
 from service.app import create_app
 from service.settings import Settings
+from waiting import until
 
 BODY = {"features": [[1.0, 2.0, 3.0, "A5"], [2.0, 1.0, 0.0, "B2"]]}
 BROKEN = {"features": [[5000.0, 2.0, 3.0, "A5"], [2.0, 1.0, 0.0, "B2"]]}
@@ -50,15 +51,6 @@ def held(monkeypatch):
     return Held(monkeypatch)
 
 
-def until(condition):
-    """Ask until it is so: for what the event loop does next."""
-    for _ in range(10_000):
-        if condition():
-            return
-        time.sleep(0.001)
-    pytest.fail("it never came to that")
-
-
 @pytest.fixture
 def pool():
     with ThreadPoolExecutor(8) as pool:
@@ -66,7 +58,7 @@ def pool():
 
 
 def test_beyond_the_queue_a_request_is_refused_at_once(bundle_folder, held, pool):
-    with serving(bundle_folder, threads=1, queue=1) as client:
+    with serving(bundle_folder, threads=1, queue=1, queue_ms=600_000) as client:
         working = pool.submit(client.post, "/rerank", json=BODY)
         assert held.started.acquire(timeout=10)
         waiting = pool.submit(client.post, "/rerank", json=BODY)
@@ -216,7 +208,7 @@ def test_where_no_degraded_answer_is_wanted_there_is_an_error(bundle_folder):
 def test_answers_after_their_deadline_are_counted(bundle_folder, monkeypatch):
     with serving(bundle_folder) as client:
         rank = answering.rank
-        monkeypatch.setattr(answering, "rank", lambda *a: (time.sleep(0.03), rank(*a[:3], NO_DEADLINE))[1])
+        monkeypatch.setattr(answering, "rank", lambda *a: (time.sleep(0.03), rank(*a[:2], NO_DEADLINE))[1])
         assert client.post("/rerank", json={**BODY, "timeout_ms": 20}).json()["meta"]["status"] == "ok"
         assert client.post("/rerank", json=BODY).json()["meta"]["status"] == "ok"
         text = client.get("/metrics").text

@@ -2,13 +2,13 @@
 
 import socket
 import threading
-import time
 
 import pytest
 
 from contract.test_client_deadlines import LONG_MS, serving
 from contract.test_connection import BODY, answer, request
 from service import answering
+from waiting import until
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -31,13 +31,6 @@ def held(monkeypatch):
     monkeypatch.setattr(answering, "rank", waiting)
     yield go
     go.set()
-
-
-def until(condition):
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end, "it never came to that"
-        time.sleep(0.001)
 
 
 def connect(served):

@@ -80,6 +80,23 @@ def test_help_lists_every_setting():
         assert f"LISTWRIGHT_{name.upper()}" in result.stdout
 
 
+def healthy(port):
+    environment = {"LISTWRIGHT_PORT": str(port)}
+    return subprocess.run(
+        [sys.executable, "-m", "service.health"], env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_the_health_check_says_why_not(live):
+    assert healthy(live.base_url.port).returncode == 0
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        refused = healthy(nobody.getsockname()[1])
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.startswith("error: no answer: ")
+    assert healthy("http").stderr.startswith("error: no answer: invalid literal")
+
+
 def test_draining(bundle_folder):
     service = Process(bundle=bundle_folder, drain_s=1.0).wait_until_ready()
     service.process.terminate()
@@ -88,6 +105,7 @@ def test_draining(bundle_folder):
         if response.status_code == 503:
             break
         time.sleep(0.01)
+    assert healthy(service.url.rpartition(":")[2]).stderr == "error: not ready: /readyz answers 503\n"
     assert response.json()["type"] == "urn:listwright:not-ready"
     body = {"features": [[1.0, 2.0, 3.0, "A5"], [2.0, 1.0, 0.0, "B2"]]}
     assert httpx.post(service.url + "/rerank", json=body).status_code == 200, "what still comes is still answered"

@@ -1,9 +1,11 @@
 """HTTPS with a certificate of the test's own; wrong files end the start with a sentence."""
 
+import os
 import shutil
 import socket
 import ssl
 import subprocess
+import sys
 import time
 from contextlib import suppress
 
@@ -52,6 +54,17 @@ def secure(request, bundle_folder, pair):
     assert code == 0
     assert "Traceback" not in log
     assert "eof_received" not in log
+
+
+def test_the_health_check_passes(secure, pair):
+    cert, key = pair
+    port = str(httpx.URL(secure[0].base_url).port)
+    for named, code in (({"LISTWRIGHT_TLS_CERT": str(cert), "LISTWRIGHT_TLS_KEY": str(key)}, 0), ({}, 1)):
+        environment = {**os.environ, "LISTWRIGHT_PORT": port, "LISTWRIGHT_HOST": "0.0.0.0", **named}
+        found = subprocess.run(
+            [sys.executable, "-m", "service.health"], env=environment, capture_output=True, text=True, check=False
+        )
+        assert found.returncode == code, found.stderr
 
 
 def connect(client, context):

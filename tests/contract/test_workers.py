@@ -1,19 +1,17 @@
 """Several workers: one version, one port, nobody missed, and an end that says why."""
 
 import json
-import os
 import shutil
 import signal
-import threading
-import time
 
 import httpx
 import psutil
 import pytest
 
 from bundles import make_bundle
-from contract.conftest import Process, free_port
+from contract.conftest import Process
 from service import folder
+from waiting import until
 
 pytestmark = pytest.mark.slow  # processes start and stop
 
@@ -65,13 +63,6 @@ def family(service):
 def workers(service):
     """Those that accept connections; the supervisor only keeps the socket."""
     return [process for process in family(service)[1:] if "spawn_main" in " ".join(process.cmdline())]
-
-
-def until(condition, within_s=30):
-    end = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.02)
 
 
 def lines(log):
@@ -151,6 +142,54 @@ def test_a_worker_that_is_replaced_does_not_fail_over_what_the_others_have_refus
     assert said(service, "refused shop/2: qilcm.onnx: does not exist")
 
 
+def test_a_worker_that_is_replaced_keeps_what_the_others_keep(models, serve):
+    service = both_ready(serve(models=models, workers=2, poll_s=0.05, admin_key="0123456789abcdef"))
+    folder.point(models, "shop", "2")
+    until(lambda: len(said(service, "serving shop/2 instead of 1")) == 2)
+    workers(service)[0].kill()
+    until(lambda: len(said(service, "serving shop/2 from")) == 1)
+    until(lambda: len(workers(service)) == 2)
+    asked = [httpx.post(service.url + "/rerank", json=BODY | {"version": "1"}, timeout=30) for _ in range(20)]
+    assert {answer.status_code for answer in asked} == {200}
+    workers(service)[0].kill()  # only one is left that was started anew
+    answer = httpx.post(service.url + "/admin/rollback", headers={"Authorization": "Bearer 0123456789abcdef"})
+    assert answer.status_code == 200, answer.text
+    until(lambda: versions(service) == {"1"})
+
+
+def test_a_worker_that_missed_a_version_keeps_what_the_others_keep(models, serve):
+    """One that was stopped saw 1 and 3, the other 1, 2 and 3."""
+    make_bundle(models / "shop" / "3", seed=3)
+    service = both_ready(serve(models=models, workers=2, poll_s=0.05))
+    late, other = workers(service)
+    late.suspend()
+    folder.point(models, "shop", "2")
+    until(lambda: said(service, "serving shop/2 instead of 1"))
+    folder.point(models, "shop", "3")
+    until(lambda: said(service, "serving shop/3 instead of 2"))
+    late.resume()
+    until(lambda: said(service, "serving shop/3 instead of 1"))
+
+    def kept():
+        url = service.url + "/info"
+        return {tuple(m["kept"] for m in httpx.get(url).json()["models"]) for _ in range(20)}
+
+    until(lambda: kept() == {("2",)})
+    assert other.is_running()
+
+
+def test_workers_that_are_killed_while_they_load_are_tried_again(models, serve):
+    """As the system does where memory runs out."""
+    service = Process(models=models, workers=2)
+    until(lambda: len(workers(service)) == 2)
+    for worker in workers(service):
+        worker.kill()
+    until(lambda: len(said(service, "ended by SIGKILL: another is started")) == 2)
+    service.wait_until_ready()
+    code, log = service.stop()
+    assert code == 0, log
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_nothing_to_serve_is_an_end_that_says_why(models, count):
     (models / "shop" / "1" / "qilcm.onnx").unlink()
@@ -193,73 +232,3 @@ def test_workers_do_not_outlive_their_supervisor(models, serve):
     service.process.kill()
     service.process.wait()
     until(lambda: not any(process.is_running() and process.status() != "zombie" for process in left))
-
-
-class Traffic:
-    """Requests from a few threads, each over a connection that it keeps as long as the service lets it."""
-
-    def __init__(self, url, threads=4):
-        self.failed, self.answered, self._done = [], 0, threading.Event()
-        self._threads = [threading.Thread(target=self._ask, args=(url,)) for _ in range(threads)]
-        for thread in self._threads:
-            thread.start()
-
-    def _ask(self, url):
-        with httpx.Client(timeout=30) as client:
-            while not self._done.is_set():
-                try:
-                    status = client.post(url + "/rerank", json=BODY).status_code
-                except httpx.ConnectError:
-                    return  # refused at once: the service has gone
-                except httpx.TransportError as error:
-                    status = repr(error)
-                if status == 200:
-                    self.answered += 1
-                else:
-                    self.failed.append(status)
-
-    def end(self):
-        self._done.set()
-        for thread in self._threads:
-            thread.join()
-        return self.failed
-
-
-@pytest.mark.parametrize("count", [1, 2])
-def test_a_drain_loses_nothing(models, serve, count):
-    """Whoever asks until the very end is answered, and then refused at once; nobody is reset."""
-    service = serve(models=models, workers=count, drain_s=0.5)
-    if count > 1:
-        both_ready(service)
-    traffic = Traffic(service.url)
-    until(lambda: traffic.answered > 50)
-    service.process.terminate()
-    until(lambda: httpx.get(service.url + "/readyz").status_code == 503)
-    before = traffic.answered
-    until(lambda: traffic.answered > before + 20)
-    code, log = service.wait()
-    assert traffic.end() == []
-    assert code == 0, log
-
-
-def test_a_second_sigterm_ends_the_drain_of_all_workers(models, serve):
-    service = both_ready(serve(models=models, workers=2, drain_s=60))
-    service.process.terminate()
-    until(lambda: httpx.get(service.url + "/readyz").status_code == 503)
-    time.sleep(0.2)
-    assert service.stop()[0] == 0
-
-
-def test_ctrl_c_does_not_drain(models, serve):
-    service = both_ready(serve(models=models, workers=2, drain_s=60))
-    os.kill(service.process.pid, signal.SIGINT)
-    code, log = service.wait()
-    assert code == 0
-    assert "Traceback" not in log
-
-
-def test_a_stop_while_workers_still_load_is_clean(models):
-    service = Process(models=models, workers=2, port=free_port())
-    until(lambda: workers(service))
-    code, log = service.stop()
-    assert code == 0, log

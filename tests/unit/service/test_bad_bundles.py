@@ -190,7 +190,10 @@ def test_a_pointer_in_the_middle_of_being_written_changes_nothing(models):
             (models / "shop" / "CURRENT").write_text("")
             await app.state.watch.reload(again=False)
             assert await version(client) == "1"
-            assert "CURRENT says ''" in (await client.get("/info")).json()["refused"][0]["reason"]
+            assert (
+                "CURRENT holds no name of a folder, but 0 bytes"
+                in (await client.get("/info")).json()["refused"][0]["reason"]
+            )
             (models / "shop" / "CURRENT").write_text("2")
             await app.state.watch.reload(again=False)
             assert await version(client) == "2"

@@ -31,9 +31,40 @@ def test_pointers_are_read(tmp_path):
 def test_what_is_no_name_is_a_fault(tmp_path, pointer, text):
     put(tmp_path, "shop", **{pointer: text})
     found = folder.read(tmp_path)
-    assert f"{pointer} says" in found.faults["shop"]
+    assert f"{pointer} holds no name of a folder, but {len(text)} bytes" in found.faults["shop"]
     assert not found.versions
     assert not found.aliases
+
+
+@pytest.mark.parametrize("pointer", ["CURRENT", "ALIAS"])
+def test_the_content_of_what_is_no_pointer_is_never_told(tmp_path, pointer):
+    put(tmp_path, "shop")
+    (tmp_path / "shop" / pointer).write_text("password: hunter2\n")
+    put(tmp_path, "travel")
+    (tmp_path.parent / f"{tmp_path.name}-secret").write_text("hunter2\n")
+    (tmp_path / "travel" / pointer).symlink_to(f"../../{tmp_path.name}-secret")
+    found = folder.read(tmp_path)
+    assert "is a link that leads out of its folder" in found.faults["travel"]
+    assert "hunter2" not in str(found)
+
+
+def test_a_pointer_that_nobody_writes_to_is_not_waited_for(tmp_path):
+    put(tmp_path, "shop")
+    os.mkfifo(tmp_path / "shop" / "CURRENT")
+    assert folder.read(tmp_path).faults == {
+        "shop": "CURRENT is not a plain file: write the name into a plain file here, in one step"
+    }
+
+
+def test_a_link_inside_is_followed(tmp_path):
+    """As Kubernetes mounts a ConfigMap; a folder of a name may itself lie elsewhere."""
+    elsewhere = tmp_path / "elsewhere" / "shop"
+    (elsewhere / "..data").mkdir(parents=True)
+    (elsewhere / "..data" / "CURRENT").write_text("7\n")
+    (elsewhere / "CURRENT").symlink_to("..data/CURRENT")
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "shop").symlink_to(elsewhere)
+    assert folder.read(tmp_path / "models").versions == {"shop": "7"}
 
 
 def test_a_pointer_that_is_a_folder_is_a_fault(tmp_path):

@@ -4,6 +4,7 @@ import asyncio
 import hmac
 import logging
 import math
+import os
 
 import pytest
 
@@ -98,8 +99,11 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path):
     with pytest.raises(KeysError, match="none cannot be read: No such file or directory"):
         keys.read(settings(keys_file=tmp_path / "none"))
     (tmp_path / "large").write_bytes(b"#" * (keys.MAX_FILE_BYTES + 1))
-    with pytest.raises(KeysError, match="is over 262144 bytes"):
+    with pytest.raises(KeysError, match="has 262145 bytes; the limit is 262144"):
         keys.read(settings(keys_file=tmp_path / "large"))
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(KeysError, match="is not a plain file"):
+        keys.read(settings(keys_file=tmp_path / "fifo"))
     (tmp_path / "binary").write_bytes(b"web:\xff\xfe" + WEB.encode())
     with pytest.raises(KeysError, match="line 1 is not NAME:KEY"):
         keys.read(settings(keys_file=tmp_path / "binary"))

@@ -9,6 +9,11 @@ from service import scrapes
 from service.scrapes import MOST_UNHEARD, Asked, Counted, Outbox, Scrapes
 from service.telemetry import Telemetry
 
+
+async def nothing_to_keep(_):
+    raise AssertionError("nobody asks for it")
+
+
 LARGE = Counted((b"x" * 10_000,))
 
 
@@ -54,7 +59,7 @@ def test_a_supervisor_that_hangs_is_asked_a_few_times_only(pipes, monkeypatch):
     monkeypatch.setattr(scrapes, "WITHIN_S", 0.001)
 
     async def scrape():
-        of_this_worker = Scrapes(pipes[0], Telemetry())
+        of_this_worker = Scrapes(pipes[0], Telemetry(), nothing_to_keep)
         return [await of_this_worker.text() for _ in range(MOST_UNHEARD + 5)]
 
     assert all(b"listwright_candidates" in text for text in asyncio.run(scrape()))

@@ -27,33 +27,6 @@ def test_a_budget_is_a_time(budget):
         settings(hook_budget_ms=budget)
 
 
-def test_routing_is_on_unless_somebody_turned_it_off(tmp_path):
-    assert settings().routing_off() is None
-    assert settings(routing="false").routing_off() == "LISTWRIGHT_ROUTING is false"
-
-
-def test_the_file_is_looked_for_each_time(tmp_path):
-    switch = tmp_path / "off"
-    one = settings(routing_off_file=switch)
-    assert one.routing_off() is None
-    switch.touch()
-    assert one.routing_off() == "the file of LISTWRIGHT_ROUTING_OFF_FILE exists"
-    switch.unlink()
-    assert one.routing_off() is None
-    assert settings(routing_off_file=tmp_path).routing_off() is not None, "a folder, as Kubernetes mounts them, counts"
-
-
-def test_a_file_that_cannot_be_there_is_not(tmp_path):
-    (tmp_path / "file").touch()
-    assert settings(routing_off_file=tmp_path / "file" / "off").routing_off() is None
-
-
-def test_a_file_that_cannot_be_looked_for_counts_as_there(tmp_path):
-    """A name that is too long stands for every other reason, as root may read everything."""
-    reason = settings(routing_off_file=tmp_path / ("x" * 5000)).routing_off()
-    assert reason == "the file of LISTWRIGHT_ROUTING_OFF_FILE cannot be looked for: File name too long"
-
-
 def test_help_says_what_is_not_set():
     assert "LISTWRIGHT_HOOK (default none)" in describe()
     assert "LISTWRIGHT_ROUTING (default true)" in describe()

@@ -1,0 +1,77 @@
+"""The command line of ``python -m service``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from functools import partial
+
+from pydantic import ValidationError
+
+from ranking.errors import ListwrightError
+from service import disk, hook, keys, loading, logs
+from service.app import create_app
+from service.server import DrainingServer, check_tls
+from service.settings import PREFIX, Settings, describe
+from service.workers import supervise
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Command line; 0 after a clean stop, 1 if nothing can be served, 2 for a wrong setting, 3 for a taken address."""
+    parser = argparse.ArgumentParser(
+        prog="python -m service",
+        description="Serve bundles: POST /rerank, GET /readyz /livez /info /metrics.",
+        epilog=f"settings, from the environment:\n{describe()}\n\nexample:\n"
+        f"  {PREFIX}BUNDLE=models/demo/1 {PREFIX}PORT=8000 python -m service",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.parse_args(arguments)
+    try:
+        settings = Settings()
+    except ValidationError as error:
+        for line in _faults(error):
+            print(f"error: {line}; see python -m service --help", file=sys.stderr)
+        return 2
+    if fault := _misnamed(settings):
+        print(f"error: {fault}; see python -m service --help", file=sys.stderr)
+        return 2
+    if settings.workers > 1:
+        return supervise(settings)
+    logs.configure(settings.log_level)
+    try:
+        app = create_app(settings, loaded=disk.wait_for(partial(loading.start, settings)))
+    except ListwrightError as error:
+        logs.say(f"error: {error}")
+        return 1
+    DrainingServer(app, settings).run()
+    if settings.hook is not None or app.state.watch.hangs:
+        hook.leave(0)
+    return 0
+
+
+def _misnamed(settings: Settings) -> str | None:
+    """What is wrong with what the settings name, but for bundles."""
+    try:
+        if settings.hook is not None:
+            hook.load(settings.hook)
+        keys.read(settings)
+    except hook.HookError as error:
+        return f"{PREFIX}HOOK: {error}"
+    except keys.KeysError as error:
+        return str(error)
+    return check_tls(settings)
+
+
+def _faults(error: ValidationError) -> list[str]:
+    """What is wrong with the settings; a key is not repeated."""
+    lines = []
+    for fault in error.errors():
+        if not fault["loc"]:
+            lines.append(
+                f"{PREFIX}BUNDLE: nothing is named to serve (set it, e.g. to models/demo/1, or {PREFIX}MODELS)"
+            )
+            continue
+        name = str(fault["loc"][0])
+        value = "its value is not shown" if name in ("admin_key", "keys") else f"it is {fault['input']!r}"
+        lines.append(f"{PREFIX}{name.upper()}: {fault['msg']} ({value})")
+    return lines

@@ -1,0 +1,84 @@
+"""Reading files without depending on them: a file system that hangs holds a thread, and nothing else.
+
+The threads are daemons, which the process does not wait for at its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import TypeVar
+
+_Read = TypeVar("_Read")
+
+
+class Disk:
+    """Calls that may hang, one at a time. For one event loop.
+
+    Args:
+        what: is read, for errors.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._hung: threading.Thread | None = None
+
+    @property
+    def hangs(self) -> bool:
+        """Whether a call that was given up has still not come back."""
+        return self._hung is not None and self._hung.is_alive()
+
+    async def run(self, call: Callable[[], _Read], within_s: float) -> _Read:
+        """What a call returns or raises; it runs in a thread of its own.
+
+        Args:
+            call: reads or writes files.
+            within_s: seconds after which it is given up. The thread stays until the call returns, and nobody hears of
+                that.
+
+        Raises:
+            OSError: ETIMEDOUT, if it takes longer, or one that was given up still hangs.
+        """
+        if self.hangs:
+            raise OSError(errno.ETIMEDOUT, f"{self._what} still does not answer")
+        future, thread = _started(call)
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(future), within_s)
+        except TimeoutError as error:
+            if future.done() and not future.cancelled():  # the call itself raised it
+                raise
+            self._hung = thread
+            raise OSError(errno.ETIMEDOUT, f"{self._what} does not answer within {within_s:g} s") from error
+        except asyncio.CancelledError:
+            self._hung = thread
+            raise
+
+
+def wait_for(call: Callable[[], _Read]) -> _Read:
+    """What a call returns or raises. It runs in a thread of its own, so that signals reach the waiting one at once."""
+    return _started(call)[0].result()
+
+
+def _started(call: Callable[[], _Read]) -> tuple[Future[_Read], threading.Thread]:
+    future: Future[_Read] = Future()
+
+    def work() -> None:
+        try:
+            result = call()
+        except BaseException as error:
+            _settle(future.set_exception, error)
+        else:
+            _settle(future.set_result, result)
+
+    thread = threading.Thread(target=work, name="disk", daemon=True)
+    thread.start()
+    return future, thread
+
+
+def _settle(settle: Callable[[_Read], None], value: _Read) -> None:
+    with suppress(Exception):  # nobody waits any more: the future was cancelled, or its event loop is closed
+        settle(value)

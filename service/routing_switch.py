@@ -1,0 +1,90 @@
+"""The operator's switch that turns routing off while the service runs: a file that is there, or is not."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ranking.router import Hook
+from service.settings import PREFIX, Settings
+
+LOOK_S = 0.05
+"""Between two looks at the file."""
+
+STALE_S = 1.0
+"""A look that takes longer says that the file cannot be looked for."""
+
+_FILE = f"the file of {PREFIX}ROUTING_OFF_FILE"
+
+
+class RoutingSwitch:
+    """Whether hook and router may be asked.
+
+    A daemon thread looks for the file: a file system that hangs holds that thread, and no request.
+
+    Args:
+        settings: name the file.
+        clock: seconds.
+    """
+
+    def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+        self._fixed = None if settings.routing else f"{PREFIX}ROUTING is false"
+        self._file, self._clock = settings.routing_off_file, clock
+        self._looked: tuple[float, str | None] = (-STALE_S, None)
+        self._first, self._end = threading.Event(), threading.Event()
+
+    def start(self) -> None:
+        """Begin to look, and wait for the first look, but not for long."""
+        if self._file is not None:
+            threading.Thread(target=self._look_on, args=(self._file,), name="routing switch", daemon=True).start()
+            self._first.wait(STALE_S)
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._end.set()
+
+    def off(self) -> str | None:
+        """Why neither hook nor router may be asked at this moment; None if they may.
+
+        Convention: a file that cannot be looked for counts as there; the generalist answers well enough.
+        """
+        if self._fixed is not None or self._file is None:
+            return self._fixed
+        at, reason = self._looked
+        if self._clock() - at > STALE_S:
+            return f"{_FILE} cannot be looked for: its file system does not answer"
+        return reason
+
+    def _look_on(self, file: Path) -> None:
+        while not self._end.is_set():
+            reason = look(file)
+            self._looked = (self._clock(), reason)
+            self._first.set()
+            self._end.wait(LOOK_S)
+
+
+@dataclass(frozen=True, slots=True)
+class Deciders:
+    """Who decides what answers a request that leaves it open.
+
+    Args:
+        switch: whether hook and router may be asked.
+        hook: the operator's; None: there is none.
+    """
+
+    switch: RoutingSwitch
+    hook: Hook | None = None
+
+
+def look(file: Path) -> str | None:
+    """Why the file, as it is now, forbids to ask; None if it does not."""
+    try:
+        file.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        return f"{_FILE} cannot be looked for: {error.strerror}"
+    return f"{_FILE} exists"

@@ -1,0 +1,103 @@
+"""Reading plain files: whatever else is there, nobody waits for it, and nothing outside is read."""
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from ranking import plain_file
+from ranking.plain_file import NotPlainError
+
+
+def test_a_plain_file_is_read_whole(tmp_path):
+    content = bytes(range(256)) * 1000
+    (tmp_path / "file").write_bytes(content)
+    assert plain_file.read(tmp_path / "file", len(content)) == content
+    (tmp_path / "empty").touch()
+    assert plain_file.read(tmp_path / "empty", 0) == b""
+
+
+def test_a_larger_one_is_refused(tmp_path):
+    (tmp_path / "file").write_bytes(b"x" * 11)
+    with pytest.raises(NotPlainError, match="has 11 bytes; the limit is 10"):
+        plain_file.read(tmp_path / "file", 10)
+
+
+def test_one_without_a_size_is_bounded_as_well():
+    """Files of the kernel's say 0."""
+    file = Path("/proc/self/status")
+    if not file.exists():
+        pytest.skip("there is no /proc here")
+    assert b"Pid:" in plain_file.read(file, 2**20)
+    with pytest.raises(NotPlainError, match="has more than 10 bytes"):
+        plain_file.read(file, 10)
+
+
+def fifo(path):
+    os.mkfifo(path)
+
+
+def bound(path):
+    with socket.socket(socket.AF_UNIX) as one:
+        one.bind(str(path))
+
+
+def device(path):
+    path.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize("make", [fifo, bound, device])
+def test_what_is_no_plain_file_is_not_opened(tmp_path, make, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # a socket's name must be short
+    make(Path("file"))
+    monkeypatch.setattr(os, "open", lambda *_: pytest.fail("opened"))
+    with pytest.raises(NotPlainError, match="is not a plain file"):
+        plain_file.read(tmp_path / "file", 100)
+
+
+def test_one_that_is_replaced_meanwhile_is_not_waited_for(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    opened = os.open
+
+    def replaced(path, flags):
+        (tmp_path / "file").unlink()
+        os.mkfifo(tmp_path / "file")
+        return opened(path, flags)
+
+    monkeypatch.setattr(os, "open", replaced)
+    with pytest.raises(NotPlainError, match="is not a plain file"):
+        plain_file.read(tmp_path / "file", 100)
+
+
+def test_folders_gone_files_and_loops_are_errors_of_the_system(tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(IsADirectoryError):
+        plain_file.read(tmp_path, 100)
+    with pytest.raises(FileNotFoundError):
+        plain_file.read(tmp_path / "gone", 100)
+    with pytest.raises(OSError, match="Too many levels"):
+        plain_file.read(tmp_path / "loop", 100)
+
+
+def test_links_may_lead_anywhere_inside(tmp_path):
+    """As Kubernetes mounts a ConfigMap."""
+    (tmp_path / "shop" / "..2026_11_22").mkdir(parents=True)
+    (tmp_path / "shop" / "..2026_11_22" / "CURRENT").write_text("7")
+    (tmp_path / "shop" / "..data").symlink_to("..2026_11_22")
+    (tmp_path / "shop" / "CURRENT").symlink_to("..data/CURRENT")
+    assert plain_file.read(tmp_path / "shop" / "CURRENT", 10, inside=(tmp_path / "shop",)) == b"7"
+
+
+def test_links_that_lead_out_are_refused(tmp_path):
+    (tmp_path / "secret").write_text("x")
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "CURRENT").symlink_to("../secret")
+    with pytest.raises(NotPlainError, match="leads out"):
+        plain_file.read(tmp_path / "shop" / "CURRENT", 10, inside=(tmp_path / "shop",))
+    assert plain_file.read(tmp_path / "shop" / "CURRENT", 10, inside=(tmp_path / "shop", tmp_path)) == b"x"
+    (tmp_path / "shopping").mkdir()
+    (tmp_path / "shopping" / "file").touch()
+    (tmp_path / "shop" / "near").symlink_to("../shopping/file")
+    with pytest.raises(NotPlainError, match="leads out"):
+        plain_file.read(tmp_path / "shop" / "near", 10, inside=(tmp_path / "shop",))

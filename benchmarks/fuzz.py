@@ -107,7 +107,7 @@ def a_scanned_body(data: bytes) -> None:
     with suppress(*REFUSALS):
         a_json_body(data)
     try:
-        rest, found, _ = scan.scan(data, PLAN, LIMIT)
+        rest, found, *_ = scan.scan(data, PLAN, LIMIT)
     except scan.GivenUp:
         return
     if _faults(data):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
@@ -70,12 +71,23 @@ class Reranker:
         self.manifest = manifest
         self.router, self.anomaly = router, anomaly
         self.pace = Pace()
+        self.default_strategy: str = manifest.strategy
         self.first_stage, self._second_stage, self._specialists = first_stage, second_stage, specialists
 
     @property
     def schema(self) -> FeatureSchema:
         """The columns that candidates must have."""
         return self.manifest.feature_schema
+
+    def answer_with(self, strategy: str) -> None:
+        """Let ``auto`` mean another strategy than the manifest's, where no router decides.
+
+        Raises:
+            UnknownStrategyError: if the bundle has no such strategy.
+        """
+        if strategy not in self.manifest.strategies:
+            raise UnknownStrategyError(_unknown(strategy, self.manifest.strategies))
+        self.default_strategy = strategy
 
     def rerank(
         self,
@@ -167,7 +179,7 @@ class Reranker:
     def _check(self, strategy: str, specialist: int | None) -> None:
         known = ("auto", *self.manifest.strategies)
         if strategy not in known:
-            raise UnknownStrategyError(f"this bundle has no strategy {strategy!r}: use one of {', '.join(known)}")
+            raise UnknownStrategyError(_unknown(strategy, known))
         if specialist is None:
             return
         if strategy not in ("auto", "srm"):
@@ -183,7 +195,7 @@ class Reranker:
         if specialist is not None:
             return Route("srm", "caller", specialist)
         if strategy == "auto":
-            return Route(self.manifest.strategy, "bundle")
+            return Route(self.default_strategy, "bundle")
         return Route(strategy, "caller")
 
     def _route(self, first: _FirstPass, default: Route, hook: Hook | None) -> _Routed:
@@ -298,3 +310,7 @@ def _in_input_order(length: int, route: Route, reason: str, timings_ms: dict[str
 
 def _ms_since(started: float) -> float:
     return (perf_counter() - started) * 1000.0
+
+
+def _unknown(strategy: str, known: Sequence[str]) -> str:
+    return f"this bundle has no strategy {strategy!r}: use one of {', '.join(known)}"

@@ -12,7 +12,7 @@ from ranking.candidates import Ranking
 from ranking.manifest import Manifest
 from ranking.order import rank_by_score, ranks_of
 from service.hook import PASSED
-from service.schemas import Envelope
+from service.schemas import MAX_CONTEXT_KEY, MOST_IGNORED, Envelope
 
 _STEPS = ("parse", "queue", "first_stage", "routing", "second_stage", "total")
 _STAGES = {"second_stage": "second", "first_stage": "first", "input_order": "input"}
@@ -24,6 +24,7 @@ def to_answer(
     manifest: Manifest,
     ids: tuple[str, ...] | None,
     milliseconds: Mapping[str, float],
+    ignored: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The body of :class:`service.schemas.RerankResponse`, as plain values."""
     scores = nullable(ranking.scores if request.raw_scores else ranking.relevance)
@@ -61,9 +62,15 @@ def to_answer(
             "status": "degraded" if ranking.degraded else "ok",
             "stage_reached": ranking.stage_reached,
             "reason": ranking.reason,
+            "ignored": [shortened(name) for name in ignored[:MOST_IGNORED]],
             "timings_ms": {step: _rounded(milliseconds.get(step)) for step in _STEPS},
         },
     }
+
+
+def shortened(name: str) -> str:
+    """A name as it is told: some that callers send have no end."""
+    return name if len(name) <= MAX_CONTEXT_KEY else name[:MAX_CONTEXT_KEY] + "…"
 
 
 def facts(ranking: Ranking, manifest: Manifest, milliseconds: Mapping[str, float]) -> dict[str, Any]:

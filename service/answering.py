@@ -33,6 +33,7 @@ class Asked(NamedTuple):
     candidates: CandidateList
     options: Options
     bundle: Bundle
+    ignored: tuple[str, ...] = ()  # names of unknown features
 
 
 class Written(NamedTuple):
@@ -111,6 +112,7 @@ def _note(request: BoundedRequest, done: _Done) -> None:
     state.telemetry.observe(done.ranking, reranker.manifest, done.milliseconds)
     state.telemetry.drift.note(done.asked.candidates.features, done.ranking.first_stage_scores, reranker)
     request.state.facts.update(facts(done.ranking, reranker.manifest, done.milliseconds))
+    state.ignored.note(reranker.manifest, done.asked.ignored)
     request.state.began = done.began
     if done.late:
         state.telemetry.late.labels(done.ranking.stage_reached).inc()

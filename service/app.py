@@ -25,6 +25,7 @@ from service.admin import admin
 from service.admission import Gate
 from service.connection_limit import ConnectionLimit
 from service.degradation import DegradedRun
+from service.ignored import IgnoredFeatures
 from service.inference import InferRequest
 from service.keys import Key, digest_of
 from service.models import Models, only
@@ -174,6 +175,7 @@ def create_app(
     app.state.scrape, app.state.scraped = telemetry.text, Scraped()
     app.state.watch = Watch(app.state, settings, telemetry, swapped)
     app.state.draining, app.state.degraded = threading.Event(), DegradedRun()
+    app.state.ignored = IgnoredFeatures(telemetry)
     admin_key = settings.admin_key
     app.state.admin_key = None if admin_key is None else Key("admin", digest_of(admin_key.get_secret_value().encode()))
     app.state.gate = Gate(

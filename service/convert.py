@@ -30,11 +30,20 @@ Path = tuple[str | int, ...]
 Place = Callable[[int, int], Path]
 
 
-def to_candidates(request: RerankRequest, schema: FeatureSchema) -> CandidateList:
+def to_candidates(
+    request: RerankRequest, schema: FeatureSchema, ignored: dict[str, None] | None = None
+) -> CandidateList:
     """The candidate list of a request, in schema order.
+
+    A feature that is left out has its default; without one it is missing, or an unknown category.
 
     A context entry that is named like a feature is its value for every candidate that does not send it by name itself;
     a null that a candidate sends is its own.
+
+    Args:
+        request: as it was sent.
+        schema: of the bundle that answers.
+        ignored: takes the names of unknown features, whose values are not looked at; None: they are refused.
 
     Raises:
         EmptyListError: if there are no candidates.
@@ -47,9 +56,10 @@ def to_candidates(request: RerankRequest, schema: FeatureSchema) -> CandidateLis
     context = MappingProxyType(checked_context(request.context, schema) if request.context else {})
     supplied = {name: value for name, value in context.items() if name in schema.index}
     if request.candidates is not None:
-        return CandidateList(_from_rows(request.candidates, schema, supplied), _ids(request.candidates), context)
+        matrix = _from_rows(request.candidates, schema, supplied, ignored)
+        return CandidateList(matrix, _ids(request.candidates), context)
     ids = None if request.ids is None else tuple(request.ids)
-    matrix = _from_matrix(request.features or [], request.feature_names, schema, supplied)
+    matrix = _from_matrix(request.features or [], request.feature_names, schema, supplied, ignored)
     return CandidateList(matrix, ids, context)
 
 
@@ -102,10 +112,14 @@ def _repeated(names: Sequence[str]) -> tuple[int, int] | None:
 
 
 def _from_rows(
-    candidates: Sequence[Candidate], schema: FeatureSchema, supplied: Mapping[str, Any]
+    candidates: Sequence[Candidate],
+    schema: FeatureSchema,
+    supplied: Mapping[str, Any],
+    ignored: dict[str, None] | None,
 ) -> Float[np.ndarray, "L D"]:
-    """Rows by name or by position; each may be either. What rows by name lack comes from ``supplied``."""
+    """Rows by name or by position; each may be either. What rows by name lack is of ``supplied``, or the default."""
     names = schema.names
+    defaults = [feature.default for feature in schema.features]
     pick = itemgetter(*names) if len(names) > 1 else lambda row: (row[names[0]],)
     rows = []
     for position, candidate in enumerate(candidates):
@@ -118,8 +132,8 @@ def _from_rows(
             except KeyError:
                 picked = None
             if picked is None:
-                _check_names(values, schema, ("candidates", position, "features"))
-                picked = tuple(map(values.get, names))
+                _check_names(values, schema, ("candidates", position, "features"), ignored)
+                picked = tuple(map(values.get, names, defaults))
             values = picked
         elif not isinstance(values, list):
             raise CandidateError(
@@ -138,7 +152,11 @@ def _from_rows(
 
 
 def _from_matrix(
-    rows: Sequence[Any], sent: Sequence[str] | None, schema: FeatureSchema, supplied: Mapping[str, Any]
+    rows: Sequence[Any],
+    sent: Sequence[str] | None,
+    schema: FeatureSchema,
+    supplied: Mapping[str, Any],
+    ignored: dict[str, None] | None,
 ) -> Float[np.ndarray, "L D"]:
     """A matrix whose columns are named once, or stand in schema order. Columns not named come from ``supplied``."""
     features: Sequence[Feature] = schema.features
@@ -146,28 +164,32 @@ def _from_matrix(
     if sent is not None:
         if supplied:
             filled = [name for name in supplied if name not in sent]
-        _check_names([*sent, *filled], schema, ("feature_names",))
-        features = [schema.features[schema.index[name]] for name in sent]
+        _check_names([*sent, *filled], schema, ("feature_names",), ignored)
+        kept = [place for place, name in enumerate(sent) if name in schema.index]
+        features = [schema.features[schema.index[sent[place]]] for place in kept]
+    width = len(features) if sent is None else len(sent)
     for position, row in enumerate(rows):
         if type(row) is not list:
             raise CandidateError(f"expected an array of values, found {_shown(row)}", ("features", position))
-        if len(row) != len(features):
+        if len(row) != width:
             if sent is None:
                 raise _wrong_width(len(row), schema, ("features", position))
-            raise CandidateError(f"has {len(row)} values for {len(features)} feature_names", ("features", position))
-    matrix = _matrix(rows, features, lambda row, column: ("features", row, column))
+            raise CandidateError(f"has {len(row)} values for {width} feature_names", ("features", position))
     if sent is None or tuple(sent) == schema.names:
-        return matrix
-    ordered = np.full((len(rows), len(schema)), np.nan, dtype=np.float32)
-    ordered[:, list(schema.categorical)] = UNKNOWN_CODE
-    ordered[:, [schema.index[name] for name in sent]] = matrix
+        return _matrix(rows, features, lambda row, column: ("features", row, column))
+    if len(kept) < width:
+        rows = [[row[place] for place in kept] for row in rows]
+    matrix = _matrix(rows, features, lambda row, column: ("features", row, kept[column]))
+    ordered = np.empty((len(rows), len(schema)), dtype=np.float32)
+    ordered[:] = [feature.absent for feature in schema.features]
+    ordered[:, [schema.index[feature.name] for feature in features]] = matrix
     for name in filled:
         ordered[:, schema.index[name]] = _supplied(name, supplied[name], schema)
     return ordered
 
 
-def _check_names(sent: Collection[str], schema: FeatureSchema, path: Path) -> None:
-    """Raise unless the names are the schema's, each once, with all required ones."""
+def _check_names(sent: Collection[str], schema: FeatureSchema, path: Path, ignored: dict[str, None] | None) -> None:
+    """Raise unless the names are the schema's, each once, with all required ones; note unknown ones to be ignored."""
     names = set(sent)
     if len(names) < len(sent):
         first, again = _repeated(tuple(sent)) or (0, 0)
@@ -175,6 +197,9 @@ def _check_names(sent: Collection[str], schema: FeatureSchema, path: Path) -> No
     known = schema.index
     absent = sorted(schema.required.difference(sent), key=known.__getitem__)
     unknown = len(names - known.keys())
+    if unknown and ignored is not None:
+        ignored.update((name, None) for name in sent if name not in known)
+        unknown = 0
     if not unknown and not absent:
         return
     parts = []

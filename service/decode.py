@@ -32,6 +32,9 @@ ENVELOPE_BYTES, CONTAINER_BYTES, VALUE_BYTES = 2**16, 256, 40
 """Bytes that a body may have for its envelope, for each array and object (a candidate has two, and an id), and for each
 value beside a name and a category: digits, quotes, indentation."""
 
+LEAST_IGNORED, IGNORED_SPELLING = 32, 100
+"""Where unknown features are ignored: how many a candidate may have at least, and bytes of their names."""
+
 ENVELOPE = MAX_FIELDS + MAX_CONTEXT
 
 SEARCHED = 2**15
@@ -84,10 +87,18 @@ class Bounds:
         return max(LEAST_VALUES, (self.candidates + 1) * (self.features + 2) + ENVELOPE)
 
 
-def bounds_of(candidates: int, schemas: Iterable[FeatureSchema]) -> Bounds:
-    """What a body may hold that is for any of the schemas."""
+def bounds_of(candidates: int, schemas: Iterable[FeatureSchema], *, ignores: bool = False) -> Bounds:
+    """What a body may hold that is for any of the schemas; where unknown features are ignored, with as many of them."""
     sizes = [(len(schema), schema.spelling) for schema in schemas]
-    return Bounds(candidates, max(size[0] for size in sizes), max(size[1] for size in sizes))
+    features, spelling = max(size[0] for size in sizes), max(size[1] for size in sizes)
+    if ignores:
+        return Bounds(candidates, features + most_ignored(features), max(spelling, IGNORED_SPELLING))
+    return Bounds(candidates, features, spelling)
+
+
+def most_ignored(features: int) -> int:
+    """Unknown features that a candidate may have beside the known ones, where they are ignored."""
+    return max(features, LEAST_IGNORED)
 
 
 def decode(body: bytes, bounds: Bounds) -> Any:

@@ -21,6 +21,10 @@ class FeatureInfo(BaseModel):
     kind: Literal["numeric", "categorical"]
     required: Annotated[bool, Field(description="a request by name must send it; null is allowed")]
     categories: Annotated[int, Field(description="number of known values; others count as unknown")]
+    default: Annotated[
+        float | str | None,
+        Field(description="its value where a request by name leaves it out; null: missing"),
+    ]
 
 
 class Limits(BaseModel):
@@ -115,6 +119,9 @@ class Info(Serving):
         Field(description="candidates that the second stage of a strategy scores; null: the whole list"),
     ]
     specialists: list[SpecialistInfo]
+    unknown_features: Annotated[
+        Literal["refuse", "ignore"], Field(description="what becomes of features sent by name that the bundle lacks")
+    ]
     routing: RoutingInfo
     score_space: Literal["softmax over the scored candidates of one list"]
     supports_chunking: Annotated[Literal[False], Field(description="a list must not be split over requests")]
@@ -151,7 +158,9 @@ def describe(bundle: Bundle, models: Models, settings: Settings, deciders: Decid
         created_at=manifest.created_at.isoformat(),
         fingerprint=manifest.fingerprint,
         features=[
-            FeatureInfo(name=f.name, kind=f.kind, required=not f.optional, categories=len(f.categories))
+            FeatureInfo(
+                name=f.name, kind=f.kind, required=not f.optional, categories=len(f.categories), default=f.default
+            )
             for f in manifest.feature_schema.features
         ],
         limits=Limits(
@@ -161,10 +170,11 @@ def describe(bundle: Bundle, models: Models, settings: Settings, deciders: Decid
         ),
         engine=bundle.reranker.first_stage.engine,
         strategies=["auto", *manifest.strategies],
-        default_strategy=manifest.strategy,
+        default_strategy=bundle.reranker.default_strategy,
         cutoff=None if manifest.second_stage is None else manifest.second_stage.cutoff,
         cutoffs={stage.kind: stage.cutoff for stage in (manifest.second_stage, manifest.srm) if stage is not None},
         specialists=specialists(manifest),
+        unknown_features=settings.unknown_features,
         routing=routing(manifest, deciders),
         score_space="softmax over the scored candidates of one list",
         supports_chunking=False,

@@ -20,7 +20,7 @@ from service.answer import to_answer
 from service.answering import Asked, Written
 from service.compiled import scan
 from service.convert import checked_context, to_candidates
-from service.decode import bounds_of, check_size, decode
+from service.decode import bounds_of, check_size, decode, most_ignored
 from service.models import Models
 from service.schemas import RerankRequest
 from service.settings import Settings
@@ -44,7 +44,8 @@ class JsonDoor:
 
     def __init__(self, body: bytes, models: Models, settings: Settings, state: State) -> None:
         self._body, self._models, self._settings, self._state = body, models, settings, state
-        self._bounds = bounds_of(settings.max_candidates, models.schemas)
+        self._ignores = settings.unknown_features == "ignore"
+        self._bounds = bounds_of(settings.max_candidates, models.schemas, ignores=self._ignores)
 
     def read(self) -> Asked:
         """Decode, validate, choose the bundle, make the matrix."""
@@ -54,7 +55,9 @@ class JsonDoor:
             return found
         request = validated(RerankRequest, decode(self._body, self._bounds))
         bundle = self._chosen(request)
-        return Asked(to_candidates(request, bundle.reranker.schema), request, bundle)
+        ignored: dict[str, None] = {}
+        candidates = to_candidates(request, bundle.reranker.schema, ignored if self._ignores else None)
+        return Asked(candidates, request, bundle, tuple(ignored))
 
     def _scanned(self) -> Asked | None:
         """What an ordinary request asks for; None leaves it to the general way."""
@@ -63,17 +66,25 @@ class JsonDoor:
             return None
         schema = usual.reranker.schema
         try:
-            rest, matrix, ids = scan.scan(self._body, _plan(usual.reranker), self._settings.max_candidates)
+            plan = self._plan(usual.reranker)
+            rest, matrix, ids, lacking, ignored = scan.scan(self._body, plan, self._settings.max_candidates)
             request = RerankRequest.model_validate(decode(rest, self._bounds))
         except (scan.GivenUp, ListwrightError, ValidationError):
             return None
         bundle = self._chosen(request)
-        if bundle is not usual:
+        if bundle is not usual or (lacking and request.context and not schema.index.keys().isdisjoint(request.context)):
             return None
         if ids is None:
             ids = request.ids
         context = MappingProxyType(checked_context(request.context, schema) if request.context else {})
-        return Asked(CandidateList(matrix, None if ids is None else tuple(ids), context), request, bundle)
+        return Asked(CandidateList(matrix, None if ids is None else tuple(ids), context), request, bundle, ignored)
+
+    def _plan(self, reranker: Reranker) -> Any:
+        """How to scan the rows of a bundle, made once for each."""
+        plan = _plans.get(reranker)
+        if plan is None:
+            plan = _plans[reranker] = plan_of(reranker.schema, ignores=self._ignores)
+        return plan
 
     def _chosen(self, request: RerankRequest) -> Bundle:
         bundle = self._models.choose(request.model, request.version)
@@ -83,24 +94,20 @@ class JsonDoor:
     def write(self, asked: Asked, ranking: Ranking, milliseconds: Mapping[str, float]) -> Written:
         """JSON again."""
         assert isinstance(asked.options, RerankRequest)
-        content = to_answer(ranking, asked.options, asked.bundle.manifest, asked.candidates.ids, milliseconds)
+        content = to_answer(
+            ranking, asked.options, asked.bundle.manifest, asked.candidates.ids, milliseconds, asked.ignored
+        )
         return Written(to_json(content), "application/json", {})
 
 
-def _plan(reranker: Reranker) -> Any:
-    """How to scan the rows of a bundle, made once for each."""
-    plan = _plans.get(reranker)
-    if plan is None:
-        plan = _plans[reranker] = plan_of(reranker.schema)
-    return plan
-
-
-def plan_of(schema: FeatureSchema) -> Any:
-    """How to scan the rows of a schema."""
+def plan_of(schema: FeatureSchema, *, ignores: bool = False) -> Any:
+    """How to scan the rows of a schema; where unknown features are ignored, as many as a body may have."""
     codes = [
         {category.encode(): feature.code(category) for category in feature.categories}
         if feature.kind == "categorical"
         else None
         for feature in schema.features
     ]
-    return scan.Plan([name.encode() for name in schema.names], codes)
+    absent = [feature.absent if feature.optional else None for feature in schema.features]
+    ignored = most_ignored(len(schema)) if ignores else 0
+    return scan.Plan([name.encode() for name in schema.names], codes, absent, ignored)

@@ -13,10 +13,10 @@ import numpy as np
 from ranking import bundle
 from ranking.bundle import Bundle
 from ranking.candidates import CandidateList
-from ranking.errors import BundleError, ListwrightError
+from ranking.errors import BundleError, ListwrightError, UnknownStrategyError
 from service import folder
 from service.models import Models, Refusal, only
-from service.settings import Settings
+from service.settings import EVERY, PREFIX, Settings
 
 WARM_UP_LENGTHS = (1, 10, 100)
 
@@ -61,7 +61,7 @@ def start(settings: Settings, others: Served | None = None) -> Models:
     """
     if settings.models is None:
         assert settings.bundle is not None
-        return only(_load(settings.bundle, settings.max_candidates))
+        return only(_load(settings.bundle, settings))
     root = settings.models
     try:
         pointers = folder.read(root)
@@ -71,7 +71,7 @@ def start(settings: Settings, others: Served | None = None) -> Models:
     current = {}
     for name, version in pointers.versions.items():
         try:
-            current[name] = load_named(root, name, version, settings.max_candidates)
+            current[name] = load_named(root, name, version, settings)
         except ListwrightError as error:
             errors[name] = error
     refused = {}
@@ -81,48 +81,55 @@ def start(settings: Settings, others: Served | None = None) -> Models:
         refused[name] = refusal(name, pointers.versions.get(name, ""), reason_of(fault))
         _log.error("refused %s/%s: %s", name, refused[name].version, refused[name].reason)
         if name in others.current:
-            current[name] = _load(others.current[name], settings.max_candidates)
+            current[name] = _load(others.current[name], settings)
     if not current:
         raise BundleError(root, f"holds no NAME/{folder.CURRENT}, so there is nothing to serve")
-    kept = {} if others is None else _kept(current, others, settings.max_candidates)
+    kept = {} if others is None else _kept(current, others, settings)
     return Models(current, kept, pointers.aliases, refused)
 
 
-def _kept(current: Mapping[str, Bundle], others: Served, max_candidates: int) -> dict[str, Bundle]:
+def _kept(current: Mapping[str, Bundle], others: Served, settings: Settings) -> dict[str, Bundle]:
     """What the other workers keep for a rollback, or will, once they have seen what this one has seen."""
     kept = {}
     for name, ready in current.items():
         path = others.kept.get(name) if others.current.get(name) == ready.path else others.current.get(name)
-        if path is not None and path != ready.path and (loaded := load_kept(path, max_candidates)) is not None:
+        if path is not None and path != ready.path and (loaded := load_kept(path, settings)) is not None:
             kept[name] = loaded
     return kept
 
 
-def load_kept(path: Path, max_candidates: int) -> Bundle | None:
+def load_kept(path: Path, settings: Settings) -> Bundle | None:
     """A version that other workers keep; None, and a line in the log, if it can be loaded no more."""
     try:
-        return _load(path, max_candidates)
+        return _load(path, settings)
     except ListwrightError as error:
         _log.warning("%s/%s is not kept for a rollback: %s", path.parent.name, path.name, reason_of(error))
         return None
 
 
-def load_named(root: Path, name: str, version: str, max_candidates: int) -> Bundle:
+def load_named(root: Path, name: str, version: str, settings: Settings) -> Bundle:
     """The bundle at ``NAME/VERSION``, if it is what it is filed under.
 
     Raises:
         BundleError: naming the file at fault and why.
     """
-    loaded = _load(root / name / version, max_candidates)
+    loaded = _load(root / name / version, settings)
     found = (loaded.manifest.name, loaded.manifest.version)
     if found != (name, version):
         raise BundleError(loaded.path / "manifest.json", f"says {'/'.join(found)}: a bundle lies under its own name")
     return loaded
 
 
-def _load(path: Path, max_candidates: int) -> Bundle:
+def _load(path: Path, settings: Settings) -> Bundle:
     loaded = bundle.load(path)
-    warm_up(loaded, max_candidates)
+    name = loaded.manifest.name
+    wanted = settings.strategies.get(name, settings.strategies.get(EVERY))
+    if wanted is not None:
+        try:
+            loaded.reranker.answer_with(wanted)
+        except UnknownStrategyError as error:
+            raise BundleError(path, f"{PREFIX}STRATEGY says {wanted} for {name}: {error}") from error
+    warm_up(loaded, settings.max_candidates)
     return loaded
 
 

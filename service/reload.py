@@ -146,7 +146,7 @@ class Watch:
                 if name not in before.current or path in (_path(before.current, name), _path(before.kept, name)):
                     continue
                 with suppress(OSError):  # the next look at the folder says so
-                    load = partial(load_kept, path, self._settings.max_candidates)
+                    load = partial(load_kept, path, self._settings)
                     if (loaded := await self._disk.run(load, LOAD_WITHIN_S)) is not None:
                         kept[name] = loaded
             self._swap(before, Models(before.current, kept, before.aliases, before.refused))
@@ -169,7 +169,7 @@ class Watch:
         if last is not None and not again and self._tried.get(name) == state:
             return last
         self._tried[name] = state
-        load = partial(load_named, root, name, version, self._settings.max_candidates)
+        load = partial(load_named, root, name, version, self._settings)
         try:
             return await self._disk.run(load, LOAD_WITHIN_S)
         except ListwrightError as error:

@@ -72,17 +72,21 @@ cdef class Plan:
     Args:
         names: of the features, UTF-8, in schema order.
         codes: of every feature the codes of its categories by UTF-8 value; None for a number.
+        absent: of every feature what a row by name without it has; None where it must not lack it.
+        ignored: unknown features that a row by name may have beside the known ones.
     """
 
     cdef list names
     cdef dict columns
     cdef list codes
-    cdef Py_ssize_t width
+    cdef list absent
+    cdef Py_ssize_t width, most
 
-    def __init__(self, names, codes):
-        self.names, self.codes = list(names), list(codes)
+    def __init__(self, names, codes, absent, ignored):
+        self.names, self.codes, self.absent = list(names), list(codes), list(absent)
         self.columns = {name: column for column, name in enumerate(self.names)}
         self.width = len(self.names)
+        self.most = self.width + ignored
 
 
 cdef class _Reader:
@@ -198,6 +202,22 @@ cdef class _Reader:
             raise GivenUp
         return value
 
+    cdef int scalar(self) except -1:
+        """Pass a number that fits float32, a string, null, true or false."""
+        cdef Py_ssize_t length
+        self.skip()
+        cdef char c = self.text[self.at]
+        if c == c'"':
+            length = self.string()
+            _decoded(self.text[self.at - 1 - length : self.at - 1])
+        elif c == c't' and self.end - self.at >= 4 and not memcmp(self.text + self.at, b"true", 4):
+            self.at += 4
+        elif c == c'f' and self.end - self.at >= 5 and not memcmp(self.text + self.at, b"false", 5):
+            self.at += 5
+        else:
+            self.number()
+        return 0
+
     cdef int value(self) except -1:
         """Pass any value; what is wrong with it, the general way will find."""
         cdef Py_ssize_t depth = 0
@@ -237,10 +257,12 @@ def scan(bytes body, Plan plan, Py_ssize_t most):
         most: candidates beyond which the general way is to refuse.
 
     Returns:
-        The body with an empty row where its candidates were; ``(L, D)`` float32 features; their ids, or None.
+        The body with an empty row where its candidates were; ``(L, D)`` float32 features; their ids, or None; whether
+        a row lacks a feature, which the context may supply; and the names of unknown features.
 
     Raises:
-        GivenUp: if it is anything but complete rows of features, by name or by position, all of them good.
+        GivenUp: if it is anything but rows of features, by name or by position, all of them good and as complete as the
+            plan wants them.
     """
     cdef _Reader reader = _Reader(body)
     cdef Py_ssize_t start = -1, stop = -1, length
@@ -249,7 +271,8 @@ def scan(bytes body, Plan plan, Py_ssize_t most):
     cdef float[:, ::1] matrix = np.empty((room, plan.width), dtype=np.float32)
     cdef Py_ssize_t count = 0
     cdef bint by_candidate = False, named, matrix_follows, names_follow
-    ids = None
+    cdef _Names found = _Names(plan)
+    ids = columns = None
     reader.expect(c'{')
     while True:
         length = reader.string()
@@ -264,12 +287,14 @@ def scan(bytes body, Plan plan, Py_ssize_t most):
             start = reader.at
             if by_candidate:
                 ids = []
-                count = _candidates(reader, plan, matrix, ids)
+                count = _candidates(reader, plan, matrix, ids, found)
             else:
-                count = _rows(reader, plan, matrix)
+                count = _rows(reader, plan, matrix, list(range(plan.width)) if columns is None else columns)
             stop = reader.at
         elif names_follow:
-            _names(reader, plan)
+            columns = _columns(reader, plan, found)
+            if start >= 0 and columns != list(range(plan.width)):
+                raise GivenUp  # the rows were read as if they had all names in their order
         else:
             reader.value()
         if reader.take(c'}'):
@@ -279,20 +304,64 @@ def scan(bytes body, Plan plan, Py_ssize_t most):
     if count == 0 or reader.at != reader.end:
         raise GivenUp
     rest = body[:start] + (b'[{"features":[]}]' if by_candidate else b"[[]]") + body[stop:]
-    return rest, np.asarray(matrix[:count]), ids or None
+    return rest, np.asarray(matrix[:count]), ids or None, found.lacking, tuple(map(_decoded, found.unknown))
 
 
-cdef int _names(_Reader reader, Plan plan) except -1:
-    """Names of columns, which must be the schema's own, in its order."""
+cdef class _Names:
+    """What is known of rows by name: most likely a row's names are those of the row before, in the same order."""
+
+    cdef list expected  # by place
+    cdef Py_ssize_t[::1] columns  # of the expected names; -1: unknown
+    cdef Py_ssize_t[::1] seen  # by column the last row that had it
+    cdef dict unknown  # by name the last row that had it
+    cdef bint lacking
+
+    def __init__(self, Plan plan):
+        self.expected = [*plan.names, *[b"\0"] * (plan.most - plan.width)]  # no string that is read has a zero byte
+        self.columns = np.arange(plan.most, dtype=np.intp)
+        self.seen = np.full(plan.width, -1, dtype=np.intp)
+        self.unknown = {}
+        self.lacking = False
+
+
+cdef Py_ssize_t _column(_Reader reader, Plan plan, _Names found, Py_ssize_t place, Py_ssize_t row) except -2:
+    """Pass a name, which the row must not have had before; its column, -1 for one that is ignored."""
+    cdef Py_ssize_t length = reader.string(), column
+    cdef bytes name
+    if place == plan.most:
+        raise GivenUp
+    if not _is(reader, length, found.expected[place]):
+        name = reader.text[reader.at - 1 - length : reader.at - 1]
+        found.expected[place] = name
+        found.columns[place] = plan.columns.get(name, -1)
+    column = found.columns[place]
+    if column >= 0:
+        if found.seen[column] == row:
+            raise GivenUp
+        found.seen[column] = row
+    else:
+        if plan.most == plan.width or found.unknown.get(found.expected[place]) == row:
+            raise GivenUp
+        found.unknown[found.expected[place]] = row
+    return column
+
+
+cdef list _columns(_Reader reader, Plan plan, _Names found):
+    """Names of columns: of each the feature, or -1. Those that are not named are left out of every row."""
+    cdef list columns = []
     cdef Py_ssize_t column
     reader.expect(c'[')
+    while True:
+        columns.append(_column(reader, plan, found, len(columns), 0))
+        if reader.take(c']'):
+            break
+        reader.expect(c',')
     for column in range(plan.width):
-        if column:
-            reader.expect(c',')
-        if not _is(reader, reader.string(), plan.names[column]):
-            raise GivenUp
-    reader.expect(c']')
-    return 0
+        if found.seen[column] < 0:
+            found.lacking = True
+            if plan.absent[column] is None:
+                raise GivenUp
+    return columns
 
 
 cdef inline bint _is(_Reader reader, Py_ssize_t length, bytes name) noexcept:
@@ -302,27 +371,35 @@ cdef inline bint _is(_Reader reader, Py_ssize_t length, bytes name) noexcept:
     )
 
 
-cdef Py_ssize_t _rows(_Reader reader, Plan plan, float[:, ::1] matrix) except -1:
-    """An array of rows; how many."""
+cdef Py_ssize_t _rows(_Reader reader, Plan plan, float[:, ::1] matrix, list columns) except -1:
+    """An array of rows of these columns; how many."""
     cdef Py_ssize_t row = 0
+    cdef Py_ssize_t[::1] order = np.array(columns, dtype=np.intp)
+    for column in set(range(plan.width)).difference(columns):
+        matrix[:, column] = plan.absent[column]
     reader.expect(c'[')
     while True:
         if row == matrix.shape[0]:
             raise GivenUp
-        _by_position(reader, plan, matrix, row)
+        _by_position(reader, plan, matrix, row, order)
         row += 1
         if reader.take(c']'):
             return row
         reader.expect(c',')
 
 
-cdef int _by_position(_Reader reader, Plan plan, float[:, ::1] matrix, Py_ssize_t row) except -1:
-    cdef Py_ssize_t column
+cdef int _by_position(
+    _Reader reader, Plan plan, float[:, ::1] matrix, Py_ssize_t row, Py_ssize_t[::1] order
+) except -1:
+    cdef Py_ssize_t place
     reader.expect(c'[')
-    for column in range(plan.width):
-        if column:
+    for place in range(order.shape[0]):
+        if place:
             reader.expect(c',')
-        matrix[row, column] = _value(reader, plan, column)
+        if order[place] < 0:
+            reader.scalar()
+        else:
+            matrix[row, order[place]] = _value(reader, plan, order[place])
     reader.expect(c']')
     return 0
 
@@ -355,12 +432,11 @@ cdef str _decoded(bytes value):
         raise GivenUp from None
 
 
-cdef Py_ssize_t _candidates(_Reader reader, Plan plan, float[:, ::1] matrix, list ids) except -1:
+cdef Py_ssize_t _candidates(_Reader reader, Plan plan, float[:, ::1] matrix, list ids, _Names found) except -1:
     """An array of candidates; how many. Either all have an id, or none."""
     cdef Py_ssize_t row = 0, length
     cdef bint has_id, has_features
     cdef Py_ssize_t[::1] order = np.arange(plan.width, dtype=np.intp)
-    cdef Py_ssize_t[::1] seen = np.full(plan.width, -1, dtype=np.intp)
     reader.expect(c'[')
     while True:
         if row == matrix.shape[0]:
@@ -374,9 +450,9 @@ cdef Py_ssize_t _candidates(_Reader reader, Plan plan, float[:, ::1] matrix, lis
                 reader.expect(c':')
                 reader.skip()
                 if reader.text[reader.at] == c'[':
-                    _by_position(reader, plan, matrix, row)
+                    _by_position(reader, plan, matrix, row, order)
                 else:
-                    _by_name(reader, plan, matrix, row, order, seen)
+                    _by_name(reader, plan, matrix, row, found)
             elif not has_id and _is(reader, length, b"id"):
                 has_id = True
                 reader.expect(c':')
@@ -400,26 +476,28 @@ cdef Py_ssize_t _candidates(_Reader reader, Plan plan, float[:, ::1] matrix, lis
     return row
 
 
-cdef int _by_name(
-    _Reader reader, Plan plan, float[:, ::1] matrix, Py_ssize_t row, Py_ssize_t[::1] order, Py_ssize_t[::1] seen
-) except -1:
-    """An object of all features, each once. Its order is most likely that of the row before."""
-    cdef Py_ssize_t place, column, length
+cdef int _by_name(_Reader reader, Plan plan, float[:, ::1] matrix, Py_ssize_t row, _Names found) except -1:
+    """An object of features, each once."""
+    cdef Py_ssize_t place = 0, column, known = 0
     reader.expect(c'{')
-    for place in range(plan.width):
-        if place:
+    if not reader.take(c'}'):
+        while True:
+            column = _column(reader, plan, found, place, row)
+            place += 1
+            reader.expect(c':')
+            if column < 0:
+                reader.scalar()
+            else:
+                known += 1
+                matrix[row, column] = _value(reader, plan, column)
+            if reader.take(c'}'):
+                break
             reader.expect(c',')
-        length = reader.string()
-        column = order[place]
-        if not _is(reader, length, plan.names[column]):
-            found = plan.columns.get(reader.text[reader.at - 1 - length : reader.at - 1])
-            if found is None:
-                raise GivenUp
-            order[place] = column = found
-        if seen[column] == row:
-            raise GivenUp
-        seen[column] = row
-        reader.expect(c':')
-        matrix[row, column] = _value(reader, plan, column)
-    reader.expect(c'}')
+    if known < plan.width:
+        found.lacking = True
+        for column in range(plan.width):
+            if found.seen[column] != row:
+                if plan.absent[column] is None:
+                    raise GivenUp
+                matrix[row, column] = plan.absent[column]
     return 0

@@ -46,6 +46,9 @@ Rows = Annotated[
     WithJsonSchema({"type": "array", "minItems": 1, "items": _ROW, "description": "one row of values per candidate"}),
 ]
 
+MOST_IGNORED = 32
+"""Names of ignored features that an answer tells."""
+
 MAX_ID = 512
 """Characters of an id."""
 
@@ -215,6 +218,14 @@ class Meta(BaseModel):
     status: Literal["ok", "degraded"]
     stage_reached: Literal["second_stage", "first_stage", "input_order"]
     reason: Annotated[str | None, Field(description="why an earlier stage answered")]
+    ignored: Annotated[
+        list[str],
+        Field(
+            max_length=MOST_IGNORED,
+            description="features that were sent by name and that the bundle does not know, the first of them; empty "
+            "unless the service is set to ignore them (LISTWRIGHT_UNKNOWN_FEATURES)",
+        ),
+    ] = []
     timings_ms: Timings
 
 

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from service.schemas import Strategy
+
 PREFIX = "LISTWRIGHT_"
+
+EVERY = ""
+"""Stands for the name of every bundle that is not named."""
+
+STRATEGIES = tuple(strategy for strategy in get_args(Strategy) if strategy != "auto")
 
 _HOOK = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
@@ -24,6 +31,24 @@ def _named(value: str) -> str:
     if not _HOOK.fullmatch(value):
         raise ValueError("is not module:callable, e.g. shop.routing:by_device")
     return value
+
+
+def _strategies(value: str) -> str:
+    _parsed(value)
+    return value
+
+
+def _parsed(value: str) -> dict[str, str]:
+    """Strategies by name; :data:`EVERY` stands for all that are not named."""
+    found: dict[str, str] = {}
+    for part in value.split(","):
+        name, equals, strategy = part.strip().rpartition("=")
+        if (equals and not name) or strategy not in STRATEGIES:
+            raise ValueError(f"is not STRATEGY or NAME=STRATEGY,..., each strategy one of {', '.join(STRATEGIES)}")
+        if name in found:
+            raise ValueError(f"says two strategies for {'all' if name == EVERY else name}")
+        found[name] = strategy
+    return found
 
 
 class Settings(BaseSettings):
@@ -109,6 +134,17 @@ class Settings(BaseSettings):
         Literal["degrade", "error"],
         Field(description="a stage that fails or would be late: degrade to an earlier one's order, or an error (504)"),
     ] = "degrade"
+    unknown_features: Annotated[
+        Literal["refuse", "ignore"],
+        Field(description="features sent by name that the bundle does not know: refuse (409), or ignore them"),
+    ] = "refuse"
+    strategy: Annotated[
+        Annotated[str, AfterValidator(_strategies)] | None,
+        Field(
+            description="what strategy auto means instead of a bundle's own default, where no router decides: one for "
+            "all, or NAME=STRATEGY,NAME=STRATEGY"
+        ),
+    ] = None
     max_candidates: Annotated[int, Field(ge=1, le=100_000, description="longest list that is accepted")] = 1000
     max_payload_bytes: Annotated[int, Field(ge=1024, description="largest request body")] = 16 * 2**20
     max_connections: Annotated[
@@ -145,6 +181,11 @@ class Settings(BaseSettings):
     log_level: Annotated[
         Literal["critical", "error", "warning", "info", "debug"], Field(description="least severe message logged")
     ] = "info"
+
+    @property
+    def strategies(self) -> dict[str, str]:
+        """What ``auto`` means, by the bundle's name; :data:`EVERY` stands for all others."""
+        return {} if self.strategy is None else _parsed(self.strategy)
 
     @field_validator("max_buffered_bytes")
     @classmethod

@@ -65,6 +65,12 @@ class Telemetry:
             ["stage_reached", "cause"],
             registry=self.registry,
         )
+        self.ignored = Counter(
+            "listwright_ignored_features",
+            "Features that the bundle does not know, each once per request, where they are ignored",
+            ["model", "version"],
+            registry=self.registry,
+        )
         self.late = Counter(
             "listwright_late_answers",
             "Answers that were ready after their deadline",

@@ -24,12 +24,23 @@ SCHEMA = FeatureSchema(
         Feature(name="carrier", kind="categorical", categories=("A5", "Ü")),
     )
 )
+DEFAULTS = FeatureSchema(
+    features=(
+        Feature(name="price"),
+        Feature(name="größe", default=7.25),
+        Feature(name="carrier", kind="categorical", categories=("A5", "Ü"), default="Ü"),
+    )
+)
 PLAN = plan_of(SCHEMA)
+MODES = {
+    (columns, ignores): plan_of(columns, ignores=ignores) for columns in (SCHEMA, DEFAULTS) for ignores in (False, True)
+}
 MOST = 50
 
 
-def generally(body):
-    return to_candidates(RerankRequest.model_validate(from_json(body, allow_inf_nan=False)), SCHEMA)
+def generally(body, columns=SCHEMA, ignored=None):
+    request = RerankRequest.model_validate(from_json(body, allow_inf_nan=False))
+    return to_candidates(request, columns, ignored)
 
 
 NUMBERS = st.one_of(
@@ -43,6 +54,17 @@ CATEGORIES = st.one_of(st.none(), st.sampled_from(("A5", "Ü", "B2", "")), st.te
 ROWS = st.lists(st.tuples(NUMBERS, NUMBERS, CATEGORIES), min_size=1, max_size=5)
 
 
+PARTS = st.one_of(st.permutations(range(3)), st.lists(st.integers(0, 2), min_size=1, unique=True))
+UNKNOWN = st.one_of(
+    st.just({}),
+    st.dictionaries(
+        st.sampled_from(("new", "ü", "colour", "")),
+        st.one_of(NUMBERS, CATEGORIES, st.booleans(), st.just([1])),
+        max_size=3,
+    ),
+)
+
+
 @st.composite
 def bodies(draw):
     """Requests of every form, spaced in every way."""
@@ -51,11 +73,27 @@ def bodies(draw):
     more = draw(st.dictionaries(st.sampled_from(("id", "model")), st.text(max_size=5), max_size=2))
     if form == "matrix":
         body = {"features": rows} | more
-        if draw(st.booleans()):
+        named = draw(st.sampled_from(("no", "as they are", "in another order")))
+        if named == "as they are":
             body["feature_names"] = SCHEMA.names
+        if named == "in another order":
+            order = draw(PARTS)
+            unknown = draw(UNKNOWN)
+            names = [*(SCHEMA.names[d] for d in order), *unknown]
+            matrix = [[*(row[d] for d in order), *unknown.values()] for row in rows]
+            body = (
+                {"feature_names": names, "features": matrix}
+                if draw(st.booleans())
+                else {"features": matrix, "feature_names": names}
+            )
     else:
-        orders = st.permutations(range(3))
-        features = [{SCHEMA.names[d]: row[d] for d in draw(orders)} if form == "names" else list(row) for row in rows]
+        unknown = draw(UNKNOWN)
+        features = [
+            dict(draw(st.permutations([*((SCHEMA.names[d], row[d]) for d in draw(PARTS)), *unknown.items()])))
+            if form == "names"
+            else list(row)
+            for row in rows
+        ]
         with_ids = draw(st.booleans())
         body = {
             "candidates": [
@@ -75,16 +113,19 @@ def faults(body):
     return []
 
 
-def agree(body):
+def agree(body, columns=SCHEMA, *, ignores=False):
     """Whether the scanner accepts; if so, that the general way does too, and finds the same."""
     try:
-        rest, matrix, ids = scan.scan(body, PLAN, MOST)
+        rest, matrix, ids, lacking, unknown = scan.scan(body, MODES[columns, ignores], MOST)
     except scan.GivenUp:
         return False
     if faults(body):
         assert faults(body) == faults(rest)
         return True
-    expected = generally(body)
+    ignored = {} if ignores else None
+    expected = generally(body, columns, ignored)
+    assert unknown == tuple(ignored or ())
+    assert lacking == _lacks(from_json(body), columns)
     assert np.array_equal(matrix, expected.features, equal_nan=True)
     assert matrix.dtype == np.float32
     left = from_json(rest, allow_inf_nan=False)
@@ -96,9 +137,17 @@ def agree(body):
     return True
 
 
+def _lacks(body, columns):
+    rows = [row["features"] for row in body.get("candidates", ())]
+    named = [row for row in rows if isinstance(row, dict)] + [body.get("feature_names", columns.names)]
+    return any(not set(names) >= set(columns.names) for names in named)
+
+
 @given(bodies())
-def test_what_is_accepted_means_the_same(body):
-    agree(body)
+@pytest.mark.parametrize("ignores", [False, True])
+@pytest.mark.parametrize("columns", [SCHEMA, DEFAULTS], ids=["plain", "defaults"])
+def test_what_is_accepted_means_the_same(columns, ignores, body):
+    agree(body, columns, ignores=ignores)
 
 
 @given(
@@ -134,20 +183,21 @@ def test_what_is_accepted_means_the_same(body):
     ),
 )
 @example(b'{"features":[[1,2,"A5"]],"features":[[3,4,"A5"]]}', 0, 0, b" ")
-def test_damaged_bodies_are_accepted_by_both_or_by_the_general_way_alone(body, place, removed, put):
+@pytest.mark.parametrize(("columns", "ignores"), [(SCHEMA, False), (DEFAULTS, True)], ids=["plain", "all"])
+def test_damaged_bodies_are_accepted_by_both_or_by_the_general_way_alone(columns, ignores, body, place, removed, put):
     at = place % (len(body) + 1)
     damaged = body[:at] + put + body[at + removed :]
     try:
         from_json(damaged, allow_inf_nan=False)
     except ValueError:
         try:
-            rest, _, _ = scan.scan(damaged, PLAN, MOST)
+            rest, *_ = scan.scan(damaged, MODES[columns, ignores], MOST)
         except scan.GivenUp:
             return
         with pytest.raises(ValueError, match="column"):  # what is not the scanner's own is decoded next
             from_json(rest, allow_inf_nan=False)
         return
-    agree(damaged)
+    agree(damaged, columns, ignores=ignores)
 
 
 ORDINARY = [
@@ -162,10 +212,27 @@ def test_ordinary_bodies_are_accepted(body):
     assert agree(body)
 
 
+WHILE_BUNDLES_CHANGE = [
+    b'{"candidates":[{"features":{"price":1.5,"new":[],"carrier":"A5"}}]}'.replace(b"[]", spelled)
+    for spelled in (b"7", b"null", b"true", b"false", b'"x"')
+] + [
+    b'{"candidates":[{"features":{"price":1}},{"features":{"new":1,"price":2,"carrier":null}}]}',
+    b'{"feature_names":["new","carrier","price"],"features":[[1,"A5",2],[true,null,3]]}',
+]
+
+
+@pytest.mark.parametrize("body", WHILE_BUNDLES_CHANGE)
+def test_bodies_for_the_bundle_before_or_after_are_accepted(body):
+    """Rolling out a feature must not make each request take the slow way."""
+    assert agree(body, DEFAULTS, ignores=True)
+    assert not agree(body, DEFAULTS) or b"new" not in body
+    assert not agree(body, ignores=True) or b'"carrier"' in body
+
+
 LEFT_ALONE = {
     "a name twice": b'{"candidates":[{"features":{"price":1,"price":1,"carrier":"A5"}}]}',
     "a name that is none": b'{"candidates":[{"features":{"price":1,"size":1,"carrier":"A5"}}]}',
-    "a feature left out": b'{"candidates":[{"features":{"price":1,"carrier":"A5"}}]}',
+    "a feature left out": b'{"candidates":[{"features":{"carrier":"A5"}}]}',
     "too short a row": b'{"features":[[1,2]]}',
     "too long a row": b'{"features":[[1,2,"A5",4]]}',
     "too many rows": b'{"features":[' + b",".join([b'[1,2,"A5"]'] * 51) + b"]}",
@@ -178,7 +245,10 @@ LEFT_ALONE = {
     "infinite": b'{"features":[[1e999,2,"A5"]]}',
     "a number for a category": b'{"features":[[1,2,3]]}',
     "a string for a number": b'{"features":[["1",2,"A5"]]}',
-    "other names": b'{"feature_names":["price","carrier"],"features":[[1,"A5"]]}',
+    "other names": b'{"feature_names":["price","size"],"features":[[1,"A5"]]}',
+    "names behind their rows": b'{"features":[["A5",1,2]],"feature_names":["carrier","price","gr\xc3\xb6\xc3\x9fe"]}',
+    "a column named twice": b'{"feature_names":["price","price"],"features":[[1,"A5"]]}',
+    "no columns": b'{"feature_names":[],"features":[[]]}',
     "an escape": b'{"features":[[1,2,"\\u0041"]]}',
     "bad UTF-8": b'{"features":[[1,2,"\xff"]]}',
     "something behind it": b'{"features":[[1,2,"A5"]]}x',
@@ -194,6 +264,24 @@ LEFT_ALONE = {
 @pytest.mark.parametrize("what", LEFT_ALONE)
 def test_anything_else_is_left_to_the_general_way(what):
     assert not agree(LEFT_ALONE[what])
+
+
+UNKNOWN_LEFT_ALONE = {
+    "an array": b'{"candidates":[{"features":{"price":1,"new":[1]}}]}',
+    "an object": b'{"candidates":[{"features":{"price":1,"new":{}}}]}',
+    "no JSON": b'{"candidates":[{"features":{"price":1,"new":nothing}}]}',
+    "a word cut short": b'{"candidates":[{"features":{"price":1,"new":tru}}]}',
+    "bad UTF-8": b'{"candidates":[{"features":{"price":1,"new":"\xff"}}]}',
+    "bad UTF-8 in a name": b'{"candidates":[{"features":{"price":1,"\xff":1}}]}',
+    "a name twice": b'{"candidates":[{"features":{"new":1,"price":1,"new":2}}]}',
+    "a column named twice": b'{"feature_names":["new","price","new"],"features":[[1,2,3]]}',
+    "too many": b'{"candidates":[{"features":{"price":1,%s}}]}' % b",".join(b'"n%d":1' % n for n in range(40)),
+}
+
+
+@pytest.mark.parametrize("what", UNKNOWN_LEFT_ALONE)
+def test_so_are_odd_values_of_unknown_features(what):
+    assert not agree(UNKNOWN_LEFT_ALONE[what], DEFAULTS, ignores=True)
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(("r", ".17g", ".9g", ".3f", ".25e")))

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from ranking.anomaly import AnomalyScore
 from ranking.candidates import CandidateList, Ranking, Route, Stage
@@ -21,8 +21,9 @@ from ranking.errors import (
     UnknownStrategyError,
 )
 from ranking.features import FeatureSchema
+from ranking.first_pass import FirstPass
 from ranking.first_stage import FirstStage
-from ranking.manifest import Manifest, SecondStage
+from ranking.manifest import Manifest
 from ranking.order import rank_by_score
 from ranking.pace import NO_DEADLINE, Deadline, Pace
 from ranking.relevance import mixture, relevance
@@ -30,14 +31,6 @@ from ranking.router import BundleRouter, Choice, Hook, Query
 from ranking.scorers import Scorer
 
 _TOO_LATE = "the {} stage was not started: it would have missed the deadline"
-
-
-class _FirstPass(NamedTuple):
-    """A list after the first stage."""
-
-    candidates: CandidateList
-    scores: Float[np.ndarray, " L"]
-    order: Int[np.ndarray, " L"]
 
 
 class _Routed(NamedTuple):
@@ -139,7 +132,7 @@ class Reranker:
             first_scores = self.first_stage.score(features)
         except ScoringError as error:
             return _in_input_order(length, default, str(error), {"first_stage": _ms_since(started)})
-        first = _FirstPass(candidates, first_scores, rank_by_score(first_scores))
+        first = FirstPass(candidates, first_scores, rank_by_score(first_scores))
         timings = {"first_stage": self._took("first_stage", length, started)}
 
         routed = _Routed(default)
@@ -198,7 +191,7 @@ class Reranker:
             return Route(self.default_strategy, "bundle")
         return Route(strategy, "caller")
 
-    def _route(self, first: _FirstPass, default: Route, hook: Hook | None) -> _Routed:
+    def _route(self, first: FirstPass, default: Route, hook: Hook | None) -> _Routed:
         """Ask the hook, then the bundle's router."""
         faults: tuple[RoutingError, ...] = ()
         if hook is not None:
@@ -220,7 +213,7 @@ class Reranker:
         seen = faults, estimate.probabilities, estimate.gains
         return _Routed(_taken(estimate.choice, "router", default, *seen), scores)
 
-    def _asked(self, hook: Hook, first: _FirstPass) -> Choice:
+    def _asked(self, hook: Hook, first: FirstPass) -> Choice:
         choice = hook(Query(_for_hook(first.candidates.features), first.candidates.context, _for_hook(first.scores)))
         assert self.manifest.srm is not None
         count = len(self.manifest.srm.specialists)
@@ -228,11 +221,11 @@ class Reranker:
             raise RoutingError("unknown_specialist", f"the hook chose specialist {choice.specialist} of {count}")
         return choice
 
-    def _score_list(self, first: _FirstPass, routed: _Routed) -> tuple[Float[np.ndarray, " L"], np.ndarray]:
+    def _score_list(self, first: FirstPass, routed: _Routed) -> tuple[Float[np.ndarray, " L"], np.ndarray]:
         """Second-stage scores (NaN below the cutoff) and the order that they give."""
         if routed.route.strategy == "srm":
             scores = routed.specialists
-            kept = self._kept(first, self.manifest.srm)
+            kept = first.kept(self.manifest.srm)
             if scores is None:
                 kept, scores = self._specialist_scores(first)
             k = routed.route.specialist
@@ -241,8 +234,8 @@ class Reranker:
             stage, scorer = self.manifest.second_stage, self._second_stage
             assert stage is not None
             assert scorer is not None
-            kept = self._kept(first, stage)
-            logits = scorer.score(self._inputs(first, kept, stage))
+            kept = first.kept(stage)
+            logits = scorer.score(first.inputs(kept, stage))
         scores_of_all = np.full(len(first.order), np.nan)
         scores_of_all[kept] = logits
         return scores_of_all, np.concatenate([kept[rank_by_score(logits)], first.order[len(kept) :]])
@@ -254,26 +247,11 @@ class Reranker:
             return mixture(scores, route.probabilities)
         return mixture(scores, np.array([specialist.weight for specialist in self.manifest.srm.specialists]))
 
-    def _specialist_scores(self, first: _FirstPass) -> tuple[np.ndarray, Float[np.ndarray, "C K"]]:
+    def _specialist_scores(self, first: FirstPass) -> tuple[np.ndarray, Float[np.ndarray, "C K"]]:
         assert self._specialists is not None
         assert self.manifest.srm is not None
-        kept = self._kept(first, self.manifest.srm)
-        return kept, self._specialists.score(self._inputs(first, kept, self.manifest.srm))
-
-    @staticmethod
-    def _kept(first: _FirstPass, stage: SecondStage | None) -> Int[np.ndarray, " C"]:
-        """The candidates that reach a stage, in input order, so that ties keep it."""
-        if stage is None or stage.cutoff is None or stage.cutoff >= len(first.order):
-            return np.arange(len(first.order))
-        return np.sort(first.order[: stage.cutoff])
-
-    @staticmethod
-    def _inputs(first: _FirstPass, kept: Int[np.ndarray, " C"], stage: SecondStage) -> Float[np.ndarray, "C E"]:
-        features = first.candidates.features
-        inputs: Float[np.ndarray, "C E"] = features if len(kept) == len(features) else features[kept]
-        if stage.first_stage_score:
-            inputs = np.column_stack([inputs, first.scores[kept].astype(np.float32)])
-        return inputs
+        kept = first.kept(self.manifest.srm)
+        return kept, self._specialists.score(first.inputs(kept, self.manifest.srm))
 
 
 def _taken(choice: Choice, by: Literal["hook", "router"], default: Route, *seen: Any) -> Route:

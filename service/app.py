@@ -32,7 +32,7 @@ from service.models import Models, only
 from service.pacing import Pacing, Scraped
 from service.problems import OverloadedError
 from service.reload import Watch, tell
-from service.routes import ranking, routes
+from service.routes import ranking, routes, unready
 from service.routing_switch import Deciders, RoutingSwitch
 from service.schemas import RerankRequest
 from service.settings import Settings
@@ -183,7 +183,12 @@ def create_app(
     )
     app.shedding, app.pacing = Shedding(app.state.gate, telemetry), Pacing()
     app.state.connection_limit = connections = ConnectionLimit(settings.max_connections, telemetry)
-    telemetry.watch(app.state.gate, lambda: connections.present)
+    telemetry.watch(
+        app.state.gate,
+        connections=lambda: connections.present,
+        ready=lambda: unready(app.state, app.state.models) is None,
+        workers=settings.workers,
+    )
     routers = (*binary_routes.FAST, ranking, routes, binary_routes.routes, admin)
     answers = [route for router in routers for route in router.routes]
     app.router.routes.extend(answers)  # not by include_router, behind which FastAPI matches each request three times

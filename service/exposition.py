@@ -19,6 +19,11 @@ SUMMED = frozenset(
         "listwright_working_requests",
         "listwright_buffered_bytes",
         "listwright_open_connections",
+        "listwright_ready_workers",
+        "process_resident_memory_bytes",
+        "process_virtual_memory_bytes",
+        "process_open_fds",
+        "process_max_fds",
     )
 )
 """Gauges that add up; of all others the largest value counts: they say that something is so, anywhere."""

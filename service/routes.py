@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import PlainTextResponse
@@ -115,12 +115,21 @@ async def readyz(request: Request, models: Served) -> Health:
 
     A bundle that is refused later on changes nothing here, as the one before serves on: see /info.
     """
-    names = ", ".join(models.current)
-    if request.app.state.draining.is_set():
-        raise NotReadyError(f"draining: {names} takes no new traffic")
-    if request.app.state.degraded.lasts:
-        raise NotReadyError(f"the last {RUN} answers of {names} were degraded: see the log for reasons")
+    if reason := unready(request.app.state, models):
+        raise NotReadyError(reason)
     return Health(status="ok")
+
+
+def unready(state: Any, models: Models | None) -> str | None:
+    """Why no traffic may come to what is served; None if it may."""
+    if models is None:
+        return "no bundle is loaded yet"
+    names = ", ".join(models.current)
+    if state.draining.is_set():
+        return f"draining: {names} takes no new traffic"
+    if state.degraded.lasts:
+        return f"the last {RUN} answers of {names} were degraded: see the log for reasons"
+    return None
 
 
 @routes.get(

@@ -12,8 +12,11 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
 
+from prometheus_client import CollectorRegistry
+
 from service.exposition import Snapshot, counted, current, merged, packed, snapshot, text, unpacked
 from service.loading import Paths
+from service.processes import START_TIME
 from service.telemetry import Telemetry
 
 WITHIN_S = 1.0
@@ -89,7 +92,9 @@ class Scrapes:
             self._pipe.send(Asked())
 
     def _taken(self) -> bytes:
-        return packed(snapshot(self._telemetry.registry))
+        taken = snapshot(self._telemetry.registry)
+        taken.pop(START_TIME, None)  # a worker that is replaced is no restart of the service
+        return packed(taken)
 
     def _hear(self) -> None:
         try:
@@ -151,8 +156,12 @@ class Rounds:
     """The supervisor's side: one round at a time asks every worker, and answers whoever was scraped.
 
     What workers that ended had counted by the last round stays in the sum, or counters would go down.
+
+    Args:
+        own: what the supervisor counts itself, which goes into the sum.
     """
 
+    own: CollectorRegistry
     due: float | None = None
     _last: dict[Hashable, bytes] = field(default_factory=dict)
     _past: Snapshot = field(default_factory=dict)
@@ -187,7 +196,7 @@ class Rounds:
             return
         if self._past:
             self._past = current(self._past, merged(map(unpacked, self._last.values())))
-        answer = Counted((packed(self._past), *self._last.values()))
+        answer = Counted((packed(self._past), packed(snapshot(self.own)), *self._last.values()))
         for outbox in self._scraped:
             outbox.put(answer)
         self.due, waiting, self._next = None, self._next, []

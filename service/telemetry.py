@@ -23,7 +23,7 @@ from ranking.candidates import Ranking
 from ranking.errors import RoutingError
 from ranking.first_stage import Engine
 from ranking.manifest import Manifest
-from service import exposition, logs
+from service import exposition, logs, processes
 from service.admission import Gate
 from service.drift import Drift
 from service.hook import PASSED
@@ -119,6 +119,8 @@ class Telemetry:
         self.reloads = Counter(
             "listwright_reloads", "Bundles swapped in, and refused", ["model", "outcome"], registry=self.registry
         )
+        processes.build_info(self.registry)
+        processes.own_metrics(self.registry)
         self.excess_connections = Counter(
             "listwright_excess_connections", "Connections beyond the limit", registry=self.registry
         )
@@ -152,13 +154,22 @@ class Telemetry:
         for name, version, reason in refused:
             self._refused.labels(name, version, reason).set(1)
 
-    def watch(self, gate: Gate, connections: Callable[[], int]) -> None:
-        """Show how full the gate is, and how many are connected, at each scrape."""
+    def watch(self, gate: Gate, connections: Callable[[], int], ready: Callable[[], bool], workers: int) -> None:
+        """Show how full the gate is, how many are connected, and whether traffic may come, at each scrape.
+
+        Args:
+            gate: of this process.
+            connections: how many are open.
+            ready: whether traffic may come to this process.
+            workers: how many processes should serve, this one included.
+        """
         for name, text, value in (
             ("listwright_waiting_requests", "Requests that wait for their turn", lambda: gate.waiting),
             ("listwright_working_requests", "Requests in work", lambda: gate.working),
             ("listwright_buffered_bytes", "Bytes of bodies held, arriving, waiting or in work", lambda: gate.held),
             ("listwright_open_connections", "Connections that are open", connections),
+            ("listwright_ready_workers", "Workers to which traffic may come", ready),
+            ("listwright_workers", "Workers that should be ready", lambda: workers),
         ):
             Gauge(name, text, registry=self.registry).set_function(value)
 

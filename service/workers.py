@@ -18,9 +18,11 @@ from multiprocessing.context import SpawnProcess
 from typing import Any
 
 import uvicorn
+from prometheus_client import CollectorRegistry
 
 from service import logs
 from service.loading import Served
+from service.processes import own_metrics
 from service.pulse import LOOKS, Pulse
 from service.scrapes import Asked, Counted, Keep, Outbox, Rounds
 from service.server import FINISH_WITHIN_S, options
@@ -91,7 +93,8 @@ class Workers:
         self.code = 0
         self._settings, self._sock = settings, sock
         self._workers: list[Worker] = []
-        self._rounds = Rounds()
+        own = CollectorRegistry()
+        self._restarts, self._rounds = own_metrics(own), Rounds(own)
         self._served: Served | None = None
         self._said: str | None = None
         self._stop_by: float | None = None
@@ -231,6 +234,7 @@ class Workers:
         self._died_at = now
         pause_s = 0.0 if self._deaths == 1 else min(LONGEST_PAUSE_S, 2.0 ** (self._deaths - 2))
         self._start_at = now + pause_s
+        self._restarts.inc()
         _log.error("worker %s ended %s: another is started in %g s", pid, how, pause_s)
 
     def _stop(self, code: int) -> None:

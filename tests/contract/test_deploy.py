@@ -19,6 +19,8 @@ from unit.service.test_drift import Inline
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 RULES = DEPLOY / "prometheus" / "rules.yml"
+OURS = r"(?:listwright|process)_\w+"
+"""Names of series that the service has; ``up`` is Prometheus' own."""
 
 
 @pytest.mark.parametrize(
@@ -54,11 +56,12 @@ def scraped(tmp_path_factory):
             assert client.post("/rerank", json={"features": rows, "strategy": "qilcm"}).status_code == 200
         telemetry.routing_faults.labels("hook_timeout").inc()
         telemetry.late.labels("second_stage").inc()
+        telemetry.ignored.labels("shop", "1").inc()
         telemetry.reloads.labels("shop", "refused").inc()
         telemetry.serving({("shop", "1"): "compiled"}, [], [("shop", "2", "it is bad")])
         text = client.get("/metrics").text
     found = {}
-    for name, labels in re.findall(r"^(listwright_\w+)(?:\{(.*)\})? [0-9.e+-]+$", text, re.M):
+    for name, labels in re.findall(rf"^({OURS})(?:\{{(.*)\}})? [0-9.e+-]+$", text, re.M):
         found.setdefault(name, set()).update(re.findall(r'(\w+)="', labels))
     return found
 
@@ -81,14 +84,14 @@ def expressions():
 def test_rules_and_dashboard_speak_of_series_that_there_are(scraped):
     recorded = {r["record"] for g in yaml.safe_load(RULES.read_text())["groups"] for r in g["rules"] if "record" in r}
     for place, expression in expressions():
-        names = set(re.findall(r"listwright_\w+", expression))
+        names = set(re.findall(rf"\b(?:{OURS}|up\b)", expression))
         rules = set(re.findall(r"listwright(?::\w+)+", expression))
         assert names | rules, place
-        assert names <= scraped.keys(), place
+        assert names <= scraped.keys() | {"up"}, place
         assert rules <= recorded, place
-        for name, matchers in re.findall(r"(listwright_\w+)\{([^}]*)\}", expression):
+        for name, matchers in re.findall(rf"\b({OURS}|up)\{{([^}}]*)\}}", expression):
             labels = set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", re.sub(r'"[^"]*"', "", matchers)))
-            assert labels <= scraped[name] | {"job", "instance"}, f"{place}: {name}"
+            assert labels <= scraped.get(name, set()) | {"job", "instance"}, f"{place}: {name}"
 
 
 def test_every_metric_is_in_the_dashboard_or_a_rule(scraped):

@@ -39,6 +39,7 @@ def test_a_run_of_degraded_answers_turns_readiness(bundle_folder, monkeypatch, c
             assert client.post("/rerank", json=BODY).json()["meta"]["status"] == "degraded"
         problem = check(client.get("/readyz"), 503, "not-ready")
         assert problem["detail"].startswith(f"the last {RUN} answers of shop were degraded")
+        assert "\nlistwright_ready_workers 0.0\n" in client.get("/metrics").text
         reasons = [record for record in caplog.records if getattr(record, "facts", {}).get("reason")]
         assert len(reasons) == RUN, "each is logged"
         stage.fails = False

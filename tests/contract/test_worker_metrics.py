@@ -4,6 +4,7 @@ import os
 import signal
 
 import httpx
+import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -33,6 +34,11 @@ def by_pid(service):
     return {line["pid"] for line in said(service, "POST /rerank")}
 
 
+def cpu_s(process):
+    times = process.cpu_times()
+    return times.user + times.system
+
+
 def two_workers(serve, models):
     service = serve(models=models, workers=2, poll_s=0)
     until(lambda: len(said(service, "serving shop/")) >= 2)
@@ -56,6 +62,29 @@ def test_a_scrape_of_any_worker_is_the_sum_and_outlives_a_worker(models, serve):
     assert {reranked(service) for _ in range(20)} == {sent}, "counters never go down"
     ask(service)
     assert {reranked(service) for _ in range(20)} == {sent + 1}
+
+
+def test_what_processes_take_adds_up_and_a_replaced_worker_is_no_restart_of_the_service(models, serve):
+    service = two_workers(serve, models)
+    supervisor, (one, other) = psutil.Process(service.process.pid), workers(service)
+    until(lambda: scrape(service)["listwright_ready_workers",] == 2)
+    found, three = scrape(service), (supervisor, one, other)
+    assert found["process_resident_memory_bytes",] == pytest.approx(sum(p.memory_info().rss for p in three), rel=0.2)
+    assert found["process_open_fds",] == pytest.approx(sum(p.num_fds() for p in three), abs=10)
+    assert found["process_max_fds",] == sum(p.rlimit(psutil.RLIMIT_NOFILE)[0] for p in three)
+    assert found["process_start_time_seconds",] == pytest.approx(supervisor.create_time(), abs=2.0)
+    assert found["listwright_workers",] == 2
+    assert found["listwright_worker_restarts_total",] == 0
+
+    ended_s = cpu_s(one)
+    one.kill()
+    until(lambda: scrape(service)["listwright_worker_restarts_total",] == 1)
+    until(lambda: scrape(service)["listwright_ready_workers",] == 2)
+    after = scrape(service)
+    assert after["listwright_worker_restarts_total",] == 1
+    assert after["process_start_time_seconds",] == found["process_start_time_seconds",]
+    living_s = sum(map(cpu_s, (supervisor, *workers(service))))
+    assert after["process_cpu_seconds_total",] == pytest.approx(living_s + ended_s, abs=ended_s / 2)
 
 
 def test_a_worker_that_hangs_goes_in_as_it_was_last_known(models, serve):

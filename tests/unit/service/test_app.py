@@ -49,11 +49,14 @@ def test_nothing_is_served_before_a_bundle_is_loaded(app):
             assert response.status_code == 503
             assert response.json()["type"] == "urn:listwright:not-ready"
         assert client.get("/livez").status_code == 200
+        assert "\nlistwright_ready_workers 0.0\n" in client.get("/metrics").text
 
 
 def test_draining_is_announced(app, client):
+    assert "\nlistwright_ready_workers 1.0\n" in client.get("/metrics").text
     app.state.draining.set()
     assert client.get("/readyz").status_code == 503
+    assert "\nlistwright_ready_workers 0.0\n" in client.get("/metrics").text
     assert client.post("/rerank", json=BODY).status_code == 200
 
 

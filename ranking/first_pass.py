@@ -1,0 +1,39 @@
+"""What the first stage leaves to those behind it: its scores and order, and the candidates that reach them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from ranking.candidates import CandidateList
+from ranking.manifest import SecondStage
+
+
+class FirstPass(NamedTuple):
+    """A list after the first stage.
+
+    Args:
+        candidates: all of them.
+        scores: by the first stage.
+        order: positions, best first.
+    """
+
+    candidates: CandidateList
+    scores: Float[np.ndarray, " L"]
+    order: Int[np.ndarray, " L"]
+
+    def kept(self, stage: SecondStage | None) -> Int[np.ndarray, " C"]:
+        """The candidates that reach a stage, in input order, so that ties keep it."""
+        if stage is None or stage.cutoff is None or stage.cutoff >= len(self.order):
+            return np.arange(len(self.order))
+        return np.sort(self.order[: stage.cutoff])
+
+    def inputs(self, kept: Int[np.ndarray, " C"], stage: SecondStage) -> Float[np.ndarray, "C E"]:
+        """What a stage sees of them: their features, and the first stage's scores where these take part."""
+        features = self.candidates.features
+        inputs: Float[np.ndarray, "C E"] = features if len(kept) == len(features) else features[kept]
+        if stage.first_stage_score:
+            inputs = np.column_stack([inputs, self.scores[kept].astype(np.float32)])
+        return inputs

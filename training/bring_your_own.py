@@ -10,8 +10,8 @@ from jaxtyping import Float
 from ranking.errors import DataError, RecipeError, SchemaMismatchError, ScoringError
 from ranking.features import Feature, FeatureSchema
 from ranking.first_stage import model_columns, read_booster
-from training.data.columns import spelled
 from training.data.dataset import Dataset
+from training.data.tables.columns import spelled
 
 WARNING = (
     "scores of a model that was fitted on the training queries look better there than they will on new ones, and "

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from training import config, experiment, fit, tune
-from training.data import evidence, leaks, marks
+from training.data.leaks import evidence
+from training.data.leaks import findings as leaks
+from training.data.tables import marks
 from training.data_config import TableData, TableSplit
 from training.recipe_options import TABLES, recipe_for
 

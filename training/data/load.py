@@ -13,9 +13,11 @@ from rich.progress import Progress
 from ranking.errors import DataError, RecipeError
 from ranking.features import FeatureSchema
 from training.config import Recipe
-from training.data import layout, split, synthetic, table
+from training.data import split, synthetic
 from training.data.dataset import Remedies, Splits
-from training.data.leaks import leaks
+from training.data.leaks.findings import leaks
+from training.data.letor import layout
+from training.data.tables import table
 from training.data_config import LetorData, SyntheticData, TableData
 
 

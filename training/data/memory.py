@@ -13,9 +13,9 @@ from jaxtyping import Int
 
 from ranking.errors import DataError, SchemaMismatchError
 from ranking.features import FeatureSchema
-from training.data.columns import features_of, grouped, spelled, whole_labels
 from training.data.dataset import Dataset
-from training.data.letor import letor_schema
+from training.data.letor.text import letor_schema
+from training.data.tables.columns import features_of, grouped, spelled, whole_labels
 
 Values = Any
 """One value per row, or a matrix: what NumPy, pandas and polars have in common is not a type."""

@@ -9,7 +9,7 @@ import pytest
 
 from ranking.errors import DataError, SchemaMismatchError
 from training.data import memory
-from training.data.table import read
+from training.data.tables.table import read
 from training.data_config import TableData
 
 NAN = float("nan")

@@ -9,10 +9,10 @@ import pytest
 from training import config
 from training.data.container import open_plain
 from training.data.dataset import Remedies
-from training.data.leaks import leaks
-from training.data.letor import read
+from training.data.leaks.findings import leaks
+from training.data.letor.reader import Reader
+from training.data.letor.text import read
 from training.data.load import load
-from training.data.reader import Reader
 from training.data_config import TableData
 
 

@@ -12,16 +12,16 @@ import numpy as np
 import polars as pl
 
 from ranking.errors import DataError, RecipeError
-from training.data.alike import alike
 from training.data.cache import Beside, cached_with
-from training.data.columns import features_of, grouped, whole_labels
 from training.data.container import file_digest
 from training.data.dataset import Dataset, Ids, Remedies, Splits
-from training.data.evidence import ids_beyond_float32
-from training.data.frames import Table, check_table, read_table
-from training.data.marks import marks_of
+from training.data.leaks.evidence import ids_beyond_float32
 from training.data.sources import NAMED, files_by_split
 from training.data.split import by_name, by_query, by_time, check_fold, checked
+from training.data.tables.alike import alike
+from training.data.tables.columns import features_of, grouped, whole_labels
+from training.data.tables.frames import Table, check_table, read_table
+from training.data.tables.marks import marks_of
 from training.data.times import Time
 from training.data_config import TableData, TableSplit
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -25,6 +26,7 @@ from training.config import Recipe
 from training.data import memory, split
 from training.data.dataset import Remedies, Splits
 from training.data.memory import Values
+from training.data_config import Default
 from training.model_config import Qilcm as QilcmSpec
 from training.model_config import RankLoss, named
 from training.workspace import check_names
@@ -48,6 +50,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         trials, max_trees, folds: of the first stage, see :class:`training.config.LambdaMart`.
         parts: 5 is the papers' 60/20/20; at least 3.
         categorical: columns to treat as categories whatever their type; text always is.
+        defaults: values by name of a feature, for frames and requests that lack it: a number, or one of its categories.
         seed: fixes everything random.
         device: ``auto`` takes CUDA where there is one; or a torch device.
         verbose: whether progress is printed.
@@ -86,6 +89,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         folds: int = 5,
         parts: int = 5,
         categorical: tuple[str, ...] = (),
+        defaults: Mapping[str, Default] | None = None,
         seed: int = 0,
         device: str = "auto",
         verbose: bool = False,
@@ -112,6 +116,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         self.folds = folds
         self.parts = parts
         self.categorical = categorical
+        self.defaults = defaults
         self.seed = seed
         self.device = device
         self.verbose = verbose
@@ -148,7 +153,8 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         """Scores by which the candidates of each query are ordered, as the service would order them.
 
         Args:
-            X: ``(R, D)`` as in :meth:`fit`; a frame's columns are found by name, an array's by position.
+            X: ``(R, D)`` as in :meth:`fit`; a frame's columns are found by name, an array's by position. A frame may
+                lack features that have a default, or that were missing in training.
             qid: ``(R,)`` as in :meth:`fit`.
 
         Returns:
@@ -249,6 +255,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
                 "qid": "qid",
                 "label": "y",
                 "categorical": tuple(self.categorical),
+                "defaults": {name: _plain(value) for name, value in (self.defaults or {}).items()},
                 "split": {"parts": self.parts},
             },
             "first_stage": {"kind": "lambdamart"} | {name: own[name] for name in (*_FIRST_STAGE, "ndcg_at")},
@@ -263,10 +270,16 @@ _FIRST_STAGE = ("trials", "max_trees", "folds")
 _QILCM = tuple(name for name in QilcmSpec.model_fields if name not in ("kind", "variant"))
 
 
+def _plain(value: Any) -> Any:
+    """NumPy's scalars as Python has them."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
 def _parameters(recipe: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
     """What a recipe says of the estimator's parameters."""
     model, data = recipe["model"], recipe["data"]
     values = {**recipe["first_stage"], **data, **data.get("split", {}), **model, "seed": recipe["seed"]}
+    values["defaults"] = data.get("defaults") or None
     variant = model.get("variant", "full")
     values["model"] = model.get("kind", "qilcm") + ("" if variant == "full" else f"-{variant.lower()}")
     lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}

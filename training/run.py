@@ -14,12 +14,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ranking import bundle
 from ranking.errors import RecipeError, ScoringError
-from training import bring_your_own, first_stage, second_stage
+from training import bring_your_own, bundle_schema, first_stage, second_stage
 from training.anomaly import FittedAnomaly, fit_anomaly
 from training.bundling import write_bundle
-from training.config import GivenModel, LambdaMart, Recipe
+from training.config import LambdaMart, Recipe
+from training.data import load
 from training.data.dataset import Splits
-from training.data.load import announce, load
+from training.data.load import announce
 from training.epoch import Epoch
 from training.evaluate import evaluate
 from training.evaluate_routing import evaluate_routing
@@ -62,7 +63,7 @@ def run(
     Raises:
         ListwrightError: with the place and the remedy; nothing is published, checkpoints stay.
     """
-    read = partial(load, recipe, sources)
+    read = partial(load.load, recipe, sources)
     return run_on(
         recipe, lambda bars: read(progress=bars), out, resume=resume, device=device, command=command, console=console
     )
@@ -78,7 +79,7 @@ def run_on(
     command: str = "",
     console: Console,
 ) -> Report:
-    """The same on splits that ``read`` gives, whatever they come from; what the recipe says of data is not looked at.
+    """The same on splits that ``read`` gives; of the data, the recipe then says no more than what their features are.
 
     Raises:
         ListwrightError: as :func:`run`.
@@ -93,7 +94,7 @@ def _fit_and_publish(
 ) -> Report:
     watch = Stopwatch()
     with watch.step("data"):
-        splits = under_first_stage(recipe, read(bars))
+        splits = bundle_schema.under_bundle_schema(recipe, read(bars))
         for file in bars.tasks:  # compressed text is longer than its file: only now is the end known
             bars.update(file.id, total=file.completed)
         if recipe.specialists is not None:  # now rather than after the generalist
@@ -160,14 +161,6 @@ def usable_device(name: str) -> str:
         return str(torch.zeros(1, device=name).device)
     except (RuntimeError, AssertionError) as error:
         raise RecipeError(f"--device {name!r} cannot be used: {str(error).splitlines()[0]}") from error
-
-
-def under_first_stage(recipe: Recipe, splits: Splits) -> Splits:
-    """The splits under the categories of a model that was brought along."""
-    if not isinstance(recipe.first_stage, GivenModel):
-        return splits
-    model = bring_your_own.read_model(Path(recipe.first_stage.path))
-    return splits.under(bring_your_own.under_model_categories(model, splits.train.schema))
 
 
 def _fit_first_stage(recipe: Recipe, splits: Splits, workspace: Workspace, bars: Progress) -> FittedFirstStage:

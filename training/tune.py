@@ -69,11 +69,12 @@ def _search(
 ) -> tuple[Winner, str]:
     with console.status("loading torch"):  # seconds, which --help and mistyped options need not wait for
         from training import study  # noqa: PLC0415
-        from training.data.load import announce, load  # noqa: PLC0415
-        from training.run import progress_bars, under_first_stage, usable_device  # noqa: PLC0415
+        from training.bundle_schema import load  # noqa: PLC0415
+        from training.data.load import announce  # noqa: PLC0415
+        from training.run import progress_bars, usable_device  # noqa: PLC0415
     device = usable_device(options.device)
     with progress_bars(console) as bars:
-        splits = under_first_stage(recipe, load(recipe, options.data, progress=bars))
+        splits = load(recipe, options.data, progress=bars)
         announce(recipe, splits, bars.console)
         with study.held(folder, recipe, splits) as state:
             winner = study.tune(recipe, splits, state, trials=options.trials, device=device, bars=bars)

@@ -32,6 +32,7 @@ def test_its_recipe_is_one(tmp_path):
     path.write_text(f'name = "own"\nabout = "x"\n{piece}[model]\nkind = "qilcm"\n')
     data = config.load(str(path)).data
     assert data.split == TableSplit(by="time", column="searched_at")
+    assert data.defaults == (("price", 0.0), ("carrier", "A5"))
     assert set(re.findall(r"^\| `--\S+` \| `(\w+)`", PAGE, flags=re.MULTILINE)) <= {*TableData.model_fields, "column"}
 
 
@@ -41,6 +42,8 @@ def test_every_option_of_tables_is_on_the_page(program):
     tables = said.split("tables:")[1].split("\n\n")[0]
     for option in re.findall(r"^  (--[\w-]+)", tables, flags=re.MULTILINE):
         assert f"| `{option}` |" in PAGE or (option == "--split" and f"| one table, `{option} time" in PAGE), option
+    (default,) = re.findall(r"^  (--[\w-]+ \S+)", said.split("features:")[1].split("\n\n")[0], flags=re.MULTILINE)
+    assert f"`{default}`, once per feature" in PAGE
 
 
 def test_names_of_splits_and_of_files_are_the_codes():

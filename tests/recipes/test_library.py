@@ -184,6 +184,21 @@ def test_other_columns_are_refused(frame, model):
         model.predict(frame[["price", "carrier"]], frame["search"])
 
 
+def test_a_frame_may_lack_a_feature_that_has_a_default(frame, model, tmp_path):
+    parameters = SMALL | {"categorical": ("stops",), "defaults": {"price": 0.5, "stops": 2}}
+    ours = training.Qilcm(**parameters).fit(features(frame), frame["clicked"], frame["search"])
+    searches = frame["search"]
+    assert ours.predict(features(frame), searches).tolist() == model.predict(features(frame), searches).tolist()
+    filled = ours.predict(frame.assign(price=0.5, stops=2)[["price", "carrier", "stops"]], searches)
+    assert filled.tolist() != ours.predict(features(frame), searches).tolist()
+    again = training.Qilcm.load(ours.save(tmp_path / "shop" / "1"))
+    assert again.get_params() == ours.get_params()
+    for one in (ours, again):
+        assert one.predict(frame[["carrier"]], searches).tolist() == filled.tolist()
+        with pytest.raises(SchemaMismatchError, match="X lacks carrier"):
+            one.predict(frame[["price"]], searches)
+
+
 def test_an_answer_of_an_earlier_stage_is_no_answer(frame, model, monkeypatch):
     def fail(_inputs):
         raise ScoringError("the graph gave nan")

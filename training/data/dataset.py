@@ -148,3 +148,8 @@ class Splits:
         """The same splits under the categories of another schema, see :meth:`Dataset.under`."""
         train, valid, test = (part.under(schema) for part in (self.train, self.valid, self.test))
         return replace(self, train=train, valid=valid, test=test)
+
+    def described_by(self, schema: FeatureSchema) -> Splits:
+        """The same splits under a schema of the same columns and categories that says something else about them."""
+        train, valid, test = (replace(part, schema=schema) for part in (self.train, self.valid, self.test))
+        return replace(self, train=train, valid=valid, test=test)

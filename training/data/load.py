@@ -65,6 +65,8 @@ def describe(schema: FeatureSchema) -> str:
     if categorical:
         parts.append(f"{len(categorical)} categorical ({_shortened(categorical)} values)")
     parts.append(f"missing values in {missing} of them" if missing else "no missing values")
+    if defaults := [f"{f.name} = {f.default}" for f in schema.features if f.default is not None]:
+        parts.append(f"defaults {_shortened(defaults)}")
     return ", ".join(parts)
 
 

@@ -12,7 +12,7 @@ import polars as pl
 from jaxtyping import Int
 
 from ranking.errors import DataError, SchemaMismatchError
-from ranking.features import FeatureSchema
+from ranking.features import Feature, FeatureSchema
 from training.data.dataset import Dataset
 from training.data.letor.text import letor_schema
 from training.data.tables.columns import features_of, grouped, spelled, whole_labels
@@ -61,15 +61,20 @@ def asked(X: Values, qid: Values, schema: FeatureSchema) -> tuple[Dataset, Int[n
     Raises:
         DataError: as in :func:`judged`.
         SchemaMismatchError: if the columns are not those of the schema, or text stands where numbers were.
+
+    Convention: a frame may lack a feature that has a default, which then stands there, and one that training had
+    missing values in, which is then missing.
     """
     frame = _frame(X, schema.names)
-    if set(frame.columns) != set(schema.names):
-        lacks = [name for name in schema.names if name not in frame.columns]
+    absent = [feature for feature in schema.features if feature.name not in frame.columns]
+    lacks = [f.name for f in absent if f.default is None and not f.missing_in_training]
+    if lacks or len(frame.columns) + len(absent) > len(schema):
         more = [name for name in frame.columns if name not in schema.names]
         said = " and ".join(f"{verb} {_some(names)}" for verb, names in (("lacks", lacks), ("has also", more)) if names)
         raise SchemaMismatchError(
             f"X {said}: give the columns that were fitted", expected=schema.names, sent=tuple(frame.columns)
         )
+    frame = frame.with_columns(_filled(feature) for feature in absent)
     ids = _ids(qid)
     _check_lengths(frame, qid=ids)
     order, offsets, qids = grouped(ids, _fault)
@@ -81,6 +86,12 @@ def asked(X: Values, qid: Values, schema: FeatureSchema) -> tuple[Dataset, Int[n
             raise SchemaMismatchError(f"X, column {feature.name}: expected numbers, as were fitted; found {shown!r}")
     labels = np.zeros(len(features), dtype=np.int32)
     return Dataset(features[order], labels, offsets, qids, found).under(schema), order
+
+
+def _filled(feature: Feature) -> pl.Expr:
+    """A column of what stands for a feature that is not there."""
+    kind = pl.String if feature.kind == "categorical" else pl.Float64
+    return pl.lit(feature.default, dtype=kind).alias(feature.name)
 
 
 def with_labels(data: Dataset, order: Int[np.ndarray, " R"], y: Values) -> Dataset:

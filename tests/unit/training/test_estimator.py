@@ -40,7 +40,7 @@ def test_scikit_learns_own_checks(check):
 
 def test_defaults_are_the_recipes():
     fields = Split.model_fields | LambdaMart.model_fields | Spec.model_fields
-    own = {"model": "qilcm", "categorical": (), "seed": 0, "device": "auto", "verbose": False}
+    own = {"model": "qilcm", "categorical": (), "defaults": None, "seed": 0, "device": "auto", "verbose": False}
     for name, parameter in inspect.signature(training.Qilcm).parameters.items():
         assert parameter.default == (own[name] if name in own else fields[name].default), name
 
@@ -68,6 +68,7 @@ def test_every_model_can_be_named(name):
         ({"learning_rate": -1}, r"training.Qilcm: model.*learning_rate: Input should be greater than 0 \(got -1\)"),
         ({"parts": 2}, r"training.Qilcm: data.*parts: Input should be greater than or equal to 3 \(got 2\)"),
         ({"folds": 1}, r"folds: .* \(got 1\)"),
+        ({"defaults": {"price": None}}, "defaults: price = None: expected a number, text, true or false"),
     ],
 )
 def test_a_wrong_parameter_is_named_before_anything_is_read(parameters, says):
@@ -101,5 +102,8 @@ def test_the_estimator_itself_loads_no_torch():
     assert told.stdout.strip() == "False"
 
 
-def test_seeds_of_numpy_are_seeds():
+def test_numbers_of_numpy_are_numbers():
     assert training.Qilcm(seed=np.int64(3))._recipe().seed == 3
+    defaults = {"price": np.float32(0.5), "stops": np.int64(2), "direct": np.bool_(True), "carrier": np.str_("A5")}
+    kept = training.Qilcm(defaults=defaults)._recipe().model_dump(mode="json")["data"]["defaults"]
+    assert kept == {"price": 0.5, "stops": 2, "direct": True, "carrier": "A5"}

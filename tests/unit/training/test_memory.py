@@ -9,6 +9,8 @@ import pytest
 
 from ranking.errors import DataError, SchemaMismatchError
 from training.data import memory
+from training.data.dataset import fit_schema
+from training.data.defaults import with_defaults
 from training.data.tables.table import read
 from training.data_config import TableData
 
@@ -159,3 +161,28 @@ def test_other_columns_than_were_fitted_are_refused(X, says):
     fitted = memory.judged(pl.DataFrame({"a": [1.0, 2.0], "b": [1.0, 2.0]}), [0, 1], [1, 1], categorical=())
     with pytest.raises(SchemaMismatchError, match=says):
         memory.asked(X, [1], fitted.schema)
+
+
+def test_a_frame_may_lack_what_has_a_default_or_was_missing_in_training():
+    columns = {"a": [1.0, 2.0], "b": [3.0, 4.0], "c": ["x", "y"], "gap": [None, 1.0], "hole": ["z", None]}
+    fitted = fit_schema(memory.judged(pl.DataFrame(columns), [0, 1], [1, 1], categorical=()))
+    schema = with_defaults(fitted, (("b", 0.1), ("c", "y")))
+    data, _ = memory.asked(pd.DataFrame({"a": [5.0, 6.0]}), [1, 2], schema)
+    assert np.array_equal(data.features, np.float32([[5.0, 0.1, 2, NAN, 0], [6.0, 0.1, 2, NAN, 0]]), equal_nan=True)
+    sent, _ = memory.asked(pd.DataFrame({"a": [5.0], "b": [None], "c": [None], "hole": ["z"]}), [1], schema)
+    assert np.array_equal(sent.features, np.float32([[5.0, NAN, 0, NAN, 1]]), equal_nan=True), "a null is missing"
+
+
+@pytest.mark.parametrize(
+    ("defaults", "frame", "says"),
+    [
+        ((), {"a": [1.0]}, "X lacks b, c: give"),
+        ((("b", 0.1),), {"a": [1.0]}, "X lacks c: give"),
+        ((("a", 0.1), ("c", "y")), {"b": [1.0], "d": [1.0]}, "X has also d: give"),
+    ],
+)
+def test_a_frame_lacks_nothing_else(defaults, frame, says):
+    columns = {"a": [1.0, 2.0], "b": [3.0, 4.0], "c": ["x", "y"], "gap": [None, 1.0]}
+    fitted = fit_schema(memory.judged(pl.DataFrame(columns), [0, 1], [1, 1], categorical=()))
+    with pytest.raises(SchemaMismatchError, match=says):
+        memory.asked(pl.DataFrame(frame), [1], with_defaults(fitted, defaults))

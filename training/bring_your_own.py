@@ -68,6 +68,16 @@ def under_model_categories(model: str, schema: FeatureSchema) -> FeatureSchema:
     return FeatureSchema(features=tuple(features))
 
 
+def columns_of(model: str, schema: FeatureSchema) -> frozenset[str]:
+    """Names of the columns that a model looks at: all, where its features have no names.
+
+    Raises:
+        SchemaMismatchError: if the model's features are not in the schema.
+    """
+    columns = model_columns(read_booster(model), schema)
+    return frozenset(schema.names if columns is None else (schema.names[column] for column in columns))
+
+
 def column_scores(column: str, data: Dataset) -> Float[np.ndarray, " R"]:
     """``(R,)`` scores that stand in a feature column.
 

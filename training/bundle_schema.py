@@ -1,4 +1,4 @@
-"""The schema that a bundle will have: a given model's categories, and the defaults of the recipe."""
+"""The schema that a bundle will have: a given model's categories, the recipe's defaults, no constant columns."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from pathlib import Path
 from rich.progress import Progress
 
 from training import bring_your_own
-from training.config import GivenModel, Recipe
+from training.config import GivenColumn, GivenModel, Recipe
 from training.data import load as door
+from training.data.constant import without_constant
 from training.data.dataset import Splits
 from training.data.defaults import with_defaults
 
@@ -36,8 +37,15 @@ def under_bundle_schema(recipe: Recipe, splits: Splits) -> Splits:
     Raises:
         RecipeError: if a default does not fit; see :func:`training.data.defaults.with_defaults`.
         SchemaMismatchError: if a model that was brought along does not fit the data.
+        DataError: if all columns are constant.
     """
-    if isinstance(recipe.first_stage, GivenModel):
-        model = bring_your_own.read_model(Path(recipe.first_stage.path))
-        splits = splits.under(bring_your_own.under_model_categories(model, splits.train.schema))
-    return splits.described_by(with_defaults(splits.train.schema, recipe.data.defaults))
+    needed: frozenset[str] = frozenset()
+    match recipe.first_stage:
+        case GivenModel(path=path):
+            model = bring_your_own.read_model(Path(path))
+            splits = splits.under(bring_your_own.under_model_categories(model, splits.train.schema))
+            needed = bring_your_own.columns_of(model, splits.train.schema)
+        case GivenColumn(column=column):
+            needed = frozenset([column])
+    splits = splits.described_by(with_defaults(splits.train.schema, recipe.data.defaults))
+    return without_constant(splits, needed) if recipe.data.drop_constant else splits

@@ -41,9 +41,12 @@ class AnyData(Frozen):
     Args:
         defaults: values that stand for features which a request by name leaves out: a number, or a category as a
             request spells it. Training never looks at them.
+        drop_constant: whether columns with one value in all training rows, missing ones too, become no features. What
+            a given first stage needs stays.
     """
 
     defaults: Defaults = ()
+    drop_constant: bool = True
 
 
 class Split(Frozen):

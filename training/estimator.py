@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from rich.console import Console
 from rich.progress import Progress
 from sklearn.base import BaseEstimator
@@ -24,7 +24,7 @@ from ranking.errors import ScoringError
 from training import config
 from training.config import Recipe
 from training.data import memory, split
-from training.data.dataset import Remedies, Splits
+from training.data.dataset import Dataset, Remedies, Splits
 from training.data.memory import Values
 from training.data_config import Default
 from training.model_config import Qilcm as QilcmSpec
@@ -51,6 +51,8 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         parts: 5 is the papers' 60/20/20; at least 3.
         categorical: columns to treat as categories whatever their type; text always is.
         defaults: values by name of a feature, for frames and requests that lack it: a number, or one of its categories.
+        drop_constant: whether columns with one value in all training rows become no features, see
+            :class:`training.data_config.AnyData`.
         seed: fixes everything random.
         device: ``auto`` takes CUDA where there is one; or a torch device.
         verbose: whether progress is printed.
@@ -60,8 +62,9 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         report_: ``report.json`` of the bundle, see ``docs/report.md``.
         reranker_: what scores.
         files_: the bundle's files by name.
-        feature_names_in_: ``(D,)`` names of the features; f1, f2 ... where X was an array.
-        n_features_in_: D.
+        feature_names_in_: names of the columns of X, those among them that became no features; f1, f2 ... where X was
+            an array.
+        n_features_in_: how many these are.
     """
 
     def __init__(
@@ -90,6 +93,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         parts: int = 5,
         categorical: tuple[str, ...] = (),
         defaults: Mapping[str, Default] | None = None,
+        drop_constant: bool = True,
         seed: int = 0,
         device: str = "auto",
         verbose: bool = False,
@@ -117,6 +121,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         self.parts = parts
         self.categorical = categorical
         self.defaults = defaults
+        self.drop_constant = drop_constant
         self.seed = seed
         self.device = device
         self.verbose = verbose
@@ -141,7 +146,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         def read(_bars: Progress) -> Splits:
             rng = np.random.default_rng(recipe.seed)
             splits = split.by_query(data, recipe.data.split, fold=recipe.fold, rng=rng, source="X, y, qid")
-            return replace(splits, remedies=Remedies("leave it out of X"))
+            return replace(splits, remedies=Remedies("leave it out of X", keep_constant="drop_constant=False"))
 
         console = Console(quiet=not self.verbose, highlight=False)
         with tempfile.TemporaryDirectory(prefix="listwright-") as folder:
@@ -169,7 +174,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
             ScoringError: if a stage fails: an earlier stage's answer must not silently pass for its.
         """
         check_is_fitted(self)
-        data, order = memory.asked(X, qid, self.manifest_.feature_schema)
+        data, order = self._asked(X, qid)
         scores = np.empty(data.rows)
         for n, (features, _) in enumerate(data.lists()):
             ranking = self.reranker_.rerank(CandidateList(features))
@@ -186,7 +191,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         from training.lambdamart import mean_ndcg  # noqa: PLC0415 - LightGBM and Optuna
 
         scores = self.predict(X, qid)
-        data, order = memory.asked(X, qid, self.manifest_.feature_schema)
+        data, order = self._asked(X, qid)
         return mean_ndcg(memory.with_labels(data, order, y), scores[order], self.ndcg_at)
 
     def save(self, path: str | Path) -> Path:
@@ -233,13 +238,19 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         loaded = bundle.load(Path(path))
         return cls(**_parameters(loaded.manifest.recipe, frozenset(cls._get_param_names())))._took(loaded)
 
+    def _asked(self, X: Values, qid: Values) -> tuple[Dataset, Int[np.ndarray, " R"]]:
+        return memory.asked(X, qid, self.manifest_.feature_schema, tuple(self.feature_names_in_))
+
     def _took(self, loaded: Bundle) -> Qilcm:
         """This estimator, fitted: the bundle's folder is not needed any more."""
         self.manifest_ = loaded.manifest
         self.reranker_ = loaded.reranker
         self.files_ = {file.name: (loaded.path / file.name).read_bytes() for file in loaded.manifest.files}
         self.report_: dict[str, Any] = json.loads(self.files_.get("report.json", b"{}"))
-        self.feature_names_in_ = np.array(loaded.manifest.feature_schema.names, dtype=object)
+        columns = list(loaded.manifest.feature_schema.names)
+        for place, name in self.report_.get("dropped", []):
+            columns.insert(place, name)
+        self.feature_names_in_ = np.array(columns, dtype=object)
         self.n_features_in_ = len(self.feature_names_in_)
         return self
 
@@ -255,6 +266,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
                 "qid": "qid",
                 "label": "y",
                 "categorical": tuple(self.categorical),
+                "drop_constant": self.drop_constant,
                 "defaults": {name: _plain(value) for name, value in (self.defaults or {}).items()},
                 "split": {"parts": self.parts},
             },

@@ -132,6 +132,7 @@ def _fit_and_publish(
         metrics=evaluation.metrics(),
         data=splits.how,
         notes=notes,
+        dropped=splits.dropped,
         first_stage=first.facts,
         model={"kind": "first_stage"} if fitted is None else fitted.facts,
         specialists=None if specialists is None else specialists.facts,

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from training import config, experiment, fit, tune
+from training.data import constant
 from training.data.leaks import evidence
 from training.data.leaks import findings as leaks
 from training.data.tables import marks
@@ -33,6 +34,8 @@ def test_its_recipe_is_one(tmp_path):
     data = config.load(str(path)).data
     assert data.split == TableSplit(by="time", column="searched_at")
     assert data.defaults == (("price", 0.0), ("carrier", "A5"))
+    assert f"drop_constant = {str(data.drop_constant).lower()}" in piece
+    assert data.drop_constant == TableData().drop_constant
     assert set(re.findall(r"^\| `--\S+` \| `(\w+)`", PAGE, flags=re.MULTILINE)) <= {*TableData.model_fields, "column"}
 
 
@@ -67,8 +70,8 @@ def test_the_bounds_of_what_is_pointed_out_are_the_codes():
 
 
 def test_every_note_is_on_the_page():
-    source = Path(leaks.__file__).read_text(encoding="utf-8")
+    source = "".join(Path(module.__file__).read_text(encoding="utf-8") for module in (leaks, constant))
     notes = re.findall(r"^\| ([a-z][^|]*?) \|", PAGE.split("## What is pointed out")[1], flags=re.MULTILINE)[1:]
-    assert len(notes) == 8
+    assert len(notes) == 9
     for note in notes[:-1]:
         assert " ".join(note.split()[:4]) in source.replace("{count} of {lists.mixed} ", ""), note

@@ -50,26 +50,29 @@ def judged(X: Values, y: Values, qid: Values, *, categorical: tuple[str, ...]) -
     return Dataset(features[order], whole[order], offsets, qids, schema)
 
 
-def asked(X: Values, qid: Values, schema: FeatureSchema) -> tuple[Dataset, Int[np.ndarray, " R"]]:
+def asked(
+    X: Values, qid: Values, schema: FeatureSchema, columns: tuple[str, ...]
+) -> tuple[Dataset, Int[np.ndarray, " R"]]:
     """Candidates without labels (all are 0) under the schema of a bundle, and which row of X each of them is.
 
     Args:
         X: as in :func:`judged`; a frame's columns are found by name, an array's by position.
         qid: as in :func:`judged`.
         schema: categories that it lacks are unknown.
+        columns: what X had when it was fitted, the schema's names among them; what is no feature is not looked at.
 
     Raises:
         DataError: as in :func:`judged`.
-        SchemaMismatchError: if the columns are not those of the schema, or text stands where numbers were.
+        SchemaMismatchError: if the columns are not those that were fitted, or text stands where numbers were.
 
     Convention: a frame may lack a feature that has a default, which then stands there, and one that training had
     missing values in, which is then missing.
     """
-    frame = _frame(X, schema.names)
+    frame = _frame(X, columns)
     absent = [feature for feature in schema.features if feature.name not in frame.columns]
     lacks = [f.name for f in absent if f.default is None and not f.missing_in_training]
-    if lacks or len(frame.columns) + len(absent) > len(schema):
-        more = [name for name in frame.columns if name not in schema.names]
+    more = [name for name in frame.columns if name not in columns]
+    if lacks or more:
         said = " and ".join(f"{verb} {_some(names)}" for verb, names in (("lacks", lacks), ("has also", more)) if names)
         raise SchemaMismatchError(
             f"X {said}: give the columns that were fitted", expected=schema.names, sent=tuple(frame.columns)
@@ -119,7 +122,10 @@ def _frame(X: Values, names: tuple[str, ...] | None) -> pl.DataFrame:
             raise DataError("X", f"expected a frame or an array of two dimensions; found {kind} with {array.ndim}")
         names = names or letor_schema(array.shape[1]).names
         if len(names) != array.shape[1]:
-            raise SchemaMismatchError(f"X has {array.shape[1]} columns, {len(names)} were fitted", expected=names)
+            raise SchemaMismatchError(
+                f"X has {array.shape[1]} columns, {len(names)} were fitted: give all of them, constant ones too",
+                expected=names,
+            )
         frame = pl.DataFrame([_column(name, array[:, d]) for d, name in enumerate(names)])
     if frame.height == 0 or frame.width == 0:
         raise DataError("X", f"has {frame.height} rows and {frame.width} columns: give at least one of each")

@@ -130,7 +130,7 @@ def measure(fit: Fit, state: Path, tuned: Path) -> pl.DataFrame:
             "trees": [first.facts["trees"]] * len(test),
             "seconds": [seconds] * len(test),
             "all_queries": [sum(len(part) for part in (splits.train, splits.valid, test))] * len(test),
-            "features": [len(test.schema)] * len(test),
+            "features": [len(test.schema) + len(splits.dropped)] * len(test),
         }
     )
 

@@ -14,7 +14,7 @@ from sklearn.utils import estimator_checks
 import training
 from ranking.errors import RecipeError
 from training.config import LambdaMart
-from training.data_config import Split
+from training.data_config import AnyData, Split
 from training.model_config import MODEL_NAMES
 from training.model_config import Qilcm as Spec
 
@@ -39,7 +39,7 @@ def test_scikit_learns_own_checks(check):
 
 
 def test_defaults_are_the_recipes():
-    fields = Split.model_fields | LambdaMart.model_fields | Spec.model_fields
+    fields = AnyData.model_fields | Split.model_fields | LambdaMart.model_fields | Spec.model_fields
     own = {"model": "qilcm", "categorical": (), "defaults": None, "seed": 0, "device": "auto", "verbose": False}
     for name, parameter in inspect.signature(training.Qilcm).parameters.items():
         assert parameter.default == (own[name] if name in own else fields[name].default), name
@@ -54,6 +54,7 @@ def test_parameters_reach_the_recipe():
     assert (recipe.model.variant, recipe.model.hidden, recipe.model.ndcg_at) == ("V2", (7,), 3)
     assert (recipe.first_stage.folds, recipe.first_stage.max_trees, recipe.first_stage.ndcg_at) == (3, 9, 3)
     assert (recipe.data.split.parts, recipe.seed) == (4, 5)
+    assert training.Qilcm(drop_constant=False)._recipe().data.drop_constant is False
 
 
 @pytest.mark.parametrize("name", MODEL_NAMES)

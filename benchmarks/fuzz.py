@@ -84,7 +84,7 @@ IDS = {"name": "ids", "datatype": "BYTES", "shape": [2], "data": ["a", "b"]}
 
 def a_json_body(data: bytes) -> None:
     """``service.decode``, validation, ``service.convert``."""
-    request = validated(RerankRequest, decode.decode(data, decode.Bounds(LIMIT, len(SCHEMA))))
+    request = validated(RerankRequest, decode.decode(data, decode.bounds_of(LIMIT, [SCHEMA])))
     convert.to_candidates(request, SCHEMA)
 
 

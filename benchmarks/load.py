@@ -35,6 +35,7 @@ class Plan:
         patient: whether a refused caller of a closed loop waits as long as ``Retry-After`` says.
         calm_ms: after an open loop, one caller asks until it is answered this fast three times in a row.
         media_type: of body and answer.
+        target: method and path.
     """
 
     port: int
@@ -45,6 +46,7 @@ class Plan:
     patient: bool = True
     calm_ms: float = 0.0
     media_type: str = "application/json"
+    target: str = "POST /rerank"
 
     def save(self, path: Path) -> Path:
         """Write the plan for another process."""
@@ -198,7 +200,7 @@ def main() -> None:
     plan = Plan(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
     body = Path(plan.body).read_bytes()
     lines = (
-        "POST /rerank HTTP/1.1",
+        f"{plan.target} HTTP/1.1",
         "Host: x",
         f"Content-Type: {plan.media_type}",
         f"Accept: {plan.media_type}",

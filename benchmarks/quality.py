@@ -27,7 +27,8 @@ def measure(recipe: config.Recipe, sources: list[str], folds: int, console: Cons
     with tempfile.TemporaryDirectory() as folder:
         for fold in range(1, folds + 1):
             out = Path(folder) / recipe.name / str(fold)
-            reports.append(run(recipe.model_copy(update={"fold": fold}), sources, out, console=console))
+            one = recipe.model_copy(update={"fold": fold})
+            reports.append(run(one, sources, out, as_fitted=True, console=console))
     evaluation = pooled([report.evaluation for report in reports])
     seconds = {step: sum(report.seconds[step] for report in reports) for step in reports[0].seconds}
     whole = Report(

@@ -10,8 +10,9 @@ import hashlib
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from ranking import golden
@@ -49,8 +50,31 @@ def load(path: Path) -> Bundle:
         BundleFormatError: if it was written by a newer version.
         BundleError: naming the file at fault and why.
     """
-    manifest = parse(_read(path, MANIFEST), path / MANIFEST)
-    contents = {entry.name: _checked(path, entry) for entry in manifest.files}
+    return _checked_bundle(path, partial(_read, path))
+
+
+def load_files(path: Path, files: Mapping[str, bytes]) -> Bundle:
+    """The same of files that are held in memory, the manifest among them; nothing is read from disk.
+
+    Args:
+        path: what errors call the place; need not exist.
+        files: contents by name.
+
+    Raises:
+        BundleError: as :func:`load`.
+    """
+
+    def read(name: str) -> bytes:
+        if name not in files:
+            raise BundleError(path / name, "is not there: copy the bundle again")
+        return files[name]
+
+    return _checked_bundle(path, read)
+
+
+def _checked_bundle(path: Path, read: Callable[[str], bytes]) -> Bundle:
+    manifest = parse(read(MANIFEST), path / MANIFEST)
+    contents = {entry.name: _checked(path, entry, read(entry.name)) for entry in manifest.files}
     reranker = build(path, manifest, lambda name: _listed(contents, path, name))
     golden.replay(reranker, golden.read(_listed(contents, path, GOLDEN), path / GOLDEN), path / GOLDEN)
     return Bundle(path, manifest, reranker)
@@ -168,8 +192,7 @@ def _listed(contents: dict[str, bytes], path: Path, name: str) -> bytes:
     return contents[name]
 
 
-def _checked(path: Path, entry: BundleFile) -> bytes:
-    content = _read(path, entry.name)
+def _checked(path: Path, entry: BundleFile, content: bytes) -> bytes:
     if len(content) != entry.size:
         raise BundleError(
             path / entry.name, f"has {len(content)} bytes instead of {entry.size}: truncated or replaced; copy it again"
@@ -207,6 +230,7 @@ def _summary(bundle: Bundle) -> str:
         f"{len(manifest.files)} files, {total / 1e6:.2f} MB",
         f"  {len(manifest.feature_schema)} features, {manifest.fingerprint}",
         f"  strategy {manifest.strategy}, {second}, validated at list lengths {lengths}",
+        *([] if manifest.default_reason is None else [f"  default taken away: {manifest.default_reason}"]),
     ]
     return "\n".join(lines)
 

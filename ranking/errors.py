@@ -22,10 +22,21 @@ Messages name the value, the place and the remedy. Anything else that escapes is
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 
 class ListwrightError(Exception):
-    """Base of every deliberate error."""
+    """Base of every deliberate error. Each can be pickled: errors come out of other processes, too."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Made again from its message and attributes, whatever arguments its class takes."""
+        return _again, (type(self), self.args, self.__dict__)
+
+
+def _again(kind: type[ListwrightError], args: tuple[Any, ...], attributes: dict[str, Any]) -> ListwrightError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(attributes)
+    return error
 
 
 class CandidateError(ListwrightError):

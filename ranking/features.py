@@ -124,6 +124,12 @@ class FeatureSchema(BaseModel):
         return tuple(d for d, feature in enumerate(self.features) if feature.kind == "categorical")
 
     @cached_property
+    def spelling(self) -> int:
+        """Bytes of the longest name and of the longest category together, in UTF-8."""
+        names = max(len(name.encode()) for name in self.names)
+        return names + max((len(c.encode()) for f in self.features for c in f.categories), default=0)
+
+    @cached_property
     def training_range(self) -> Float[np.ndarray, "2 D"]:
         """Lowest and highest training quantile of every feature; infinite where it has none."""
         nowhere = (-math.inf, math.inf)

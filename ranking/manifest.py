@@ -155,12 +155,12 @@ class AnomalyStage(_Frozen):
 
 
 class RouterStage(_Frozen):
-    """Picks a specialist for an unseen list, or abstains to the generalist.
+    """Picks a specialist for an unseen list, or abstains to the manifest's strategy.
 
     Args:
         file: ``(1, A) -> (1, 2 K)``: list aggregates to each specialist's share and its gain over the generalist.
         temperature: of the calibrated probabilities, ``p ~ share^(1 / temperature)``.
-        margin: a specialist is taken if its estimated gain less this is above 0; None: never, it did not pay.
+        margin: a specialist is taken if its estimated gain less this is above 0; None: never.
     """
 
     file: FileName = "router.onnx"
@@ -175,8 +175,7 @@ class Metric(_Frozen):
     """A mean over the test queries, measured through this very bundle.
 
     Args:
-        ranker: ``input_order``, ``first_stage``, the second stage's kind, ``routed`` (what ``auto`` answers with a
-            router).
+        ranker: ``input_order``, ``first_stage``, the second stage's kind, ``routed`` (``auto`` with a router).
         name: e.g. ``ndcg@10``.
         mean: over queries, under the manifest's protocol.
         low, high: 95 % bootstrap interval of the mean over queries.
@@ -202,13 +201,13 @@ class Manifest(_Frozen):
         data: one line: which data, split how.
         feature_schema: the columns of every feature matrix.
         fingerprint: of ``feature_schema``; stored so that a hand-edited schema is noticed.
-        first_stage, second_stage: the rankers; ``second_stage`` is the generalist's, None where the first stage stands
-            alone.
+        first_stage, second_stage: the rankers; the second is the generalist, None where the first stage stands alone.
         srm, anomaly, router: specialists, and what chooses among them; None where the bundle has none.
         strategy: what ``auto`` means where no router or an abstaining one is asked.
+        default_reason: why ``auto`` leaves out what was fitted to answer it; None where it does not.
         validated_lengths: list lengths at which exported and trained scores were compared.
         files: every other file of the bundle.
-        protocol, metrics: the held-out result.
+        protocol, metrics: the result on the test split.
         made_with: versions of the libraries that wrote it.
         sha256: over all of the above; see :func:`to_json`.
     """
@@ -227,6 +226,7 @@ class Manifest(_Frozen):
     anomaly: AnomalyStage | None = None
     router: RouterStage | None = None
     strategy: NetworkKind | Literal["first_stage"] = "qilcm"
+    default_reason: str | None = None
     validated_lengths: tuple[int, ...] = ()
     files: tuple[BundleFile, ...] = ()
     protocol: EvalProtocol = EvalProtocol()

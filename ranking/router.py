@@ -38,7 +38,7 @@ class Choice:
     """A decision.
 
     Args:
-        specialist: its number, counted from 0; None abstains: the generalist answers.
+        specialist: its number, counted from 0; None abstains: the strategy's default answers.
         confidence: probability that it is the best specialist, if known.
     """
 

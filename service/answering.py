@@ -17,9 +17,14 @@ from ranking.pace import Deadline
 from ranking.router import Hook
 from service.answer import facts
 from service.body import BoundedRequest
+from service.degradation import fails_on_zeros
 from service.problems import DegradedError
 from service.schemas import Options
 from service.settings import Settings
+
+FAIR = 0.5
+"""Share of the time that the settings give which must be left when the body is complete: if less is, and the answer is
+late, the way that the body took is to blame."""
 
 
 class Asked(NamedTuple):
@@ -58,7 +63,8 @@ class _Done(NamedTuple):
     asked: Asked
     milliseconds: dict[str, float]
     began: float
-    hurried: bool  # whether the request asked for less time than the settings give
+    hurried: bool  # whether the caller left less time than it should, see FAIR
+    late: bool  # whether the answer was ready after its deadline
 
 
 async def answer(request: BoundedRequest, door: Door) -> Response:
@@ -106,8 +112,16 @@ def _note(request: BoundedRequest, done: _Done) -> None:
     state.telemetry.drift.note(done.asked.candidates.features, done.ranking.first_stage_scores, reranker)
     request.state.facts.update(facts(done.ranking, reranker.manifest, done.milliseconds))
     request.state.began = done.began
-    if not (done.ranking.late and done.hurried):  # what a caller asks for says nothing of the service
-        state.degraded.note(degraded=done.ranking.degraded)
+    if done.late:
+        state.telemetry.late.labels(done.ranking.stage_reached).inc()
+    if not (done.ranking.late and done.hurried):  # what a caller leaves no time for says nothing of the service
+        ours = partial(_ours, done)
+        state.degraded.note(degraded=done.ranking.degraded, ours=ours)
+
+
+def _ours(done: _Done) -> bool:
+    """Whether a degraded answer is the service's fault: late with time enough, or failing on any list."""
+    return done.ranking.late or fails_on_zeros(done.asked.bundle.reranker, done.ranking.route)
 
 
 def _work(
@@ -130,8 +144,11 @@ def _work(
         "total": (ranked - arrived) * 1000.0,
     }
     written = door.write(asked, ranking, milliseconds)
-    pace.note("answer", length, time.perf_counter() - ranked)
-    return _Done(written, ranking, asked, milliseconds, began, hurried=wanted < deadline.at)
+    ended = time.perf_counter()
+    pace.note("answer", length, ended - ranked)
+    hurried = wanted < deadline.at or deadline.at - queued < FAIR * settings.timeout_ms / 1000.0
+    late = ended > min(wanted, deadline.at)
+    return _Done(written, ranking, asked, milliseconds, began, hurried=hurried, late=late)
 
 
 def rank(asked: Asked, settings: Settings, hook: Hook | None, deadline: Deadline) -> Ranking:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import logging
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -13,7 +14,7 @@ from importlib.metadata import version
 from typing import Any
 
 from anyio import to_thread
-from fastapi import FastAPI
+from fastapi import FastAPI, Request, Response
 from fastapi.encoders import jsonable_encoder
 from fastapi.openapi.models import OpenAPI
 from starlette.types import Receive, Scope, Send
@@ -27,6 +28,8 @@ from service.degradation import DegradedRun
 from service.inference import InferRequest
 from service.keys import Key, digest_of
 from service.models import Models, only
+from service.pacing import Pacing, Scraped
+from service.problems import OverloadedError
 from service.reload import Watch, tell
 from service.routes import ranking, routes
 from service.schemas import RerankRequest
@@ -56,13 +59,29 @@ class Contract(FastAPI):
     """FastAPI, with some things said in its document that it has no words for."""
 
     shedding: Shedding
+    pacing: Pacing
+    _text: bytes | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI; what there is no room for goes no further."""
         if self.shedding.refuses(scope):
             await self.shedding.refuse(scope, send)
-        else:
-            await super().__call__(scope, receive, send)
+            return
+        try:
+            await self.pacing.wait(scope)
+        except OverloadedError as error:
+            await self.shedding.refuse(scope, send, error)
+            return
+        await super().__call__(scope, receive, send)
+
+    def setup(self) -> None:
+        """FastAPI's hook for the routes of its own: the document, made once."""
+        self.add_route("/openapi.json", self._document, include_in_schema=False)
+
+    async def _document(self, _: Request) -> Response:
+        if self._text is None:
+            self._text = json.dumps(self.openapi()).encode()
+        return Response(self._text, media_type="application/json")
 
     def openapi(self) -> dict[str, Any]:
         """The document: refusals under their own media type, examples word for word (FastAPI drops their nulls), and
@@ -146,7 +165,7 @@ def create_app(
         redirect_slashes=False,
     )
     app.state.settings, app.state.telemetry, app.state.models, app.state.hook = settings, telemetry, None, None
-    app.state.scrape = telemetry.text
+    app.state.scrape, app.state.scraped = telemetry.text, Scraped()
     app.state.watch = Watch(app.state, settings, telemetry, swapped)
     app.state.draining, app.state.degraded = threading.Event(), DegradedRun()
     admin_key = settings.admin_key
@@ -154,7 +173,7 @@ def create_app(
     app.state.gate = Gate(
         settings.threads, settings.queue, settings.max_buffered_bytes, patience_s=settings.queue_ms / 1000.0
     )
-    app.shedding = Shedding(app.state.gate, telemetry)
+    app.shedding, app.pacing = Shedding(app.state.gate, telemetry), Pacing()
     app.state.connection_limit = connections = ConnectionLimit(settings.max_connections, telemetry)
     telemetry.watch(app.state.gate, lambda: connections.present)
     routers = (*binary_routes.FAST, ranking, routes, binary_routes.routes, admin)

@@ -25,6 +25,8 @@ from service.routes import HEADERS, RANKED, Served, readyz
 from service.schemas import Envelope
 from service.validation import validated_query
 
+_VERSION = version_of("listwright")
+
 _TENSORS = frozenset((OCTETS, "application/json", "none"))  # tritonclient announces nothing
 _HEAD_LENGTH = {"description": "bytes of the JSON object, if raw tensors follow it", "schema": {"type": "integer"}}
 _RAW = {"schema": {"type": "string", "format": "binary", "description": "the JSON object, then raw tensors"}}
@@ -180,4 +182,4 @@ async def server_ready(request: Request, models: Served) -> ServerHealth:
 )
 async def server_metadata() -> ServerMetadata:
     """The server, by the protocol's words."""
-    return ServerMetadata(name="listwright", version=version_of("listwright"), extensions=["binary_tensor_data"])
+    return ServerMetadata(name="listwright", version=_VERSION, extensions=["binary_tensor_data"])

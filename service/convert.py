@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import chain, islice
 from operator import itemgetter
 from types import MappingProxyType
 from typing import Any
@@ -22,6 +22,9 @@ _FLOAT32_MAX = float(np.finfo(np.float32).max)
 _FLOAT64_MAX = float(np.finfo(np.float64).max)
 _LARGEST_SPELLED = 2**63
 """A number beyond is no category that anyone has, and its digits take long to write."""
+
+LISTED = 10
+"""Names that an error lists; of what was sent it repeats so many more than there should be."""
 
 Path = tuple[str | int, ...]
 Place = Callable[[int, int], Path]
@@ -115,7 +118,7 @@ def _from_rows(
             except KeyError:
                 picked = None
             if picked is None:
-                _check_names(list(values), schema, ("candidates", position, "features"))
+                _check_names(values, schema, ("candidates", position, "features"))
                 picked = tuple(map(values.get, names))
             values = picked
         elif not isinstance(values, list):
@@ -163,26 +166,28 @@ def _from_matrix(
     return ordered
 
 
-def _check_names(sent: Sequence[str], schema: FeatureSchema, path: Path) -> None:
+def _check_names(sent: Collection[str], schema: FeatureSchema, path: Path) -> None:
     """Raise unless the names are the schema's, each once, with all required ones."""
-    repeated = _repeated(sent)
-    if repeated is not None:
-        raise CandidateError(f"feature {_shown(sent[repeated[0]])} is named twice", (*path, repeated[1]))
+    names = set(sent)
+    if len(names) < len(sent):
+        first, again = _repeated(tuple(sent)) or (0, 0)
+        raise CandidateError(f"feature {_shown(list(sent)[first])} is named twice", (*path, again))
     known = schema.index
-    unknown = [name for name in sent if name not in known]
     absent = sorted(schema.required.difference(sent), key=known.__getitem__)
+    unknown = len(names - known.keys())
     if not unknown and not absent:
         return
     parts = []
     if absent:
         parts.append(f"lacks {_listed(absent)} (send null where a value is missing)")
     if unknown:
-        parts.append(f"has unknown features {_listed(unknown)}")
+        found = list(islice((name for name in sent if name not in known), LISTED))
+        parts.append(f"has unknown features {_listed(found, unknown)}")
     place = "feature_names" if path == ("feature_names",) else f"candidate {path[1]}"
     raise SchemaMismatchError(
         f"{place} {' and '.join(parts)}: the bundle was fitted on other features, see /info",
         expected=schema.names,
-        sent=tuple(sent),
+        sent=tuple(islice(sent, len(schema) + LISTED)),
         path=path,
     )
 
@@ -197,8 +202,9 @@ def _wrong_width(width: int, schema: FeatureSchema, path: Path) -> SchemaMismatc
     )
 
 
-def _listed(names: Sequence[str], limit: int = 10) -> str:
-    return ", ".join(map(_shown, names[:limit])) + (f" and {len(names) - limit} more" if len(names) > limit else "")
+def _listed(names: Sequence[str], count: int | None = None) -> str:
+    more = (count or len(names)) - LISTED
+    return ", ".join(map(_shown, names[:LISTED])) + (f" and {more} more" if more > 0 else "")
 
 
 def _matrix(rows: Sequence[Sequence[Any]], features: Sequence[Feature], place: Place) -> Float[np.ndarray, "L D"]:

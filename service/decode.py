@@ -1,8 +1,9 @@
 """From a body's bytes to plain values: JSON as the contract allows it, in bounded time and memory. Any thread's work.
 
-The parser holds Python's global lock from the first byte to the last, so whatever could make it take long is counted
-before, by NumPy, which does not: arrays and objects, which cost most, and values. Names that stand twice cannot be seen
-in what it returns; they show as more colons than names.
+The parser holds Python's global lock from the first byte to the last. So whatever could make it take long is counted
+before, in one quick pass: arrays and objects, which cost most, values, and bytes beyond what those need. Names that
+stand twice cannot be seen in what the parser returns; they show as more colons than names. All limits are those of the
+longest list that is served: no body below them takes much longer than such a list (``benchmarks/bodies.py``).
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,23 +20,34 @@ import numpy as np
 import pydantic_core
 from jaxtyping import UInt8
 
+from ranking.features import FeatureSchema
+from service.compiled import scan
 from service.problems import RepeatedNameError, TooLargeError, UndecodableBodyError
 from service.schemas import MAX_CONTEXT, MAX_FIELDS
 
-LEAST_VALUES = 2**17
+LEAST_VALUES = 2**13
 """Values that any body may have: a list for another bundle shall hear what differs, not that it is large."""
+
+ENVELOPE_BYTES, CONTAINER_BYTES, VALUE_BYTES = 2**16, 256, 40
+"""Bytes that a body may have for its envelope, for each array and object (a candidate has two, and an id), and for each
+value beside a name and a category: digits, quotes, indentation."""
 
 ENVELOPE = MAX_FIELDS + MAX_CONTEXT
 
-BLOCK = 2**20
-"""Bytes looked at together: bounds the memory of the looking."""
+SEARCHED = 2**15
+"""Values of a body that is searched for the place of a fault; of a larger one the fault is told without."""
 
-_QUOTE, _COLON, _COMMA, _BLANK = b'":, '
-_OPENING = b"[{"
+BLOCK = 2**20
+"""Bytes looked at together where nothing was compiled: bounds the memory of the looking."""
+
+_QUOTE, _COMMA, _COLON, _OPENING = b'"', b",", b":", b"[{"
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
+"""What may be half of a surrogate pair."""
 
 Bytes = UInt8[np.ndarray, " n"]
+Path = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +57,21 @@ class Bounds:
     Args:
         candidates: the longest list.
         features: of the widest schema that is served.
+        spelling: bytes of the longest name and the longest category.
     """
 
     candidates: int
     features: int
+    spelling: int
+
+    @property
+    def size(self) -> int:
+        """Bytes: those of the longest list in its wordiest form."""
+        return self.size_of(self.values, self.containers)
+
+    def size_of(self, values: int, containers: int) -> int:
+        """Bytes that so many values, arrays and objects may have."""
+        return ENVELOPE_BYTES + values * (self.spelling + VALUE_BYTES) + containers * CONTAINER_BYTES
 
     @property
     def containers(self) -> int:
@@ -60,56 +84,80 @@ class Bounds:
         return max(LEAST_VALUES, (self.candidates + 1) * (self.features + 2) + ENVELOPE)
 
 
+def bounds_of(candidates: int, schemas: Iterable[FeatureSchema]) -> Bounds:
+    """What a body may hold that is for any of the schemas."""
+    sizes = [(len(schema), schema.spelling) for schema in schemas]
+    return Bounds(candidates, max(size[0] for size in sizes), max(size[1] for size in sizes))
+
+
 def decode(body: bytes, bounds: Bounds) -> Any:
     """The body's value.
 
     Raises:
-        TooLargeError: if it has too many candidates, values, arrays or objects.
+        TooLargeError: if it has too many bytes, candidates, values, arrays or objects.
         UndecodableBodyError: if it is empty or no JSON; NaN and Infinity are none, nor are halves of surrogate pairs.
         RepeatedNameError: if a name stands twice in one object.
     """
     if not body:
         raise UndecodableBodyError("the body is empty: send a JSON object, see /openapi.json")
-    text = np.frombuffer(body, dtype=np.uint8)
-    _check_counts(body, text, bounds)
+    check_size(body, bounds)
+    commas, openings, colons = _counted(body)
+    _check_counts(len(body), commas, openings, bounds)
     try:
         value = pydantic_core.from_json(body, allow_inf_nan=False)
     except ValueError as error:
-        raise UndecodableBodyError(f"the body is no JSON: {error}", _place_of_fault(body)) from error
+        place = _place_of_fault(body) if commas <= SEARCHED else ()
+        raise UndecodableBodyError(f"the body is no JSON: {error}", place) from error
     _check_lengths(value, bounds.candidates)
-    if _names(value) != _colons(text):
-        _check_repeated(body)
+    if _names(value) != colons:
+        if commas <= SEARCHED:
+            _check_repeated(body)
+        elif _all_names(value) != colons:
+            raise RepeatedNameError("a name stands twice in an object: send each name once")
     return value
 
 
-def _blocks(text: Bytes) -> Iterator[Bytes]:
-    return (text[start : start + BLOCK] for start in range(0, len(text), BLOCK))
+def check_size(body: bytes, bounds: Bounds) -> None:
+    """Raise TooLargeError if no list that is served could have so many bytes."""
+    if len(body) > bounds.size:
+        raise _too_large(f"{len(body)} bytes", bounds.size, bounds)
 
 
-def _check_counts(body: bytes, text: Bytes, bounds: Bounds) -> None:
-    """Raise TooLargeError if there is more than the longest list could need."""
-    for characters, limit, what in (
-        (_OPENING, bounds.containers, "arrays and objects"),
-        ((_COMMA,), bounds.values, "values"),
-    ):
-        count = sum(int(np.count_nonzero(block == c)) for block in _blocks(text) for c in characters)
-        if count > limit:
-            count = _count_outside_strings(body, characters)  # ids may be full of them
-        if count > limit:
-            raise TooLargeError(
-                f"the body has {count} {what}, the limit is {limit} for lists of {bounds.candidates} candidates "
-                f"(LISTWRIGHT_MAX_CANDIDATES) with {bounds.features} features"
-            )
+def _counted(body: bytes) -> tuple[int, int, int]:
+    """Commas, opening brackets and braces, and colons outside of strings."""
+    if scan is not None:
+        counts: tuple[int, int, int] = scan.counted(body)
+        return counts
+    return _outside_strings(body, _COMMA), _outside_strings(body, _OPENING), _outside_strings(body, _COLON)
 
 
-def _count_outside_strings(body: bytes, characters: bytes | tuple[int, ...]) -> int:
+def _outside_strings(body: bytes, characters: bytes) -> int:
     plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")  # what is left of quotes opens or closes a string
+    text = np.frombuffer(plain, dtype=np.uint8)
     count, inside = 0, False
-    for block in _blocks(np.frombuffer(plain, dtype=np.uint8)):
-        within = np.logical_xor.accumulate(block == _QUOTE) ^ inside
+    for start in range(0, len(text), BLOCK):
+        block: Bytes = text[start : start + BLOCK]
+        within = np.logical_xor.accumulate(block == _QUOTE[0]) ^ inside
         count += sum(int(np.count_nonzero((block == c) & ~within)) for c in characters)
         inside = bool(within[-1])
     return count
+
+
+def _check_counts(size: int, values: int, containers: int, bounds: Bounds) -> None:
+    """Raise TooLargeError if there is more than the longest list could need, or more bytes than the values do."""
+    if containers > bounds.containers:
+        raise _too_large(f"{containers} arrays and objects", bounds.containers, bounds)
+    if values > bounds.values:
+        raise _too_large(f"{values} values", bounds.values, bounds)
+    if size > (limit := bounds.size_of(values, containers)):
+        raise _too_large(f"{size} bytes for {values} values", limit, bounds)
+
+
+def _too_large(found: str, limit: int, bounds: Bounds) -> TooLargeError:
+    return TooLargeError(
+        f"the body has {found}, the limit is {limit} for lists of {bounds.candidates} candidates "
+        f"(LISTWRIGHT_MAX_CANDIDATES) with {bounds.features} features"
+    )
 
 
 def _check_lengths(body: object, limit: int) -> None:
@@ -140,16 +188,16 @@ def _names(body: object) -> int:
     return len(body) + sum(map(len, rows)) + sum(len(names) for names in inner if isinstance(names, dict))
 
 
-def _colons(text: Bytes) -> int:
-    """Colons after a quote or a blank: all that follow names, and those in strings that look like it.
-
-    So they are never fewer than names, and as many only if every name was kept.
-    """
-    count = 0
-    for start in range(1, len(text), BLOCK):
-        before, here = text[start - 1 : start - 1 + BLOCK], text[start : start + BLOCK]
-        before = before[: len(here)]
-        count += int(np.count_nonzero((here == _COLON) & ((before == _QUOTE) | (before <= _BLANK))))
+def _all_names(value: object) -> int:
+    """Names in all objects."""
+    count, parts = 0, [value]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, dict):
+            count += len(part)
+            parts += part.values()
+        elif isinstance(part, list):
+            parts += part
     return count
 
 
@@ -161,47 +209,69 @@ class _Repeated(dict[str, Any]):
 
 def _check_repeated(body: bytes) -> None:
     """Raise RepeatedNameError if a name stands twice: reads the body anew, with an eye on every object."""
+    repeated: list[_Repeated] = []
 
     def seen(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        names: dict[str, Any] = {}
-        for name, value in pairs:
-            if name in names:
-                found = _Repeated(names)
-                found.name = name
-                return found
-            names[name] = value
-        return names
+        names = dict(pairs)
+        if len(names) == len(pairs):
+            return names
+        counts = Counter(name for name, _ in pairs)
+        repeated.append(_Repeated(names))
+        repeated[-1].name = next(name for name, count in counts.items() if count > 1)
+        return repeated[-1]
 
     value = json.loads(body.decode(), object_pairs_hook=seen)
-    found = _first(value, lambda part: isinstance(part, _Repeated))
-    if found is not None:
-        path, part = found
+    if repeated:
+        path = _place(value, lambda part: isinstance(part, _Repeated)) or ()
+        part = value
+        for key in path:
+            part = part[key]
         raise RepeatedNameError("stands twice in this object: send each name once", (*path, part.name))
 
 
-def _place_of_fault(body: bytes) -> tuple[str | int, ...]:
+def _place_of_fault(body: bytes) -> Path:
     """Where the first number or string stands that JSON does not have; the whole body for any other fault."""
+    wanted = _is_half if _HALF.search(body) else _is_not_finite
     try:
-        found = _first(json.loads(body.decode()), _is_none_of_json)
+        return _place(json.loads(body.decode()), wanted) or ()
     except (ValueError, RecursionError):
         return ()
-    return () if found is None else found[0]
 
 
-def _is_none_of_json(part: Any) -> bool:
-    if isinstance(part, float):
-        return not math.isfinite(part)
-    strings = part if isinstance(part, dict) else [part] if isinstance(part, str) else ()
-    return any(_SURROGATE.search(string) for string in strings)
+def _is_not_finite(part: Any) -> bool:
+    return type(part) is float and not math.isfinite(part)
 
 
-def _first(value: Any, wanted: Callable[[Any], bool]) -> tuple[tuple[str | int, ...], Any] | None:
-    """Path and value of the first part of a document, in its order, that is wanted."""
-    parts: list[tuple[tuple[str | int, ...], Any]] = [((), value)]
-    while parts:
-        path, part = parts.pop()
-        if wanted(part):
-            return path, part
-        inner = part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
-        parts += [((*path, key), child) for key, child in inner][::-1]
+def _is_half(part: Any) -> bool:
+    """Whether a part is no number, or holds half of a surrogate pair."""
+    if type(part) is str:
+        return _SURROGATE.search(part) is not None
+    if type(part) is dict:
+        return any(map(_SURROGATE.search, part))
+    return _is_not_finite(part)
+
+
+def _place(value: Any, wanted: Callable[[Any], bool]) -> Path | None:
+    """Path of the first part of a document, in its order, that is wanted; the path is made of what leads there only."""
+    if wanted(value):
+        return ()
+    ways, path = [_parts(value)], list[str | int]()
+    while ways:
+        for key, part in ways[-1]:
+            if wanted(part):
+                return (*path, key)
+            if isinstance(part, dict | list):
+                path.append(key)
+                ways.append(_parts(part))
+                break
+        else:
+            ways.pop()
+            if path:
+                path.pop()
     return None
+
+
+def _parts(value: Any) -> Iterator[tuple[str | int, Any]]:
+    if isinstance(value, dict):
+        return iter(value.items())
+    return enumerate(value) if isinstance(value, list) else iter(())

@@ -1,4 +1,4 @@
-"""When answers are degraded one after another, the service says that it is not ready."""
+"""When answers are degraded one after another by the service's own fault, it says that it is not ready."""
 
 from __future__ import annotations
 
@@ -6,11 +6,19 @@ import logging
 import time
 from collections.abc import Callable
 
+import numpy as np
+
+from ranking.candidates import CandidateList, Route
+from ranking.reranker import Reranker
+
 RUN = 20
 """Degraded answers one after another that make a run."""
 
 REST_S = 10.0
 """A run is over this long after its last answer: without traffic nothing else could end it."""
+
+OWN_LENGTH = 10
+"""Candidates of a list of zeros, which every bundle ranked when it was loaded."""
 
 _log = logging.getLogger("listwright.service")
 
@@ -26,18 +34,32 @@ class DegradedRun:
         self._clock = clock
         self._length, self._last = 0, 0.0
 
-    def note(self, *, degraded: bool) -> None:
-        """One more answer."""
+    def note(self, *, degraded: bool, ours: Callable[[], bool] = lambda: True) -> None:
+        """One more answer.
+
+        Args:
+            degraded: whether it was.
+            ours: whether the service is at fault, and not the request; asked at the end of a run only.
+        """
         if not degraded:
             self._length = 0
             return
         now = self._clock()
         self._length = self._length + 1 if now - self._last < REST_S else 1
         self._last = now
-        if self._length == RUN:
+        if self._length == RUN and not ours():
+            self._length = 0
+            _log.warning("the last %d answers were degraded by what was asked: a list of our own is not", RUN)
+        elif self._length == RUN:
             _log.warning("the last %d answers were degraded: /readyz says 503", RUN)
 
     @property
     def lasts(self) -> bool:
         """Whether enough answers in a row were degraded, and the last not long ago."""
         return self._length >= RUN and self._clock() - self._last < REST_S
+
+
+def fails_on_zeros(reranker: Reranker, route: Route) -> bool:
+    """Whether a list of zeros is degraded too, by the ranker that a route names."""
+    candidates = CandidateList(np.zeros((OWN_LENGTH, len(reranker.schema)), dtype=np.float32))
+    return reranker.rerank(candidates, strategy=route.strategy, specialist=route.specialist, routing=False).degraded

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -19,18 +18,13 @@ from ranking.features import FeatureSchema
 from ranking.reranker import Reranker
 from service.answer import to_answer
 from service.answering import Asked, Written
+from service.compiled import scan
 from service.convert import checked_context, to_candidates
-from service.decode import Bounds, decode
+from service.decode import bounds_of, check_size, decode
 from service.models import Models
 from service.schemas import RerankRequest
 from service.settings import Settings
 from service.validation import validated
-
-scan: Any  # compiled; None where there was no C compiler
-try:
-    scan = import_module("service.scan")
-except ImportError:
-    scan = None
 
 _plans: WeakKeyDictionary[Reranker, Any] = WeakKeyDictionary()
 
@@ -50,10 +44,11 @@ class JsonDoor:
 
     def __init__(self, body: bytes, models: Models, settings: Settings, state: State) -> None:
         self._body, self._models, self._settings, self._state = body, models, settings, state
-        self._bounds = Bounds(settings.max_candidates, models.width)
+        self._bounds = bounds_of(settings.max_candidates, models.schemas)
 
     def read(self) -> Asked:
         """Decode, validate, choose the bundle, make the matrix."""
+        check_size(self._body, self._bounds)
         found = self._scanned()
         if found is not None:
             return found

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from fastapi import Request
 
 from ranking.bundle import Bundle
+from ranking.features import FeatureSchema
 from service.problems import NotReadyError, UnknownModelError
 
 DEFAULT = "default"
@@ -65,9 +66,9 @@ class Models:
         return name if name in self.current else None
 
     @property
-    def width(self) -> int:
-        """Features of the widest schema that is served."""
-        return max(len(bundle.reranker.schema) for bundle in (*self.current.values(), *self.kept.values()))
+    def schemas(self) -> list[FeatureSchema]:
+        """Of all bundles that a request may name."""
+        return [bundle.reranker.schema for bundle in (*self.current.values(), *self.kept.values())]
 
     @property
     def usual(self) -> Bundle | None:

@@ -159,4 +159,5 @@ async def info(
 )
 async def metrics(request: Request) -> Response:
     """Counters and histograms of the service, the sum over its worker processes, in Prometheus' text format."""
-    return Response(await request.app.state.scrape(), media_type=PROMETHEUS)
+    state = request.app.state
+    return Response(await state.scraped.text(state.scrape), media_type=PROMETHEUS)

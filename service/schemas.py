@@ -139,7 +139,7 @@ class RerankRequest(Envelope):
         }
     )
 
-    candidates: Annotated[list[Candidate] | None, Field(description="candidates, in input order")] = None
+    candidates: Annotated[list[Candidate] | None, FailFast(), Field(description="candidates, in input order")] = None
     feature_names: Annotated[
         list[str] | None,
         FailFast(),

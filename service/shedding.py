@@ -23,8 +23,13 @@ _RANKS = re.compile(r"(?:/v[12])?/rerank|/v2/models/[^/]+(/versions/[^/]+)?/infe
 _log = logging.getLogger("listwright.requests")
 
 
+def ranks(scope: Scope) -> bool:
+    """Whether this is a request to rank."""
+    return scope["method"] == "POST" and _RANKS.fullmatch(scope["path"]) is not None
+
+
 class Shedding:
-    """Answers requests that the gate would refuse, before anything of them but their head is looked at.
+    """Answers requests that are refused before anything of them but their head is looked at.
 
     Args:
         gate: that may be full.
@@ -38,16 +43,11 @@ class Shedding:
 
     def refuses(self, scope: Scope) -> bool:
         """Whether this is a request to rank, and there is no room for it."""
-        return (
-            scope["type"] == "http"
-            and self._gate.is_full
-            and scope["method"] == "POST"
-            and _RANKS.fullmatch(scope["path"]) is not None
-        )
+        return scope["type"] == "http" and self._gate.is_full and ranks(scope)
 
-    async def refuse(self, scope: Scope, send: Send) -> None:
-        """429, with the same body and headers as any other refusal."""
-        error = self._gate.refusal()
+    async def refuse(self, scope: Scope, send: Send, error: OverloadedError | None = None) -> None:
+        """429, with the same body and headers as any other refusal; without an error, that of the gate."""
+        error = error or self._gate.refusal()
         facts, own = identified({name: value.decode("latin-1") for name, value in scope["headers"]})
         status = http.HTTPStatus.TOO_MANY_REQUESTS
         body = problems.encoded(status, "overloaded", str(error), facts["request_id"], path=scope["path"])
@@ -59,7 +59,7 @@ class Shedding:
         ]
         await send({"type": "http.response.start", "status": status.value, "headers": headers})
         await send({"type": "http.response.body", "body": body})
-        self._note(scope["path"], error)
+        self._note(scope["path"] if ranks(scope) else "other", error)
 
     def _note(self, path: str, error: OverloadedError) -> None:
         if path.startswith("/v2/models/"):

@@ -65,6 +65,12 @@ class Telemetry:
             ["stage_reached", "cause"],
             registry=self.registry,
         )
+        self.late = Counter(
+            "listwright_late_answers",
+            "Answers that were ready after their deadline",
+            ["stage_reached"],
+            registry=self.registry,
+        )
         self.routes = Counter(
             "listwright_routes",
             "Rankings by ranker and who chose it",

@@ -18,7 +18,7 @@ from ranking.errors import CandidateError
 from ranking.features import FeatureSchema
 from ranking.manifest import Manifest
 from service.answer import nullable
-from service.decode import Bounds
+from service.decode import bounds_of
 from service.decode import decode as decode_json
 from service.inference import OUTPUTS, InferRequest, InputTensor
 from service.matrix import check_shape, to_candidates
@@ -56,7 +56,7 @@ def decode(body: bytes, head_length: str | None, schema: FeatureSchema, limit: i
         EmptyListError, TooLargeError, SchemaMismatchError: if its shape does not fit; the data is not looked at.
     """
     head = _head(body, head_length)
-    request = validated(InferRequest, decode_json(body[:head], Bounds(limit, len(schema))))
+    request = validated(InferRequest, decode_json(body[:head], bounds_of(limit, [schema])))
     named: dict[str, tuple[int, InputTensor, memoryview | None]] = {}
     for position, tensor in enumerate(request.inputs):
         if tensor.name in named:

@@ -17,7 +17,8 @@ def validated(model: type[Sent], value: object) -> Sent:
     """What was sent, as the contract has it.
 
     Raises:
-        RequestValidationError: if it is not; with every fault and its path.
+        RequestValidationError: if it is not; with the faults and their paths. Of lists that may be long the first item
+            at fault is told, with all that is wrong with it: a list may hold thousands.
     """
     try:
         return model.model_validate(value)

@@ -64,6 +64,7 @@ def make_bundle(
     kind: NetworkKind | None = "qilcm",
     specialists: int = 0,
     margin: float | Literal["no router"] | None = "no router",
+    harmful: bool = False,
     format_version: int = FORMAT_VERSION,
     defaults: Mapping[str, float | str] | None = None,
 ) -> Path:
@@ -74,7 +75,8 @@ def make_bundle(
     and without a ``kind`` there is no second stage.
     Specialists rank by random linear scores. With a ``margin`` there is a router, which requests can steer: it finds
     specialist 0 the best in a list whose mean number of stars is below 0 and the last one above, each with a gain of
-    the list's mean price; its graph gives NaN where that price is above 500.
+    the list's mean price; its graph gives NaN where that price is above 500. A second stage that is ``harmful`` is not
+    what ``auto`` means.
     """
     rng = np.random.default_rng(seed)
     columns = schema(categorical=categorical, defaults=defaults)
@@ -90,7 +92,8 @@ def make_bundle(
         fingerprint=columns.fingerprint,
         first_stage=LightGbmStage(),
         second_stage=stage,
-        strategy=kind or "first_stage",
+        strategy="first_stage" if harmful or kind is None else kind,
+        default_reason=f"{kind} is worse than the first stage" if harmful else None,
         validated_lengths=(1, 2, 10),
     )
     if specialists:

@@ -36,6 +36,7 @@ def routed(count=200, specialists=3):
     hard = values[np.arange(count), choice]
     return RoutingEvaluation(
         generalist=np.full(count, 0.5),
+        default=np.full(count, 0.5),
         specialists=values,
         routed=np.where(probabilities.max(axis=1) > 0.6, hard, 0.5),
         hard=hard,

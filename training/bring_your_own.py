@@ -12,6 +12,7 @@ from ranking.features import Feature, FeatureSchema
 from ranking.first_stage import model_columns, read_booster
 from training.data.dataset import Dataset
 from training.data.tables.columns import spelled
+from training.foreign_models import HEAD_BYTES, recognised
 
 WARNING = (
     "scores of a model that was fitted on the training queries look better there than they will on new ones, and "
@@ -26,9 +27,13 @@ def read_model(path: Path) -> str:
     """The text of a LightGBM model file.
 
     Raises:
-        RecipeError: if the file cannot be read or is no LightGBM text model.
+        RecipeError: if the file cannot be read or is no LightGBM text model; says what else it looks like.
     """
     try:
+        with path.open("rb") as file:
+            foreign = recognised(file.read(HEAD_BYTES))
+        if foreign is not None:
+            raise RecipeError(f"--first-stage {path}: {foreign}")
         text = path.read_text(encoding="utf-8")
         read_booster(text)
     except (OSError, UnicodeDecodeError, ScoringError) as error:

@@ -94,6 +94,19 @@ def write_bundle(
     return bundle.seal(folder, manifest.model_copy(update={"validated_lengths": lengths}), files)
 
 
+def seal_again(folder: Path, manifest: Manifest, valid: Dataset) -> Manifest:
+    """Seal the same files under another manifest; golden lists are answered anew.
+
+    Args:
+        folder: of a sealed bundle.
+        manifest: its own, with another default.
+        valid: where the golden lists come from.
+    """
+    reranker = bundle.open_unsealed(folder, manifest)
+    (folder / GOLDEN).write_bytes(golden.record(reranker, _golden_lists(valid)))
+    return bundle.seal(folder, manifest, [file.name for file in manifest.files])
+
+
 def _stage(fitted: FittedNetwork) -> NetworkStage:
     spec = fitted.spec
     return NetworkStage(

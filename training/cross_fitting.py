@@ -56,10 +56,11 @@ def cross_fit(
         score_feature: the feature that holds the first stage's score, where it is not appended.
         state: folder for checkpoints; folds that are finished there are not done again.
         device: torch device.
-        on_fold: told how many folds are done.
+        on_fold: told how many folds are done, 0 at the beginning.
     """
     fold_of = np.random.default_rng([seed, spec.folds]).permutation(len(train)) % spec.folds
     parts: list[dict[str, np.ndarray]] = []
+    on_fold(0)
     for fold in range(spec.folds):
         file = None if state is None else state / f"router_fold_{fold + 1}.npz"
         if file is not None and file.exists():

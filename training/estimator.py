@@ -21,17 +21,18 @@ from ranking import bundle
 from ranking.bundle import Bundle
 from ranking.candidates import CandidateList
 from ranking.errors import ScoringError
-from training import config
+from ranking.manifest import MANIFEST, to_json
 from training.config import Recipe
 from training.data import memory, split
 from training.data.dataset import Dataset, Remedies, Splits
 from training.data.memory import Values
 from training.data_config import Default
-from training.model_config import Qilcm as QilcmSpec
-from training.model_config import RankLoss, named
+from training.estimator_recipe import UNSAVED, parameters_of, recipe_of
+from training.model_config import RankLoss
+from training.ranker_words import refuse
 from training.workspace import check_names
 
-_UNSAVED = ("library", "1")
+_UNSAVED = (UNSAVED, "1")
 """Name and version of a bundle that has none yet."""
 
 
@@ -39,7 +40,8 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
     """A LightGBM first stage and a second stage that reranks, QILCM or a rival, in one bundle.
 
     Queries are dealt to ``parts`` parts: one is held out to report on, one stops the training, the others train. All
-    figures and all scores come from the sealed bundle, through the code that serves it.
+    figures and all scores come from the sealed bundle, through the code that serves it: those of the first stage, where
+    the second one is shown to be worse.
 
     Args:
         model: second stage, one of :data:`training.model_config.MODEL_NAMES`.
@@ -126,7 +128,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         self.device = device
         self.verbose = verbose
 
-    def fit(self, X: Values, y: Values, qid: Values) -> Qilcm:
+    def fit(self, X: Values, y: Values, qid: Values = None, **others: object) -> Qilcm:
         """Fit both stages, seal them as a bundle, and measure it on the queries held out.
 
         Args:
@@ -134,11 +136,13 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
                 NA are missing values.
             y: ``(R,)`` relevance labels, whole numbers from 0.
             qid: ``(R,)`` query ids of any type; rows of a query need not stand together.
+            others: what other rankers take (``group``, ``sample_weight``, ``eval_set``): refused, see the error.
 
         Raises:
             DataError: if a value, or the split, cannot be learned from; names it, its place and the remedy.
-            RecipeError: if a parameter is wrong.
+            RecipeError: if a parameter is wrong, or for a word of another ranker.
         """
+        refuse("fit", others)
         recipe = self._recipe()
         data = memory.judged(X, y, qid, categorical=tuple(self.categorical))
         from training.run import run_on  # noqa: PLC0415 - torch: seconds that a mistake need not wait for
@@ -152,9 +156,9 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         with tempfile.TemporaryDirectory(prefix="listwright-") as folder:
             out = Path(folder, *_UNSAVED)
             run_on(recipe, read, out, device=self.device, command=f"{self!r}.fit(X, y, qid)", console=console)
-            return self._took(bundle.load(out))
+            return self._read(bundle.load(out))
 
-    def predict(self, X: Values, qid: Values) -> Float[np.ndarray, " R"]:
+    def predict(self, X: Values, qid: Values = None) -> Float[np.ndarray, " R"]:
         """Scores by which the candidates of each query are ordered, as the service would order them.
 
         Args:
@@ -186,8 +190,13 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
             scores[order[data.slice(n)]] = row
         return scores
 
-    def score(self, X: Values, y: Values, qid: Values) -> float:
-        """Mean NDCG at ``ndcg_at`` over queries; a query without a relevant candidate counts 0."""
+    def score(self, X: Values, y: Values, qid: Values = None, **others: object) -> float:
+        """Mean NDCG at ``ndcg_at`` over queries; a query without a relevant candidate counts 0.
+
+        Raises:
+            RecipeError: for a word of another ranker, as in :meth:`fit`.
+        """
+        refuse("score", others)
         from training.lambdamart import mean_ndcg  # noqa: PLC0415 - LightGBM and Optuna
 
         scores = self.predict(X, qid)
@@ -236,16 +245,38 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
             BundleError: if the bundle is not whole.
         """
         loaded = bundle.load(Path(path))
-        return cls(**_parameters(loaded.manifest.recipe, frozenset(cls._get_param_names())))._took(loaded)
+        return cls(**parameters_of(loaded.manifest.recipe, frozenset(cls._get_param_names())))._read(loaded)
 
     def _asked(self, X: Values, qid: Values) -> tuple[Dataset, Int[np.ndarray, " R"]]:
         return memory.asked(X, qid, self.manifest_.feature_schema, tuple(self.feature_names_in_))
 
-    def _took(self, loaded: Bundle) -> Qilcm:
+    def __getstate__(self) -> dict[str, Any]:
+        """Parameters and, once fitted, the files of the bundle; what is made from these is made again."""
+        state = dict(super().__getstate__())
+        if "files_" in state:
+            state["files_"] = {**self.files_, MANIFEST: to_json(self.manifest_).encode()}
+        return {name: value for name, value in state.items() if name not in _MADE}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """The estimator of that state, its bundle checked as :meth:`load` does.
+
+        Raises:
+            BundleError: if the bundle is not whole.
+        """
+        super().__setstate__(dict(state))
+        if "files_" in state:
+            files = dict(state["files_"])
+            loaded = bundle.load_files(Path("bundle of the pickled Qilcm"), files)
+            self._took(loaded, {file.name: files[file.name] for file in loaded.manifest.files})
+
+    def _read(self, loaded: Bundle) -> Qilcm:
         """This estimator, fitted: the bundle's folder is not needed any more."""
+        return self._took(loaded, {file.name: (loaded.path / file.name).read_bytes() for file in loaded.manifest.files})
+
+    def _took(self, loaded: Bundle, files: dict[str, bytes]) -> Qilcm:
         self.manifest_ = loaded.manifest
         self.reranker_ = loaded.reranker
-        self.files_ = {file.name: (loaded.path / file.name).read_bytes() for file in loaded.manifest.files}
+        self.files_ = files
         self.report_: dict[str, Any] = json.loads(self.files_.get("report.json", b"{}"))
         columns = list(loaded.manifest.feature_schema.names)
         for place, name in self.report_.get("dropped", []):
@@ -256,43 +287,8 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
 
     def _recipe(self) -> Recipe:
         """The recipe that a table of the same columns would need."""
-        own = self.get_params()
-        model = {"kind": "qilcm"} | {name: own[name] for name in _QILCM}
-        values = {
-            "name": _UNSAVED[0],
-            "about": "fitted on arrays in memory",
-            "data": {
-                "kind": "table",
-                "qid": "qid",
-                "label": "y",
-                "categorical": tuple(self.categorical),
-                "drop_constant": self.drop_constant,
-                "defaults": {name: _plain(value) for name, value in (self.defaults or {}).items()},
-                "split": {"parts": self.parts},
-            },
-            "first_stage": {"kind": "lambdamart"} | {name: own[name] for name in (*_FIRST_STAGE, "ndcg_at")},
-            "model": model,
-            "seed": self.seed,
-        }
-        recipe = config.of(values, "training.Qilcm")
-        return config.changed(recipe, {"model": named(self.model, recipe.model)})
+        return recipe_of(self.get_params())
 
 
-_FIRST_STAGE = ("trials", "max_trees", "folds")
-_QILCM = tuple(name for name in QilcmSpec.model_fields if name not in ("kind", "variant"))
-
-
-def _plain(value: Any) -> Any:
-    """NumPy's scalars as Python has them."""
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _parameters(recipe: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
-    """What a recipe says of the estimator's parameters."""
-    model, data = recipe["model"], recipe["data"]
-    values = {**recipe["first_stage"], **data, **data.get("split", {}), **model, "seed": recipe["seed"]}
-    values["defaults"] = data.get("defaults") or None
-    variant = model.get("variant", "full")
-    values["model"] = model.get("kind", "qilcm") + ("" if variant == "full" else f"-{variant.lower()}")
-    lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-    return {name: value for name, value in (values | lists).items() if name in known}
+_MADE = ("manifest_", "reranker_", "report_", "feature_names_in_", "n_features_in_")
+"""Attributes that the files of the bundle give."""

@@ -45,7 +45,7 @@ class Evaluation:
 
     @property
     def generalist(self) -> str:
-        """The ranker that answers where no router decides: the second stage, or the first stage alone."""
+        """The ranker that was fitted to answer where no router decides: the second stage, or the first stage alone."""
         second = [name for name in self.values if name not in ("input_order", "first_stage", ROUTED)]
         return second[0] if second else "first_stage"
 
@@ -101,7 +101,8 @@ def evaluate(
 
     Args:
         reranker: of a loaded bundle.
-        test: queries that no part of the bundle was fitted or tuned on.
+        test: queries that no part of the bundle was fitted or tuned on here; a first stage that was brought along may
+            know them.
         protocol: the default counts empty queries 0 and takes the full ideal.
 
     Raises:

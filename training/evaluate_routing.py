@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -25,6 +26,7 @@ class RoutingEvaluation:
 
     Args:
         generalist: ``(N,)``.
+        default: ``(N,)`` what answers where the router abstains.
         specialists: ``(N, K)``.
         routed: ``(N,)`` what ``auto`` answers.
         hard: ``(N,)`` the most probable specialist, always.
@@ -32,9 +34,11 @@ class RoutingEvaluation:
         probabilities, gains: ``(N, K)`` the router's estimates.
         chosen: ``(N,)`` specialist of ``routed``; -1 where the router abstained.
         query: ``(N,)`` number of each row's query; rows of one query (several seeds) are resampled together.
+        default_is: the name of that.
     """
 
     generalist: Float[np.ndarray, " N"]
+    default: Float[np.ndarray, " N"]
     specialists: Float[np.ndarray, "N K"]
     routed: Float[np.ndarray, " N"]
     hard: Float[np.ndarray, " N"]
@@ -43,6 +47,7 @@ class RoutingEvaluation:
     gains: Float[np.ndarray, "N K"]
     chosen: Int[np.ndarray, " N"]
     query: Int[np.ndarray, " N"]
+    default_is: Literal["generalist", "first stage"] = "generalist"
 
     @property
     def coverage(self) -> float:
@@ -91,6 +96,8 @@ class RoutingEvaluation:
             "specialists": self.specialists.shape[1],
             "coverage": self.coverage,
             "gain_over_generalist": gain(self.routed, self.generalist),
+            "abstains_to": self.default_is,
+            "gain_over_default": gain(self.routed, self.default),
             "mixture_over_hard_route": gain(self.mixture, self.hard),
             "ndcg": {
                 "generalist": float(self.generalist.mean()),
@@ -112,7 +119,7 @@ def evaluate_routing(path: Path, test: Dataset, *, ndcg_at: int) -> RoutingEvalu
 
     Args:
         path: a sealed bundle.
-        test: queries that no part of it was fitted on.
+        test: queries that no part of it was fitted on here.
         ndcg_at: cutoff of the NDCG.
 
     Returns:
@@ -133,8 +140,8 @@ def evaluate_routing(path: Path, test: Dataset, *, ndcg_at: int) -> RoutingEvalu
         candidates = CandidateList(features)
         auto = served.reranker.rerank(candidates)
         mixed = abstaining.rerank(candidates, strategy="srm")
-        asked = [auto, mixed]
-        asked.append(served.reranker.rerank(candidates, strategy=manifest.second_stage.kind))
+        by_name = (manifest.second_stage.kind, manifest.strategy)
+        asked = [auto, mixed, *(served.reranker.rerank(candidates, strategy=name) for name in by_name)]
         asked += [served.reranker.rerank(candidates, specialist=k) for k in range(count)]
         values = [
             float(np.nan_to_num(ndcg(-whole(one, test.qids[n]).ranks.astype(np.float64), labels, cutoff=ndcg_at)))
@@ -148,10 +155,12 @@ def evaluate_routing(path: Path, test: Dataset, *, ndcg_at: int) -> RoutingEvalu
         routed=ndcgs[:, 0],
         mixture=ndcgs[:, 1],
         generalist=ndcgs[:, 2],
-        specialists=ndcgs[:, 3:],
-        hard=ndcgs[np.arange(len(rows)), 3 + probabilities.argmax(axis=1)],
+        default=ndcgs[:, 3],
+        specialists=ndcgs[:, 4:],
+        hard=ndcgs[np.arange(len(rows)), 4 + probabilities.argmax(axis=1)],
         probabilities=probabilities,
         gains=np.array([row[2] for row in rows]),
         chosen=np.array([row[3] for row in rows]),
         query=np.arange(len(rows)),
+        default_is="first stage" if manifest.strategy == "first_stage" else "generalist",
     )

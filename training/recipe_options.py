@@ -169,7 +169,7 @@ def add_recipe_options(parser: argparse.ArgumentParser) -> None:
         "--model",
         metavar="NAME",
         help=f"another second stage, fitted like the recipe's unless its [rivals] says how: {', '.join(MODEL_NAMES)}; "
-        "see below",
+        "see below. The bundle answers with it unless the test split shows it to harm",
     )
     parser.add_argument("--fold", type=int, metavar="K", help="which fold, counted from 1 (default: the recipe's)")
     parser.add_argument("--device", default="auto", help="auto (CUDA if there is one), cpu or cuda")

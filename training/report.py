@@ -1,15 +1,16 @@
-"""What a run tells: the held-out table on the terminal, and ``report.json`` and ``report.html`` in the bundle."""
+"""What a run tells: the table of the test split on the terminal, ``report.json`` and ``report.html`` in the bundle."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from ranking.manifest import Metric
@@ -17,6 +18,8 @@ from ranking.metrics import EvalProtocol
 from training.evaluate import ROUTED, Evaluation
 from training.evaluate_routing import RoutingEvaluation
 from training.reporting.fit_page import fit_page
+from training.reporting.sentences import GIVEN, brought_along, default_sentence
+from training.verdicts import Verdict, verdict_of
 
 HEADLINE = "ndcg@10"
 
@@ -39,6 +42,8 @@ class Report:
         seconds: wall-clock time by step.
         specialists: as ``model``; None if the recipe has none.
         routing: what choosing among them is worth; None without a router.
+        default: what ``auto`` means where no router decides, and why it is not what was fitted; empty for several
+            bundles together.
         details: of :func:`training.reporting.details.details`.
         repeat: command, bundle, versions and fingerprints.
         measured_here: what another run of the same recipe need not repeat: machine, time of day, latency.
@@ -55,6 +60,7 @@ class Report:
     dropped: Sequence[tuple[int, str]] = ()
     specialists: Mapping[str, object] | None = None
     routing: RoutingEvaluation | None = None
+    default: Mapping[str, object] = field(default_factory=dict)
     details: Mapping[str, object] = field(default_factory=dict)
     repeat: Mapping[str, object] = field(default_factory=dict)
     measured_here: Mapping[str, object] = field(default_factory=dict)
@@ -86,7 +92,15 @@ class Report:
             "queries": self.evaluation.queries,
             "empty_queries": self.evaluation.empty_queries,
             "metrics": [metric.model_dump() for metric in self.metrics],
-            "gain_over_first_stage": {"ranker": generalist, "metric": HEADLINE, "mean": mean, "low": low, "high": high},
+            "gain_over_first_stage": {
+                "ranker": generalist,
+                "metric": HEADLINE,
+                "mean": mean,
+                "low": low,
+                "high": high,
+                "verdict": verdict_of(low, high),
+            },
+            **({"default_strategy": dict(self.default)} if self.default else {}),
             "empty_query_conventions": conventions(self.evaluation),
             "first_stage": dict(self.first_stage),
             "model": dict(self.model),
@@ -144,18 +158,16 @@ def show(report: Report, console: Console) -> None:
         cells = [by_key[ranker, name] for name in _SHOWN]
         table.add_row(names[ranker], *(f"{cell.mean:.4f}\n±{(cell.high - cell.low) / 2:.3f}" for cell in cells))
     console.print(table)
-    mean, low, high = evaluation.gain(HEADLINE, generalist, "first_stage")
     if generalist != "first_stage":
+        mean, low, high = evaluation.gain(HEADLINE, generalist, "first_stage")
         console.print(
-            f"{names[generalist]} over first stage, NDCG@10: {mean:+.4f} [{low:+.4f}, {high:+.4f}] "
-            f"(paired, 95 % bootstrap over queries; ± above is half the interval's width)"
+            f"{names[generalist]} over first stage, NDCG@10: {mean:+.4f} [{low:+.4f}, {high:+.4f}]: "
+            f"{verdict_of(low, high)} (paired, 95 % bootstrap over queries; ± above is half the interval's width)"
         )
-    if low <= 0.0 and report.routing is None and generalist != "first_stage":
-        console.print(
-            "[yellow]Note:[/] no proven gain: the interval holds 0. The bundle still answers with "
-            f"{names[generalist]} unless a request says strategy=first_stage; compare on more queries before "
-            "you choose."
-        )
+        for note in _notes(report, verdict_of(low, high)):
+            console.print(f"[yellow]Note:[/] {escape(note)}")
+    if brought_along(report.first_stage):
+        console.print(f"[yellow]Note:[/] {GIVEN}")
     if report.routing is not None:
         console.print(verdict(report.routing))
     if evaluation.empty_queries:
@@ -171,17 +183,32 @@ def show(report: Report, console: Console) -> None:
     console.print("Seconds: " + ", ".join(f"{step} {value:.1f}" for step, value in report.seconds.items()))
 
 
+def _notes(report: Report, found: Verdict) -> Iterator[str]:
+    """What the verdict means for whoever serves the bundle."""
+    generalist = report.evaluation.generalist
+    changed = default_sentence(report.default, generalist)
+    if changed is not None:
+        yield f"{changed} A model that --model asked for is no exception."
+    elif found == "harm":
+        yield "the interval lies below 0: serve the first stage."
+    elif found == "no difference shown" and report.routing is None:
+        yield (
+            f"no difference shown: the interval holds 0. The bundle answers with {report.names[generalist]} unless a "
+            "request says strategy=first_stage; compare on more queries before you choose."
+        )
+
+
 def verdict(routing: RoutingEvaluation) -> str:
     """The honest sentence: whether routing pays on these queries."""
-    mean, low, high = routing.gain(routing.routed, routing.generalist)
-    size = f"{mean:+.4f} [{low:+.4f}, {high:+.4f}] over the generalist alone"
+    mean, low, high = routing.gain(routing.routed, routing.default)
     if routing.coverage == 0.0:
         return (
-            "Routing abstains: no specialist was shown to be worth it on queries like these; every answer is the "
-            "generalist's."
+            "Routing abstains: no specialist is shown to be worth it on queries like these; every answer is the "
+            f"{routing.default_is}'s."
         )
-    if low > 0.0:
-        return f"Routing pays: {routing.coverage:.0%} of queries go to a specialist, {size}."
-    if high < 0.0:
-        return f"Routing harms: {routing.coverage:.0%} of queries go to a specialist, {size}. Switch it off."
-    return f"Routing is not shown to pay: {routing.coverage:.0%} of queries go to a specialist, {size}."
+    says = {"gain": "Routing pays", "harm": "Routing harms", "no difference shown": "Routing is not shown to pay"}
+    found = verdict_of(low, high)
+    return (
+        f"{says[found]}: {routing.coverage:.0%} of queries go to a specialist, {mean:+.4f} [{low:+.4f}, {high:+.4f}] "
+        f"over the {routing.default_is} alone.{' Switch it off.' if found == 'harm' else ''}"
+    )

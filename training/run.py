@@ -1,4 +1,4 @@
-"""One run: from ranking data to a sealed bundle and its held-out figures, as one straight line."""
+"""One run: from ranking data to a sealed bundle and its figures on the test split, as one straight line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress
 
 from ranking import bundle
 from ranking.errors import RecipeError, ScoringError
@@ -18,17 +18,16 @@ from training import bring_your_own, bundle_schema, first_stage, second_stage
 from training.anomaly import FittedAnomaly, fit_anomaly
 from training.bundling import write_bundle
 from training.config import LambdaMart, Recipe
-from training.data import load
 from training.data.dataset import Splits
-from training.data.load import announce
+from training.data.load import announce, load
 from training.epoch import Epoch
-from training.evaluate import evaluate
-from training.evaluate_routing import evaluate_routing
 from training.first_stage import FittedFirstStage
 from training.learn import FittedNetwork
+from training.measuring import measure
 from training.model_config import FirstStageAlone
+from training.progress import Bars, progress_bars
 from training.report import HEADLINE, Report
-from training.reporting.details import alone, details, repeat
+from training.reporting.details import alone, default_of, details, repeat
 from training.reporting.latency import measured_here
 from training.specialists import FittedSpecialists, fit_specialists
 from training.srm import EmProgress, check_enough
@@ -44,6 +43,7 @@ def run(
     resume: bool = False,
     device: str = "auto",
     command: str = "",
+    as_fitted: bool = False,
     console: Console,
 ) -> Report:
     """Fit a recipe and publish the bundle at ``out``.
@@ -55,17 +55,26 @@ def run(
         resume: go on with an interrupted run for the same ``out``.
         device: ``auto`` takes CUDA where there is one; or a torch device.
         command: that repeats the run, for its report.
+        as_fitted: the second stage is the bundle's default even if the test split shows it to harm: for whoever
+            measures on that split, and must not choose by it.
         console: where progress and the table go.
 
     Returns:
-        The held-out result, measured through the sealed bundle.
+        The result on the test split, measured through the sealed bundle.
 
     Raises:
         ListwrightError: with the place and the remedy; nothing is published, checkpoints stay.
     """
-    read = partial(load.load, recipe, sources)
+    read = partial(load, recipe, sources)
     return run_on(
-        recipe, lambda bars: read(progress=bars), out, resume=resume, device=device, command=command, console=console
+        recipe,
+        lambda bars: read(progress=bars),
+        out,
+        resume=resume,
+        device=device,
+        command=command,
+        as_fitted=as_fitted,
+        console=console,
     )
 
 
@@ -77,6 +86,7 @@ def run_on(
     resume: bool = False,
     device: str = "auto",
     command: str = "",
+    as_fitted: bool = False,
     console: Console,
 ) -> Report:
     """The same on splits that ``read`` gives; of the data, the recipe then says no more than what their features are.
@@ -86,13 +96,20 @@ def run_on(
     """
     usable = usable_device(device)
     with Workspace(out, recipe, resume=resume) as workspace, progress_bars(console) as bars:
-        return _fit_and_publish(recipe, read, workspace, bars, usable, command)
+        return _fit_and_publish(recipe, read, workspace, bars, usable, command, as_fitted=as_fitted)
 
 
 def _fit_and_publish(
-    recipe: Recipe, read: Callable[[Progress], Splits], workspace: Workspace, bars: Progress, device: str, command: str
+    recipe: Recipe,
+    read: Callable[[Progress], Splits],
+    workspace: Workspace,
+    bars: Bars,
+    device: str,
+    command: str,
+    *,
+    as_fitted: bool,
 ) -> Report:
-    watch = Stopwatch()
+    watch = Stopwatch(bars.enter)
     with watch.step("data"):
         splits = bundle_schema.under_bundle_schema(recipe, read(bars))
         for file in bars.tasks:  # compressed text is longer than its file: only now is the end known
@@ -113,20 +130,17 @@ def _fit_and_publish(
         with watch.step("specialists"):
             specialists = _fit_specialists(recipe, splits, first, anomaly, fitted, workspace, bars, device)
     with watch.step("export and parity"):
-        manifest = write_bundle(workspace.bundle, workspace.out, recipe, splits, first, fitted, anomaly, specialists)
+        write_bundle(workspace.bundle, workspace.out, recipe, splits, first, fitted, anomaly, specialists)
     with watch.step("evaluation"):
-        served = bundle.load(workspace.bundle)
-        task = bars.add_task("Scoring the test split", total=len(splits.test))
-        evaluation = evaluate(served.reranker, splits.test, on_query=lambda done: bars.update(task, completed=done))
-        router = recipe.router
-        routing = None if router is None else evaluate_routing(workspace.bundle, splits.test, ndcg_at=router.ndcg_at)
+        measured = measure(workspace.bundle, recipe, splits, metric=HEADLINE, as_fitted=as_fitted, bars=bars)
+    reranker, manifest, evaluation = measured.served.reranker, measured.served.manifest, measured.evaluation
     with watch.step("report"):
         seen = (
             alone(splits)
             if fitted is None
-            else details(served.reranker, splits, evaluation, fitted.module, fitted.history, HEADLINE)
+            else details(reranker, splits, evaluation, fitted.module, fitted.history, HEADLINE)
         )
-        here = measured_here(served.reranker, splits.test, evaluation.generalist)
+        here = measured_here(reranker, splits.test, evaluation.generalist)
     report = Report(
         evaluation=evaluation,
         metrics=evaluation.metrics(),
@@ -136,7 +150,8 @@ def _fit_and_publish(
         first_stage=first.facts,
         model={"kind": "first_stage"} if fitted is None else fitted.facts,
         specialists=None if specialists is None else specialists.facts,
-        routing=routing,
+        routing=measured.routing,
+        default=default_of(manifest),
         recipe=recipe.model_dump(mode="json"),
         seconds=watch.seconds,
         details=seen,
@@ -164,7 +179,7 @@ def usable_device(name: str) -> str:
         raise RecipeError(f"--device {name!r} cannot be used: {str(error).splitlines()[0]}") from error
 
 
-def _fit_first_stage(recipe: Recipe, splits: Splits, workspace: Workspace, bars: Progress) -> FittedFirstStage:
+def _fit_first_stage(recipe: Recipe, splits: Splits, workspace: Workspace, bars: Bars) -> FittedFirstStage:
     spec = recipe.first_stage
     if not isinstance(spec, LambdaMart):
         bars.console.print(f"[yellow]Note:[/] {bring_your_own.WARNING}")
@@ -190,7 +205,7 @@ def _fit_first_stage(recipe: Recipe, splits: Splits, workspace: Workspace, bars:
 
 
 def _fit_second_stage(
-    recipe: Recipe, splits: Splits, first: FittedFirstStage, workspace: Workspace, bars: Progress, device: str
+    recipe: Recipe, splits: Splits, first: FittedFirstStage, workspace: Workspace, bars: Bars, device: str
 ) -> FittedNetwork | None:
     spec = recipe.model
     if isinstance(spec, FirstStageAlone):
@@ -218,7 +233,7 @@ def _fit_second_stage(
     return fitted
 
 
-def _fit_anomaly(recipe: Recipe, splits: Splits, first: FittedFirstStage, bars: Progress) -> FittedAnomaly | None:
+def _fit_anomaly(recipe: Recipe, splits: Splits, first: FittedFirstStage, bars: Bars) -> FittedAnomaly | None:
     """A ranking does not depend on it but through a router: without one, a bundle can do without."""
     try:
         return fit_anomaly(splits.train, first.train_scores, seed=recipe.seed)
@@ -236,7 +251,7 @@ def _fit_specialists(
     anomaly: FittedAnomaly | None,
     generalist: FittedNetwork | None,
     workspace: Workspace,
-    bars: Progress,
+    bars: Bars,
     device: str,
 ) -> FittedSpecialists | None:
     spec = recipe.specialists
@@ -278,14 +293,3 @@ def _fit_specialists(
     if not fitted.srm.converged:
         bars.console.print(f"[yellow]Note:[/] EM had not converged after {done} iterations (max_iterations)")
     return fitted
-
-
-def progress_bars(console: Console) -> Progress:
-    """Bars for the steps of a run."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=12),  # all columns fit the 80 of a plain terminal
-        MofNCompleteColumn(),
-        TimeRemainingColumn(elapsed_when_finished=True),
-        console=console,
-    )

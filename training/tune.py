@@ -71,7 +71,8 @@ def _search(
         from training import study  # noqa: PLC0415
         from training.bundle_schema import load  # noqa: PLC0415
         from training.data.load import announce  # noqa: PLC0415
-        from training.run import progress_bars, usable_device  # noqa: PLC0415
+        from training.progress import progress_bars  # noqa: PLC0415
+        from training.run import usable_device  # noqa: PLC0415
     device = usable_device(options.device)
     with progress_bars(console) as bars:
         splits = load(recipe, options.data, progress=bars)

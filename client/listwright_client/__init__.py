@@ -8,6 +8,7 @@ The way of a question, from top to bottom; what stands further down imports noth
     body        NumPy and rows to JSON             answers     JSON to NumPy and frozen values
     refusals    an answer or failure to an error   deadline    how long a call lasts, what the server is told
     exchange    what came back                     options     the words of a call        errors      the tree
+    frames      pandas and polars to NumPy or rows    numerals    numbers to JSON
 """
 
 from listwright_client.answers import FeatureInfo, Info, Meta, Ranking, Result, Route

@@ -1,9 +1,4 @@
-"""From NumPy to JSON: a matrix under shared names, or rows by name; NaN becomes null.
-
-A matrix of numbers is written whole, by orjson if it is installed, else by Python's own encoder. What either writes
-reads back as the same numbers. orjson writes a float32 with as few digits as tell it from its neighbours: the service
-computes in float32, so that such a matrix loses nothing and is half as long.
-"""
+"""From NumPy and frames to JSON: a matrix under shared names, or rows by name; NaN becomes null."""
 
 from __future__ import annotations
 
@@ -15,15 +10,10 @@ from typing import Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
+from listwright_client import numerals
+from listwright_client.frames import is_frame, read
+from listwright_client.numerals import Cell
 from listwright_client.options import Features, Value
-
-try:
-    import orjson
-except ImportError:
-    FAST = False
-else:
-    FAST = True
-"""Whether the extra ``[fast]`` is there."""
 
 
 def encode(
@@ -45,20 +35,18 @@ def encode(
         fields["candidates"] = _text(_candidates(features, ids), "candidates")
         count = len(features)
     else:
-        matrix = _matrix(features)
-        count, width = matrix.shape
-        if feature_names is not None:
-            _check_count("feature_names", feature_names, width, "columns")
-            fields["feature_names"] = _text(list(feature_names), "feature_names")
+        names, values, count = _named(features, feature_names)
+        if names is not None:
+            fields["feature_names"] = _text(names, "feature_names")
         if ids is not None:
             _check_count("ids", ids, count, "candidates")
             fields["ids"] = _text(list(ids), "ids")
-        fields["features"] = _numbers(matrix) if matrix.dtype.kind in "fiu" else _text(matrix.tolist(), "features")
+        fields["features"] = _values(values)
     return b"{" + b",".join(b'"%s":%s' % (name.encode(), text) for name, text in fields.items()) + b"}", count
 
 
 def _are_rows(features: Features) -> TypeGuard[Sequence[Mapping[str, Value]]]:
-    return not isinstance(features, np.ndarray) and len(features) > 0 and isinstance(features[0], Mapping)
+    return isinstance(features, Sequence) and len(features) > 0 and isinstance(features[0], Mapping)
 
 
 def _candidates(rows: Sequence[Mapping[str, Value]], ids: Sequence[str] | None) -> list[dict[str, Any]]:
@@ -73,12 +61,32 @@ def _check_count(name: str, given: Sequence[str], count: int, of: str) -> None:
         raise ValueError(f"{len(given)} {name} for {count} {of}")
 
 
+def _named(
+    features: Features, names: Sequence[str] | None
+) -> tuple[list[str] | None, NDArray[Any] | list[list[Cell]], int]:
+    """Names of the columns, values, and number of candidates."""
+    if is_frame(features):
+        if names is not None:
+            raise ValueError("feature_names go with a matrix: a frame's columns have their own")
+        return *read(features), features.shape[0]
+    matrix = _matrix(features)
+    if names is not None:
+        _check_count("feature_names", names, matrix.shape[1], "columns")
+    return None if names is None else list(names), matrix, len(matrix)
+
+
 def _matrix(features: Any) -> NDArray[Any]:
     """The features as an array of two dimensions; what is not NumPy's keeps its values as they are."""
     matrix = features if isinstance(features, np.ndarray) else np.array(features, dtype=object)
     if matrix.ndim != 2:
         raise ValueError(f"features have shape {matrix.shape}: give (candidates, features), all rows of one length")
     return matrix
+
+
+def _values(values: NDArray[Any] | list[list[Cell]]) -> bytes:
+    if isinstance(values, list):
+        return numerals.of_rows(values)
+    return _numbers(values) if values.dtype.kind in "fiu" else _text(values.tolist(), "features")
 
 
 def _numbers(matrix: NDArray[Any]) -> bytes:
@@ -89,10 +97,7 @@ def _numbers(matrix: NDArray[Any]) -> bytes:
             row, column = infinite[0]
             raise ValueError(f"features[{row}][{column}] is {matrix[row, column]}: send NaN for a missing value")
         matrix = matrix.astype({2: np.float32, 4: np.float32}.get(matrix.dtype.itemsize, np.float64))
-    if FAST:
-        native = np.ascontiguousarray(matrix, dtype=matrix.dtype.newbyteorder("="))
-        return orjson.dumps(native, option=orjson.OPT_SERIALIZE_NUMPY)
-    return json.dumps(matrix.tolist(), separators=(",", ":")).replace("NaN", "null").encode()
+    return numerals.of_array(matrix)
 
 
 def _text(value: Any, place: str) -> bytes:

@@ -74,7 +74,7 @@ class Client(_Asking):
 
         Args:
             features: ``(L, D)`` array, NaN for a missing value, categories as strings in an array of objects; or one
-                mapping per candidate, by feature name.
+                mapping per candidate, by feature name; or a pandas or polars frame, whose columns are the features.
             options: see :class:`~listwright_client.options.RerankOptions`.
 
         Raises:

@@ -8,11 +8,13 @@ from typing import Any, Literal, TypeAlias, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+from listwright_client.frames import Frame
+
 Value: TypeAlias = float | int | str | np.generic | None
 """A number, a category, or None (or NaN) for a missing value."""
 
-Features: TypeAlias = NDArray[Any] | Sequence[Sequence[Value]] | Sequence[Mapping[str, Value]]
-"""``(L, D)``, one row per candidate; or one mapping per candidate, by feature name."""
+Features: TypeAlias = NDArray[Any] | Sequence[Sequence[Value]] | Sequence[Mapping[str, Value]] | Frame
+"""``(L, D)``, one row per candidate; or one mapping per candidate, by feature name; or a pandas or polars frame."""
 
 Strategy: TypeAlias = Literal["auto", "qilcm", "qilcm2", "dlcm", "dcm", "mlp", "srm", "first_stage"]
 
@@ -36,7 +38,7 @@ class RerankOptions(CallOptions, total=False):
     ids: Sequence[str] | None
     """One per candidate, echoed."""
     feature_names: Sequence[str] | None
-    """Columns of a matrix; default: the schema's order."""
+    """Columns of a matrix; default: the schema's order. A frame has its own."""
     context: Mapping[str, Value] | None
     """What holds for the whole query."""
     top_n: int | None

@@ -11,9 +11,9 @@ import pytest
 from asgi import asking
 from contract.test_problems import check
 from ranking import bundle
+from ranking.pace import NO_DEADLINE
 from service import answering
 from service.app import create_app
-from service.degradation import REST_S, RUN
 from service.settings import Settings
 
 BODY = {"features": [[1.0, 2.0, 3.0, "A5"], [2.0, 1.0, 0.0, "B2"]]}
@@ -213,32 +213,14 @@ def test_where_no_degraded_answer_is_wanted_there_is_an_error(bundle_folder):
         assert 'degraded_total{cause="deadline",stage_reached="input_order"} 1.0' in text
 
 
-def test_a_run_of_degraded_answers_turns_readiness(bundle_folder, monkeypatch, caplog):
-    now = [1000.0]
+def test_answers_after_their_deadline_are_counted(bundle_folder, monkeypatch):
     with serving(bundle_folder) as client:
-        monkeypatch.setattr(client.app.state.degraded, "_clock", lambda: now[0])
-        for _ in range(RUN):
-            assert client.get("/readyz").status_code == 200
-            assert client.post("/rerank", json=BROKEN).json()["meta"]["status"] == "degraded"
-        problem = check(client.get("/readyz"), 503, "not-ready")
-        assert problem["detail"].startswith(f"the last {RUN} answers of shop were degraded")
-        reasons = [record for record in caplog.records if getattr(record, "facts", {}).get("reason")]
-        assert len(reasons) == RUN, "each is logged"
-        assert client.post("/rerank", json=BODY).status_code == 200, "what still comes is answered"
-        assert client.get("/readyz").status_code == 200
-        for _ in range(RUN):
-            client.post("/rerank", json=BROKEN)
-        assert client.get("/readyz").status_code == 503
-        now[0] += REST_S
-        assert client.get("/readyz").status_code == 200
-
-
-def test_callers_in_a_hurry_cannot_turn_readiness(bundle_folder):
-    with serving(bundle_folder) as client:
-        for _ in range(RUN + 1):
-            answer = client.post("/rerank", json={**BODY, "timeout_ms": 1e-9}).json()
-            assert answer["meta"]["status"] == "degraded"
-        assert client.get("/readyz").status_code == 200
+        rank = answering.rank
+        monkeypatch.setattr(answering, "rank", lambda *a: (time.sleep(0.03), rank(*a[:3], NO_DEADLINE))[1])
+        assert client.post("/rerank", json={**BODY, "timeout_ms": 20}).json()["meta"]["status"] == "ok"
+        assert client.post("/rerank", json=BODY).json()["meta"]["status"] == "ok"
+        text = client.get("/metrics").text
+        assert 'listwright_late_answers_total{stage_reached="second_stage"} 1.0' in text
 
 
 @pytest.mark.parametrize(

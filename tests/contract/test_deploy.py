@@ -53,6 +53,7 @@ def scraped(tmp_path_factory):
             rows = [[price, 1.0, 1.0, "A5"], [2.0, 1.0, None, "B2"]]
             assert client.post("/rerank", json={"features": rows, "strategy": "qilcm"}).status_code == 200
         telemetry.routing_faults.labels("hook_timeout").inc()
+        telemetry.late.labels("second_stage").inc()
         telemetry.reloads.labels("shop", "refused").inc()
         telemetry.serving({("shop", "1"): "compiled"}, [], [("shop", "2", "it is bad")])
         text = client.get("/metrics").text

@@ -231,8 +231,8 @@ def test_every_fault_is_listed(live):
     [
         {"candidates": [{"features": [1.0, 1.0, 1.0, "A5"], **{f"x{n}": 1 for n in range(100)}}]},
         {f"x{n}": 1 for n in range(100)},
-        {"features": [[1.0, 1.0, 1.0, "A5"]], "ids": [1] * 10_000},
-        {"feature_names": [1] * 10_000, "features": [[1.0]]},
+        {"features": [[1.0, 1.0, 1.0, "A5"]], "ids": [1] * 8_000},
+        {"feature_names": [1] * 8_000, "features": [[1.0]]},
     ],
 )
 def test_masses_of_faults_are_not_listed(live, body):
@@ -242,9 +242,18 @@ def test_masses_of_faults_are_not_listed(live, body):
 
 
 def test_at_most_twenty_faults_are_listed(live):
-    problem = check(live.post("/rerank", json={"candidates": [{}] * 50}), 422, "invalid-request")
+    fields = {f"x{n}": 1 for n in range(30)}
+    problem = check(live.post("/rerank", json={"candidates": [fields] * 50}), 422, "invalid-request")
     assert len(problem["errors"]) == 20
-    assert "and 49 more" in problem["detail"]
+    assert "and 30 more" in problem["detail"]
+
+
+def test_the_first_candidate_at_fault_is_told_with_all_its_faults(live):
+    """Or a list within the limits could hold thousands of faults."""
+    body = {"candidates": [candidate(), {"id": 1, "x": 1}, {}], "top_n": 0}
+    problem = check(live.post("/rerank", json=body), 422, "invalid-request")
+    paths = {fault["path"] for fault in problem["errors"]}
+    assert paths == {"$.top_n", *(f"$.candidates[1].{name}" for name in ("id", "x", "features"))}
 
 
 def test_long_words_of_the_caller_are_clipped(live):

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from contract.conftest import Process
@@ -20,8 +21,11 @@ def demo():
     service.stop()
 
 
+BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)
+
+
 def test_the_ten_lines_run(demo, capsys):
-    (code,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)
+    code, _ = BLOCKS
     assert len([line for line in code.splitlines() if line]) <= 10
     assert ADDRESS in code
     names = {}
@@ -33,6 +37,19 @@ def test_the_ten_lines_run(demo, capsys):
     assert [result.id for result in ranking.results] == ["abcde"[position] for position in ranking.order[:3]]
     assert names["best"].tolist() == names["features"][ranking.results[0].index].tolist()
     assert not ranking.degraded
+
+
+def test_so_does_the_frame(demo):
+    _, code = BLOCKS
+    assert ADDRESS in code
+    names = {"Client": client.Client}
+    exec(code.replace(ADDRESS, demo), names)
+    ranking, offers = names["ranking"], names["offers"]
+    assert not ranking.degraded
+    assert names["sorted_offers"]["sku"].tolist() == [result.id for result in ranking.results]
+    polars = pl.from_dict(offers.drop(columns="sku").to_dict("list"), strict=False)
+    with client.Client(demo) as again:
+        assert again.rerank(polars).scores.tolist() == ranking.scores.tolist()
 
 
 def test_so_do_those_of_the_readme(demo):

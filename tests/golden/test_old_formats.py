@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 def test_a_bundle_of_each_version_is_kept_and_loads(version):
     """Loading checks the hashes and ranks the golden lists again."""
     loaded = bundle.load(HERE / f"format_{version}" / "shop" / "1")
-    assert loaded.manifest.strategy == {1: "qilcm", 2: "qilcm", 3: "dlcm", 4: "qilcm"}[version]
+    assert loaded.manifest.strategy == {1: "qilcm", 2: "qilcm", 3: "dlcm", 4: "first_stage"}[version]
     assert loaded.manifest.feature_schema.names == ("price", "stars", "bm25", "carrier")
     defaults = {feature.name: feature.default for feature in loaded.manifest.feature_schema.features}
     assert [name for name, default in defaults.items() if default is not None] == (

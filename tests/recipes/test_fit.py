@@ -1,6 +1,7 @@
 """Whole runs, from the command line to a bundle that loads: what a person who fits something meets."""
 
 import json
+import re
 
 import lightgbm
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from ranking import bundle
 from ranking.candidates import CandidateList
 from tiny import TINY
-from training import config, fit
+from training import config, fit, progress
 from training.data.load import load
 from training.workspace import partial_of
 
@@ -73,6 +74,17 @@ def test_interrupted_run_goes_on_where_it_was(fitted, recipe, tmp_path, monkeypa
     monkeypatch.setattr("training.lambdamart.tune", interrupt)
     assert run(recipe, "--out", out, "--resume") == 0, "the first stage was finished and must not be tuned again"
     assert (out / "golden.jsonl").read_bytes() == (fitted / "golden.jsonl").read_bytes()
+
+
+def test_without_a_terminal_every_stage_is_told_in_plain_lines(recipe, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(progress, "EVERY", 0.0)
+    monkeypatch.setattr(progress, "LOOK", 0.002)
+    assert run(recipe, "--out", tmp_path / "tiny" / "1") == 0
+    printed = capsys.readouterr().out
+    told = re.findall(r"^0:00:\d\d  ([a-z ]+) \(0:00:\d\d\)(.*)$", printed, re.MULTILINE)
+    assert {"first stage", "second stage", "evaluation"} <= {stage for stage, _ in told}
+    assert any(re.fullmatch(r": Tuning LambdaMART.*, [01] of 2.*", task) for _, task in told)
+    assert not set("\x1b\r\b") & set(printed)
 
 
 def test_published_bundle_is_never_overwritten(fitted, recipe, capsys):

@@ -3,7 +3,6 @@
 import json
 
 import numpy as np
-import pandas as pd
 import polars as pl
 import pytest
 import sklearn
@@ -16,12 +15,10 @@ from ranking.candidates import CandidateList
 from ranking.errors import BundleError, RecipeError, SchemaMismatchError, ScoringError
 from ranking.metrics import ndcg
 from ranking.order import rank_by_score
+from searches import LENGTH, SMALL, features
 from service.app import create_app
 from service.settings import Settings
 from training import fit
-
-QUERIES, LENGTH = 40, 6
-SMALL = {"encoder_width": 4, "hidden": (4,), "max_epochs": 2, "trials": 1, "max_trees": 5, "folds": 2, "cutoff": 4}
 
 RECIPE = """
 name = "library"
@@ -40,34 +37,6 @@ hidden = [4]
 max_epochs = 2
 cutoff = 4
 """
-
-
-@pytest.fixture(scope="module")
-def frame():
-    """Rows of 40 queries, shuffled: those of a query do not stand together."""
-    rng = np.random.default_rng(0)
-    rows = QUERIES * LENGTH
-    price = rng.normal(size=rows)
-    carrier = rng.choice(["x", "y"], rows)
-    clicked = (price + (carrier == "x") + 0.2 * rng.normal(size=rows) > 1.2).astype(int)
-    search = np.repeat([f"s{n}" for n in range(QUERIES)], LENGTH)
-    columns = {
-        "search": search,
-        "clicked": clicked,
-        "price": price,
-        "carrier": carrier,
-        "stops": rng.integers(0, 3, rows),
-    }
-    return pd.DataFrame(columns).sample(frac=1.0, random_state=0)
-
-
-@pytest.fixture(scope="module")
-def model(frame):
-    return training.Qilcm(**SMALL, categorical=("stops",)).fit(features(frame), frame["clicked"], frame["search"])
-
-
-def features(frame):
-    return frame[["price", "carrier", "stops"]]
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import shutil
+import time
 
 import numpy as np
 import pytest
@@ -16,9 +17,15 @@ from training import fit
 from training.experiments import listwise_pages, oracle, plans
 from training.experiments import pages as suites
 from training.reporting import fit_page
-from training.reporting.page import render
+from training.reporting.page import PageSection, PageTable, render
 
-WIDTHS = {"desk": 1100, "telephone": 390}
+WIDTHS = {"desk": 1100, "telephone": 390, "small telephone": 360}
+TELEPHONES = (360, 390)
+
+PAGES = ["fit", "specialised", "oracle", "routing", "table2", "table3", "anomaly", "lambda", "names"]
+
+NAMES = ("a_feature_" * 12, "two words " * 8, "short")
+LONG_NAMES = [PageTable("", ["feature", *"abcdefgh"], [[name, *["0.1234\n0.123\u20130.124"] * 8] for name in NAMES])]
 
 
 @pytest.fixture(scope="module")
@@ -85,8 +92,9 @@ def pages(fitted, specialised, tmp_path_factory):
     repeat = {name: more[name] for name in ("command", "facts", "settings")}
     for name, one in told.items():
         (folder / f"{name}.html").write_text(render(name, one.verdicts, one.sections, **repeat))
+    (folder / "names.html").write_text(render("names", ["Long ones."], [PageSection("", tables=LONG_NAMES)], **repeat))
     return {
-        **{name: folder / f"{name}.html" for name in told},
+        **{name: folder / f"{name}.html" for name in (*told, "names")},
         "fit": fitted / "report.html",
         "specialised": specialised / "report.html",
         "oracle": folder / "oracle.html",
@@ -96,7 +104,7 @@ def pages(fitted, specialised, tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("width", WIDTHS.values(), ids=WIDTHS)
-@pytest.mark.parametrize("name", ["fit", "specialised", "oracle", "routing", "table2", "table3", "anomaly", "lambda"])
+@pytest.mark.parametrize("name", PAGES[:-1])
 def test_page_is_drawn_whole(browser, pages, name, width):
     pictures = {}
     for scheme in ("light", "dark"):
@@ -129,6 +137,85 @@ def test_every_figure_shows_something_in_both_schemes(browser, pages, scheme):
             drawn = pixels(figure.screenshot())
             paper = drawn[0, 0]
             assert (np.abs(drawn - paper).max(axis=2) > 0.3).mean() > 0.005, label
+
+
+CELLS = """[...document.querySelectorAll('.scroll')].map(box => {
+  const seen = box.getBoundingClientRect(), first = box.querySelector('th').getBoundingClientRect().width;
+  const held = getComputedStyle(box.querySelector('td')).position === 'sticky' ? first : 0;
+  return [...box.querySelectorAll('th, td')].map(cell => {
+    box.scrollLeft = cell.offsetLeft - (cell.cellIndex ? held : 0);
+    const place = cell.getBoundingClientRect();
+    const left = place.left - seen.left - (cell.cellIndex ? held : 0);
+    return [left, seen.right - place.right, cell.scrollWidth - cell.clientWidth];
+  });
+})"""
+"""Of every cell, scrolled to: what is left of it to either side, and what its own box hides."""
+
+
+@pytest.mark.parametrize("width", TELEPHONES)
+@pytest.mark.parametrize("name", PAGES)
+def test_every_cell_of_every_table_can_be_read_on_a_telephone(browser, pages, name, width):
+    """In the box of its table, which alone moves sideways."""
+    with looking(browser, pages[name], width, "light") as (page, _):
+        tables = page.evaluate(CELLS)
+        assert tables
+        for cells in tables:
+            assert min(left for left, _, _ in cells) >= -1.0, "not behind the names of the rows"
+            assert min(right for _, right, _ in cells) >= -1.0, "nor over the edge"
+            assert max(hidden for _, _, hidden in cells) <= 1.0
+        page.evaluate("window.scrollTo(1000, 0)")
+        assert page.evaluate("[window.scrollX, document.documentElement.scrollWidth]") == [0, width]
+
+
+HIDES = """box => [...box.querySelectorAll('th, td')].some(cell => {
+  const letters = document.createRange();
+  letters.selectNodeContents(cell);
+  return letters.getBoundingClientRect().right > box.getBoundingClientRect().right;
+})"""
+
+
+def shade(box, paper):
+    """How much the columns of pixels at both edges of a table's box differ from the paper, in the gaps between letters."""
+    drawn = pixels(box.screenshot())
+    return [float(np.median(np.abs(drawn[:, column] - paper).max(axis=1))) for column in (1, -2)]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [*TELEPHONES, 1100])
+@pytest.mark.parametrize("name", ["specialised", "table2"])
+def test_an_edge_that_hides_a_part_of_a_table_is_shaded(browser, pages, name, width, scheme):
+    with looking(browser, pages[name], width, scheme) as (page, _):
+        paper = pixels(page.screenshot())[2, 2]
+        boxes = page.query_selector_all(".scroll")
+        hides = [box.evaluate(HIDES) for box in boxes]
+        assert any(hides) == (width in TELEPHONES)
+        for box, more in zip(boxes, hides, strict=True):
+            assert (shade(box, paper)[1] > 0.15) == more, "the right edge, where the table begins"
+            box.evaluate("box => { box.scrollLeft = box.scrollWidth }")
+            assert shade(box, paper)[1] < 0.03, "nothing is hidden at the end"
+
+
+def test_a_table_on_a_desk_is_shaded_at_the_left_too(browser, pages, tmp_path):
+    """There the names of the rows move along."""
+    with looking(browser, pages["names"], 600, "light") as (page, _):
+        paper = pixels(page.screenshot())[2, 2]
+        box = page.query_selector(".scroll")
+        at_the_beginning = shade(box, paper)
+        box.evaluate("box => { box.scrollLeft = box.scrollWidth }")
+        at_the_end = shade(box, paper)
+        assert max(at_the_beginning[0], at_the_end[1]) < 0.03
+        assert min(at_the_beginning[1], at_the_end[0]) > 0.15
+
+
+def test_a_table_has_a_name_and_takes_the_keyboard(browser, pages):
+    with looking(browser, pages["specialised"], 360, "light") as (page, _):
+        box = page.query_selector(".scroll")
+        assert box.get_attribute("aria-label") == "Means over the test queries"
+        box.focus()
+        page.keyboard.press("ArrowRight")
+        deadline = time.monotonic() + 5.0
+        while not box.evaluate("box => box.scrollLeft"):
+            assert time.monotonic() < deadline
 
 
 def test_letters_stay_readable_on_a_telephone(browser, pages):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tiny import TINY
-from training import config, fit, lambdamart, second_stage, tune
+from training import config, fit, lambdamart, progress, second_stage, tune
 from training.learn import fit_network
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -117,6 +117,16 @@ def test_a_mistake_takes_nothing_away_from_a_folder_that_was_there(recipe, tmp_p
     options = ("--model", "first_stage", "--first-stage-column", "x0", "--study", tmp_path)
     assert run(recipe, *options) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_without_a_terminal_a_search_is_told_in_plain_lines(recipe, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(progress, "EVERY", 0.0)
+    monkeypatch.setattr(progress, "LOOK", 0.002)
+    assert run(recipe, "--trials", 1, "--study", tmp_path / "told") == 0
+    printed = capsys.readouterr().out
+    for told in (r"First stage.*, \d of 1", r"QILCM.*, \d of 1"):
+        assert re.search(rf"^0:00:\d\d  {told}", printed, re.MULTILINE), told
+    assert "\x1b" not in printed
 
 
 def test_a_finished_study_answers_at_once(study, recipe, tmp_path, monkeypatch, capsys):

@@ -167,6 +167,8 @@ def _objects(name: str, given: list[Any], *, text: bool) -> pl.Series:
 
 
 def _ids(qid: Values) -> pl.Series:
+    if qid is None:
+        raise DataError("qid", "is not given: say which query each row belongs to, one id per row")
     if isinstance(qid, pl.Series):
         return qid.alias("qid")
     listed = qid.tolist() if hasattr(qid, "tolist") else list(qid)

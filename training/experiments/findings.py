@@ -14,6 +14,7 @@ from training.experiments.fits import TRUNCATED
 from training.experiments.measured import CONVENTIONS, Measured
 from training.experiments.plans import BASELINES, WEIGHTS, weight_name
 from training.experiments.statistics import Comparison
+from training.verdicts import verdict_of
 
 MOST_BINS = 10
 FEWEST_IN_BIN = 20
@@ -74,7 +75,7 @@ def growth(by_shift: Mapping[float | None, Measured], metric: str) -> list[Growt
         low, high = interval(resampled_means(ends[1] - ends[0]))
         at_weakest = interval(resampled_means(ends[0]))
         weakest, strongest = (float(end.mean()) for end in ends)
-        vanishes = bool(at_weakest[0] <= 0.0 <= at_weakest[1])
+        vanishes = verdict_of(*map(float, at_weakest)) == "no difference shown"
         found.append(Growth(rival, weakest, strongest, strongest - weakest, float(low), float(high), vanishes))
     return found
 

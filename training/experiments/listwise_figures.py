@@ -10,8 +10,8 @@ from training.experiments.findings import VARIANTS, Gaps
 from training.experiments.measured import Measured
 from training.experiments.plans import WEIGHTS, title, weight_name
 from training.experiments.statistics import Comparison
-from training.reporting.drawing import COLOURS, INK, SOFT, legend, one, style, svg
-from training.reporting.fit_figures import metric_name
+from training.reporting.drawing import COLOURS, INK, legend, one, style, svg
+from training.reporting.fit_figures import COLOUR_OF, metric_name
 
 BLUE, ORANGE, GREEN = COLOURS[:3]
 
@@ -21,7 +21,7 @@ def gains(found: Sequence[Comparison], name: str, said: str) -> str:
     """Every gain with its interval; blue and orange are beyond doubt by Holm's correction."""
     figure, axes = one(height=0.8 + 0.31 * len(found))
     for place, gain in enumerate(found):
-        colour = SOFT if not gain.proven else BLUE if gain.gain > 0 else ORANGE
+        colour = COLOUR_OF[gain.verdict]
         axes.plot([gain.low, gain.high], [place, place], color=colour, linewidth=2.2, solid_capstyle="butt")
         axes.plot(gain.gain, place, "o", color=colour, markersize=6)
     axes.axvline(0.0, color=INK, linewidth=1)

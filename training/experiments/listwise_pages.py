@@ -13,6 +13,7 @@ from training.experiments.plans import BASELINES, title
 from training.experiments.statistics import Comparison
 from training.reporting.fit_figures import metric_name
 from training.reporting.page import PageFigure, PageSection
+from training.verdicts import verdict_of
 
 PAIRED = (
     "Paired are the test queries, each with its mean over seeds. Intervals: 95 % percentile bootstrap over queries; p: "
@@ -145,9 +146,9 @@ def verdict(one: Comparison) -> str:
     """What a comparison says, honestly."""
     metric, method, rival = metric_name(one.metric), title(one.method), title(one.rival)
     share = "" if one.improvement is None else f", {one.improvement:+.1%}"
-    if one.proven and one.gain > 0:
+    if one.verdict == "gain":
         return f"{method} beats {rival} by {one.gain:.4f} {metric}{share}; Holm's p is {tables.p_text(one.holm)}."
-    if one.proven:
+    if one.verdict == "harm":
         return f"{method} loses to {rival} by {-one.gain:.4f} {metric}{share}; Holm's p is {tables.p_text(one.holm)}."
     return (
         f"{method} and {rival} are not shown to differ in {metric}: {one.gain:+.4f} "
@@ -157,28 +158,28 @@ def verdict(one: Comparison) -> str:
 
 def counted(gained: Sequence[Comparison]) -> str:
     """In how many metrics there is more than chance."""
-    up, down = (sum(one.proven and one.gain * sign > 0 for one in gained) for sign in (1, -1))
+    up, down = _up_and_down(gained)
     return f" Beyond doubt it gains in {up} of {len(gained)} metrics and loses in {down}."
+
+
+def _up_and_down(gained: Sequence[Comparison]) -> tuple[int, int]:
+    verdicts = [one.verdict for one in gained]
+    return verdicts.count("gain"), verdicts.count("harm")
 
 
 def growth_sentence(one: findings.Growth, metric: str, weakest: float, strongest: float) -> str:
     """Whether a gain grows with the planted shift, and vanishes without it."""
     ends = f"from {one.weakest:+.4f} at shift {weakest:g} to {one.strongest:+.4f} at {strongest:g}"
     name = f"QILCM's gain over {title(one.rival)} in {metric_name(metric)}"
-    if one.low > 0:
-        moves = "grows with the planted shift"
-    elif one.high < 0:
-        moves = "shrinks with the planted shift"
-    else:
-        moves = "is not shown to change with the planted shift"
+    moves = {"gain": "grows", "harm": "shrinks", "no difference shown": "is not shown to change"}
     vanished = "" if weakest else f" Without shift its interval {'holds' if one.vanishes else 'does not hold'} 0."
-    return f"{name} {moves}: {ends}.{vanished}"
+    return f"{name} {moves[verdict_of(one.low, one.high)]} with the planted shift: {ends}.{vanished}"
 
 
 def weights_sentence(gained: Sequence[Comparison]) -> str:
     """Whether the confusion loss is worth its time."""
     best, metric = max(gained, key=lambda one: one.gain), metric_name(gained[0].metric)
-    up, down = (sum(one.proven and one.gain * sign > 0 for one in gained) for sign in (1, -1))
+    up, down = _up_and_down(gained)
     if best.gain <= 0.0:
         said = f"No weight of the confusion loss raises {metric}"
     else:

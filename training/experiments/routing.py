@@ -7,6 +7,7 @@ it. Over the folds every query is tested once.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -39,10 +40,12 @@ def to_frame(found: RoutingEvaluation, qids: tuple[str, ...]) -> pl.DataFrame:
 
 def from_frame(results: pl.DataFrame) -> RoutingEvaluation:
     """The queries of all units as one evaluation; a query that several seeds tested stays one query."""
-    flat = {name: results[name].to_numpy() for name in ("generalist", "routed", "hard", "mixture", "chosen")}
-    wide = {name: np.array(results[name].to_list()) for name in ("specialists", "probabilities", "gains")}
+    columns: dict[str, Any] = {
+        name: results[name].to_numpy() for name in ("generalist", "routed", "hard", "mixture", "chosen")
+    }
+    columns |= {name: np.array(results[name].to_list()) for name in ("specialists", "probabilities", "gains")}
     _, query = np.unique(results["qid"].to_numpy(), return_inverse=True)
-    return RoutingEvaluation(**flat, **wide, query=query)
+    return RoutingEvaluation(**columns, default=columns["generalist"], query=query)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import polars as pl
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
 from training.bundle_schema import load
 from training.config import Recipe, Router, Srm
 from training.data.load import announce, data_facts
 from training.experiments import oracle, pages, routing, units
 from training.experiments.store import Store
+from training.progress import BAR, progress_bars
 from training.report import verdict
 
 ROUTING_COUNT = 3
@@ -67,8 +68,8 @@ def run(asked: Asked, out: Path, settings: dict[str, object], console: Console) 
 def _measure_all(asked: Asked, store: Store, console: Console) -> pl.DataFrame:
     """Every unit that is not done yet, then all of them together."""
     work = {f"seed-{seed}-fold-{fold}": (seed, fold) for seed in range(asked.seeds) for fold in asked.folds}
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=12), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console) as bar:
+    columns = (TextColumn("{task.description}"), BAR, MofNCompleteColumn(), TimeRemainingColumn())
+    with progress_bars(console, *columns) as bar:
         task = bar.add_task(asked.suite, total=len(work))
         for unit, (seed, fold) in work.items():
             if not store.has(unit):

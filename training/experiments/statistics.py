@@ -10,6 +10,7 @@ from jaxtyping import Float
 from scipy import stats
 
 from training.bootstrap import interval, resampled_means
+from training.verdicts import Verdict, verdict_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,11 @@ class Comparison:
     def proven(self) -> bool:
         """Whether it is a gain or a loss beyond doubt: Holm's p below 5 %."""
         return self.holm is not None and self.holm < 0.05
+
+    @property
+    def verdict(self) -> Verdict:
+        """A gain or harm beyond doubt, or neither shown."""
+        return verdict_of(self.gain, self.gain) if self.proven else "no difference shown"
 
 
 def compare(

@@ -39,7 +39,8 @@ def routing(recipe: Recipe, sources: Sequence[str], state: Path, tell: Callable[
     assert recipe.router is not None
     out = state / recipe.name / "1"
     if not out.exists():  # an interruption may come after the bundle was published
-        run(recipe, sources, out, resume=partial_of(out).exists(), console=Console(file=io.StringIO()))
+        quiet = Console(file=io.StringIO())
+        run(recipe, sources, out, resume=partial_of(out).exists(), as_fitted=True, console=quiet)
     tell("testing")
     found = evaluate_routing(out, test, ndcg_at=recipe.router.ndcg_at)
     assert found is not None

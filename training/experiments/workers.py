@@ -17,14 +17,12 @@ from pathlib import Path
 
 import polars as pl
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from ranking.errors import ListwrightError, RecipeError
 from training.experiments.fits import Fit, measure
 from training.experiments.store import Store
-
-PACE = 3600.0
-"""Seconds of past fits that the time left is estimated from."""
+from training.progress import BAR, PACE, progress_bars
 
 
 def run_all(title: str, fits: Sequence[Fit], store: Store, jobs: int, console: Console) -> pl.DataFrame:
@@ -40,13 +38,13 @@ def run_all(title: str, fits: Sequence[Fit], store: Store, jobs: int, console: C
     todo = [fit for fit in fits if not store.has(fit.name)]
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(bar_width=12),
+        BAR,
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, speed_estimate_period=PACE) as bar:
+    with progress_bars(console, *columns, pace=PACE) as bar:
         task = bar.add_task(title, total=len(fits), completed=len(fits) - len(todo))
         try:
             with pool(min(jobs, max(1, len(todo)))) as workers:  # processes start with the first fit, if there is one

@@ -85,6 +85,11 @@ def alone(splits: Splits) -> dict[str, object]:
     return {"features": coverage(splits.train, splits.test)}
 
 
+def default_of(manifest: Manifest) -> dict[str, object]:
+    """What ``auto`` means where no router decides, and why it is not what was fitted to answer it."""
+    return {"strategy": manifest.strategy, "reason": manifest.default_reason}
+
+
 def repeat(manifest: Manifest, command: str, data_fingerprint: str) -> dict[str, object]:
     """What was run, and how to run it again."""
     return {

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from training.reporting.drawing import COLOURS, HEIGHT, INK, SOFT, WIDTH, legend, one, style, svg
+from training.verdicts import Verdict, verdict_of
 
 Facts = dict[str, Any]
 """A part of ``report.json``."""
@@ -17,6 +18,8 @@ SELDOM = 0.01
 """Ranks that hold a smaller share of the candidates are left out of the plot of movement: they would only jump."""
 
 BLUE, ORANGE, GREEN = COLOURS[:3]
+
+COLOUR_OF: dict[Verdict, str] = {"gain": BLUE, "harm": ORANGE, "no difference shown": SOFT}
 
 
 @style()
@@ -44,7 +47,7 @@ def gains(found: list[Facts]) -> str:
     """Every metric's gain over the first stage with its interval."""
     figure, axes = one(height=0.7 + 0.29 * len(found))
     for place, gain in enumerate(found):
-        colour = BLUE if gain["low"] > 0 else ORANGE if gain["high"] < 0 else SOFT
+        colour = COLOUR_OF[verdict_of(gain["low"], gain["high"])]
         axes.plot([gain["low"], gain["high"]], [place, place], color=colour, linewidth=2.2, solid_capstyle="butt")
         axes.plot(gain["mean"], place, "o", color=colour, markersize=6)
     axes.axvline(0.0, color=INK, linewidth=1)

@@ -12,17 +12,21 @@ from pathlib import Path
 from typing import Any
 
 from training.reporting import fit_figures as figures
+from training.reporting.data_sections import coverage_section, notes_section
 from training.reporting.fit_figures import Facts, metric_name
 from training.reporting.page import PageFigure, PageSection, PageTable, render
 from training.reporting.sentences import (
+    GIVEN,
     anomaly_sentence,
     attention_sentence,
-    coverage_sentence,
+    brought_along,
+    default_sentence,
     headline,
     latency_sentence,
     learning_sentence,
     metrics_sentence,
     movement_sentence,
+    queries_text,
     scores_sentence,
     wins_sentence,
 )
@@ -40,11 +44,14 @@ def fit_page(report: Facts) -> str:
     second = report["rankers"][gain["ranker"]]
     means = {metric["ranker"]: metric["mean"] for metric in report["metrics"] if metric["name"] == gain["metric"]}
     first = f"{means['first_stage']:.4f}", f"{metric_name(gain['metric'])} of the first stage"
-    queries = f"{report['queries']:,}", "test queries, none of them fitted or tuned on"
+    given = brought_along(report["first_stage"])
+    queries = f"{report['queries']:,}", queries_text(report["first_stage"])
     if gain["ranker"] == "first_stage":
         verdicts, sections, numbers = [ALONE], [_metrics(report, [], second)], [first, queries]
     else:
-        verdicts, sections = [headline(gain, second)], _second_stage(report, second)
+        less = default_sentence(report.get("default_strategy", {}), gain["ranker"])
+        verdicts = [headline(gain, second, taken_away=less is not None), *([] if less is None else [less])]
+        sections = _second_stage(report, second)
         numbers = [
             (f"{means[gain['ranker']]:.4f}", f"{metric_name(gain['metric'])} of {second}"),
             first,
@@ -53,14 +60,16 @@ def fit_page(report: Facts) -> str:
         ]
     if "routing" in report:
         verdicts.append(report["routing"]["sentence"])
+    if given:
+        verdicts.append(GIVEN)
     sections += [
         *_specialists(report),
-        *_notes(report),
-        _coverage(report["details"]["features"]),
+        *notes_section(report),
+        coverage_section(report["details"]["features"]),
         _latency(report["measured_here"]),
     ]
     return render(
-        f"{repeat['bundle']}, held-out result on {report['queries']:,} test queries",
+        f"{repeat['bundle']}, {'' if given else 'held-out '}result on {report['queries']:,} test queries",
         verdicts,
         sections,
         command=repeat["command"],
@@ -211,42 +220,6 @@ def _specialists(report: Facts) -> list[PageSection]:
         ways = [[name.replace("_", " "), f"{value:.4f}"] for name, value in values.items()]
         tables.append(PageTable("Ways to choose among them", ["", "NDCG"], ways, "Oracle: known only afterwards."))
     return [PageSection(title, (), (), tables)]
-
-
-def _notes(report: Facts) -> list[PageSection]:
-    """What was pointed out about the data; reports of earlier versions say nothing of it."""
-    notes = [f"{note}." for note in report.get("notes", [])]
-    title = "Before the fit, one thing was" if len(notes) == 1 else f"Before the fit, {len(notes)} things were"
-    return [PageSection(f"{title} pointed out about the data", notes)] if notes else []
-
-
-def _coverage(found: Facts) -> PageSection:
-    rows = [
-        [
-            name,
-            _percent(missing) + ("" if trained is None else f"\n{_percent(trained)} in training"),
-            *map(_percent, more),
-        ]
-        for name, trained, missing, *more in found["rows"]
-    ]
-    text = (
-        "Shares of test rows. Beyond: outside the 0.1 % to 99.9 % quantiles of "
-        "training, where the networks clip; about 0.2 % is what chance gives. Unknown: a category that training did "
-        "not see, or none."
-    )
-    if found["listed"] > len(rows):
-        text += f" Listed: the {len(rows)} features that differ most from training."
-    elif found["listed"] < found["features"]:
-        text += " Features without any of these are not listed."
-    head = ["feature", "missing", "beyond", "unknown"]
-    tables = [PageTable("", head, rows)] if rows else []
-    return PageSection(coverage_sentence(found), [text], (), tables)
-
-
-def _percent(share: float | None) -> str:
-    if share is None:
-        return "·"
-    return "0" if share == 0 else "< 0.1 %" if share < 0.001 else f"{share:.1%}".replace("%", " %")
 
 
 def _latency(here: Facts) -> PageSection:

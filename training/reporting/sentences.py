@@ -2,7 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from training.reporting.fit_figures import Facts, metric_name
+from training.verdicts import verdict_of
+
+GIVEN = (
+    "The first stage was brought along. Figures and verdicts mean something only for queries that it was not fitted on."
+)
+"""Stands wherever such a first stage is measured: who made it may know these queries, and nobody here does."""
+
+
+def brought_along(first_stage: Mapping[str, object]) -> bool:
+    """Whether the first stage was made elsewhere: a model, or scores in the data."""
+    return first_stage.get("kind") in ("model", "column")
+
+
+def queries_text(first_stage: Mapping[str, object]) -> str:
+    """What is known of the test queries."""
+    known = "which the given first stage may know" if brought_along(first_stage) else "none of them fitted or tuned on"
+    return f"test queries, {known}"
+
+
+def default_sentence(default: Mapping[str, object], second: str) -> str | None:
+    """What was taken away from ``auto``, and why; None if nothing was.
+
+    Args:
+        default: ``default_strategy`` of ``report.json``.
+        second: the second stage's kind.
+    """
+    if default.get("reason") is None:
+        return None
+    if default["strategy"] == "first_stage":
+        return f"This bundle answers with the first stage unless a request says strategy={second}: {default['reason']}."
+    return f"The router of this bundle always abstains: {default['reason']}."
 
 
 def gain_text(gain: Facts) -> str:
@@ -10,16 +43,14 @@ def gain_text(gain: Facts) -> str:
     return f"{gain['mean']:+.4f} [{gain['low']:+.4f}, {gain['high']:+.4f}]"
 
 
-def headline(gain: Facts, second: str) -> str:
-    """Whether the second stage is worth having on these queries."""
-    metric = metric_name(gain["metric"])
-    if gain["low"] > 0:
+def headline(gain: Facts, second: str, *, taken_away: bool = False) -> str:
+    """Whether the second stage is worth having on these queries, and what to do if that was not ``taken_away``."""
+    metric, verdict = metric_name(gain["metric"]), verdict_of(gain["low"], gain["high"])
+    if verdict == "gain":
         return f"{second} beats the first stage by {gain['mean']:.4f} {metric}; the 95 % interval excludes 0."
-    if gain["high"] < 0:
-        return (
-            f"{second} is worse than the first stage by {-gain['mean']:.4f} {metric}; the 95 % interval excludes 0. "
-            "Serve the first stage."
-        )
+    if verdict == "harm":
+        said = f"{second} is worse than the first stage by {-gain['mean']:.4f} {metric}; the 95 % interval excludes 0."
+        return said if taken_away else f"{said} Serve the first stage."
     return (
         f"{second} is not shown to beat the first stage: {metric} changes by {gain['mean']:+.4f}, and the 95 % "
         "interval holds 0."
@@ -28,8 +59,9 @@ def headline(gain: Facts, second: str) -> str:
 
 def metrics_sentence(gains: list[Facts], second: str) -> str:
     """In how many metrics the gain or the loss is more than chance."""
-    proven, lost = (sum(gain[end] * sign > 0 for gain in gains) for end, sign in (("low", 1), ("high", -1)))
-    said = f"{second}'s gain has an interval above 0 in {proven or 'none'} of {len(gains)} metrics"
+    verdicts = [verdict_of(gain["low"], gain["high"]) for gain in gains]
+    won, lost = verdicts.count("gain"), verdicts.count("harm")
+    said = f"{second}'s gain has an interval above 0 in {won or 'none'} of {len(gains)} metrics"
     return f"{said}, and one below 0 in {lost}" if lost else said
 
 
@@ -110,10 +142,10 @@ def anomaly_sentence(found: Facts | None, metric: str) -> tuple[str, str]:
         f"stage; most usual group: {gain_text(dict(zip(ends, usual[3:], strict=True)))}; the gap between them: "
         f"{gain_text(gap)}."
     )
-    if gap["low"] > 0:
-        return "The gain is larger on strange queries than on usual ones; the gap's interval excludes 0", text
-    if gap["high"] < 0:
-        return "The gain is smaller on strange queries than on usual ones; the gap's interval excludes 0", text
+    verdict = verdict_of(gap["low"], gap["high"])
+    if verdict != "no difference shown":
+        size = "larger" if verdict == "gain" else "smaller"
+        return f"The gain is {size} on strange queries than on usual ones; the gap's interval excludes 0", text
     return "The gain is not shown to differ between strange and usual queries", text
 
 

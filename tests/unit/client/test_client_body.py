@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from listwright_client import body
+from listwright_client import numerals
 from listwright_client.body import encode
 
 
 @pytest.fixture(params=[True, False], ids=["orjson", "json"], autouse=True)
 def encoder(request, monkeypatch):
-    assert body.FAST, "the tests run with the extra [fast]"
-    monkeypatch.setattr(body, "FAST", request.param)
+    assert numerals.FAST, "the tests run with the extra [fast]"
+    monkeypatch.setattr(numerals, "FAST", request.param)
 
 
 def sent(features, **options):
@@ -44,7 +44,7 @@ SHAPES = npst.array_shapes(min_dims=2, max_dims=2, max_side=6)
 @given(matrix=npst.arrays(np.float32, SHAPES, elements=FINITE))
 def test_float32_reads_back_to_the_bit(fast, matrix):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(body, "FAST", fast)
+        patch.setattr(numerals, "FAST", fast)
         np.testing.assert_array_equal(read_back(matrix).astype(np.float32), matrix)
 
 
@@ -53,7 +53,7 @@ def test_float32_reads_back_to_the_bit(fast, matrix):
 def test_float64_reads_back_to_the_bit(fast, matrix):
     """All of it, though the service computes in float32: a category may be a large number."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(body, "FAST", fast)
+        patch.setattr(numerals, "FAST", fast)
         np.testing.assert_array_equal(read_back(matrix), matrix)
 
 

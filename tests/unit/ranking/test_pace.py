@@ -4,11 +4,18 @@ from time import perf_counter
 import pytest
 
 from ranking.errors import AbandonedError
-from ranking.pace import NO_DEADLINE, REMEMBERED, Deadline, Pace
+from ranking.pace import FRESH_S, NO_DEADLINE, REMEMBERED, Deadline, Pace
 
 
-def paced(*seconds, stage="first_stage", length=100):
-    pace = Pace()
+class Clock:
+    now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+def paced(*seconds, stage="first_stage", length=100, clock=None):
+    pace = Pace(clock or Clock())
     for value in seconds:
         pace.note(stage, length, value)
     return pace
@@ -53,10 +60,28 @@ def test_what_is_unknown_is_tried_unless_it_is_too_late_already():
     assert not Pace().fits(within(-1), 100, "first_stage")
 
 
-def test_a_slow_stage_is_tried_again_after_eight_refusals():
-    pace = paced(*[60.0] * 50)
-    answers = [pace.fits(within(1), 100, "first_stage") for _ in range(REMEMBERED + 1)]
-    assert answers == [False] * REMEMBERED + [True]
+def test_a_slow_stage_is_tried_again_by_whoever_has_time_for_its_quickest_run():
+    clock = Clock()
+    pace = paced(0.5, *[60.0] * 50, clock=clock)
+    tries = [pace.fits(within(1), 100, "first_stage") for _ in range(3 * REMEMBERED)]
+    assert not any(tries), "it was slow a moment ago"
+    clock.now += FRESH_S
+    assert not pace.fits(within(0.4), 100, "first_stage"), "it has never been that quick"
+    assert pace.fits(within(1), 100, "first_stage")
+    pace.note("first_stage", 100, 60.0)
+    clock.now += FRESH_S
+    tries = [pace.fits(within(1), 100, "first_stage") for _ in range(REMEMBERED + 1)]
+    assert tries == [False] * REMEMBERED + [True]
+
+
+def test_whoever_is_in_a_hurry_changes_nothing_for_others():
+    clock = Clock()
+    pace = paced(*[2.0] * REMEMBERED, clock=clock)
+    for _ in range(1000):
+        assert not pace.fits(within(1e-6), 100, "first_stage")
+        clock.now += 10 * FRESH_S
+    assert pace.expected("first_stage", 100) == 2.0
+    assert not pace.fits(within(1.9), 100, "first_stage")
 
 
 def test_without_a_deadline_everything_fits():

@@ -10,7 +10,7 @@ from asgi import asking
 from bundles import make_bundle
 from ranking import bundle
 from ranking.errors import CandidateError, EmptyListError, ListwrightError, SchemaMismatchError
-from service import json_door, problems
+from service import json_door, pacing, problems
 from service.app import create_app
 from service.logs import json_lines
 from service.settings import Settings
@@ -170,3 +170,16 @@ def test_every_status_is_documented():
     assert set(problems.STATUS.values()) == set(problems.DOCUMENTED)
     assert all(issubclass(kind, ListwrightError) for kind in problems.STATUS)
     assert problems.STATUS[SchemaMismatchError] == 409
+
+
+def test_what_is_no_ranking_has_a_bound_of_its_own(client, monkeypatch):
+    monkeypatch.setattr(pacing, "HOLD_S", 0.0)
+    monkeypatch.setattr(pacing, "PROBE_S", 0.0)
+    answers = [client.get("/nothing") for _ in range(int(pacing.BURST) + 50)]
+    refused = [answer for answer in answers if answer.status_code == 429]
+    assert {answer.status_code for answer in answers} == {404, 429}
+    assert refused[0].json()["type"] == "urn:listwright:overloaded"
+    assert refused[0].headers["retry-after"] == "1"
+    assert client.post("/rerank", json=BODY).status_code == 200
+    assert client.get("/readyz").status_code == 200
+    assert 'listwright_requests_total{path="other",status="429"}' in client.get("/metrics").text

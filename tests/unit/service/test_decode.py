@@ -5,13 +5,25 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from bundles import schema
 from service import decode as module
-from service.decode import LEAST_VALUES, Bounds, decode
+from service.decode import ENVELOPE_BYTES, LEAST_VALUES, SEARCHED, Bounds, bounds_of, decode
 from service.problems import RepeatedNameError, TooLargeError, UndecodableBodyError
 
-BOUNDS = Bounds(candidates=1000, features=136)
-MEGABYTES = 15 * 10**6
+BOUNDS = Bounds(candidates=1000, features=136, spelling=16)
+MEGABYTES = 8 * 10**6
+
+
+@pytest.fixture(autouse=True, params=["compiled", "not compiled"])
+def counting(request, monkeypatch):
+    """What stands outside of strings is counted by either way."""
+    if request.param == "not compiled":
+        monkeypatch.setattr(module, "scan", None)
+    elif module.scan is None:
+        pytest.skip("there was no C compiler")
 
 
 @pytest.fixture
@@ -33,7 +45,7 @@ def test_masses_of_brackets_are_counted_and_not_parsed(no_parsing, unit):
 
 
 def test_an_endless_nesting_is_counted_and_not_parsed(no_parsing):
-    with pytest.raises(TooLargeError, match="15000000 arrays and objects"):
+    with pytest.raises(TooLargeError, match="8000000 arrays and objects"):
         decode(b"[" * MEGABYTES, BOUNDS)
 
 
@@ -47,29 +59,68 @@ def test_masses_of_values_are_counted_and_not_parsed(no_parsing, unit):
 
 
 def test_masses_of_names_are_counted_and_not_parsed(no_parsing):
-    body = ("{" + ",".join(f'"{n}":1' for n in range(10**6)) + "}").encode()
-    with pytest.raises(TooLargeError, match="999999 values"):
+    body = ("{" + ",".join(f'"{n}":1' for n in range(5 * 10**5)) + "}").encode()
+    with pytest.raises(TooLargeError, match="499999 values"):
         decode(body, BOUNDS)
 
 
-@pytest.mark.parametrize("text", ["[{," * 10**6, '"' * 10**6, "\\" * 10**6, '\\"[' * 10**6, '\\\\",' * 10**6])
+@pytest.mark.parametrize(
+    "text", ["[{," * 9000, '"' * 9000, "\\" * 9000, '\\"[' * 5000, '\\\\",' * 3000, ":" * 30000, '":' * 9000]
+)
 def test_a_string_may_hold_what_it_likes(text):
     assert decode(json.dumps({"id": text, "ids": [text]}).encode(), BOUNDS) == {"id": text, "ids": [text]}
 
 
+@pytest.mark.parametrize("text", ["a" * 70_000, "[{," * 25_000, '"' * 35_000, "\\" * 35_000, "é" * 12_000])
+def test_but_not_more_than_its_values_need(no_parsing, text):
+    """A body of few values has few bytes: strings that nobody sends would be read for nothing."""
+    with pytest.raises(TooLargeError, match=r"bytes for 1 values, the limit is 65848 "):
+        decode(json.dumps({"id": text, "a": 1}).encode(), BOUNDS)
+
+
+_strings = st.text('\\"[]{},:é a') | st.text()
+_values = st.recursive(
+    st.none() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | _strings,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_strings, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def structure(value):
+    """Commas, arrays and objects, and names of a value."""
+    if not isinstance(value, list | dict):
+        return np.zeros(3, dtype=int)
+    inner = value.values() if isinstance(value, dict) else value
+    own = [max(0, len(value) - 1), 1, len(value) if isinstance(value, dict) else 0]
+    return sum(map(structure, inner), np.array(own))
+
+
+@pytest.mark.parametrize("ascii_only", [True, False])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(value=_values)
+def test_what_is_counted_is_the_structure(value, ascii_only):
+    body = json.dumps(value, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
+    assert module._counted(body) == tuple(structure(value))
+
+
+@pytest.mark.parametrize("body", [b"", b'"', b'"\\', b'\\"', b'"\\\\"', b'["a', b"]:,{"])
+def test_what_is_no_json_is_counted_somehow(body):
+    assert all(0 <= count <= len(body) for count in module._counted(body))
+
+
 def test_a_backslash_at_a_strings_end_is_no_quotes():
-    value = {"id": "\\", "ids": ["[{," * 10**5, '\\"']}
+    value = {"id": "\\", "ids": ["[{," * 10**4, '\\"']}
     assert decode(json.dumps(value).encode(), BOUNDS) == value
 
 
 def test_strings_may_lie_across_blocks(monkeypatch):
     monkeypatch.setattr(module, "BLOCK", 3)
     value = {"ids": [":,[" * n + '"' for n in range(20)], "a b": {" :": '":'}}
-    assert decode(json.dumps(value).encode(), Bounds(candidates=1, features=1)) == value
+    assert decode(json.dumps(value).encode(), Bounds(candidates=1, features=1, spelling=1)) == value
 
 
 def test_the_longest_list_fits_in_every_form():
-    bounds = Bounds(candidates=50, features=6000)
+    bounds = Bounds(candidates=50, features=6000, spelling=8)
     names = [f"f{n}" for n in range(6000)]
     rows = [{"id": str(n), "features": dict.fromkeys(names, 1.5)} for n in range(50)]
     assert LEAST_VALUES < 50 * 6000
@@ -82,9 +133,19 @@ def test_the_longest_list_fits_in_every_form():
 
 
 def test_a_list_for_a_wider_bundle_is_no_matter_of_size():
-    """It gets to hear which names differ."""
-    body = {"features": [[1.5] * 136] * 900}
-    assert decode(json.dumps(body).encode(), Bounds(candidates=1000, features=4)) == body
+    """It gets to hear which names differ, unless it is very long."""
+    body = {"features": [[1.5] * 136] * 60}
+    assert decode(json.dumps(body).encode(), Bounds(candidates=1000, features=4, spelling=10)) == body
+
+
+def test_more_bytes_than_any_list_has_are_not_looked_at(no_parsing, monkeypatch):
+    monkeypatch.setattr(module, "np", None)
+    bounds = bounds_of(50, [schema(), schema(categorical=False)])
+    assert bounds == Bounds(candidates=50, features=4, spelling=len("carrier") + len("A5"))
+    assert bounds.size == ENVELOPE_BYTES + LEAST_VALUES * (9 + 40) + (4 * 50 + 64) * 256
+    body = b'{"id":"' + b"a" * bounds.size
+    with pytest.raises(TooLargeError, match=rf"{len(body)} bytes, the limit is {bounds.size} for lists of 50"):
+        decode(body, bounds)
 
 
 def test_a_list_that_is_too_long_is_named():
@@ -175,3 +236,23 @@ def test_the_memory_of_looking_is_bounded(unit):
         assert tracemalloc.get_traced_memory()[1] < 2.5 * len(body)
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize(("values", "place"), [(SEARCHED // 2, ("features", 0, SEARCHED // 2)), (SEARCHED + 1, ())])
+def test_the_place_of_a_fault_is_told_of_bodies_that_can_be_searched(values, place):
+    with pytest.raises(UndecodableBodyError) as refused:
+        decode(b'{"features":[[' + b"1," * values + b"NaN]]}", BOUNDS)
+    assert refused.value.path == place
+
+
+@pytest.mark.parametrize("names", [100, SEARCHED + 1])
+def test_a_name_that_stands_twice_is_refused_in_any_body(names):
+    body = ", ".join(f'"f{n}": 1' for n in range(names))
+    with pytest.raises(RepeatedNameError) as refused:
+        decode(('{"candidates": [{"features": {' + body + ', "f7": 1}}]}').encode(), BOUNDS)
+    assert refused.value.path == (("candidates", 0, "features", "f7") if names < SEARCHED else ())
+
+
+def test_names_in_places_that_are_unknown_are_not_repeated_in_any_body():
+    body = {"x": [{"y": {f"f{n}": 1 for n in range(SEARCHED + 1)}}]}
+    assert decode(json.dumps(body).encode(), BOUNDS) == body

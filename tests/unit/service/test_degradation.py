@@ -46,3 +46,19 @@ def test_a_run_is_logged_once(caplog):
     assert [record.getMessage() for record in caplog.records] == [
         f"the last {RUN} answers were degraded: /readyz says 503"
     ]
+
+
+def test_a_run_that_the_requests_are_to_blame_for_is_none(caplog):
+    run, asked = DegradedRun(Clock()), []
+
+    def ours():
+        asked.append(True)
+        return len(asked) > 2
+
+    for _ in range(2 * RUN):
+        run.note(degraded=True, ours=ours)
+        assert not run.lasts
+    for _ in range(RUN):
+        run.note(degraded=True, ours=ours)
+    assert run.lasts
+    assert len(asked) == 3, "once at the end of each run"

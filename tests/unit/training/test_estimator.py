@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import estimator_checks
 
 import training
-from ranking.errors import RecipeError
+from ranking.errors import DataError, RecipeError
 from training.config import LambdaMart
 from training.data_config import AnyData, Split
 from training.model_config import MODEL_NAMES
@@ -108,3 +108,40 @@ def test_numbers_of_numpy_are_numbers():
     defaults = {"price": np.float32(0.5), "stops": np.int64(2), "direct": np.bool_(True), "carrier": np.str_("A5")}
     kept = training.Qilcm(defaults=defaults)._recipe().model_dump(mode="json")["data"]["defaults"]
     assert kept == {"price": 0.5, "stops": 2, "direct": True, "carrier": "A5"}
+
+
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        ("sample_weight", "every query counts the same .* Leave it out"),
+        ("group", "say with qid which query each row belongs to"),
+        ("groups", "say with qid"),
+        ("group_id", "say with qid"),
+        ("eval_set", "parts="),
+        ("eval_group", "parts="),
+        ("eval_sample_weight", "parts="),
+        ("base_margin", "as a column of X"),
+        ("categorical_feature", "with categorical="),
+        ("callbacks", "patience="),
+    ],
+)
+@pytest.mark.parametrize("method", ["fit", "score"])
+def test_a_word_of_another_ranker_is_refused_by_name(method, word, says):
+    with pytest.raises(RecipeError, match=f"Qilcm.{method} does not take {word}: .*{says}"):
+        getattr(training.Qilcm(), method)([[1.0]], [1], **{word: [1]})
+
+
+def test_any_other_word_is_pythons_error():
+    with pytest.raises(TypeError, match=r"Qilcm.fit\(\) got an unexpected keyword argument 'quid'"):
+        training.Qilcm().fit([[1.0]], [1], quid=[1])
+
+
+def test_a_fit_without_query_ids_says_so():
+    with pytest.raises(DataError, match="qid: is not given: say which query each row belongs to"):
+        training.Qilcm().fit([[1.0]], [1])
+
+
+def test_only_query_ids_are_metadata():
+    """What is refused must not be asked for by scikit-learn."""
+    requests = training.Qilcm().get_metadata_routing()
+    assert list(requests.fit.requests) == list(requests.score.requests) == list(requests.predict.requests) == ["qid"]

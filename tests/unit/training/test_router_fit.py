@@ -6,7 +6,11 @@ import pytest
 from ranking.errors import DataError
 from ranking.router import decide
 from ranking.scorers import OnnxScorer
+from training import cross_fitting
 from training.config import Router
+from training.data.dataset import Dataset
+from training.data.letor.text import letor_schema
+from training.model_config import Qilcm
 from training.routing import FEWEST, JudgedLists, calibrate, choose_margin, fit_router
 
 SPEC = Router(trees=30)
@@ -110,3 +114,25 @@ def test_too_few_lists_route_nothing():
 def test_margin_is_never_below_zero():
     margin, _ = choose_margin(np.linspace(-1, 0.1, 500), np.ones(500) + 0.01 * np.arange(500), confidence=0.95)
     assert margin >= 0.0
+
+
+def test_folds_are_told_before_the_first_is_done(monkeypatch):
+    """So that whoever waits for a fold does not read of the step before it."""
+    data = Dataset(
+        np.zeros((40, 2), np.float32),
+        np.zeros(40, np.int32),
+        np.arange(0, 41, 4),
+        tuple(map(str, range(10))),
+        letor_schema(2),
+    )
+    told = []
+
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cross_fitting, "fit_network", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        cross_fitting.cross_fit(
+            Router(folds=2), Qilcm(), None, data, data, np.zeros(40), np.zeros(40), b"", seed=0, on_fold=told.append
+        )
+    assert told == [0]

@@ -1,0 +1,60 @@
+"""The parameters of ``training.Qilcm`` as a recipe, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from training import config
+from training.config import Recipe
+from training.model_config import Qilcm, named
+
+UNSAVED = "library"
+"""Name of a recipe, and a bundle, that has none of its own."""
+
+_FIRST_STAGE = ("trials", "max_trees", "folds")
+_QILCM = tuple(name for name in Qilcm.model_fields if name not in ("kind", "variant"))
+
+
+def recipe_of(parameters: Mapping[str, Any]) -> Recipe:
+    """The recipe that a table of the same columns would need.
+
+    Raises:
+        RecipeError: if a parameter is wrong.
+    """
+    values = {
+        "name": UNSAVED,
+        "about": "fitted on arrays in memory",
+        "data": {
+            "kind": "table",
+            "qid": "qid",
+            "label": "y",
+            "categorical": tuple(parameters["categorical"]),
+            "defaults": {name: _plain(value) for name, value in (parameters["defaults"] or {}).items()},
+            "drop_constant": parameters["drop_constant"],
+            "split": {"parts": parameters["parts"]},
+        },
+        "first_stage": {"kind": "lambdamart"} | {name: parameters[name] for name in (*_FIRST_STAGE, "ndcg_at")},
+        "model": {"kind": "qilcm"} | {name: parameters[name] for name in _QILCM},
+        "seed": parameters["seed"],
+    }
+    recipe = config.of(values, "training.Qilcm")
+    return config.changed(recipe, {"model": named(parameters["model"], recipe.model)})
+
+
+def parameters_of(recipe: Mapping[str, Any], known: frozenset[str]) -> dict[str, Any]:
+    """What a recipe says of the estimator's parameters, as far as they are known."""
+    model, data = recipe["model"], recipe["data"]
+    values = {**recipe["first_stage"], **data, **data.get("split", {}), **model, "seed": recipe["seed"]}
+    values["defaults"] = data.get("defaults") or None
+    variant = model.get("variant", "full")
+    values["model"] = model.get("kind", "qilcm") + ("" if variant == "full" else f"-{variant.lower()}")
+    lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+    return {name: value for name, value in (values | lists).items() if name in known}
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's scalars as Python has them."""
+    return value.item() if isinstance(value, np.generic) else value

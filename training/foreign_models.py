@@ -1,0 +1,151 @@
+"""Which program wrote a model file that is not LightGBM's text, told by its first bytes. Nothing is ever unpickled."""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import re
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+HEAD_BYTES = 65_536
+"""A format is told by so many bytes."""
+
+ACCEPTED = "a first stage is a LightGBM model in LightGBM's text format, as Booster.save_model(path) writes it"
+
+_COLUMN = (
+    "put its score of every candidate into the data as a column, and name that one with --first-stage-column COL "
+    '(in a recipe: [first_stage] kind = "column", column = "COL")'
+)
+_NO_WAY = f"there is no conversion from {{maker}}: {_COLUMN}"
+_SAVE = "load it where you trust it, and write booster.save_model(path); the booster of an LGBMRanker is model.booster_"
+_EITHER = f"if it holds a LightGBM model, {_SAVE}; for any other model, {_COLUMN}"
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignModel:
+    """A file that is no first stage.
+
+    Args:
+        what: what it looks like.
+        remedy: how to get to a first stage from there.
+    """
+
+    what: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"looks like {self.what}, but {ACCEPTED}: {self.remedy}"
+
+
+def recognised(head: bytes) -> ForeignModel | None:
+    """What a file that begins like this is.
+
+    Args:
+        head: its first :data:`HEAD_BYTES`, or all of it.
+
+    Returns:
+        None for LightGBM's text, whole or damaged, and for what is not known.
+    """
+    if _is_lightgbm_text(head):
+        return None
+    packed = next(((name, inner) for name, unpack in _PACKED.items() if (inner := unpack(head))), None)
+    return _as_it_is(head) if packed is None else _packed(*packed)
+
+
+def _as_it_is(head: bytes) -> ForeignModel | None:
+    """The same of a file that is not compressed."""
+    if (head.startswith(b"\x80") and head[1:2] in (b"\2", b"\3", b"\4", b"\5")) or _OLD_PICKLE.match(head):
+        return _pickle(head)
+    return next((found for pattern, found in _FORMATS if pattern.match(head)), None)
+
+
+def _is_lightgbm_text(head: bytes) -> bool:
+    return head.startswith((b"tree\n", b"tree\r\n"))
+
+
+def _pickle(head: bytes) -> ForeignModel:
+    """Which library's, by the names in it."""
+    maker = next((name for word, name in _MAKERS.items() if word in head), None)
+    if maker == "LightGBM":
+        return ForeignModel("a pickle or joblib file with a LightGBM model in it", _SAVE)
+    if maker is not None:
+        return ForeignModel(f"a pickle or joblib file of {maker}", _NO_WAY.format(maker=maker))
+    return ForeignModel("a pickle or joblib file, which is never opened here, because that runs code", _EITHER)
+
+
+def _packed(name: str, inner: bytes) -> ForeignModel:
+    if _is_lightgbm_text(inner):
+        return ForeignModel(f"LightGBM's text, compressed with {name}", "unpack it first")
+    found = _as_it_is(inner)  # one layer: there are files that unpack to themselves
+    if found is None:
+        return ForeignModel(f"a file compressed with {name}", f"unpack it first; {_EITHER}")
+    return ForeignModel(f"{found.what}, compressed with {name}", found.remedy)
+
+
+def _deflated(window: int) -> Callable[[bytes], bytes]:
+    def unpack(head: bytes) -> bytes:
+        try:
+            return zlib.decompressobj(window).decompress(head, HEAD_BYTES)
+        except zlib.error:
+            return b""
+
+    return unpack
+
+
+def _bz2(head: bytes) -> bytes:
+    try:
+        return bz2.BZ2Decompressor().decompress(head, HEAD_BYTES)
+    except OSError:
+        return b""
+
+
+def _lzma(head: bytes) -> bytes:
+    if not head.startswith((b"\xfd7zXZ\0", b"]\0\0")):
+        return b""
+    try:
+        return lzma.LZMADecompressor().decompress(head, HEAD_BYTES)
+    except lzma.LZMAError:
+        return b""
+
+
+_PACKED: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": _deflated(16 + zlib.MAX_WBITS),
+    "zlib": _deflated(zlib.MAX_WBITS),
+    "bzip2": _bz2,
+    "xz": _lzma,
+}
+
+_OLD_PICKLE = re.compile(rb"c[A-Za-z_][\w.]*\n[A-Za-z_]\w*\n|\([dl]p0\n|[}\]]q\0")
+"""How protocols 0 and 1 begin, which have no mark of their own: with an object, a dict or a list."""
+
+_MAKERS = {b"lightgbm": "LightGBM", b"xgboost": "XGBoost", b"catboost": "CatBoost", b"sklearn": "scikit-learn"}
+
+_XGBOOST, _CATBOOST = _NO_WAY.format(maker="XGBoost"), _NO_WAY.format(maker="CatBoost")
+
+_FORMATS = [
+    (re.compile(pattern, re.DOTALL), ForeignModel(what, remedy))
+    for pattern, what, remedy in (
+        (
+            rb"\s*\{\s*\"name\"\s*:\s*\"tree\"",
+            "the JSON that LightGBM's dump_model gives, which LightGBM itself cannot read again",
+            "write the model with booster.save_model(path)",
+        ),
+        (rb"\s*\{.*\"learner\"", "an XGBoost model in JSON", _XGBOOST),
+        (rb"\{[iUIlL]\0{0,7}\x07learner", "an XGBoost model in UBJSON", _XGBOOST),
+        (rb"booster\[\d+\]:", "XGBoost's text dump of its trees", _XGBOOST),
+        (rb"\s*\[\s*\{\s*\"nodeid\"", "XGBoost's JSON dump of its trees", _XGBOOST),
+        (
+            rb"(?:binf|bs64|(?s:.{0,300})(?:rank|reg|binary|multi|count|survival):\w+.{0,16}(?:gbtree|gblinear|dart))",
+            "an XGBoost model in its old binary format",
+            _XGBOOST,
+        ),
+        (rb"CBM1", "a CatBoost model (cbm)", _CATBOOST),
+        (rb"\s*\{.*\"(?:oblivious_trees|features_info)\"", "a CatBoost model in JSON", _CATBOOST),
+        (rb"\s*[{\[]\s*[\"{\[\]}]", "a JSON file", _EITHER),
+        (rb"\x08[\x01-\x1f][\x12\x1a\x22\x28\x32\x3a\x42]", "an ONNX model", _NO_WAY.format(maker="ONNX")),
+        (rb"(?:\xef\xbb\xbf)?\s*<.*<PMML\b|(?:\xef\xbb\xbf)?\s*<PMML\b", "a PMML model", _NO_WAY.format(maker="PMML")),
+        (rb"PK\x03\x04", "a ZIP archive", _EITHER),
+    )
+]

@@ -1,0 +1,62 @@
+"""The sealed bundle on the test split, until nothing that ``auto`` answers with is shown to harm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ranking import bundle
+from ranking.bundle import Bundle
+from training.bundling import seal_again
+from training.config import Recipe
+from training.data.dataset import Splits
+from training.default_strategy import without_harm
+from training.evaluate import Evaluation, evaluate
+from training.evaluate_routing import RoutingEvaluation, evaluate_routing
+from training.progress import Bars
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A sealed bundle and its figures.
+
+    Args:
+        served: the bundle, as the service would load it.
+        evaluation: every ranker by name.
+        routing: what choosing among specialists is worth; None without a router.
+    """
+
+    served: Bundle
+    evaluation: Evaluation
+    routing: RoutingEvaluation | None
+
+
+def measure(folder: Path, recipe: Recipe, splits: Splits, *, metric: str, as_fitted: bool, bars: Bars) -> Measured:
+    """Measure the bundle of a folder, and take away from its default what harms; then measure again.
+
+    Args:
+        folder: of the sealed bundle; sealed again where something is taken away.
+        recipe, splits: of the run.
+        metric: whose interval counts.
+        as_fitted: take nothing away.
+        bars: show how far it is.
+
+    Raises:
+        BundleError, ScoringError: if the bundle does not do what it should.
+    """
+    while True:
+        served = bundle.load(folder)
+        evaluation = _evaluated(served, splits, bars)
+        harmless = None if as_fitted else without_harm(served.manifest, evaluation, metric)
+        if harmless is None:
+            break
+        seal_again(folder, harmless, splits.valid)
+    router = recipe.router
+    routing = None if router is None else evaluate_routing(folder, splits.test, ndcg_at=router.ndcg_at)
+    return Measured(served, evaluation, routing)
+
+
+def _evaluated(served: Bundle, splits: Splits, bars: Bars) -> Evaluation:
+    again = "" if served.manifest.default_reason is None else ", with another default"
+    task = bars.add_task(f"Scoring the test split{again}", total=len(splits.test))
+    return evaluate(served.reranker, splits.test, on_query=lambda done: bars.update(task, completed=done))

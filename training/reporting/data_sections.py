@@ -1,0 +1,44 @@
+"""What a run's page says of the data: what was pointed out, and how far test rows lie outside training."""
+
+from __future__ import annotations
+
+from training.reporting.fit_figures import Facts
+from training.reporting.page import PageSection, PageTable
+from training.reporting.sentences import coverage_sentence
+
+
+def notes_section(report: Facts) -> list[PageSection]:
+    """What was pointed out about the data; reports of earlier versions say nothing of it."""
+    notes = [f"{note}." for note in report.get("notes", [])]
+    title = "Before the fit, one thing was" if len(notes) == 1 else f"Before the fit, {len(notes)} things were"
+    return [PageSection(f"{title} pointed out about the data", notes)] if notes else []
+
+
+def coverage_section(found: Facts) -> PageSection:
+    """How far the test rows lie outside what training saw."""
+    rows = [
+        [
+            name,
+            _percent(missing) + ("" if trained is None else f"\n{_percent(trained)} in training"),
+            *map(_percent, more),
+        ]
+        for name, trained, missing, *more in found["rows"]
+    ]
+    text = (
+        "Shares of test rows. Beyond: outside the 0.1 % to 99.9 % quantiles of "
+        "training, where the networks clip; about 0.2 % is what chance gives. Unknown: a category that training did "
+        "not see, or none."
+    )
+    if found["listed"] > len(rows):
+        text += f" Listed: the {len(rows)} features that differ most from training."
+    elif found["listed"] < found["features"]:
+        text += " Features without any of these are not listed."
+    head = ["feature", "missing", "beyond", "unknown"]
+    tables = [PageTable("", head, rows)] if rows else []
+    return PageSection(coverage_sentence(found), [text], (), tables)
+
+
+def _percent(share: float | None) -> str:
+    if share is None:
+        return "·"
+    return "0" if share == 0 else "< 0.1 %" if share < 0.001 else f"{share:.1%}".replace("%", " %")

@@ -1,0 +1,23 @@
+"""What a difference is, by its interval: one of three things, in the same words everywhere."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Verdict = Literal["gain", "no difference shown", "harm"]
+
+
+def verdict_of(low: float, high: float) -> Verdict:
+    """What a 95 % interval of a difference says.
+
+    Args:
+        low, high: its ends.
+
+    Returns:
+        A gain if all of it lies above 0, harm if all of it lies below.
+
+    Convention: an interval that ends at 0 holds 0, and one of NaN shows nothing.
+    """
+    if low > 0.0:
+        return "gain"
+    return "harm" if high < 0.0 else "no difference shown"

@@ -1,6 +1,7 @@
 """Constant columns by every door: the bundle is that of the same data without them, and callers may go on."""
 
 import json
+import pickle
 
 import numpy as np
 import polars as pl
@@ -129,7 +130,7 @@ def test_the_library_takes_frames_with_and_without_them(frame, model, tmp_path):
     scores = model.predict(columns, search)
     (note,) = model.report_["notes"]
     assert note.endswith("drop_constant=False keeps them")
-    for one in (model, again):
+    for one in (model, again, pickle.loads(pickle.dumps(model))):
         assert one.manifest_.feature_schema.names == ("price", "carrier")
         assert one.feature_names_in_.tolist() == ["price", "fee", "shop", "carrier", "later"]
         assert one.n_features_in_ == 5

@@ -1,6 +1,7 @@
 """``training.Qilcm`` fitted: the bundle that the command line would have written, and a ranker for scikit-learn."""
 
 import json
+import pickle
 
 import numpy as np
 import polars as pl
@@ -161,8 +162,9 @@ def test_a_frame_may_lack_a_feature_that_has_a_default(frame, model, tmp_path):
     filled = ours.predict(frame.assign(price=0.5, stops=2)[["price", "carrier", "stops"]], searches)
     assert filled.tolist() != ours.predict(features(frame), searches).tolist()
     again = training.Qilcm.load(ours.save(tmp_path / "shop" / "1"))
-    assert again.get_params() == ours.get_params()
-    for one in (ours, again):
+    pickled = pickle.loads(pickle.dumps(ours))
+    assert again.get_params() == pickled.get_params() == ours.get_params()
+    for one in (ours, again, pickled):
         assert one.predict(frame[["carrier"]], searches).tolist() == filled.tolist()
         with pytest.raises(SchemaMismatchError, match="X lacks carrier"):
             one.predict(frame[["price"]], searches)

@@ -33,7 +33,7 @@ import atheris
 import numpy as np
 
 # atheris 3.0 keeps a little of every array that instrumented code compares: 2 KB an input, 2 GB in five minutes
-with atheris.instrument_imports(include=["ranking", "service", "training"], exclude=["training.data.letor_fast"]):
+with atheris.instrument_imports(include=["ranking", "service", "training"], exclude=["training.data.letor.fast"]):
     from fastapi.exceptions import RequestValidationError
     from pydantic import ValidationError
     from pydantic_core import from_json
@@ -45,9 +45,9 @@ with atheris.instrument_imports(include=["ranking", "service", "training"], excl
     from service.problems import STATUS
     from service.schemas import RerankRequest
     from service.validation import validated
-    from training.data import letor
-    from training.data.letor_fast import Block, parse_fast
-    from training.data.letor_lines import parse_lines
+    from training.data.letor import text as letor
+    from training.data.letor.fast import Block, parse_fast
+    from training.data.letor.lines import parse_lines
 
 scan: Any = import_module("service.scan")  # compiled: there is nothing in it to instrument
 

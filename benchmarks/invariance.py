@@ -28,8 +28,8 @@ from benchmarks import machine
 from ranking.errors import ListwrightError
 from training import config, first_stage, lambdamart, second_stage
 from training.batching import Lists
+from training.bundle_schema import load
 from training.chamfer import confusion_loss
-from training.data.load import load
 from training.experiments import plans
 from training.learn import predict, query_ndcg
 from training.qilcm import QilcmNetwork, Representation

@@ -14,9 +14,9 @@ from jaxtyping import Float
 from benchmarks import machine
 from ranking.metrics import EvalProtocol, ndcg
 from training import config
+from training.bundle_schema import load
 from training.config import LambdaMart
 from training.data.dataset import Dataset
-from training.data.load import load
 from training.lambdamart import scores_of, tune
 
 CUTOFF = 10

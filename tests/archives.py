@@ -6,7 +6,7 @@ import zipfile
 
 import numpy as np
 
-from training.data.layout import load
+from training.data.letor.layout import load
 from training.data_config import LetorData
 
 

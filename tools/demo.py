@@ -27,9 +27,9 @@ from ranking import bundle
 from ranking.errors import ListwrightError
 from ranking.features import FeatureSchema
 from ranking.manifest import Manifest
+from training.bundle_schema import load
 from training.config import Recipe
 from training.data.dataset import Dataset
-from training.data.load import load
 
 READY_WITHIN_S = 30.0
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy has no business on this machine

@@ -10,8 +10,8 @@ from jaxtyping import Float
 from ranking.errors import DataError, RecipeError, SchemaMismatchError, ScoringError
 from ranking.features import Feature, FeatureSchema
 from ranking.first_stage import model_columns, read_booster
-from training.data.columns import spelled
 from training.data.dataset import Dataset
+from training.data.tables.columns import spelled
 from training.foreign_models import HEAD_BYTES, recognised
 
 WARNING = (
@@ -71,6 +71,16 @@ def under_model_categories(model: str, schema: FeatureSchema) -> FeatureSchema:
             missing_in_training=features[column].missing_in_training,
         )
     return FeatureSchema(features=tuple(features))
+
+
+def columns_of(model: str, schema: FeatureSchema) -> frozenset[str]:
+    """Names of the columns that a model looks at: all, where its features have no names.
+
+    Raises:
+        SchemaMismatchError: if the model's features are not in the schema.
+    """
+    columns = model_columns(read_booster(model), schema)
+    return frozenset(schema.names if columns is None else (schema.names[column] for column in columns))
 
 
 def column_scores(column: str, data: Dataset) -> Float[np.ndarray, " R"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 
@@ -19,7 +20,11 @@ def repeatable(program: str, arguments: Sequence[str]) -> str:
     attempt.add_argument("--study")
     attempt.add_argument("--resume", action="store_true")
     _, kept = attempt.parse_known_args(list(arguments))
-    return f"python -m {program} {shlex.join(map(_without_folder, kept))}".rstrip()
+    shown = [
+        word if "--default" in (before, word.partition("=")[0]) else _without_folder(word)  # a category is no path
+        for before, word in pairwise(["", *kept])
+    ]
+    return f"python -m {program} {shlex.join(shown)}".rstrip()
 
 
 def _without_folder(word: str) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, model_validator
 
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -14,6 +15,38 @@ class Frozen(BaseModel):
     """A value that never changes, and refuses fields that it does not know."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+Default = bool | int | float | str
+
+
+def _by_name(given: object) -> tuple[tuple[str, Default], ...]:
+    """Names and values, of a table as TOML has them or as they are kept here."""
+    values = dict(given) if isinstance(given, tuple) else given
+    if not isinstance(values, Mapping):
+        raise ValueError("expected a table of names and values")
+    for name, value in values.items():
+        if not isinstance(value, bool | int | float | str):
+            raise ValueError(f"{name} = {value!r}: expected a number, text, true or false")
+    return tuple((str(name), value) for name, value in values.items())
+
+
+Defaults = Annotated[tuple[tuple[str, Default], ...], PlainValidator(_by_name), PlainSerializer(dict)]
+"""Values by name: a table in TOML and JSON, pairs in memory, so that a recipe can be hashed."""
+
+
+class AnyData(Frozen):
+    """What is said of the features, wherever the data come from.
+
+    Args:
+        defaults: values that stand for features which a request by name leaves out: a number, or a category as a
+            request spells it. Training never looks at them.
+        drop_constant: whether columns with one value in all training rows, missing ones too, become no features. What
+            a given first stage needs stays.
+    """
+
+    defaults: Defaults = ()
+    drop_constant: bool = True
 
 
 class Split(Frozen):
@@ -46,7 +79,7 @@ class TableSplit(Split):
         return self
 
 
-class LetorData(Frozen):
+class LetorData(AnyData):
     """SVMrank / LETOR text.
 
     Args:
@@ -63,7 +96,7 @@ class LetorData(Frozen):
     split: Split = Split()
 
 
-class TableData(Frozen):
+class TableData(AnyData):
     """CSV or Parquet, one row per candidate.
 
     Args:
@@ -83,7 +116,7 @@ class TableData(Frozen):
     split: TableSplit = TableSplit()
 
 
-class SyntheticData(Frozen):
+class SyntheticData(AnyData):
     """Data with a known truth (``training.data.synthetic``).
 
     Args:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from rich.console import Console
 from rich.progress import Progress
 from sklearn.base import BaseEstimator
@@ -23,8 +24,9 @@ from ranking.errors import ScoringError
 from ranking.manifest import MANIFEST, to_json
 from training.config import Recipe
 from training.data import memory, split
-from training.data.dataset import Remedies, Splits
+from training.data.dataset import Dataset, Remedies, Splits
 from training.data.memory import Values
+from training.data_config import Default
 from training.estimator_recipe import UNSAVED, parameters_of, recipe_of
 from training.model_config import RankLoss
 from training.ranker_words import refuse
@@ -50,6 +52,9 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         trials, max_trees, folds: of the first stage, see :class:`training.config.LambdaMart`.
         parts: 5 is the papers' 60/20/20; at least 3.
         categorical: columns to treat as categories whatever their type; text always is.
+        defaults: values by name of a feature, for frames and requests that lack it: a number, or one of its categories.
+        drop_constant: whether columns with one value in all training rows become no features, see
+            :class:`training.data_config.AnyData`.
         seed: fixes everything random.
         device: ``auto`` takes CUDA where there is one; or a torch device.
         verbose: whether progress is printed.
@@ -59,8 +64,9 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         report_: ``report.json`` of the bundle, see ``docs/report.md``.
         reranker_: what scores.
         files_: the bundle's files by name.
-        feature_names_in_: ``(D,)`` names of the features; f1, f2 ... where X was an array.
-        n_features_in_: D.
+        feature_names_in_: names of the columns of X, those among them that became no features; f1, f2 ... where X was
+            an array.
+        n_features_in_: how many these are.
     """
 
     def __init__(
@@ -88,6 +94,8 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         folds: int = 5,
         parts: int = 5,
         categorical: tuple[str, ...] = (),
+        defaults: Mapping[str, Default] | None = None,
+        drop_constant: bool = True,
         seed: int = 0,
         device: str = "auto",
         verbose: bool = False,
@@ -114,6 +122,8 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         self.folds = folds
         self.parts = parts
         self.categorical = categorical
+        self.defaults = defaults
+        self.drop_constant = drop_constant
         self.seed = seed
         self.device = device
         self.verbose = verbose
@@ -140,7 +150,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         def read(_bars: Progress) -> Splits:
             rng = np.random.default_rng(recipe.seed)
             splits = split.by_query(data, recipe.data.split, fold=recipe.fold, rng=rng, source="X, y, qid")
-            return replace(splits, remedies=Remedies("leave it out of X"))
+            return replace(splits, remedies=Remedies("leave it out of X", keep_constant="drop_constant=False"))
 
         console = Console(quiet=not self.verbose, highlight=False)
         with tempfile.TemporaryDirectory(prefix="listwright-") as folder:
@@ -152,7 +162,8 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         """Scores by which the candidates of each query are ordered, as the service would order them.
 
         Args:
-            X: ``(R, D)`` as in :meth:`fit`; a frame's columns are found by name, an array's by position.
+            X: ``(R, D)`` as in :meth:`fit`; a frame's columns are found by name, an array's by position. A frame may
+                lack features that have a default, or that were missing in training.
             qid: ``(R,)`` as in :meth:`fit`.
 
         Returns:
@@ -167,7 +178,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
             ScoringError: if a stage fails: an earlier stage's answer must not silently pass for its.
         """
         check_is_fitted(self)
-        data, order = memory.asked(X, qid, self.manifest_.feature_schema)
+        data, order = self._asked(X, qid)
         scores = np.empty(data.rows)
         for n, (features, _) in enumerate(data.lists()):
             ranking = self.reranker_.rerank(CandidateList(features))
@@ -189,7 +200,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         from training.lambdamart import mean_ndcg  # noqa: PLC0415 - LightGBM and Optuna
 
         scores = self.predict(X, qid)
-        data, order = memory.asked(X, qid, self.manifest_.feature_schema)
+        data, order = self._asked(X, qid)
         return mean_ndcg(memory.with_labels(data, order, y), scores[order], self.ndcg_at)
 
     def save(self, path: str | Path) -> Path:
@@ -236,6 +247,9 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         loaded = bundle.load(Path(path))
         return cls(**parameters_of(loaded.manifest.recipe, frozenset(cls._get_param_names())))._read(loaded)
 
+    def _asked(self, X: Values, qid: Values) -> tuple[Dataset, Int[np.ndarray, " R"]]:
+        return memory.asked(X, qid, self.manifest_.feature_schema, tuple(self.feature_names_in_))
+
     def __getstate__(self) -> dict[str, Any]:
         """Parameters and, once fitted, the files of the bundle; what is made from these is made again."""
         state = dict(super().__getstate__())
@@ -264,7 +278,10 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         self.reranker_ = loaded.reranker
         self.files_ = files
         self.report_: dict[str, Any] = json.loads(self.files_.get("report.json", b"{}"))
-        self.feature_names_in_ = np.array(loaded.manifest.feature_schema.names, dtype=object)
+        columns = list(loaded.manifest.feature_schema.names)
+        for place, name in self.report_.get("dropped", []):
+            columns.insert(place, name)
+        self.feature_names_in_ = np.array(columns, dtype=object)
         self.n_features_in_ = len(self.feature_names_in_)
         return self
 

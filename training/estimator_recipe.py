@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from training import config
 from training.config import Recipe
 from training.model_config import Qilcm, named
@@ -30,6 +32,8 @@ def recipe_of(parameters: Mapping[str, Any]) -> Recipe:
             "qid": "qid",
             "label": "y",
             "categorical": tuple(parameters["categorical"]),
+            "defaults": {name: _plain(value) for name, value in (parameters["defaults"] or {}).items()},
+            "drop_constant": parameters["drop_constant"],
             "split": {"parts": parameters["parts"]},
         },
         "first_stage": {"kind": "lambdamart"} | {name: parameters[name] for name in (*_FIRST_STAGE, "ndcg_at")},
@@ -44,7 +48,13 @@ def parameters_of(recipe: Mapping[str, Any], known: frozenset[str]) -> dict[str,
     """What a recipe says of the estimator's parameters, as far as they are known."""
     model, data = recipe["model"], recipe["data"]
     values = {**recipe["first_stage"], **data, **data.get("split", {}), **model, "seed": recipe["seed"]}
+    values["defaults"] = data.get("defaults") or None
     variant = model.get("variant", "full")
     values["model"] = model.get("kind", "qilcm") + ("" if variant == "full" else f"-{variant.lower()}")
     lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
     return {name: value for name, value in (values | lists).items() if name in known}
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's scalars as Python has them."""
+    return value.item() if isinstance(value, np.generic) else value

@@ -17,7 +17,7 @@ from training.command import repeatable
 from training.config import Recipe
 from training.data.sources import files_by_split, path_of
 from training.data_config import LetorData, TableData
-from training.recipe_options import add_table_options, recipe_for, with_table_options
+from training.recipe_options import add_data_options, recipe_for, with_data_options
 
 ORACLE_COUNTS = (1, 2, 5, 10)
 MOST_SPECIALISTS = 100
@@ -60,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
     console = Console(highlight=False)
     try:
         _check(options)
-        recipe = with_table_options(recipe_for(options.recipe, options.data), options)
+        recipe = with_data_options(recipe_for(options.recipe, options.data), options)
         folds = _numbers(options.folds) or tuple(range(1, _folds_of(options.suite, recipe, options.data) + 1))
         out = options.out or Path("experiments") / f"{options.suite}-{recipe.name}"
         command = repeatable("training.experiment", sys.argv[1:] if arguments is None else arguments)
@@ -209,7 +209,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help="recipe or .toml file (default: table for CSV and Parquet, else letor or the one whose files PATH holds)",
     )
-    add_table_options(parser)
+    add_data_options(parser)
     parser.add_argument("--out", type=Path, metavar="DIR", help="default: experiments/SUITE-RECIPE")
     parser.add_argument(
         "--seeds", type=int, metavar="N", help=f"seeds 0 to N - 1 (default: {PAPER_SEEDS}; oracle, routing: 1)"

@@ -40,14 +40,6 @@ class FittedFirstStage:
         return self.entry.feature if isinstance(self.entry, ColumnStage) else None
 
 
-def under_given(spec: FirstStage, splits: Splits) -> Splits:
-    """The splits under the categories of a model that was brought along; otherwise as they are."""
-    if not isinstance(spec, GivenModel):
-        return splits
-    schema = bring_your_own.under_model_categories(bring_your_own.read_model(Path(spec.path)), splits.train.schema)
-    return splits.under(schema)
-
-
 def fit(
     spec: FirstStage,
     splits: Splits,

@@ -38,7 +38,7 @@ def recipe_from(options: argparse.Namespace) -> Recipe:
         RecipeError: if the recipe is unknown or an option does not fit it.
     """
     name = options.recipe or (None if options.data else "demo")
-    recipe = with_table_options(recipe_for(name, options.data, seed=options.seed, fold=options.fold), options)
+    recipe = with_data_options(recipe_for(name, options.data, seed=options.seed, fold=options.fold), options)
     changes: dict[str, object] = {}
     if options.first_stage is not None:
         changes["first_stage"] = GivenModel(path=str(options.first_stage))
@@ -76,12 +76,34 @@ def recipe_for(name: str | None, sources: Sequence[str], **changes: Any) -> Reci
     return config.load("table" if is_table else "letor", **changes)
 
 
-def with_table_options(recipe: Recipe, options: argparse.Namespace) -> Recipe:
-    """The recipe with the columns, and the split by a column, that the command line names.
+def with_data_options(recipe: Recipe, options: argparse.Namespace) -> Recipe:
+    """The recipe with the columns, the split by a column, and the defaults that the command line names.
 
     Raises:
-        RecipeError: if the recipe reads no table, or two options say different things about the split.
+        RecipeError: if columns are named and the recipe reads no table, two options say different things about the
+            split, or a default is not spelled as one.
     """
+    recipe = _with_table_options(recipe, options)
+    if not options.default:
+        return recipe
+    defaults = tuple((dict(recipe.data.defaults) | _defaults(options.default)).items())
+    return config.changed(recipe, {"data": recipe.data.model_copy(update={"defaults": defaults})})
+
+
+def _defaults(texts: Sequence[str]) -> dict[str, str]:
+    """What ``--default`` says by name; what a value means is seen when the feature is known."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, same, value = text.partition("=")
+        if not (name and same):
+            raise RecipeError(f"--default {text}: expected NAME=VALUE")
+        if name in found:
+            raise RecipeError(f"--default {text}: {name!r} has the default {found[name]!r} already; leave one out")
+        found[name] = value
+    return found
+
+
+def _with_table_options(recipe: Recipe, options: argparse.Namespace) -> Recipe:
     given = [name for name in _TABLE_OPTIONS if getattr(options, name) is not None]
     if not given:
         return recipe
@@ -151,7 +173,7 @@ def add_recipe_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--fold", type=int, metavar="K", help="which fold, counted from 1 (default: the recipe's)")
     parser.add_argument("--device", default="auto", help="auto (CUDA if there is one), cpu or cuda")
-    add_table_options(parser)
+    add_data_options(parser)
     first = parser.add_argument_group("bring your own first stage").add_mutually_exclusive_group()
     first.add_argument("--first-stage", type=Path, metavar="MODEL", help="a LightGBM text model that you already run")
     first.add_argument(
@@ -161,8 +183,8 @@ def add_recipe_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_table_options(parser: argparse.ArgumentParser) -> None:
-    """The options that :func:`with_table_options` reads."""
+def add_data_options(parser: argparse.ArgumentParser) -> None:
+    """The options that :func:`with_data_options` reads."""
     table = parser.add_argument_group("tables")
     table.add_argument("--qid", metavar="COL", help="column with the query id")
     table.add_argument("--label", metavar="COL", help="column with the relevance label, whole numbers from 0")
@@ -176,4 +198,10 @@ def add_table_options(parser: argparse.ArgumentParser) -> None:
     table.add_argument("--time-column", metavar="COL", help="with --split time: column with the time; no feature")
     table.add_argument(
         "--split-column", metavar="COL", help="column that says train, valid or test of each row; no feature"
+    )
+    parser.add_argument_group("features").add_argument(
+        "--default",
+        action="append",
+        metavar="NAME=VALUE",
+        help="value of a feature for requests that leave it out, a number or one of its categories; repeatable",
     )

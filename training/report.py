@@ -36,6 +36,7 @@ class Report:
         metrics: means and intervals under the evaluation's protocol.
         data: one line: which data, split how.
         notes: what was pointed out about them before the fit.
+        dropped: constant columns of the data that became no features: where they stood (from 0), and their names.
         first_stage, model: what was fitted, and how it went.
         recipe: the recipe as JSON.
         seconds: wall-clock time by step.
@@ -56,6 +57,7 @@ class Report:
     recipe: Mapping[str, object]
     seconds: Mapping[str, float]
     notes: Sequence[str] = ()
+    dropped: Sequence[tuple[int, str]] = ()
     specialists: Mapping[str, object] | None = None
     routing: RoutingEvaluation | None = None
     default: Mapping[str, object] = field(default_factory=dict)
@@ -83,6 +85,7 @@ class Report:
         facts = {
             "data": self.data,
             "notes": list(self.notes),
+            "dropped": [list(column) for column in self.dropped],
             "protocol": str(self.evaluation.protocol),
             "interval": "95 % percentile bootstrap over queries",
             "rankers": {ranker: self.names[ranker] for ranker in self.evaluation.rankers},

@@ -14,7 +14,7 @@ from rich.progress import Progress
 
 from ranking import bundle
 from ranking.errors import RecipeError, ScoringError
-from training import bring_your_own, first_stage, second_stage
+from training import bring_your_own, bundle_schema, first_stage, second_stage
 from training.anomaly import FittedAnomaly, fit_anomaly
 from training.bundling import write_bundle
 from training.config import LambdaMart, Recipe
@@ -89,7 +89,7 @@ def run_on(
     as_fitted: bool = False,
     console: Console,
 ) -> Report:
-    """The same on splits that ``read`` gives, whatever they come from; what the recipe says of data is not looked at.
+    """The same on splits that ``read`` gives; of the data, the recipe then says no more than what their features are.
 
     Raises:
         ListwrightError: as :func:`run`.
@@ -111,7 +111,7 @@ def _fit_and_publish(
 ) -> Report:
     watch = Stopwatch(bars.enter)
     with watch.step("data"):
-        splits = first_stage.under_given(recipe.first_stage, read(bars))
+        splits = bundle_schema.under_bundle_schema(recipe, read(bars))
         for file in bars.tasks:  # compressed text is longer than its file: only now is the end known
             bars.update(file.id, total=file.completed)
         if recipe.specialists is not None:  # now rather than after the generalist
@@ -146,6 +146,7 @@ def _fit_and_publish(
         metrics=evaluation.metrics(),
         data=splits.how,
         notes=notes,
+        dropped=splits.dropped,
         first_stage=first.facts,
         model={"kind": "first_stage"} if fitted is None else fitted.facts,
         specialists=None if specialists is None else specialists.facts,

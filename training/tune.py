@@ -68,13 +68,14 @@ def _search(
     recipe: Recipe, options: argparse.Namespace, folder: Path, command: str, console: Console
 ) -> tuple[Winner, str]:
     with console.status("loading torch"):  # seconds, which --help and mistyped options need not wait for
-        from training import first_stage, study  # noqa: PLC0415
-        from training.data.load import announce, load  # noqa: PLC0415
+        from training import study  # noqa: PLC0415
+        from training.bundle_schema import load  # noqa: PLC0415
+        from training.data.load import announce  # noqa: PLC0415
         from training.progress import progress_bars  # noqa: PLC0415
         from training.run import usable_device  # noqa: PLC0415
     device = usable_device(options.device)
     with progress_bars(console) as bars:
-        splits = first_stage.under_given(recipe.first_stage, load(recipe, options.data, progress=bars))
+        splits = load(recipe, options.data, progress=bars)
         announce(recipe, splits, bars.console)
         with study.held(folder, recipe, splits) as state:
             winner = study.tune(recipe, splits, state, trials=options.trials, device=device, bars=bars)

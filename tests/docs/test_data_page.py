@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from training import config, experiment, fit, tune
-from training.data import evidence, leaks, marks
+from training.data import constant
+from training.data.leaks import evidence
+from training.data.leaks import findings as leaks
+from training.data.tables import marks
 from training.data_config import TableData, TableSplit
 from training.recipe_options import TABLES, recipe_for
 
@@ -30,6 +33,9 @@ def test_its_recipe_is_one(tmp_path):
     path.write_text(f'name = "own"\nabout = "x"\n{piece}[model]\nkind = "qilcm"\n')
     data = config.load(str(path)).data
     assert data.split == TableSplit(by="time", column="searched_at")
+    assert data.defaults == (("price", 0.0), ("carrier", "A5"))
+    assert f"drop_constant = {str(data.drop_constant).lower()}" in piece
+    assert data.drop_constant == TableData().drop_constant
     assert set(re.findall(r"^\| `--\S+` \| `(\w+)`", PAGE, flags=re.MULTILINE)) <= {*TableData.model_fields, "column"}
 
 
@@ -39,6 +45,8 @@ def test_every_option_of_tables_is_on_the_page(program):
     tables = said.split("tables:")[1].split("\n\n")[0]
     for option in re.findall(r"^  (--[\w-]+)", tables, flags=re.MULTILINE):
         assert f"| `{option}` |" in PAGE or (option == "--split" and f"| one table, `{option} time" in PAGE), option
+    (default,) = re.findall(r"^  (--[\w-]+ \S+)", said.split("features:")[1].split("\n\n")[0], flags=re.MULTILINE)
+    assert f"`{default}`, once per feature" in PAGE
 
 
 def test_names_of_splits_and_of_files_are_the_codes():
@@ -62,8 +70,8 @@ def test_the_bounds_of_what_is_pointed_out_are_the_codes():
 
 
 def test_every_note_is_on_the_page():
-    source = Path(leaks.__file__).read_text(encoding="utf-8")
+    source = "".join(Path(module.__file__).read_text(encoding="utf-8") for module in (leaks, constant))
     notes = re.findall(r"^\| ([a-z][^|]*?) \|", PAGE.split("## What is pointed out")[1], flags=re.MULTILINE)[1:]
-    assert len(notes) == 8
+    assert len(notes) == 9
     for note in notes[:-1]:
         assert " ".join(note.split()[:4]) in source.replace("{count} of {lists.mixed} ", ""), note

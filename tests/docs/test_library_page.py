@@ -24,12 +24,17 @@ def test_every_error_of_the_table_is_tested():
     """Each message quoted as an error stands in a test that sees it raised."""
     tests = "".join(
         path.read_text(encoding="utf-8")
-        for name in ("recipes/test_bad_input.py", "recipes/test_library.py", "unit/training/test_memory.py")
+        for name in (
+            "recipes/test_bad_input.py",
+            "recipes/test_library.py",
+            "recipes/test_own_tables.py",
+            "unit/training/test_memory.py",
+        )
         for path in [ROOT / "tests" / name]
     )
     table = PAGE.split("## What odd data mean")[1]
     quoted = re.findall(r"error[^`|]*: `([^`]+)`", table)
-    assert len(quoted) == 8
+    assert len(quoted) == 10
     for message in quoted:
         heart = re.sub(r"^line \d+(, column \w+)?: |\(18 queries.*|; found.*", "", message).strip()
         assert heart in tests, heart

@@ -9,9 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ranking.errors import DataError
-from training.data import letor
-from training.data.letor_fast import parse_fast
-from training.data.letor_lines import parse_lines
+from training.data.letor import text as letor
+from training.data.letor.fast import parse_fast
+from training.data.letor.lines import parse_lines
 
 SPACES = st.sampled_from([b" ", b" ", b" ", b"\t", b"  ", b" \t "])
 LINE_ENDS = st.sampled_from([b"\n", b"\n", b"\n", b"\r\n", b" \n", b" # c:1 qid:2\n", b"#\n", b"\n\n"])

@@ -1,5 +1,6 @@
 """Odd and wrong data by every door: LETOR text, a table, the library. What ``docs/library.md`` says of each, holds."""
 
+import json
 from collections import namedtuple
 
 import numpy as np
@@ -17,6 +18,7 @@ name = "odd"
 about = "x"
 [data]
 kind = "{kind}"
+drop_constant = {drop_constant}
 [first_stage]
 kind = "lambdamart"
 trials = 1
@@ -55,9 +57,9 @@ def written(kind, data, folder):
     return path, ("--qid", "qid", "--label", "label")
 
 
-def recipe_of(kind, folder):
+def recipe_of(kind, folder, drop_constant=True):
     path = folder / f"{kind}.toml"
-    path.write_text(RECIPE.format(kind=kind))
+    path.write_text(RECIPE.format(kind=kind, drop_constant=str(drop_constant).lower()))
     return path
 
 
@@ -66,34 +68,45 @@ def cache_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
 
 
-def fit_by(door, data, folder, capsys):
+def fit_by(door, data, folder, capsys, drop_constant=True):
     """The bundle, or what the one who asked for it is told."""
     out = folder / "odd" / "1"
     if door == "library":
         frame = pd.DataFrame(data)
         try:
-            model = training.Qilcm(**SMALL).fit(frame[["first", "second"]], frame["label"], frame["qid"])
+            model = training.Qilcm(**SMALL, drop_constant=drop_constant).fit(
+                frame[["first", "second"]], frame["label"], frame["qid"]
+            )
         except DataError as error:
             return str(error)
         return bundle.load(model.save(out))
     path, columns = written(door, data, folder)
-    code = fit.main([str(recipe_of(door, folder)), "--data", str(path), *columns, "--out", str(out)])
+    code = fit.main([str(recipe_of(door, folder, drop_constant)), "--data", str(path), *columns, "--out", str(out)])
     said = " ".join(capsys.readouterr().out.split())
     assert code == ("error:" in said)
     return said if code else bundle.load(out)
 
 
+@pytest.mark.parametrize("drop_constant", [True, False])
 @pytest.mark.parametrize("door", DOORS)
-def test_odd_queries_and_features_mean_something(door, tmp_path, capsys):
+def test_odd_queries_and_features_mean_something(door, drop_constant, tmp_path, capsys):
     """No relevant candidate, all labels equal, one candidate, and a feature that is constant or missing everywhere."""
     odd = [row._replace(label=0 if row.qid in ("q1", "q2", "q3") else row.label) for row in rows()]
     odd = [row._replace(label=1) if row.qid in ("q4", "q5") else row for row in odd]
     odd += [Row("lonely", 1, 1.0, 1.0), Row("lost", 0, 1.0, 1.0)]
     value = {"letor": 7.0, "table": NAN, "library": NAN}[door]  # constant, all missing
-    loaded = fit_by(door, [row._replace(second=value) for row in odd], tmp_path, capsys)
+    loaded = fit_by(door, [row._replace(second=value) for row in odd], tmp_path, capsys, drop_constant)
     assert not isinstance(loaded, str), loaded
     by_name = {(metric.ranker, metric.name): metric for metric in loaded.manifest.metrics}
     assert by_name["first_stage", "ndcg@10"].n == 7, "32 queries, a fifth of them; the empty ones count"
+    second, report = {"letor": "f2"}.get(door, "second"), json.loads((loaded.path / "report.json").read_text())
+    said = [note for note in report["notes"] if "one value, or none, in all" in note]
+    if drop_constant:
+        assert len(loaded.manifest.feature_schema) == 1
+        assert report["dropped"] == [[1, second]]
+        assert [note.split()[0] for note in said] == [f"'{second}'"]
+        return
+    assert (report["dropped"], said) == ([], [])
     feature = loaded.manifest.feature_schema.features[1]
     assert feature.quantiles == (None if value is NAN else (7.0,) * 7)
     assert feature.missing_in_training == (value is NAN)
@@ -119,6 +132,16 @@ def test_labels_that_are_all_equal_teach_nothing(door, label, tmp_path, capsys):
         f"no training query has two candidates with different labels (18 queries, labels found: {label}): there is "
         "nothing to learn an order from; judge more queries, or split them otherwise (seed, fold, files)"
     ) in said
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_features_that_are_all_constant_teach_nothing(door, tmp_path, capsys):
+    said = fit_by(door, [row._replace(first=7.0, second=NAN) for row in rows()], tmp_path, capsys)
+    names = "'f1', 'f2'" if door == "letor" else "'first', 'second'"
+    assert (
+        f"each feature ({names}) has one value, or none, in all 72 training rows: nothing tells candidates apart"
+        in said
+    )
 
 
 @pytest.mark.parametrize("door", DOORS)

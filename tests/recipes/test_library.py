@@ -1,6 +1,7 @@
 """``training.Qilcm`` fitted: the bundle that the command line would have written, and a ranker for scikit-learn."""
 
 import json
+import pickle
 
 import numpy as np
 import polars as pl
@@ -151,6 +152,22 @@ def test_what_cannot_be_saved_leaves_nothing(model, saved, place, error, says):
 def test_other_columns_are_refused(frame, model):
     with pytest.raises(SchemaMismatchError, match="X lacks stops"):
         model.predict(frame[["price", "carrier"]], frame["search"])
+
+
+def test_a_frame_may_lack_a_feature_that_has_a_default(frame, model, tmp_path):
+    parameters = SMALL | {"categorical": ("stops",), "defaults": {"price": 0.5, "stops": 2}}
+    ours = training.Qilcm(**parameters).fit(features(frame), frame["clicked"], frame["search"])
+    searches = frame["search"]
+    assert ours.predict(features(frame), searches).tolist() == model.predict(features(frame), searches).tolist()
+    filled = ours.predict(frame.assign(price=0.5, stops=2)[["price", "carrier", "stops"]], searches)
+    assert filled.tolist() != ours.predict(features(frame), searches).tolist()
+    again = training.Qilcm.load(ours.save(tmp_path / "shop" / "1"))
+    pickled = pickle.loads(pickle.dumps(ours))
+    assert again.get_params() == pickled.get_params() == ours.get_params()
+    for one in (ours, again, pickled):
+        assert one.predict(frame[["carrier"]], searches).tolist() == filled.tolist()
+        with pytest.raises(SchemaMismatchError, match="X lacks carrier"):
+            one.predict(frame[["price"]], searches)
 
 
 def test_an_answer_of_an_earlier_stage_is_no_answer(frame, model, monkeypatch):

@@ -92,6 +92,41 @@ def test_a_split_by_time_and_a_leak_are_told_before_the_fit_and_kept(table, reci
     assert how in page
 
 
+def test_defaults_reach_the_manifest_and_change_nothing_that_is_fitted(table, tmp_path, capsys):
+    path, start = tmp_path / "own.toml", ("--data", table, *NAMES, "--ignore", "searched_at,part,position")
+    head, rest = TINY.split("[data]")[0], TINY.split("[first_stage]")[1]
+    own = '[data]\nkind = "table"\n{}\n[first_stage]'
+    manifests = []
+    for n, defaults in enumerate(('[data.defaults]\nprice = 1\ncarrier = "y"', "")):
+        path.write_text(head + own.format(defaults) + rest)
+        given = ("--default", "price=-0.25") if defaults else ()
+        assert fitted(path, *start, *given, "--out", tmp_path / "own" / str(n)) == 0
+        manifests.append(bundle.load(tmp_path / "own" / str(n)).manifest)
+    printed = said(capsys)
+    assert printed.count("no missing values, defaults price = -0.25, carrier = y") == 1
+    assert [feature.default for feature in manifests[0].feature_schema.features] == [-0.25, "y"]
+    assert [feature.default for feature in manifests[1].feature_schema.features] == [None, None]
+    assert manifests[0].fingerprint == manifests[1].fingerprint
+    assert manifests[0].recipe["data"]["defaults"] == {"price": "-0.25", "carrier": "y"}
+    assert (
+        "--default price=-0.25" in json.loads((tmp_path / "own" / "0" / "report.json").read_text())["repeat"]["command"]
+    )
+    for name in ("first_stage.txt", "golden.jsonl"):
+        assert (tmp_path / "own" / "0" / name).read_bytes() == (tmp_path / "own" / "1" / name).read_bytes()
+
+
+@pytest.mark.parametrize("program", ["fit", "tune", "table2", "oracle", "routing"])
+def test_a_default_that_does_not_fit_ends_all_before_anything_is_fitted(program, table, tmp_path, capsys):
+    main, first = {"fit": (fit.main, []), "tune": (tune.main, [])}.get(program, (experiment.main, [program]))
+    columns = (*NAMES, "--ignore", "searched_at,part,position", "--default", "carrier=w")
+    out = ["--study" if program == "tune" else "--out", str(tmp_path / "x" / "1")]
+    assert main([*first, "--data", str(table), *columns, *out]) == 1
+    printed = said(capsys)
+    assert "the default of feature 'carrier' is 'w', a category that training never saw; it saw x, y, z" in printed
+    assert "numeric features" not in printed
+    assert not any((tmp_path / "x").rglob("*")), "nothing is left"
+
+
 def interrupted(monkeypatch, *arguments):
     """A fit that is stopped once its first stage is there."""
 

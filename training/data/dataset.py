@@ -70,6 +70,11 @@ class Dataset:
             qids=tuple(self.qids[int(n)] for n in queries),
         )
 
+    def narrowed(self, columns: Int[np.ndarray, " C"]) -> Dataset:
+        """Some columns as a dataset of their own (a copy), in the order given."""
+        schema = FeatureSchema(features=tuple(self.schema.features[column] for column in columns))
+        return replace(self, features=np.take(self.features, columns, axis=1), schema=schema)
+
     def under(self, schema: FeatureSchema) -> Dataset:
         """The same rows under the categories of another schema: values that it lacks become unknown.
 
@@ -120,10 +125,12 @@ class Remedies:
     Args:
         leave_out: how it is left out.
         split_by: goes on after that: how queries are split by it as a time; empty where they cannot be.
+        keep_constant: what keeps columns with one value as features.
     """
 
     leave_out: str = "leave it out with --ignore {}"
     split_by: str = ""
+    keep_constant: str = "drop_constant = false under [data] of a recipe"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +142,7 @@ class Splits:
         how: one line for the report: which queries went where, and why.
         remedies: of whoever gave the data.
         ids: columns that looked like ids before they were rounded.
+        dropped: columns of the source that became no features: where they stood (from 0) and their names, in order.
     """
 
     train: Dataset
@@ -143,8 +151,14 @@ class Splits:
     how: str
     remedies: Remedies = Remedies()
     ids: Ids = ()
+    dropped: tuple[tuple[int, str], ...] = ()
 
     def under(self, schema: FeatureSchema) -> Splits:
         """The same splits under the categories of another schema, see :meth:`Dataset.under`."""
         train, valid, test = (part.under(schema) for part in (self.train, self.valid, self.test))
+        return replace(self, train=train, valid=valid, test=test)
+
+    def described_by(self, schema: FeatureSchema) -> Splits:
+        """The same splits under a schema of the same columns and categories that says something else about them."""
+        train, valid, test = (replace(part, schema=schema) for part in (self.train, self.valid, self.test))
         return replace(self, train=train, valid=valid, test=test)

@@ -13,9 +13,12 @@ from rich.progress import Progress
 from ranking.errors import DataError, RecipeError
 from ranking.features import FeatureSchema
 from training.config import Recipe
-from training.data import layout, split, synthetic, table
+from training.data import split, synthetic
+from training.data.constant import dropped_note
 from training.data.dataset import Remedies, Splits
-from training.data.leaks import leaks
+from training.data.leaks.findings import leaks
+from training.data.letor import layout
+from training.data.tables import table
 from training.data_config import LetorData, SyntheticData, TableData
 
 
@@ -63,6 +66,8 @@ def describe(schema: FeatureSchema) -> str:
     if categorical:
         parts.append(f"{len(categorical)} categorical ({_shortened(categorical)} values)")
     parts.append(f"missing values in {missing} of them" if missing else "no missing values")
+    if defaults := [f"{f.name} = {f.default}" for f in schema.features if f.default is not None]:
+        parts.append(f"defaults {_shortened(defaults)}")
     return ", ".join(parts)
 
 
@@ -82,11 +87,12 @@ def data_facts(splits: Splits, notes: Sequence[str]) -> list[str]:
 
 
 def doubtful(splits: Splits) -> list[str]:
-    """What a person should look at: leaks, columns like ids or free text, and a test split that measures nothing."""
+    """What a person should look at: columns that were dropped, leaks, ids, text, a test split that measures nothing."""
     train, test, remedies = splits.train, splits.test, splits.remedies
     found = leaks(train, remedies, splits.ids)
     told = {finding.columns for finding in found}
-    doubts = [finding.said for finding in found]
+    dropped = dropped_note(splits)
+    doubts = [*([] if dropped is None else [dropped]), *(finding.said for finding in found)]
     doubts += [
         f"{feature.name!r} has {len(feature.categories)} values in {train.rows} training rows: if it is an id or free "
         f"text, {remedies.leave_out.format(feature.name)}"

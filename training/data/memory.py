@@ -12,10 +12,10 @@ import polars as pl
 from jaxtyping import Int
 
 from ranking.errors import DataError, SchemaMismatchError
-from ranking.features import FeatureSchema
-from training.data.columns import features_of, grouped, spelled, whole_labels
+from ranking.features import Feature, FeatureSchema
 from training.data.dataset import Dataset
-from training.data.letor import letor_schema
+from training.data.letor.text import letor_schema
+from training.data.tables.columns import features_of, grouped, spelled, whole_labels
 
 Values = Any
 """One value per row, or a matrix: what NumPy, pandas and polars have in common is not a type."""
@@ -50,26 +50,34 @@ def judged(X: Values, y: Values, qid: Values, *, categorical: tuple[str, ...]) -
     return Dataset(features[order], whole[order], offsets, qids, schema)
 
 
-def asked(X: Values, qid: Values, schema: FeatureSchema) -> tuple[Dataset, Int[np.ndarray, " R"]]:
+def asked(
+    X: Values, qid: Values, schema: FeatureSchema, columns: tuple[str, ...]
+) -> tuple[Dataset, Int[np.ndarray, " R"]]:
     """Candidates without labels (all are 0) under the schema of a bundle, and which row of X each of them is.
 
     Args:
         X: as in :func:`judged`; a frame's columns are found by name, an array's by position.
         qid: as in :func:`judged`.
         schema: categories that it lacks are unknown.
+        columns: what X had when it was fitted, the schema's names among them; what is no feature is not looked at.
 
     Raises:
         DataError: as in :func:`judged`.
-        SchemaMismatchError: if the columns are not those of the schema, or text stands where numbers were.
+        SchemaMismatchError: if the columns are not those that were fitted, or text stands where numbers were.
+
+    Convention: a frame may lack a feature that has a default, which then stands there, and one that training had
+    missing values in, which is then missing.
     """
-    frame = _frame(X, schema.names)
-    if set(frame.columns) != set(schema.names):
-        lacks = [name for name in schema.names if name not in frame.columns]
-        more = [name for name in frame.columns if name not in schema.names]
+    frame = _frame(X, columns)
+    absent = [feature for feature in schema.features if feature.name not in frame.columns]
+    lacks = [f.name for f in absent if f.default is None and not f.missing_in_training]
+    more = [name for name in frame.columns if name not in columns]
+    if lacks or more:
         said = " and ".join(f"{verb} {_some(names)}" for verb, names in (("lacks", lacks), ("has also", more)) if names)
         raise SchemaMismatchError(
             f"X {said}: give the columns that were fitted", expected=schema.names, sent=tuple(frame.columns)
         )
+    frame = frame.with_columns(_filled(feature) for feature in absent)
     ids = _ids(qid)
     _check_lengths(frame, qid=ids)
     order, offsets, qids = grouped(ids, _fault)
@@ -81,6 +89,12 @@ def asked(X: Values, qid: Values, schema: FeatureSchema) -> tuple[Dataset, Int[n
             raise SchemaMismatchError(f"X, column {feature.name}: expected numbers, as were fitted; found {shown!r}")
     labels = np.zeros(len(features), dtype=np.int32)
     return Dataset(features[order], labels, offsets, qids, found).under(schema), order
+
+
+def _filled(feature: Feature) -> pl.Expr:
+    """A column of what stands for a feature that is not there."""
+    kind = pl.String if feature.kind == "categorical" else pl.Float64
+    return pl.lit(feature.default, dtype=kind).alias(feature.name)
 
 
 def with_labels(data: Dataset, order: Int[np.ndarray, " R"], y: Values) -> Dataset:
@@ -108,7 +122,10 @@ def _frame(X: Values, names: tuple[str, ...] | None) -> pl.DataFrame:
             raise DataError("X", f"expected a frame or an array of two dimensions; found {kind} with {array.ndim}")
         names = names or letor_schema(array.shape[1]).names
         if len(names) != array.shape[1]:
-            raise SchemaMismatchError(f"X has {array.shape[1]} columns, {len(names)} were fitted", expected=names)
+            raise SchemaMismatchError(
+                f"X has {array.shape[1]} columns, {len(names)} were fitted: give all of them, constant ones too",
+                expected=names,
+            )
         frame = pl.DataFrame([_column(name, array[:, d]) for d, name in enumerate(names)])
     if frame.height == 0 or frame.width == 0:
         raise DataError("X", f"has {frame.height} rows and {frame.width} columns: give at least one of each")

@@ -19,9 +19,9 @@ from ranking.packed_forest import open_forest
 from training import first_stage, lambdamart, second_stage
 from training.anomaly import fit_anomaly
 from training.batching import Lists, refined_scores
+from training.bundle_schema import load
 from training.config import LambdaMart, LambdaMartSettings, Recipe
 from training.data.dataset import Dataset, Splits
-from training.data.load import load
 from training.data_config import SyntheticData
 from training.learn import predict
 from training.model_config import FirstStageAlone, Model
@@ -130,7 +130,7 @@ def measure(fit: Fit, state: Path, tuned: Path) -> pl.DataFrame:
             "trees": [first.facts["trees"]] * len(test),
             "seconds": [seconds] * len(test),
             "all_queries": [sum(len(part) for part in (splits.train, splits.valid, test))] * len(test),
-            "features": [len(test.schema)] * len(test),
+            "features": [len(test.schema) + len(splits.dropped)] * len(test),
         }
     )
 

@@ -16,8 +16,9 @@ from pathlib import Path
 from rich.console import Console
 
 from ranking.errors import RecipeError
+from training.bundle_schema import load
 from training.config import LambdaMart, Recipe
-from training.data.load import announce, data_facts, load, measurable
+from training.data.load import announce, data_facts, measurable
 from training.experiments import listwise_pages as pages
 from training.experiments import plans
 from training.experiments.fits import NDCG_AT, Fit

@@ -12,8 +12,9 @@ import polars as pl
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
+from training.bundle_schema import load
 from training.config import Recipe, Router, Srm
-from training.data.load import announce, data_facts, load
+from training.data.load import announce, data_facts
 from training.experiments import oracle, pages, routing, units
 from training.experiments.store import Store
 from training.progress import BAR, progress_bars

@@ -9,8 +9,9 @@ from pathlib import Path
 import polars as pl
 from rich.console import Console
 
+from training.bundle_schema import load
 from training.config import Recipe
-from training.data.load import load, measurable
+from training.data.load import measurable
 from training.evaluate_routing import evaluate_routing
 from training.experiments import oracle as oracle_suite
 from training.experiments import routing as routing_suite

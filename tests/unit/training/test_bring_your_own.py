@@ -10,7 +10,7 @@ from ranking.features import Feature, FeatureSchema
 from training import bring_your_own, first_stage
 from training.config import GivenModel
 from training.data.dataset import Dataset, Splits
-from training.data.letor import letor_schema
+from training.data.letor.text import letor_schema
 from training.lambdamart import scores_of
 
 PARAMS = {"objective": "lambdarank", "verbosity": -1, "min_data_in_leaf": 2, "num_leaves": 8}

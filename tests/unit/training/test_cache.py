@@ -10,7 +10,7 @@ import pytest
 
 from training.data import cache
 from training.data.dataset import Dataset
-from training.data.letor import letor_schema
+from training.data.letor.text import letor_schema
 
 FILES = ["features.npy", "labels.npy", "offsets.npy", "facts.json"]
 

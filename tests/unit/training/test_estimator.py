@@ -14,7 +14,7 @@ from sklearn.utils import estimator_checks
 import training
 from ranking.errors import DataError, RecipeError
 from training.config import LambdaMart
-from training.data_config import Split
+from training.data_config import AnyData, Split
 from training.model_config import MODEL_NAMES
 from training.model_config import Qilcm as Spec
 
@@ -39,8 +39,8 @@ def test_scikit_learns_own_checks(check):
 
 
 def test_defaults_are_the_recipes():
-    fields = Split.model_fields | LambdaMart.model_fields | Spec.model_fields
-    own = {"model": "qilcm", "categorical": (), "seed": 0, "device": "auto", "verbose": False}
+    fields = AnyData.model_fields | Split.model_fields | LambdaMart.model_fields | Spec.model_fields
+    own = {"model": "qilcm", "categorical": (), "defaults": None, "seed": 0, "device": "auto", "verbose": False}
     for name, parameter in inspect.signature(training.Qilcm).parameters.items():
         assert parameter.default == (own[name] if name in own else fields[name].default), name
 
@@ -54,6 +54,7 @@ def test_parameters_reach_the_recipe():
     assert (recipe.model.variant, recipe.model.hidden, recipe.model.ndcg_at) == ("V2", (7,), 3)
     assert (recipe.first_stage.folds, recipe.first_stage.max_trees, recipe.first_stage.ndcg_at) == (3, 9, 3)
     assert (recipe.data.split.parts, recipe.seed) == (4, 5)
+    assert training.Qilcm(drop_constant=False)._recipe().data.drop_constant is False
 
 
 @pytest.mark.parametrize("name", MODEL_NAMES)
@@ -68,6 +69,7 @@ def test_every_model_can_be_named(name):
         ({"learning_rate": -1}, r"training.Qilcm: model.*learning_rate: Input should be greater than 0 \(got -1\)"),
         ({"parts": 2}, r"training.Qilcm: data.*parts: Input should be greater than or equal to 3 \(got 2\)"),
         ({"folds": 1}, r"folds: .* \(got 1\)"),
+        ({"defaults": {"price": None}}, "defaults: price = None: expected a number, text, true or false"),
     ],
 )
 def test_a_wrong_parameter_is_named_before_anything_is_read(parameters, says):
@@ -101,8 +103,11 @@ def test_the_estimator_itself_loads_no_torch():
     assert told.stdout.strip() == "False"
 
 
-def test_seeds_of_numpy_are_seeds():
+def test_numbers_of_numpy_are_numbers():
     assert training.Qilcm(seed=np.int64(3))._recipe().seed == 3
+    defaults = {"price": np.float32(0.5), "stops": np.int64(2), "direct": np.bool_(True), "carrier": np.str_("A5")}
+    kept = training.Qilcm(defaults=defaults)._recipe().model_dump(mode="json")["data"]["defaults"]
+    assert kept == {"price": 0.5, "stops": 2, "direct": True, "carrier": "A5"}
 
 
 @pytest.mark.parametrize(

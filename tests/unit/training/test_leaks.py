@@ -7,7 +7,7 @@ from lists import QUERIES, lists
 from ranking.features import Feature, FeatureSchema
 from training import config
 from training.data.dataset import Dataset, Remedies, fit_schema
-from training.data.leaks import FEWEST, leaks
+from training.data.leaks.findings import FEWEST, leaks
 from training.data.load import load
 
 TABLE = Remedies("leave it out with --ignore {}", ", or split by it with --split time --time-column {}")

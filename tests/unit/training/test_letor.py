@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from ranking.errors import DataError
-from training.data import letor
-from training.data.letor_fast import MAX_INDEX, MAX_LABEL, parse_fast
-from training.data.letor_lines import parse_lines
+from training.data.letor import text as letor
+from training.data.letor.fast import MAX_INDEX, MAX_LABEL, parse_fast
+from training.data.letor.lines import parse_lines
 
 
 def read(text, *, groups=None):

@@ -9,7 +9,9 @@ import pytest
 
 from ranking.errors import DataError, SchemaMismatchError
 from training.data import memory
-from training.data.table import read
+from training.data.dataset import fit_schema
+from training.data.defaults import with_defaults
+from training.data.tables.table import read
 from training.data_config import TableData
 
 NAN = float("nan")
@@ -141,7 +143,7 @@ def test_questions_are_read_under_the_fitted_schema():
     fitted = memory.judged(AS_FRAMES["pandas"], Y, QID, categorical=("stops",))
     columns = ["direct", "carrier", "price", "stops"]
     frame = pd.DataFrame([[False, "new", 1.0, 2], [True, "z", NAN, 7]], columns=columns)
-    data, order = memory.asked(frame, ["q2", "q1"], fitted.schema)
+    data, order = memory.asked(frame, ["q2", "q1"], fitted.schema, fitted.schema.names)
     assert order.tolist() == [0, 1]
     assert np.array_equal(data.features, np.float32([[1.0, 3, 0, 1], [NAN, 0, 3, 2]]), equal_nan=True)
 
@@ -158,4 +160,31 @@ def test_questions_are_read_under_the_fitted_schema():
 def test_other_columns_than_were_fitted_are_refused(X, says):
     fitted = memory.judged(pl.DataFrame({"a": [1.0, 2.0], "b": [1.0, 2.0]}), [0, 1], [1, 1], categorical=())
     with pytest.raises(SchemaMismatchError, match=says):
-        memory.asked(X, [1], fitted.schema)
+        memory.asked(X, [1], fitted.schema, fitted.schema.names)
+
+
+def test_a_frame_may_lack_what_has_a_default_or_was_missing_in_training():
+    columns = {"a": [1.0, 2.0], "b": [3.0, 4.0], "c": ["x", "y"], "gap": [None, 1.0], "hole": ["z", None]}
+    fitted = fit_schema(memory.judged(pl.DataFrame(columns), [0, 1], [1, 1], categorical=()))
+    schema = with_defaults(fitted, (("b", 0.1), ("c", "y")))
+    data, _ = memory.asked(pd.DataFrame({"a": [5.0, 6.0]}), [1, 2], schema, schema.names)
+    assert np.array_equal(data.features, np.float32([[5.0, 0.1, 2, NAN, 0], [6.0, 0.1, 2, NAN, 0]]), equal_nan=True)
+    sent, _ = memory.asked(
+        pd.DataFrame({"a": [5.0], "b": [None], "c": [None], "hole": ["z"]}), [1], schema, schema.names
+    )
+    assert np.array_equal(sent.features, np.float32([[5.0, NAN, 0, NAN, 1]]), equal_nan=True), "a null is missing"
+
+
+@pytest.mark.parametrize(
+    ("defaults", "frame", "says"),
+    [
+        ((), {"a": [1.0]}, "X lacks b, c: give"),
+        ((("b", 0.1),), {"a": [1.0]}, "X lacks c: give"),
+        ((("a", 0.1), ("c", "y")), {"b": [1.0], "d": [1.0]}, "X has also d: give"),
+    ],
+)
+def test_a_frame_lacks_nothing_else(defaults, frame, says):
+    columns = {"a": [1.0, 2.0], "b": [3.0, 4.0], "c": ["x", "y"], "gap": [None, 1.0]}
+    fitted = fit_schema(memory.judged(pl.DataFrame(columns), [0, 1], [1, 1], categorical=()))
+    with pytest.raises(SchemaMismatchError, match=says):
+        memory.asked(pl.DataFrame(frame), [1], with_defaults(fitted, defaults), fitted.names)

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from training import config
+from training.bundle_schema import load
 from training.data.container import open_plain
 from training.data.dataset import Remedies
-from training.data.leaks import leaks
-from training.data.letor import read
-from training.data.load import load
-from training.data.reader import Reader
+from training.data.leaks.findings import leaks
+from training.data.letor.reader import Reader
+from training.data.letor.text import read
 from training.data_config import TableData
 
 
@@ -44,6 +44,22 @@ def test_letor_sets_have_their_published_size_in_every_fold(data_folder, recipe,
         assert f"fold {number} of 5" in splits.how
         tested += splits.test.qids
     assert len(set(tested)) == queries
+
+
+@pytest.mark.parametrize(("recipe", "features"), [("mq2008", 46), ("ohsumed", 45), ("airline", 17)])
+def test_the_published_figures_are_of_all_columns(data_folder, recipe, features):
+    for number in range(1, 6):
+        splits, _ = fold(recipe, data_folder / recipe, number)
+        assert (len(splits.train.schema), splits.dropped) == (features, ())
+
+
+def test_six_columns_of_mq2008_are_constant_in_every_fold(data_folder):
+    for number in range(1, 6):
+        recipe = config.load("mq2008", fold=number)
+        data = recipe.data.model_copy(update={"drop_constant": True})
+        splits = load(config.changed(recipe, {"data": data}), [str(data_folder / "mq2008")])
+        assert [name for _, name in splits.dropped] == ["f6", "f7", "f8", "f9", "f10", "f43"]
+        assert {part.features.shape[1] for part in (splits.train, splits.valid, splits.test)} == {40}
 
 
 def test_mq2008_as_its_publisher_describes_it(data_folder):
@@ -155,6 +171,7 @@ def test_lightgbm_example_with_its_group_files(data_folder):
 )
 def test_nothing_is_pointed_out_but_what_is_the_same_for_a_whole_list(data_folder, recipe, source, same_for_a_list):
     splits = load(config.load(recipe), [str(data_folder / source)])
+    assert len(splits.dropped) == (82 if "lightgbm" in source else 0)
     assert [column for finding in leaks(splits.train, splits.remedies) for column in finding.columns] == same_for_a_list
     for column in same_for_a_list:
         values = splits.train.features[:, splits.train.schema.index[column]]

@@ -5,7 +5,7 @@ import pytest
 from ranking.errors import RecipeError
 from training import config, experiment, fit, tune
 from training.data_config import TableSplit
-from training.recipe_options import recipe_for, recipe_from, with_table_options
+from training.recipe_options import recipe_for, recipe_from, with_data_options
 
 RECIPE = """
 name = "shop"
@@ -86,7 +86,7 @@ def test_a_suite_takes_columns_and_splits_as_a_fit_does():
         "at",
     ]
     given = experiment._parser().parse_args(["table2", "--data", "own.csv", *options])
-    recipe = with_table_options(recipe_for(given.recipe, given.data), given)
+    recipe = with_data_options(recipe_for(given.recipe, given.data), given)
     assert recipe == asked("--data", "own.csv", *options)
     assert (recipe.data.qid, recipe.data.label, recipe.data.categorical) == ("search", "clicked", ("a", "b"))
     assert recipe.data.split == TableSplit(by="time", column="at")
@@ -159,7 +159,7 @@ def test_a_recipe_that_splits_wrongly_is_told_where(tmp_path, split, says):
 )
 def test_data_that_are_split_already_have_one_fold(suite, arguments, folds):
     options = experiment._parser().parse_args([suite, "--data", *arguments])
-    recipe = with_table_options(recipe_for(None, options.data), options)
+    recipe = with_data_options(recipe_for(None, options.data), options)
     assert experiment._folds_of(suite, recipe, options.data) == folds
 
 

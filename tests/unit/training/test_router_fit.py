@@ -9,7 +9,7 @@ from ranking.scorers import OnnxScorer
 from training import cross_fitting
 from training.config import Router
 from training.data.dataset import Dataset
-from training.data.letor import letor_schema
+from training.data.letor.text import letor_schema
 from training.model_config import Qilcm
 from training.routing import FEWEST, JudgedLists, calibrate, choose_margin, fit_router
 

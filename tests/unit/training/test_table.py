@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from ranking.errors import DataError, RecipeError
-from training.data.table import read
+from training.data.tables.table import read
 from training.data_config import TableData, TableSplit
 
 SPEC = TableData(qid="q", label="y")

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from ranking.errors import DataError, RecipeError
-from training.data import table
+from training.data.tables import table
 from training.data_config import TableData, TableSplit
 
 DAY = datetime.date(2024, 1, 1)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from ranking.errors import DataError
-from training.data.frames import Table, is_parquet, read_table
+from training.data.tables.frames import Table, is_parquet, read_table
 
 TEXT, BOOLEANS, NUMBERS = "text", "booleans", "numbers"
 

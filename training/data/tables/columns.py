@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from ranking.features import Feature, FeatureSchema
 from training.data.fault import Fault
-from training.data.letor_fast import MAX_LABEL
+from training.data.letor.fast import MAX_LABEL
 from training.data.times import reads_as_time
 
 WHOLE_LABEL = f"expected a relevance label, a whole number from 0 to {MAX_LABEL}"

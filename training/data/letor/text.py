@@ -21,8 +21,8 @@ from jaxtyping import Float, Int
 from ranking.errors import DataError
 from ranking.features import Feature, FeatureSchema
 from training.data.dataset import Dataset
-from training.data.letor_fast import Block, parse_fast
-from training.data.letor_lines import parse_lines
+from training.data.letor.fast import Block, parse_fast
+from training.data.letor.lines import parse_lines
 
 CHUNK_BYTES = 2 * 2**20
 """Small enough for its arrays to stay in the processor's cache, large enough for the vector operations to pay."""

@@ -12,7 +12,7 @@ from rich.progress import Progress
 from ranking.errors import DataError, RecipeError
 from training.data.container import Container, is_archive
 from training.data.dataset import Splits
-from training.data.reader import Reader, as_wide, together
+from training.data.letor.reader import Reader, as_wide, together
 from training.data.sources import NAMED, SPLITS, check_exists, files_by_split
 from training.data.split import apart, by_query, check_fold, checked, merged, set_aside
 from training.data_config import LetorData

@@ -1,4 +1,4 @@
-"""What a column shows of the lists that it stands in: counts that :mod:`training.data.leaks` judges by."""
+"""What a column shows of the lists that it stands in: counts that :mod:`training.data.leaks.findings` judges by."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import polars as pl
 
 from ranking.features import UNKNOWN_CODE, Feature
 from training.data.dataset import Dataset, Ids, Remedies
-from training.data.evidence import MOSTLY, NEARLY, Column, Lists, by_mean_label, distinct_ids
+from training.data.leaks.evidence import MOSTLY, NEARLY, Column, Lists, by_mean_label, distinct_ids
 from training.data.times import TIMES_IN_NUMBERS, count_times
 
 FEWEST = 10

@@ -11,9 +11,10 @@ from rich.markup import escape
 from rich.progress import Progress
 
 from ranking.errors import DataError
-from training.data import cache, letor
+from training.data import cache
 from training.data.container import Container, file_digest, open_plain
 from training.data.dataset import Dataset
+from training.data.letor import text as letor
 from training.data.split import merged
 
 

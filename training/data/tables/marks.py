@@ -8,7 +8,7 @@ from jaxtyping import Int
 
 from training.data.dataset import Dataset
 from training.data.fault import Fault
-from training.data.frames import Table
+from training.data.tables.frames import Table
 from training.data.times import Time, times_of
 from training.data_config import TableSplit
 

@@ -12,18 +12,18 @@ import numpy as np
 import polars as pl
 
 from ranking.errors import DataError, RecipeError
-from training.data.alike import alike
 from training.data.cache import Beside, cached_with
-from training.data.columns import features_of, grouped, whole_labels
 from training.data.container import file_digest
 from training.data.dataset import Dataset, Ids, Remedies, Splits
-from training.data.evidence import ids_beyond_float32
-from training.data.frames import Table, check_table, read_table
-from training.data.marks import marks_of
+from training.data.leaks.evidence import ids_beyond_float32
 from training.data.sources import NAMED, files_by_split
 from training.data.split import by_name, by_query, by_time, check_fold, checked
+from training.data.tables.alike import alike
+from training.data.tables.columns import features_of, grouped, whole_labels
+from training.data.tables.frames import Table, check_table, read_table
+from training.data.tables.marks import marks_of
 from training.data.times import Time
-from training.data_config import TableData, TableSplit
+from training.data_config import AnyData, TableData, TableSplit
 
 _OPTION = {"time": "--time-column", "column": "--split-column"}
 
@@ -142,7 +142,8 @@ def _read_splits(spec: TableData, files: dict[str, Path]) -> tuple[list[Dataset]
 
 def _digest(spec: TableData, paths: Iterable[Path]) -> str:
     """Of what is read and how; another version of polars may infer other types from the same text."""
-    return "/".join([*(file_digest(path) for path in paths), pl.__version__, spec.model_dump_json()])
+    read_by = spec.model_dump_json(exclude=set(AnyData.model_fields))
+    return "/".join([*(file_digest(path) for path in paths), pl.__version__, read_by])
 
 
 def _check_named(spec: TableData, tables: Sequence[Table]) -> None:

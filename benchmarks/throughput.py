@@ -36,7 +36,7 @@ TURNS, TURN, WARM = 12, 40, 8
 """Of every length and door, the rounds of each, and how many of them do not count."""
 
 FORMS = ("npy", "columnar JSON")
-SETTINGS = {
+SETTINGS: dict[str, dict[str, Any]] = {
     "1 worker, 2 threads": {"workers": 1, "threads": 2},
     "1 worker, no threads": {"workers": 1, "threads": 0},
     "2 workers, no threads": {"workers": 2, "threads": 0},

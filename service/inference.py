@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, FailFast, Field, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, FailFast, Field, WithJsonSchema
 
 from ranking.manifest import Manifest
 from service.schemas import Id, Number, Options, Strict
@@ -26,6 +26,8 @@ _DATA = {
 
 class TensorParameters(BaseModel):
     """Of an input."""
+
+    model_config = ConfigDict(strict=True)
 
     binary_data_size: Annotated[Number | None, Field(description="bytes behind the JSON object, instead of data")] = (
         None

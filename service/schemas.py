@@ -37,8 +37,11 @@ _CONTEXT = {
     "additionalProperties": _VALUE,
 }
 
-Whole = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
-Number = Annotated[int, Field(ge=0), BeforeValidator(_whole)]
+MAX_WHOLE = 2**53 - 1
+"""Largest whole number of a request: every reader of JSON has it exactly, and it can be written into any message."""
+
+Whole = Annotated[int, Field(ge=1, le=MAX_WHOLE), BeforeValidator(_whole)]
+Number = Annotated[int, Field(ge=0, le=MAX_WHOLE), BeforeValidator(_whole)]
 Context = Annotated[dict[str, Any], Field(max_length=MAX_CONTEXT), WithJsonSchema(_CONTEXT)]
 NamedOrRow = Annotated[Any, WithJsonSchema({"anyOf": [_NAMED, _ROW]})]
 Rows = Annotated[

@@ -17,7 +17,7 @@ COPY pyproject.toml constraints.txt ./
 RUN python -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; print(*p['dependencies'], *p['optional-dependencies']['otel'], sep='\n')" \
         > requirements.txt \
     && /opt/venv/bin/python -m pip install --no-cache-dir -r requirements.txt -c constraints.txt
-COPY README.md setup.py ./
+COPY README.md LICENSE setup.py ./
 COPY ranking ranking
 COPY service service
 # pip leaves the environment last: nothing installs in production.
@@ -32,7 +32,8 @@ RUN chmod -R a+rX /models
 # hadolint ignore=DL3006
 FROM ${BASE_IMAGE}
 LABEL org.opencontainers.image.title="Listwright" \
-      org.opencontainers.image.description="Listwise reranking behind one endpoint: LightGBM first stage, QILCM second stage"
+      org.opencontainers.image.description="Listwise reranking behind one endpoint: LightGBM first stage, QILCM second stage" \
+      org.opencontainers.image.licenses="Apache-2.0"
 # libgomp1 is LightGBM's; the base image's own release decides its version.
 # hadolint ignore=DL3008
 RUN apt-get update \

@@ -27,11 +27,11 @@ def read_booster(model: str) -> lightgbm.Booster:
     begin, end = model.find("\nTree=0\n") + 1, model.find("\nend of trees\n") + 1
     if not model.startswith("tree\n") or sizes is None or not 0 < begin < end:
         raise ScoringError("not a LightGBM text model with trees, as Booster.save_model writes one, or truncated")
-    if len(model[begin:end].encode()) != sum(map(int, sizes[1].split())):
-        raise ScoringError("the LightGBM text model does not have the size that it states: truncated or edited")
     try:
+        if len(model[begin:end].encode()) != sum(map(int, sizes[1].split())):
+            raise ScoringError("the LightGBM text model does not have the size that it states: truncated or edited")
         return lightgbm.Booster(model_str=model)
-    except (lightgbm.basic.LightGBMError, ValueError) as error:
+    except (lightgbm.basic.LightGBMError, ValueError, RecursionError) as error:
         raise ScoringError(f"not a LightGBM text model: {error}") from error
 
 

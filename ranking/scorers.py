@@ -12,6 +12,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
 from ranking.errors import ScoringError
 from ranking.first_stage import all_finite
+from ranking.onnx_graph import checked
 
 _ORT_ERRORS = (
     ort_errors.Fail,
@@ -51,7 +52,7 @@ class OnnxScorer:
     ``metadata`` are the graph's own.
 
     Raises:
-        ScoringError: if it is not such a graph.
+        ScoringError: if it is not such a graph, or holds what :mod:`ranking.onnx_graph` does not let through.
     """
 
     def __init__(self, model: bytes, width: int, *, columns: int | None = None, name: str = "second stage") -> None:
@@ -59,9 +60,10 @@ class OnnxScorer:
         options.intra_op_num_threads = 1
         options.inter_op_num_threads = 1
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        options.add_session_config_entry("session.load_model_format", "ONNX")
         options.log_severity_level = 4  # it would write to stderr itself; its errors arrive as exceptions
         try:
-            self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+            self._session = onnxruntime.InferenceSession(checked(model), options, providers=["CPUExecutionProvider"])
         except _ORT_ERRORS as error:
             raise ScoringError(f"not an ONNX graph that can run here: {error}") from error
         self.metadata: Mapping[str, str] = self._session.get_modelmeta().custom_metadata_map

@@ -165,6 +165,7 @@ def create_app(
         version=version("listwright"),
         summary="Listwise reranking",
         description=_DESCRIPTION,
+        license_info={"name": "Apache License 2.0", "identifier": "Apache-2.0"},
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,

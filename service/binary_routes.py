@@ -28,7 +28,10 @@ from service.validation import validated_query
 _VERSION = version_of("listwright")
 
 _TENSORS = frozenset((OCTETS, "application/json", "none"))  # tritonclient announces nothing
-_HEAD_LENGTH = {"description": "bytes of the JSON object, if raw tensors follow it", "schema": {"type": "integer"}}
+_HEAD_LENGTH = {
+    "description": "bytes of the JSON object, if raw tensors follow it",
+    "schema": {"type": "integer", "minimum": 1},
+}
 _RAW = {"schema": {"type": "string", "format": "binary", "description": "the JSON object, then raw tensors"}}
 
 
@@ -78,6 +81,8 @@ INFER_PATHS = ("/v2/models/{name}/infer", "/v2/models/{name}/versions/{version}/
 
 INFER: dict[str, Any] = {
     "summary": "Rerank one query's candidates, as tensors",
+    "description": "Reorder the candidates of one query: `features` (L, D) in schema order, and `ids` (L,) if the "
+    "caller likes.\n\nCategorical columns hold codes, see the bundle's metadata; NaN is a missing value.",
     "response_model": InferResponse,
     "response_model_exclude_none": True,
     "response_description": "The order, and how it came about",
@@ -102,13 +107,18 @@ INFER: dict[str, Any] = {
 
 
 @fast.post(INFER_PATHS[0], operation_id="infer", **INFER)
-@fast.post(INFER_PATHS[1], operation_id="infer_version", **INFER)
-async def infer(request: BoundedRequest, name: str, version: str | None = None) -> Response:
-    """Reorder the candidates of one query: `features` (L, D) in schema order, and `ids` (L,) if the caller likes.
+async def infer(request: BoundedRequest, name: str) -> Response:
+    """Of the current version."""
+    return await _infer(request, addressed(request, name, None))
 
-    Categorical columns hold codes, see the bundle's metadata; NaN is a missing value.
-    """
-    bundle = addressed(request, name, version)
+
+@fast.post(INFER_PATHS[1], operation_id="infer_version", **INFER)
+async def infer_version(request: BoundedRequest, name: str, version: str) -> Response:
+    """Of the version that is named."""
+    return await _infer(request, addressed(request, name, version))
+
+
+async def _infer(request: BoundedRequest, bundle: Bundle) -> Response:
     if media_type_of(request) not in _TENSORS:
         raise UnsupportedMediaTypeError(f"the body is announced as {media_type_of(request)!r}: send {OCTETS}")
     body, limit = await request.plain(), request.app.state.settings.max_candidates

@@ -231,7 +231,7 @@ def _check_repeated(body: bytes) -> None:
         repeated[-1].name = next(name for name, count in counts.items() if count > 1)
         return repeated[-1]
 
-    value = json.loads(body.decode(), object_pairs_hook=seen)
+    value = json.loads(body.decode(), object_pairs_hook=seen, parse_int=float)  # float reads any number of digits
     if repeated:
         path = _place(value, lambda part: isinstance(part, _Repeated)) or ()
         part = value

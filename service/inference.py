@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, FailFast, Field, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, FailFast, Field, WithJsonSchema
+from pydantic.config import JsonDict
 
 from ranking.manifest import Manifest
-from service.schemas import Id, Number, Options, Strict
+from service.schemas import FLOAT32, MAX_ID, Id, Number, Options, Strict
 
 OUTPUTS = {"scores": "FP32", "ranks": "INT64", "first_stage_scores": "FP32", "order": "INT64", "ids": "BYTES"}
 """``order`` holds positions, best first, at most ``top_n`` of them; ``ids`` the ids there, if the caller sent any."""
@@ -23,9 +24,59 @@ _DATA = {
     "description": "row by row, flat or nested; numbers, null for a missing one; ids: strings",
 }
 
+# What a tensor must say, each kind in either place. The sizes are checked with the bytes and the schema at hand, so
+# pydantic does not check them.
+_NUMBERS: JsonDict = {"type": "array", "minItems": 1, "items": {"type": ["number", "null"], **FLOAT32}}
+_ROWS: JsonDict = {"type": "array", "minItems": 1, "items": _NUMBERS}
+_STRINGS: JsonDict = {
+    "type": "array",
+    "minItems": 1,
+    "uniqueItems": True,
+    "items": {"type": "string", "maxLength": MAX_ID},
+}
+_KINDS: dict[str, tuple[list[str], int, JsonDict]] = {
+    "features": (["FP32", "FP64"], 2, {"anyOf": [_NUMBERS, _ROWS]}),
+    "ids": (["BYTES"], 1, _STRINGS),
+}
+_IN_JSON: JsonDict = {"parameters": {"properties": {"binary_data_size": {"type": "null"}}}}
+_BEHIND: JsonDict = {
+    "data": {"type": "null"},
+    "parameters": {
+        "required": ["binary_data_size"],
+        "properties": {"binary_data_size": {"type": "integer", "minimum": 1}},
+    },
+}
+
+
+def _tensor(name: str, *, in_json: bool) -> JsonDict:
+    """What a tensor of this name says if its data stand there."""
+    datatypes, axes, data = _KINDS[name]
+    place: JsonDict = {"data": data, **_IN_JSON} if in_json else _BEHIND
+    return {
+        "title": f"{name}, {'in the JSON object' if in_json else 'as bytes behind it'}",
+        "required": ["data" if in_json else "parameters"],
+        "properties": {
+            "name": {"const": name},
+            "datatype": {"enum": list(datatypes)},
+            "shape": {"minItems": axes, "maxItems": axes, "items": {"minimum": 1}},
+            **place,
+        },
+    }
+
+
+_TENSORS: JsonDict = {"oneOf": [_tensor(name, in_json=in_json) for name in _KINDS for in_json in (True, False)]}
+_FEATURES: JsonDict = {  # each name once: of two, the other one is ids
+    "minItems": 1,
+    "contains": {"required": ["name"], "properties": {"name": {"const": "features"}}},
+    "maxContains": 1,
+}
+_ONCE: JsonDict = {"uniqueItems": True}
+
 
 class TensorParameters(BaseModel):
     """Of an input."""
+
+    model_config = ConfigDict(strict=True)
 
     binary_data_size: Annotated[Number | None, Field(description="bytes behind the JSON object, instead of data")] = (
         None
@@ -34,6 +85,8 @@ class TensorParameters(BaseModel):
 
 class InputTensor(Strict):
     """``features`` or ``ids``."""
+
+    model_config = ConfigDict(json_schema_extra=_TENSORS)
 
     name: Literal["features", "ids"]
     shape: Annotated[list[Number], Field(max_length=8, description="[L, D] for features, [L] for ids")]
@@ -66,11 +119,19 @@ class InferRequest(Strict):
 
     id: Annotated[Id | None, Field(description="echoed")] = None
     parameters: InferParameters = InferParameters()
-    inputs: Annotated[list[InputTensor], FailFast(), Field(max_length=2)]
+    inputs: Annotated[
+        list[InputTensor],
+        FailFast(),
+        Field(max_length=2, description="features, and ids if the caller likes", json_schema_extra=_FEATURES),
+    ]
     outputs: Annotated[
         list[RequestedOutput] | None,
         FailFast(),
-        Field(max_length=len(OUTPUTS), description="default: all, ids only if they were sent"),
+        Field(
+            max_length=len(OUTPUTS),
+            description="each once; default: all, ids only if they were sent",
+            json_schema_extra=_ONCE,
+        ),
     ] = None
 
 

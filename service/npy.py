@@ -26,7 +26,7 @@ _LENGTH_BYTES = {1: 2, 2: 4, 3: 4}
 """Of the header's length, by format version."""
 
 _ENTRY = re.compile(r"""['"](\w{1,20})['"] ?: ?(True|False|'[^'"]*'|"[^'"]*"|\((?:\d+, ?)*(?:\d+)?\))(?:, ?|(?=\}))""")
-_SHAPE = re.compile(r"\((?:\d+, ?)*(?:\d+)?\)", re.ASCII)
+_SHAPE = re.compile(r"\((?:\d{1,18}, ?)*(?:\d{1,18})?\)", re.ASCII)
 _TYPES: dict[str, np.dtype[Any]] = {"<f4": np.dtype("<f4"), "<f8": np.dtype("<f8")}
 _ALIGNED = 64
 
@@ -49,7 +49,7 @@ def decode(body: bytes, schema: FeatureSchema, limit: int) -> Float[np.ndarray, 
     if kind is None:
         raise CandidateError(f"the array's dtype is {fields['descr']}: send float32 ('<f4') or float64 ('<f8')")
     if not _SHAPE.fullmatch(fields["shape"]):
-        raise UndecodableBodyError("the .npy header's shape is no tuple of whole numbers")
+        raise UndecodableBodyError("the .npy header's shape is no tuple of whole numbers of at most 18 digits")
     if fields["fortran_order"] != "False":
         raise CandidateError("the array is in Fortran order: send it in C order (numpy.ascontiguousarray)")
     sides = [int(side) for side in fields["shape"].strip("() ,").split(",") if side]

@@ -17,14 +17,23 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-_FLOAT32 = {"minimum": -3.4028234663852886e38, "maximum": 3.4028234663852886e38}
+FLOAT32: JsonDict = {"minimum": -3.4028234663852886e38, "maximum": 3.4028234663852886e38}
 _SAID = "number, category, or null for a missing value"
-_VALUE = {"type": ["number", "string", "null"], **_FLOAT32, "description": _SAID}
+_VALUE = {"type": ["number", "string", "null"], **FLOAT32, "description": _SAID}
 _ROW = {"type": "array", "items": _VALUE, "description": "values in the order of the schema, or of feature_names"}
 _NAMED = {"type": "object", "additionalProperties": _VALUE, "description": "values by feature name, in any order"}
 
 _LIST: JsonDict = {"type": "array", "minItems": 1}  # an empty list is a 400 of its own, so pydantic does not check it
 _NO: JsonDict = {"type": "null"}
+_IDS_OF_ALL_OR_NONE: JsonDict = {
+    "anyOf": [
+        {"items": {"required": ["id"], "properties": {"id": {"type": "string"}}}},
+        {"items": {"properties": {"id": _NO}}},
+    ]
+}
+_SPECIALISTS: JsonDict = {  # a 404 of the bundle's, so pydantic does not check it
+    "anyOf": [{"properties": {"specialist": _NO}}, {"properties": {"strategy": {"enum": ["auto", "srm"]}}}]
+}
 _UNIQUE: JsonDict = {"uniqueItems": True}
 
 MAX_CONTEXT, MAX_CONTEXT_KEY = 100, 200
@@ -37,8 +46,11 @@ _CONTEXT = {
     "additionalProperties": _VALUE,
 }
 
-Whole = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
-Number = Annotated[int, Field(ge=0), BeforeValidator(_whole)]
+MAX_WHOLE = 2**53 - 1
+"""Largest whole number of a request: every reader of JSON has it exactly, and it can be written into any message."""
+
+Whole = Annotated[int, Field(ge=1, le=MAX_WHOLE), BeforeValidator(_whole)]
+Number = Annotated[int, Field(ge=0, le=MAX_WHOLE), BeforeValidator(_whole)]
 Context = Annotated[dict[str, Any], Field(max_length=MAX_CONTEXT), WithJsonSchema(_CONTEXT)]
 NamedOrRow = Annotated[Any, WithJsonSchema({"anyOf": [_NAMED, _ROW]})]
 Rows = Annotated[
@@ -82,6 +94,8 @@ class Candidate(Strict):
 
 class Options(Strict):
     """How to rank, and what to answer."""
+
+    model_config = ConfigDict(json_schema_extra=_SPECIALISTS)
 
     top_n: Annotated[Whole | None, Field(description="length of results; scores and ranks stay complete")] = None
     context: Annotated[
@@ -131,14 +145,20 @@ class RerankRequest(Envelope):
 
     model_config = ConfigDict(
         json_schema_extra={
+            **_SPECIALISTS,
             "oneOf": [
                 {
                     "title": "rows",
                     "required": ["candidates"],
-                    "properties": {"candidates": _LIST, "features": _NO, "feature_names": _NO, "ids": _NO},
+                    "properties": {
+                        "candidates": {**_LIST, **_IDS_OF_ALL_OR_NONE},
+                        "features": _NO,
+                        "feature_names": _NO,
+                        "ids": _NO,
+                    },
                 },
                 {"title": "matrix", "required": ["features"], "properties": {"features": _LIST, "candidates": _NO}},
-            ]
+            ],
         }
     )
 

@@ -113,7 +113,7 @@ class Info:
         return tuple(feature.name for feature in self.features)
 
 
-UNREADABLE = (AttributeError, KeyError, OverflowError, TypeError, ValueError)
+UNREADABLE = (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
 """What reading raises for an answer that is not the contract's."""
 
 

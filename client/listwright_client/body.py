@@ -25,7 +25,8 @@ def encode(
     """The JSON object of a request, and its number of candidates.
 
     Raises:
-        ValueError: if the features are no matrix, a number is infinite, or names or ids do not fit.
+        ValueError: if the features are no matrix, a number is infinite or has thousands of digits, or names or ids do
+            not fit.
         TypeError: if a value is neither number nor string nor None.
     """
     fields = {name: _text(value, name) for name, value in (envelope or {}).items()}
@@ -117,6 +118,8 @@ def _plain(value: Any, place: str) -> Any:
         if math.isinf(value):
             raise ValueError(f"{place} is {value}: send NaN for a missing value")
         return None if math.isnan(value) else value
-    if value is None or isinstance(value, str | int):
+    if isinstance(value, int):
+        return numerals.whole(value, place)
+    if value is None or isinstance(value, str):
         return value
     raise TypeError(f"{place} is a {type(value).__name__}: send a number, a string or None")

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeAlias, TypeGuard, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from listwright_client.numerals import Cell, cells
+from listwright_client.numerals import Cell, cells, whole
 
 _Column: TypeAlias = NDArray[Any] | list[Cell]
 """Numbers with NaN, or values as JSON has them."""
@@ -103,7 +103,7 @@ def _cell(value: Any, name: str, row: int) -> Cell:
             raise _infinite(name, row, number)
         return None if math.isnan(number) else number
     if isinstance(value, int | np.integer):
-        return int(value)
+        return whole(int(value), f"features[{name!r}][{row}]")
     if isinstance(value, str):
         return str(value)
     if type(value).__name__ in _MISSING or (isinstance(value, np.datetime64 | np.timedelta64) and np.isnat(value)):

@@ -25,6 +25,21 @@ Cell: TypeAlias = float | int | str | None
 """A value as JSON has it."""
 
 
+MOST_BITS = 1024
+"""Of a whole number: a larger one is beyond float64, and Python does not write those of thousands of digits."""
+
+
+def whole(value: int, place: str) -> int:
+    """The number itself.
+
+    Raises:
+        ValueError: naming the place of one that no service reads.
+    """
+    if value.bit_length() > MOST_BITS:
+        raise ValueError(f"{place} is a whole number of {value.bit_length()} bits: give at most {MOST_BITS}")
+    return value
+
+
 def of_array(array: NDArray[Any]) -> bytes:
     """Whole numbers, float32 or float64 without infinities; NaN becomes null."""
     if FAST:

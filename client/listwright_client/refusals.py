@@ -77,7 +77,7 @@ def _body(reply: Reply) -> dict[str, Any]:
     """The problem body; empty if a proxy answered in its own words."""
     try:
         body = json.loads(reply.content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return body if isinstance(body, dict) else {}
 

@@ -1,6 +1,5 @@
 """``openapi.yaml`` is the application, and the application is ``openapi.yaml``."""
 
-import copy
 import importlib.util
 from pathlib import Path
 
@@ -10,8 +9,6 @@ import schemathesis
 import yaml
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from ranking import bundle
-from service.app import create_app
 from service.binary_routes import INFER_PATHS
 from service.examples import INFERENCES, REQUESTS
 
@@ -66,47 +63,6 @@ def test_every_operation_is_tried(schema):
     assert {(o.ok().method.upper(), o.ok().path) for o in schema.get_all_operations()} == set(OPERATIONS)
 
 
-def for_this_bundle(document):
-    """The document with what it cannot say in general: the served names, kinds and width.
-
-    Without it every generated list would be another schema's, and no answer but 409 would be seen.
-    """
-    number = {"type": ["number", "null"], "minimum": -1e30, "maximum": 1e30}
-    category = {"type": ["string", "number", "null"]}
-    kinds = {"price": number, "stars": number, "bm25": number, "carrier": category}
-    row = {"type": "array", "prefixItems": list(kinds.values()), "items": False, "minItems": 4, "maxItems": 4}
-    named = {"type": "object", "properties": kinds, "required": ["price", "stars"], "additionalProperties": False}
-    document = copy.deepcopy(document)
-    schemas = document["components"]["schemas"]
-    fields = schemas["RerankRequest"]["properties"]
-    schemas["Candidate"]["properties"] = {
-        "features": {"anyOf": [row, named]}
-    }  # ids are unique, which no schema can say
-    fields["features"] = {"anyOf": [{"type": "array", "minItems": 1, "maxItems": 50, "items": row}, {"type": "null"}]}
-    fields["candidates"]["anyOf"][0]["maxItems"] = 50
-    fields |= {name: {"type": "null"} for name in ("feature_names", "ids")}
-    context = {"type": "object", "properties": {name: kinds[name] for name in ("stars", "carrier")}, "maxProperties": 9}
-    fields["context"] = {"anyOf": [{**context, "additionalProperties": category}, {"type": "null"}]}
-    fields |= {"strategy": {"enum": ["auto", "srm"]}, "specialist": {"enum": [None, 0, 1, 2]}}
-    fields |= {"model": {"enum": ["shop", None]}, "version": {"enum": ["7", None]}}
-    del document["paths"]["/rerank"]["post"]["requestBody"]["content"]["application/json"]["examples"]
-    return document
-
-
-def test_lists_that_fit_are_ranked(app):
-    """schemathesis over ASGI, all checks, and nothing but 200."""
-    app = create_app(app.state.settings, loaded=bundle.load(app.state.settings.bundle))
-    app.openapi_schema = for_this_bundle(app.openapi())
-    operation = schemathesis.openapi.from_asgi("/openapi.json", app)["/rerank"]["POST"]
-
-    @hypothesis.settings(max_examples=100, suppress_health_check=list(hypothesis.HealthCheck))
-    @hypothesis.given(case=operation.as_strategy(generation_mode=VALID))
-    def check(case):
-        assert case.call_and_validate().status_code == 200
-
-    check()
-
-
 @pytest.mark.parametrize("name", REQUESTS)
 def test_documented_examples_are_answered(live, name):
     response = live.post("/rerank", json=REQUESTS[name]["value"])
@@ -137,7 +93,7 @@ def test_service_keeps_its_contract(schema, method, path, mode):
     """schemathesis over ASGI: valid and invalid requests alike get documented answers, never a 500.
 
     Which names and kinds of features a bundle takes no general document can say: a list that fits the document and not
-    the bundle is rightly refused. That lists that fit are ranked, the test above holds.
+    the bundle is rightly refused. That what fits is answered, ``test_fitting_requests.py`` holds.
     """
     operation = schema[path][method]
     left_out = [positive_data_acceptance] if path in RANKINGS and mode == VALID else []

@@ -8,7 +8,8 @@ import schemathesis
 from hypothesis.stateful import run_state_machine_as_test
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from contract.test_openapi import CONFIG, for_this_bundle
+from contract.test_fitting_requests import for_this_bundle
+from contract.test_openapi import CONFIG
 from ranking import bundle
 from service.app import create_app
 from service.binary_routes import INFER_PATHS

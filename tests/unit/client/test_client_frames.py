@@ -136,6 +136,14 @@ def test_an_infinite_number_is_named(library, values):
         sent(frame[["price"]])
 
 
+@pytest.mark.parametrize("values", [[1, 10**5000], ["x", -(10**5000)]])
+def test_a_number_of_thousands_of_digits_is_named(values):
+    with pytest.raises(
+        ValueError, match=r"features\['price'\]\[1\] is a whole number of 16610 bits: give at most 1024"
+    ):
+        sent(pd.DataFrame({"price": pd.Series(values, dtype=object)}))
+
+
 def plain(columns):
     """Rows of what JSON reads back."""
     return [

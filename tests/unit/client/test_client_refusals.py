@@ -60,6 +60,8 @@ def test_faults_and_names_come_along(client, server):
     [
         (b"<html>bad gateway</html>", "Bad Gateway: '<html>bad gateway</html>'"),
         (b"[1]", "Bad Gateway: '[1]'"),
+        (b"[" * 100_000, "Bad Gateway: '" + "[" * 200 + "'"),
+        (b"9" * 5000, "Bad Gateway: '" + "9" * 200 + "'"),
         (b"\xff" * 500, "Bad Gateway: '" + "\ufffd" * 200 + "'"),
         (b'{"type": 3, "errors": [4], "expected": 5}', 'Bad Gateway: \'{"type": 3, "errors": [4], "expected": 5}\''),
     ],
@@ -83,6 +85,8 @@ def test_words_of_a_proxy_are_shown_clipped(client, server, content, detail):
         b"<html>",
         b"[]",
         b"null",
+        b"[" * 100_000,
+        b'{"scores": [%s, 2]}' % (b"9" * 5000),
         b'{"scores": [1, 2]}',
         answer(length=3),
         answer(ranks=[1]),

@@ -7,6 +7,7 @@ That is why bundles are only loaded from who may run code here; see ``docs/secur
 
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -164,6 +165,49 @@ except BundleError as error:
     print(error)
     sys.exit(7)
 """
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("tree_sizes=", "tree_sizes=" + "9" * 5000 + " "),
+        ("pandas_categorical:null", "pandas_categorical:" + "[" * 10**5),
+    ],
+)
+def test_numbers_and_nesting_without_end_in_a_lightgbm_text(good, spoilt, old, new):
+    text = (good / "first_stage.txt").read_text()
+    assert old in text
+    assert "first_stage.txt: not a LightGBM text model" in spoilt({"first_stage.txt": text.replace(old, new).encode()})
+
+
+PATHS = ("data", "valid", "forcedsplits_filename", "forcedbins_filename", "parser_config_file", "machine_list_filename")
+"""The parameters that a LightGBM text repeats, and that name files to who fits one."""
+
+
+def ends(code, *arguments, within):
+    """Whether a process ends in time; one that opens a pipe that nobody writes to does not."""
+    try:
+        subprocess.run([sys.executable, "-c", code, *map(str, arguments)], timeout=within, check=True)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+@pytest.mark.slow
+def test_no_file_that_a_lightgbm_text_names_is_opened(good, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    assert not ends("import sys, lightgbm; lightgbm.Dataset(sys.argv[1]).construct()", tmp_path / "pipe", within=10)
+    folder = tmp_path / "shop" / "1"
+    shutil.copytree(good, folder)
+    text = (folder / "first_stage.txt").read_text()
+    for name in PATHS:
+        assert f"[{name}: ]" in text
+        text = text.replace(f"[{name}: ]", f"[{name}: {tmp_path / 'pipe'}]")
+    (folder / "first_stage.txt").write_text(text)
+    make_hashes_agree(folder)
+    assert ends(CHILD, folder, within=60)
+
+
 TEXTS = {
     "cut": lambda text: text[: len(text) // 2],
     "no trees": lambda text: text.replace("Tree=", "Twig="),

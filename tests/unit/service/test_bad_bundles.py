@@ -3,6 +3,9 @@
 import json
 import shutil
 
+import onnx
+from onnx import numpy_helper
+
 from ranking import bundle
 from service import folder, reload
 from swapping import run, serving, tell, version
@@ -47,10 +50,18 @@ def golden_mismatch(bad):
     (bad / "golden.jsonl").write_text("\n".join([*lines[:-1], json.dumps(golden)]) + "\n")
 
 
-def nan_weights(bad):
-    import onnx
-    from onnx import numpy_helper
+def external_weights(bad):
+    """The weights of the second stage are to be read from a file elsewhere."""
+    model = onnx.load(bad / "qilcm.onnx")
+    for tensor in model.graph.initializer:
+        if tensor.name == "w":
+            tensor.ClearField("raw_data")
+            tensor.data_location = onnx.TensorProto.EXTERNAL
+            tensor.external_data.add(key="location", value="../../elsewhere")
+    onnx.save(model, bad / "qilcm.onnx")
 
+
+def nan_weights(bad):
     model = onnx.load(bad / "qilcm.onnx")
     for tensor in model.graph.initializer:
         if tensor.name == "w":
@@ -69,12 +80,14 @@ BAD = {
     "newer format": (lambda bad, _: newer(bad), None),
     "golden mismatch": (resealed, golden_mismatch),
     "NaN weights": (resealed, nan_weights),
+    "weights elsewhere": (resealed, external_weights),
     "no model at all": (resealed, of_another_model),
 }
 SAYS = {
     "newer format": "manifest.json: bundle format 99 is newer",
     "golden mismatch": "golden.jsonl: line 6: scores are",
     "NaN weights": "golden.jsonl: line 1: the second stage gave nan",
+    "weights elsewhere": "qilcm.onnx: tensor 'w' has weights in another file: training.fit writes no such graph",
     "no model at all": "first_stage.txt: not a LightGBM text model",
 }
 

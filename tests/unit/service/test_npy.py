@@ -52,10 +52,10 @@ def test_the_order_of_a_header_and_its_blanks_are_free(header):
     assert np.array_equal(decode(written(header, MATRIX.tobytes())), MATRIX)
 
 
-@pytest.mark.parametrize("shape", ["'<f4'", '""', "True", "False", "'(3, 4)'"])
+@pytest.mark.parametrize("shape", ["'<f4'", '""', "True", "False", "'(3, 4)'", f"({'0' * 18}3, 4)"])
 def test_a_shape_is_numbers(shape):
     """Found by benchmarks/fuzz.py: any literal was taken for one."""
-    with pytest.raises(UndecodableBodyError, match=r"^the \.npy header's shape is no tuple of whole numbers$"):
+    with pytest.raises(UndecodableBodyError, match=r"^the \.npy header's shape is no tuple of whole numbers"):
         decode(written(f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}\n", MATRIX.tobytes()))
 
 
@@ -139,9 +139,9 @@ def test_a_shape_that_does_not_fit_is_refused_before_its_size_counts():
     for shape, error in (
         ("(0, 4)", EmptyListError),
         ("(101, 4)", TooLargeError),
-        (f"({10**300}, {10**300})", TooLargeError),
+        (f"({10**17}, {10**17})", TooLargeError),
         ("(3, 5)", SchemaMismatchError),
-        (f"(3, {10**300})", SchemaMismatchError),
+        (f"(3, {10**17})", SchemaMismatchError),
         ("(3, 0)", SchemaMismatchError),
     ):
         with pytest.raises(error):

@@ -1,0 +1,196 @@
+"""What may stand in a bundle's ONNX graph, looked at before ONNX Runtime is given any of it.
+
+ONNX lets a graph take its weights from other files and carry functions and graphs within graphs. No exporter of ours
+writes these. ONNX Runtime is given the graph as it was read here, written out again: what was checked is what it sees,
+whatever repeated or unknown fields the file had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError, EncodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from ranking.errors import ScoringError
+
+_OPERATORS = """
+Abs Add And Cast Clip Concat Div Elu Equal Exp Expand GRU Gather GatherElements GatherND Gemm Greater GreaterOrEqual
+IsNaN LSTM LayerNormalization Less LessOrEqual Log MatMul Max Min Mul Neg Not Or Pow Range Reciprocal ReduceMean
+ReduceSum Relu Reshape ScatterElements Shape Sigmoid Sign Slice Softmax Split Sqrt Squeeze Sub Tanh Transpose Unsqueeze
+Where
+"""
+OPERATORS = {
+    "": frozenset(_OPERATORS.split()),
+    "ai.onnx.ml": frozenset(["Imputer", "TreeEnsembleRegressor"]),
+}
+"""By domain: what the exporters in ``training`` write, and what bundles of earlier releases hold."""
+
+MOST_PARTS = 100_000
+"""Of a graph: nodes, their attributes, tensors and so on. The largest that is exported has a few hundred."""
+
+METADATA_PREFIX = "listwright."
+"""What the graph says of itself is said under names of ours: ONNX Runtime looks for settings of its own there."""
+
+_REMEDY = "training.fit writes no such graph; fit a new version, with the libraries that constraints.txt names"
+
+# The messages of onnx.proto, each with the fields that may be there: number, kind, * for many, name. Strings are read
+# as bytes: a name that is no UTF-8 is ONNX Runtime's to refuse.
+_SCHEMA = {
+    "Model": "1 int64 ir_version, 2 bytes producer_name, 3 bytes producer_version, 4 bytes domain, "
+    "5 int64 model_version, 6 bytes doc_string, 7 Graph graph, 8 OperatorSet* opset_import, 14 Entry* metadata_props",
+    "Graph": "1 Node* node, 2 bytes name, 5 Tensor* initializer, 10 bytes doc_string, 11 Value* input, "
+    "12 Value* output, 13 Value* value_info, 16 Entry* metadata_props",
+    "Node": "1 bytes* input, 2 bytes* output, 3 bytes name, 4 bytes op_type, 5 Attribute* attribute, "
+    "6 bytes doc_string, 7 bytes domain, 9 Entry* metadata_props",
+    "Attribute": "1 bytes name, 2 float f, 3 int64 i, 4 bytes s, 7 float* floats, 8 int64* ints, 9 bytes* strings, "
+    "13 bytes doc_string, 20 int32 type",
+    "Tensor": "1 int64* dims, 2 int32 data_type, 4 float* float_data, 5 int32* int32_data, 7 int64* int64_data, "
+    "8 bytes name, 9 bytes raw_data, 10 double* double_data, 12 bytes doc_string, 14 int32 data_location, "
+    "16 Entry* metadata_props",
+    "Value": "1 bytes name, 2 Type type, 3 bytes doc_string, 4 Entry* metadata_props",
+    "Type": "1 TensorType tensor_type, 6 bytes denotation",
+    "TensorType": "1 int32 elem_type, 2 Shape shape",
+    "Shape": "1 Dimension* dim",
+    "Dimension": "1 int64 dim_value, 2 bytes dim_param, 3 bytes denotation",
+    "OperatorSet": "1 bytes domain, 2 int64 version",
+    "Entry": "1 bytes key, 2 bytes value",
+}
+_ONE_OF = {"Dimension": ("dim_value", "dim_param")}
+_PLAIN_ATTRIBUTES = (1, 2, 3, 6, 7, 8)  # float, int, string, and many of each
+_KINDS = {
+    "bytes": descriptor_pb2.FieldDescriptorProto.TYPE_BYTES,
+    "double": descriptor_pb2.FieldDescriptorProto.TYPE_DOUBLE,
+    "float": descriptor_pb2.FieldDescriptorProto.TYPE_FLOAT,
+    "int32": descriptor_pb2.FieldDescriptorProto.TYPE_INT32,
+    "int64": descriptor_pb2.FieldDescriptorProto.TYPE_INT64,
+}
+
+_FIELDS = {
+    message: [
+        (int(number), kind.rstrip("*"), kind.endswith("*"), name)
+        for number, kind, name in (field.split() for field in fields.split(", "))
+    ]
+    for message, fields in _SCHEMA.items()
+}
+_INSIDE = {
+    message: [(kind, many, name) for _, kind, many, name in fields if kind in _SCHEMA]
+    for message, fields in _FIELDS.items()
+}
+
+# What fields are called that ONNX knows and that may not be there; other numbers are named as such.
+_REFUSED = {
+    ("Model", 20): "training information",
+    ("Model", 25): "functions of its own",
+    ("Graph", 15): "sparse weights",
+    ("Attribute", 5): "a tensor",
+    ("Attribute", 6): "a graph within the graph",
+    ("Attribute", 10): "tensors",
+    ("Attribute", 11): "graphs within the graph",
+    ("Attribute", 22): "a sparse tensor",
+    ("Attribute", 23): "sparse tensors",
+    ("Tensor", 13): "weights in another file",
+}
+
+
+def checked(model: bytes) -> bytes:
+    """The same graph, with nothing in it but what was looked at.
+
+    Args:
+        model: a serialised ONNX model.
+
+    Returns:
+        What to give to ONNX Runtime: the model, serialised anew.
+
+    Raises:
+        ScoringError: if it is no ONNX model, if it uses an operator outside :data:`OPERATORS`, or if anything in it is
+            external, sparse, a function, a graph within the graph or unknown; names it and says what to do.
+    """
+    if model[4:8] == b"ORTM":
+        raise ScoringError("is in ONNX Runtime's own format, not in ONNX: " + _REMEDY)
+    message = _model_class()()
+    try:
+        message.ParseFromString(model)
+    except DecodeError as error:
+        raise ScoringError("not an ONNX graph: truncated or damaged; copy the bundle again") from error
+    if not message.HasField("graph"):
+        raise ScoringError("not an ONNX graph: it holds none; copy the bundle again, or fit a new version")
+    for count, part in enumerate(_parts(message, "Model", "the model")):
+        if count >= MOST_PARTS:
+            raise ScoringError(f"the graph has more than {MOST_PARTS:,} parts: {_REMEDY}")
+        _check(*part)
+    try:
+        return bytes(message.SerializeToString())
+    except EncodeError as error:
+        raise ScoringError("the graph is larger than 2 GiB: fit a smaller model") from error
+
+
+def _parts(message: Any, kind: str, place: str) -> Iterator[tuple[Any, str, str]]:
+    """A message and all that it holds, outermost first: as deep as :data:`_SCHEMA`, which does not lead into itself."""
+    yield message, kind, place
+    for inner, many, name in _INSIDE[kind]:
+        if many or message.HasField(name):
+            for part in getattr(message, name) if many else (getattr(message, name),):
+                yield from _parts(part, inner, _named(part, inner) or place)
+
+
+def _named(part: Any, kind: str) -> str | None:
+    """What a message calls it; None for parts of another one that has a name."""
+    match kind:
+        case "Node":
+            return f"operator {_shown(part.op_type)} ({_shown(part.name)})"
+        case "Tensor" | "Value":
+            return f"tensor {_shown(part.name)}"
+        case "Graph":
+            return "the graph"
+        case _:
+            return None
+
+
+def _check(part: Any, kind: str, place: str) -> None:
+    for field in UnknownFieldSet(part):
+        what = _REFUSED.get((kind, field.field_number), f"field {field.field_number} of {kind}")
+        raise ScoringError(f"{place} has {what}: {_REMEDY}")
+    match kind:
+        case "Node" if part.op_type.decode(errors="replace") not in OPERATORS.get(
+            part.domain.decode(errors="replace"), ()
+        ):
+            raise ScoringError(f"{place} of domain {_shown(part.domain)} is not among the operators allowed: {_REMEDY}")
+        case "Tensor" if part.data_location:
+            raise ScoringError(f"{place} has {_REFUSED['Tensor', 13]}: {_REMEDY}")
+        case "Attribute" if part.type not in _PLAIN_ATTRIBUTES:
+            raise ScoringError(f"{place} has an attribute {_shown(part.name)} of type {part.type}: {_REMEDY}")
+        case "Model":
+            for entry in part.metadata_props:
+                if not entry.key.startswith(METADATA_PREFIX.encode()):
+                    raise ScoringError(f"{place} has metadata {_shown(entry.key)}: {_REMEDY}")
+
+
+def _shown(name: bytes) -> str:
+    return repr(name[:60].decode(errors="replace"))
+
+
+@cache
+def _model_class() -> Any:
+    """The message class of a model."""
+    file = descriptor_pb2.FileDescriptorProto(name="listwright_onnx.proto", package="listwright", syntax="proto2")
+    for message, fields in _FIELDS.items():
+        declared = file.message_type.add(name=message)
+        if message in _ONE_OF:
+            declared.oneof_decl.add(name="value")
+        for number, kind, many, name in fields:
+            field = declared.field.add(name=name, number=number, label=3 if many else 1)
+            if name in _ONE_OF.get(message, ()):
+                field.oneof_index = 0
+            if kind in _KINDS:
+                field.type = _KINDS[kind]
+                field.options.packed = many and kind != "bytes"
+            else:
+                field.type = descriptor_pb2.FieldDescriptorProto.TYPE_MESSAGE
+                field.type_name = f".{file.package}.{kind}"
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{file.package}.Model"))

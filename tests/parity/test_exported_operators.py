@@ -1,0 +1,99 @@
+"""Every kind of graph that is exported is let through, and no operator that none of them needs."""
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from sklearn.ensemble import ExtraTreesRegressor
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+
+from ranking.features import Feature, FeatureSchema
+from ranking.onnx_graph import OPERATORS
+from ranking.scorers import OnnxScorer
+from training.anomaly import fit_forest
+from training.config import Srm
+from training.export import to_onnx
+from training.forest_export import attach, forest_graph
+from training.inference_form import to_export
+from training.linear_ranker import LinearRanker
+from training.model_config import Dcm, Dlcm, Mlp, Qilcm, Qilcm2
+from training.network_ranker import NetworkRanker
+from training.ranker import Ranker
+from training.srm_network import SrmNetwork
+from training.standardise import Standardise
+
+SCHEMA = FeatureSchema(
+    features=(
+        Feature(name="plain"),
+        Feature(name="holey", missing_in_training=True),
+        Feature(name="kind", kind="categorical", categories=("a", "b", "c")),
+    )
+)
+SMALL = {"encoder_width": 8, "hidden": (4,)}
+READER = {"encoder_width": 8}
+ALONE = {"first_stage_score": False}
+NETWORKS = (
+    Qilcm(**SMALL, query_norm="paper"),
+    Qilcm2(**SMALL),
+    Qilcm2(**SMALL, **ALONE, context="blocks"),
+    Dlcm(**READER),
+    Dcm(**READER, **ALONE, order="presented", state_width=8),
+    Mlp(**SMALL),
+)
+"""One of each kind; ``tests/battery`` loads the graphs of the others."""
+
+
+def rows(rng, count=200):
+    """Raw rows, with the first stage's score last."""
+    holey = np.where(rng.random(count) < 0.3, np.nan, rng.normal(size=count))
+    columns = [rng.lognormal(size=count), holey, rng.integers(0, 4, count), rng.normal(size=count)]
+    return np.column_stack(columns).astype(np.float32)
+
+
+def networks(rng):
+    for spec in NETWORKS:
+        raw = rows(rng)[:, : len(SCHEMA) + spec.first_stage_score]
+        ranker = Ranker(SCHEMA, raw, spec, len(SCHEMA) if spec.first_stage_score else None)
+        yield to_onnx(to_export(ranker), raw.shape[1]), raw.shape[1], None
+
+
+def specialists(rng):
+    raw = rows(rng)
+    for transform, hidden in (("log", ()), ("none", (4,))):
+        standardise = Standardise(SCHEMA, raw, transform)
+        linear = [LinearRanker(standardise.width, 1.0) for _ in range(2)]
+        for ranker in linear:
+            ranker.w = torch.from_numpy(rng.normal(size=standardise.width))
+        mlps = [NetworkRanker(standardise.width, Srm(hidden=hidden), rng) for _ in range(2)]
+        module = SrmNetwork(standardise, mlps if hidden else linear)
+        yield to_onnx(module, raw.shape[1]), raw.shape[1], 2
+
+
+def forests(rng):
+    x, y = rng.normal(size=(100, 3)).astype(np.float32), rng.normal(size=(100, 4))
+    yield fit_forest(x, seed=0)[0], 3, 1
+    fitted = make_pipeline(SimpleImputer(), ExtraTreesRegressor(5, random_state=0)).fit(x, y)
+    graph = forest_graph(fitted, 3, 4)
+    attach(graph, fitted)
+    yield graph.SerializeToString(), 3, 4
+
+
+def operators(graphs):
+    """Of all graphs, each of which has to load."""
+    found = set()
+    for content, width, columns in graphs:
+        OnnxScorer(content, width, columns=columns)
+        found |= {(node.domain, node.op_type) for node in onnx.ModelProto.FromString(content).graph.node}
+    return found
+
+
+@pytest.mark.slow
+def test_what_is_allowed_is_what_is_exported():
+    rng = np.random.default_rng(0)
+    found = operators(forests(rng)) | operators(networks(rng)) | operators(specialists(rng))
+    assert found == {(domain, name) for domain, names in OPERATORS.items() for name in names}
+
+
+def test_forests_are_let_through():
+    assert {domain for domain, _ in operators(forests(np.random.default_rng(0)))} == {"", "ai.onnx.ml"}

@@ -25,8 +25,10 @@ def plain(protocol: Any) -> None:
     """uvicorn's own connection in the place of ours."""
 
     class Plain(protocol):  # type: ignore[misc]
-        def __init__(self, *, patience_s: float, keep_alive_s: float, limit: object, **more: Any) -> None:  # noqa: ARG002 - ours
-            super().__init__(**more)
+        def __init__(self, **options: Any) -> None:
+            for ours in ("patience_s", "keep_alive_s", "limit", "refused"):
+                del options[ours]
+            super().__init__(**options)
 
         def owes_an_answer(self) -> bool:
             return False
@@ -56,7 +58,7 @@ def plain_accept() -> None:
     def knocked(self: Turnstile) -> None:
         with suppress(BlockingIOError):
             for _ in range(BACKLOG):
-                self._accept()
+                self._take_one()
 
     Turnstile._knocked = knocked  # type: ignore[method-assign]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import http
 import uuid
-from collections.abc import Sized
+from collections.abc import Callable, Sized
 from typing import Any
 
 from uvicorn.protocols.http.flow_control import FlowControl
@@ -14,10 +14,13 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from service import problems
 from service.connection_limit import PATIENCE_S, ConnectionLimit
 from service.framing import RefusedRequestError
-from service.request_parser import RequestParser
+from service.unsent_answers import UnsentAnswers
 
 HEADERS = (("x-content-type-options", "nosniff"), ("cache-control", "no-store"))
 """On every answer: it may repeat a caller's words, which are no HTML, and is meant for that caller, not for caches."""
+
+DROPPED_PAUSE_S = 0.02
+"""Between two looks at a body of which more than :data:`LINGER_BYTES` came after its answer: dropping takes time."""
 
 ASK_S = 0.1
 """Between two questions to a caller that has closed its side."""
@@ -45,7 +48,7 @@ class _Flow(FlowControl):
             super().resume_reading()
 
 
-class Connection(RequestParser):
+class Connection(UnsentAnswers):
     """One connection.
 
     - What cannot be read is refused with a problem body, after the answers to the requests before it.
@@ -60,16 +63,23 @@ class Connection(RequestParser):
         patience_s: how long a request may take to arrive, and an answer to leave.
         keep_alive_s: how long a connection may be idle, before its first request too.
         limit: on the connections of the process.
+        refused: called with the status of each refusal that no application has seen.
     """
 
     def __init__(
-        self, *arguments: Any, patience_s: float, keep_alive_s: float, limit: ConnectionLimit, **options: Any
+        self,
+        *arguments: Any,
+        patience_s: float,
+        keep_alive_s: float,
+        limit: ConnectionLimit,
+        refused: Callable[[http.HTTPStatus], None],
+        **options: Any,
     ) -> None:
         super().__init__(*arguments, **options)
-        self._patience_s, self._keep_alive_s, self._limit = patience_s, keep_alive_s, limit
+        self._refused = refused
+        self.patience_s, self._keep_alive_s, self._limit = patience_s, keep_alive_s, limit
         self._served = self._last = False
         self._arriving: asyncio.TimerHandle | None = None
-        self._leaving: asyncio.TimerHandle | None = None
         self._asking: asyncio.TimerHandle | None = None
         self._at_work: RequestResponseCycle | None = None
         self._refusal: bytes | None = None
@@ -81,9 +91,7 @@ class Connection(RequestParser):
         self.flow = _Flow(transport, self.pipeline)
         self._served = self._limit.enter(self)
         if not self._served:
-            self._patience_s = min(self._patience_s, PATIENCE_S)
-            if self._limit.overflows:
-                transport.abort()
+            self.patience_s = min(self.patience_s, PATIENCE_S)
         self._rest()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -101,7 +109,7 @@ class Connection(RequestParser):
         if self._refusal is not None:
             self._dropped += len(data)
             if self._dropped > LINGER_BYTES:
-                self._abort()
+                self.cut()
             return
         try:
             self.parse(data)
@@ -112,6 +120,8 @@ class Connection(RequestParser):
         """Whether to keep the connection until the answer is sent."""
         stays = self.transport.get_extra_info("sslcontext") is None  # TLS knows no half-closed connections
         cycle = self.cycle
+        if self.sends:
+            self._expect_to_leave()
         if self._refusal is not None:
             return False
         if self.in_head or self.in_body:
@@ -130,6 +140,7 @@ class Connection(RequestParser):
     def request_begins(self) -> None:
         """Called by the parser with the first byte of a request."""
         self._unset_keepalive_if_required()
+        self._dropped = 0
         self._last = self._limit.wake(self) > self._keep_alive_s
         self._expect()
 
@@ -141,16 +152,12 @@ class Connection(RequestParser):
         if self.cycle.response_complete:  # it was refused before
             self._rest()
 
-    def pause_writing(self) -> None:
-        """Called by the event loop when the caller takes its answer slower than it is written."""
-        self._expect_to_leave()
-        super().pause_writing()
-
-    def resume_writing(self) -> None:
-        """Called by the event loop when most of it has left."""
-        if self._leaving is not None:
-            self._leaving.cancel()
-        super().resume_writing()
+    def body_dropped(self, size: int) -> None:
+        """Called by the parser with bytes of a body that was answered before its end."""
+        self._dropped += size
+        if self._dropped > LINGER_BYTES and not self.flow.read_paused:
+            self.flow.pause_reading()
+            self.loop.call_later(DROPPED_PAUSE_S, self.flow.resume_reading)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._at_work = cycle
@@ -163,10 +170,10 @@ class Connection(RequestParser):
     def on_response_complete(self) -> None:
         """Called by uvicorn."""
         super().on_response_complete()
+        if self.sends:
+            self._expect_to_leave()
         if self.transport.is_closing() or self._owing():
             return
-        if self.transport.get_write_buffer_size():
-            self._expect_to_leave()
         if self._refusal is not None:
             self._say_last(self._refusal)
         elif self.in_head or self.in_body:
@@ -190,22 +197,18 @@ class Connection(RequestParser):
             self._at_work.waiting_for_100_continue = False  # nothing more is written for it
             self._at_work.message_event.set()
 
-    def _abort(self) -> None:
-        self._leave()
-        self.transport.abort()
-
     def _rest(self) -> None:
         """Nothing is at work and nothing arrives: wait for the next request."""
         self._unset_keepalive_if_required()
         if self._served:
             self._limit.rest(self)
-        wait_s = self._keep_alive_s + GRACE_S if self._served else self._patience_s
+        wait_s = self._keep_alive_s + GRACE_S if self._served else self.patience_s
         self.timeout_keep_alive_task = self.loop.call_later(wait_s, self.timeout_keep_alive_handler)
 
     def timeout_keep_alive_handler(self) -> None:
         """Close an idle connection. What has not left by then never will."""
-        if self.transport.get_write_buffer_size():
-            self._abort()
+        if self.sends:
+            self.cut()
         else:
             super().timeout_keep_alive_handler()
 
@@ -213,27 +216,17 @@ class Connection(RequestParser):
         """Start to wait for a request, from its first byte to its last."""
         if self._arriving is not None:
             self._arriving.cancel()
-        self._arriving = self.loop.call_later(self._patience_s, self._lose_patience)
+        self._arriving = self.loop.call_later(self.patience_s, self._lose_patience)
 
     def _lose_patience(self) -> None:
         self._arriving = None
         if self._owing():
             self._expect()  # the application has the same deadline, and answers
         elif self.in_head:
-            detail = f"the request's head did not arrive within {self._patience_s:g} s"
+            detail = f"the request's head did not arrive within {self.patience_s:g} s"
             self._refuse(http.HTTPStatus.REQUEST_TIMEOUT, detail)
         else:
-            self.transport.close()
-
-    def _expect_to_leave(self) -> None:
-        """Start to wait for the caller to take its answer."""
-        if self._leaving is not None:
-            self._leaving.cancel()
-        self._leaving = self.loop.call_later(self._patience_s, self._stop_leaving)
-
-    def _stop_leaving(self) -> None:
-        if self.transport.get_write_buffer_size():
-            self._abort()
+            self._close()
 
     def _ask(self) -> None:
         """Find out whether a caller that has closed its side still listens: one that has gone answers with a reset.
@@ -249,7 +242,9 @@ class Connection(RequestParser):
 
     def _refuse(self, status: http.HTTPStatus, detail: str) -> None:
         """Read no more; answer so once the requests before it have their answers, and close."""
-        self._refusal = _answer(status, detail)
+        begun = self.in_body or (self.in_head and self.url)
+        self._refusal = _answer(status, detail, with_body=not (begun and self.parser.get_method() == b"HEAD"))
+        self._refused(status)
         if self._arriving is not None:
             self._arriving.cancel()
         self._unset_keepalive_if_required()
@@ -259,7 +254,7 @@ class Connection(RequestParser):
             started = faulty.response_started
             self._leave()
             if started:
-                self.transport.close()
+                self._close()
                 return
         elif faulty is not None:
             self.pipeline.popleft()  # the youngest
@@ -270,13 +265,13 @@ class Connection(RequestParser):
         self.transport.write(answer)
         if self._served and self.transport.can_write_eof():
             self.transport.write_eof()
-            self._leaving = self.loop.call_later(LINGER_S, self._abort)
+            self._leaving = self.loop.call_later(LINGER_S, self.cut)
         else:
-            self.transport.close()
+            self._close()
 
 
-def _answer(status: http.HTTPStatus, detail: str) -> bytes:
-    """A whole refusal, as it travels."""
+def _answer(status: http.HTTPStatus, detail: str, *, with_body: bool) -> bytes:
+    """A whole refusal, as it travels; only its head in answer to HEAD."""
     request_id = uuid.uuid4().hex
     body = problems.encoded(status, "malformed-http", detail, request_id)
     lines = (
@@ -287,4 +282,4 @@ def _answer(status: http.HTTPStatus, detail: str) -> bytes:
         *(f"{name}: {value}" for name, value in HEADERS),
         "connection: close",
     )
-    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + (body if with_body else b"")

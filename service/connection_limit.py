@@ -19,7 +19,7 @@ from service.settings import PREFIX
 from service.telemetry import PROBES, Telemetry, identified
 
 OUTSIDE = 100
-"""Newcomers beyond the limit that may be on their way out; who comes then is cut off without a word."""
+"""Newcomers beyond the limit that may be on their way out. Who comes then has the oldest that says nothing cut off."""
 
 PATIENCE_S = 1.0
 """How long each of them may take to ask, and to take its refusal."""
@@ -39,8 +39,17 @@ _log = logging.getLogger("listwright.connections")
 class Closable(Protocol):
     """A connection, as far as the limit needs it."""
 
+    @property
+    def sends(self) -> bool:
+        """Whether something has yet to leave."""
+        ...
+
     def timeout_keep_alive_handler(self) -> None:
         """Close it; it is idle."""
+        ...
+
+    def cut(self) -> None:
+        """End it at once."""
         ...
 
 
@@ -60,6 +69,8 @@ class ConnectionLimit:
         self._most, self._telemetry, self._clock = most, telemetry, clock
         self._inside: set[Closable] = set()
         self._outside: set[Closable] = set()
+        self._silent: dict[Closable, None] = {}
+        """Those outside that have not begun to ask; the oldest first."""
         self._idle: dict[Closable, float] = {}
         """Since when; the longest first."""
         self._said, self._since = -LOG_S, 0
@@ -79,11 +90,6 @@ class ConnectionLimit:
         """Connections that are open."""
         return self.inside + self.outside
 
-    @property
-    def overflows(self) -> bool:
-        """Whether there are too many even to be told so."""
-        return self.outside > OUTSIDE
-
     def enter(self, connection: Closable) -> bool:
         """Count a newcomer; whether it is served."""
         if self.inside >= self._most:
@@ -93,12 +99,18 @@ class ConnectionLimit:
             return True
         self._outside.add(connection)
         self._note()
+        self._silent[connection] = None
+        if self.outside > OUTSIDE:
+            longest = next(iter(self._silent))
+            self.leave(longest)
+            longest.cut()
         return False
 
     def leave(self, connection: Closable) -> None:
         """A connection has ended."""
         self._inside.discard(connection)
         self._outside.discard(connection)
+        self._silent.pop(connection, None)
         self._idle.pop(connection, None)
 
     def rest(self, connection: Closable) -> None:
@@ -107,15 +119,20 @@ class ConnectionLimit:
 
     def wake(self, connection: Closable) -> float:
         """A connection's request has begun; seconds that it had waited, 0 if it had not."""
+        self._silent.pop(connection, None)
         now = self._clock()
         return now - self._idle.pop(connection, now)
 
     def _make_room(self) -> None:
-        oldest = next(iter(self._idle), None)
-        if oldest is not None and self._clock() - self._idle[oldest] >= IDLE_S:
-            self.leave(oldest)  # it is gone only after the event loop's next turn
-            self._telemetry.evicted_connections.inc()
-            oldest.timeout_keep_alive_handler()
+        long_enough = self._clock() - IDLE_S
+        for idle, since in self._idle.items():
+            if since > long_enough:
+                return
+            if not idle.sends:
+                self.leave(idle)  # it is gone only after the event loop's next turn
+                self._telemetry.evicted_connections.inc()
+                idle.timeout_keep_alive_handler()
+                return
 
     def answering(self, path: str, app: ASGIApp) -> ASGIApp:
         """What answers a request for ``path`` on a connection that is not served."""

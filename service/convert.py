@@ -163,7 +163,8 @@ def _from_matrix(
     filled: list[str] = []
     if sent is not None:
         if supplied:
-            filled = [name for name in supplied if name not in sent]
+            named = set(sent)
+            filled = [name for name in supplied if name not in named]
         _check_names([*sent, *filled], schema, ("feature_names",), ignored)
         kept = [place for place, name in enumerate(sent) if name in schema.index]
         features = [schema.features[schema.index[sent[place]]] for place in kept]

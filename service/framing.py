@@ -18,6 +18,15 @@ MAX_HEAD_BYTES = 64 * 2**10
 MAX_FIELDS = 100
 """Header fields of a request; also trailer fields, which are dropped."""
 
+MAX_TARGET_BYTES, MAX_PARAMETERS = 16 * 2**10, 150
+"""Bytes of a request's target, and separators in its query: each parameter takes time."""
+
+MAX_BLANK_BYTES = 64
+"""Bytes of empty lines before a request."""
+
+UNREAD = frozenset((b"cookie",))
+"""Fields that nobody here reads, and that cost time where somebody parses them: Python's cookies are quadratic."""
+
 MAX_CHUNKS = 2**14
 """Chunks of a body: each takes time, however small it is."""
 
@@ -31,6 +40,10 @@ Fields = Sequence[tuple[bytes, bytes]]
 """Header fields in their order, names in lower case."""
 
 _HOST = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(:[0-9]*)?")
+
+
+_ENCODED = re.compile(rb"%(?:2[d-fD-F]|3[0-9]|[46][1-9a-fA-F]|[57][0-9aA]|5[fF]|7[eE])")
+"""A character that needs no percent sign, as it is unreserved (RFC 3986, section 2.3), or a slash."""
 
 
 class RefusedRequestError(ListwrightError):
@@ -74,6 +87,23 @@ def check_head(method: bytes, version: str, fields: Fields) -> None:
     if any(coding != b"chunked" for coding in codings):  # llhttp refuses chunked that comes twice, or before another
         detail = "the only Transfer-Encoding that is understood is chunked"
         raise RefusedRequestError(http.HTTPStatus.NOT_IMPLEMENTED, detail)
+
+
+def check_target(target: bytes) -> None:
+    """Check a request's target.
+
+    Raises:
+        RefusedRequestError: 414 if it is too long, or its query has too many parameters; 400 if its path spells a
+            letter, a digit or one of ``-._~/`` with a percent sign: a proxy that compares paths would not know it.
+    """
+    path, _, query = target.partition(b"?")
+    if len(target) > MAX_TARGET_BYTES or query.count(b"&") >= MAX_PARAMETERS:
+        raise RefusedRequestError(
+            http.HTTPStatus.REQUEST_URI_TOO_LONG,
+            f"the target is over {MAX_TARGET_BYTES} bytes, or its query over {MAX_PARAMETERS} parameters",
+        )
+    if _ENCODED.search(path) is not None:
+        raise _bad("the path spells a letter, a digit or one of -._~/ as %XX: send it as it is")
 
 
 def transfer_codings(fields: Fields) -> list[bytes]:

@@ -32,7 +32,8 @@ class RequestParser(HttpToolsProtocol, ABC):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.in_head = self.in_body = False
-        self._began = self._head_bytes = self._fields = self._chunks = self._data_bytes = self._received = 0
+        self._began = self._blank = 0
+        self._head_bytes = self._fields = self._chunks = self._data_bytes = self._received = 0
         self._offered: bytes | None = None
         self._told = False
 
@@ -43,6 +44,8 @@ class RequestParser(HttpToolsProtocol, ABC):
             RefusedRequestError: if it is no request that can be served; nothing after it can be read.
         """
         began, in_head, in_body = self._began, self.in_head, self.in_body
+        if not in_head and not in_body:
+            self._count_blank(data)
         try:
             self._feed(data)
         except httptools.HttpParserError as error:
@@ -56,6 +59,12 @@ class RequestParser(HttpToolsProtocol, ABC):
         if all_head or all_body:
             self._received += len(data)
             self._check_received()
+
+    def _count_blank(self, data: bytes) -> None:
+        """Bound the empty lines before a request, which the parser passes over (RFC 9112, section 2.2)."""
+        self._blank += len(data) - len(data.lstrip(b"\r\n"))
+        if self._blank > framing.MAX_BLANK_BYTES:
+            raise RefusedRequestError(http.HTTPStatus.BAD_REQUEST, "there are only empty lines: send a request")
 
     def _feed(self, data: bytes) -> None:
         while True:
@@ -93,7 +102,7 @@ class RequestParser(HttpToolsProtocol, ABC):
             return
         self.in_head = True
         self._began += 1
-        self._head_bytes = self._fields = self._chunks = self._data_bytes = self._received = 0
+        self._head_bytes = self._fields = self._chunks = self._data_bytes = self._received = self._blank = 0
         super().on_message_begin()
         self.scope["state"]["arrived"] = time.perf_counter()
         self.request_begins()
@@ -112,7 +121,7 @@ class RequestParser(HttpToolsProtocol, ABC):
         if self._fields > framing.MAX_FIELDS:
             raise framing.too_large(f"{framing.MAX_FIELDS} fields")
         self._count(len(name) + len(value))
-        if self.in_head:
+        if self.in_head and name.lower() not in framing.UNREAD:
             super().on_header(name, value)
 
     def _count(self, head_bytes: int) -> None:
@@ -126,6 +135,7 @@ class RequestParser(HttpToolsProtocol, ABC):
             return
         version = self.parser.get_http_version()
         framing.check_head(self.parser.get_method(), version, self.headers)
+        framing.check_target(self.url)
         if len(self.pipeline) >= MAX_PIPELINED:
             detail = f"{MAX_PIPELINED} requests wait in this connection already: send fewer before the first answer"
             raise RefusedRequestError(http.HTTPStatus.BAD_REQUEST, detail)
@@ -145,6 +155,8 @@ class RequestParser(HttpToolsProtocol, ABC):
         """Called by the parser."""
         self._data_bytes += len(body)
         super().on_body(body)
+        if self.cycle.response_complete:
+            self.body_dropped(len(body))
 
     def on_message_complete(self) -> None:
         """Called by the parser."""
@@ -161,6 +173,10 @@ class RequestParser(HttpToolsProtocol, ABC):
     @abstractmethod
     def request_begins(self) -> None:
         """Called with the first byte of a request."""
+
+    @abstractmethod
+    def body_dropped(self, size: int) -> None:
+        """Called with bytes of a body whose answer has been given already."""
 
     @abstractmethod
     def request_ends(self) -> None:

@@ -147,7 +147,7 @@ cdef class _Reader:
         cdef Py_ssize_t start = self.at, at = self.at
         cdef unsigned long long digits = 0
         cdef int count = 0, exponent = 0, written = 0
-        cdef bint negative = False, below = False
+        cdef bint negative = False, below = False, significant = False
         if text[at] == c'n':
             if memcmp(text + at, b"null", min(4, self.end - at)) or self.end - at < 4:
                 raise GivenUp
@@ -162,7 +162,8 @@ cdef class _Reader:
             raise GivenUp
         while c'0' <= text[at] <= c'9':
             digits = digits * 10 + (text[at] - c'0')
-            count += digits != 0
+            significant = significant or text[at] != c'0'
+            count += significant  # digits itself may have wrapped to 0
             at += 1
         if text[at] == c'.':
             at += 1
@@ -170,7 +171,8 @@ cdef class _Reader:
                 raise GivenUp
             while c'0' <= text[at] <= c'9':
                 digits = digits * 10 + (text[at] - c'0')
-                count += digits != 0
+                significant = significant or text[at] != c'0'
+                count += significant
                 exponent -= 1
                 at += 1
         if text[at] == c'e' or text[at] == c'E':

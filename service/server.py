@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http
 import os
 import signal
 import ssl
@@ -94,10 +95,14 @@ class DrainingServer(uvicorn.Server):
             patience_s=settings.timeout_ms / 1000.0,
             keep_alive_s=settings.keep_alive_s,
             limit=app.state.connection_limit,
+            refused=self._count_refusal,
         )
         super().__init__(uvicorn.Config(app, **options(settings), http=connection))
         self._app, self._settings, self._on_start = app, settings, started
         self._turnstiles: list[Turnstile] = []
+
+    def _count_refusal(self, status: http.HTTPStatus) -> None:
+        self._app.state.telemetry.requests.labels("other", str(status.value)).inc()
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
         """Called by uvicorn; when it returns, requests are answered."""

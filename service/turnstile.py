@@ -18,6 +18,10 @@ PAUSE_S = 0.001
 MOST_PAUSES = 3
 """With more connections than these an even share comes by itself, and newcomers should not wait for it."""
 
+CALM_LOOKS, CALM_S, MOST_AT_ONCE = 8, 0.02, 256
+"""After so many looks in a row, none later than this after the one before and none that took all who waited, each takes
+twice as many as the one before, up to a most: under a rush an even share comes by itself."""
+
 EXHAUSTED_S = 1.0
 """After the system has refused to give a connection for lack of files or memory."""
 
@@ -39,6 +43,7 @@ class Turnstile:
         self.port, self._take, self._present = port, take, present
         self._entering: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._rush, self._looked = 0, 0.0
 
     def open(self) -> None:
         """Begin."""
@@ -65,20 +70,28 @@ class Turnstile:
         self._timer = loop.call_later(seconds, then)
 
     def _accept(self) -> None:
-        loop = asyncio.get_running_loop()
+        now = asyncio.get_running_loop().time()
+        self._rush = self._rush + 1 if now - self._looked < CALM_S else 0
+        self._looked = now
         try:
-            accepted, _ = self.port.accept()
-        except (BlockingIOError, ConnectionAbortedError):  # another process was first, or the caller has gone
-            pass
+            for _ in range(min(2 ** max(0, self._rush - CALM_LOOKS), MOST_AT_ONCE)):
+                self._take_one()
+        except BlockingIOError:  # nobody waits any more; perhaps another process was first
+            self._rush = 0
         except OSError as error:
             _log.error("no connection can be taken for %g s: %s", EXHAUSTED_S, error)
             self._wait(EXHAUSTED_S, self._accept)
             return
-        else:
-            task = loop.create_task(self._enter(accepted))
-            self._entering.add(task)
-            task.add_done_callback(self._entering.discard)
-        loop.add_reader(self.port, self._knocked)
+        asyncio.get_running_loop().add_reader(self.port, self._knocked)
+
+    def _take_one(self) -> None:
+        try:
+            accepted, _ = self.port.accept()
+        except ConnectionAbortedError:  # the caller has gone
+            return
+        task = asyncio.get_running_loop().create_task(self._enter(accepted))
+        self._entering.add(task)
+        task.add_done_callback(self._entering.discard)
 
     async def _enter(self, accepted: socket) -> None:
         accepted.setblocking(False)

@@ -78,7 +78,7 @@ class Transport:
         return object() if self.tls and name == "sslcontext" else None
 
 
-def connect(app, *, limit=None, loop=None, tls=False, patience_s=60.0, keep_alive_s=75.0):
+def connect(app, *, limit=None, loop=None, tls=False, patience_s=60.0, keep_alive_s=75.0, refused=lambda status: None):
     """A connection that has just been made."""
     config = Config(app=app, log_config=None)
     config.load()
@@ -91,6 +91,7 @@ def connect(app, *, limit=None, loop=None, tls=False, patience_s=60.0, keep_aliv
         patience_s=patience_s,
         keep_alive_s=keep_alive_s,
         limit=limit or ConnectionLimit(1, Telemetry()),
+        refused=refused,
     )
     connection.connection_made(Transport(tls=tls))
     return connection

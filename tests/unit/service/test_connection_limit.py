@@ -34,11 +34,25 @@ def test_there_are_never_more_than_the_limit_and_those_on_their_way_out(telemetr
     limit = ConnectionLimit(3, telemetry)
     made = newcomers(limit, 3 + OUTSIDE + 5)
     ended = [connection.transport.ended for connection in made]
-    assert ended == [None] * (3 + OUTSIDE) + ["aborted"] * 5
-    for connection in made[-5:]:
+    assert ended == [None] * 3 + ["aborted"] * 5 + [None] * OUTSIDE, "those that were silent for longest"
+    for connection in made[3:8]:
         connection.connection_lost(None)
     assert (limit.inside, limit.outside, limit.present) == (3, OUTSIDE, 3 + OUTSIDE)
     assert telemetry.excess_connections._value.get() == OUTSIDE + 5
+
+
+def test_who_has_begun_to_ask_stays_and_newcomers_go_where_all_have(telemetry):
+    """A probe that comes among silent connections is answered."""
+    limit = ConnectionLimit(1, telemetry)
+    made = newcomers(limit, 1 + OUTSIDE)
+    made[1].data_received(REQUEST)
+    newcomers(limit, OUTSIDE - 1)
+    assert made[1].transport.ended is None
+    for connection in limit._outside:
+        connection.data_received(REQUEST)
+    (late,) = newcomers(limit, 1)
+    assert late.transport.ended == "aborted"
+    assert limit.outside == OUTSIDE
 
 
 def test_room_is_for_those_inside_only(telemetry):
@@ -66,6 +80,17 @@ def test_a_newcomer_takes_the_place_of_the_one_that_is_idle_longest(telemetry):
     first.connection_lost(None)
     assert limit.inside == 3, "it left its place already"
     assert telemetry.evicted_connections._value.get() == 1
+
+
+def test_nobody_is_closed_whose_answer_has_yet_to_leave(telemetry):
+    clock = Clock()
+    limit = ConnectionLimit(2, telemetry, clock)
+    sending, idle = newcomers(limit, 2)
+    sending.transport.unsent = 1000
+    clock.now += IDLE_S
+    newcomers(limit, 2)
+    assert [c.transport.ended for c in (sending, idle)] == [None, "closed"]
+    assert (limit.inside, limit.outside) == (2, 1)
 
 
 def test_nobody_is_closed_who_was_busy_a_moment_ago(telemetry):

@@ -27,9 +27,69 @@ def test_a_caller_that_does_not_take_its_answer_is_cut_off(connection, loop):
 
 
 def test_a_caller_that_takes_it_in_time_is_not(connection, loop):
+    connection.transport.unsent = 100_000
     connection.pause_writing()
+    connection.transport.unsent = 10_000
     connection.resume_writing()
-    assert loop.timers[-1].cancelled
+    connection.transport.unsent = 0
+    assert [timer.seconds for timer in loop.running][1:] == [7.0], "begun anew"
+    loop.timers[-1].callback()
+    assert connection.transport.ended is None
+
+
+def test_the_last_of_an_answer_has_to_leave_as_well(connection, loop):
+    connection.transport.unsent = 100_000
+    connection.pause_writing()
+    connection.transport.unsent = 10_000
+    connection.resume_writing()
+    loop.timers[-1].callback()
+    assert connection.transport.ended == "aborted"
+
+
+def answered(connection):
+    """The application of a connection that gets an answer of which 1,000 bytes do not leave."""
+
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        connection().transport.unsent = 1000
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    return app
+
+
+LAST = {
+    "close": b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+    "1.0": b"GET / HTTP/1.0\r\n\r\n",
+    "half-closed": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("how", LAST)
+def test_no_connection_closes_for_ever(how):
+    """Its answer never leaves, and the system would wait for that without end."""
+    found = []
+
+    async def scenario():
+        with connected(answered(lambda: found[0]), patience_s=0.05) as one:
+            found.append(one)
+            one.data_received(LAST[how])
+            if how == "half-closed":
+                one.eof_received()
+            await turns()
+            assert one.transport.ended == ("closed" if how != "half-closed" else one.transport.ended)
+            await asyncio.sleep(0.2)
+            assert one.transport.ended == "aborted"
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("ends", ["shutdown", "_close", "eof_received"])
+def test_whatever_closes_it_has_an_end(connection, loop, ends):
+    connection.transport.unsent = 1000
+    getattr(connection, ends)()
+    assert loop.running[-1].seconds == 7.0
+    loop.running[-1].callback()
+    assert connection.transport.ended == "aborted"
 
 
 def test_a_caller_that_took_it_without_a_word_is_not_either(connection, loop):

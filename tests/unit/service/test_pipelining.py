@@ -150,7 +150,7 @@ def test_who_is_at_work_is_told_of_the_end_and_nobody_else_begins(end):
         else:
             connection.pause_writing()
             connection._leaving.cancel()
-            connection._abort()
+            connection.cut()
         await turns()
         assert app.told == [(1, "http.disconnect")]
         assert (app.began, len(connection.pipeline)) == (1, 0)

@@ -144,3 +144,39 @@ def test_without_files_it_waits_for_some(port, caplog, monkeypatch):
 
     asyncio.run(asyncio.wait_for(take(), 10))
     assert "Too many open files" in caplog.text
+
+
+@pytest.mark.parametrize("count", [300])
+def test_a_rush_is_taken_in_ever_more_at_once(port, count, monkeypatch):
+    """Else a stranger that connects 1,500 times a second fills the queue of the port, and probes wait in it."""
+    monkeypatch.setattr(turnstile, "CALM_S", 60.0)  # however busy the machine is
+    looks = []
+
+    async def rush():
+        process = Process(port)
+        looked = process.turnstile._accept
+        process.turnstile._accept = lambda: (looks.append(len(process.taken)), looked())
+        process.turnstile.open()
+        callers = connected(port, count)
+        await until(lambda: len(process.taken) == count)
+        end(process, *callers)
+
+    asyncio.run(asyncio.wait_for(rush(), 60))
+    assert len(looks) < 25, "one at a time would take 300"
+    assert looks[:8] == list(range(8)), "a few are shared out evenly"
+
+
+def test_calm_begins_anew_when_nobody_waits(port):
+    async def calm():
+        process = Process(port)
+        process.turnstile.open()
+        callers = []
+        for number in range(30):
+            callers += connected(port, 1)
+            await until(lambda number=number: len(process.taken) > number)
+            await asyncio.sleep(turnstile.CALM_S)
+        rush = process.turnstile._rush
+        end(process, *callers)
+        return rush
+
+    assert asyncio.run(asyncio.wait_for(calm(), 60)) <= 1

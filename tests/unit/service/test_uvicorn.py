@@ -10,13 +10,20 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from service.connection import Connection
 from service.request_parser import RequestParser
 from service.server import DrainingServer
+from service.unsent_answers import UnsentAnswers
 
-OURS = {"parse", "request_begins", "request_ends", "owes_an_answer", "on_chunk_header"}
+OURS = {"parse", "request_begins", "request_ends", "body_dropped", "owes_an_answer", "cut", "on_chunk_header"}
 """Methods that uvicorn does not have; the last is httptools'."""
 
 
 @pytest.mark.parametrize(
-    ("cls", "base"), [(RequestParser, HttpToolsProtocol), (Connection, RequestParser), (DrainingServer, Server)]
+    ("cls", "base"),
+    [
+        (RequestParser, HttpToolsProtocol),
+        (UnsentAnswers, RequestParser),
+        (Connection, UnsentAnswers),
+        (DrainingServer, Server),
+    ],
 )
 def test_what_is_overridden_is_there(cls, base):
     methods = {name for name, value in vars(cls).items() if inspect.isfunction(value) and not name.startswith("_")}

@@ -89,6 +89,24 @@ def test_without_the_setting_callers_that_are_early_are_refused(models, form):
     run(scenario)
 
 
+@pytest.mark.parametrize("form", [rows, spaced])
+def test_the_default_stands_for_what_one_candidate_lacks(models, form):
+    """Beside another that does not, as the second stage leaves out what all share."""
+
+    async def scenario():
+        folder.point(models, "shop", "2")
+        async with serving(models) as (_, client):
+            for context in ({}, {"carrier": "B2"}):
+                lacks = await ask(client, form(OLD, carrier="C7") | {"context": context})
+                said = {
+                    value: await ask(client, form({**OLD, "carrier": value}, carrier="C7"))
+                    for value in (None, "A5", "B2")
+                }
+                assert [value for value, found in said.items() if found == lacks] == ["B2" if context else "A5"]
+
+    run(scenario)
+
+
 def test_what_the_context_says_goes_before_the_default(models):
     async def scenario():
         folder.point(models, "shop", "2")

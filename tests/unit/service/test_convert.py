@@ -35,6 +35,30 @@ def test_an_optional_feature_may_be_left_out_and_counts_as_missing():
     np.testing.assert_array_equal(features(named({"price": 1.5, "stars": 2})), [[1.5, 2.0, NAN, 0.0]])
 
 
+def test_a_default_stands_for_what_is_left_out_and_null_does_not():
+    columns = schema(defaults={"price": 2.5, "carrier": "C7"})
+    for body in (named({"stars": 2}), request(feature_names=["stars"], features=[[2]])):
+        np.testing.assert_array_equal(features(body, columns), [[2.5, 2.0, NAN, 3.0]])
+    for body in (
+        named({"stars": 2, "price": None, "carrier": None}),
+        request(feature_names=["carrier", "stars", "price"], features=[[None, 2, None]]),
+    ):
+        np.testing.assert_array_equal(features(body, columns), [[NAN, 2.0, NAN, 0.0]])
+
+
+@pytest.mark.parametrize("name", ["size", "x" * 300])
+def test_unknown_features_are_ignored_where_that_is_wanted(name):
+    for body in (
+        named({"new": 1, **ROW, name: [1]}, ROW),
+        request(feature_names=[name, *ROW, "new"], features=[[{}, *ROW.values(), "x"], [None, *ROW.values(), True]]),
+    ):
+        ignored = {}
+        np.testing.assert_array_equal(to_candidates(body, schema(), ignored).features, np.array([VALUES, VALUES]))
+        assert sorted(ignored) == sorted(["new", name])
+        with pytest.raises(SchemaMismatchError, match="unknown features"):
+            to_candidates(body, schema())
+
+
 def test_a_required_feature_may_be_null_but_not_absent():
     np.testing.assert_array_equal(features(named({**ROW, "price": None}))[0, 0], NAN)
     with pytest.raises(SchemaMismatchError, match=r"candidate 0 lacks 'price' \(send null"):

@@ -103,9 +103,10 @@ def test_a_body_that_is_answered_already_is_dropped_slowly(monkeypatch):
             assert not one.transport.reading
             await asyncio.sleep(0.1)
             assert one.transport.reading
-            one.data_received(b"x" * (size // 2 - 1) + GET % (b"/", b""))
+            one.data_received(b"x" * (size // 2 - 1) + b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n")
             await asyncio.sleep(0.1)
-            assert one.transport.reading
+            one.data_received(b"x" * 9)
+            assert one.transport.reading, "of the next one as much again is free"
             assert one.transport.written.count(b" 200 ") == 2
 
     asyncio.run(scenario())

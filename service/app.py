@@ -27,6 +27,7 @@ from service.connection_limit import ConnectionLimit
 from service.degradation import DegradedRun
 from service.ignored import IgnoredFeatures
 from service.inference import InferRequest
+from service.json_door import JsonBounds
 from service.keys import Key, digest_of
 from service.models import Models, only
 from service.pacing import Pacing, Scraped
@@ -175,7 +176,7 @@ def create_app(
     app.state.scrape, app.state.scraped = telemetry.text, Scraped()
     app.state.watch = Watch(app.state, settings, telemetry, swapped)
     app.state.draining, app.state.degraded = threading.Event(), DegradedRun()
-    app.state.ignored = IgnoredFeatures(telemetry)
+    app.state.ignored, app.state.json_bounds = IgnoredFeatures(telemetry), JsonBounds(settings)
     admin_key = settings.admin_key
     app.state.admin_key = None if admin_key is None else Key("admin", digest_of(admin_key.get_secret_value().encode()))
     app.state.gate = Gate(

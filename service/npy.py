@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from ranking.errors import CandidateError
 from ranking.features import FeatureSchema
-from service.matrix import check_shape
+from service.matrix import check_shape, value_bytes
 from service.problems import UndecodableBodyError
 
 MEDIA_TYPE = "application/x-npy"
@@ -29,6 +29,11 @@ _ENTRY = re.compile(r"""['"](\w{1,20})['"] ?: ?(True|False|'[^'"]*'|"[^'"]*"|\((
 _SHAPE = re.compile(r"\((?:\d+, ?)*(?:\d+)?\)", re.ASCII)
 _TYPES: dict[str, np.dtype[Any]] = {"<f4": np.dtype("<f4"), "<f8": np.dtype("<f8")}
 _ALIGNED = 64
+
+
+def most_bytes(candidates: int, schema: FeatureSchema) -> int:
+    """Bytes that a body may have: the longest list's, with its header."""
+    return len(_MAGIC) + 2 + max(_LENGTH_BYTES.values()) + MAX_HEADER + value_bytes(candidates, schema)
 
 
 def decode(body: bytes, schema: FeatureSchema, limit: int) -> Float[np.ndarray, "L D"]:

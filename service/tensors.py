@@ -21,12 +21,15 @@ from service.answer import nullable
 from service.decode import bounds_of
 from service.decode import decode as decode_json
 from service.inference import OUTPUTS, InferRequest, InputTensor
-from service.matrix import check_shape, to_candidates
+from service.matrix import check_shape, to_candidates, value_bytes
 from service.problems import UndecodableBodyError
 from service.schemas import MAX_ID
 from service.validation import validated
 
 DATATYPES: dict[str, np.dtype[Any]] = {"FP32": np.dtype("<f4"), "FP64": np.dtype("<f8")}
+
+LENGTH_BYTES, UTF8_BYTES = 4, 4
+"""Before each raw string, and of a character at most."""
 
 _NUMBERS = frozenset((float, int, type(None)))
 
@@ -38,6 +41,12 @@ class Inference(NamedTuple):
 
     request: InferRequest
     candidates: CandidateList
+
+
+def most_bytes(candidates: int, schema: FeatureSchema) -> int:
+    """Bytes that a body may have: those of the largest JSON object, and of raw features and ids behind it."""
+    ids = candidates * (LENGTH_BYTES + UTF8_BYTES * MAX_ID)
+    return bounds_of(candidates, [schema]).size + value_bytes(candidates, schema) + ids
 
 
 def decode(body: bytes, head_length: str | None, schema: FeatureSchema, limit: int) -> Inference:

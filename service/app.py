@@ -20,6 +20,7 @@ from fastapi.openapi.models import OpenAPI
 from starlette.types import Receive, Scope, Send
 
 from ranking.bundle import Bundle
+from ranking.errors import AbandonedError
 from service import binary_routes, examples, guard, hook, loading, problems
 from service.admin import admin
 from service.admission import Gate
@@ -71,9 +72,11 @@ class Contract(FastAPI):
             await self.shedding.refuse(scope, send)
             return
         try:
-            await self.pacing.wait(scope)
+            await self.pacing.wait(scope, receive)
         except OverloadedError as error:
             await self.shedding.refuse(scope, send, error)
+            return
+        except AbandonedError:
             return
         await super().__call__(scope, receive, send)
 
@@ -182,7 +185,7 @@ def create_app(
     app.state.gate = Gate(
         settings.threads, settings.queue, settings.max_buffered_bytes, patience_s=settings.queue_ms / 1000.0
     )
-    app.shedding, app.pacing = Shedding(app.state.gate, telemetry), Pacing()
+    app.shedding, app.pacing = Shedding(app.state.gate, telemetry), Pacing(keyring, app.state.admin_key)
     app.state.connection_limit = connections = ConnectionLimit(settings.max_connections, telemetry)
     telemetry.watch(
         app.state.gate,

@@ -16,8 +16,7 @@ from ranking.bundle import Bundle
 from service import examples, inference, npy, tensors
 from service.accept import prefers
 from service.answering import answer
-from service.body import BoundedRequest, Limit, PlainRoute, media_type_of
-from service.decode import why
+from service.body import BoundedRequest, PlainRoute, media_type_of
 from service.inference import InferResponse, ModelMetadata, ModelReady, ServerHealth, ServerMetadata
 from service.matrix_doors import JSON_HEAD, NOTHING_SAID, OCTETS, NpyDoor, TensorDoor
 from service.models import serving
@@ -72,7 +71,7 @@ async def rerank_npy(request: BoundedRequest) -> Response:
     bundle = addressed(request, options.model, options.version)
     wants_npy = prefers(request.headers.getlist("accept"), npy.MEDIA_TYPE, "application/json")
     limit, schema = request.app.state.settings.max_candidates, bundle.reranker.schema
-    body = await request.plain(Limit(npy.most_bytes(limit, schema), why(limit, len(schema))))
+    body = await request.plain(npy.body_limit(limit, len(schema)))
     return await answer(request, NpyDoor(body, options, bundle, limit, wants_npy=wants_npy))
 
 
@@ -114,7 +113,7 @@ async def infer(request: BoundedRequest, name: str, version: str | None = None) 
     if media_type_of(request) not in _TENSORS:
         raise UnsupportedMediaTypeError(f"the body is announced as {media_type_of(request)!r}: send {OCTETS}")
     limit, schema = request.app.state.settings.max_candidates, bundle.reranker.schema
-    body = await request.plain(Limit(tensors.most_bytes(limit, schema), why(limit, len(schema))))
+    body = await request.plain(tensors.body_limit(limit, len(schema), schema.spelling))
     return await answer(request, TensorDoor(body, request.headers.get(JSON_HEAD), bundle, limit))
 
 

@@ -21,11 +21,11 @@ from service.decode import LEAST_VALUES, check_length
 FLOAT64_BYTES = 8
 
 
-def value_bytes(candidates: int, schema: FeatureSchema) -> int:
+def value_bytes(candidates: int, features: int) -> int:
     """Bytes of float64 that a body may have: twice the longest list's, so that a matrix for another bundle, or one that
     is a little too long, hears what differs.
     """
-    return 2 * FLOAT64_BYTES * max(LEAST_VALUES, candidates * len(schema))
+    return 2 * FLOAT64_BYTES * max(LEAST_VALUES, candidates * features)
 
 
 def check_shape(length: int, width: int, schema: FeatureSchema, limit: int) -> None:

@@ -6,6 +6,7 @@ A tensor stands in the JSON object that begins a body, or behind it as raw littl
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -18,7 +19,8 @@ from ranking.errors import CandidateError
 from ranking.features import FeatureSchema
 from ranking.manifest import Manifest
 from service.answer import nullable
-from service.decode import bounds_of
+from service.body import Limit
+from service.decode import Bounds, bounds_of
 from service.decode import decode as decode_json
 from service.inference import OUTPUTS, InferRequest, InputTensor
 from service.matrix import check_shape, to_candidates, value_bytes
@@ -43,10 +45,11 @@ class Inference(NamedTuple):
     candidates: CandidateList
 
 
-def most_bytes(candidates: int, schema: FeatureSchema) -> int:
-    """Bytes that a body may have: those of the largest JSON object, and of raw features and ids behind it."""
-    ids = candidates * (LENGTH_BYTES + UTF8_BYTES * MAX_ID)
-    return bounds_of(candidates, [schema]).size + value_bytes(candidates, schema) + ids
+@lru_cache
+def body_limit(candidates: int, features: int, spelling: int) -> Limit:
+    """Of a body: the largest JSON object, and raw features and ids behind it. ``spelling`` is the schema's."""
+    bounds, ids = Bounds(candidates, features, spelling), candidates * (LENGTH_BYTES + UTF8_BYTES * MAX_ID)
+    return Limit(bounds.size + value_bytes(candidates, features) + ids, bounds.why)
 
 
 def decode(body: bytes, head_length: str | None, schema: FeatureSchema, limit: int) -> Inference:

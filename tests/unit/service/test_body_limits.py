@@ -18,7 +18,8 @@ from service.schemas import MAX_ID
 from service.settings import Settings
 
 CANDIDATES = 20_000
-LONGEST = np.zeros((CANDIDATES, 4))
+FEATURES, SPELLING = len(schema()), schema().spelling
+LONGEST = np.zeros((CANDIDATES, FEATURES))
 
 
 def served(columns):
@@ -48,21 +49,21 @@ def inference(matrix):
 
 
 def test_the_longest_list_has_room_and_three_of_them_do_not():
-    limit = npy.most_bytes(CANDIDATES, schema())
+    limit = npy.body_limit(CANDIDATES, FEATURES).size
     assert len(saved(LONGEST)) < limit < 3 * len(saved(LONGEST))
-    wider = np.zeros((CANDIDATES, len(schema()) + 1))
+    wider = np.zeros((CANDIDATES, FEATURES + 1))
     assert len(saved(wider)) < limit, "it hears which features the bundle has"
 
 
 def test_the_longest_tensors_have_room_and_twice_as_many_do_not():
     longest = len(inference(LONGEST))
-    assert longest < tensors.most_bytes(CANDIDATES, schema()) < 2 * longest
+    assert longest < tensors.body_limit(CANDIDATES, FEATURES, SPELLING).size < 2 * longest
 
 
 def test_any_body_may_have_some_values():
     least = LEAST_VALUES * LONGEST.itemsize
-    assert npy.most_bytes(1, schema()) > least
-    assert tensors.most_bytes(1, schema()) > least
+    assert npy.body_limit(1, FEATURES).size > least
+    assert tensors.body_limit(1, FEATURES, SPELLING).size > least
 
 
 def test_json_has_the_bounds_of_what_is_served_now(bounds):

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from statistics import median_high
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ranking.pace import Deadline
 from service.problems import NotReadyError, OverloadedError
@@ -40,6 +40,17 @@ Receive = Callable[[], Awaitable[Any]]
 
 Caller = asyncio.Future[Any]
 """Done once whoever asked has gone."""
+
+
+class Body(Protocol):
+    """A body that is held: equal to itself only."""
+
+    held: int
+    """Its bytes that the gate counts; the gate's to change."""
+
+    def lose(self, error: OverloadedError) -> None:
+        """Its bytes are counted no more: let go of them, and have ``error`` told to its caller."""
+        ...
 
 
 @contextmanager
@@ -80,6 +91,7 @@ class Gate:
         self._threaded = threads > 0
         self._threads = ThreadPoolExecutor(self._slots, "work")
         self._free, self._held = self._slots, 0
+        self._arriving: dict[Body, None] = {}  # the first to begin is the first
         self._line: deque[asyncio.Future[float | None]] = deque()
         self._turns_s: deque[float] = deque(maxlen=REMEMBERED)
 
@@ -115,15 +127,36 @@ class Gate:
         if self.is_full:
             raise self.refusal()
 
-    def hold(self, size: int) -> None:
-        """Count ``size`` more bytes of a body; raise OverloadedError if there is no room for them."""
-        if self._held + size > self._buffer:
-            raise self._overloaded(f"{self._held} bytes of other bodies are held already")
+    def hold(self, body: Body, size: int) -> None:
+        """Count ``size`` more bytes of a body that arrives.
+
+        Where there is no room for them, the body that has been arriving longest loses what it holds, and then the next:
+        slow bodies do not keep out quick ones. A body that has arrived loses nothing.
+
+        Raises:
+            OverloadedError: if no other body has been arriving longer, and there is still no room.
+        """
+        self._arriving.setdefault(body)
+        while self._held + size > self._buffer:
+            longest = next(iter(self._arriving))
+            if longest is body:
+                self.release(body)
+                raise self._overloaded(f"{self._held} bytes of other bodies are held already")
+            self.release(longest)
+            message = "newer bodies took the room of this one, which was slow to arrive"
+            longest.lose(self._overloaded(message, closes=True))
+        body.held += size
         self._held += size
 
-    def release(self, size: int) -> None:
-        """The bytes are held no more."""
-        self._held -= size
+    def keep(self, body: Body) -> None:
+        """The body has arrived, or arrives no more: it is held until it is released."""
+        self._arriving.pop(body, None)
+
+    def release(self, body: Body) -> None:
+        """The body is held no more."""
+        self.keep(body)
+        self._held -= body.held
+        body.held = 0
 
     async def run(self, work: Callable[[Deadline], T], deadline: Deadline, receive: Receive, size: int) -> T:
         """What ``work`` returns, once it is its turn.
@@ -226,5 +259,5 @@ class Gate:
         """How long the next turns take; 0.0 where nothing is known."""
         return median_high(self._turns_s) if self._turns_s else 0.0
 
-    def _overloaded(self, message: str) -> OverloadedError:
-        return OverloadedError(message, max(1, math.ceil(self._wait_s())))
+    def _overloaded(self, message: str, *, closes: bool = False) -> OverloadedError:
+        return OverloadedError(message, max(1, math.ceil(self._wait_s())), closes=closes)

@@ -20,6 +20,7 @@ from fastapi.openapi.models import OpenAPI
 from starlette.types import Receive, Scope, Send
 
 from ranking.bundle import Bundle
+from ranking.errors import AbandonedError
 from service import binary_routes, examples, guard, hook, loading, problems
 from service.admin import admin
 from service.admission import Gate
@@ -27,6 +28,7 @@ from service.connection_limit import ConnectionLimit
 from service.degradation import DegradedRun
 from service.ignored import IgnoredFeatures
 from service.inference import InferRequest
+from service.json_door import JsonBounds
 from service.keys import Key, digest_of
 from service.models import Models, only
 from service.pacing import Pacing, Scraped
@@ -70,9 +72,11 @@ class Contract(FastAPI):
             await self.shedding.refuse(scope, send)
             return
         try:
-            await self.pacing.wait(scope)
+            await self.pacing.wait(scope, receive)
         except OverloadedError as error:
             await self.shedding.refuse(scope, send, error)
+            return
+        except AbandonedError:
             return
         await super().__call__(scope, receive, send)
 
@@ -176,13 +180,13 @@ def create_app(
     app.state.scrape, app.state.scraped = telemetry.text, Scraped()
     app.state.watch = Watch(app.state, settings, telemetry, swapped)
     app.state.draining, app.state.degraded = threading.Event(), DegradedRun()
-    app.state.ignored = IgnoredFeatures(telemetry)
+    app.state.ignored, app.state.json_bounds = IgnoredFeatures(telemetry), JsonBounds(settings)
     admin_key = settings.admin_key
     app.state.admin_key = None if admin_key is None else Key("admin", digest_of(admin_key.get_secret_value().encode()))
     app.state.gate = Gate(
         settings.threads, settings.queue, settings.max_buffered_bytes, patience_s=settings.queue_ms / 1000.0
     )
-    app.shedding, app.pacing = Shedding(app.state.gate, telemetry), Pacing()
+    app.shedding, app.pacing = Shedding(app.state.gate, telemetry), Pacing(keyring, app.state.admin_key)
     app.state.connection_limit = connections = ConnectionLimit(settings.max_connections, telemetry)
     telemetry.watch(
         app.state.gate,

@@ -13,7 +13,7 @@ from starlette.routing import Match
 from starlette.types import Scope
 
 from ranking.bundle import Bundle
-from service import examples, inference, npy
+from service import examples, inference, npy, tensors
 from service.accept import prefers
 from service.answering import answer
 from service.body import BoundedRequest, PlainRoute, media_type_of
@@ -73,8 +73,9 @@ async def rerank_npy(request: BoundedRequest) -> Response:
     options = validated_query(Envelope, request.query_params) if request.scope["query_string"] else NOTHING_SAID
     bundle = addressed(request, options.model, options.version)
     wants_npy = prefers(request.headers.getlist("accept"), npy.MEDIA_TYPE, "application/json")
-    limit = request.app.state.settings.max_candidates
-    return await answer(request, NpyDoor(await request.plain(), options, bundle, limit, wants_npy=wants_npy))
+    limit, schema = request.app.state.settings.max_candidates, bundle.reranker.schema
+    body = await request.plain(npy.body_limit(limit, len(schema)))
+    return await answer(request, NpyDoor(body, options, bundle, limit, wants_npy=wants_npy))
 
 
 INFER_PATHS = ("/v2/models/{name}/infer", "/v2/models/{name}/versions/{version}/infer")
@@ -121,7 +122,8 @@ async def infer_version(request: BoundedRequest, name: str, version: str) -> Res
 async def _infer(request: BoundedRequest, bundle: Bundle) -> Response:
     if media_type_of(request) not in _TENSORS:
         raise UnsupportedMediaTypeError(f"the body is announced as {media_type_of(request)!r}: send {OCTETS}")
-    body, limit = await request.plain(), request.app.state.settings.max_candidates
+    limit, schema = request.app.state.settings.max_candidates, bundle.reranker.schema
+    body = await request.plain(tensors.body_limit(limit, len(schema), schema.spelling))
     return await answer(request, TensorDoor(body, request.headers.get(JSON_HEAD), bundle, limit))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
@@ -14,6 +14,7 @@ from starlette.requests import ClientDisconnect
 from ranking.pace import Deadline
 from service.problems import (
     NotReadyError,
+    OverloadedError,
     SlowBodyError,
     TooLargeError,
     UndecodableBodyError,
@@ -26,19 +27,36 @@ MAX_DIGITS = 18
 _JSON = re.compile(r"application/([^/]+\+)?json")
 
 
+class Limit(NamedTuple):
+    """The largest body that a door reads.
+
+    Args:
+        size: bytes.
+        why: words behind that number: what takes so many, and which setting changes it.
+    """
+
+    size: int
+    why: str
+
+
 class BoundedRequest(Request):
     """A request whose body is refused as soon as it is known to be too large, too slow, or one too many."""
 
     held = 0
     """Bytes of the body that the gate counts."""
 
+    _lost: OverloadedError | None = None
+
     @property
     def deadline(self) -> Deadline:
         """When the settings want the answer to be there: counted from the request's first byte."""
         return Deadline(self.state.arrived + self.app.state.settings.timeout_ms / 1000.0)
 
-    async def body(self) -> bytes:
+    async def bounded_body(self, limit: Limit) -> bytes:
         """The whole body.
+
+        Args:
+            limit: of the door; where that of the settings is smaller, it counts.
 
         Raises:
             OverloadedError: if it would only be refused later, or there is no room for it.
@@ -47,35 +65,46 @@ class BoundedRequest(Request):
             UndecodableBodyError: if the caller goes away in the middle.
             NotReadyError: if the service stops before all has arrived.
         """
-        if not hasattr(self, "_body"):
-            self.app.state.gate.check()
-            limit: int = self.app.state.settings.max_payload_bytes
-            announced = self.headers.get("content-length", "0").lstrip("0")
-            if announced.isdecimal() and (len(announced) > MAX_DIGITS or int(announced) > limit):
-                raise _too_large(f"{announced} bytes", limit)
-            try:
-                async with asyncio.timeout(max(0.0, self.deadline.left_s)):
-                    self._body = await self._read(limit)
-            except TimeoutError as error:
-                within = f"{self.app.state.settings.timeout_ms:g} ms (LISTWRIGHT_TIMEOUT_MS)"
-                raise SlowBodyError(f"only {self.held} bytes of the body arrived within {within}") from error
-            except ClientDisconnect as error:
-                raise UndecodableBodyError("the body ended before it was complete") from error
-            except asyncio.CancelledError as error:  # the last moment of a stop: an answer, not a broken connection
-                raise NotReadyError("the service stopped before the body was complete") from error
-        return self._body
+        gate, settings = self.app.state.gate, self.app.state.settings
+        gate.check()
+        if settings.max_payload_bytes < limit.size:
+            limit = Limit(settings.max_payload_bytes, "(LISTWRIGHT_MAX_PAYLOAD_BYTES)")
+        announced = self.headers.get("content-length", "0").lstrip("0")
+        if announced.isdecimal() and (len(announced) > MAX_DIGITS or int(announced) > limit.size):
+            raise _too_large(f"{announced} bytes", limit)
+        reader = asyncio.current_task()
+        assert reader is not None
+        self._reader, self._chunks = reader, list[bytes]()
+        try:
+            async with asyncio.timeout(max(0.0, self.deadline.left_s)):
+                async for chunk in self.stream():
+                    if self.held + len(chunk) > limit.size:
+                        raise _too_large("more", limit)
+                    gate.hold(self, len(chunk))
+                    self._chunks.append(chunk)
+            return b"".join(self._chunks)
+        except TimeoutError as error:
+            within = f"{settings.timeout_ms:g} ms (LISTWRIGHT_TIMEOUT_MS)"
+            raise SlowBodyError(f"only {self.held} bytes of the body arrived within {within}") from error
+        except ClientDisconnect as error:
+            raise UndecodableBodyError("the body ended before it was complete") from error
+        except asyncio.CancelledError as error:
+            if self._lost is not None:
+                self._reader.uncancel()
+                raise self._lost from error
+            # the last moment of a stop: an answer, not a broken connection
+            raise NotReadyError("the service stopped before the body was complete") from error
+        finally:
+            gate.keep(self)
+            self._chunks.clear()  # an error's traceback would keep them until it is told
 
-    async def _read(self, limit: int) -> bytes:
-        chunks = []
-        async for chunk in self.stream():
-            if self.held + len(chunk) > limit:
-                raise _too_large("more", limit)
-            self.app.state.gate.hold(len(chunk))
-            self.held += len(chunk)
-            chunks.append(chunk)
-        return b"".join(chunks)
+    def lose(self, error: OverloadedError) -> None:
+        """Called by the gate while the body arrives: others need its room."""
+        self._lost = error
+        self._chunks.clear()
+        self._reader.cancel()
 
-    async def json_body(self) -> bytes:
+    async def json_body(self, limit: Limit) -> bytes:
         """The whole body, which is announced as JSON.
 
         Raises:
@@ -85,9 +114,9 @@ class BoundedRequest(Request):
             raise UnsupportedMediaTypeError(
                 f"the body is announced as {media_type_of(self)!r}: send application/json, or application/x-npy"
             )
-        return await self.plain()
+        return await self.plain(limit)
 
-    async def plain(self) -> bytes:
+    async def plain(self, limit: Limit) -> bytes:
         """The whole body, which must not be compressed.
 
         Raises:
@@ -96,7 +125,7 @@ class BoundedRequest(Request):
         encoding = self.headers.get("content-encoding", "identity").strip().lower()
         if encoding != "identity":
             raise UnsupportedMediaTypeError(f"the body is encoded as {encoding!r}: send it as it is")
-        return await self.body()
+        return await self.bounded_body(limit)
 
 
 class PlainRoute(APIRoute):
@@ -115,8 +144,7 @@ class PlainRoute(APIRoute):
                 response: Response = await endpoint(request=bounded, **request.path_params)
                 return response
             finally:
-                if bounded.held:
-                    request.app.state.gate.release(bounded.held)
+                request.app.state.gate.release(bounded)
 
         return handle_plain
 
@@ -126,5 +154,5 @@ def media_type_of(request: Request) -> str:
     return request.headers.get("content-type", "none").partition(";")[0].strip().lower()
 
 
-def _too_large(sent: str, limit: int) -> TooLargeError:
-    return TooLargeError(f"the body has {sent}, the limit is {limit} bytes (LISTWRIGHT_MAX_PAYLOAD_BYTES)")
+def _too_large(sent: str, limit: Limit) -> TooLargeError:
+    return TooLargeError(f"the body has {sent}, the limit is {limit.size} bytes {limit.why}")

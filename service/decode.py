@@ -68,6 +68,11 @@ class Bounds:
     spelling: int
 
     @property
+    def why(self) -> str:
+        """Words behind a limit."""
+        return why(self.candidates, self.features)
+
+    @property
     def size(self) -> int:
         """Bytes: those of the longest list in its wordiest form."""
         return self.size_of(self.values, self.containers)
@@ -85,6 +90,11 @@ class Bounds:
     def values(self) -> int:
         """Commas: those of the longest list in its wordiest form, of a row of names, and of the envelope."""
         return max(LEAST_VALUES, (self.candidates + 1) * (self.features + 2) + ENVELOPE)
+
+
+def why(candidates: int, features: int) -> str:
+    """Words behind a limit: what has room within it, and which setting changes it."""
+    return f"for lists of {candidates} candidates (LISTWRIGHT_MAX_CANDIDATES) with {features} features"
 
 
 def bounds_of(candidates: int, schemas: Iterable[FeatureSchema], *, ignores: bool = False) -> Bounds:
@@ -111,7 +121,8 @@ def decode(body: bytes, bounds: Bounds) -> Any:
     """
     if not body:
         raise UndecodableBodyError("the body is empty: send a JSON object, see /openapi.json")
-    check_size(body, bounds)
+    if len(body) > bounds.size:
+        raise _too_large(f"{len(body)} bytes", bounds.size, bounds)
     commas, openings, colons = _counted(body)
     _check_counts(len(body), commas, openings, bounds)
     try:
@@ -126,12 +137,6 @@ def decode(body: bytes, bounds: Bounds) -> Any:
         elif _all_names(value) != colons:
             raise RepeatedNameError("a name stands twice in an object: send each name once")
     return value
-
-
-def check_size(body: bytes, bounds: Bounds) -> None:
-    """Raise TooLargeError if no list that is served could have so many bytes."""
-    if len(body) > bounds.size:
-        raise _too_large(f"{len(body)} bytes", bounds.size, bounds)
 
 
 def _counted(body: bytes) -> tuple[int, int, int]:
@@ -165,10 +170,7 @@ def _check_counts(size: int, values: int, containers: int, bounds: Bounds) -> No
 
 
 def _too_large(found: str, limit: int, bounds: Bounds) -> TooLargeError:
-    return TooLargeError(
-        f"the body has {found}, the limit is {limit} for lists of {bounds.candidates} candidates "
-        f"(LISTWRIGHT_MAX_CANDIDATES) with {bounds.features} features"
-    )
+    return TooLargeError(f"the body has {found}, the limit is {limit} {bounds.why}")
 
 
 def _check_lengths(body: object, limit: int) -> None:

@@ -101,6 +101,10 @@ class Keyring:
             raise UnauthorizedError("send a key: Authorization: Bearer KEY")
         return key
 
+    def knows(self, sent: bytes | None) -> bool:
+        """Whether that is somebody's key."""
+        return sent is not None and keys.holder(self._keys, sent) is not None
+
     def take(self, key: Key) -> None:
         """Count a request.
 

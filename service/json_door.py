@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from pydantic import ValidationError
 from pydantic_core import to_json
@@ -18,15 +18,36 @@ from ranking.features import FeatureSchema
 from ranking.reranker import Reranker
 from service.answer import to_answer
 from service.answering import Asked, Written
+from service.body import Limit
 from service.compiled import scan
 from service.convert import checked_context, to_candidates
-from service.decode import bounds_of, check_size, decode, most_ignored
+from service.decode import Bounds, bounds_of, decode, most_ignored
 from service.models import Models
 from service.schemas import RerankRequest
 from service.settings import Settings
 from service.validation import validated
 
 _plans: WeakKeyDictionary[Reranker, Any] = WeakKeyDictionary()
+
+
+class JsonBounds:
+    """What a body may hold that is for any bundle that is served, counted once for each value of these.
+
+    Args:
+        settings: of the service.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._models: ReferenceType[Models] | None = None
+
+    def of(self, models: Models) -> tuple[Bounds, Limit]:
+        """The bounds, and what follows for the body's bytes."""
+        if self._models is None or self._models() is not models:
+            ignores = self._settings.unknown_features == "ignore"
+            bounds = bounds_of(self._settings.max_candidates, models.schemas, ignores=ignores)
+            self._models, self._found = ref(models), (bounds, Limit(bounds.size, bounds.why))
+        return self._found
 
 
 class JsonDoor:
@@ -36,20 +57,19 @@ class JsonDoor:
     all that the contract does and says where the rest is at fault.
 
     Args:
-        body: JSON.
+        body: JSON, of no more bytes than the bounds allow.
+        bounds: of bodies for these models.
         models: what is served, for as long as this takes.
         settings: of the service.
         state: of the request; gets the fingerprint of the bundle that answers.
     """
 
-    def __init__(self, body: bytes, models: Models, settings: Settings, state: State) -> None:
-        self._body, self._models, self._settings, self._state = body, models, settings, state
+    def __init__(self, body: bytes, bounds: Bounds, models: Models, settings: Settings, state: State) -> None:
+        self._body, self._bounds, self._models, self._settings, self._state = body, bounds, models, settings, state
         self._ignores = settings.unknown_features == "ignore"
-        self._bounds = bounds_of(settings.max_candidates, models.schemas, ignores=self._ignores)
 
     def read(self) -> Asked:
         """Decode, validate, choose the bundle, make the matrix."""
-        check_size(self._body, self._bounds)
         found = self._scanned()
         if found is not None:
             return found

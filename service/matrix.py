@@ -16,7 +16,16 @@ from ranking.candidates import CandidateList
 from ranking.errors import CandidateError, EmptyListError, SchemaMismatchError
 from ranking.features import UNKNOWN_CODE, FeatureSchema
 from service.convert import checked_context
-from service.decode import check_length
+from service.decode import LEAST_VALUES, check_length
+
+FLOAT64_BYTES = 8
+
+
+def value_bytes(candidates: int, features: int) -> int:
+    """Bytes of float64 that a body may have: twice the longest list's, so that a matrix for another bundle, or one that
+    is a little too long, hears what differs.
+    """
+    return 2 * FLOAT64_BYTES * max(LEAST_VALUES, candidates * features)
 
 
 def check_shape(length: int, width: int, schema: FeatureSchema, limit: int) -> None:

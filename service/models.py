@@ -34,7 +34,7 @@ class Refusal:
     at: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Models:
     """What is served at one moment.
 

@@ -6,6 +6,7 @@ Read without evaluating anything: no pickles, no objects, no structured types; t
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,9 @@ from jaxtyping import Float
 
 from ranking.errors import CandidateError
 from ranking.features import FeatureSchema
-from service.matrix import check_shape
+from service.body import Limit
+from service.decode import why
+from service.matrix import check_shape, value_bytes
 from service.problems import UndecodableBodyError
 
 MEDIA_TYPE = "application/x-npy"
@@ -29,6 +32,13 @@ _ENTRY = re.compile(r"""['"](\w{1,20})['"] ?: ?(True|False|'[^'"]*'|"[^'"]*"|\((
 _SHAPE = re.compile(r"\((?:\d{1,18}, ?)*(?:\d{1,18})?\)", re.ASCII)
 _TYPES: dict[str, np.dtype[Any]] = {"<f4": np.dtype("<f4"), "<f8": np.dtype("<f8")}
 _ALIGNED = 64
+
+
+@lru_cache
+def body_limit(candidates: int, features: int) -> Limit:
+    """Of a body: the longest list, with its header."""
+    size = len(_MAGIC) + 2 + max(_LENGTH_BYTES.values()) + MAX_HEADER + value_bytes(candidates, features)
+    return Limit(size, why(candidates, features))
 
 
 def decode(body: bytes, schema: FeatureSchema, limit: int) -> Float[np.ndarray, "L D"]:

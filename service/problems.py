@@ -31,6 +31,8 @@ MAX_FAULTS = 20
 MAX_DETAIL = 2000
 """Characters; some details repeat what was sent."""
 
+_CLOSING = {"Connection": "close"}
+
 _log = logging.getLogger("listwright.service")
 
 
@@ -81,11 +83,12 @@ class OverloadedError(ListwrightError):
     Args:
         message: what is full.
         retry_after_s: whole seconds after which there may be room.
+        closes: whether the connection ends, as the rest of the body is not read.
     """
 
-    def __init__(self, message: str, retry_after_s: int) -> None:
+    def __init__(self, message: str, retry_after_s: int, *, closes: bool = False) -> None:
         super().__init__(f"{message}: ask again in {retry_after_s} s")
-        self.retry_after_s = retry_after_s
+        self.retry_after_s, self.closes = retry_after_s, closes
 
 
 class RateLimitedError(OverloadedError):
@@ -230,9 +233,10 @@ async def deliberate(request: Request, error: Exception) -> JSONResponse:
             errors=faults,
         )
     if isinstance(error, OverloadedError):
-        return problem(request, status, kind, str(error), headers={"Retry-After": str(error.retry_after_s)})
+        told = {"Retry-After": str(error.retry_after_s)} | (_CLOSING if error.closes else {})
+        return problem(request, status, kind, str(error), headers=told)
     if isinstance(error, SlowBodyError):  # the rest of it is not read
-        return problem(request, status, kind, str(error), headers={"Connection": "close"})
+        return problem(request, status, kind, str(error), headers=_CLOSING)
     if isinstance(error, CandidateError | _PlacedError):
         fault = Fault(path=_clean(json_path(error.path)), message=_clean(error.message))
         return problem(request, status, kind, f"{json_path(error.path)}: {error.message}", errors=[fault])

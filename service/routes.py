@@ -83,9 +83,10 @@ async def rerank(request: BoundedRequest) -> Response:
     The first stage scores every candidate; QILCM, or a specialist, rescores the best of them as one list. The answer
     says which bundle, which stage and which ranker gave the order, and who chose that ranker.
     """
-    models = serving(request)
-    body = await request.json_body()
-    return await answer(request, JsonDoor(body, models, request.app.state.settings, request.state))
+    models, state = serving(request), request.app.state
+    bounds, limit = state.json_bounds.of(models)
+    body = await request.json_body(limit)
+    return await answer(request, JsonDoor(body, bounds, models, state.settings, request.state))
 
 
 @routes.get(

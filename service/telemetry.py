@@ -37,7 +37,8 @@ CANDIDATES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 _REQUEST_ID = re.compile(r"[!-~]{1,128}")
 _TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 _TRACE_HEADERS = {"traceparent": b"traceparent", "tracestate": b"tracestate"}
-PROBES = frozenset(("/livez", "/readyz", "/metrics", "/v2/health/live", "/v2/health/ready"))
+MODEL_PROBES = ("/v2/models/{name}/ready", "/v2/models/{name}/versions/{version}/ready")
+PROBES = frozenset(("/livez", "/readyz", "/metrics", "/v2/health/live", "/v2/health/ready", *MODEL_PROBES))
 """Asked on and on by machines: neither logged nor traced, and answered when nothing else is."""
 
 FAULT_LOG_S = 10.0

@@ -6,6 +6,7 @@ A tensor stands in the JSON object that begins a body, or behind it as raw littl
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -18,15 +19,19 @@ from ranking.errors import CandidateError
 from ranking.features import FeatureSchema
 from ranking.manifest import Manifest
 from service.answer import nullable
-from service.decode import bounds_of
+from service.body import Limit
+from service.decode import Bounds, bounds_of
 from service.decode import decode as decode_json
 from service.inference import OUTPUTS, InferRequest, InputTensor
-from service.matrix import check_shape, to_candidates
+from service.matrix import check_shape, to_candidates, value_bytes
 from service.problems import UndecodableBodyError
 from service.schemas import MAX_ID
 from service.validation import validated
 
 DATATYPES: dict[str, np.dtype[Any]] = {"FP32": np.dtype("<f4"), "FP64": np.dtype("<f8")}
+
+LENGTH_BYTES, UTF8_BYTES = 4, 4
+"""Before each raw string, and of a character at most."""
 
 _NUMBERS = frozenset((float, int, type(None)))
 
@@ -38,6 +43,13 @@ class Inference(NamedTuple):
 
     request: InferRequest
     candidates: CandidateList
+
+
+@lru_cache
+def body_limit(candidates: int, features: int, spelling: int) -> Limit:
+    """Of a body: the largest JSON object, and raw features and ids behind it. ``spelling`` is the schema's."""
+    bounds, ids = Bounds(candidates, features, spelling), candidates * (LENGTH_BYTES + UTF8_BYTES * MAX_ID)
+    return Limit(bounds.size + value_bytes(candidates, features) + ids, bounds.why)
 
 
 def decode(body: bytes, head_length: str | None, schema: FeatureSchema, limit: int) -> Inference:

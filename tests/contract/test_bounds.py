@@ -111,7 +111,7 @@ def test_bodies_have_room_together(bundle_folder, held, pool):
         assert client.post("/rerank", json=large).status_code == 200
 
 
-def scope(path="/rerank"):
+def scope(path="/rerank", media_type=b"application/json", **headers):
     return {
         "type": "http",
         "http_version": "1.1",
@@ -119,8 +119,39 @@ def scope(path="/rerank"):
         "path": path,
         "raw_path": path.encode(),
         "query_string": b"",
-        "headers": [(b"content-type", b"application/json")],
+        "headers": [(b"content-type", media_type), *((name.encode(), value) for name, value in headers.items())],
     }
+
+
+DOORS = (
+    ("/rerank", b"application/json"),
+    ("/rerank", b"application/x-npy"),
+    ("/v2/models/shop/infer", b"application/octet-stream"),
+)
+
+
+@pytest.mark.parametrize("announced", [True, False])
+@pytest.mark.parametrize("door", DOORS)
+def test_no_more_is_read_than_the_longest_list_takes(bundle_folder, door, announced):
+    """Far below what the settings allow."""
+    sent, arrived = [], 0
+    lengths = {"content-length": b"8388608"} if announced else {}
+
+    async def receive():
+        nonlocal arrived
+        assert not announced
+        arrived += 2**16
+        return {"type": "http.request", "body": b" " * 2**16, "more_body": True}
+
+    async def send(message):
+        sent.append(message)
+
+    with serving(bundle_folder) as client:
+        client._portal.call(client.app, scope(*door, **lengths), receive, send)
+        assert client.app.state.gate.held == 0
+    assert sent[0]["status"] == 413
+    assert b"candidates (LISTWRIGHT_MAX_CANDIDATES) with 4 features" in sent[1]["body"]
+    assert arrived <= 4 * 2**20
 
 
 def test_a_caller_that_goes_while_it_waits_is_not_worked_for(bundle_folder, held, pool):

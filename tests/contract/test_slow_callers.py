@@ -1,6 +1,7 @@
 """Callers that take their time, against a live process that gives them little."""
 
 import json
+import re
 import socket
 import time
 
@@ -9,6 +10,7 @@ import pytest
 
 from contract.conftest import Process
 from contract.test_connection import BODY, answer, closed, request
+from waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +27,12 @@ def impatient(bundle_folder):
 def connection(impatient):
     with socket.create_connection((impatient.host, impatient.port), timeout=10) as connection:
         yield connection
+
+
+def buffered(service):
+    """Bytes of bodies that the service holds."""
+    found = re.search(r"^listwright_buffered_bytes (\S+)", httpx.get(service.url + "/metrics").text, re.MULTILINE)
+    return float(found[1])
 
 
 @pytest.mark.parametrize("sent", [b"P", request()[:-2], b"GET /livez HTTP/1.1\r\nX-A: b\r\n"])
@@ -124,6 +132,31 @@ def test_many_slow_callers_hold_up_nobody(impatient):
     for connection in connections:
         assert answer(connection)[0] == 408
         connection.close()
+
+
+def test_slow_bodies_make_room_for_quick_ones(bundle_folder):
+    """Three of them hold all the room that bodies have together; the one that began first loses it."""
+    service = Process(bundle=bundle_folder, max_payload_bytes=50_000, max_buffered_bytes=150_000).wait_until_ready()
+    url = httpx.URL(service.url)
+    slow = [socket.create_connection((url.host, url.port), timeout=10) for _ in range(3)]
+    for number, connection in enumerate(slow, 1):
+        connection.sendall(request(extra=49_000) + BODY + b" " * 48_999)
+        until(lambda held=number * 49_000: buffered(service) >= held)
+    quick = httpx.post(url.join("/rerank"), content=BODY + b" " * 45_000, headers={"content-type": "application/json"})
+    assert quick.status_code == 200
+    status, headers, body = answer(slow[0])
+    assert (status, json.loads(body)["type"], headers["connection"]) == (429, "urn:listwright:overloaded", "close")
+    assert int(headers["retry-after"]) >= 1
+    assert closed(slow[0])
+    slow[0].close()
+    for connection in slow[1:]:
+        connection.sendall(b" ")
+        assert answer(connection)[0] == 200
+        connection.close()
+    assert buffered(service) == 0
+    code, log = service.stop()
+    assert code == 0
+    assert "Traceback" not in log
 
 
 def test_who_comes_back_after_the_keep_alive_time_is_answered_and_told_to_go(bundle_folder):

@@ -193,18 +193,6 @@ async def test_retry_after_is_at_least_a_second():
 
 
 @run
-async def test_bodies_are_held_up_to_the_limit():
-    gate = Gate(1, 1, buffer=100)
-    gate.hold(60)
-    gate.hold(40)
-    with pytest.raises(OverloadedError, match="100 bytes of other bodies are held"):
-        gate.hold(1)
-    gate.release(60)
-    gate.hold(60)
-    assert gate.held == 100
-
-
-@run
 async def test_a_stop_answers_whoever_waits_and_whoever_is_in_work():
     async with bench() as b:
         in_work = await b.ask("a")

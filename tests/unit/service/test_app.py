@@ -124,6 +124,15 @@ def test_every_request_is_one_log_line_without_feature_values(client, caplog):
     assert json.loads(json_lines().format(lines[2]))["status"] == 409
 
 
+@pytest.mark.parametrize(
+    "path", ["/readyz", "/v2/health/ready", "/v2/models/shop/ready", "/v2/models/shop/versions/7/ready"]
+)
+def test_probes_are_logged_for_debugging_only(client, caplog, path):
+    caplog.set_level(logging.DEBUG, "listwright")
+    assert client.get(path).status_code == 200
+    assert [r.levelname for r in caplog.records if r.name == "listwright.requests"] == ["DEBUG"]
+
+
 def test_trace_context_comes_back_and_is_logged(client, caplog):
     trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
     caplog.set_level(logging.INFO, "listwright")
@@ -179,7 +188,8 @@ def test_every_status_is_documented():
 def test_what_is_no_ranking_has_a_bound_of_its_own(app, client, monkeypatch):
     monkeypatch.setattr(pacing, "HOLD_S", 0.0)
     monkeypatch.setattr(pacing, "PROBE_S", 0.0)
-    monkeypatch.setattr(app.pacing, "_may", Bucket(1e-6, pacing.BURST, 0.0))  # however long the requests take
+    for kind in app.pacing._kinds.values():
+        kind.bucket = Bucket(1e-6, pacing.BURST, 0.0)  # however long the requests take
     answers = [client.get("/nothing") for _ in range(int(pacing.BURST) + 50)]
     refused = [answer for answer in answers if answer.status_code == 429]
     assert {answer.status_code for answer in answers} == {404, 429}
@@ -188,3 +198,15 @@ def test_what_is_no_ranking_has_a_bound_of_its_own(app, client, monkeypatch):
     assert client.post("/rerank", json=BODY).status_code == 200
     assert client.get("/readyz").status_code == 200
     assert 'listwright_requests_total{path="other",status="429"}' in client.get("/metrics").text
+
+
+def test_who_has_gone_before_its_turn_is_not_answered(app, client):
+    for kind in app.pacing._kinds.values():
+        kind.bucket = Bucket(1e-6, 0.0, 0.0)
+
+    async def receive():
+        return {"type": "http.disconnect"}
+
+    for path in ("/nothing", "/livez"):
+        scope = {"type": "http", "method": "GET", "path": path, "headers": []}
+        client._portal.call(app, scope, receive, pytest.fail)

@@ -14,9 +14,10 @@ from typing import Protocol
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from service.probes import is_probe
 from service.problems import problem
 from service.settings import PREFIX
-from service.telemetry import PROBES, Telemetry, identified
+from service.telemetry import Telemetry, identified
 
 OUTSIDE = 100
 """Newcomers beyond the limit that may be on their way out. Who comes then has the oldest that says nothing cut off."""
@@ -136,7 +137,7 @@ class ConnectionLimit:
 
     def answering(self, path: str, app: ASGIApp) -> ASGIApp:
         """What answers a request for ``path`` on a connection that is not served."""
-        return app if path in PROBES else self._refuse
+        return app if is_probe(path) else self._refuse
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
         """503, with the same body and headers as any other refusal."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import Awaitable, Callable
 
@@ -13,9 +12,9 @@ from ranking.errors import AbandonedError
 from service import keys
 from service.guard import ADMIN, Bucket, Keyring
 from service.keys import Key
+from service.probes import is_probe
 from service.problems import OverloadedError
 from service.shedding import ranks
-from service.telemetry import PROBES
 
 RATE, BURST = 100.0, 200.0
 """Requests a second, and at once, of each kind."""
@@ -30,8 +29,6 @@ and a flood from so many connections would be refused as fast as it comes.
 
 PROBE_S = 0.25
 """Probes are held less long: whoever sends them gives up after a second or more."""
-
-_MODEL_READY = re.compile(r"/v2/models/[^/]+(/versions/[^/]+)?/ready")
 
 SCRAPES, SCRAPE_BURST = 10.0, 50.0
 """Scrapes a second, and at once, that are counted anew; others get what the last one got."""
@@ -76,7 +73,7 @@ class Pacing:
         """
         if scope["type"] != "http" or ranks(scope):
             return
-        probe, known = _is_probe(scope["path"]), self._knows(scope)
+        probe, known = is_probe(scope["path"]), self._knows(scope)
         must = probe or (known and scope["path"].startswith(ADMIN))
         kind = self._kinds[known, must]
         if kind.bucket.take(self._clock()) == 0.0:
@@ -96,10 +93,6 @@ class Pacing:
         if scope["path"].startswith(ADMIN):
             return sent is not None and keys.holder(self._operator, sent) is not None
         return self._keyring.knows(sent)
-
-
-def _is_probe(path: str) -> bool:
-    return path in PROBES or _MODEL_READY.fullmatch(path) is not None
 
 
 async def _hold(receive: Receive, seconds: float) -> None:

@@ -27,6 +27,7 @@ from service import exposition, logs, processes
 from service.admission import Gate
 from service.drift import Drift
 from service.hook import PASSED
+from service.probes import PROBES
 from service.traced import Traced, Tracer
 
 SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
@@ -37,9 +38,6 @@ CANDIDATES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 _REQUEST_ID = re.compile(r"[!-~]{1,128}")
 _TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 _TRACE_HEADERS = {"traceparent": b"traceparent", "tracestate": b"tracestate"}
-MODEL_PROBES = ("/v2/models/{name}/ready", "/v2/models/{name}/versions/{version}/ready")
-PROBES = frozenset(("/livez", "/readyz", "/metrics", "/v2/health/live", "/v2/health/ready", *MODEL_PROBES))
-"""Asked on and on by machines: neither logged nor traced, and answered when nothing else is."""
 
 FAULT_LOG_S = 10.0
 """Seconds between two log lines of one kind of routing fault: a hook that hangs would fill the disk."""

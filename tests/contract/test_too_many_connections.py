@@ -89,7 +89,9 @@ def test_a_newcomer_gets_one_answer_whatever_it_has_sent(full):
             assert newcomer.recv(65536) == b""
 
 
-@pytest.mark.parametrize("path", ["/livez", "/readyz", "/metrics", "/v2/health/live", "/v2/health/ready"])
+@pytest.mark.parametrize(
+    "path", ["/livez", "/readyz", "/metrics", "/v2/health/live", "/v2/health/ready", "/v2/models/shop/ready"]
+)
 def test_probes_are_answered_and_have_to_go(full, path):
     answered = httpx.get(full[0].join(path))
     assert answered.status_code == 200

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from functools import partial
 
@@ -12,7 +13,7 @@ from ranking.errors import ListwrightError
 from service import disk, hook, keys, loading, logs
 from service.app import create_app
 from service.server import DrainingServer, check_tls
-from service.settings import PREFIX, Settings, describe
+from service.settings import PREFIX, Settings, describe, near_misses
 from service.workers import supervise
 
 
@@ -32,6 +33,8 @@ def main(arguments: list[str] | None = None) -> int:
         for line in _faults(error):
             print(f"error: {line}; see python -m service --help", file=sys.stderr)
         return 2
+    for written, meant in near_misses(os.environ):
+        print(f"warning: {written} is no setting; is {meant} meant? see python -m service --help", file=sys.stderr)
     if fault := _misnamed(settings):
         print(f"error: {fault}; see python -m service --help", file=sys.stderr)
         return 2

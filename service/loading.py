@@ -83,7 +83,11 @@ def start(settings: Settings, others: Served | None = None) -> Models:
         if name in others.current:
             current[name] = _load(others.current[name], settings)
     if not current:
-        raise BundleError(root, f"holds no NAME/{folder.CURRENT}, so there is nothing to serve")
+        raise BundleError(
+            root,
+            f"holds no NAME/{folder.CURRENT}, so there is nothing to serve: write a version into one, e.g. "
+            f"echo 1 > {root / 'shop' / folder.CURRENT}",
+        )
     kept = {} if others is None else _kept(current, others, settings)
     return Models(current, kept, pointers.aliases, refused)
 

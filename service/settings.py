@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
@@ -200,6 +202,19 @@ class Settings(BaseSettings):
         if self.bundle is None and self.models is None:
             raise ValueError("there is nothing to serve")
         return self
+
+
+def near_misses(names: Iterable[str]) -> list[tuple[str, str]]:
+    """Names of the environment that are no settings but much like one, each with the one that is meant.
+
+    Others may have a reason: Kubernetes makes ``LISTWRIGHT_SERVICE_HOST`` of a Service of this name.
+    """
+    known = [PREFIX + name.upper() for name in Settings.model_fields]
+    found = []
+    for name in sorted(names):
+        if name.upper().startswith(PREFIX) and name.upper() not in known:
+            found += [(name, meant) for meant in get_close_matches(name.upper(), known, n=1, cutoff=0.9)]
+    return found
 
 
 def describe() -> str:

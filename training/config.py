@@ -131,7 +131,7 @@ class Recipe(Frozen):
     """One run: data, first stage, second stage.
 
     Args:
-        name: of the recipe, and of the bundle unless ``--out`` says otherwise.
+        name: of the recipe, and of the bundle unless ``--out`` says otherwise; by default that of its file.
         specialists: SRM beside the model; None for none.
         router: chooses among the specialists; None leaves the choice to callers and hooks.
         rivals: other networks' own settings, for :meth:`model_named`.
@@ -141,7 +141,7 @@ class Recipe(Frozen):
     """
 
     name: str
-    about: str
+    about: str = ""
     data: Data
     first_stage: FirstStage = LambdaMart()
     model: Model = Qilcm()
@@ -210,7 +210,7 @@ def load(name_or_path: str, **changes: Any) -> Recipe:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise RecipeError(f"{path}: not TOML: {error}") from error
     values.update({key: value for key, value in changes.items() if value is not None})
-    return of(values, str(path))
+    return of({"name": Path(name_or_path).stem, **values}, str(path))
 
 
 def of(values: dict[str, Any], place: str) -> Recipe:
@@ -243,4 +243,6 @@ def _said(fault: Any) -> str:
         return f"{place}: there is no kind {fault['ctx']['tag']!r}, use one of {fault['ctx']['expected_tags']}"
     if fault["type"] == "extra_forbidden":
         return f"{place}: there is no such field"
+    if fault["type"] == "missing":
+        return f"{place}: is missing"
     return f"{place}: {message} (got {fault['input']!r})" if place else message

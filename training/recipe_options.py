@@ -109,7 +109,9 @@ def _with_table_options(recipe: Recipe, options: argparse.Namespace) -> Recipe:
         return recipe
     if not isinstance(recipe.data, TableData):
         said = f"--{given[0].replace('_', '-')} {'splits a table' if given[0] == 'split' else 'names a column'}"
-        raise RecipeError(f"{said}, but recipe {recipe.name!r} reads no table")
+        raise RecipeError(
+            f"{said}, but recipe {recipe.name!r} reads no table: the name of a table ends in {', '.join(TABLES)}"
+        )
     changes = {
         "qid": options.qid,
         "label": options.label,

@@ -60,7 +60,11 @@ def main(arguments: list[str] | None = None) -> int:
             f"\n[yellow]Note:[/] the first stage was tuned with {winner.first_stage_trials} trials, fewer than "
             f"{options.trials}: a new --study tunes it as hard"
         )
-    console.print(f"\nWritten to {folder / 'winner.toml'}: put it into a recipe", soft_wrap=True, markup=False)
+    console.print(
+        f"\nWritten to {folder / 'winner.toml'}. To fit with it, put it into a recipe: docs/tuning.md shows how",
+        soft_wrap=True,
+        markup=False,
+    )
     return 0
 
 

@@ -50,6 +50,9 @@ class Meta:
     reason: str | None
     timings_ms: Mapping[str, float | None]
     """By step; None for one that did not run."""
+    ignored: tuple[str, ...] = ()
+    """Features that were sent by name and that the bundle does not know, the first 32; a service ignores them if it is set
+    to."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,6 +158,7 @@ def read_ranking(reply: Reply, attempts: int, candidates: int) -> Ranking:
             stage_reached=meta["stage_reached"],
             reason=meta["reason"],
             timings_ms=MappingProxyType(dict(meta["timings_ms"])),
+            ignored=tuple(meta.get("ignored", ())),
         ),
         request_id=reply.headers.get("x-request-id"),
         attempts=attempts,

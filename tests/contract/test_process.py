@@ -62,6 +62,12 @@ def test_altered_bundle_is_refused_by_file(bundle_folder, tmp_path):
     assert result.stderr.count("\n") == 1
 
 
+def test_a_setting_that_is_almost_one_is_pointed_out(tmp_path):
+    result = run({"LISTWRIGHT_BUNDLE": str(tmp_path), "LISTWRIGHT_UNKNOWN_FEATURE": "ignore"})
+    assert "LISTWRIGHT_UNKNOWN_FEATURE is no setting; is LISTWRIGHT_UNKNOWN_FEATURES meant?" in result.stderr
+    assert "LISTWRIGHT_BUNDLE is" not in result.stderr
+
+
 def test_port_in_use_is_an_error(bundle_folder):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

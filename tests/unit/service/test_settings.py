@@ -1,7 +1,7 @@
 import pytest
 from pydantic import ValidationError
 
-from service.settings import Settings, describe
+from service.settings import Settings, describe, near_misses
 
 
 def settings(**changes):
@@ -30,3 +30,18 @@ def test_a_budget_is_a_time(budget):
 def test_help_says_what_is_not_set():
     assert "LISTWRIGHT_HOOK (default none)" in describe()
     assert "LISTWRIGHT_ROUTING (default true)" in describe()
+
+
+def test_what_is_almost_a_setting_is_pointed_out():
+    assert near_misses(
+        [
+            "LISTWRIGHT_UNKNOWN_FEATURE",
+            "listwright_model",
+            "LISTWRIGHT_PORT",
+            "listwright_port",
+            "LISTWRIGHT_SERVICE_HOST",
+            "LISTWRIGHT_PORT_8000_TCP",
+            "LISTWRIGHT_CACHE",
+            "HOME",
+        ]
+    ) == [("LISTWRIGHT_UNKNOWN_FEATURE", "LISTWRIGHT_UNKNOWN_FEATURES"), ("listwright_model", "LISTWRIGHT_MODELS")]

@@ -51,8 +51,8 @@ class Meta:
     timings_ms: Mapping[str, float | None]
     """By step; None for one that did not run."""
     ignored: tuple[str, ...] = ()
-    """Features that were sent by name and that the bundle does not know, the first 32; a service ignores them if it is set
-    to."""
+    """Features that were sent by name and that the bundle does not know, the first 32; a service may be set to ignore
+    them."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager, suppress
 
 import httpx
 import psutil
@@ -26,7 +27,7 @@ def test_a_pipe_that_nobody_reads_holds_up_nobody(bundle_folder, workers):
     service = subprocess.Popen(
         [sys.executable, "-m", "service"], env={**os.environ, **names, "PYTHONPATH": BARE}, stderr=subprocess.PIPE
     )
-    with service, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20) as client:
+    with ended(service), httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20) as client:
         wait_for(lambda: ready(client))
         for _ in range(workers * MOST_LINES + 1000):  # a pipe holds some hundred lines
             assert client.post("/rerank", content=BODY, headers=HEADERS).status_code == 200
@@ -39,6 +40,19 @@ def test_a_pipe_that_nobody_reads_holds_up_nobody(bundle_folder, workers):
             wait_for(lambda: ready(client))
         service.send_signal(signal.SIGTERM)
         assert service.wait(timeout=30) == 0
+
+
+@contextmanager
+def ended(service):
+    """Whatever fails: nobody waits for a process that does not end, and none is left behind."""
+    try:
+        yield
+    finally:
+        left = [psutil.Process(service.pid), *psutil.Process(service.pid).children()] if service.poll() is None else []
+        for process in left:
+            process.kill()
+        service.wait()
+        service.stderr.close()
 
 
 def ready(client):
@@ -59,8 +73,11 @@ def dropped(client):
 
 def worker_processes(pid):
     """Not the process that looks after shared resources."""
-    children = psutil.Process(pid).children()
-    return [child for child in children if "spawn_main" in " ".join(child.cmdline())]
+    found = []
+    for child in psutil.Process(pid).children():
+        with suppress(psutil.Error):  # it has just ended
+            found += [child] if "spawn_main" in " ".join(child.cmdline()) else []
+    return found
 
 
 def wait_for(true):

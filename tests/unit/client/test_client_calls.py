@@ -31,6 +31,7 @@ def test_one_good_answer(client, server):
     assert (ranking.request_id, ranking.attempts, ranking.degraded) == ("r-1", 1, False)
     assert ranking.results[0].stage == "second"
     assert ranking.meta.timings_ms == {"total": 1.0}
+    assert ranking.meta.ignored == (), "of a service before there were any"
     with pytest.raises(ValueError, match="read-only"):
         ranking.scores[0] = 1.0
     assert server.pauses == []

@@ -178,7 +178,11 @@ def test_wrong_lengths_of_the_json(live, length):
     check(live.post(INFER, **request), 400, "undecodable-body")
 
 
-@pytest.mark.parametrize("path", ["/v2/models/other", "/v2/models/shop/versions/8", "/v2/models/shop%2f/versions/7"])
+def test_a_slash_in_a_name_is_spelled_as_it_is(live):
+    assert live.get("/v2/models/shop%2f/versions/7").status_code == 400
+
+
+@pytest.mark.parametrize("path", ["/v2/models/other", "/v2/models/shop/versions/8", "/v2/models/shop%20/versions/7"])
 def test_what_is_not_served(live, path):
     for found in (live.get(path), live.get(f"{path}/ready"), live.post(f"{path}/infer", **body([features()], RAW))):
         assert found.status_code == 404

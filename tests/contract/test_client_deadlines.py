@@ -76,7 +76,7 @@ class Rankings:
 def rankings(monkeypatch):
     seen, rank = Rankings(), answering.rank
 
-    def watched(asked, settings, hook, deadline):
+    def watched(asked, deciders, deadline):
         seen.told.append(asked.options.timeout_ms)
         seen.left_s.append(deadline.left_s)
         assert not seen.late or deadline.left_s < 10, "the service was told"
@@ -84,7 +84,7 @@ def rankings(monkeypatch):
             threading.Event().wait(deadline.left_s)
         if seen.go is not None:
             assert seen.go.wait(30)
-        return rank(asked, settings, hook, deadline)
+        return rank(asked, deciders, deadline)
 
     monkeypatch.setattr(answering, "rank", watched)
     return seen

@@ -151,7 +151,9 @@ def test_a_worker_that_is_replaced_keeps_what_the_others_keep(models, serve):
     until(lambda: len(workers(service)) == 2)
     asked = [httpx.post(service.url + "/rerank", json=BODY | {"version": "1"}, timeout=30) for _ in range(20)]
     assert {answer.status_code for answer in asked} == {200}
-    workers(service)[0].kill()  # only one is left that was started anew
+    before = workers(service)[0]
+    before.kill()
+    before.wait(30)  # else it might still take the request; only one is left, which was started anew
     answer = httpx.post(service.url + "/admin/rollback", headers={"Authorization": "Bearer 0123456789abcdef"})
     assert answer.status_code == 200, answer.text
     until(lambda: versions(service) == {"1"})

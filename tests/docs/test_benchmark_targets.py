@@ -48,6 +48,29 @@ def test_overload():
     assert set(run["overload"]["answers"]) == {"200", "429"}
 
 
+def test_no_body_holds_the_event_loop_much_longer_than_an_honest_one():
+    for bundle in ("demo", "wide"):
+        assert max(row["times_honest"] for row in result("bodies")[bundle]["bodies"]) <= 3.0
+
+
+def test_a_flood_of_other_requests_leaves_most_to_rankings():
+    assert min(row["of_alone"] for row in result("floods")["table"]) >= 0.5
+
+
+def test_each_part_of_the_transport_earns_its_keep():
+    run = result("transport")
+    assert run["connection"]["h11"]["of_ours"] <= 0.9
+    assert (
+        run["answers"]["ours"]["head without end, MB held"]
+        < 1
+        < run["answers"]["httptools"]["head without end, MB held"]
+    )
+    assert set(run["limit"]["ours"]["who is there"]) == {"200"}
+    assert "closed" in run["limit"]["limit_concurrency"]["who is there"]
+    assert run["accept"]["ours"]["busiest_worker"] <= 0.6 <= run["accept"]["plain_accept"]["busiest_worker"]
+    assert run["shedding"]["no_shedding"]["of_ours"] <= 0.8
+
+
 def test_nothing_is_lost():
     drained = result("drain")["rolling_restart"]
     assert set(drained["outcomes"]) == {"200"}

@@ -79,6 +79,7 @@ class Worker:
     outbox: Outbox
     pulse: Pulse
     ready: bool = False
+    served: Served | None = None
 
 
 class Workers:
@@ -193,16 +194,18 @@ class Workers:
 
     def _learn(self, worker: Worker, served: Served) -> None:
         """What a worker serves: the others need not wait until they look for themselves, and all keep the same."""
-        last = self._served
-        if last is None:
-            self._served = served
-        elif served.current != last.current:
-            self._served = served
-            for other in self._workers:
-                if other is not worker:
-                    self._signal(other, signal.SIGHUP)
-        elif served.kept != last.kept:  # who told first of what is served now has said what it was before
-            worker.outbox.put(Keep(last.kept))
+        worker.served = served
+        alike = [o.served for o in self._workers if o is not worker and o.served and o.served.current == served.current]
+        if alike:  # who told first of what is served now has said what it was before
+            self._served = alike[0]
+            if served.kept != alike[0].kept:
+                worker.outbox.put(Keep(alike[0].kept))
+            return
+        first = self._served is None
+        self._served = served
+        for other in self._workers:
+            if other is not worker and not first:
+                self._signal(other, signal.SIGHUP)
 
     def _say(self, error: str) -> None:
         """What is wrong with a bundle all workers find, and it is said once."""

@@ -37,7 +37,7 @@ from service.reload import Watch, tell
 from service.routes import ranking, routes, unready
 from service.routing_switch import Deciders, RoutingSwitch
 from service.schemas import RerankRequest
-from service.settings import Settings
+from service.settings import EVERY, Settings
 from service.shedding import Shedding
 from service.telemetry import Observed, Telemetry
 from service.tracing import open_tracer
@@ -151,7 +151,7 @@ def create_app(
         app.state.models, first.models = first.models, None
         tell(telemetry, app.state.models)
         gc.freeze()  # else a full collection visits all that was imported: 100 ms in the middle of a request
-        _log_served(app.state.models)
+        _log_served(app.state.models, settings)
         watching = asyncio.create_task(app.state.watch.run()) if settings.models is not None else None
         keeping = asyncio.create_task(keyring.watch()) if settings.keys_file is not None else None
         yield
@@ -206,6 +206,8 @@ def create_app(
     return app
 
 
-def _log_served(models: Models) -> None:
+def _log_served(models: Models, settings: Settings) -> None:
     for ready in models.current.values():
         _log.info("serving %s/%s from %s", ready.manifest.name, ready.manifest.version, ready.path)
+    for name in settings.strategies.keys() - models.current.keys() - {EVERY}:
+        _log.warning("LISTWRIGHT_STRATEGY names %r, which is not served", name)

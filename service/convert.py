@@ -198,10 +198,9 @@ def _check_names(sent: Collection[str], schema: FeatureSchema, path: Path, ignor
     known = schema.index
     absent = sorted(schema.required.difference(sent), key=known.__getitem__)
     unknown = len(names - known.keys())
-    if unknown and ignored is not None:
+    if ignored is not None:
         ignored.update((name, None) for name in sent if name not in known)
-        unknown = 0
-    if not unknown and not absent:
+    if not absent and (not unknown or ignored is not None):
         return
     parts = []
     if absent:

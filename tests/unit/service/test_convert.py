@@ -57,6 +57,8 @@ def test_unknown_features_are_ignored_where_that_is_wanted(name):
         assert sorted(ignored) == sorted(["new", name])
         with pytest.raises(SchemaMismatchError, match="unknown features"):
             to_candidates(body, schema())
+    with pytest.raises(SchemaMismatchError, match=r"lacks 'price' .* and has unknown features 'prise'"):
+        to_candidates(named({"prise": 1, "stars": 2}), schema(), {})
 
 
 def test_a_required_feature_may_be_null_but_not_absent():

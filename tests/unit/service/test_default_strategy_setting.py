@@ -87,3 +87,13 @@ def test_a_bundle_that_lacks_it_is_refused(models):
             assert await route(client) == ("qilcm", "bundle")
 
     run(scenario)
+
+
+def test_a_name_that_is_not_served_is_pointed_out(models, caplog):
+    async def scenario():
+        async with serving(models, strategy="first_stage,shop=qilcm,shpo=mlp"):
+            pass
+
+    run(scenario)
+    warned = [record.message for record in caplog.records if "LISTWRIGHT_STRATEGY" in record.message]
+    assert warned == ["LISTWRIGHT_STRATEGY names 'shpo', which is not served"]

@@ -25,7 +25,7 @@ from training.progress import Bars
 from training.specialists import FittedSpecialists, fit_specialists
 from training.srm import EmProgress
 
-_LAMBDAMART = {"plain": "LambdaMART", "relative": "LambdaMART with list-relative columns"}
+_LAMBDAMART = {"plain": "LambdaMART", "relative": "LambdaMART + relative"}
 
 
 def fit_first_stage(
@@ -64,13 +64,15 @@ def _boosting(spec: LambdaMart, bars: Bars) -> first_stage.Progress:
     folding: dict[str, TaskID] = {}
 
     def on_trial(which: str, done: int, best: float) -> None:
-        task = tuning.setdefault(which, bars.add_task(f"Tuning {_LAMBDAMART[which]}", total=spec.trials))
+        if which not in tuning:
+            tuning[which] = bars.add_task("", total=spec.trials)
         text = f"Tuning {_LAMBDAMART[which]}, held-out NDCG@{spec.ndcg_at} {best:.4f}"
-        bars.update(task, completed=done, description=text)
+        bars.update(tuning[which], completed=done, description=text)
 
     def on_fold(which: str, done: int) -> None:
-        task = folding.setdefault(which, bars.add_task(f"Out-of-fold, {which}", total=spec.folds))
-        bars.update(task, completed=done)
+        if which not in folding:
+            folding[which] = bars.add_task(f"Out-of-fold scores, {_LAMBDAMART[which]}", total=spec.folds)
+        bars.update(folding[which], completed=done)
 
     return first_stage.Progress(on_trial, on_fold)
 

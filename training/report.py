@@ -25,7 +25,7 @@ HEADLINE = "ndcg@10"
 
 _NAMES = {
     "input_order": "input order",
-    PLAIN: "LightGBM without list-relative columns",
+    PLAIN: "LightGBM",
     "first_stage": "first stage",
     ROUTED: "routed",
 }
@@ -76,7 +76,13 @@ class Report:
     def names(self) -> dict[str, str]:
         """What people call the rankers."""
         generalist = self.evaluation.generalist
-        return {**_NAMES, **({} if generalist in _NAMES else {generalist: str(self.model["title"])}), **self.titles}
+        first = {"first_stage": "LightGBM + relative"} if "relative" in self.first_stage else {}
+        return {
+            **_NAMES,
+            **first,
+            **({} if generalist in _NAMES else {generalist: str(self.model["title"])}),
+            **self.titles,
+        }
 
     def write(self, folder: Path) -> tuple[str, str]:
         """Write ``report.json``, and the page that is made from it and from nothing else; their names."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from training.reporting.fit_figures import Facts, metric_name
 from training.verdicts import verdict_of
@@ -38,7 +39,7 @@ def default_sentence(default: Mapping[str, object], second: str) -> str | None:
     return f"The router of this bundle always abstains: {default['reason']}."
 
 
-def choice_sentence(default: Facts, names: Mapping[str, str]) -> str | None:
+def choice_sentence(default: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
     """What ``auto`` means, where it was chosen by comparing; None where nothing was compared.
 
     Args:
@@ -54,9 +55,9 @@ def choice_sentence(default: Facts, names: Mapping[str, str]) -> str | None:
     )
 
 
-def compared_rows(default: Facts, names: Mapping[str, str]) -> list[tuple[str, str, str, str]]:
+def compared_rows(default: Mapping[str, Any], names: Mapping[str, str]) -> list[tuple[str, str, str, str]]:
     """The comparisons: ranker, what it had to beat, the gain, and the verdict."""
-    called = {**names, "plain": "LightGBM", "relative": "LightGBM with list-relative columns"}
+    called = {**names, "plain": "LightGBM", "relative": "LightGBM + relative"}
     return [
         (
             called.get(one["ranker"], one["ranker"]),

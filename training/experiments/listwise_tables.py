@@ -26,11 +26,11 @@ def means(found: Measured, metrics: Sequence[str], heading: str) -> PageTable:
     return PageTable(heading, head, rows, note)
 
 
-def comparisons(found: Sequence[Comparison], heading: str, note: str) -> PageTable:
-    """Gains, how sure they are, and the improvement in per cent."""
+def comparisons(found: Sequence[Comparison], heading: str, note: str, *, named: bool = False) -> PageTable:
+    """Gains, how sure they are, and the improvement in per cent; of several methods ``named``, of one by metric."""
     rows = [
         [
-            metric_name(one.metric),
+            title(one.method) if named else metric_name(one.metric),
             title(one.rival),
             f"{one.gain:+.4f}\n[{one.low:+.4f}, {one.high:+.4f}]",
             "none" if one.improvement is None else f"{one.improvement:+.2%}",

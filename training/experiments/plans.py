@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from ranking.errors import RecipeError
-from training.config import LambdaMart, Recipe
+from training import config
+from training.config import Choice, LambdaMart, LambdaMartSettings, Recipe
 from training.data_config import SyntheticData
-from training.model_config import FirstStageAlone, Model, Network
+from training.fitting import compared_networks
+from training.model_config import FirstStageAlone, Model, Network, NetworkSpec, Rivals
+from training.network_search import with_values
+from training.search_space import own_values, space_of
+
+RELATIVE = "+relative"
+"""Ends the name of what stands on the first stage with list-relative columns."""
 
 LAMBDAMART = "lambdamart"
+LAMBDAMART_RELATIVE = LAMBDAMART + RELATIVE
+SHIPPED = "shipped"
 
 WEIGHTS = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3)
 """lambda' of the lambda suite."""
@@ -17,8 +27,11 @@ WEIGHTS = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3)
 SHIFTS = (0.0, 0.25, 0.5, 1.0)
 """Planted shifts of table3, where the data are planted."""
 
-BASELINES = (LAMBDAMART, "dlcm", "dcm", "mlp")
-"""What QILCM has to beat: the paper's three, and the MLP that sees no list."""
+BASELINES = (LAMBDAMART, LAMBDAMART_RELATIVE, "dlcm", "dcm", "mlp")
+"""What has to be beaten: the paper's three, LambdaMART that sees the list in its columns, and an MLP that does not."""
+
+OURS = ("qilcm", "qilcm2", "qilcm" + RELATIVE, "qilcm2" + RELATIVE, SHIPPED)
+"""What has to beat them in table2."""
 
 _RIVALS: dict[str, tuple[str, ...]] = {
     "table2": ("qilcm", "dcm", "dlcm", "mlp", "qilcm2"),
@@ -28,19 +41,113 @@ _RIVALS: dict[str, tuple[str, ...]] = {
 
 SUITES = ("table2", "table3", "anomaly", "lambda")
 
+ON_EITHER = ("table3", "anomaly")
+"""Suites that run on top of either first stage; table2 has both."""
 
-def methods(suite: str, recipe: Recipe) -> dict[str, Model]:
+TUNABLE = ("table2", "table3", "anomaly")
+"""Suites whose networks can be searched; the lambda suite fixes what a search would look for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shipped:
+    """The ranker that ``training.fit`` would make the default, chosen on training queries alone.
+
+    Args:
+        networks: that it compares, the simplest first.
+        folds: by which it compares them.
+    """
+
+    networks: tuple[NetworkSpec, ...]
+    folds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One row of a suite.
+
+    Args:
+        spec: the second stage; or the first stage alone; or what is chosen among all of them.
+        relative: whether the first stage sees list-relative columns.
+    """
+
+    spec: Model | Shipped
+    relative: bool = False
+
+
+def methods(suite: str, recipe: Recipe, *, relative: bool = False, only: Collection[str] = ()) -> dict[str, Method]:
     """The methods of a suite by name, LambdaMART first: the others rerank what it leaves.
 
     Args:
         suite: one of :data:`SUITES`.
         recipe: its model's encoder, loss and fit are every method's that ``[rivals]`` says nothing else of.
+        relative: whether all stand on the first stage with list-relative columns; for :data:`ON_EITHER`.
+        only: names to keep beside LambdaMART; none keeps all.
+
+    Raises:
+        RecipeError: if the suite has no method of a name.
     """
-    if suite != "lambda":
-        return {LAMBDAMART: FirstStageAlone(), **{name: recipe.model_named(name) for name in _RIVALS[suite]}}
-    base = recipe.model_named("qilcm")
-    weighted = {weight_name(w): base.model_copy(update={"confusion_weight": w}) for w in WEIGHTS}
-    return {LAMBDAMART: FirstStageAlone(), **weighted}
+    first = {name_on(LAMBDAMART, relative): Method(FirstStageAlone(), relative)}
+    if suite == "lambda":
+        base = recipe.model_named("qilcm")
+        weighted = {weight_name(w): base.model_copy(update={"confusion_weight": w}) for w in WEIGHTS}
+        return first | {name: Method(spec) for name, spec in weighted.items()}
+    networks = {name: Method(recipe.model_named(name), relative) for name in _RIVALS[suite]}
+    if suite != "table2":
+        return first | networks
+    on_relative = {
+        LAMBDAMART_RELATIVE: Method(FirstStageAlone(), relative=True),
+        **{name + RELATIVE: Method(recipe.model_named(name), relative=True) for name in ("qilcm", "qilcm2")},
+    }
+    every = first | on_relative | networks | {SHIPPED: Method(_shipped(recipe))}
+    in_order = {name: every[name] for name in (*BASELINES, *OURS)}
+    if unknown := set(only) - set(in_order):
+        raise RecipeError(f"--methods {', '.join(sorted(unknown))}: table2 has {', '.join(in_order)}")
+    return {name: method for name, method in in_order.items() if not only or name in {LAMBDAMART, *only}}
+
+
+def _shipped(recipe: Recipe) -> Shipped:
+    choice = recipe.choice or Choice()
+    alone: dict[str, object] = {"choice": choice, "specialists": None, "router": None}
+    return Shipped(tuple(compared_networks(config.changed(recipe, alone))), choice.folds)
+
+
+def with_networks(recipe: Recipe, networks: Sequence[NetworkSpec], folds: int) -> Recipe:
+    """The recipe whose choice is among these networks, by so many folds."""
+    first, *others = networks
+    choice = Choice(second_stages=tuple(network.kind for network in networks), folds=folds)
+    changes: dict[str, object] = {
+        "model": first,
+        "rivals": {network.kind: network for network in others},
+        "choice": choice,
+        "specialists": None,
+        "router": None,
+    }
+    return config.changed(recipe, changes)
+
+
+def name_on(method: str, relative: bool) -> str:
+    """Of a method on one of the first stages."""
+    return method + RELATIVE if relative else method
+
+
+def untuned(recipe: Recipe) -> Recipe:
+    """The recipe with the defaults of each kind where a search looks for values.
+
+    What a recipe says there may have been found on queries that are tested here.
+    """
+    first = recipe.first_stage
+    assert isinstance(first, LambdaMart)
+    kinds = (kind for kind in Rivals.model_fields if recipe.rivals.spec(kind) is not None)
+    changes: dict[str, object] = {
+        "first_stage": first.model_copy(update={"settings": LambdaMartSettings()}),
+        "rivals": {kind: _with_defaults(recipe.model_named(kind)) for kind in kinds},
+        "model": _with_defaults(recipe.model),
+    }
+    return config.changed(recipe, changes)
+
+
+def _with_defaults(spec: Model) -> Model:
+    return spec if isinstance(spec, FirstStageAlone) else with_values(spec, own_values(type(spec)(), space_of(spec)))
 
 
 def weight_name(weight: float) -> str:
@@ -50,12 +157,23 @@ def weight_name(weight: float) -> str:
 
 def title(method: str) -> str:
     """What people read."""
-    if method == LAMBDAMART:
-        return "LambdaMART"
+    if method.endswith(RELATIVE):
+        return f"{title(method.removesuffix(RELATIVE))} + relative"
     kind, _, more = method.partition("-")
     if more.replace(".", "").isdigit():
         return f"lambda' = {more}"
-    return more.upper() if more else {"mlp": "MLP", "dlcm": "DLCM", "dcm": "DCM", "qilcm2": "QILCM2"}.get(kind, "QILCM")
+    return more.upper() if more else _TITLES[kind]
+
+
+_TITLES = {
+    LAMBDAMART: "LambdaMART",
+    "qilcm": "QILCM",
+    "qilcm2": "QILCM2",
+    "dlcm": "DLCM",
+    "dcm": "DCM",
+    "mlp": "MLP",
+    SHIPPED: "Shipped ranker",
+}
 
 
 def data_sets(suite: str, recipe: Recipe, shifts: Sequence[float]) -> list[Recipe]:
@@ -64,8 +182,7 @@ def data_sets(suite: str, recipe: Recipe, shifts: Sequence[float]) -> list[Recip
     Raises:
         RecipeError: if shifts are asked for where none can be planted, or the first stage is not fitted here.
     """
-    if not isinstance(recipe.first_stage, LambdaMart):
-        raise RecipeError(f"recipe {recipe.name!r} brings its own first stage; this suite fits LambdaMART itself")
+    check_first_stage(recipe)
     planted = isinstance(recipe.data, SyntheticData)
     if shifts and (suite != "table3" or not planted):
         what = f"recipe {recipe.name!r} reads real data" if suite == "table3" else f"the suite is {suite}"
@@ -76,6 +193,12 @@ def data_sets(suite: str, recipe: Recipe, shifts: Sequence[float]) -> list[Recip
         recipe.model_copy(update={"data": recipe.data.model_copy(update={"shift": shift})})
         for shift in shifts or SHIFTS
     ]
+
+
+def check_first_stage(recipe: Recipe) -> None:
+    """Complain if the recipe's first stage is none that these suites can fit."""
+    if not isinstance(recipe.first_stage, LambdaMart):
+        raise RecipeError(f"recipe {recipe.name!r} brings its own first stage; this suite fits LambdaMART itself")
 
 
 def cutoff(recipe: Recipe) -> int:
@@ -94,6 +217,13 @@ def _network(recipe: Recipe) -> Network:
     return model
 
 
-def facts(chosen: Mapping[str, Model]) -> dict[str, object]:
+def facts(chosen: Mapping[str, Method]) -> dict[str, object]:
     """The methods as JSON: what results depend on."""
-    return {name: spec.model_dump(mode="json") for name, spec in chosen.items()}
+    return {name: {"relative": method.relative, **_spec_facts(method.spec)} for name, method in chosen.items()}
+
+
+def _spec_facts(spec: Model | Shipped) -> dict[str, object]:
+    if isinstance(spec, Shipped):
+        networks = [network.model_dump(mode="json") for network in spec.networks]
+        return {"kind": SHIPPED, "folds": spec.folds, "networks": networks}
+    return spec.model_dump(mode="json")

@@ -14,10 +14,22 @@ import pytest
 from ranking.errors import ScoringError
 from tiny import TINY
 from training import experiment, lambdamart
+from training.experiments import tuned as suite_tuned
 from training.experiments import workers
 
 ONE_EPOCH = TINY.replace("max_epochs = 3", "max_epochs = 1")
-TABLE2 = ("lambdamart", "qilcm", "dcm", "dlcm", "mlp", "qilcm2")
+TABLE2 = (
+    "lambdamart",
+    "lambdamart+relative",
+    "dlcm",
+    "dcm",
+    "mlp",
+    "qilcm",
+    "qilcm2",
+    "qilcm+relative",
+    "qilcm2+relative",
+    "shipped",
+)
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +42,7 @@ def recipe(tmp_path_factory):
 @pytest.fixture
 def here(monkeypatch):
     """The fits one after the other in this process, where tests can see them; counts what is fitted."""
-    measured, tuned, fits = workers.measured, lambdamart.search_settings, []
+    measured, tuned, searched, fits = workers.measured, lambdamart.search_settings, suite_tuned.search_network, []
 
     @contextmanager
     def pool(jobs):
@@ -48,9 +60,14 @@ def here(monkeypatch):
         fits.extend(["tuning"] if spec.trials > 1 else [])
         return tuned(train, valid, spec, **more)
 
+    def counted_search(model, *data, **more):
+        fits.append(f"search of {model.kind}")
+        return searched(model, *data, **more)
+
     monkeypatch.setattr(workers, "pool", pool)
     monkeypatch.setattr(workers, "measured", counted)
     monkeypatch.setattr(lambdamart, "search_settings", counted_tuning)
+    monkeypatch.setattr(suite_tuned, "search_network", counted_search)
     return fits
 
 
@@ -68,7 +85,7 @@ def test_table2_goes_on_after_an_interruption_and_with_more_seeds(recipe, tmp_pa
     whole = workers.measured
 
     def interrupted(fit, *where):
-        if fit.method == "dlcm":
+        if fit.method == "dcm":
             raise KeyboardInterrupt
         return whole(fit, *where)
 
@@ -76,13 +93,14 @@ def test_table2_goes_on_after_an_interruption_and_with_more_seeds(recipe, tmp_pa
     assert run(*command, 1) == 130
     assert "the same command goes on" in said(capsys)
     before = {path.name: path.read_bytes() for path in (out / "parts").iterdir()}
-    assert set(before) == {f"shift-0.5-seed-0-fold-1-{name}.parquet" for name in ("lambdamart", "qilcm", "dcm")}
+    assert set(before) == {f"shift-0.5-seed-0-fold-1-{name}.parquet" for name in TABLE2[:3]}
 
     monkeypatch.setattr(workers, "measured", whole)
     here.clear()
     assert run(*command, 2) == 0
     first, second = ([f"shift-0.5-seed-{seed}-fold-1-{name}" for name in TABLE2] for seed in (0, 1))
     assert sorted(here) == sorted([*first[3:], *second]), "nothing twice, and settings are searched once for all seeds"
+    assert here[-1].endswith("shipped"), "what takes over the results of others comes after them"
     assert before.items() <= {path.name: path.read_bytes() for path in (out / "parts").iterdir()}.items()
     assert not list((out / "state").iterdir()), "nothing is left of what is done"
 
@@ -94,7 +112,13 @@ def test_table2_goes_on_after_an_interruption_and_with_more_seeds(recipe, tmp_pa
     summary = json.loads((out / "summary.json").read_text())
     of_one = frame.filter((pl.col("method") == "dcm") & (pl.col("relevant") > 0))["ndcg@10"].sum() / 24
     assert summary["methods"]["dcm"]["means"]["ndcg@10"]["mean"] == pytest.approx(of_one)
-    assert len(summary["comparisons"]) == 2 * 4
+    assert len(summary["comparisons"]) == 5 * 4
+    by_method = {name: frame.filter(pl.col("method") == name).drop("method", "chosen", "seconds") for name in TABLE2}
+    chosen = frame.filter(pl.col("method") == "shipped").select("seed", "chosen").unique().sort("seed")["chosen"]
+    assert len(chosen) == 2
+    for seed, name in enumerate(chosen):
+        of_seed = pl.col("seed") == seed
+        assert by_method["shipped"].filter(of_seed).equals(by_method[name].filter(of_seed)), "no second fit"
     assert summary["sentence"] in said(capsys)
     page = (out / "page.html").read_text()
     assert summary["command"] == "python -m training.experiment table2 --recipe tiny.toml --seeds 2"
@@ -105,6 +129,59 @@ def test_table2_goes_on_after_an_interruption_and_with_more_seeds(recipe, tmp_pa
     assert here == []
     assert run("table2", "--recipe", "demo", "--out", out) == 1
     assert "holds results with other recipe" in said(capsys)
+    other = recipe.with_name("other") / "tiny.toml"
+    other.parent.mkdir(exist_ok=True)
+    other.write_text(f'{ONE_EPOCH}\n[rivals.dlcm]\nkind = "dlcm"\ncutoff = 6\nheads = 1\n')
+    assert run("table2", "--recipe", other, "--out", out) == 1
+    assert "holds results with other method dlcm" in said(capsys)
+
+
+def test_more_rows_join_those_that_are_there(recipe, tmp_path, here):
+    out = tmp_path / "table2"
+    command = ("table2", "--recipe", recipe, "--out", out, "--seeds", 1, "--methods")
+    assert run(*command, "shipped") == 0
+    unit = "shift-0.5-seed-0-fold-1-"
+    assert here == [f"{unit}lambdamart", "tuning", f"{unit}shipped", "tuning"]
+    (chosen,) = pl.read_parquet(out / "results.parquet")["chosen"].drop_nulls().unique()
+    assert chosen in TABLE2
+
+    here.clear()
+    assert run(*command, "mlp,shipped") == 0
+    assert here == [f"{unit}mlp"]
+    summary = json.loads((out / "summary.json").read_text())
+    assert list(summary["methods"]) == ["lambdamart", "mlp", "shipped"]
+    assert summary["methods"]["shipped"]["chosen"] == {chosen: 1}
+
+
+def test_every_network_is_searched_once_per_fold_and_begins_with_its_defaults(recipe, tmp_path, here, monkeypatch):
+    searched, firsts = suite_tuned.search_network, []
+
+    def kept(model, *data, **more):
+        firsts.append((model, more["trials"], more["seed"]))
+        return searched(model, *data, **more)
+
+    monkeypatch.setattr(suite_tuned, "search_network", kept)
+    out = tmp_path / "table2"
+    command = ("table2", "--recipe", recipe, "--out", out, "--seeds", 2, "--methods", "mlp,qilcm+relative")
+    assert run(*command, "--tune", 2, "--folds", "1,2") == 0
+    asked = sorted((type(model).__name__, trials, seed) for model, trials, seed in firsts)
+    assert asked == [("Mlp", 2, 0)] * 2 + [("Qilcm", 2, 0)] * 2
+    assert [model.hidden for model, _, _ in firsts] == [(256, 128)] * 4, "the recipe's (8,) may have been found here"
+    assert {model.cutoff for model, _, _ in firsts} == {6}
+    assert here.count("tuning") == 4, "LightGBM with and without list-relative columns, in two folds"
+    found = {path.stem: json.loads(path.read_text()) for path in (out / "tuned").glob("*.json")}
+    assert set(found) == {
+        f"shift-0.5-fold-{fold}-{name}"
+        for fold in (1, 2)
+        for name in ("lambdamart", "lambdamart+relative", "mlp", "qilcm+relative")
+    }
+    assert set(found["shift-0.5-fold-2-mlp"]) >= {"learning_rate", "hidden", "dropout"}
+    page = (out / "page.html").read_text()
+    assert "2 settings tried per fold on its own validation queries" in page
+    here.clear()
+    assert run(*command, "--tune", 2, "--folds", "1,2") == 0
+    assert here == []
+    assert run(*command, "--tune", 3, "--folds", "1,2") == 1, "results of another protocol are not mixed in"
 
 
 def test_table3_over_planted_shifts(recipe, tmp_path, here):
@@ -116,6 +193,24 @@ def test_table3_over_planted_shifts(recipe, tmp_path, here):
     assert labels[0].equals(labels[1]), "the same queries at every shift"
     assert here.count("tuning") == 2
     assert [part["shift"] for part in json.loads((out / "summary.json").read_text())["data_sets"]] == [0.0, 1.0]
+
+
+def test_variants_on_the_first_stage_with_relative_columns(recipe, tmp_path, here):
+    for which in ((), ("--relative",)):
+        out = tmp_path / f"table3{len(which)}"
+        assert run("table3", "--recipe", recipe, "--seeds", 1, "--shifts", "1", "--out", out, *which) == 0
+    plain, relative = (pl.read_parquet(tmp_path / f"table3{n}" / "results.parquet") for n in (0, 1))
+    assert relative["method"].unique().sort().to_list() == [
+        "lambdamart+relative",
+        *sorted(set(plain["method"]) - {"lambdamart"}),
+    ]
+    first = [frame.filter(pl.col("method").str.starts_with("lambdamart"))["ndcg@10"] for frame in (plain, relative)]
+    assert not first[0].equals(first[1])
+    out = tmp_path / "anomaly"
+    assert run("anomaly", "--recipe", recipe, "--seeds", 1, "--out", out, "--relative") == 0
+    frame = pl.read_parquet(out / "results.parquet")
+    assert frame.filter(pl.col("method") == "lambdamart+relative")["anomaly"].null_count() == 0
+    assert "list-relative columns" in (out / "page.html").read_text()
 
 
 def test_anomaly_and_lambda(recipe, tmp_path, here):
@@ -145,6 +240,12 @@ def test_anomaly_and_lambda(recipe, tmp_path, here):
         (("table3", "--shifts", "-1"), "--shifts -1: expected numbers from 0"),
         (("lambda", "--specialists", "2"), "--specialists 2: suite lambda has none; leave it out"),
         (("oracle", "--jobs", 2), "--jobs 2: suite oracle has none; leave it out"),
+        (("lambda", "--tune", 2), "--tune 2: suite lambda has none; leave it out"),
+        (("table2", "--tune", 0), "--tune 0: expected 1 or more"),
+        (("table2", "--relative"), "--relative: suite table2 has none; leave it out"),
+        (("table3", "--methods", "qilcm"), "--methods qilcm: suite table3 has none; leave it out"),
+        (("table2", "--methods", "qilcm,gru"), "--methods gru: table2 has lambdamart, lambdamart+relative, dlcm, "),
+        (("table2", "--methods", "lambdamart"), "--methods lambdamart: LambdaMART is there in any case"),
         (("anomaly", "--ndcg-at", 7), "--ndcg-at 7: these suites measure NDCG at 1, 3, 5, 10, 50"),
         (("table2", "--folds", "9"), "there is no fold 9"),
         (("table2", "--data", "rows.txt"), "makes its own data: leave out --data rows.txt"),

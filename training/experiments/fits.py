@@ -22,15 +22,14 @@ from training import first_stage, fitting, relative, second_stage
 from training.anomaly import fit_anomaly
 from training.batching import Lists, refined_scores
 from training.bundle_schema import load
-from training.config import LambdaMart, Recipe
+from training.config import Recipe
 from training.data.dataset import Dataset, Splits
 from training.data_config import SyntheticData
 from training.experiments.plans import (
     LAMBDAMART,
     LAMBDAMART_RELATIVE,
-    Method,
     Shipped,
-    check_first_stage,
+    lambdamart_of,
     name_on,
     with_networks,
 )
@@ -38,7 +37,7 @@ from training.experiments.store import Place, part_file, settings_file
 from training.experiments.tuned import tuned_lambdamart, tuned_network
 from training.first_stage import FittedFirstStage
 from training.learn import predict
-from training.model_config import FirstStageAlone, NetworkSpec
+from training.model_config import FirstStageAlone, Model, NetworkSpec
 from training.progress import progress_bars
 
 NDCG_AT = (1, 3, 5, 10, 50)
@@ -55,9 +54,10 @@ class Fit:
         recipe: data with their fold and shift, first stage; its own seed draws and splits the data.
         sources: of the data.
         seed: of everything that is fitted.
-        name_of_method: its name.
-        method: what it is.
+        method: its name.
+        spec: the second stage; or the first stage alone; or what is chosen among all of them.
         cutoff: C, which the truncated ideal knows; the same for all methods.
+        relative: whether the first stage sees list-relative columns.
         trials: settings tried for every network, on the fold's own validation queries; 0 keeps the recipe's.
         anomaly: whether the test queries get their anomaly score, which the first stage alone brings.
     """
@@ -65,9 +65,10 @@ class Fit:
     recipe: Recipe
     sources: tuple[str, ...]
     seed: int
-    name_of_method: str
-    method: Method
+    method: str
+    spec: Model | Shipped
     cutoff: int
+    relative: bool = False
     trials: int = 0
     anomaly: bool = False
 
@@ -93,28 +94,28 @@ class Fit:
     @property
     def name(self) -> str:
         """Of the unit."""
-        return f"{self.place}-{self.name_of_method}"
+        return f"{self.place}-{self.method}"
 
     @property
     def chooses(self) -> bool:
         """Whether it takes over the results of another one of its place, and so comes last."""
-        return isinstance(self.method.spec, Shipped)
+        return isinstance(self.spec, Shipped)
 
     @property
     def first_stages(self) -> tuple[str, ...]:
         """Names of the first stages that it needs; its place shares them."""
         if self.chooses:
             return (LAMBDAMART, LAMBDAMART_RELATIVE)
-        return (name_on(LAMBDAMART, self.method.relative),)
+        return (name_on(LAMBDAMART, self.relative),)
 
     @property
     def searches(self) -> tuple[str, ...]:
         """Names of the searches whose findings it needs; all seeds share them."""
-        spec, names = self.method.spec, list(self.first_stages)
+        spec, names = self.spec, list(self.first_stages)
         if self.trials and isinstance(spec, Shipped):
             names += [name_on(network.kind, relative) for network in spec.networks for relative in (False, True)]
         elif self.trials and not isinstance(spec, FirstStageAlone):
-            names.append(self.name_of_method)
+            names.append(self.method)
         return tuple(map(self.search_named, names))
 
     def search_named(self, method: str) -> str:
@@ -134,16 +135,16 @@ def measure(fit: Fit, place: Place) -> pl.DataFrame:
         candidate), and what the fit was like.
     """
     splits = _splits(fit.recipe, fit.sources)
-    spec = fit.method.spec
+    spec = fit.spec
     if isinstance(spec, Shipped):
         return _shipped(fit, spec, splits, place)
     test = splits.test
     started = time.perf_counter()
-    first = _first_stage(fit, splits, place, relative=fit.method.relative)
+    first = _first_stage(fit, splits, place, relative=fit.relative)
     scores = first.scores_of(test)
-    checkpoint = place.state / f"{fit.name_of_method}.pt"
+    checkpoint = place.state / f"{fit.method}.pt"
     if not isinstance(spec, FirstStageAlone):
-        spec = _network(fit, fit.name_of_method, spec, splits, first, place)
+        spec = _network(fit, fit.method, spec, splits, first, place)
     fitted = second_stage.fit(spec, splits, first, seed=fit.seed, checkpoint=checkpoint)
     if fitted is None:
         lists = Lists(test, scores, cutoff=fit.cutoff, append_score=False)
@@ -161,7 +162,7 @@ def measure(fit: Fit, place: Place) -> pl.DataFrame:
             "shift": pl.Series([fit.shift] * len(test), dtype=pl.Float64),
             "seed": [fit.seed] * len(test),
             "fold": [fit.recipe.fold] * len(test),
-            "method": [fit.name_of_method] * len(test),
+            "method": [fit.method] * len(test),
             "chosen": pl.Series([None] * len(test), dtype=pl.String),
             "qid": list(test.qids),
             "candidates": test.lengths,
@@ -182,8 +183,7 @@ def measure(fit: Fit, place: Place) -> pl.DataFrame:
 def _shipped(fit: Fit, spec: Shipped, splits: Splits, place: Place) -> pl.DataFrame:
     """What ``training.fit`` chooses on the training queries, under its own name; fitted only if nothing else did."""
     started = time.perf_counter()
-    lambdamart_spec = _lambdamart(fit.recipe)
-    first, comparisons = _better_first_stage(fit, lambdamart_spec, splits, place)
+    first, comparisons = _better_first_stage(fit, splits, place)
     on_relative = bool(first.relative)
     networks = {
         network.kind: _network(fit, name_on(network.kind, on_relative), network, splits, first, place)
@@ -196,17 +196,16 @@ def _shipped(fit: Fit, spec: Shipped, splits: Splits, place: Place) -> pl.DataFr
     found = FirstStageAlone() if chosen.strategy == "first_stage" else networks[chosen.strategy]
     kind = LAMBDAMART if chosen.strategy == "first_stage" else chosen.strategy
     name = name_on(kind, on_relative)
-    other = replace(fit, name_of_method=name, method=Method(found, on_relative), anomaly=False)
+    other = replace(fit, method=name, spec=found, relative=on_relative)
     file = part_file(place.parts, other.name)
     results = pl.read_parquet(file) if file.exists() else measure(other, place)
-    said = {"method": fit.name_of_method, "chosen": name, "seconds": seconds}
+    said = {"method": fit.method, "chosen": name, "seconds": seconds}
     return results.with_columns(**{column: pl.lit(value) for column, value in said.items()})
 
 
-def _better_first_stage(
-    fit: Fit, spec: LambdaMart, splits: Splits, place: Place
-) -> tuple[FittedFirstStage, tuple[Comparison, ...]]:
+def _better_first_stage(fit: Fit, splits: Splits, place: Place) -> tuple[FittedFirstStage, tuple[Comparison, ...]]:
     """The one that a fit of the recipe would take, and why."""
+    spec = lambdamart_of(fit.recipe)
     if spec.relative != "auto":
         return _first_stage(fit, splits, place, relative=spec.relative != "none"), ()
     plain, with_columns = (_first_stage(fit, splits, place, relative=which) for which in (False, True))
@@ -216,7 +215,7 @@ def _better_first_stage(
 
 def _first_stage(fit: Fit, splits: Splits, place: Place, *, relative: bool) -> FittedFirstStage:
     """Of the place; with settings that were found on these data."""
-    spec = _lambdamart(fit.recipe)
+    spec = lambdamart_of(fit.recipe)
     kinds = (KINDS if isinstance(spec.relative, str) else spec.relative) if relative else "none"
     file = settings_file(place.tuned, fit.search_named(name_on(LAMBDAMART, relative)))
     asked = spec.model_copy(update={"relative": kinds})
@@ -232,12 +231,6 @@ def _network(
         return spec
     file = settings_file(place.tuned, fit.search_named(name))
     return tuned_network(spec, splits, first, file, trials=fit.trials, seed=fit.recipe.seed, state=place.state)
-
-
-def _lambdamart(recipe: Recipe) -> LambdaMart:
-    check_first_stage(recipe)
-    assert isinstance(recipe.first_stage, LambdaMart)
-    return recipe.first_stage
 
 
 @functools.lru_cache(maxsize=1)

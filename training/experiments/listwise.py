@@ -17,7 +17,7 @@ from rich.console import Console
 
 from ranking.errors import RecipeError
 from training.bundle_schema import load
-from training.config import LambdaMart, Recipe
+from training.config import Recipe
 from training.data.load import announce, data_facts, measurable
 from training.experiments import listwise_pages as pages
 from training.experiments import plans
@@ -85,16 +85,15 @@ def run(asked: Asked, out: Path, contents: Sequence[object], console: Console) -
     fits = planned(asked)
     about_data = []
     # wrong data are told of here, and text is parsed once, not once per process
-    for recipe in {fit.recipe.fold: fit.recipe for fit in reversed(fits)}.values():
-        splits = measurable(load(recipe, asked.sources))
-        if recipe.fold == asked.folds[0]:
-            about_data = data_facts(splits, announce(recipe, splits, console))
-    recipe = fits[0].recipe.model_copy(update={"fold": 1})
-    kept = recipe.model_dump(mode="json", exclude={"model", "rivals", "choice"})  # the methods have these
+    for of_fold in {fit.recipe.fold: fit.recipe for fit in reversed(fits)}.values():
+        splits = measurable(load(of_fold, asked.sources))
+        if of_fold.fold == asked.folds[0]:
+            about_data = data_facts(splits, announce(of_fold, splits, console))
+    recipe = _recipe(asked)
     chosen = methods_of(asked)
     settings = {
         "suite": asked.suite,
-        "recipe": {**kept, "data": asked.recipe.data.model_dump(mode="json")},
+        "recipe": recipe.model_dump(mode="json", exclude={"model", "rivals", "choice"}),  # the methods have these
         "data": list(contents),
         "relative": asked.relative,
         "trials": asked.trials,
@@ -119,7 +118,7 @@ def run(asked: Asked, out: Path, contents: Sequence[object], console: Console) -
             told.sections,
             command=asked.command,
             facts=[*_facts(asked, first), *about_data],
-            settings=json.dumps(asked.recipe.model_dump(mode="json"), indent=1),
+            settings=json.dumps(recipe.model_dump(mode="json"), indent=1),
         )
         (out / "page.html").write_text(page, encoding="utf-8")
         said = {"command": asked.command, "made_with": asked.made_with, "sentence": told.verdicts[0], **told.summary}
@@ -134,7 +133,6 @@ def methods_of(asked: Asked) -> dict[str, plans.Method]:
 
 def _recipe(asked: Asked) -> Recipe:
     """As given; or, where settings are searched, without those that it has."""
-    plans.check_first_stage(asked.recipe)
     return plans.untuned(asked.recipe) if asked.trials else asked.recipe
 
 
@@ -146,8 +144,9 @@ def planned(asked: Asked) -> list[Fit]:
             recipe=data.model_copy(update={"fold": fold}),
             sources=asked.sources,
             seed=seed,
-            name_of_method=name,
-            method=method,
+            method=name,
+            spec=method.spec,
+            relative=method.relative,
             cutoff=plans.cutoff(recipe),
             trials=asked.trials,
             anomaly=asked.suite == "anomaly",
@@ -160,8 +159,7 @@ def planned(asked: Asked) -> list[Fit]:
 
 
 def _facts(asked: Asked, found: Measured) -> list[str]:
-    first = asked.recipe.first_stage
-    assert isinstance(first, LambdaMart)
+    first = plans.lambdamart_of(asked.recipe)
     cutoff = plans.cutoff(asked.recipe)
     versions = ", ".join(f"{name} {number}" for name, number in asked.made_with.items())
     scored = plans.sees_score(asked.recipe)

@@ -135,8 +135,7 @@ def untuned(recipe: Recipe) -> Recipe:
 
     What a recipe says there may have been found on queries that are tested here.
     """
-    first = recipe.first_stage
-    assert isinstance(first, LambdaMart)
+    first = lambdamart_of(recipe)
     kinds = (kind for kind in Rivals.model_fields if recipe.rivals.spec(kind) is not None)
     changes: dict[str, object] = {
         "first_stage": first.model_copy(update={"settings": LambdaMartSettings()}),
@@ -182,7 +181,7 @@ def data_sets(suite: str, recipe: Recipe, shifts: Sequence[float]) -> list[Recip
     Raises:
         RecipeError: if shifts are asked for where none can be planted, or the first stage is not fitted here.
     """
-    check_first_stage(recipe)
+    lambdamart_of(recipe)
     planted = isinstance(recipe.data, SyntheticData)
     if shifts and (suite != "table3" or not planted):
         what = f"recipe {recipe.name!r} reads real data" if suite == "table3" else f"the suite is {suite}"
@@ -195,10 +194,15 @@ def data_sets(suite: str, recipe: Recipe, shifts: Sequence[float]) -> list[Recip
     ]
 
 
-def check_first_stage(recipe: Recipe) -> None:
-    """Complain if the recipe's first stage is none that these suites can fit."""
+def lambdamart_of(recipe: Recipe) -> LambdaMart:
+    """The recipe's first stage.
+
+    Raises:
+        RecipeError: if it is none that these suites can fit.
+    """
     if not isinstance(recipe.first_stage, LambdaMart):
         raise RecipeError(f"recipe {recipe.name!r} brings its own first stage; this suite fits LambdaMART itself")
+    return recipe.first_stage
 
 
 def cutoff(recipe: Recipe) -> int:

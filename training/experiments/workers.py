@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
@@ -49,7 +49,7 @@ def run_all(
         try:
             with pool(min(jobs, max(1, len(todo)))) as workers:  # processes start with the first fit, if there is one
                 for done in _in_order(todo, store, jobs, workers, keep=keep):
-                    bar.update(task, description=f"{title}: {done.name_of_method}", advance=1)
+                    bar.update(task, description=f"{title}: {done.method}", advance=1)
         except BrokenProcessPool as error:
             raise RecipeError(
                 "a worker was stopped from outside, perhaps for want of memory: finished fits are kept; the same "
@@ -61,14 +61,14 @@ def run_all(
 
 def _in_order(todo: Sequence[Fit], store: Store, jobs: int, workers: Executor, *, keep: bool) -> Iterator[Fit]:
     """Fits as they finish, started in their order but for those that wait for what others make."""
-    makers: dict[tuple[str, str], str] = {}  # of each first stage: the first fit that needs it
+    makers: dict[str, str] = {}  # of each first stage and each search: the first fit that needs it
     for fit in todo:
-        for stage in fit.first_stages:
-            makers.setdefault((fit.place, stage), fit.name)
+        for made in _shared(fit, store):
+            makers.setdefault(made, fit.name)
     left = Counter(fit.place for fit in todo)
     queue, running = list(todo), dict[Future[pl.DataFrame], Fit]()
     while queue or running:
-        while len(running) < jobs and (ready := _next(queue, running.values(), makers, left, store)) is not None:
+        while len(running) < jobs and (ready := _next(queue, makers, left, store)) is not None:
             queue.remove(ready)
             running[workers.submit(measured, ready, store.place(ready.place))] = ready
         done, _ = wait(running, return_when=FIRST_COMPLETED)
@@ -82,21 +82,20 @@ def _in_order(todo: Sequence[Fit], store: Store, jobs: int, workers: Executor, *
             yield fit
 
 
-def _next(
-    queue: Sequence[Fit],
-    running: Collection[Fit],
-    makers: Mapping[tuple[str, str], str],
-    left: Mapping[str, int],
-    store: Store,
-) -> Fit | None:
+def _next(queue: Sequence[Fit], makers: Mapping[str, str], left: Mapping[str, int], store: Store) -> Fit | None:
     """The first fit of the queue that has what it shares with others, or is the one to make it."""
-    in_search = {search for fit in running for search in fit.searches if not store.tuned(search)}
     for fit in queue:
-        waits = any(makers.get((fit.place, stage), fit.name) != fit.name for stage in fit.first_stages)
+        waits = any(makers.get(made, fit.name) != fit.name for made in _shared(fit, store))
         comes_last = fit.chooses and left[fit.place] > 1
-        if not waits and not comes_last and in_search.isdisjoint(fit.searches):
+        if not waits and not comes_last:
             return fit
     return None
+
+
+def _shared(fit: Fit, store: Store) -> list[str]:
+    """What a fit shares with others: the first stages of its place, and searches that are not done."""
+    stages = [f"{fit.place}-{stage}" for stage in fit.first_stages]
+    return stages + [search for search in fit.searches if not store.tuned(search)]
 
 
 def measured(fit: Fit, place: Place) -> pl.DataFrame:

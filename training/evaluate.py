@@ -81,18 +81,6 @@ class Evaluation:
         return float(difference.mean()), low, high
 
 
-def pooled(parts: list[Evaluation]) -> Evaluation:
-    """The queries of several folds as one evaluation."""
-    first = parts[0]
-    values = {
-        ranker: {
-            metric: np.concatenate([part.values[ranker][metric] for part in parts]) for metric in first.values[ranker]
-        }
-        for ranker in first.rankers
-    }
-    return Evaluation(values, first.protocol)
-
-
 def evaluate(
     reranker: Reranker,
     test: Dataset,

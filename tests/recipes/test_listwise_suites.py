@@ -13,9 +13,12 @@ import pytest
 
 from ranking.errors import ScoringError
 from tiny import TINY
-from training import experiment, lambdamart
+from training import config, experiment, lambdamart
 from training.experiments import tuned as suite_tuned
 from training.experiments import workers
+from training.experiments.fits import Fit
+from training.experiments.store import Store
+from training.model_config import FirstStageAlone, Mlp
 
 ONE_EPOCH = TINY.replace("max_epochs = 3", "max_epochs = 1")
 TABLE2 = (
@@ -274,6 +277,24 @@ def test_settings_are_searched_once_though_two_seeds_could_start(recipe, tmp_pat
     monkeypatch.setattr(lambdamart, "search_settings", counted)
     assert run("table3", "--recipe", recipe, "--seeds", 3, "--shifts", "0", "--jobs", 3, "--out", tmp_path / "x") == 0
     assert searches == [2]
+
+
+def test_the_first_seed_searches_even_if_another_could_sooner(recipe, tmp_path):
+    """Or what is found would depend on which process was faster."""
+    specs = {"lambdamart": FirstStageAlone(), "mlp": Mlp()}
+    fits = [
+        Fit(config.load(str(recipe)), (), seed, name, spec, cutoff=6, trials=2)
+        for seed in (0, 1)
+        for name, spec in specs.items()
+    ]
+    with Store(tmp_path / "x", {}) as store:
+        makers = workers._makers(fits, store)
+        assert workers._next(fits, makers, {}, store) is fits[0]
+        assert workers._next(fits[1:], makers, {}, store) is None
+        done = {made: maker for made, maker in makers.items() if maker not in (fits[0].name, fits[2].name)}
+        assert workers._next([fits[3]], done, {}, store) is None, "its first stage is there, seed 0's search is not"
+        assert workers._next([fits[1], fits[3]], done, {}, store) is fits[1]
+        assert workers._next([fits[3]], {}, {}, store) is fits[3]
 
 
 def test_an_error_in_a_fit_says_in_which(recipe, tmp_path, here, monkeypatch, capsys):

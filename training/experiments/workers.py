@@ -61,10 +61,7 @@ def run_all(
 
 def _in_order(todo: Sequence[Fit], store: Store, jobs: int, workers: Executor, *, keep: bool) -> Iterator[Fit]:
     """Fits as they finish, started in their order but for those that wait for what others make."""
-    makers: dict[str, str] = {}  # of each first stage and each search: the first fit that needs it
-    for fit in todo:
-        for made in _shared(fit, store):
-            makers.setdefault(made, fit.name)
+    makers = _makers(todo, store)
     left = Counter(fit.place for fit in todo)
     queue, running = list(todo), dict[Future[pl.DataFrame], Fit]()
     while queue or running:
@@ -80,6 +77,15 @@ def _in_order(todo: Sequence[Fit], store: Store, jobs: int, workers: Executor, *
             if left[fit.place] == 0 and not keep:
                 store.leave(fit.place)
             yield fit
+
+
+def _makers(todo: Sequence[Fit], store: Store) -> dict[str, str]:
+    """Of each first stage and each search: the first fit that needs it, so that the number of jobs changes nothing."""
+    makers: dict[str, str] = {}
+    for fit in todo:
+        for made in _shared(fit, store):
+            makers.setdefault(made, fit.name)
+    return makers
 
 
 def _next(queue: Sequence[Fit], makers: Mapping[str, str], left: Mapping[str, int], store: Store) -> Fit | None:

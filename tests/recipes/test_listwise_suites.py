@@ -17,6 +17,7 @@ from training import config, experiment, lambdamart
 from training.experiments import tuned as suite_tuned
 from training.experiments import workers
 from training.experiments.fits import Fit
+from training.experiments.plans import Shipped
 from training.experiments.store import Store
 from training.model_config import FirstStageAlone, Mlp
 
@@ -148,12 +149,17 @@ def test_more_rows_join_those_that_are_there(recipe, tmp_path, here):
     (chosen,) = pl.read_parquet(out / "results.parquet")["chosen"].drop_nulls().unique()
     assert chosen in TABLE2
 
+    kept = out / "state" / "shift-0.5-seed-0-fold-1" / "plain_tuned.json"
+    before = kept.stat().st_mtime_ns
     here.clear()
     assert run(*command, "mlp,shipped") == 0
     assert here == [f"{unit}mlp"]
+    assert kept.stat().st_mtime_ns == before, "its first stage is not fitted again"
     summary = json.loads((out / "summary.json").read_text())
     assert list(summary["methods"]) == ["lambdamart", "mlp", "shipped"]
     assert summary["methods"]["shipped"]["chosen"] == {chosen: 1}
+    assert run(*command[:-1]) == 0
+    assert not list((out / "state").iterdir()), "with all rows there, nothing can ask for it"
 
 
 def test_every_network_is_searched_once_per_fold_and_begins_with_its_defaults(recipe, tmp_path, here, monkeypatch):
@@ -295,6 +301,9 @@ def test_the_first_seed_searches_even_if_another_could_sooner(recipe, tmp_path):
         assert workers._next([fits[3]], done, {}, store) is None, "its first stage is there, seed 0's search is not"
         assert workers._next([fits[1], fits[3]], done, {}, store) is fits[1]
         assert workers._next([fits[3]], {}, {}, store) is fits[3]
+        shipped = Fit(fits[0].recipe, (), 0, "shipped", Shipped((Mlp(),), folds=2), cutoff=6)
+        assert workers._next([shipped], {}, {shipped.place: 2}, store) is None, "another row of its place is under way"
+        assert workers._next([shipped], {}, {shipped.place: 1}, store) is shipped
 
 
 def test_an_error_in_a_fit_says_in_which(recipe, tmp_path, here, monkeypatch, capsys):

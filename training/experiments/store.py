@@ -106,8 +106,9 @@ class Store:
         return Place(self.state(unit), self._tuned, self._parts)
 
     def leave(self, unit: str) -> None:
-        """Drop a folder of checkpoints."""
-        shutil.rmtree(self._state / unit)
+        """Drop a folder of checkpoints, if it is there."""
+        if (folder := self._state / unit).exists():
+            shutil.rmtree(folder)
 
     def tuned(self, search: str) -> bool:
         """Whether a search is done."""

@@ -56,6 +56,9 @@ def run_all(
                 "command goes on, with --jobs N for fewer at a time"
             ) from error
         bar.update(task, description=title)
+    if not keep:  # of fits that were done with it, nothing is there any more
+        for place in {fit.place for fit in fits}:
+            store.leave(place)
     return store.join([fit.name for fit in fits])
 
 

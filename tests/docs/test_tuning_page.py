@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from training import config, lambdamart, search, search_space, tune
+from training import config, lambdamart, network_search, search, search_space, tune
 from training.search_space import Range
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tuning.md").read_text(encoding="utf-8")

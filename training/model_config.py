@@ -50,7 +50,8 @@ class Qilcm(Network):
             attention-weighted ones (a_i = 1/n in eqs. 4, 6 and 7), ``V2`` without the confusion loss (lambda = 0),
             ``V3`` without it and without query normalisation. V2 and V3 take no notice of ``confusion_weight``.
         hidden: hidden widths of both MLPs, eqs. (3) and (9).
-        query_norm: eq. (8) as ``1 / sqrt(var + eps^2)`` (``stable``) or as printed, ``1 / (sigma + eps)`` (``paper``).
+        query_norm: eq. (8) as ``1 / sqrt(var + eps^2)`` (``stable``) or as printed, ``1 / (sigma + eps)`` (``paper``,
+            which is served in float64 up to there and takes about twice the time).
         confusion_weight: lambda', the weight of the normalised Chamfer loss; the lambda of eq. (10) that it equals
             is printed.
         confusion_pairs: query pairs sampled per batch for eq. (13); None for all.

@@ -61,12 +61,12 @@ class InferenceForm(nn.Module):
         network = model.network
         assert isinstance(network, QilcmNetwork)
         self.query_norm = network.query_norm
-        self.precision = torch.float64 if self.query_norm == "paper" else torch.float32
-        self.scale = _Scale(copy.deepcopy(model.preprocess).to(self.precision))
+        precision = torch.float64 if self.query_norm == "paper" else torch.float32
+        self.scale = _Scale(copy.deepcopy(model.preprocess).to(precision))
         width = model.preprocess.width
         shift = torch.cat([torch.zeros(width), torch.ones(network.width // 2 - width)])
-        self.register_buffer("shift", shift[None])
-        self.encoder = _Layers(network.encoder, precision=self.precision)
+        self.register_buffer("shift", shift[None].to(precision))
+        self.encoder = _Layers(network.encoder, precision=precision)
         self.attention = None if network.attention is None else _Layers(network.attention, shift)
         self.ranking = _Layers(network.ranking)
         of_products, of_plain = self.ranking.weights[0].detach().chunk(2)
@@ -75,9 +75,9 @@ class InferenceForm(nn.Module):
 
     def forward(self, features: Float[Tensor, "L E"]) -> Float[Tensor, " L"]:
         """``(L,)`` logits."""
-        x = self.scale(features.to(self.precision))
+        x = self.scale(features.to(self.shift))
         h = torch.cat([x, self.encoder(x)], dim=1)  # (L, H), with 1 more than h in the encoder's half
-        a = None if self.attention is None else torch.softmax(self.attention(h.float()).T, dim=1).to(h)  # (1, L)
+        a = self._attended(h)
         mean = _mean(h, a)  # (1, H)
         c = mean - self.shift
         if self.query_norm is None:
@@ -88,9 +88,16 @@ class InferenceForm(nn.Module):
         products, plain = self._inverse(c * c * variance), self._inverse(variance)
         return self._ranked(centred * plain, c * products / plain)
 
+    def _attended(self, h: Float[Tensor, "L H"]) -> Float[Tensor, "1 L"] | None:
+        """Attention weights; None where every candidate counts alike."""
+        if self.attention is None:
+            return None
+        return torch.softmax(self.attention(h.to(self.of_plain)).T, dim=1).to(h)
+
     def _ranked(self, h: Float[Tensor, "L H"], ratio: Float[Tensor, "1 H"]) -> Float[Tensor, " L"]:
         """Of ``[ratio * h, h]``, eq. (9)."""
-        scores: Tensor = self.ranking(h.float(), self.of_plain + ratio.float().T * self.of_products)
+        weights = self.of_plain + ratio.T.to(self.of_plain) * self.of_products
+        scores: Tensor = self.ranking(h.to(weights), weights)
         return scores.squeeze(1)
 
     def _inverse(self, variance: Float[Tensor, "1 H"]) -> Float[Tensor, "1 H"]:

@@ -73,7 +73,7 @@ def test_training_keeps_what_is_served(tied):
     labels, offsets = np.zeros(len(scores), dtype=np.int32), np.array([0, len(scores)])
     lists = Lists(Dataset(features, labels, offsets, ("q",), SCHEMA), scores, cutoff=cutoff, append_score=True)
     stage = NetworkStage(cutoff=cutoff, first_stage_score=True)
-    first = FirstPass(CandidateList(features), scores, rank_by_score(scores))
+    first = FirstPass(CandidateList(features), features, scores, rank_by_score(scores))
     assert lists.kept(0).tolist() == first.kept(stage).tolist()
     assert np.array_equal(lists.inputs(0), first.inputs(first.kept(stage), stage), equal_nan=True)
 
@@ -101,10 +101,10 @@ def test_served_scores_follow_their_candidate_across_a_tied_cutoff(tied):
         feature_schema=SCHEMA,
         fingerprint=SCHEMA.fingerprint,
         first_stage=LightGbmStage(),
-        second_stage=NetworkStage(cutoff=cutoff, first_stage_score=True),
+        second_stages=(NetworkStage(cutoff=cutoff, first_stage_score=True),),
         strategy="qilcm",
     )
-    reranker = Reranker(manifest, FirstColumn(), Context())
+    reranker = Reranker(manifest, FirstColumn(), {"qilcm": Context()})
     before, after = reranker.rerank(CandidateList(features)), reranker.rerank(CandidateList(features[order]))
     assert (before.stage_reached, after.stage_reached) == ("second_stage", "second_stage")
     assert sorted(before.order) == sorted(after.order) == list(range(len(scores)))

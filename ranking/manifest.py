@@ -76,6 +76,17 @@ class ColumnStage(_Frozen):
     feature: str
 
 
+class OnnxStage(_Frozen):
+    """First stage: an ONNX graph ``features (L, N) float32 -> scores (L,)`` that somebody brought along.
+
+    Convention: it sees the N numeric features of the schema, in its order, and no category. A missing value is NaN,
+    also where training data had none.
+    """
+
+    kind: Literal["onnx"] = "onnx"
+    file: FileName = "first_stage.onnx"
+
+
 NetworkKind = Literal["qilcm", "qilcm2", "dlcm", "dcm", "mlp"]
 """Networks that can be a second stage. The kind is also the strategy that requests name it by; to serving they differ
 in nothing else, so a new one needs its name here and nothing more."""
@@ -168,7 +179,7 @@ class RouterStage(_Frozen):
     margin: FiniteFloat | None
 
 
-FirstStageEntry = Annotated[LightGbmStage | ColumnStage, Field(discriminator="kind")]
+FirstStageEntry = Annotated[LightGbmStage | ColumnStage | OnnxStage, Field(discriminator="kind")]
 
 
 class Metric(_Frozen):

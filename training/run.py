@@ -183,7 +183,10 @@ def _fit_first_stage(recipe: Recipe, splits: Splits, workspace: Workspace, bars:
     spec = recipe.first_stage
     if not isinstance(spec, LambdaMart):
         bars.console.print(f"[yellow]Note:[/] {bring_your_own.WARNING}")
-        return first_stage.fit(spec, splits, seed=recipe.seed, state=workspace.state)
+        given = first_stage.fit(spec, splits, seed=recipe.seed, state=workspace.state)
+        for note in given.notes:
+            bars.console.print(f"[yellow]Note:[/] {escape(note)}")
+        return given
     tuning = bars.add_task("Tuning LambdaMART", total=spec.trials)
     folding = bars.add_task("Out-of-fold scores", total=spec.folds)
 

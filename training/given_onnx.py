@@ -29,13 +29,14 @@ _DYNAMIC = (
     "export it with a list axis of any length: in torch with dynamic_shapes={'x': {0: torch.export.Dim('L')}}, "
     "in onnxmltools and skl2onnx with FloatTensorType([None, N])"
 )
+_FLOATS = "export it with one float32 score per candidate"
 _RAW_SCORES = (
-    "export raw scores. For an XGBoost ranker say booster.set_param({'objective': 'reg:squarederror'}) before "
-    f"convert_xgboost, which takes other objectives for a classifier. Or {COLUMN}"
+    "this is a classifier, export raw scores. For an XGBoost ranker say booster.set_param({'objective': "
+    f"'reg:squarederror'}) before convert_xgboost, which takes other objectives for a classifier. Or {COLUMN}"
 )
 _CATEGORIES = (
-    "A graph does not say which code means which category, so it sees none: put your own codes into the data as one more "
-    "column of numbers, and do not name that with --categorical"
+    "A graph does not say which code means which category, so it sees none: put your own codes into the data as numbers, "
+    "and do not name that column with --categorical"
 )
 
 
@@ -114,15 +115,17 @@ def _scores(graph: onnx.GraphProto) -> str:
     """The name of the one output that can be a score per candidate."""
     usable = [value for value in graph.output if _is_score(value)]
     if len(usable) == 1:
-        return usable[0].name
+        return str(usable[0].name)
     if usable:
         raise ScoringError(
             f"{len(usable)} outputs can be the score ({_listed(usable)}): export the graph with one of them"
         )
     listed = _listed(graph.output) or "there is none"
     said = f"no output is a float32 score per candidate, (L,) or (L, 1), with a list axis of any length ({listed})"
-    fixed = [value for value in graph.output if _is_score(value, any_length=False)]
-    raise ScoringError(f"{said}: {_DYNAMIC if fixed else _RAW_SCORES}")
+    if any(_is_score(value, any_length=False) for value in graph.output):
+        raise ScoringError(f"{said}: {_DYNAMIC}")
+    classifies = any("Classifier" in node.op_type for node in graph.node)
+    raise ScoringError(f"{said}: {_RAW_SCORES if classifies else _FLOATS}")
 
 
 def _is_score(value: onnx.ValueInfoProto, *, any_length: bool = True) -> bool:
@@ -207,8 +210,10 @@ def _type(value: onnx.ValueInfoProto) -> str:
     kind = value.type.WhichOneof("value")
     if kind != "tensor_type":
         return (kind or "unknown").removesuffix("_type")
-    name = TensorProto.DataType.Name(value.type.tensor_type.elem_type).lower()
-    return {"float": "float32", "double": "float64"}.get(name, name)
+    number = value.type.tensor_type.elem_type
+    names: dict[int, str] = {known: name.lower() for name, known in TensorProto.DataType.items()}
+    names |= {TensorProto.FLOAT: "float32", TensorProto.DOUBLE: "float64"}
+    return names.get(number, f"type {number}")
 
 
 def _shape(value: onnx.ValueInfoProto) -> list[int | None] | None:

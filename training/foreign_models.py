@@ -12,7 +12,9 @@ from dataclasses import dataclass
 HEAD_BYTES = 65_536
 """A format is told by so many bytes."""
 
-ACCEPTED = "a first stage is an ONNX graph, or a LightGBM model in LightGBM's text format, which Booster.save_model(path) writes"
+ACCEPTED = (
+    "a first stage is an ONNX graph, or a LightGBM model in LightGBM's text format, written by Booster.save_model(path)"
+)
 
 COLUMN = (
     "put its score of every candidate into the data as a column, and name that one with --first-stage-column COL "

@@ -31,12 +31,11 @@ _DYNAMIC = (
 )
 _FLOATS = "export it with one float32 score per candidate"
 _RAW_SCORES = (
-    "this is a classifier, export raw scores. For an XGBoost ranker say booster.set_param({'objective': "
-    f"'reg:squarederror'}) before convert_xgboost, which takes other objectives for a classifier. Or {COLUMN}"
+    "this is a classifier, export raw scores. convert_xgboost writes one for XGBoost rankers, unless "
+    "booster.set_param({'objective': 'reg:squarederror'}) is called before. For all else, " + COLUMN
 )
 _CATEGORIES = (
-    "A graph does not say which code means which category, so it sees none: put your own codes into the data as numbers, "
-    "and do not name that column with --categorical"
+    "A graph does not say which code means which category, so it sees none: put your own codes into the data as numbers"
 )
 
 
@@ -104,7 +103,7 @@ def _check_input(graph: onnx.GraphProto, schema: FeatureSchema) -> None:
     if shape[1] != width:
         names = [schema.names[column] for column in schema.numeric]
         categories = [schema.names[column] for column in schema.categorical]
-        without = f", without the categories {_cut(categories)}. {_CATEGORIES}" if categories else ""
+        without = f", without {_cut(categories)}. {_CATEGORIES}" if categories else ""
         raise ScoringError(
             f"{said} takes {shape[1]} features, the data have {width} numeric ones ({_cut(names)}): fit and export the "
             f"model on these, in this order{without}"

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from onnx import TensorProto, helper, numpy_helper
 
 from ranking.errors import ScoringError
@@ -24,6 +24,7 @@ IR_VERSION = 10
 _OLDEST_OPSET = 7
 _NEEDED_OPSET = 13
 
+_DAMAGED = "not an ONNX graph: truncated or damaged; export it again"
 _OPERATORS_REMEDY = f"export a graph of plain operators with its weights inside, or {COLUMN}"
 _DYNAMIC = (
     "export it with a list axis of any length: in torch with dynamic_shapes={'x': {0: torch.export.Dim('L')}}, "
@@ -60,7 +61,8 @@ def canonical(model: bytes, schema: FeatureSchema) -> bytes:
     try:
         given.ParseFromString(model)
     except DecodeError as error:
-        raise ScoringError("not an ONNX graph: truncated or damaged; export it again") from error
+        raise ScoringError(_DAMAGED) from error
+    _check_texts(given)
     graph = given.graph
     _check_input(graph, schema)
     scores = _scores(graph)
@@ -70,6 +72,18 @@ def canonical(model: bytes, schema: FeatureSchema) -> bytes:
     made.opset_import.extend(_opsets(given))
     made.graph.CopyFrom(_rewritten(graph, _features(graph)[0].name, scores, len(schema.numeric)))
     return checked(made.SerializeToString(), _OPERATORS_REMEDY)
+
+
+def _check_texts(message: Message) -> None:
+    """Protobuf gives a name that is no UTF-8 as bytes."""
+    for field, found in message.ListFields():
+        if field.type not in (field.TYPE_MESSAGE, field.TYPE_STRING):
+            continue  # a forest has millions of numbers
+        for one in found if field.is_repeated else (found,):
+            if isinstance(one, Message):
+                _check_texts(one)
+            elif isinstance(one, bytes):
+                raise ScoringError(_DAMAGED)
 
 
 def _features(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:

@@ -77,11 +77,7 @@ class ColumnStage(_Frozen):
 
 
 class OnnxStage(_Frozen):
-    """First stage: an ONNX graph ``features (L, N) float32 -> scores (L,)`` that somebody brought along.
-
-    Convention: it sees the N numeric features of the schema, in its order, and no category. A missing value is NaN,
-    also where training data had none.
-    """
+    """First stage: an ONNX graph over the numeric features, see :class:`ranking.onnx_first_stage.OnnxFirstStage`."""
 
     kind: Literal["onnx"] = "onnx"
     file: FileName = "first_stage.onnx"

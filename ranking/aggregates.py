@@ -38,7 +38,7 @@ class Aggregates:
     """
 
     def __init__(self, schema: FeatureSchema, specialists: int) -> None:
-        numeric = [d for d in range(len(schema)) if d not in schema.categorical]
+        numeric = list(schema.numeric)
         self._numeric = np.array(numeric, dtype=np.int32)
         self._holey = [d for d in numeric if schema.features[d].missing_in_training]
         self._categorical = [

@@ -178,7 +178,13 @@ def add_recipe_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="auto", help="auto (CUDA if there is one), cpu or cuda")
     add_data_options(parser)
     first = parser.add_argument_group("bring your own first stage").add_mutually_exclusive_group()
-    first.add_argument("--first-stage", type=Path, metavar="MODEL", help="a LightGBM text model that you already run")
+    first.add_argument(
+        "--first-stage",
+        type=Path,
+        metavar="MODEL",
+        help="a model that you already run: LightGBM's text, or ONNX (XGBoost, CatBoost, torch ...), which sees the "
+        "numeric features in the data's order",
+    )
     first.add_argument(
         "--first-stage-column",
         metavar="COL",

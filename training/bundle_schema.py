@@ -7,8 +7,8 @@ from pathlib import Path
 
 from rich.progress import Progress
 
-from training import bring_your_own
-from training.config import GivenColumn, GivenModel, Recipe
+from training import bring_your_own, monotone
+from training.config import GivenColumn, GivenModel, LambdaMart, Recipe
 from training.data import load as door
 from training.data.constant import without_constant
 from training.data.dataset import Splits
@@ -35,7 +35,8 @@ def under_bundle_schema(recipe: Recipe, splits: Splits) -> Splits:
         splits: under the schema that the training queries fix.
 
     Raises:
-        RecipeError: if a default does not fit; see :func:`training.data.defaults.with_defaults`.
+        RecipeError: if a default or a monotone constraint does not fit; see
+            :func:`training.data.defaults.with_defaults` and :func:`training.monotone.check`.
         SchemaMismatchError: if a model that was brought along does not fit the data.
         DataError: if all columns are constant.
     """
@@ -47,5 +48,7 @@ def under_bundle_schema(recipe: Recipe, splits: Splits) -> Splits:
             needed = bring_your_own.columns_of(model, splits.train.schema)
         case GivenColumn(column=column):
             needed = frozenset([column])
+        case LambdaMart(monotone=directions):
+            monotone.check(directions, splits.train.schema)
     splits = splits.described_by(with_defaults(splits.train.schema, recipe.data.defaults))
     return without_constant(splits, needed) if recipe.data.drop_constant else splits

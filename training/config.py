@@ -7,11 +7,11 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, PlainSerializer, PlainValidator, ValidationError, model_validator
 
 from ranking.errors import RecipeError
 from ranking.manifest import LightGbmEngine
-from training.data_config import Data, Frozen, Positive
+from training.data_config import Data, Frozen, Positive, by_name
 from training.model_config import FirstStageAlone, Model, Qilcm, Rivals, named
 
 
@@ -25,6 +25,21 @@ class LambdaMartSettings(Frozen):
     feature_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.9
     bagging_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.9
     lambda_l2: Annotated[float, Field(gt=0.0)] = 1.0
+
+
+def _directions(given: object) -> tuple[tuple[str, int], ...]:
+    """Names of features, and 1, -1 or 0 for each."""
+    found = []
+    for name, value in by_name(given):
+        if not isinstance(value, int) or isinstance(value, bool) or value not in (-1, 0, 1):
+            said = "1 (a larger value never lowers the score), -1 (never raises it) or 0 (free)"
+            raise ValueError(f"{name} = {value!r}: expected {said}")
+        found.append((name, value))
+    return tuple(found)
+
+
+Monotone = Annotated[tuple[tuple[str, int], ...], PlainValidator(_directions), PlainSerializer(dict)]
+"""Directions by name of a feature: a table in TOML and JSON, pairs in memory, so that a recipe can be hashed."""
 
 
 class LambdaMart(Frozen):
@@ -41,6 +56,8 @@ class LambdaMart(Frozen):
         folds: parts for the out-of-fold scores of the training queries, and for ``select_on = "folds"``.
         ndcg_at: cutoff of the NDCG that tuning and early stopping look at.
         engine: what scores with the fitted model: ``compiled``, or ``lightgbm`` itself.
+        monotone: of numeric features, all else equal: 1 where a larger value may never lower the score, -1 where it may
+            never raise it, 0 where it is free. A second stage is not bound by it; the report measures what it does.
     """
 
     kind: Literal["lambdamart"] = "lambdamart"
@@ -52,9 +69,24 @@ class LambdaMart(Frozen):
     patience: Positive = 50
     folds: Annotated[int, Field(ge=2)] = 5
     ndcg_at: Positive = 10
+    monotone: Monotone = ()
 
 
-class GivenModel(Frozen):
+class _Given(Frozen):
+    """A first stage that was fitted elsewhere."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_bound_by_nothing(cls, values: Any) -> Any:
+        if isinstance(values, dict) and "monotone" in values:
+            raise ValueError(GIVEN_IS_FREE.format(f'kind = "{values.get("kind")}"', "monotone"))
+        return values
+
+
+GIVEN_IS_FREE = "{} was fitted elsewhere, and nothing binds it here: leave out {}, or have LambdaMART fitted"
+
+
+class GivenModel(_Given):
     """A LightGBM model that already runs somewhere, as LightGBM's text file; ``engine`` as for LambdaMART."""
 
     kind: Literal["model"] = "model"
@@ -62,7 +94,7 @@ class GivenModel(Frozen):
     path: str
 
 
-class GivenColumn(Frozen):
+class GivenColumn(_Given):
     """First-stage scores that stand in the data, in the feature column of this name."""
 
     kind: Literal["column"] = "column"

@@ -20,7 +20,7 @@ class Frozen(BaseModel):
 Default = bool | int | float | str
 
 
-def _by_name(given: object) -> tuple[tuple[str, Default], ...]:
+def by_name(given: object) -> tuple[tuple[str, Default], ...]:
     """Names and values, of a table as TOML has them or as they are kept here."""
     values = dict(given) if isinstance(given, tuple) else given
     if not isinstance(values, Mapping):
@@ -31,7 +31,7 @@ def _by_name(given: object) -> tuple[tuple[str, Default], ...]:
     return tuple((str(name), value) for name, value in values.items())
 
 
-Defaults = Annotated[tuple[tuple[str, Default], ...], PlainValidator(_by_name), PlainSerializer(dict)]
+Defaults = Annotated[tuple[tuple[str, Default], ...], PlainValidator(by_name), PlainSerializer(dict)]
 """Values by name: a table in TOML and JSON, pairs in memory, so that a recipe can be hashed."""
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
@@ -30,7 +29,7 @@ from training.data_config import Default
 from training.estimator_recipe import UNSAVED, parameters_of, recipe_of
 from training.model_config import RankLoss
 from training.ranker_words import refuse
-from training.workspace import check_names
+from training.saving import save_as
 
 _UNSAVED = (UNSAVED, "1")
 """Name and version of a bundle that has none yet."""
@@ -49,7 +48,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         learning_rate, max_epochs, patience, ndcg_at: see :class:`training.model_config.Network`.
         query_norm, confusion_weight, confusion_pairs: of QILCM and its variants, see
             :class:`training.model_config.Qilcm`; other models take no notice.
-        trials, max_trees, folds: of the first stage, see :class:`training.config.LambdaMart`.
+        trials, max_trees, folds, monotone: of the first stage, see :class:`training.config.LambdaMart`.
         parts: 5 is the papers' 60/20/20; at least 3.
         categorical: columns to treat as categories whatever their type; text always is.
         defaults: values by name of a feature, for frames and requests that lack it: a number, or one of its categories.
@@ -92,6 +91,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         trials: int = 20,
         max_trees: int = 1000,
         folds: int = 5,
+        monotone: Mapping[str, int] | None = None,
         parts: int = 5,
         categorical: tuple[str, ...] = (),
         defaults: Mapping[str, Default] | None = None,
@@ -120,6 +120,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         self.trials = trials
         self.max_trees = max_trees
         self.folds = folds
+        self.monotone = monotone
         self.parts = parts
         self.categorical = categorical
         self.defaults = defaults
@@ -216,23 +217,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         out = Path(path)
-        check_names(out)
-        name, version = out.absolute().parent.name, out.name
-        files = dict(self.files_)
-        if "repeat" in self.report_:
-            from training.report import renamed  # noqa: PLC0415 - with the page
-
-            pages = renamed(files["report.json"].decode(), f"{name}/{version}")
-            files |= {file: text.encode() for file, text in pages.items()}
-        out.parent.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=".", suffix=".partial", dir=out.parent))
-        try:
-            for file, content in files.items():
-                (folder / file).write_bytes(content)
-            bundle.seal(folder, self.manifest_.model_copy(update={"name": name, "version": version}), files)
-            bundle.publish(folder, out)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        save_as(out, self.manifest_, self.files_, self.report_)
         return out
 
     @classmethod

@@ -93,7 +93,9 @@ def _lambdamart(
     tuned = lambdamart.tune(
         splits.train, splits.valid, spec, seed=seed, journal=state / "trials.journal", on_trial=on_trial
     )
-    scores = lambdamart.out_of_fold_scores(splits.train, tuned, folds=spec.folds, seed=seed, on_fold=on_fold)
+    scores = lambdamart.out_of_fold_scores(
+        splits.train, tuned, folds=spec.folds, seed=seed, monotone=spec.monotone, on_fold=on_fold
+    )
     model_file.write_text(tuned.model, encoding="utf-8")
     np.save(scores_file, scores)
     facts_file.write_text(json.dumps(_facts(tuned)), encoding="utf-8")  # last: it marks the two others as finished

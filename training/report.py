@@ -18,6 +18,7 @@ from ranking.metrics import EvalProtocol
 from training.evaluate import ROUTED, Evaluation
 from training.evaluate_routing import RoutingEvaluation
 from training.reporting.fit_page import fit_page
+from training.reporting.score_sections import score_lines
 from training.reporting.sentences import GIVEN, brought_along, default_sentence
 from training.verdicts import Verdict, verdict_of
 
@@ -170,6 +171,8 @@ def show(report: Report, console: Console) -> None:
         console.print(f"[yellow]Note:[/] {GIVEN}")
     if report.routing is not None:
         console.print(verdict(report.routing))
+    for line in score_lines(report.details, names):
+        console.print(line, markup=False)
     if evaluation.empty_queries:
         by_convention = "; ".join(
             f"{name}: {', '.join(f'{names[ranker]} {value:.4f}' for ranker, value in means.items())}"

@@ -29,6 +29,7 @@ from training.progress import Bars, progress_bars
 from training.report import HEADLINE, Report
 from training.reporting.details import alone, default_of, details, repeat
 from training.reporting.latency import measured_here
+from training.reporting.score_details import score_details
 from training.specialists import FittedSpecialists, fit_specialists
 from training.srm import EmProgress, check_enough
 from training.stopwatch import Stopwatch
@@ -140,6 +141,7 @@ def _fit_and_publish(
             if fitted is None
             else details(reranker, splits, evaluation, fitted.module, fitted.history, HEADLINE)
         )
+        seen |= score_details(reranker, recipe, splits)
         here = measured_here(reranker, splits.test, evaluation.generalist)
     report = Report(
         evaluation=evaluation,

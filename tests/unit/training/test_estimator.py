@@ -40,7 +40,15 @@ def test_scikit_learns_own_checks(check):
 
 def test_defaults_are_the_recipes():
     fields = AnyData.model_fields | Split.model_fields | LambdaMart.model_fields | Spec.model_fields
-    own = {"model": "qilcm", "categorical": (), "defaults": None, "monotone": None, "seed": 0, "device": "auto", "verbose": False}
+    own = {
+        "model": "qilcm",
+        "categorical": (),
+        "defaults": None,
+        "monotone": None,
+        "seed": 0,
+        "device": "auto",
+        "verbose": False,
+    }
     for name, parameter in inspect.signature(training.Qilcm).parameters.items():
         assert parameter.default == (own[name] if name in own else fields[name].default), name
 

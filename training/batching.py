@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,11 +19,15 @@ BUCKETS = 8
 
 
 class Batch(NamedTuple):
-    """Padded lists: ``features (B, L, E)``, ``labels (B, L)``, ``mask (B, L)`` with True = real candidate."""
+    """Padded lists: ``features (B, L, E)``, ``labels (B, L)``, ``mask (B, L)`` with True = real candidate.
+
+    ``gains`` are those of the data.
+    """
 
     features: Tensor
     labels: Tensor
     mask: Tensor
+    gains: tuple[float, ...] | None = None
 
 
 class Lists:
@@ -61,6 +65,7 @@ class Lists:
         self.matrix: Float[np.ndarray, "S E"] = matrix
         self._features = torch.from_numpy(matrix).to(device)
         self._labels = torch.from_numpy(data.labels[self.rows].astype(np.int64)).to(device)
+        self._gains = data.gains
         self._starts = torch.from_numpy(self.offsets[:-1]).to(device)
         self._lengths = torch.from_numpy(np.diff(self.offsets)).to(device)
 
@@ -88,7 +93,7 @@ class Lists:
         steps = torch.arange(int(lengths.max()), device=lengths.device)
         mask = steps < lengths[:, None]
         index = self._starts[picked][:, None] + torch.where(mask, steps, 0)
-        return Batch(self._features[index], self._labels[index], mask)
+        return Batch(self._features[index], self._labels[index], mask, self._gains)
 
     def batches(self, size: int, rng: np.random.Generator | None = None) -> Iterator[Batch]:
         """All queries once, ``size`` lists at a time, the last batch smaller.
@@ -128,6 +133,7 @@ def refined_ndcg(
     first_scores: Float[np.ndarray, " L"],
     labels: Int[np.ndarray, " L"],
     cutoff: int,
+    gains: Sequence[float] | None = None,
 ) -> float:
     """NDCG of a whole list: the second stage's candidates first, the others in first-stage order.
 
@@ -136,10 +142,12 @@ def refined_ndcg(
         kept: the candidates that these belong to.
         first_scores, labels: of all.
         cutoff: of the NDCG; the ideal is that of the whole list.
+        gains: of its labels, see :func:`ranking.metrics.dcg`.
 
     Convention: 0 for a list without a relevant candidate.
     """
-    return float(np.nan_to_num(ndcg(refined_scores(logits, kept, first_scores), labels, cutoff=cutoff)))
+    scores = refined_scores(logits, kept, first_scores)
+    return float(np.nan_to_num(ndcg(scores, labels, cutoff=cutoff, gains=gains)))
 
 
 def refined_scores(

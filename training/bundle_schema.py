@@ -38,9 +38,10 @@ def under_bundle_schema(recipe: Recipe, splits: Splits) -> Splits:
         RecipeError: if a default or a monotone constraint does not fit; see
             :func:`training.data.defaults.with_defaults` and :func:`training.monotone.check`.
         SchemaMismatchError: if a model that was brought along does not fit the data.
-        DataError: if all columns are constant.
+        DataError: if all columns are constant, or a label has no gain.
     """
     needed: frozenset[str] = frozenset()
+    splits = splits.worth(recipe.data.gains)
     match recipe.first_stage:
         case GivenModel(path=path):
             model = bring_your_own.read_model(Path(path))

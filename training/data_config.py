@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, model_validator
@@ -41,12 +43,32 @@ class AnyData(Frozen):
     Args:
         defaults: values that stand for features which a request by name leaves out: a number, or a category as a
             request spells it. Training never looks at them.
+        gains: what label 0, 1 and so on is worth, in LambdaMART's loss, the loss ``softmax``, and every NDCG; None for
+            2^y - 1. The first is 0, and each is larger than the one before.
         drop_constant: whether columns with one value in all training rows, missing ones too, become no features. What
             a given first stage needs stays.
     """
 
     defaults: Defaults = ()
+    gains: tuple[float, ...] | None = None
     drop_constant: bool = True
+
+    @model_validator(mode="after")
+    def _gains_grow(self) -> AnyData:
+        gains = self.gains
+        if gains is None:
+            return self
+        if len(gains) < 2:
+            raise ValueError(f"gains = {list(gains)}: expected two numbers or more, for label 0, label 1 and so on")
+        if gains[0] != 0.0:
+            raise ValueError(f"gains = {list(gains)}: label 0 is irrelevant and gains nothing: begin with 0")
+        for label, (below, gain) in enumerate(pairwise(gains), start=1):
+            if not below < gain < math.inf:
+                raise ValueError(
+                    f"gains = {list(gains)}: label {label} gains {gain:g}, label {label - 1} {below:g}: expected "
+                    "finite numbers, each larger than the one before"
+                )
+        return self
 
 
 class Split(Frozen):

@@ -52,6 +52,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         parts: 5 is the papers' 60/20/20; at least 3.
         categorical: columns to treat as categories whatever their type; text always is.
         defaults: values by name of a feature, for frames and requests that lack it: a number, or one of its categories.
+        gains: what label 0, 1 and so on is worth, see :class:`training.data_config.AnyData`.
         drop_constant: whether columns with one value in all training rows become no features, see
             :class:`training.data_config.AnyData`.
         seed: fixes everything random.
@@ -95,6 +96,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         parts: int = 5,
         categorical: tuple[str, ...] = (),
         defaults: Mapping[str, Default] | None = None,
+        gains: tuple[float, ...] | None = None,
         drop_constant: bool = True,
         seed: int = 0,
         device: str = "auto",
@@ -124,6 +126,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         self.parts = parts
         self.categorical = categorical
         self.defaults = defaults
+        self.gains = gains
         self.drop_constant = drop_constant
         self.seed = seed
         self.device = device
@@ -196,13 +199,15 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
 
         Raises:
             RecipeError: for a word of another ranker, as in :meth:`fit`.
+            DataError: if a label has no gain.
         """
         refuse("score", others)
         from training.lambdamart import mean_ndcg  # noqa: PLC0415 - LightGBM and Optuna
 
         scores = self.predict(X, qid)
         data, order = self._asked(X, qid)
-        return mean_ndcg(memory.with_labels(data, order, y), scores[order], self.ndcg_at)
+        judged = memory.with_labels(data, order, y).worth(self.manifest_.protocol.gains, "y")
+        return mean_ndcg(judged, scores[order], self.ndcg_at)
 
     def save(self, path: str | Path) -> Path:
         """Write the bundle that ``python -m service`` serves; no pickle.

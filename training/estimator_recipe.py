@@ -33,6 +33,7 @@ def recipe_of(parameters: Mapping[str, Any]) -> Recipe:
             "label": "y",
             "categorical": tuple(parameters["categorical"]),
             "defaults": _by_name(parameters["defaults"]),
+            "gains": parameters["gains"],
             "drop_constant": parameters["drop_constant"],
             "split": {"parts": parameters["parts"]},
         },

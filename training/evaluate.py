@@ -103,12 +103,12 @@ def evaluate(
         reranker: of a loaded bundle.
         test: queries that no part of the bundle was fitted or tuned on here; a first stage that was brought along may
             know them.
-        protocol: the default counts empty queries 0 and takes the full ideal.
+        protocol: the default counts empty queries 0, takes the full ideal, and the gains of the test queries.
 
     Raises:
         ScoringError: if a ranking is degraded: a figure must not silently be another stage's.
     """
-    protocol = protocol or EvalProtocol()
+    protocol = protocol or EvalProtocol(gains=test.gains)
     second = reranker.manifest.second_stage
     strategy = "first_stage" if second is None else second.kind
     rankers = tuple(
@@ -130,7 +130,7 @@ def evaluate(
             routed = whole(reranker.rerank(CandidateList(features)), test.qids[n])
             scores_by_ranker[ROUTED] = -routed.ranks.astype(np.float64)
         for ranker, scores in scores_by_ranker.items():
-            for metric, value in _measure(scores, labels, kept).items():
+            for metric, value in _measure(scores, labels, kept, protocol).items():
                 values[ranker][metric][n] = value
         on_query(n + 1)
     return Evaluation(values, protocol)
@@ -149,9 +149,9 @@ def whole(ranking: Ranking, qid: str) -> Ranking:
 
 
 def _measure(
-    scores: Float[np.ndarray, " L"], labels: Int[np.ndarray, " L"], kept: np.ndarray | None
+    scores: Float[np.ndarray, " L"], labels: Int[np.ndarray, " L"], kept: np.ndarray | None, protocol: EvalProtocol
 ) -> dict[str, float]:
-    measured = {f"ndcg@{k}": ndcg(scores, labels, cutoff=k, kept=kept) for k in NDCG_AT}
+    measured = {f"ndcg@{k}": ndcg(scores, labels, cutoff=k, kept=kept, gains=protocol.gains) for k in NDCG_AT}
     measured |= {f"hit@{k}": hit(scores, labels, cutoff=k) for k in HIT_AT}
     measured["precision@5"] = precision(scores, labels, cutoff=5)
     measured["mrr"] = reciprocal_rank(scores, labels)

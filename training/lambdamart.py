@@ -151,7 +151,8 @@ def scores_of(model: str, data: Dataset) -> Float[np.ndarray, " R"]:
 def mean_ndcg(data: Dataset, scores: Float[np.ndarray, " R"], cutoff: int) -> float:
     """Macro mean NDCG over queries; a query without a relevant candidate counts 0."""
     values = [
-        ndcg(scores[rows], data.labels[rows], cutoff=cutoff) for rows in (data.slice(n) for n in range(len(data)))
+        ndcg(scores[rows], data.labels[rows], cutoff=cutoff, gains=data.gains)
+        for rows in (data.slice(n) for n in range(len(data)))
     ]
     return float(np.nan_to_num(values).mean())
 
@@ -207,7 +208,8 @@ def _reporting(report: Report) -> Callable[[lightgbm.callback.CallbackEnv], None
 def _bound(train: Dataset, monotone: Directions) -> dict[str, Any]:
     """What LightGBM is told beside its hyperparameters."""
     directions = constraints(monotone, train.schema.names)
-    return {"monotone_constraints": directions} if any(directions) else {}
+    bound: dict[str, Any] = {"monotone_constraints": directions} if any(directions) else {}
+    return bound if train.gains is None else bound | {"label_gain": list(train.gains)}
 
 
 def _matrix(data: Dataset) -> Float[np.ndarray, "R D"]:

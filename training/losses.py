@@ -3,7 +3,7 @@
 All take ``(scores, labels, mask)`` and give the mean over queries, a scalar::
 
     att_rank               AttRank, of QILCM and DLCM
-    softmax_cross_entropy  ListNet's cross entropy with gain 2^y - 1
+    softmax_cross_entropy  ListNet's cross entropy with gain 2^y - 1, or gains of your own
     plackett_luce          exact likelihood of the labels, ties included
 
 and :func:`training.chamfer.confusion_loss`, which looks at representations instead of scores, stands here too. What
@@ -12,6 +12,7 @@ padding holds never matters, be it NaN, and no mask means no padding. ``docs/riv
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -19,9 +20,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from training.chamfer import confusion_loss
+from training.model_config import RankLoss
 from training.plackett_luce import log_likelihood
 
-__all__ = ["att_rank", "confusion_loss", "plackett_luce", "softmax_cross_entropy"]
+__all__ = ["att_rank", "confusion_loss", "plackett_luce", "ranking_loss", "softmax_cross_entropy"]
 
 
 def att_rank(
@@ -57,7 +59,11 @@ def att_rank(
 
 
 def softmax_cross_entropy(
-    scores: Float[Tensor, "B L"], labels: Int[Tensor, "B L"], mask: Bool[Tensor, "B L"] | None = None
+    scores: Float[Tensor, "B L"],
+    labels: Int[Tensor, "B L"],
+    mask: Bool[Tensor, "B L"] | None = None,
+    *,
+    gains: Sequence[float] | None = None,
 ) -> Float[Tensor, ""]:
     """Cross entropy between the softmax of the scores and the gains of NDCG.
 
@@ -67,6 +73,7 @@ def softmax_cross_entropy(
 
     Args:
         scores, labels, mask: as for :func:`att_rank`.
+        gains: g of label 0, 1 and so on, those above 0 positive; None for the definition's.
 
     Returns:
         A scalar.
@@ -75,8 +82,12 @@ def softmax_cross_entropy(
     """
     mask = _all_real(scores, mask)
     relevant = mask & (labels > 0)
-    exponent = labels.to(scores.dtype).masked_fill(~relevant, 1.0) * _LOG_2
-    log_gain = exponent + torch.log(-torch.expm1(-exponent))  # log(2^y - 1) without computing 2^y
+    labels = labels.masked_fill(~relevant, 1)
+    if gains is None:
+        exponent = labels.to(scores.dtype) * _LOG_2
+        log_gain = exponent + torch.log(-torch.expm1(-exponent))  # log(2^y - 1) without computing 2^y
+    else:
+        log_gain = torch.tensor(gains, dtype=scores.dtype, device=scores.device).log()[labels.long()]
     return _cross_entropy(scores, log_gain, relevant, mask).mean()
 
 
@@ -102,6 +113,24 @@ def plackett_luce(
     Convention: a list whose labels are all equal has loss 0 and still counts in the mean.
     """
     return -log_likelihood(scores, labels, mask, nodes=nodes).mean()
+
+
+def ranking_loss(
+    name: RankLoss,
+    scores: Float[Tensor, "B L"],
+    labels: Int[Tensor, "B L"],
+    mask: Bool[Tensor, "B L"] | None = None,
+    *,
+    gains: Sequence[float] | None = None,
+) -> Float[Tensor, ""]:
+    """The loss that a recipe names; only ``softmax`` looks at ``gains``."""
+    match name:
+        case "per_query" | "paper":
+            return att_rank(scores, labels, mask, form=name)
+        case "softmax":
+            return softmax_cross_entropy(scores, labels, mask, gains=gains)
+        case "plackett_luce":
+            return plackett_luce(scores, labels, mask)
 
 
 _LOG_2 = 0.6931471805599453

@@ -104,6 +104,9 @@ def with_data_options(recipe: Recipe, options: argparse.Namespace) -> Recipe:
             split, or a default is not spelled as one.
     """
     recipe = _with_table_options(recipe, options)
+    if options.gains is not None:
+        gains = tuple(_names(options.gains) or ())
+        recipe = config.changed(recipe, {"data": {**recipe.data.model_dump(), "gains": gains}})
     if not options.default:
         return recipe
     defaults = tuple((dict(recipe.data.defaults) | _named("--default", options.default, "VALUE")).items())
@@ -226,6 +229,11 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
     table.add_argument("--time-column", metavar="COL", help="with --split time: column with the time; no feature")
     table.add_argument(
         "--split-column", metavar="COL", help="column that says train, valid or test of each row; no feature"
+    )
+    parser.add_argument(
+        "--gains",
+        metavar="G,G",
+        help="what label 0, 1 and so on is worth to LambdaMART, the softmax loss and NDCG (default: 2^label - 1)",
     )
     parser.add_argument_group("features").add_argument(
         "--default",

@@ -72,6 +72,11 @@ class Report:
         generalist = self.evaluation.generalist
         return _NAMES | ({} if generalist in _NAMES else {generalist: str(self.model["title"])})
 
+    @property
+    def sealed(self) -> dict[str, object]:
+        """What the manifest says of the result."""
+        return {"protocol": self.evaluation.protocol, "metrics": self.metrics}
+
     def write(self, folder: Path) -> tuple[str, str]:
         """Write ``report.json``, and the page that is made from it and from nothing else; their names."""
         text = self.to_json()

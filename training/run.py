@@ -161,7 +161,7 @@ def _fit_and_publish(
         measured_here=here,
     )
     files = [*(file.name for file in manifest.files), *report.write(workspace.bundle)]
-    bundle.seal(workspace.bundle, manifest.model_copy(update={"metrics": report.metrics}), files)
+    bundle.seal(workspace.bundle, manifest.model_copy(update=report.sealed), files)
     bundle.publish(workspace.bundle, workspace.out)
     workspace.discard()
     return report

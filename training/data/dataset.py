@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float, Int
 
+from ranking.errors import DataError
 from ranking.features import QUANTILE_LEVELS, UNKNOWN_CODE, Feature, FeatureSchema
 
 
@@ -21,6 +22,7 @@ class Dataset:
         offsets: ``(N + 1,)`` int64; query n owns rows ``offsets[n] : offsets[n + 1]``.
         qids: ``N`` query ids, as the source spells them, each once.
         schema: names, kinds and categories of the columns.
+        gains: what label 0, 1 and so on is worth to a metric; None for 2^y - 1.
     """
 
     features: Float[np.ndarray, "R D"]
@@ -28,6 +30,7 @@ class Dataset:
     offsets: Int[np.ndarray, " N+1"]
     qids: tuple[str, ...]
     schema: FeatureSchema
+    gains: tuple[float, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.qids)
@@ -69,6 +72,21 @@ class Dataset:
             offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
             qids=tuple(self.qids[int(n)] for n in queries),
         )
+
+    def worth(self, gains: tuple[float, ...] | None, name: str) -> Dataset:
+        """The same rows with other gains.
+
+        Raises:
+            DataError: if a label has none; ``name`` says whose labels these are.
+        """
+        highest = int(self.labels.max()) if self.rows else 0
+        if gains is not None and highest >= len(gains):
+            raise DataError(
+                name,
+                f"label {highest} has no gain: gains = {list(gains)} ends at label {len(gains) - 1}; give "
+                f"{highest + 1} numbers, one for each label from 0",
+            )
+        return replace(self, gains=gains)
 
     def narrowed(self, columns: Int[np.ndarray, " C"]) -> Dataset:
         """Some columns as a dataset of their own (a copy), in the order given."""
@@ -156,6 +174,12 @@ class Splits:
     def under(self, schema: FeatureSchema) -> Splits:
         """The same splits under the categories of another schema, see :meth:`Dataset.under`."""
         train, valid, test = (part.under(schema) for part in (self.train, self.valid, self.test))
+        return replace(self, train=train, valid=valid, test=test)
+
+    def worth(self, gains: tuple[float, ...] | None) -> Splits:
+        """The same splits with other gains, see :meth:`Dataset.worth`."""
+        named = (("training labels", self.train), ("validation labels", self.valid), ("test labels", self.test))
+        train, valid, test = (part.worth(gains, name) for name, part in named)
         return replace(self, train=train, valid=valid, test=test)
 
     def described_by(self, schema: FeatureSchema) -> Splits:

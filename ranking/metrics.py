@@ -29,6 +29,7 @@ class EvalProtocol(BaseModel):
         ideal: whether the ideal order may use candidates that the first stage dropped (``full``) or only those that
             it kept (``truncated``).
         gains: what label 0, 1 and so on is worth in DCG; None for ``2^y - 1``.
+        weighted: whether queries count by their weights, or all alike.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -36,11 +37,13 @@ class EvalProtocol(BaseModel):
     empty_queries: EmptyQueries = 0
     ideal: Literal["full", "truncated"] = "full"
     gains: tuple[float, ...] | None = None
+    weighted: bool = False
 
     def __str__(self) -> str:
         gains = "2^y-1" if self.gains is None else f"{', '.join(f'{gain:g}' for gain in self.gains)} of label 0, 1, ..."
+        mean = "weighted" if self.weighted else "macro"
         return (
-            f"gain {gains}, discount 1/log2(rank+1), macro mean over queries, empty_queries={self.empty_queries}, "
+            f"gain {gains}, discount 1/log2(rank+1), {mean} mean over queries, empty_queries={self.empty_queries}, "
             f"ideal={self.ideal}, equal scores keep input order"
         )
 

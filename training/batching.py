@@ -21,12 +21,13 @@ BUCKETS = 8
 class Batch(NamedTuple):
     """Padded lists: ``features (B, L, E)``, ``labels (B, L)``, ``mask (B, L)`` with True = real candidate.
 
-    ``gains`` are those of the data.
+    ``weights (B, L)`` of the candidates and ``gains`` are those of the data, None where these have none.
     """
 
     features: Tensor
     labels: Tensor
     mask: Tensor
+    weights: Tensor | None = None
     gains: tuple[float, ...] | None = None
 
 
@@ -65,7 +66,9 @@ class Lists:
         self.matrix: Float[np.ndarray, "S E"] = matrix
         self._features = torch.from_numpy(matrix).to(device)
         self._labels = torch.from_numpy(data.labels[self.rows].astype(np.int64)).to(device)
-        self._gains = data.gains
+        self._gains, self._weights = data.gains, None
+        if data.weights is not None:
+            self._weights = torch.from_numpy(data.weights[self.rows].astype(np.float32)).to(device)
         self._starts = torch.from_numpy(self.offsets[:-1]).to(device)
         self._lengths = torch.from_numpy(np.diff(self.offsets)).to(device)
 
@@ -93,7 +96,8 @@ class Lists:
         steps = torch.arange(int(lengths.max()), device=lengths.device)
         mask = steps < lengths[:, None]
         index = self._starts[picked][:, None] + torch.where(mask, steps, 0)
-        return Batch(self._features[index], self._labels[index], mask, self._gains)
+        weights = None if self._weights is None else self._weights[index]
+        return Batch(self._features[index], self._labels[index], mask, weights, self._gains)
 
     def batches(self, size: int, rng: np.random.Generator | None = None) -> Iterator[Batch]:
         """All queries once, ``size`` lists at a time, the last batch smaller.

@@ -124,6 +124,7 @@ class TableData(AnyData):
     Args:
         file: name of the table inside the folder given by ``--data``; None where ``--data`` is the table itself.
         qid, label: column names.
+        weight: column that says how much each row counts, a query as the mean of its rows; no feature. None: all alike.
         categorical: columns to treat as categories whatever their type; text columns always are.
         ignore: columns that are no features.
         split: how the queries of one table are split.
@@ -133,6 +134,7 @@ class TableData(AnyData):
     file: str | None = None
     qid: str | None = None
     label: str | None = None
+    weight: str | None = None
     categorical: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     split: TableSplit = TableSplit()

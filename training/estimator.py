@@ -132,7 +132,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         self.device = device
         self.verbose = verbose
 
-    def fit(self, X: Values, y: Values, qid: Values = None, **others: object) -> Qilcm:
+    def fit(self, X: Values, y: Values, qid: Values = None, sample_weight: Values = None, **others: object) -> Qilcm:
         """Fit both stages, seal them as a bundle, and measure it on the queries held out.
 
         Args:
@@ -140,7 +140,8 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
                 NA are missing values.
             y: ``(R,)`` relevance labels, whole numbers from 0.
             qid: ``(R,)`` query ids of any type; rows of a query need not stand together.
-            others: what other rankers take (``group``, ``sample_weight``, ``eval_set``): refused, see the error.
+            sample_weight: ``(R,)`` how much each row counts, a query as the mean of its rows; None: all alike.
+            others: what other rankers take (``group``, ``eval_set``): refused, see the error.
 
         Raises:
             DataError: if a value, or the split, cannot be learned from; names it, its place and the remedy.
@@ -148,7 +149,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         """
         refuse("fit", others)
         recipe = self._recipe()
-        data = memory.judged(X, y, qid, categorical=tuple(self.categorical))
+        data = memory.judged(X, y, qid, categorical=tuple(self.categorical), sample_weight=sample_weight)
         from training.run import run_on  # noqa: PLC0415 - torch: seconds that a mistake need not wait for
 
         def read(_bars: Progress) -> Splits:
@@ -194,8 +195,8 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
             scores[order[data.slice(n)]] = row
         return scores
 
-    def score(self, X: Values, y: Values, qid: Values = None, **others: object) -> float:
-        """Mean NDCG at ``ndcg_at`` over queries; a query without a relevant candidate counts 0.
+    def score(self, X: Values, y: Values, qid: Values = None, sample_weight: Values = None, **others: object) -> float:
+        """Mean NDCG at ``ndcg_at`` over queries, by their weights; a query without a relevant candidate counts 0.
 
         Raises:
             RecipeError: for a word of another ranker, as in :meth:`fit`.
@@ -206,7 +207,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
 
         scores = self.predict(X, qid)
         data, order = self._asked(X, qid)
-        judged = memory.with_labels(data, order, y).worth(self.manifest_.protocol.gains, "y")
+        judged = memory.with_labels(data, order, y, sample_weight).worth(self.manifest_.protocol.gains, "y")
         return mean_ndcg(judged, scores[order], self.ndcg_at)
 
     def save(self, path: str | Path) -> Path:

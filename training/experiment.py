@@ -82,6 +82,11 @@ def _measurable(recipe: Recipe) -> Recipe:
         raise RecipeError(
             "the suites measure by the gain 2^label - 1: leave out gains; python -m training.fit has them"
         )
+    if isinstance(recipe.data, TableData) and recipe.data.weight is not None:
+        raise RecipeError(
+            f"the suites count every query the same: say --ignore {recipe.data.weight} instead of a weight; python -m "
+            "training.fit has weights"
+        )
     return recipe
 
 

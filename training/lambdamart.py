@@ -149,12 +149,12 @@ def scores_of(model: str, data: Dataset) -> Float[np.ndarray, " R"]:
 
 
 def mean_ndcg(data: Dataset, scores: Float[np.ndarray, " R"], cutoff: int) -> float:
-    """Macro mean NDCG over queries; a query without a relevant candidate counts 0."""
+    """Mean NDCG over queries, by their weights; a query without a relevant candidate counts 0."""
     values = [
         ndcg(scores[rows], data.labels[rows], cutoff=cutoff, gains=data.gains)
         for rows in (data.slice(n) for n in range(len(data)))
     ]
-    return float(np.nan_to_num(values).mean())
+    return float(np.average(np.nan_to_num(values), weights=data.query_weights))
 
 
 def _query_folds(train: Dataset, folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -220,6 +220,7 @@ def _lightgbm_dataset(data: Dataset, reference: lightgbm.Dataset | None = None) 
     return lightgbm.Dataset(
         _matrix(data),
         label=data.labels,
+        weight=data.weights,
         group=data.lengths,
         reference=reference,
         categorical_feature=list(data.schema.categorical),

@@ -158,7 +158,7 @@ def loss_of(
     with torch.autocast(batch.features.device.type, torch.bfloat16, enabled=spec.precision == "bfloat16"):
         found = model(batch.features, batch.mask)
     judged = batch.labels, batch.mask
-    rank_loss = ranking_loss(spec.rank_loss, found.logits.float(), *judged, gains=batch.gains)
+    rank_loss = ranking_loss(spec.rank_loss, found.logits.float(), *judged, weights=batch.weights, gains=batch.gains)
     if conf_weight == 0.0:
         return rank_loss, float(rank_loss.detach()), 0.0
     assert isinstance(spec, Qilcm)
@@ -212,11 +212,11 @@ def _validate(
     *,
     number: int,
 ) -> float:
-    """Mean NDCG over queries, of the whole order: reranked candidates first, the others in first-stage order."""
+    """Weighted mean NDCG of the whole order: reranked candidates first, the others in first-stage order."""
     logits = predict(model, lists)
     if not all(np.isfinite(row).all() for row in logits):  # NaN would rank as input order and could win
         raise _diverged("validation scores stopped being finite", spec, number)
-    return float(query_ndcg(logits, lists, data, scores, spec.ndcg_at).mean())
+    return float(np.average(query_ndcg(logits, lists, data, scores, spec.ndcg_at), weights=data.query_weights))
 
 
 def predict(model: Ranker, lists: Lists) -> list[Float[np.ndarray, " C"]]:

@@ -28,7 +28,7 @@ models:
 TABLES = (".csv", ".csv.gz", ".parquet")
 """How names of tables end."""
 
-_TABLE_OPTIONS = ("qid", "label", "categorical", "ignore", "split", "time_column", "split_column")
+_TABLE_OPTIONS = ("qid", "label", "weight", "categorical", "ignore", "split", "time_column", "split_column")
 
 
 def recipe_from(options: argparse.Namespace) -> Recipe:
@@ -138,6 +138,7 @@ def _with_table_options(recipe: Recipe, options: argparse.Namespace) -> Recipe:
     changes = {
         "qid": options.qid,
         "label": options.label,
+        "weight": options.weight,
         "categorical": _names(options.categorical),
         "ignore": _names(options.ignore),
     }
@@ -219,6 +220,9 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
     table = parser.add_argument_group("tables")
     table.add_argument("--qid", metavar="COL", help="column with the query id")
     table.add_argument("--label", metavar="COL", help="column with the relevance label, whole numbers from 0")
+    table.add_argument(
+        "--weight", metavar="COL", help="column that says how much a row counts, a query as the mean of its rows"
+    )
     table.add_argument("--categorical", metavar="COL,COL", help="number columns that are categories; text always is")
     table.add_argument("--ignore", metavar="COL,COL", help="columns that are no features")
     table.add_argument(

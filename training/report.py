@@ -141,8 +141,7 @@ def conventions(evaluation: Evaluation, metric: str = HEADLINE) -> dict[str, dic
     for convention in (0, 1, "drop"):
         protocol = EvalProtocol.model_validate({"empty_queries": convention})
         result[str(convention)] = {
-            ranker: float(counted.mean()) if len(counted := protocol.apply(by_metric[metric])) else 0.0
-            for ranker, by_metric in evaluation.values.items()
+            ranker: evaluation.mean(by_metric[metric], protocol) for ranker, by_metric in evaluation.values.items()
         }
     return result
 

@@ -23,6 +23,7 @@ class Dataset:
         qids: ``N`` query ids, as the source spells them, each once.
         schema: names, kinds and categories of the columns.
         gains: what label 0, 1 and so on is worth to a metric; None for 2^y - 1.
+        weights: ``(R,)`` how much each row counts; a query counts as the mean of its rows. None: all alike.
     """
 
     features: Float[np.ndarray, "R D"]
@@ -31,6 +32,7 @@ class Dataset:
     qids: tuple[str, ...]
     schema: FeatureSchema
     gains: tuple[float, ...] | None = None
+    weights: Float[np.ndarray, " R"] | None = None
 
     def __len__(self) -> int:
         return len(self.qids)
@@ -44,6 +46,14 @@ class Dataset:
     def lengths(self) -> Int[np.ndarray, " N"]:
         """``(N,)`` list length of each query."""
         return np.diff(self.offsets)
+
+    @property
+    def query_weights(self) -> Float[np.ndarray, " N"] | None:
+        """``(N,)`` how much each query counts: the mean over its rows; None: all alike."""
+        if self.weights is None:
+            return None
+        means: Float[np.ndarray, " N"] = np.add.reduceat(self.weights, self.offsets[:-1]) / self.lengths
+        return means
 
     def slice(self, n: int) -> slice:
         """Rows of query ``n``."""
@@ -71,6 +81,7 @@ class Dataset:
             labels=self.labels[rows],
             offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
             qids=tuple(self.qids[int(n)] for n in queries),
+            weights=None if self.weights is None else self.weights[rows],
         )
 
     def worth(self, gains: tuple[float, ...] | None, name: str) -> Dataset:
@@ -180,6 +191,24 @@ class Splits:
         """The same splits with other gains, see :meth:`Dataset.worth`."""
         named = (("training labels", self.train), ("validation labels", self.valid), ("test labels", self.test))
         train, valid, test = (part.worth(gains, name) for name, part in named)
+        return replace(self, train=train, valid=valid, test=test)
+
+    def weighed(self) -> Splits:
+        """The same splits with weights whose mean over the training queries is 1: only their ratios count.
+
+        Raises:
+            DataError: if no query of a split has a weight above 0.
+        """
+        weights = self.train.query_weights
+        if weights is None:
+            return self
+        named = {"training": self.train, "validation": self.valid, "test": self.test}
+        for name, part in named.items():
+            assert part.weights is not None
+            if not part.weights.any():
+                raise DataError(self.how, f"all weights of the {name} queries are 0: none of them counts; raise some")
+        scale = 1.0 / weights.mean()
+        train, valid, test = (replace(part, weights=part.weights * scale) for part in named.values())
         return replace(self, train=train, valid=valid, test=test)
 
     def described_by(self, schema: FeatureSchema) -> Splits:

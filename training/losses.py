@@ -23,7 +23,7 @@ from training.chamfer import confusion_loss
 from training.model_config import RankLoss
 from training.plackett_luce import log_likelihood
 
-__all__ = ["att_rank", "confusion_loss", "plackett_luce", "ranking_loss", "softmax_cross_entropy"]
+__all__ = ["att_rank", "confusion_loss", "plackett_luce", "softmax_cross_entropy"]
 
 
 def att_rank(

@@ -6,10 +6,13 @@ from ranking.reranker import Reranker
 from training.config import LambdaMart, Recipe
 from training.data.dataset import Splits
 from training.reporting.monotone import violations
+from training.reporting.reliability import reliability
 
 
 def score_details(reranker: Reranker, recipe: Recipe, splits: Splits) -> dict[str, object]:
-    """What the recipe asks of the scores, and whether they keep it; joins :func:`training.reporting.details.details`.
+    """Whether scores keep what the recipe asks of them, and whether they are probabilities.
+
+    It joins :func:`training.reporting.details.details`.
 
     Args:
         reranker: of the sealed bundle.
@@ -17,4 +20,4 @@ def score_details(reranker: Reranker, recipe: Recipe, splits: Splits) -> dict[st
     """
     first = recipe.first_stage
     found = violations(reranker, splits, first.monotone) if isinstance(first, LambdaMart) else []
-    return {"monotone": found} if found else {}
+    return {**({"monotone": found} if found else {}), "calibration": reliability(reranker, splits)}

@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 
 from ranking.candidates import CandidateList
 from ranking.manifest import SecondStage
+from ranking.order import best
 
 
 class FirstPass(NamedTuple):
@@ -16,23 +17,25 @@ class FirstPass(NamedTuple):
 
     Args:
         candidates: all of them.
+        widened: their features and list-relative columns; the features alone where the bundle has no such columns.
         scores: by the first stage.
         order: positions, best first.
     """
 
     candidates: CandidateList
+    widened: Float[np.ndarray, "L W"]
     scores: Float[np.ndarray, " L"]
     order: Int[np.ndarray, " L"]
 
     def kept(self, stage: SecondStage | None) -> Int[np.ndarray, " C"]:
-        """The candidates that reach a stage, in input order, so that ties keep it."""
+        """The candidates that reach a stage, in input order, so that ties keep it; see :func:`ranking.order.best`."""
         if stage is None or stage.cutoff is None or stage.cutoff >= len(self.order):
             return np.arange(len(self.order))
-        return np.sort(self.order[: stage.cutoff])
+        return np.sort(best(stage.cutoff, self.order, self.scores, self.candidates.features))
 
     def inputs(self, kept: Int[np.ndarray, " C"], stage: SecondStage) -> Float[np.ndarray, "C E"]:
-        """What a stage sees of them: their features, and the first stage's scores where these take part."""
-        features = self.candidates.features
+        """What a stage sees of them: features, list-relative columns and first-stage scores where these take part."""
+        features = self.widened if stage.relative else self.candidates.features
         inputs: Float[np.ndarray, "C E"] = features if len(kept) == len(features) else features[kept]
         if stage.first_stage_score:
             inputs = np.column_stack([inputs, self.scores[kept].astype(np.float32)])

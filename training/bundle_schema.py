@@ -40,7 +40,7 @@ def under_bundle_schema(recipe: Recipe, splits: Splits) -> Splits:
     Raises:
         RecipeError: if a default or a monotone constraint does not fit; see
             :func:`training.data.defaults.with_defaults` and :func:`training.monotone.check`. If there are weights that
-            a part of the recipe cannot honour.
+            a part of the recipe cannot honour. If an ONNX graph that was brought along does not fit the data.
         SchemaMismatchError: if a model that was brought along does not fit the data.
         DataError: if all columns are constant, a label has no gain, or no weight of a split is above 0.
     """
@@ -49,8 +49,9 @@ def under_bundle_schema(recipe: Recipe, splits: Splits) -> Splits:
     _check_weights(recipe, splits)
     match recipe.first_stage:
         case GivenModel(path=path):
-            model = bring_your_own.read_model(Path(path))
-            splits = splits.under(bring_your_own.under_model_categories(model, splits.train.schema))
+            model = bring_your_own.read_model(Path(path), splits.train.schema)
+            if isinstance(model, str):
+                splits = splits.under(bring_your_own.under_model_categories(model, splits.train.schema))
             needed = bring_your_own.columns_of(model, splits.train.schema)
         case GivenColumn(column=column):
             needed = frozenset([column])

@@ -7,11 +7,12 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PlainSerializer, PlainValidator, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from ranking.errors import RecipeError
 from ranking.manifest import LightGbmEngine
-from training.data_config import Data, Frozen, Positive, by_name
+from ranking.relative import RelativeKind
+from training.data_config import Data, Frozen, Monotone, Positive
 from training.model_config import FirstStageAlone, Model, Qilcm, Rivals, named
 
 
@@ -25,21 +26,6 @@ class LambdaMartSettings(Frozen):
     feature_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.9
     bagging_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.9
     lambda_l2: Annotated[float, Field(gt=0.0)] = 1.0
-
-
-def _directions(given: object) -> tuple[tuple[str, int], ...]:
-    """Names of features, and 1, -1 or 0 for each."""
-    found = []
-    for name, value in by_name(given):
-        if not isinstance(value, int) or isinstance(value, bool) or value not in (-1, 0, 1):
-            said = "1 (a larger value never lowers the score), -1 (never raises it) or 0 (free)"
-            raise ValueError(f"{name} = {value!r}: expected {said}")
-        found.append((name, value))
-    return tuple(found)
-
-
-Monotone = Annotated[tuple[tuple[str, int], ...], PlainValidator(_directions), PlainSerializer(dict)]
-"""Directions by name of a feature: a table in TOML and JSON, pairs in memory, so that a recipe can be hashed."""
 
 
 class LambdaMart(Frozen):
@@ -58,9 +44,13 @@ class LambdaMart(Frozen):
         engine: what scores with the fitted model: ``compiled``, or ``lightgbm`` itself.
         monotone: of numeric features, all else equal: 1 where a larger value may never lower the score, -1 where it may
             never raise it, 0 where it is free. A second stage is not bound by it; the report measures what it does.
+        relative: list-relative columns beside the features: ``auto`` compares LambdaMART with and without them on
+            out-of-fold scores, and takes them where they gain; ``none``; or the kinds of columns to take in any case.
+            Columns that the trees hardly use are left out.
     """
 
     kind: Literal["lambdamart"] = "lambdamart"
+    relative: Literal["auto", "none"] | tuple[RelativeKind, ...] = "auto"
     engine: LightGbmEngine = "compiled"
     settings: LambdaMartSettings = LambdaMartSettings()
     trials: Positive = 20
@@ -87,7 +77,11 @@ GIVEN_IS_FREE = "{} was fitted elsewhere, and nothing binds it here: leave out {
 
 
 class GivenModel(_Given):
-    """A LightGBM model that already runs somewhere, as LightGBM's text file; ``engine`` as for LambdaMART."""
+    """A model that already runs somewhere: LightGBM's text file or an ONNX graph, told by its content.
+
+    Args:
+        engine: what scores with a LightGBM model, as for LambdaMART; an ONNX graph has one engine.
+    """
 
     kind: Literal["model"] = "model"
     engine: LightGbmEngine = "compiled"
@@ -159,6 +153,18 @@ class Router(Frozen):
     confidence: Annotated[float, Field(gt=0.5, lt=1.0)] = 0.95
 
 
+class Choice(Frozen):
+    """How a fit finds out which ranker ``auto`` means: by comparing them on queries that none was fitted on.
+
+    Args:
+        second_stages: that are compared, the simplest first; each must beat the one that was taken before it.
+        folds: parts of the training queries; each is ranked by networks that were fitted without it.
+    """
+
+    second_stages: tuple[str, ...] = ("qilcm", "qilcm2")
+    folds: Annotated[int, Field(ge=2)] = 4
+
+
 class Recipe(Frozen):
     """One run: data, first stage, second stage.
 
@@ -166,6 +172,7 @@ class Recipe(Frozen):
         name: of the recipe, and of the bundle unless ``--out`` says otherwise; by default that of its file.
         specialists: SRM beside the model; None for none.
         router: chooses among the specialists; None leaves the choice to callers and hooks.
+        choice: how second stages are compared, and what pays becomes the default; None fits ``model`` alone.
         rivals: other networks' own settings, for :meth:`model_named`.
         about: one line for ``--help``.
         fold: which fold of the data, 1-based.
@@ -177,6 +184,7 @@ class Recipe(Frozen):
     data: Data
     first_stage: FirstStage = LambdaMart()
     model: Model = Qilcm()
+    choice: Choice | None = None
     specialists: Srm | None = None
     router: Router | None = None
     rivals: Rivals = Rivals()

@@ -22,7 +22,7 @@ class Frozen(BaseModel):
 Default = bool | int | float | str
 
 
-def by_name(given: object) -> tuple[tuple[str, Default], ...]:
+def _by_name(given: object) -> tuple[tuple[str, Default], ...]:
     """Names and values, of a table as TOML has them or as they are kept here."""
     values = dict(given) if isinstance(given, tuple) else given
     if not isinstance(values, Mapping):
@@ -33,8 +33,23 @@ def by_name(given: object) -> tuple[tuple[str, Default], ...]:
     return tuple((str(name), value) for name, value in values.items())
 
 
-Defaults = Annotated[tuple[tuple[str, Default], ...], PlainValidator(by_name), PlainSerializer(dict)]
+Defaults = Annotated[tuple[tuple[str, Default], ...], PlainValidator(_by_name), PlainSerializer(dict)]
 """Values by name: a table in TOML and JSON, pairs in memory, so that a recipe can be hashed."""
+
+
+def _directions(given: object) -> tuple[tuple[str, int], ...]:
+    """Names of features, and 1, -1 or 0 for each."""
+    found = []
+    for name, value in _by_name(given):
+        if not isinstance(value, int) or isinstance(value, bool) or value not in (-1, 0, 1):
+            said = "1 (a larger value never lowers the score), -1 (never raises it) or 0 (free)"
+            raise ValueError(f"{name} = {value!r}: expected {said}")
+        found.append((name, value))
+    return tuple(found)
+
+
+Monotone = Annotated[tuple[tuple[str, int], ...], PlainValidator(_directions), PlainSerializer(dict)]
+"""Directions by name of a feature: a table in TOML and JSON, pairs in memory, so that a recipe can be hashed."""
 
 
 class AnyData(Frozen):

@@ -128,7 +128,7 @@ def _hard_lists(
     yield "plain", features
     yield "permuted", features[rng.permutation(length)]
     yield "constant", np.repeat(features[:1], length, axis=0)
-    numeric = [d for d in range(len(schema)) if d not in schema.categorical]
+    numeric = list(schema.numeric)
     missing = features.copy()
     holes = rng.random((length, len(numeric))) < 0.3
     missing[:, numeric] = np.where(holes, np.nan, missing[:, numeric])
@@ -153,7 +153,8 @@ def _check_list(
             return  # a first-stage column with holes cannot be ranked, and says so
         raise ScoringError(f"parity, {what}: {ranking.reason}")
     kept = np.flatnonzero(~np.isnan(ranking.scores))
-    inputs = features[kept]
+    seen = features if reranker.relative is None or not stage.relative else reranker.relative.widened(features)
+    inputs = seen[kept]
     if stage.first_stage_score:
         inputs = np.column_stack([inputs, ranking.first_stage_scores[kept].astype(np.float32)])
     with torch.inference_mode():

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import lightgbm
 import numpy as np
@@ -15,6 +15,7 @@ from jaxtyping import Float
 from ranking.errors import RecipeError
 from ranking.first_stage import LightGbmFirstStage, lightgbm_input
 from ranking.metrics import ndcg
+from ranking.relative import RelativeColumn, RelativeKind
 from training.config import LambdaMart
 from training.data.dataset import Dataset
 from training.monotone import Directions, constraints
@@ -22,6 +23,9 @@ from training.search import Found, Report, search
 from training.search_space import LAMBDAMART, Value
 
 Params = Mapping[str, Value]
+
+KINDS: tuple[RelativeKind, ...] = get_args(RelativeKind)
+"""Of list-relative columns: each rises with its feature, and is bound as the feature is."""
 
 PRUNE_AFTER, REPORT_EVERY = 50, 10
 """Trees: a slow learner needs some to show what it can do, and the median is asked every few."""
@@ -135,7 +139,7 @@ def out_of_fold_scores(
     """
     scores = np.empty(train.rows, dtype=np.float64)
     params = {**tuned.params, **_bound(train, monotone)}
-    for number, (rest, held_out) in enumerate(_query_folds(train, folds, seed), start=1):
+    for number, (rest, held_out) in enumerate(query_folds(train, folds, seed), start=1):
         booster = _boost(_lightgbm_dataset(train.select(rest)), params, seed=seed, trees=tuned.trees)
         rows = train.rows_of(held_out)
         scores[rows] = booster.predict(lightgbm_input(train.features[rows], train.schema), raw_score=True)
@@ -150,14 +154,17 @@ def scores_of(model: str, data: Dataset) -> Float[np.ndarray, " R"]:
 
 def mean_ndcg(data: Dataset, scores: Float[np.ndarray, " R"], cutoff: int) -> float:
     """Mean NDCG over queries, by their weights; a query without a relevant candidate counts 0."""
-    values = [
-        ndcg(scores[rows], data.labels[rows], cutoff=cutoff, gains=data.gains)
-        for rows in (data.slice(n) for n in range(len(data)))
-    ]
-    return float(np.average(np.nan_to_num(values), weights=data.query_weights))
+    return float(np.average(query_ndcg(data, scores, cutoff), weights=data.query_weights))
 
 
-def _query_folds(train: Dataset, folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
+def query_ndcg(data: Dataset, scores: Float[np.ndarray, " R"], cutoff: int) -> Float[np.ndarray, " N"]:
+    """``(N,)`` NDCG of every query; 0 for one without a relevant candidate."""
+    slices = (data.slice(n) for n in range(len(data)))
+    values = [ndcg(scores[rows], data.labels[rows], cutoff=cutoff, gains=data.gains) for rows in slices]
+    return np.nan_to_num(np.array(values, dtype=np.float64))
+
+
+def query_folds(train: Dataset, folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """For each part: the queries to fit on, and those to hold out."""
     folds = min(folds, len(train))
     if folds < 2:
@@ -167,7 +174,7 @@ def _query_folds(train: Dataset, folds: int, seed: int) -> list[tuple[np.ndarray
 
 
 def _row_folds(train: Dataset, folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    return [(train.rows_of(rest), train.rows_of(part)) for rest, part in _query_folds(train, folds, seed)]
+    return [(train.rows_of(rest), train.rows_of(part)) for rest, part in query_folds(train, folds, seed)]
 
 
 def _held_out(
@@ -207,7 +214,8 @@ def _reporting(report: Report) -> Callable[[lightgbm.callback.CallbackEnv], None
 
 def _bound(train: Dataset, monotone: Directions) -> dict[str, Any]:
     """What LightGBM is told beside its hyperparameters."""
-    directions = constraints(monotone, train.schema.names)
+    derived = {RelativeColumn(feature=name, kind=kind).name: name for name, _ in monotone for kind in KINDS}
+    directions = constraints(monotone, train.schema.names, derived)
     bound: dict[str, Any] = {"monotone_constraints": directions} if any(directions) else {}
     return bound if train.gains is None else bound | {"label_gain": list(train.gains)}
 

@@ -20,6 +20,7 @@ class Network(Frozen):
         rank_loss: AttRank without (``per_query``) or with (``paper``) the factor 1/n of eq. (12); ``softmax``, cross
             entropy with gain 2^y - 1; or ``plackett_luce``, the exact likelihood with ties. See :mod:`training.losses`.
         first_stage_score: whether the first stage's score is one more input feature.
+        relative: whether the list-relative columns that the first stage sees are inputs, too.
         cutoff: C, how many candidates of the first stage are reranked.
         precision: of the training steps' matrix products: ``bfloat16`` for devices that are fast at it; weights,
             losses, validation and what is exported stay float32.
@@ -31,6 +32,7 @@ class Network(Frozen):
     encoder_width: Positive = 100
     rank_loss: RankLoss = "per_query"
     first_stage_score: bool = True
+    relative: bool = False
     cutoff: Positive = 100
     precision: Literal["float32", "bfloat16"] = "float32"
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
@@ -50,7 +52,8 @@ class Qilcm(Network):
             attention-weighted ones (a_i = 1/n in eqs. 4, 6 and 7), ``V2`` without the confusion loss (lambda = 0),
             ``V3`` without it and without query normalisation. V2 and V3 take no notice of ``confusion_weight``.
         hidden: hidden widths of both MLPs, eqs. (3) and (9).
-        query_norm: eq. (8) as ``1 / sqrt(var + eps^2)`` (``stable``) or as printed, ``1 / (sigma + eps)`` (``paper``).
+        query_norm: eq. (8) as ``1 / sqrt(var + eps^2)`` (``stable``) or as printed, ``1 / (sigma + eps)`` (``paper``,
+            which is served in float64 up to there and takes about twice the time).
         confusion_weight: lambda', the weight of the normalised Chamfer loss; the lambda of eq. (10) that it equals
             is printed.
         confusion_pairs: query pairs sampled per batch for eq. (13); None for all.
@@ -185,8 +188,26 @@ Model = Annotated[NetworkSpec | FirstStageAlone, Field(discriminator="kind")]
 
 _CLASSES: dict[str, type[Network]] = {"qilcm": Qilcm, "qilcm2": Qilcm2, "dlcm": Dlcm, "dcm": Dcm, "mlp": Mlp}
 
-MODEL_NAMES = ("qilcm", "qilcm-v1", "qilcm-v2", "qilcm-v3", "qilcm2", "dlcm", "dcm", "mlp", "first_stage")
-"""What ``--model`` knows: every kind, and QILCM's variants."""
+MODEL_NAMES = (
+    "qilcm", "qilcm-v1", "qilcm-v2", "qilcm-v3", "qilcm-paper", "qilcm2", "dlcm", "dcm", "mlp", "first_stage",
+)  # fmt: skip
+"""What ``--model`` knows: every kind, QILCM's variants, and QILCM as printed."""
+
+_PRINTED = {
+    "encoder_width": 100,
+    "hidden": (256, 128),
+    "query_norm": "paper",
+    "rank_loss": "paper",
+    "confusion_pairs": None,
+    "first_stage_score": False,
+    "precision": "float32",
+    "dropout": 0.0,
+    "weight_decay": 0.0,
+    "batch_size": 80,
+    "learning_rate": 1e-3,
+    "max_epochs": 100,
+}
+"""``qilcm-paper``: what the QILCM paper prints or leaves out; docs/rivals.md says what it leaves open."""
 
 _SHARED = {*Network.model_fields, "hidden"}
 
@@ -215,7 +236,7 @@ def named(name: str, like: Model) -> Model:
     Args:
         name: one of :data:`MODEL_NAMES`.
         like: a recipe's model: what both have in common (encoder, hidden widths, loss, cutoff, the fit) is taken from
-            it, and everything if it is of the same kind.
+            it, and everything if it is of the same kind. ``qilcm-paper`` takes only what the paper leaves open.
 
     Raises:
         RecipeError: if there is no such model.
@@ -230,6 +251,8 @@ def named(name: str, like: Model) -> Model:
     values = {field: getattr(like, field) for field in fields & set(type(like).model_fields)} | {"kind": kind}
     if kind == "qilcm":
         values["variant"] = variant.upper() or "full"
+    if name == "qilcm-paper":
+        values |= _PRINTED | {"variant": "full"}
     if issubclass(target, _Reader) and not values.get("first_stage_score", True):
         values["order"] = "presented"  # there is no other
     model: Model = target.model_validate(values)  # type: ignore[assignment]

@@ -35,11 +35,11 @@ def violations(reranker: Reranker, splits: Splits, monotone: Directions) -> list
         monotone: constraints; those of 0, and of features that the schema lacks, say nothing to be measured.
 
     Returns:
-        One row per feature and ranker (first stage, second stage): ``feature``, ``direction``, ``ranker``, ``moved``,
+        One row per feature and ranker (first stage, second stages): ``feature``, ``direction``, ``ranker``, ``moved``,
         and of these the counts ``scores_wrong`` and ``ranks_wrong``.
     """
-    second, schema = reranker.manifest.second_stage, splits.train.schema
-    rankers = ("first_stage", *(() if second is None else (second.kind,)))
+    schema = splits.train.schema
+    rankers = ("first_stage", *(stage.kind for stage in reranker.manifest.second_stages))
     rows: list[dict[str, object]] = []
     for name, direction in monotone:
         if direction == 0 or name not in schema.index:

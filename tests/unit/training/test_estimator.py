@@ -45,6 +45,7 @@ def test_defaults_are_the_recipes():
         "categorical": (),
         "defaults": None,
         "monotone": None,
+        "relative": "auto",
         "seed": 0,
         "device": "auto",
         "verbose": False,

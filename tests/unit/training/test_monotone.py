@@ -10,9 +10,9 @@ from ranking.candidates import Ranking, Route
 from ranking.errors import RecipeError
 from ranking.features import Feature, FeatureSchema
 from ranking.order import rank_by_score
-from training import config, fit, lambdamart, monotone
+from training import config, fit, lambdamart, monotone, relative
 from training.config import LambdaMart
-from training.data.dataset import Dataset, Splits
+from training.data.dataset import Dataset, Splits, fit_schema
 from training.recipe_options import recipe_from
 from training.reporting.monotone import violations
 from training.study import _table
@@ -128,11 +128,30 @@ def test_out_of_fold_scores_are_bound_as_the_model_is(data):
         assert least < np.corrcoef(scores, train.features[:, 0])[0, 1] < most
 
 
+def test_list_relative_columns_are_bound_as_their_feature_is(data):
+    """A candidate that is moved up in its list scores no better, in the whole forest of widened columns."""
+    splits = Splits(*(data[0], data[1], data[1]), "by hand").under(fit_schema(data[0]))
+    columns = relative.candidates(splits.train.schema, ("z", "rank"))
+    seen = relative.widened(splits, columns)
+
+    def wrong(directions):
+        spec = SPEC.model_copy(update={"monotone": directions})
+        model = lambdamart.tune(seen.train, seen.valid, spec, seed=3).model
+        moved = splits.valid.features.copy()
+        moved[::8, 0] += 1.0  # the first candidate of each list
+        higher = relative.widened_part(dataclasses.replace(splits.valid, features=moved), columns)
+        before, after = (lambdamart.scores_of(model, part)[::8] for part in (seen.valid, higher))
+        return int((after > before).sum())
+
+    assert wrong(()) > 10
+    assert wrong((("utility", -1),)) == 0
+
+
 class ByHand:
     """A bundle whose first stage falls with the price, and whose second stage rises with it where stars are many."""
 
     def __init__(self):
-        self.manifest = type("M", (), {"second_stage": type("S", (), {"kind": "qilcm"})})
+        self.manifest = type("M", (), {"second_stages": (type("S", (), {"kind": "qilcm"}),)})
 
     def rerank(self, candidates, *, strategy):
         price, stars = candidates.features[:, 0].astype(np.float64), candidates.features[:, 2]

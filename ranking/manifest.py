@@ -211,11 +211,9 @@ class Metric(_Frozen):
     """A mean over the test queries, measured through this very bundle.
 
     Args:
-        ranker: ``input_order``, ``first_stage``, the second stage's kind, ``routed`` (``auto`` with a router).
-        name: e.g. ``ndcg@10``.
+        ranker, name: ``input_order``, ``first_stage``, the second stage's kind or ``routed``; and e.g. ``ndcg@10``.
         mean: over queries, under the manifest's protocol.
-        low, high: 95 % bootstrap interval of the mean over queries.
-        n: queries that the mean is over.
+        low, high, n: 95 % bootstrap interval of the mean over n queries.
     """
 
     ranker: str
@@ -230,11 +228,10 @@ class Manifest(_Frozen):
     """Everything a reader must know before it trusts or runs a bundle.
 
     Args:
-        format_version: see :data:`FORMAT_VERSION`.
+        format_version, sha256: see :data:`FORMAT_VERSION`; and :func:`to_json`, over all the others.
         name, version: of the bundle; every answer carries them.
         created_at: UTC.
-        recipe: the recipe that made it, as JSON.
-        data: one line: which data, split how.
+        recipe, data: the recipe that made it, as JSON; and one line: which data, split how.
         feature_schema: the columns of every feature matrix.
         fingerprint: of ``feature_schema``; stored so that a hand-edited schema is noticed.
         relative: list-relative columns, computed from the features of a list; see :mod:`ranking.relative`.
@@ -244,10 +241,10 @@ class Manifest(_Frozen):
         default_reason: why ``auto`` means the strategy; None where it is all that was fitted to answer.
         choice: the comparisons that the strategy was chosen by; empty where nothing was compared.
         validated_lengths: list lengths at which exported and trained scores were compared.
-        files: every other file of the bundle.
+        temperatures: by strategy, what its scores are divided by so that their softmax is the probability of being
+            chosen. Where labels are no choices there is none, which is to divide by 1, and no such claim.
         protocol, metrics: the result on the test split.
-        made_with: versions of the libraries that wrote it.
-        sha256: over all of the above; see :func:`to_json`.
+        files, made_with: every other file of the bundle, and versions of the libraries that wrote them.
     """
 
     format_version: int = FORMAT_VERSION
@@ -268,6 +265,7 @@ class Manifest(_Frozen):
     default_reason: str | None = None
     choice: tuple[Comparison, ...] = ()
     validated_lengths: tuple[int, ...] = ()
+    temperatures: dict[str, Annotated[FiniteFloat, Field(ge=1e-100)]] = {}
     files: tuple[BundleFile, ...] = ()
     protocol: EvalProtocol = EvalProtocol()
     metrics: tuple[Metric, ...] = ()
@@ -284,6 +282,8 @@ class Manifest(_Frozen):
             raise ValueError("a router needs specialists and the anomaly score")
         if self.strategy not in self.strategies:
             raise ValueError(f"strategy is {self.strategy!r}, but the bundle's are {', '.join(self.strategies)}")
+        if unknown := set(self.temperatures) - set(self.strategies):
+            raise ValueError(f"temperatures name {', '.join(sorted(unknown))}, which the bundle has not")
         names = [file.name for file in self.files]
         if len(set(names)) != len(names):
             raise ValueError("a file is listed twice")

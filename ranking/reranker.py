@@ -150,9 +150,9 @@ class Reranker:
             else:
                 late = RoutingError("routing_late", "no hook and no router was asked: it would have been too late")
                 routed = _Routed(replace(default, faults=(late,)))
-        by_first = partial(
-            _ranking, first.order, first_scores, first_scores, "first_stage", routed.route, timings_ms=timings
-        )
+        told = partial(_ranking, self.manifest.temperatures, first_stage_scores=first_scores)
+        answer = partial(told, route=routed.route, timings_ms=timings)
+        by_first = partial(answer, first.order, first_scores, "first_stage")
         if routed.route.strategy == "first_stage":
             return by_first()
         # a specialist that routing scored already costs nothing more
@@ -167,7 +167,7 @@ class Reranker:
             return by_first(reason=str(error))
         stage = routed.route.strategy if routed.specialists is None else "mixing"
         timings["second_stage"] = self._took(stage, length, started)
-        return _ranking(order, scores, first_scores, "second_stage", routed.route, timings_ms=timings)
+        return answer(order, scores, "second_stage")
 
     def _took(self, stage: str, length: int, started: float) -> float:
         """Milliseconds since ``started``, remembered as what this stage takes."""
@@ -272,12 +272,12 @@ def _for_hook(array: np.ndarray) -> np.ndarray:
     return copy
 
 
-def _ranking(order: Any, scores: Any, first_scores: Any, stage: Stage, route: Route, **more: Any) -> Ranking:
+def _ranking(temperatures: Any, order: Any, scores: Any, stage: Stage, route: Route, **more: Any) -> Ranking:
+    strategy = "first_stage" if stage == "first_stage" else route.strategy  # whose scores these are
     return Ranking(
         order=order,
         scores=scores,
-        relevance=relevance(scores),
-        first_stage_scores=first_scores,
+        relevance=relevance(scores, temperatures.get(strategy, 1.0)),
         stage_reached=stage,
         route=route,
         **more,
@@ -287,7 +287,8 @@ def _ranking(order: Any, scores: Any, first_scores: Any, stage: Stage, route: Ro
 def _in_input_order(length: int, route: Route, reason: str, timings_ms: dict[str, float], **more: Any) -> Ranking:
     nothing = np.full(length, np.nan)
     order = np.arange(length)
-    return _ranking(order, nothing, nothing, "input_order", route, timings_ms=timings_ms, reason=reason, **more)
+    more |= {"first_stage_scores": nothing, "timings_ms": timings_ms, "reason": reason}
+    return _ranking({}, order, nothing, "input_order", route, **more)
 
 
 def _ms_since(started: float) -> float:

@@ -121,6 +121,13 @@ class Info(Serving):
         dict[str, int | None],
         Field(description="candidates that the second stage of a strategy scores; null: the whole list"),
     ]
+    temperatures: Annotated[
+        dict[str, float],
+        Field(
+            description="by strategy, what its scores are divided by before the softmax, fitted on choices: "
+            "relevance_score is then the probability of being chosen. A strategy that is not named has no such claim"
+        ),
+    ]
     specialists: list[SpecialistInfo]
     unknown_features: Annotated[
         Literal["refuse", "ignore"], Field(description="what becomes of features sent by name that the bundle lacks")
@@ -177,6 +184,7 @@ def describe(bundle: Bundle, models: Models, settings: Settings, deciders: Decid
         default_strategy=bundle.reranker.default_strategy,
         cutoff=None if manifest.second_stage is None else manifest.second_stage.cutoff,
         cutoffs={stage.kind: stage.cutoff for stage in (*manifest.second_stages, manifest.srm) if stage is not None},
+        temperatures=dict(manifest.temperatures),
         specialists=specialists(manifest),
         unknown_features=settings.unknown_features,
         routing=routing(manifest, deciders),

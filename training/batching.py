@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,11 +19,16 @@ BUCKETS = 8
 
 
 class Batch(NamedTuple):
-    """Padded lists: ``features (B, L, E)``, ``labels (B, L)``, ``mask (B, L)`` with True = real candidate."""
+    """Padded lists: ``features (B, L, E)``, ``labels (B, L)``, ``mask (B, L)`` with True = real candidate.
+
+    ``weights (B, L)`` of the candidates and ``gains`` are those of the data, None where these have none.
+    """
 
     features: Tensor
     labels: Tensor
     mask: Tensor
+    weights: Tensor | None = None
+    gains: tuple[float, ...] | None = None
 
 
 class Lists:
@@ -62,6 +67,9 @@ class Lists:
         self.matrix: Float[np.ndarray, "S E"] = matrix
         self._features = torch.from_numpy(matrix).to(device)
         self._labels = torch.from_numpy(data.labels[self.rows].astype(np.int64)).to(device)
+        self._gains, self._weights = data.gains, None
+        if data.weights is not None:
+            self._weights = torch.from_numpy(data.weights[self.rows].astype(np.float32)).to(device)
         self._starts = torch.from_numpy(self.offsets[:-1]).to(device)
         self._lengths = torch.from_numpy(np.diff(self.offsets)).to(device)
 
@@ -89,7 +97,8 @@ class Lists:
         steps = torch.arange(int(lengths.max()), device=lengths.device)
         mask = steps < lengths[:, None]
         index = self._starts[picked][:, None] + torch.where(mask, steps, 0)
-        return Batch(self._features[index], self._labels[index], mask)
+        weights = None if self._weights is None else self._weights[index]
+        return Batch(self._features[index], self._labels[index], mask, weights, self._gains)
 
     def batches(self, size: int, rng: np.random.Generator | None = None) -> Iterator[Batch]:
         """All queries once, ``size`` lists at a time, the last batch smaller.
@@ -132,6 +141,7 @@ def refined_ndcg(
     first_scores: Float[np.ndarray, " L"],
     labels: Int[np.ndarray, " L"],
     cutoff: int,
+    gains: Sequence[float] | None = None,
 ) -> float:
     """NDCG of a whole list: the second stage's candidates first, the others in first-stage order.
 
@@ -140,10 +150,12 @@ def refined_ndcg(
         kept: the candidates that these belong to.
         first_scores, labels: of all.
         cutoff: of the NDCG; the ideal is that of the whole list.
+        gains: of its labels, see :func:`ranking.metrics.dcg`.
 
     Convention: 0 for a list without a relevant candidate.
     """
-    return float(np.nan_to_num(ndcg(refined_scores(logits, kept, first_scores), labels, cutoff=cutoff)))
+    scores = refined_scores(logits, kept, first_scores)
+    return float(np.nan_to_num(ndcg(scores, labels, cutoff=cutoff, gains=gains)))
 
 
 def refined_scores(

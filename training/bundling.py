@@ -14,6 +14,7 @@ from jaxtyping import Float
 from ranking import bundle, golden, packed_linear
 from ranking.manifest import GOLDEN, ColumnStage, Manifest, NetworkStage
 from training.anomaly import FittedAnomaly
+from training.calibration import temperatures
 from training.comparing import Chosen
 from training.config import Recipe
 from training.data.dataset import Dataset, Splits
@@ -100,7 +101,8 @@ def write_bundle(
     if specialists is not None:
         check_parity(specialists.srm.module, reranker, specialists.stage, rows, longest=longest, rng=rng)
     (folder / GOLDEN).write_bytes(golden.record(reranker, _golden_lists(splits.valid)))
-    return bundle.seal(folder, manifest.model_copy(update={"validated_lengths": lengths}), files)
+    found = {"validated_lengths": lengths, "temperatures": temperatures(reranker, splits)}
+    return bundle.seal(folder, manifest.model_copy(update=found), files)
 
 
 def seal_again(folder: Path, manifest: Manifest, valid: Dataset) -> Manifest:

@@ -48,16 +48,23 @@ class Chosen:
     comparisons: tuple[Comparison, ...] = ()
 
 
-def compared(ranker: str, over: str, gains: Float[np.ndarray, " N"], metric: str) -> Comparison:
+def compared(
+    ranker: str,
+    over: str,
+    gains: Float[np.ndarray, " N"],
+    metric: str,
+    weights: Float[np.ndarray, " N"] | None = None,
+) -> Comparison:
     """The paired gain of one ranker over another.
 
     Args:
         ranker, over: their names.
         gains: ``(N,)`` difference of the metric for every query.
         metric: its name.
+        weights: ``(N,)`` of the queries; None: all alike.
     """
-    low, high = bootstrap_interval(gains)
-    mean = float(gains.mean())
+    low, high = bootstrap_interval(gains, weights)
+    mean = float(np.average(gains, weights=weights))
     return Comparison(ranker=ranker, over=over, metric=metric, mean=mean, low=low, high=high, n=len(gains))
 
 

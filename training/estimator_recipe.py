@@ -35,11 +35,13 @@ def recipe_of(parameters: Mapping[str, Any]) -> Recipe:
             "qid": "qid",
             "label": "y",
             "categorical": tuple(parameters["categorical"]),
-            "defaults": {name: _plain(value) for name, value in (parameters["defaults"] or {}).items()},
+            "defaults": _by_name(parameters["defaults"]),
+            "gains": parameters["gains"],
             "drop_constant": parameters["drop_constant"],
             "split": {"parts": parameters["parts"]},
         },
-        "first_stage": {"kind": "lambdamart"} | {name: parameters[name] for name in (*_FIRST_STAGE, "ndcg_at")},
+        "first_stage": {"kind": "lambdamart", "monotone": _by_name(parameters["monotone"])}
+        | {name: parameters[name] for name in (*_FIRST_STAGE, "ndcg_at")},
         "model": {"kind": "qilcm"} | {name: parameters[name] for name in _QILCM},
         "seed": parameters["seed"],
     }
@@ -55,7 +57,7 @@ def parameters_of(recipe: Mapping[str, Any], known: frozenset[str]) -> dict[str,
     first = recipe["first_stage"]
     values = {**first, **data, **data.get("split", {}), **model, "seed": recipe["seed"]}
     values["relative"] = first.get("relative", "none")
-    values["defaults"] = data.get("defaults") or None
+    values |= {"defaults": data.get("defaults") or None, "monotone": first.get("monotone") or None}
     variant = model.get("variant", "full")
     named_model = model.get("kind", "qilcm") + ("" if variant == "full" else f"-{variant.lower()}")
     values["model"] = named_model if recipe.get("choice") is None else AUTO
@@ -63,6 +65,7 @@ def parameters_of(recipe: Mapping[str, Any], known: frozenset[str]) -> dict[str,
     return {name: value for name, value in (values | lists).items() if name in known}
 
 
-def _plain(value: Any) -> Any:
-    """NumPy's scalars as Python has them."""
-    return value.item() if isinstance(value, np.generic) else value
+def _by_name(values: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Values by name, NumPy's scalars as Python has them."""
+    plain = (values or {}).items()
+    return {name: value.item() if isinstance(value, np.generic) else value for name, value in plain}

@@ -179,7 +179,12 @@ def _tuned(
         again = lambdamart.tune(seen.train, seen.valid, spec.model_copy(update=once), seed=seed)
         tuned = replace(again, trials=tuned.trials)
     scores = lambdamart.out_of_fold_scores(
-        seen.train, tuned, folds=spec.folds, seed=seed, on_fold=lambda done: progress.on_fold(which, done)
+        seen.train,
+        tuned,
+        folds=spec.folds,
+        seed=seed,
+        monotone=spec.monotone,
+        on_fold=lambda done: progress.on_fold(which, done),
     )
     model_file.write_text(tuned.model, encoding="utf-8")
     np.save(scores_file, scores)

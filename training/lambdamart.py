@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import lightgbm
 import numpy as np
@@ -15,12 +15,17 @@ from jaxtyping import Float
 from ranking.errors import RecipeError
 from ranking.first_stage import LightGbmFirstStage, lightgbm_input
 from ranking.metrics import ndcg
+from ranking.relative import RelativeColumn, RelativeKind
 from training.config import LambdaMart
 from training.data.dataset import Dataset
+from training.monotone import Directions, constraints
 from training.search import Found, Report, search
 from training.search_space import LAMBDAMART, Value
 
 Params = Mapping[str, Value]
+
+KINDS: tuple[RelativeKind, ...] = get_args(RelativeKind)
+"""Of list-relative columns: each rises with its feature, and is bound as the feature is."""
 
 PRUNE_AFTER, REPORT_EVERY = 50, 10
 """Trees: a slow learner needs some to show what it can do, and the median is asked every few."""
@@ -71,7 +76,8 @@ def tune(
         RecipeError: if LightGBM refuses the data; says what it said.
     """
     best = search_settings(train, valid, spec, seed=seed, journal=journal, on_trial=on_trial)
-    booster = _boost(_lightgbm_dataset(train), best.values, seed=seed, trees=best.fact)
+    params = {**best.values, **_bound(train, spec.monotone)}
+    booster = _boost(_lightgbm_dataset(train), params, seed=seed, trees=best.fact)
     valid_ndcg = mean_ndcg(valid, np.asarray(booster.predict(_matrix(valid), raw_score=True)), spec.ndcg_at)
     return TunedLambdaMart(booster.model_to_string(), best.values, best.fact, valid_ndcg, spec.trials)
 
@@ -97,7 +103,8 @@ def search_settings(
     parts = _row_folds(train, spec.folds, seed) if spec.select_on == "folds" else None
 
     def try_setting(_number: int, values: dict[str, Value], report: Report) -> tuple[float, int]:
-        return _held_out(train_set, valid_set, parts, values, spec, seed=seed, report=report)
+        params = {**values, **_bound(train, spec.monotone)}
+        return _held_out(train_set, valid_set, parts, params, spec, seed=seed, report=report)
 
     return search(
         LAMBDAMART,
@@ -118,6 +125,7 @@ def out_of_fold_scores(
     *,
     folds: int,
     seed: int,
+    monotone: Directions = (),
     on_fold: Callable[[int], None] = lambda _done: None,
 ) -> Float[np.ndarray, " R"]:
     """Scores of the training rows, each by a model that did not see its query.
@@ -130,8 +138,9 @@ def out_of_fold_scores(
         ``(R,)`` float64, in row order.
     """
     scores = np.empty(train.rows, dtype=np.float64)
+    params = {**tuned.params, **_bound(train, monotone)}
     for number, (rest, held_out) in enumerate(query_folds(train, folds, seed), start=1):
-        booster = _boost(_lightgbm_dataset(train.select(rest)), tuned.params, seed=seed, trees=tuned.trees)
+        booster = _boost(_lightgbm_dataset(train.select(rest)), params, seed=seed, trees=tuned.trees)
         rows = train.rows_of(held_out)
         scores[rows] = booster.predict(lightgbm_input(train.features[rows], train.schema), raw_score=True)
         on_fold(number)
@@ -144,14 +153,14 @@ def scores_of(model: str, data: Dataset) -> Float[np.ndarray, " R"]:
 
 
 def mean_ndcg(data: Dataset, scores: Float[np.ndarray, " R"], cutoff: int) -> float:
-    """Macro mean NDCG over queries; a query without a relevant candidate counts 0."""
-    return float(query_ndcg(data, scores, cutoff).mean())
+    """Mean NDCG over queries, by their weights; a query without a relevant candidate counts 0."""
+    return float(np.average(query_ndcg(data, scores, cutoff), weights=data.query_weights))
 
 
 def query_ndcg(data: Dataset, scores: Float[np.ndarray, " R"], cutoff: int) -> Float[np.ndarray, " N"]:
     """``(N,)`` NDCG of every query; 0 for one without a relevant candidate."""
     slices = (data.slice(n) for n in range(len(data)))
-    values = [ndcg(scores[rows], data.labels[rows], cutoff=cutoff) for rows in slices]
+    values = [ndcg(scores[rows], data.labels[rows], cutoff=cutoff, gains=data.gains) for rows in slices]
     return np.nan_to_num(np.array(values, dtype=np.float64))
 
 
@@ -172,7 +181,7 @@ def _held_out(
     train_set: lightgbm.Dataset,
     valid_set: lightgbm.Dataset,
     parts: list[tuple[np.ndarray, np.ndarray]] | None,
-    params: Params,
+    params: Mapping[str, Any],
     spec: LambdaMart,
     *,
     seed: int,
@@ -203,6 +212,14 @@ def _reporting(report: Report) -> Callable[[lightgbm.callback.CallbackEnv], None
     return after_tree
 
 
+def _bound(train: Dataset, monotone: Directions) -> dict[str, Any]:
+    """What LightGBM is told beside its hyperparameters."""
+    derived = {RelativeColumn(feature=name, kind=kind).name: name for name, _ in monotone for kind in KINDS}
+    directions = constraints(monotone, train.schema.names, derived)
+    bound: dict[str, Any] = {"monotone_constraints": directions} if any(directions) else {}
+    return bound if train.gains is None else bound | {"label_gain": list(train.gains)}
+
+
 def _matrix(data: Dataset) -> Float[np.ndarray, "R D"]:
     return lightgbm_input(data.features, data.schema)
 
@@ -211,6 +228,7 @@ def _lightgbm_dataset(data: Dataset, reference: lightgbm.Dataset | None = None) 
     return lightgbm.Dataset(
         _matrix(data),
         label=data.labels,
+        weight=data.weights,
         group=data.lengths,
         reference=reference,
         categorical_feature=list(data.schema.categorical),
@@ -219,12 +237,12 @@ def _lightgbm_dataset(data: Dataset, reference: lightgbm.Dataset | None = None) 
     )
 
 
-def _boost(train: lightgbm.Dataset, params: Params, *, seed: int, trees: int) -> lightgbm.Booster:
+def _boost(train: lightgbm.Dataset, params: Mapping[str, Any], *, seed: int, trees: int) -> lightgbm.Booster:
     with _clear_refusal():
         return lightgbm.train(_settings(params, seed), train, num_boost_round=trees)
 
 
-def _settings(params: Params, seed: int) -> dict[str, Any]:
+def _settings(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
     return {
         **params,
         "objective": "lambdarank",

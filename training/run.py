@@ -19,12 +19,12 @@ from training.comparing import not_worse
 from training.config import Recipe
 from training.data.dataset import Splits
 from training.data.load import announce, load
-from training.evaluate import PLAIN
 from training.measuring import measure
 from training.progress import Bars, progress_bars
 from training.report import HEADLINE, Report
 from training.reporting.details import alone, default_of, details, repeat
 from training.reporting.latency import measured_here
+from training.reporting.score_details import score_details
 from training.srm import check_enough
 from training.stopwatch import Stopwatch
 from training.workspace import Workspace
@@ -150,6 +150,7 @@ def _fit_and_publish(
             if generalist is None
             else details(reranker, splits, evaluation, generalist.module, generalist.history, HEADLINE)
         )
+        seen |= score_details(reranker, recipe, splits)
         here = measured_here(reranker, splits.test, evaluation.generalist)
     report = Report(
         evaluation=evaluation,
@@ -170,8 +171,7 @@ def _fit_and_publish(
         measured_here=here,
     )
     files = [*(file.name for file in manifest.files), *report.write(workspace.bundle)]
-    own = tuple(metric for metric in report.metrics if metric.ranker != PLAIN)  # the others are not in the bundle
-    bundle.seal(workspace.bundle, manifest.model_copy(update={"metrics": own}), files)
+    bundle.seal(workspace.bundle, manifest.model_copy(update=report.sealed), files)
     bundle.publish(workspace.bundle, workspace.out)
     workspace.discard()
     return report

@@ -16,7 +16,7 @@ from jaxtyping import Float
 
 from ranking import bundle
 from ranking.features import Feature, FeatureSchema
-from ranking.manifest import LightGbmStage, SrmStage
+from ranking.stages import LightGbmStage, SrmStage
 from training.anomaly import FittedAnomaly, fit_anomaly
 from training.bundling import write_bundle
 from training.config import Recipe, Router, Srm

@@ -20,7 +20,7 @@ from ranking.anomaly import AnomalyScore
 from ranking.compiled_first_stage import open_first_stage
 from ranking.errors import BundleError, ListwrightError, SchemaMismatchError, ScoringError
 from ranking.first_stage import ColumnFirstStage, FirstStage
-from ranking.manifest import GOLDEN, MANIFEST, BundleFile, Manifest, SecondStage, parse, to_json
+from ranking.manifest import BundleFile, Manifest, parse, to_json
 from ranking.onnx_first_stage import OnnxFirstStage
 from ranking.packed_forest import open_forest
 from ranking.packed_linear import open_specialists
@@ -29,6 +29,7 @@ from ranking.relative import RelativeColumns
 from ranking.reranker import Reranker
 from ranking.router import BundleRouter
 from ranking.scorers import OnnxScorer, Scorer
+from ranking.stages import GOLDEN, MANIFEST, SecondStage
 
 MAX_FILE_BYTES = 2 * 1024**3
 """A larger file is refused before it is read."""

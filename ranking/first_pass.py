@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ranking.candidates import CandidateList
-from ranking.manifest import SecondStage
 from ranking.order import best
+from ranking.stages import SecondStage
 
 
 class FirstPass(NamedTuple):

@@ -23,13 +23,14 @@ from ranking.errors import (
 from ranking.features import FeatureSchema
 from ranking.first_pass import FirstPass
 from ranking.first_stage import FirstStage
-from ranking.manifest import Manifest, NetworkStage
+from ranking.manifest import Manifest
 from ranking.order import rank_by_score, refined_order
 from ranking.pace import NO_DEADLINE, Deadline, Pace
 from ranking.relative import RelativeColumns
 from ranking.relevance import mixture, relevance
 from ranking.router import BundleRouter, Choice, Hook, Query
 from ranking.scorers import Scorer
+from ranking.stages import NetworkStage
 
 _TOO_LATE = "the {} stage was not started: it would have missed the deadline"
 

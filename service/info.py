@@ -8,7 +8,8 @@ from pydantic import BaseModel, Field
 
 from ranking.bundle import Bundle
 from ranking.first_stage import Engine
-from ranking.manifest import FeatureWeight, Manifest
+from ranking.manifest import Manifest
+from ranking.stages import FeatureWeight
 from service.models import Models
 from service.routing_switch import Deciders
 from service.settings import Settings

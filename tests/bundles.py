@@ -17,13 +17,13 @@ from ranking import bundle, golden
 from ranking.aggregates import Aggregates
 from ranking.features import Feature, FeatureSchema
 from ranking.first_stage import lightgbm_input
-from ranking.manifest import (
-    FORMAT_VERSION,
+from ranking.manifest import FORMAT_VERSION, Manifest
+from ranking.relative import RelativeColumn, RelativeColumns
+from ranking.stages import (
     GOLDEN,
     AnomalyStage,
     FeatureWeight,
     LightGbmStage,
-    Manifest,
     NetworkKind,
     NetworkStage,
     OnnxStage,
@@ -31,7 +31,6 @@ from ranking.manifest import (
     Specialist,
     SrmStage,
 )
-from ranking.relative import RelativeColumn, RelativeColumns
 
 NUMERIC = ("price", "stars", "bm25")
 CATEGORY = Feature(name="carrier", kind="categorical", categories=("A5", "B2", "C7"))

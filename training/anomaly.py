@@ -20,9 +20,9 @@ from sklearn.pipeline import make_pipeline
 from ranking.aggregates import Aggregates
 from ranking.errors import ScoringError
 from ranking.features import QUANTILE_LEVELS
-from ranking.manifest import AnomalyStage
 from ranking.order import rank_by_score
 from ranking.packed_forest import open_forest
+from ranking.stages import AnomalyStage
 from training.data.dataset import Dataset
 from training.forest_export import attach, forest_graph
 

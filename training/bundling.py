@@ -12,7 +12,8 @@ import numpy as np
 from jaxtyping import Float
 
 from ranking import bundle, golden, packed_linear
-from ranking.manifest import GOLDEN, ColumnStage, Manifest, NetworkStage
+from ranking.manifest import Manifest
+from ranking.stages import GOLDEN, ColumnStage, NetworkStage
 from training.anomaly import FittedAnomaly
 from training.calibration import temperatures
 from training.comparing import Chosen

@@ -10,7 +10,8 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 
-from ranking.manifest import Comparison, NetworkKind
+from ranking.manifest import Comparison
+from ranking.stages import NetworkKind
 from training.batching import Lists
 from training.data.dataset import Splits
 from training.evaluate import bootstrap_interval

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from ranking.errors import RecipeError
-from ranking.manifest import LightGbmEngine
 from ranking.relative import RelativeKind
+from ranking.stages import LightGbmEngine
 from training.data_config import Data, Frozen, Monotone, Positive
 from training.model_config import FirstStageAlone, Model, Qilcm, Rivals, named
 

@@ -20,8 +20,9 @@ from ranking import bundle
 from ranking.bundle import Bundle
 from ranking.candidates import CandidateList
 from ranking.errors import ScoringError
-from ranking.manifest import MANIFEST, to_json
+from ranking.manifest import to_json
 from ranking.relative import RelativeKind
+from ranking.stages import MANIFEST
 from training.config import Recipe
 from training.data import memory, split
 from training.data.dataset import Dataset, Remedies, Splits

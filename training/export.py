@@ -19,8 +19,8 @@ from ranking.candidates import CandidateList
 from ranking.errors import ScoringError
 from ranking.features import UNKNOWN_CODE, FeatureSchema
 from ranking.golden import TIE_TOLERANCE
-from ranking.manifest import SecondStage, SrmStage
 from ranking.reranker import Reranker
+from ranking.stages import SecondStage, SrmStage
 
 OPSET = 20
 

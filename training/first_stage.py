@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from ranking.manifest import ColumnStage, FirstStageEntry, LightGbmStage, OnnxStage
 from ranking.relative import KINDS, RelativeColumn, RelativeKind
+from ranking.stages import ColumnStage, FirstStageEntry, LightGbmStage, OnnxStage
 from training import bring_your_own, lambdamart, relative
 from training.config import FirstStage, GivenColumn, GivenModel, LambdaMart, LambdaMartSettings
 from training.data.dataset import Dataset, Splits

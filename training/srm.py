@@ -20,7 +20,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
 from ranking.errors import DataError
-from ranking.manifest import FeatureWeight, Specialist
+from ranking.stages import FeatureWeight, Specialist
 from training.batching import Lists
 from training.config import Srm as SrmSpec
 from training.data.dataset import Dataset

@@ -14,9 +14,10 @@ from ranking.aggregates import TOP, Aggregates
 from ranking.candidates import CandidateList
 from ranking.features import Feature, FeatureSchema
 from ranking.first_pass import FirstPass
-from ranking.manifest import LightGbmStage, Manifest, NetworkStage
+from ranking.manifest import Manifest
 from ranking.order import best, rank_by_score
 from ranking.reranker import Reranker
+from ranking.stages import LightGbmStage, NetworkStage
 from training.batching import Lists
 from training.data.dataset import Dataset
 

@@ -6,11 +6,15 @@ log says so of the first stage.
 
 from setuptools import Extension, setup
 
+FLAGS = ["-O3", "-ffp-contract=off"]
+"""No product and sum in one rounding: what is compiled equals its NumPy twin to the bit, whatever the processor."""
+
 setup(
     ext_modules=[
-        Extension(name.replace("/", "."), [f"{name}.pyx"], depends=headers, extra_compile_args=["-O3"], optional=True)
+        Extension(name.replace("/", "."), [f"{name}.pyx"], depends=headers, extra_compile_args=FLAGS, optional=True)
         for name, headers in (
             ("ranking/linear", []),
+            ("ranking/list_relative", []),
             ("ranking/look", []),
             ("ranking/traversal", ["ranking/lockstep.h", "ranking/lockstep_kernel.h"]),
             ("service/scan", []),

@@ -24,6 +24,7 @@ from ranking.manifest import GOLDEN, MANIFEST, BundleFile, Manifest, SecondStage
 from ranking.packed_forest import open_forest
 from ranking.packed_linear import open_specialists
 from ranking.plain_file import NotPlainError
+from ranking.relative import RelativeColumns
 from ranking.reranker import Reranker
 from ranking.router import BundleRouter
 from ranking.scorers import OnnxScorer, Scorer
@@ -87,21 +88,26 @@ def build(path: Path, manifest: Manifest, read: Callable[[str], bytes]) -> Reran
         BundleError: naming the file that is no such ranker.
     """
     schema = manifest.feature_schema
-    entry, second = manifest.first_stage, manifest.second_stage
+    entry = manifest.first_stage
+    relative = RelativeColumns(manifest.relative, schema) if manifest.relative else None
     first_stage: FirstStage
     if entry.kind == "lightgbm":
         try:
-            first_stage = open_first_stage(read(entry.file).decode(), schema, entry.engine)
+            seen_by_it = relative.schema if relative is not None and entry.relative else schema
+            first_stage = open_first_stage(read(entry.file).decode(), seen_by_it, entry.engine)
         except (ScoringError, SchemaMismatchError, UnicodeDecodeError) as error:
             raise BundleError(path / entry.file, str(error)) from error
     else:
         first_stage = ColumnFirstStage(entry.feature, schema)
-    scorer = None if second is None else _graph(path, second.file, read, width=input_width(second, len(schema)))
+    networks = {
+        stage.kind: _graph(path, stage.file, read, width=input_width(stage, manifest))
+        for stage in manifest.second_stages
+    }
     specialists, count = None, 0
     if manifest.srm is not None:
         srm, count = manifest.srm, len(manifest.srm.specialists)
         specialists = _compilable(
-            open_specialists, path, srm.file, read, input_width(srm, len(schema)), count, "specialists' graph"
+            open_specialists, path, srm.file, read, input_width(srm, manifest), count, "specialists' graph"
         )
     anomaly = router = None
     if manifest.anomaly is not None:
@@ -111,7 +117,7 @@ def build(path: Path, manifest: Manifest, read: Callable[[str], bytes]) -> Reran
         if manifest.router is not None:
             chooser = _compilable(open_forest, path, manifest.router.file, read, len(seen.names), 2 * count, "router")
             router = BundleRouter(manifest.router, seen, chooser, forest)
-    return Reranker(manifest, first_stage, scorer, specialists, router, anomaly)
+    return Reranker(manifest, first_stage, networks, specialists, router, anomaly, relative)
 
 
 def _graph(path: Path, file: str, read: Callable[[str], bytes], *, width: int) -> OnnxScorer:
@@ -137,9 +143,10 @@ def _compilable(
         raise BundleError(path / file, str(error)) from error
 
 
-def input_width(stage: SecondStage, features: int) -> int:
-    """Columns of the second stage's input: the features, and the first stage's score where it takes part."""
-    return features + (1 if stage.first_stage_score else 0)
+def input_width(stage: SecondStage, manifest: Manifest) -> int:
+    """E, columns of the second stage's input: features, list-relative columns, first-stage score where it sees them."""
+    relative = len(manifest.relative) if stage.relative else 0
+    return len(manifest.feature_schema) + relative + (1 if stage.first_stage_score else 0)
 
 
 def open_unsealed(path: Path, manifest: Manifest) -> Reranker:
@@ -226,7 +233,7 @@ def _summary(bundle: Bundle) -> str:
         f"{len(manifest.files)} files, {total / 1e6:.2f} MB",
         f"  {len(manifest.feature_schema)} features, {manifest.fingerprint}",
         f"  strategy {manifest.strategy}, {second}, validated at list lengths {lengths}",
-        *([] if manifest.default_reason is None else [f"  default taken away: {manifest.default_reason}"]),
+        *([] if manifest.default_reason is None else [f"  default: {manifest.default_reason}"]),
     ]
     return "\n".join(lines)
 

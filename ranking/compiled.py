@@ -14,5 +14,6 @@ def _built(name: str) -> Any:
 
 
 linear = _built("linear")
+list_relative = _built("list_relative")
 look = _built("look")
 traversal = _built("traversal")

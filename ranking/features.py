@@ -17,6 +17,9 @@ UNKNOWN_CODE = 0
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 
+MAX_NAME = 220
+"""Characters of a feature's name."""
+
 QUANTILE_LEVELS = (0.001, 0.01, 0.25, 0.5, 0.75, 0.99, 0.999)
 """Levels of :attr:`Feature.quantiles`."""
 
@@ -37,7 +40,7 @@ class Feature(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: Annotated[str, Field(min_length=1, max_length=200)]
+    name: Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
     kind: Literal["numeric", "categorical"] = "numeric"
     categories: tuple[str, ...] = ()
     missing_in_training: bool = False

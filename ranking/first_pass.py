@@ -16,11 +16,13 @@ class FirstPass(NamedTuple):
 
     Args:
         candidates: all of them.
+        widened: their features and list-relative columns; the features alone where the bundle has no such columns.
         scores: by the first stage.
         order: positions, best first.
     """
 
     candidates: CandidateList
+    widened: Float[np.ndarray, "L W"]
     scores: Float[np.ndarray, " L"]
     order: Int[np.ndarray, " L"]
 
@@ -31,8 +33,8 @@ class FirstPass(NamedTuple):
         return np.sort(self.order[: stage.cutoff])
 
     def inputs(self, kept: Int[np.ndarray, " C"], stage: SecondStage) -> Float[np.ndarray, "C E"]:
-        """What a stage sees of them: their features, and the first stage's scores where these take part."""
-        features = self.candidates.features
+        """What a stage sees of them: features, list-relative columns and first-stage scores where these take part."""
+        features = self.widened if stage.relative else self.candidates.features
         inputs: Float[np.ndarray, "C E"] = features if len(kept) == len(features) else features[kept]
         if stage.first_stage_score:
             inputs = np.column_stack([inputs, self.scores[kept].astype(np.float32)])

@@ -57,10 +57,11 @@ def record(reranker: Reranker, lists: Iterable[Float[np.ndarray, "L D"]]) -> byt
         ListwrightError: if a list cannot be ranked without degrading: such an answer must not become the truth.
     """
     lists = list(lists)
-    second, srm = reranker.manifest.second_stage, reranker.manifest.srm
+    srm = reranker.manifest.srm
     asked: list[tuple[Float[np.ndarray, "L D"], str, int | None]] = [(features, "auto", None) for features in lists]
-    if second is not None and reranker.manifest.strategy != second.kind:  # "auto" would not ask it
-        asked += [(features, second.kind, None) for features in lists]
+    for stage in reranker.manifest.second_stages:
+        if stage.kind != reranker.manifest.strategy:  # "auto" would not ask it
+            asked += [(features, stage.kind, None) for features in lists]
     if srm is not None:  # the longest lists tell most
         asked += [(lists[-1 - k % len(lists)], "auto", k) for k in range(len(srm.specialists))]
         asked.append((lists[-1], "srm", None))

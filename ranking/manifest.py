@@ -14,14 +14,18 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat, 
 from ranking.errors import BundleError, BundleFormatError
 from ranking.features import FeatureSchema
 from ranking.metrics import EvalProtocol
+from ranking.relative import RelativeColumn, RelativeColumns
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 """Version of the bundle format that this code writes, and the newest that it reads.
 
 To change the format: raise this number; keep reading every older version (convert the parsed JSON step by step in
 :func:`parse`); add one small bundle of the new version to ``tests/golden`` and leave the old ones there; describe the
 change in ``docs/bundle-format.md`` and the changelog.
 """
+
+_SEVERAL_SECOND_STAGES = 5
+"""Before this version, a bundle had one second stage or none."""
 
 MANIFEST = "manifest.json"
 GOLDEN = "golden.jsonl"
@@ -62,11 +66,13 @@ class LightGbmStage(_Frozen):
     Args:
         engine: what scores with it: ``compiled``, which is equal to the last bit and several times as fast, or
             ``lightgbm`` itself.
+        relative: whether it sees the manifest's list-relative columns behind the features.
     """
 
     kind: Literal["lightgbm"] = "lightgbm"
     file: FileName = "first_stage.txt"
     engine: LightGbmEngine = "compiled"
+    relative: bool = False
 
 
 class ColumnStage(_Frozen):
@@ -82,18 +88,39 @@ in nothing else, so a new one needs its name here and nothing more."""
 
 
 class NetworkStage(_Frozen):
-    """Second stage: a network as an ONNX graph ``(C, D or D+1) -> (C,)``.
+    """Second stage: a network as an ONNX graph ``(C, E) -> (C,)``.
 
     Args:
         kind: which one. A variant of a kind (QILCM without its query normalisation) stands in the recipe.
         cutoff: C, how many candidates of the first stage it scores.
         first_stage_score: whether the first stage's score is its last input column.
+        relative: whether it sees the manifest's list-relative columns behind the features.
     """
 
     kind: NetworkKind = "qilcm"
     file: FileName = "qilcm.onnx"
     cutoff: Annotated[int, Field(ge=1)]
     first_stage_score: bool
+    relative: bool = False
+
+
+class Comparison(_Frozen):
+    """Two rankers on queries that neither was fitted on, before the default was chosen.
+
+    Args:
+        ranker, over: the less simple one, and the one that it had to beat.
+        metric: e.g. ``ndcg@10``.
+        mean, low, high: paired difference over queries, with its 95 % interval.
+        n: queries that the mean is over.
+    """
+
+    ranker: str
+    over: str
+    metric: str
+    mean: FiniteFloat
+    low: FiniteFloat
+    high: FiniteFloat
+    n: Annotated[int, Field(ge=1)]
 
 
 class FeatureWeight(_Frozen):
@@ -123,6 +150,7 @@ class SrmStage(_Frozen):
     Args:
         cutoff: C; None scores the whole list.
         first_stage_score: whether the first stage's score is its last input column.
+        relative: no: specialists see the features alone.
         specialists: K of them; a specialist's number is its place here, counted from 0.
     """
 
@@ -130,6 +158,7 @@ class SrmStage(_Frozen):
     file: FileName = "srm.onnx"
     cutoff: Annotated[int, Field(ge=1)] | None = None
     first_stage_score: bool = False
+    relative: Literal[False] = False
     specialists: Annotated[tuple[Specialist, ...], Field(min_length=1, max_length=100)]
 
     @model_validator(mode="after")
@@ -201,10 +230,12 @@ class Manifest(_Frozen):
         data: one line: which data, split how.
         feature_schema: the columns of every feature matrix.
         fingerprint: of ``feature_schema``; stored so that a hand-edited schema is noticed.
-        first_stage, second_stage: the rankers; the second is the generalist, None where the first stage stands alone.
+        relative: list-relative columns, computed from the features of a list; see :mod:`ranking.relative`.
+        first_stage, second_stages: the rankers; no second stage where the first one stands alone.
         srm, anomaly, router: specialists, and what chooses among them; None where the bundle has none.
         strategy: what ``auto`` means where no router or an abstaining one is asked.
-        default_reason: why ``auto`` leaves out what was fitted to answer it; None where it does not.
+        default_reason: why ``auto`` means the strategy; None where it is all that was fitted to answer.
+        choice: the comparisons that the strategy was chosen by; empty where nothing was compared.
         validated_lengths: list lengths at which exported and trained scores were compared.
         files: every other file of the bundle.
         protocol, metrics: the result on the test split.
@@ -220,13 +251,15 @@ class Manifest(_Frozen):
     data: str
     feature_schema: FeatureSchema
     fingerprint: str
+    relative: tuple[RelativeColumn, ...] = ()
     first_stage: FirstStageEntry
-    second_stage: NetworkStage | None
+    second_stages: tuple[NetworkStage, ...]
     srm: SrmStage | None = None
     anomaly: AnomalyStage | None = None
     router: RouterStage | None = None
     strategy: NetworkKind | Literal["first_stage"] = "qilcm"
     default_reason: str | None = None
+    choice: tuple[Comparison, ...] = ()
     validated_lengths: tuple[int, ...] = ()
     files: tuple[BundleFile, ...] = ()
     protocol: EvalProtocol = EvalProtocol()
@@ -247,12 +280,22 @@ class Manifest(_Frozen):
         names = [file.name for file in self.files]
         if len(set(names)) != len(names):
             raise ValueError("a file is listed twice")
+        if len({stage.kind for stage in self.second_stages}) != len(self.second_stages):
+            raise ValueError("second_stages name a kind twice")
+        RelativeColumns(self.relative, self.feature_schema)
         return self
+
+    @property
+    def second_stage(self) -> NetworkStage | None:
+        """The generalist: the second stage that ``auto`` means, or else the first of all; None where there is none."""
+        return next(
+            (stage for stage in self.second_stages if stage.kind == self.strategy), next(iter(self.second_stages), None)
+        )
 
     @property
     def strategies(self) -> tuple[str, ...]:
         """What a request may ask for, besides ``auto``."""
-        second = () if self.second_stage is None else (self.second_stage.kind,)
+        second = tuple(stage.kind for stage in self.second_stages)
         return (*second, *(("srm",) if self.srm is not None else ()), "first_stage")
 
 
@@ -292,6 +335,9 @@ def parse(text: bytes, path: Path) -> Manifest:
         )
     if values.get("sha256") != _own_hash(values):
         raise BundleError(path, "does not match its own sha256: altered; copy the bundle again, or fit a new version")
+    if version < _SEVERAL_SECOND_STAGES and "second_stage" in values:
+        only = values.pop("second_stage")
+        values["second_stages"] = [] if only is None else [only]
     try:
         return Manifest.model_validate(values)
     except ValidationError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
@@ -26,6 +26,7 @@ from ranking.first_stage import FirstStage
 from ranking.manifest import Manifest
 from ranking.order import rank_by_score
 from ranking.pace import NO_DEADLINE, Deadline, Pace
+from ranking.relative import RelativeColumns
 from ranking.relevance import mixture, relevance
 from ranking.router import BundleRouter, Choice, Hook, Query
 from ranking.scorers import Scorer
@@ -46,26 +47,30 @@ class Reranker:
     Args:
         manifest: of the bundle.
         first_stage: scores every candidate.
-        second_stage: the generalist, if any; rescores the best ``manifest.second_stage.cutoff`` of them as one list.
+        second_stages: by kind; each rescores the best ``cutoff`` of them as one list.
         specialists: SRM's rankers, ``(C, E) -> (C, K)``, if the bundle has any.
         router: chooses among them, if the bundle has one.
         anomaly: how unlike the training queries a list is; no ranking depends on it but through the router.
+        relative: computes the list-relative columns, if any stage sees some.
     """
 
     def __init__(
         self,
         manifest: Manifest,
         first_stage: FirstStage,
-        second_stage: Scorer | None,
+        second_stages: Mapping[str, Scorer],
         specialists: Scorer | None = None,
         router: BundleRouter | None = None,
         anomaly: AnomalyScore | None = None,
+        relative: RelativeColumns | None = None,
     ) -> None:
         self.manifest = manifest
-        self.router, self.anomaly = router, anomaly
+        self.router, self.anomaly, self.relative = router, anomaly, relative
         self.pace = Pace()
         self.default_strategy: str = manifest.strategy
-        self.first_stage, self._second_stage, self._specialists = first_stage, second_stage, specialists
+        self.first_stage, self._second_stages, self._specialists = first_stage, second_stages, specialists
+        self._stages = {stage.kind: stage for stage in manifest.second_stages}
+        self._first_sees_relative = manifest.first_stage.kind == "lightgbm" and manifest.first_stage.relative
 
     @property
     def schema(self) -> FeatureSchema:
@@ -129,10 +134,11 @@ class Reranker:
             return _in_input_order(length, default, _TOO_LATE.format("first"), {}, late=True)
         started = perf_counter()
         try:
-            first_scores = self.first_stage.score(features)
+            widened = features if self.relative is None else self.relative.widened(features)
+            first_scores = self.first_stage.score(widened if self._first_sees_relative else features)
         except ScoringError as error:
             return _in_input_order(length, default, str(error), {"first_stage": _ms_since(started)})
-        first = FirstPass(candidates, first_scores, rank_by_score(first_scores))
+        first = FirstPass(candidates, widened, first_scores, rank_by_score(first_scores))
         timings = {"first_stage": self._took("first_stage", length, started)}
 
         routed = _Routed(default)
@@ -231,11 +237,9 @@ class Reranker:
             k = routed.route.specialist
             logits = self._mixed(scores, routed.route) if k is None else scores[:, k]
         else:
-            stage, scorer = self.manifest.second_stage, self._second_stage
-            assert stage is not None
-            assert scorer is not None
+            stage = self._stages[routed.route.strategy]
             kept = first.kept(stage)
-            logits = scorer.score(first.inputs(kept, stage))
+            logits = self._second_stages[stage.kind].score(first.inputs(kept, stage))
         scores_of_all = np.full(len(first.order), np.nan)
         scores_of_all[kept] = logits
         return scores_of_all, np.concatenate([kept[rank_by_score(logits)], first.order[len(kept) :]])

@@ -117,7 +117,9 @@ class Drift:
     def _look(self, features: np.ndarray, first_scores: np.ndarray, reranker: Reranker) -> None:
         try:
             manifest = reranker.manifest
-            found = unusual(features, manifest.feature_schema)
+            relative = reranker.relative
+            schema = manifest.feature_schema if relative is None else relative.schema
+            found = unusual(features if relative is None else relative.widened(features), schema)
             score = None
             if reranker.anomaly is not None and np.isfinite(first_scores).all():
                 score = reranker.anomaly.of(features, first_scores)
@@ -126,7 +128,7 @@ class Drift:
                 if bundle not in self._known:  # an answer may outlive its bundle
                     return
                 if bundle not in self._tallies:
-                    self._tallies[bundle] = _Tally(manifest.feature_schema, manifest.anomaly, np.zeros_like(found))
+                    self._tallies[bundle] = _Tally(schema, manifest.anomaly, np.zeros_like(found))
                 self._tallies[bundle].add(found, len(features), score)
         except Exception:  # nobody waits for this thread, who would hear of it
             _log.exception("a list could not be compared with the training data")

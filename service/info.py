@@ -98,6 +98,9 @@ class Info(Serving):
     created_at: str
     fingerprint: str
     features: list[FeatureInfo]
+    relative: Annotated[
+        list[str], Field(description="list-relative columns, which the service computes; requests do not hold them")
+    ]
     limits: Limits
     engine: Annotated[
         Engine,
@@ -163,6 +166,7 @@ def describe(bundle: Bundle, models: Models, settings: Settings, deciders: Decid
             )
             for f in manifest.feature_schema.features
         ],
+        relative=[column.name for column in manifest.relative],
         limits=Limits(
             max_candidates=settings.max_candidates,
             max_payload_bytes=settings.max_payload_bytes,
@@ -172,7 +176,7 @@ def describe(bundle: Bundle, models: Models, settings: Settings, deciders: Decid
         strategies=["auto", *manifest.strategies],
         default_strategy=bundle.reranker.default_strategy,
         cutoff=None if manifest.second_stage is None else manifest.second_stage.cutoff,
-        cutoffs={stage.kind: stage.cutoff for stage in (manifest.second_stage, manifest.srm) if stage is not None},
+        cutoffs={stage.kind: stage.cutoff for stage in (*manifest.second_stages, manifest.srm) if stage is not None},
         specialists=specialists(manifest),
         unknown_features=settings.unknown_features,
         routing=routing(manifest, deciders),

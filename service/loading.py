@@ -144,8 +144,7 @@ def warm_up(ready: Bundle, max_candidates: int) -> None:
         BundleError: if such a list cannot be ranked without degrading.
     """
     width = len(ready.reranker.schema)
-    second = ready.manifest.second_stage
-    cutoff = set() if second is None else {second.cutoff}
+    cutoff = {stage.cutoff for stage in ready.manifest.second_stages}
     for length in sorted({*WARM_UP_LENGTHS, *cutoff, max_candidates}):
         if length <= max_candidates:
             candidates = CandidateList(np.zeros((length, width), dtype=np.float32))

@@ -30,11 +30,20 @@ from ranking.manifest import (
     Specialist,
     SrmStage,
 )
+from ranking.relative import RelativeColumn, RelativeColumns
 
 NUMERIC = ("price", "stars", "bm25")
 CATEGORY = Feature(name="carrier", kind="categorical", categories=("A5", "B2", "C7"))
 MISSING = "bm25"
 """The one feature that training had missing values in, and that a request may leave out."""
+
+
+RELATIVE = (
+    RelativeColumn(feature="price", kind="z", scale=2.0),
+    RelativeColumn(feature="bm25", kind="rank", quantiles=(0.0, 0.0, 0.25, 0.5, 0.75, 1.0, 1.0)),
+    RelativeColumn(feature="price", kind="rank", quantiles=(0.0, 0.0, 0.25, 0.5, 0.75, 1.0, 1.0)),
+)
+"""List-relative columns of a bundle that has some."""
 
 
 def schema(*, categorical: bool = True, defaults: Mapping[str, float | str] | None = None) -> FeatureSchema:
@@ -67,6 +76,8 @@ def make_bundle(
     harmful: bool = False,
     format_version: int = FORMAT_VERSION,
     defaults: Mapping[str, float | str] | None = None,
+    relative: bool = False,
+    also: NetworkKind | None = None,
 ) -> Path:
     """Publish a bundle at ``out`` (``.../NAME/VERSION``).
 
@@ -76,11 +87,16 @@ def make_bundle(
     Specialists rank by random linear scores. With a ``margin`` there is a router, which requests can steer: it finds
     specialist 0 the best in a list whose mean number of stars is below 0 and the last one above, each with a gain of
     the list's mean price; its graph gives NaN where that price is above 500. A second stage that is ``harmful`` is not
-    what ``auto`` means.
+    what ``auto`` means. With ``relative``, both stages see list-relative columns of two features; ``also`` is the kind
+    of a second network.
     """
     rng = np.random.default_rng(seed)
     columns = schema(categorical=categorical, defaults=defaults)
-    stage = kind and NetworkStage(kind=kind, file=f"{kind}.onnx", cutoff=cutoff, first_stage_score=first_stage_score)
+    stages = tuple(
+        NetworkStage(kind=k, file=f"{k}.onnx", cutoff=cutoff, first_stage_score=first_stage_score, relative=relative)
+        for k in (kind, also)
+        if k is not None
+    )
     manifest = Manifest(
         format_version=format_version,
         name=out.parent.name,
@@ -90,8 +106,9 @@ def make_bundle(
         data="random rows",
         feature_schema=columns,
         fingerprint=columns.fingerprint,
-        first_stage=LightGbmStage(),
-        second_stage=stage,
+        relative=RELATIVE if relative else (),
+        first_stage=LightGbmStage(relative=relative),
+        second_stages=stages,
         strategy="first_stage" if harmful or kind is None else kind,
         default_reason=f"{kind} is worse than the first stage" if harmful else None,
         validated_lengths=(1, 2, 10),
@@ -114,11 +131,11 @@ def make_bundle(
         )
     out.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(dir=out.parent))
-    (folder / "first_stage.txt").write_text(_lambdamart(rng, columns, categorical=categorical))
+    (folder / "first_stage.txt").write_text(_lambdamart(rng, columns, manifest.relative, categorical=categorical))
     files = ["first_stage.txt", GOLDEN]
-    if stage is not None:
+    for stage in stages:
         files.append(stage.file)
-        (folder / stage.file).write_bytes(_graph(rng, bundle.input_width(stage, len(columns)), graph))
+        (folder / stage.file).write_bytes(_graph(rng, bundle.input_width(stage, manifest), graph))
     if manifest.srm is not None:
         files.append(manifest.srm.file)
         (folder / manifest.srm.file).write_bytes(_specialists(rng, len(columns), specialists))
@@ -135,9 +152,15 @@ def make_bundle(
     return out
 
 
-def _lambdamart(rng: np.random.Generator, columns: FeatureSchema, *, categorical: bool) -> str:
+def _lambdamart(
+    rng: np.random.Generator, columns: FeatureSchema, more: tuple[RelativeColumn, ...], *, categorical: bool
+) -> str:
     features = rows(rng, 600, categorical=categorical)
     labels = np.clip(np.round(features[:, 1] + rng.normal(size=600)), 0, 3).astype(int)
+    if more:
+        relative = RelativeColumns(more, columns)
+        features = np.concatenate([relative.widened(part) for part in np.split(features, 30)])
+        columns = relative.schema
     data = lightgbm.Dataset(
         lightgbm_input(features, columns), labels, group=[20] * 30, categorical_feature=list(columns.categorical)
     )

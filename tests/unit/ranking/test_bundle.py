@@ -118,8 +118,8 @@ def test_path_outside_the_folder_is_refused(spoiled, name):
     edit_manifest(spoiled, lambda manifest: manifest["files"][0].update(name=name))
     assert "not the name of a file directly inside the bundle" in str(refusal(spoiled))
     edit_manifest(spoiled, lambda manifest: manifest["files"][0].update(name="golden.jsonl"))
-    edit_manifest(spoiled, lambda manifest: manifest["second_stage"].update(file=name))
-    assert "second_stage.file" in str(refusal(spoiled))
+    edit_manifest(spoiled, lambda manifest: manifest["second_stages"][0].update(file=name))
+    assert "second_stages.0.file" in str(refusal(spoiled))
 
 
 def test_link_out_of_the_folder_is_refused(spoiled, tmp_path):
@@ -152,7 +152,7 @@ def test_loop_of_links_is_refused(spoiled):
 def test_other_model_with_right_hashes_fails_its_golden_lists(spoiled, tmp_path):
     other = make_bundle(tmp_path / "other" / "1", cutoff=3)
     manifest = json.loads((spoiled / MANIFEST).read_text())
-    assert manifest["second_stage"]["cutoff"] == 100
+    assert manifest["second_stages"][0]["cutoff"] == 100
     shutil.copy(other / "golden.jsonl", spoiled / "golden.jsonl")
     rehash(spoiled, "golden.jsonl")
     error = refusal(spoiled)
@@ -200,7 +200,7 @@ def test_schema_edited_by_hand_is_refused(spoiled):
 
 
 def test_graph_of_another_width_is_refused(spoiled):
-    edit_manifest(spoiled, lambda manifest: manifest["second_stage"].update(first_stage_score=False))
+    edit_manifest(spoiled, lambda manifest: manifest["second_stages"][0].update(first_stage_score=False))
     error = refusal(spoiled)
     assert error.file.name == "qilcm.onnx"
     assert "not features (C, 4) to scores (C,)" in error.reason

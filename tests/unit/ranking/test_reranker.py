@@ -40,10 +40,10 @@ def reranker(first, second, *, cutoff=100, first_stage_score=True, strategy="qil
         feature_schema=SCHEMA,
         fingerprint=SCHEMA.fingerprint,
         first_stage=LightGbmStage(),
-        second_stage=NetworkStage(cutoff=cutoff, first_stage_score=first_stage_score),
+        second_stages=(NetworkStage(cutoff=cutoff, first_stage_score=first_stage_score),),
         strategy=strategy,
     )
-    return Reranker(manifest, first, second)
+    return Reranker(manifest, first, {"qilcm": second})
 
 
 def candidates(*rows):

@@ -57,8 +57,8 @@ def altered(path, **changes):
     ("changes", "says"),
     [
         ({"strategy": "qilcm"}, "strategy is 'qilcm', but the bundle's are dlcm, first_stage"),
-        ({"second_stage": None}, "strategy is 'dlcm', but the bundle's are first_stage"),
-        ({"second_stage": "removed"}, "second_stage: Field required"),
+        ({"second_stages": []}, "strategy is 'dlcm', but the bundle's are first_stage"),
+        ({"second_stages": "removed"}, "second_stages: Field required"),
     ],
 )
 def test_a_manifest_whose_stages_do_not_fit_is_refused(tmp_path, changes, says):

@@ -17,7 +17,7 @@ MANIFEST = Manifest(
     feature_schema=schema(),
     fingerprint=schema().fingerprint,
     first_stage=LightGbmStage(),
-    second_stage=NetworkStage(cutoff=2, first_stage_score=True),
+    second_stages=(NetworkStage(cutoff=2, first_stage_score=True),),
 )
 MILLISECONDS = {"parse": 0.12345, "queue": 0.5, "first_stage": 1.0, "total": 2.0}
 

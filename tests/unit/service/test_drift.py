@@ -57,7 +57,7 @@ class Ranker:
     def __init__(self, anomaly=None, version="7"):
         quantiles = (0.35, 0.37, 0.42, 0.45, 0.5, 0.6, 0.7)
         stage = AnomalyStage(quantiles=quantiles) if anomaly else None
-        self.anomaly = anomaly
+        self.anomaly, self.relative = anomaly, None
         self.manifest = type("M", (), {})()
         self.manifest.name, self.manifest.version = "shop", version
         self.manifest.feature_schema, self.manifest.anomaly = SCHEMA, stage

@@ -35,7 +35,7 @@ def manifest(*, kind="dlcm", margin=None, routed=False, **changes):
         "feature_schema": SCHEMA,
         "fingerprint": SCHEMA.fingerprint,
         "first_stage": LightGbmStage(),
-        "second_stage": NetworkStage(kind=kind, file="g.onnx", cutoff=5, first_stage_score=True) if kind else None,
+        "second_stages": (NetworkStage(kind=kind, file="g.onnx", cutoff=5, first_stage_score=True),) if kind else (),
         "strategy": kind or "first_stage",
     }
     if routed:

@@ -1,0 +1,182 @@
+"""List-relative columns: how a numeric feature of a candidate compares with the same feature of the others.
+
+A tree that sees a price alone cannot tell a cheap offer from a cheap query. These columns tell it: they are computed
+here for training and serving alike, behind the columns of the feature schema. Requests never hold them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Annotated, Literal
+
+import numpy as np
+from jaxtyping import Float
+from pydantic import BaseModel, ConfigDict, Field
+
+from ranking.compiled import list_relative
+from ranking.features import QUANTILE_LEVELS, Feature, FeatureSchema
+
+RelativeKind = Literal["z", "rank"]
+
+KINDS: tuple[RelativeKind, ...] = ("z", "rank")
+
+EPSILON = 1e-6
+"""Share of a feature's scale in training that counts as no spread at all."""
+
+SOURCE = np.dtype([("feature", "i4"), ("z", "i4"), ("rank", "i4"), ("unused", "i4"), ("floor", "f8")])
+"""A feature, and which columns of the output hold its z-score and its rank; -1 for none."""
+
+log = logging.getLogger(__name__)
+
+
+class RelativeColumn(BaseModel):
+    """One list-relative column.
+
+    Args:
+        feature: the numeric feature that is compared.
+        kind: ``z``, the z-score within the list; or ``rank``, the mid-rank within the list as a fraction in [0, 1].
+        scale: spread of the feature over the training rows, in its own unit; see :data:`EPSILON`.
+        quantiles: of the column over the training rows, at :data:`ranking.features.QUANTILE_LEVELS`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    feature: str
+    kind: RelativeKind
+    scale: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] = 0.0
+    quantiles: Annotated[tuple[float, ...], Field(min_length=len(QUANTILE_LEVELS), max_length=len(QUANTILE_LEVELS))] | (
+        None
+    ) = None
+
+    @property
+    def name(self) -> str:
+        """What people read, and the column's name in a widened schema."""
+        return f"{self.feature} ({self.kind} in list)"
+
+
+class RelativeColumns:
+    """Widens feature matrices by list-relative columns. Threads may share it.
+
+    Definition, over the n values of a feature that a list has (missing ones are left out, and stay missing):
+        z_i = (x_i - mean) / sqrt(variance + (EPSILON * scale)^2), or 0 where all values are equal
+        rank_i = (values below x_i + (values equal to x_i - 1) / 2) / (n - 1), or 0.5 where n is 1
+
+    Both follow a permutation of the list to the bit, because sums run over sorted values. ``rank`` does not change
+    under an increasing map of the feature within the list, and ``z`` not under a positive affine one, up to rounding
+    and as long as the spread is far above ``EPSILON * scale``.
+
+    Args:
+        columns: in the order of the output.
+        schema: of the matrices that are widened.
+
+    Raises:
+        ValueError: if a column's feature is not in the schema or is categorical, or a column is named twice.
+    """
+
+    def __init__(self, columns: Sequence[RelativeColumn], schema: FeatureSchema) -> None:
+        self.columns, self._schema = tuple(columns), schema
+        width, sources = len(schema), dict[str, list[float]]()
+        for place, column in enumerate(columns, start=width):
+            d = schema.index.get(column.feature)
+            if d is None:
+                raise ValueError(f"relative column {column.name!r}: the schema has no feature {column.feature!r}")
+            if d in schema.categorical:
+                raise ValueError(f"relative column {column.name!r}: {column.feature!r} is categorical, not numeric")
+            source = sources.setdefault(column.feature, [d, -1, -1, 0, 0.0])
+            if source[1 + KINDS.index(column.kind)] >= 0:
+                raise ValueError(f"relative column {column.name!r} is named twice")
+            source[1 + KINDS.index(column.kind)] = place
+            if column.kind == "z":
+                source[4] = (EPSILON * column.scale) ** 2
+        self._sources = np.array([tuple(source) for source in sources.values()], dtype=SOURCE)
+
+    @cached_property
+    def schema(self) -> FeatureSchema:
+        """Of the widened matrices: the schema's features, then one numeric feature per column."""
+        missing = {feature.name: feature.missing_in_training for feature in self._schema.features}
+        more = (
+            Feature(name=c.name, missing_in_training=missing[c.feature], quantiles=c.quantiles) for c in self.columns
+        )
+        return FeatureSchema(features=(*self._schema.features, *more))
+
+    def widened(self, features: Float[np.ndarray, "L D"]) -> Float[np.ndarray, "L W"]:
+        """``(L, D + M)``: the features of one whole list, and their list-relative columns.
+
+        Args:
+            features: ``(L, D)`` float32, NaN = missing; no value is infinite.
+        """
+        length, width = features.shape
+        out = np.empty((length, width + len(self.columns)), dtype=np.float32)
+        out[:, :width] = features
+        _WRITE(np.ascontiguousarray(features, dtype=np.float32), self._sources, out)
+        return out
+
+
+def write(features: Float[np.ndarray, "L D"], sources: np.ndarray, out: Float[np.ndarray, "L W"]) -> None:
+    """The reference of what ``ranking.list_relative``, which is compiled, writes.
+
+    Args:
+        features: ``(L, D)`` float32, NaN = missing.
+        sources: of :data:`SOURCE`.
+        out: ``(L, W)``; only the columns that the sources name are written.
+    """
+    for feature, z, rank, _, floor in sources.tolist():
+        column = features[:, feature]
+        present = ~np.isnan(column)
+        values = column[present].astype(np.float64)
+        if z >= 0:
+            out[:, z] = np.nan
+            out[present, z] = _z(values, floor)
+        if rank >= 0:
+            out[:, rank] = np.nan
+            out[present, rank] = _rank(values)
+
+
+def _z(values: Float[np.ndarray, " N"], floor: float) -> Float[np.ndarray, " N"]:
+    ranked = np.sort(values)
+    if len(values) == 0 or ranked[0] == ranked[-1]:
+        return np.zeros(len(values))
+    mean = np.cumsum(ranked)[-1] / len(ranked)  # one after the other, unlike sum()
+    apart = ranked - mean
+    spread = np.sqrt(np.cumsum(apart * apart)[-1] / len(ranked) + floor)
+    scores: Float[np.ndarray, " N"] = (values - mean) / spread
+    return scores
+
+
+def _rank(values: Float[np.ndarray, " N"]) -> Float[np.ndarray, " N"]:
+    if len(values) == 1:
+        return np.array([0.5])
+    ranked = np.sort(values)
+    below = np.searchsorted(ranked, values, side="left")
+    up_to = np.searchsorted(ranked, values, side="right")
+    ranks: Float[np.ndarray, " N"] = (below + up_to - 1) / (2.0 * (len(values) - 1))
+    return ranks
+
+
+def _agrees() -> bool:
+    """Whether the compiled twin equals the reference to the bit, on lists of many lengths, with ties and holes."""
+    rng = np.random.default_rng(0)
+    sources = np.array([(0, 4, 5, 0, 0.0), (1, 6, -1, 0, 1e-3), (2, -1, 7, 0, 0.0), (3, 8, 9, 0, 1e-12)], dtype=SOURCE)
+    for length in (1, 2, 3, 31, 32, 33, 200):
+        scale = np.array([1.0, 1e30, 1e-30, 1.0])
+        features = (rng.normal(size=(length, 4)) * scale).astype(np.float32)
+        features[:, 3] = rng.integers(-2, 3, length) * -1.0
+        features[rng.random(features.shape) < 0.1] = np.nan
+        found, expected = (np.zeros((length, 10), dtype=np.float32) for _ in range(2))
+        list_relative.write(features, sources, found)
+        write(features, sources, expected)
+        if not np.array_equal(found, expected, equal_nan=True):
+            return False
+    return True
+
+
+if list_relative is None:
+    log.warning("list-relative columns are computed by NumPy, several times slower: no C compiler built them here")
+    _WRITE = write
+elif _agrees():
+    _WRITE = list_relative.write
+else:
+    log.error("list-relative columns are computed by NumPy, several times slower: the compiled ones differ from it")
+    _WRITE = write

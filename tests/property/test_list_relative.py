@@ -1,0 +1,105 @@
+"""True of every list: what its list-relative columns keep, and that compiled and NumPy give the same bits."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from ranking import relative
+from ranking.compiled import list_relative
+from ranking.features import Feature, FeatureSchema
+from ranking.relative import KINDS, SOURCE, RelativeColumn, RelativeColumns
+
+FINITE = st.floats(width=32, allow_nan=False, allow_infinity=False)
+TIED = st.integers(-3, 3).map(float)
+VALUES = st.one_of(FINITE, TIED, st.just(float("nan")), st.just(-0.0))
+SCHEMA = FeatureSchema(features=(Feature(name="a"), Feature(name="b", missing_in_training=True)))
+COLUMNS = RelativeColumns([RelativeColumn(feature=f, kind=k) for f in ("a", "b") for k in KINDS], SCHEMA)
+WIDTH = len(SCHEMA)
+
+
+@st.composite
+def lists(draw, values=VALUES, most=80):
+    """``(L, 2)`` float32, often with ties and holes."""
+    length = draw(st.integers(1, most))
+    return draw(hnp.arrays(np.float32, (length, WIDTH), elements=values, fill=st.nothing()))
+
+
+def of(features, columns=COLUMNS):
+    return columns.widened(features)[:, WIDTH:]
+
+
+def one_by_one(values):
+    """z and rank of one feature by plain loops, in Python's own arithmetic."""
+    present = [float(v) for v in values if not np.isnan(v)]
+    count = len(present)
+    mean = sum(sorted(present)) / count if count else 0.0
+    spread = (sum((v - mean) ** 2 for v in present) / count) ** 0.5 if count else 0.0
+    for value in values:
+        if np.isnan(value):
+            yield np.nan, np.nan
+            continue
+        below, equal = (sum(test(v) for v in present) for test in (value.__gt__, value.__eq__))
+        z = 0.0 if min(present) == max(present) else (float(value) - mean) / spread
+        yield z, 0.5 if count == 1 else (below + (equal - 1) / 2) / (count - 1)
+
+
+@given(lists(values=st.one_of(TIED, st.floats(-1e6, 1e6, width=32), st.just(float("nan")))))
+def test_they_are_as_defined(features):
+    expected = np.column_stack([np.array(list(one_by_one(features[:, d])), dtype=np.float64) for d in range(WIDTH)])
+    np.testing.assert_allclose(of(features), expected, rtol=1e-5, atol=1e-6)
+
+
+@given(lists(), st.randoms(use_true_random=False))
+def test_they_follow_a_permutation_to_the_bit(features, random):
+    order = list(range(len(features)))
+    random.shuffle(order)
+    np.testing.assert_array_equal(of(features[order]), of(features)[order])
+
+
+@given(lists())
+def test_equal_values_get_equal_columns_and_missing_ones_stay_missing(features):
+    found = of(features)
+    for d in range(WIDTH):
+        own = found[:, 2 * d : 2 * d + 2]
+        assert (np.isnan(own) == np.isnan(features[:, d])[:, None]).all()
+        for value in np.unique(features[~np.isnan(features[:, d]), d]):
+            assert len(np.unique(own[features[:, d] == value], axis=0)) == 1
+
+
+@given(lists())
+def test_ranks_are_fractions_whose_mean_is_a_half(features):
+    ranks = of(features)[:, 1::2]
+    present = ~np.isnan(ranks)
+    assert ((ranks[present] >= 0) & (ranks[present] <= 1)).all()
+    for d in np.flatnonzero(present.any(axis=0)):
+        assert np.nanmean(ranks[:, d].astype(np.float64)) == pytest.approx(0.5, abs=1e-6)
+
+
+@given(lists(values=st.integers(-1000, 1000).map(float)), st.integers(-6, 6), st.integers(-1000, 1000))
+def test_a_positive_affine_map_changes_nothing(features, power, shift):
+    """Powers of two and whole numbers keep the values exact."""
+    mapped = (features * np.float32(2.0**power) + np.float32(shift)).astype(np.float32)
+    np.testing.assert_array_equal(of(mapped)[:, 1::2], of(features)[:, 1::2])
+    np.testing.assert_allclose(of(mapped)[:, ::2], of(features)[:, ::2], rtol=1e-5, atol=1e-5)
+
+
+@given(lists(most=400))
+@pytest.mark.skipif(list_relative is None, reason="no C compiler built ranking.list_relative")
+def test_compiled_and_numpy_give_the_same_bits(features):
+    sources = np.array([(0, 0, 1, 0, 0.0), (1, -1, 2, 0, 0.0), (1, 3, -1, 0, 1e-4)], dtype=SOURCE)
+    one, other = (np.zeros((len(features), 4), dtype=np.float32) for _ in range(2))
+    list_relative.write(features, sources, one)
+    relative.write(features, sources, other)
+    np.testing.assert_array_equal(one.view(np.uint32), other.view(np.uint32))
+
+
+@given(lists())
+def test_what_other_lists_hold_never_enters(features):
+    """A list widened alone equals the list widened among others: there is no padding and no state."""
+    other = np.full_like(features, 7.0)
+    of(other)
+    alone = of(features)
+    of(other)
+    np.testing.assert_array_equal(of(features), alone)

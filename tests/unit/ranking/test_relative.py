@@ -1,0 +1,96 @@
+"""List-relative columns: their values, their names, their schema, and what is refused."""
+
+import numpy as np
+import pytest
+
+from bundles import RELATIVE, make_bundle, rows
+from ranking import bundle, relative
+from ranking.candidates import CandidateList
+from ranking.features import Feature, FeatureSchema
+from ranking.relative import EPSILON, RelativeColumn, RelativeColumns
+
+SCHEMA = FeatureSchema(
+    features=(
+        Feature(name="price"),
+        Feature(name="stars", missing_in_training=True),
+        Feature(name="carrier", kind="categorical", categories=("A5",)),
+    )
+)
+
+
+def column(feature, kind, **more):
+    return RelativeColumn(feature=feature, kind=kind, **more)
+
+
+def widened(features, *columns):
+    return RelativeColumns(columns, SCHEMA).widened(np.array(features, dtype=np.float32))
+
+
+def test_values_stand_behind_the_features():
+    found = widened([[1, 5, 1], [3, np.nan, 1], [1, 6, 0]], column("price", "z"), column("stars", "rank"))
+    root = np.sqrt(0.5)
+    assert found[:, :3].tolist()[0] == [1, 5, 1]
+    np.testing.assert_allclose(found[:, 3], [-root, 2 * root, -root], rtol=1e-6)
+    np.testing.assert_array_equal(found[:, 4], np.array([0, np.nan, 1], dtype=np.float32))
+
+
+def test_nothing_varies():
+    found = widened([[4, 7, 0]] * 3, column("price", "z"), column("price", "rank"), column("stars", "rank"))
+    assert found[:, 3:].tolist() == [[0.0, 0.5, 0.5]] * 3
+    assert widened([[4, 7, 0]], column("price", "z"), column("price", "rank"))[0, 3:].tolist() == [0.0, 0.5]
+
+
+def test_rounding_noise_is_no_spread():
+    """Differences far below the scale of the training rows give a z-score near 0, not near 1."""
+    noise = [[1.0, 0, 0], [1.0 + 1e-7, 0, 0]]
+    assert np.abs(widened(noise, column("price", "z"))[:, 3]).max() == pytest.approx(1.0)
+    scale = 1.2e-7 / EPSILON * 10
+    assert np.abs(widened(noise, column("price", "z", scale=scale))[:, 3]).max() < 0.1
+
+
+def test_all_missing_stays_missing():
+    found = widened([[1, np.nan, 0], [2, np.nan, 0]], column("stars", "z"), column("stars", "rank"))
+    assert np.isnan(found[:, 3:]).all()
+
+
+def test_a_widened_schema_names_them():
+    quantiles = (-2.0, -2.0, -1.0, 0.0, 1.0, 2.0, 2.0)
+    schema = RelativeColumns([column("stars", "z", quantiles=quantiles), column("price", "rank")], SCHEMA).schema
+    assert schema.names == ("price", "stars", "carrier", "stars (z in list)", "price (rank in list)")
+    assert [feature.missing_in_training for feature in schema.features[3:]] == [True, False]
+    assert schema.features[3].quantiles == quantiles
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ([column("weight", "z")], "no feature 'weight'"),
+        ([column("carrier", "rank")], "'carrier' is categorical"),
+        ([column("price", "z"), column("price", "z", scale=1.0)], "named twice"),
+    ],
+)
+def test_columns_that_cannot_be_are_refused(columns, said):
+    with pytest.raises(ValueError, match=said):
+        RelativeColumns(columns, SCHEMA)
+
+
+def test_both_stages_of_a_bundle_see_them(tmp_path):
+    reranker = bundle.load(make_bundle(tmp_path / "shop" / "1", relative=True, also="mlp")).reranker
+    plain = bundle.load(make_bundle(tmp_path / "shop" / "2")).reranker
+    features = rows(np.random.default_rng(3), 20)
+    shifted = features.copy()
+    shifted[:, 0] = shifted[:, 0] * 2 + 64  # z and rank of the price stay, the price does not
+    assert reranker.relative.columns == RELATIVE
+    assert plain.relative is None
+    for strategy in ("qilcm", "mlp", "first_stage"):
+        one, other = (reranker.rerank(CandidateList(x), strategy=strategy) for x in (features, shifted))
+        assert one.route.strategy == strategy
+        assert not np.array_equal(one.scores, other.scores)
+
+
+def test_numpy_takes_over_where_compiled_differs(monkeypatch):
+    def wrong(features, sources, out):
+        out[:] = 1.0
+
+    monkeypatch.setattr(relative, "list_relative", type("M", (), {"write": staticmethod(wrong)}))
+    assert not relative._agrees()

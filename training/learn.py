@@ -170,7 +170,9 @@ def loss_of(
     """Eq. (10) on one batch: the loss to minimise, and its two parts before weighting."""
     with torch.autocast(batch.features.device.type, torch.bfloat16, enabled=spec.precision == "bfloat16"):
         found = model(batch.features, batch.mask)
-    rank_loss = ranking_loss(spec.rank_loss, found.logits.float(), batch.labels, batch.mask)
+    each = found.logits[None] if found.members is None else found.members
+    losses = [ranking_loss(spec.rank_loss, logits.float(), batch.labels, batch.mask) for logits in each]
+    rank_loss = torch.stack(losses).mean()
     if conf_weight == 0.0:
         return rank_loss, float(rank_loss.detach()), 0.0
     assert isinstance(spec, Qilcm)

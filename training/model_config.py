@@ -82,6 +82,7 @@ class Qilcm2(Network):
             ``blocks``, two blocks of self-attention.
         seeds: attentions that pool the list.
         heads: of each block; divides ``encoder_width``.
+        members: networks with other initial weights in one graph, whose mean scores.
         hidden: hidden widths of the MLP that scores.
         input_noise: standard deviation of what is added to the scaled inputs, which lie in [0, 1], while training.
     """
@@ -90,6 +91,7 @@ class Qilcm2(Network):
     context: Literal["seeds", "blocks"] = "seeds"
     seeds: Positive = 4
     heads: Positive = 4
+    members: Positive = 1
     hidden: tuple[Positive, ...] = (256, 128)
     input_noise: Annotated[float, Field(ge=0.0)] = 0.02
 

@@ -34,32 +34,23 @@ COMMON: dict[str, Any] = {
 }
 QILCM2 = Qilcm2(seeds=2, **COMMON)
 BLOCKS = Qilcm2(context="blocks", **COMMON)
+AVERAGED = BLOCKS.model_copy(update={"members": 4})
 STRONG = QILCM2.model_copy(update={"dropout": 0.5, "weight_decay": 1e-3, "input_noise": 0.05})
 QILCM = Qilcm(confusion_weight=0.0, **COMMON)
 POINTWISE = Mlp(first_stage_score=False, **COMMON)
 ALONE = BLOCKS.model_copy(update={"first_stage_score": False})
 
-MEMBERS = 4
 FOLDS = 4
 
 
 def single(problem: Problem, splits: Splits, spec: NetworkSpec, first: Scores) -> Scores:
     """One network, fitted on all training queries and stopped by the validation queries."""
-    return averaged(problem, splits, spec, first, members=1)
-
-
-def averaged(problem: Problem, splits: Splits, spec: NetworkSpec, first: Scores, *, members: int = MEMBERS) -> Scores:
-    """The mean of the scores of several networks with other seeds."""
     assert first.train is not None
-    valid, test = np.zeros(splits.valid.rows), np.zeros(splits.test.rows)
-    epochs = []
-    for member in range(members):
-        seed = 1000 * problem.seed + member
-        fitted = fit_network(spec, splits.train, splits.valid, first.train, first.valid, seed=seed)
-        valid += scores_of(fitted, splits.valid, first.valid) / members
-        test += scores_of(fitted, splits.test, first.test) / members
-        epochs.append(float(fitted.best_epoch))
-    return Scores(None, valid, test, {"epochs": epochs})
+    fitted = fit_network(spec, splits.train, splits.valid, first.train, first.valid, seed=problem.seed)
+    valid, test = (
+        scores_of(fitted, part, scores) for part, scores in ((splits.valid, first.valid), (splits.test, first.test))
+    )
+    return Scores(None, valid, test, {"epochs": [float(fitted.best_epoch)]})
 
 
 def with_objective(problem: Problem, splits: Splits, name: str, first: Scores) -> Scores:

@@ -19,18 +19,20 @@ MEMBERS = 8
 
 def plain(problem: Problem) -> Scores:
     """LightGBM on the columns of the set."""
-    return _single(problem, problem.plain)
+    return _single(problem, problem.plain, out_of_fold=False)
 
 
 def relative(problem: Problem) -> Scores:
     """The rival: the same with list-relative columns."""
-    return _single(problem, problem.wide)
+    return _single(problem, problem.wide, out_of_fold=True)
 
 
-def _single(problem: Problem, splits: Splits) -> Scores:
+def _single(problem: Problem, splits: Splits, *, out_of_fold: bool) -> Scores:
     spec = problem.first_stage
     tuned = lambdamart.tune(splits.train, splits.valid, spec, seed=problem.seed)
-    train = lambdamart.out_of_fold_scores(splits.train, tuned, folds=spec.folds, seed=problem.seed)
+    train = None
+    if out_of_fold:
+        train = lambdamart.out_of_fold_scores(splits.train, tuned, folds=spec.folds, seed=problem.seed)
     valid, test = (lambdamart.scores_of(tuned.model, part) for part in (splits.valid, splits.test))
     return Scores(train, valid, test, {"trees": [float(tuned.trees)]})
 

@@ -37,6 +37,7 @@ NETWORKS = (
     Qilcm(**SMALL, query_norm="paper"),
     Qilcm2(**SMALL),
     Qilcm2(**SMALL, **ALONE, context="blocks"),
+    Qilcm2(**SMALL, members=2),
     Dlcm(**READER),
     Dcm(**READER, **ALONE, order="presented", state_width=8),
     Mlp(**SMALL),

@@ -53,7 +53,7 @@ def build(out: Path, *, specialists: int = 0) -> Path:
     recipe = Recipe(name="wide", about="noise, for the clock", data=LetorData(), model=spec)
     out.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(dir=out.parent))
-    write_bundle(folder, out, recipe, Splits(data, data, data, "noise"), first, fitted, anomaly, chosen)
+    write_bundle(folder, out, recipe, Splits(data, data, data, "noise"), first, [fitted], anomaly, chosen)
     bundle.publish(folder, out)
     return out
 

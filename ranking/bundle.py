@@ -99,7 +99,7 @@ def build(path: Path, manifest: Manifest, read: Callable[[str], bytes]) -> Reran
             raise BundleError(path / entry.file, str(error)) from error
     else:
         first_stage = ColumnFirstStage(entry.feature, schema)
-    networks = {
+    networks: dict[str, Scorer] = {
         stage.kind: _graph(path, stage.file, read, width=input_width(stage, manifest))
         for stage in manifest.second_stages
     }

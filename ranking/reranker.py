@@ -23,7 +23,7 @@ from ranking.errors import (
 from ranking.features import FeatureSchema
 from ranking.first_pass import FirstPass
 from ranking.first_stage import FirstStage
-from ranking.manifest import Manifest
+from ranking.manifest import Manifest, NetworkStage
 from ranking.order import rank_by_score
 from ranking.pace import NO_DEADLINE, Deadline, Pace
 from ranking.relative import RelativeColumns
@@ -69,7 +69,7 @@ class Reranker:
         self.pace = Pace()
         self.default_strategy: str = manifest.strategy
         self.first_stage, self._second_stages, self._specialists = first_stage, second_stages, specialists
-        self._stages = {stage.kind: stage for stage in manifest.second_stages}
+        self._stages: dict[str, NetworkStage] = {stage.kind: stage for stage in manifest.second_stages}
         self._first_sees_relative = manifest.first_stage.kind == "lightgbm" and manifest.first_stage.relative
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -14,6 +14,7 @@ from jaxtyping import Float
 from ranking import bundle, golden, packed_linear
 from ranking.manifest import GOLDEN, LightGbmStage, Manifest, NetworkStage
 from training.anomaly import FittedAnomaly
+from training.comparing import Chosen
 from training.config import Recipe
 from training.data.dataset import Dataset, Splits
 from training.export import check_parity, to_onnx
@@ -34,16 +35,19 @@ def write_bundle(
     recipe: Recipe,
     splits: Splits,
     first: FittedFirstStage,
-    fitted: FittedNetwork | None,
+    networks: Sequence[FittedNetwork],
     anomaly: FittedAnomaly | None,
     specialists: FittedSpecialists | None = None,
+    *,
+    chosen: Chosen | None = None,
 ) -> Manifest:
     """Export into a folder, pass the parity gate, record golden lists, seal (without metrics yet).
 
     Args:
         folder: where the files are written; empty.
         out: where the bundle will stand: its parent and its own name are the bundle's name and version.
-        recipe, splits, first, fitted, anomaly, specialists: the run; no ``fitted`` where the first stage stands alone.
+        recipe, splits, first, networks, anomaly, specialists: the run; no network where the first stage stands alone.
+        chosen: what ``auto`` means, and why; None for the first network, or the first stage.
 
     Returns:
         The manifest as sealed.
@@ -52,7 +56,8 @@ def write_bundle(
         ScoringError: if the exported graph does not compute what was trained.
     """
     schema = splits.train.schema
-    stage = None if fitted is None else _stage(fitted)
+    stages = [_stage(fitted) for fitted in networks]
+    default = Chosen(stages[0].kind if stages else "first_stage") if chosen is None else chosen
     manifest = Manifest(
         name=out.absolute().parent.name,
         version=out.name,
@@ -61,15 +66,18 @@ def write_bundle(
         data=splits.how,
         feature_schema=schema,
         fingerprint=schema.fingerprint,
+        relative=first.relative,
         first_stage=first.entry,
-        second_stage=stage,
-        strategy="first_stage" if stage is None else stage.kind,
+        second_stages=tuple(stages),
+        strategy=default.strategy,
+        default_reason=default.reason,
+        choice=default.comparisons,
         made_with=_versions(),
     )
     files = [GOLDEN]
-    if fitted is not None and stage is not None:
+    for stage, fitted in zip(stages, networks, strict=True):
         files.append(stage.file)
-        graph = to_onnx(to_export(fitted.module), bundle.input_width(stage, len(schema)))
+        graph = to_onnx(to_export(fitted.module), bundle.input_width(stage, manifest))
         (folder / stage.file).write_bytes(graph)
     if isinstance(first.entry, LightGbmStage) and first.model is not None:
         files.append(first.entry.file)
@@ -80,13 +88,13 @@ def write_bundle(
         (folder / anomaly.stage.file).write_bytes(anomaly.graph)
     if specialists is not None:
         manifest = manifest.model_copy(update=_stages(specialists))
-        files += _write_specialists(folder, specialists, len(schema))
+        files += _write_specialists(folder, specialists, manifest)
     reranker = bundle.open_unsealed(folder, manifest)
     longest = int(max(part.lengths.max() for part in (splits.train, splits.valid, splits.test)))
     rng = np.random.default_rng(recipe.seed)
     rows = splits.valid.features
     lengths: tuple[int, ...] = ()
-    if fitted is not None and stage is not None:
+    for stage, fitted in zip(stages, networks, strict=True):
         lengths = check_parity(Unbatched(fitted.module), reranker, stage, rows, longest=longest, rng=rng)
     if specialists is not None:
         check_parity(specialists.srm.module, reranker, specialists.stage, rows, longest=longest, rng=rng)
@@ -110,7 +118,11 @@ def seal_again(folder: Path, manifest: Manifest, valid: Dataset) -> Manifest:
 def _stage(fitted: FittedNetwork) -> NetworkStage:
     spec = fitted.spec
     return NetworkStage(
-        kind=spec.kind, file=f"{spec.kind}.onnx", cutoff=spec.cutoff, first_stage_score=spec.first_stage_score
+        kind=spec.kind,
+        file=f"{spec.kind}.onnx",
+        cutoff=spec.cutoff,
+        first_stage_score=spec.first_stage_score,
+        relative=spec.relative,
     )
 
 
@@ -119,9 +131,9 @@ def _stages(specialists: FittedSpecialists) -> dict[str, object]:
     return {"srm": specialists.stage, "router": router}
 
 
-def _write_specialists(folder: Path, specialists: FittedSpecialists, features: int) -> list[str]:
+def _write_specialists(folder: Path, specialists: FittedSpecialists, manifest: Manifest) -> list[str]:
     """The files of the specialists and the router."""
-    width = bundle.input_width(specialists.stage, features)
+    width = bundle.input_width(specialists.stage, manifest)
     packed = specialists.srm.module.packed()
     metadata = None if packed is None else {packed_linear.METADATA: packed.to_text()}
     contents = {specialists.stage.file: to_onnx(specialists.srm.module, width, metadata)}

@@ -11,6 +11,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from ranking.errors import RecipeError
 from ranking.manifest import LightGbmEngine
+from ranking.relative import RelativeKind
 from training.data_config import Data, Frozen, Positive
 from training.model_config import FirstStageAlone, Model, Qilcm, Rivals, named
 
@@ -41,9 +42,13 @@ class LambdaMart(Frozen):
         folds: parts for the out-of-fold scores of the training queries, and for ``select_on = "folds"``.
         ndcg_at: cutoff of the NDCG that tuning and early stopping look at.
         engine: what scores with the fitted model: ``compiled``, or ``lightgbm`` itself.
+        relative: list-relative columns beside the features: ``auto`` compares LambdaMART with and without them on
+            out-of-fold scores, and takes them where they gain; ``none``; or the kinds of columns to take in any case.
+            Columns that the trees hardly use are left out.
     """
 
     kind: Literal["lambdamart"] = "lambdamart"
+    relative: Literal["auto", "none"] | tuple[RelativeKind, ...] = "auto"
     engine: LightGbmEngine = "compiled"
     settings: LambdaMartSettings = LambdaMartSettings()
     trials: Positive = 20
@@ -127,6 +132,18 @@ class Router(Frozen):
     confidence: Annotated[float, Field(gt=0.5, lt=1.0)] = 0.95
 
 
+class Choice(Frozen):
+    """How a fit finds out which ranker ``auto`` means: by comparing them on queries that none was fitted on.
+
+    Args:
+        second_stages: that are compared, the simplest first; each must beat the one that was taken before it.
+        folds: parts of the training queries; each is ranked by networks that were fitted without it.
+    """
+
+    second_stages: tuple[str, ...] = ("qilcm", "qilcm2")
+    folds: Annotated[int, Field(ge=2)] = 4
+
+
 class Recipe(Frozen):
     """One run: data, first stage, second stage.
 
@@ -134,6 +151,7 @@ class Recipe(Frozen):
         name: of the recipe, and of the bundle unless ``--out`` says otherwise; by default that of its file.
         specialists: SRM beside the model; None for none.
         router: chooses among the specialists; None leaves the choice to callers and hooks.
+        choice: how second stages are compared, and what pays becomes the default; None fits ``model`` alone.
         rivals: other networks' own settings, for :meth:`model_named`.
         about: one line for ``--help``.
         fold: which fold of the data, 1-based.
@@ -145,6 +163,7 @@ class Recipe(Frozen):
     data: Data
     first_stage: FirstStage = LambdaMart()
     model: Model = Qilcm()
+    choice: Choice | None = None
     specialists: Srm | None = None
     router: Router | None = None
     rivals: Rivals = Rivals()

@@ -18,12 +18,14 @@ from scipy.optimize import linear_sum_assignment
 
 from ranking.aggregates import Aggregates
 from ranking.order import rank_by_score
+from ranking.relative import RelativeColumn
 from ranking.scorers import OnnxScorer
 from training.batching import Lists, refined_ndcg
 from training.config import Router
 from training.data.dataset import Dataset
 from training.learn import fit_network, predict, query_ndcg
 from training.model_config import NetworkSpec
+from training.relative import widened_part
 from training.routing import JudgedLists
 from training.srm import FittedSrm, fit_srm, lists_of
 
@@ -40,6 +42,7 @@ def cross_fit(
     *,
     seed: int,
     score_feature: str | None = None,
+    relative: tuple[RelativeColumn, ...] = (),
     state: Path | None = None,
     device: str = "cpu",
     on_fold: Callable[[int], None] = lambda _done: None,
@@ -54,6 +57,7 @@ def cross_fit(
         anomaly: graph of the anomaly score.
         seed: fixes folds and fits.
         score_feature: the feature that holds the first stage's score, where it is not appended.
+        relative: list-relative columns, which the generalist may see.
         state: folder for checkpoints; folds that are finished there are not done again.
         device: torch device.
         on_fold: told how many folds are done, 0 at the beginning.
@@ -70,11 +74,12 @@ def cross_fit(
             kept = np.flatnonzero(fold_of != fold)
             rows = train.rows_of(kept)
             seen, scores = train.select(kept), train_scores[rows]
+            columns = relative if generalist.relative else ()
             checkpoint = None if state is None else state / f"generalist_fold_{fold + 1}.pt"
             general = fit_network(
                 generalist,
-                seen,
-                valid,
+                widened_part(seen, columns),
+                widened_part(valid, columns),
                 scores,
                 valid_scores,
                 seed=seed,
@@ -84,7 +89,12 @@ def cross_fit(
             )
             special = numbered_like(mixture, fit_srm(mixture.spec, seen, scores, seed=seed), kept)
             held_out, held_scores = train.select(left), train_scores[train.rows_of(left)]
-            lists = Lists(held_out, held_scores, cutoff=generalist.cutoff, append_score=generalist.first_stage_score)
+            lists = Lists(
+                widened_part(held_out, columns),
+                held_scores,
+                cutoff=generalist.cutoff,
+                append_score=generalist.first_stage_score,
+            )
             part = judge(special, held_out, held_scores, anomaly, spec.ndcg_at)
             part["generalist"] = query_ndcg(predict(general.module, lists), lists, held_out, held_scores, spec.ndcg_at)
             parts.append(part)

@@ -22,6 +22,9 @@ METRICS = tuple(f"ndcg@{k}" for k in NDCG_AT) + tuple(f"hit@{k}" for k in HIT_AT
 ROUTED = "routed"
 """What ``auto`` answers where there is a router."""
 
+PLAIN = "plain_first_stage"
+"""LightGBM without list-relative columns, where the bundle's first stage has some."""
+
 RESAMPLES = 2000
 """Bootstrap resamples behind every interval."""
 
@@ -45,8 +48,8 @@ class Evaluation:
 
     @property
     def generalist(self) -> str:
-        """The ranker that was fitted to answer where no router decides: the second stage, or the first stage alone."""
-        second = [name for name in self.values if name not in ("input_order", "first_stage", ROUTED)]
+        """The second stage that answers where no router decides, or the first of them; or the first stage alone."""
+        second = [name for name in self.values if name not in ("input_order", PLAIN, "first_stage", ROUTED)]
         return second[0] if second else "first_stage"
 
     @property
@@ -95,6 +98,7 @@ def evaluate(
     test: Dataset,
     *,
     protocol: EvalProtocol | None = None,
+    plain: Float[np.ndarray, " R"] | None = None,
     on_query: Callable[[int], None] = lambda _done: None,
 ) -> Evaluation:
     """Rank every test query as the service would, and score input order, first stage, second stage, and the route.
@@ -104,28 +108,36 @@ def evaluate(
         test: queries that no part of the bundle was fitted or tuned on here; a first stage that was brought along may
             know them.
         protocol: the default counts empty queries 0 and takes the full ideal.
+        plain: scores of the test rows by the first stage without list-relative columns, where it is to be compared.
 
     Raises:
         ScoringError: if a ranking is degraded: a figure must not silently be another stage's.
     """
     protocol = protocol or EvalProtocol()
-    second = reranker.manifest.second_stage
-    strategy = "first_stage" if second is None else second.kind
-    rankers = tuple(
-        dict.fromkeys(("input_order", "first_stage", strategy, *((ROUTED,) if reranker.router is not None else ())))
-    )
+    generalist = reranker.manifest.second_stage
+    others = (stage.kind for stage in reranker.manifest.second_stages)
+    strategies = tuple(dict.fromkeys((generalist.kind, *others))) if generalist is not None else ()
+    more = ((PLAIN,) if plain is not None else ()), ((ROUTED,) if reranker.router is not None else ())
+    rankers = ("input_order", *more[0], "first_stage", *strategies, *more[1])
     values: dict[str, dict[str, Float[np.ndarray, " N"]]] = {
         ranker: {metric: np.empty(len(test)) for metric in METRICS} for ranker in rankers
     }
     for n, (features, labels) in enumerate(test.lists()):
-        ranking = whole(reranker.rerank(CandidateList(features), strategy=strategy), test.qids[n])
+        candidates = CandidateList(features)
+        rankings = {
+            name: whole(reranker.rerank(candidates, strategy=name), test.qids[n])
+            for name in strategies or ("first_stage",)
+        }
+        ranking = next(iter(rankings.values()))
         scored = np.isfinite(ranking.scores)
         kept = scored if protocol.ideal == "truncated" else None
-        scores_by_ranker = {
+        scores_by_ranker: dict[str, Float[np.ndarray, " L"]] = {
             "input_order": -np.arange(len(labels), dtype=np.float64),
+            **{name: -found.ranks.astype(np.float64) for name, found in rankings.items()},
             "first_stage": ranking.first_stage_scores,
-            strategy: -ranking.ranks.astype(np.float64),
         }
+        if plain is not None:
+            scores_by_ranker[PLAIN] = plain[test.slice(n)]
         if reranker.router is not None:
             routed = whole(reranker.rerank(CandidateList(features)), test.qids[n])
             scores_by_ranker[ROUTED] = -routed.ranks.astype(np.float64)

@@ -153,7 +153,8 @@ def _check_list(
             return  # a first-stage column with holes cannot be ranked, and says so
         raise ScoringError(f"parity, {what}: {ranking.reason}")
     kept = np.flatnonzero(~np.isnan(ranking.scores))
-    inputs = features[kept]
+    seen = features if reranker.relative is None or not stage.relative else reranker.relative.widened(features)
+    inputs = seen[kept]
     if stage.first_stage_score:
         inputs = np.column_stack([inputs, ranking.first_stage_scores[kept].astype(np.float32)])
     with torch.inference_mode():

@@ -130,7 +130,7 @@ def out_of_fold_scores(
         ``(R,)`` float64, in row order.
     """
     scores = np.empty(train.rows, dtype=np.float64)
-    for number, (rest, held_out) in enumerate(_query_folds(train, folds, seed), start=1):
+    for number, (rest, held_out) in enumerate(query_folds(train, folds, seed), start=1):
         booster = _boost(_lightgbm_dataset(train.select(rest)), tuned.params, seed=seed, trees=tuned.trees)
         rows = train.rows_of(held_out)
         scores[rows] = booster.predict(lightgbm_input(train.features[rows], train.schema), raw_score=True)
@@ -145,13 +145,17 @@ def scores_of(model: str, data: Dataset) -> Float[np.ndarray, " R"]:
 
 def mean_ndcg(data: Dataset, scores: Float[np.ndarray, " R"], cutoff: int) -> float:
     """Macro mean NDCG over queries; a query without a relevant candidate counts 0."""
-    values = [
-        ndcg(scores[rows], data.labels[rows], cutoff=cutoff) for rows in (data.slice(n) for n in range(len(data)))
-    ]
-    return float(np.nan_to_num(values).mean())
+    return float(query_ndcg(data, scores, cutoff).mean())
 
 
-def _query_folds(train: Dataset, folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
+def query_ndcg(data: Dataset, scores: Float[np.ndarray, " R"], cutoff: int) -> Float[np.ndarray, " N"]:
+    """``(N,)`` NDCG of every query; 0 for one without a relevant candidate."""
+    slices = (data.slice(n) for n in range(len(data)))
+    values = [ndcg(scores[rows], data.labels[rows], cutoff=cutoff) for rows in slices]
+    return np.nan_to_num(np.array(values, dtype=np.float64))
+
+
+def query_folds(train: Dataset, folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """For each part: the queries to fit on, and those to hold out."""
     folds = min(folds, len(train))
     if folds < 2:
@@ -161,7 +165,7 @@ def _query_folds(train: Dataset, folds: int, seed: int) -> list[tuple[np.ndarray
 
 
 def _row_folds(train: Dataset, folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    return [(train.rows_of(rest), train.rows_of(part)) for rest, part in _query_folds(train, folds, seed)]
+    return [(train.rows_of(rest), train.rows_of(part)) for rest, part in query_folds(train, folds, seed)]
 
 
 def _held_out(

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+from jaxtyping import Float
+
 from ranking import bundle
 from ranking.bundle import Bundle
 from training.bundling import seal_again
@@ -14,6 +17,8 @@ from training.default_strategy import without_harm
 from training.evaluate import Evaluation, evaluate
 from training.evaluate_routing import RoutingEvaluation, evaluate_routing
 from training.progress import Bars
+
+_SCORING = "Scoring the test split"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +36,16 @@ class Measured:
     routing: RoutingEvaluation | None
 
 
-def measure(folder: Path, recipe: Recipe, splits: Splits, *, metric: str, as_fitted: bool, bars: Bars) -> Measured:
+def measure(
+    folder: Path,
+    recipe: Recipe,
+    splits: Splits,
+    *,
+    metric: str,
+    as_fitted: bool,
+    bars: Bars,
+    plain: Float[np.ndarray, " R"] | None = None,
+) -> Measured:
     """Measure the bundle of a folder, and take away from its default what harms; then measure again.
 
     Args:
@@ -40,13 +54,14 @@ def measure(folder: Path, recipe: Recipe, splits: Splits, *, metric: str, as_fit
         metric: whose interval counts.
         as_fitted: take nothing away.
         bars: show how far it is.
+        plain: as for :func:`training.evaluate.evaluate`.
 
     Raises:
         BundleError, ScoringError: if the bundle does not do what it should.
     """
     while True:
         served = bundle.load(folder)
-        evaluation = _evaluated(served, splits, bars)
+        evaluation = _evaluated(served, splits, plain, bars)
         harmless = None if as_fitted else without_harm(served.manifest, evaluation, metric)
         if harmless is None:
             break
@@ -56,7 +71,7 @@ def measure(folder: Path, recipe: Recipe, splits: Splits, *, metric: str, as_fit
     return Measured(served, evaluation, routing)
 
 
-def _evaluated(served: Bundle, splits: Splits, bars: Bars) -> Evaluation:
-    again = "" if served.manifest.default_reason is None else ", with another default"
-    task = bars.add_task(f"Scoring the test split{again}", total=len(splits.test))
-    return evaluate(served.reranker, splits.test, on_query=lambda done: bars.update(task, completed=done))
+def _evaluated(served: Bundle, splits: Splits, plain: Float[np.ndarray, " R"] | None, bars: Bars) -> Evaluation:
+    again = ", with another default" if bars.tasks and bars.tasks[-1].description == _SCORING else ""
+    task = bars.add_task(_SCORING + again, total=len(splits.test))
+    return evaluate(served.reranker, splits.test, plain=plain, on_query=lambda done: bars.update(task, completed=done))

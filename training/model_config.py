@@ -20,6 +20,7 @@ class Network(Frozen):
         rank_loss: AttRank without (``per_query``) or with (``paper``) the factor 1/n of eq. (12); ``softmax``, cross
             entropy with gain 2^y - 1; or ``plackett_luce``, the exact likelihood with ties. See :mod:`training.losses`.
         first_stage_score: whether the first stage's score is one more input feature.
+        relative: whether the list-relative columns that the first stage sees are inputs, too.
         cutoff: C, how many candidates of the first stage are reranked.
         precision: of the training steps' matrix products: ``bfloat16`` for devices that are fast at it; weights,
             losses, validation and what is exported stay float32.
@@ -31,6 +32,7 @@ class Network(Frozen):
     encoder_width: Positive = 100
     rank_loss: RankLoss = "per_query"
     first_stage_score: bool = True
+    relative: bool = False
     cutoff: Positive = 100
     precision: Literal["float32", "bfloat16"] = "float32"
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0

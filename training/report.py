@@ -15,15 +15,20 @@ from rich.table import Table
 
 from ranking.manifest import Metric
 from ranking.metrics import EvalProtocol
-from training.evaluate import ROUTED, Evaluation
+from training.evaluate import PLAIN, ROUTED, Evaluation
 from training.evaluate_routing import RoutingEvaluation
 from training.reporting.fit_page import fit_page
-from training.reporting.sentences import GIVEN, brought_along, default_sentence
+from training.reporting.sentences import GIVEN, brought_along, choice_sentence, compared_rows, default_sentence
 from training.verdicts import Verdict, verdict_of
 
 HEADLINE = "ndcg@10"
 
-_NAMES = {"input_order": "input order", "first_stage": "first stage", ROUTED: "routed"}
+_NAMES = {
+    "input_order": "input order",
+    PLAIN: "LightGBM",
+    "first_stage": "first stage",
+    ROUTED: "routed",
+}
 _SHOWN = ("ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "hit@1", "hit@5", "mrr")
 
 
@@ -47,6 +52,7 @@ class Report:
         details: of :func:`training.reporting.details.details`.
         repeat: command, bundle, versions and fingerprints.
         measured_here: what another run of the same recipe need not repeat: machine, time of day, latency.
+        titles: what people call the second stages, by kind.
     """
 
     evaluation: Evaluation
@@ -64,12 +70,19 @@ class Report:
     details: Mapping[str, object] = field(default_factory=dict)
     repeat: Mapping[str, object] = field(default_factory=dict)
     measured_here: Mapping[str, object] = field(default_factory=dict)
+    titles: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def names(self) -> dict[str, str]:
         """What people call the rankers."""
         generalist = self.evaluation.generalist
-        return _NAMES | ({} if generalist in _NAMES else {generalist: str(self.model["title"])})
+        first = {"first_stage": "LightGBM + relative"} if "relative" in self.first_stage else {}
+        return {
+            **_NAMES,
+            **first,
+            **({} if generalist in _NAMES else {generalist: str(self.model["title"])}),
+            **self.titles,
+        }
 
     def write(self, folder: Path) -> tuple[str, str]:
         """Write ``report.json``, and the page that is made from it and from nothing else; their names."""
@@ -158,6 +171,7 @@ def show(report: Report, console: Console) -> None:
         cells = [by_key[ranker, name] for name in _SHOWN]
         table.add_row(names[ranker], *(f"{cell.mean:.4f}\n±{(cell.high - cell.low) / 2:.3f}" for cell in cells))
     console.print(table)
+    _show_choice(report, console)
     if generalist != "first_stage":
         mean, low, high = evaluation.gain(HEADLINE, generalist, "first_stage")
         console.print(
@@ -183,12 +197,28 @@ def show(report: Report, console: Console) -> None:
     console.print("Seconds: " + ", ".join(f"{step} {value:.1f}" for step, value in report.seconds.items()))
 
 
+def _show_choice(report: Report, console: Console) -> None:
+    """What the default was chosen by."""
+    said = choice_sentence(report.default, report.names)
+    if said is None:
+        return
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title="Compared on training queries, out of fold")
+    for name in ("ranker", "over", "NDCG gain, 95 % interval", "verdict"):
+        table.add_column(name)
+    for row in compared_rows(report.default, report.names):
+        table.add_row(*row)
+    console.print(table)
+    console.print(f"{said[0].upper()}{said[1:]}")
+
+
 def _notes(report: Report, found: Verdict) -> Iterator[str]:
     """What the verdict means for whoever serves the bundle."""
     generalist = report.evaluation.generalist
     changed = default_sentence(report.default, generalist)
     if changed is not None:
         yield f"{changed} A model that --model asked for is no exception."
+    elif report.default.get("compared"):
+        return
     elif found == "harm":
         yield "the interval lies below 0: serve the first stage."
     elif found == "no difference shown" and report.routing is None:

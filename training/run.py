@@ -9,28 +9,21 @@ from pathlib import Path
 import numpy as np
 import torch
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import Progress
 
 from ranking import bundle
-from ranking.errors import RecipeError, ScoringError
-from training import bring_your_own, bundle_schema, first_stage, second_stage
-from training.anomaly import FittedAnomaly, fit_anomaly
+from ranking.errors import RecipeError
+from training import bundle_schema, fitting
 from training.bundling import write_bundle
-from training.config import LambdaMart, Recipe
+from training.config import Recipe
 from training.data.dataset import Splits
 from training.data.load import announce, load
-from training.epoch import Epoch
-from training.first_stage import FittedFirstStage
-from training.learn import FittedNetwork
 from training.measuring import measure
-from training.model_config import FirstStageAlone
 from training.progress import Bars, progress_bars
 from training.report import HEADLINE, Report
 from training.reporting.details import alone, default_of, details, repeat
 from training.reporting.latency import measured_here
-from training.specialists import FittedSpecialists, fit_specialists
-from training.srm import EmProgress, check_enough
+from training.srm import check_enough
 from training.stopwatch import Stopwatch
 from training.workspace import Workspace
 
@@ -120,25 +113,38 @@ def _fit_and_publish(
         fingerprint = workspace.belongs_to(splits)
     notes = announce(recipe, splits, bars.console)
     with watch.step("first stage"):
-        first = _fit_first_stage(recipe, splits, workspace, bars)
+        first, plain, comparisons = fitting.fit_first_stage(recipe, splits, workspace.state, bars)
     with watch.step("anomaly score"):
-        anomaly = _fit_anomaly(recipe, splits, first, bars)
+        anomaly = fitting.fit_anomaly_score(recipe, splits, first, bars)
+    with watch.step("choice"):
+        chosen = fitting.choose(recipe, splits, first, comparisons, workspace.state, bars, device)
     with watch.step("second stage"):
-        fitted = _fit_second_stage(recipe, splits, first, workspace, bars, device)
+        networks = fitting.fit_networks(recipe, splits, first, chosen, workspace.state, bars, device)
+    generalist = networks[0] if networks else None
     specialists = None
     if recipe.specialists is not None:
         with watch.step("specialists"):
-            specialists = _fit_specialists(recipe, splits, first, anomaly, fitted, workspace, bars, device)
+            specialists = fitting.fit_mixture(recipe, splits, first, anomaly, generalist, workspace.state, bars, device)
     with watch.step("export and parity"):
-        write_bundle(workspace.bundle, workspace.out, recipe, splits, first, fitted, anomaly, specialists)
+        write_bundle(
+            workspace.bundle, workspace.out, recipe, splits, first, networks, anomaly, specialists, chosen=chosen
+        )
     with watch.step("evaluation"):
-        measured = measure(workspace.bundle, recipe, splits, metric=HEADLINE, as_fitted=as_fitted, bars=bars)
+        measured = measure(
+            workspace.bundle,
+            recipe,
+            splits,
+            metric=HEADLINE,
+            as_fitted=as_fitted or recipe.choice is not None,  # what was chosen on training queries stays so
+            bars=bars,
+            plain=None if plain is None else plain.scores_of(splits.test),
+        )
     reranker, manifest, evaluation = measured.served.reranker, measured.served.manifest, measured.evaluation
     with watch.step("report"):
         seen = (
             alone(splits)
-            if fitted is None
-            else details(reranker, splits, evaluation, fitted.module, fitted.history, HEADLINE)
+            if generalist is None
+            else details(reranker, splits, evaluation, generalist.module, generalist.history, HEADLINE)
         )
         here = measured_here(reranker, splits.test, evaluation.generalist)
     report = Report(
@@ -148,7 +154,8 @@ def _fit_and_publish(
         notes=notes,
         dropped=splits.dropped,
         first_stage=first.facts,
-        model={"kind": "first_stage"} if fitted is None else fitted.facts,
+        model={"kind": "first_stage"} if generalist is None else generalist.facts,
+        titles={network.spec.kind: network.spec.title for network in networks},
         specialists=None if specialists is None else specialists.facts,
         routing=measured.routing,
         default=default_of(manifest),
@@ -177,119 +184,3 @@ def usable_device(name: str) -> str:
         return str(torch.zeros(1, device=name).device)
     except (RuntimeError, AssertionError) as error:
         raise RecipeError(f"--device {name!r} cannot be used: {str(error).splitlines()[0]}") from error
-
-
-def _fit_first_stage(recipe: Recipe, splits: Splits, workspace: Workspace, bars: Bars) -> FittedFirstStage:
-    spec = recipe.first_stage
-    if not isinstance(spec, LambdaMart):
-        bars.console.print(f"[yellow]Note:[/] {bring_your_own.WARNING}")
-        return first_stage.fit(spec, splits, seed=recipe.seed, state=workspace.state)
-    tuning = bars.add_task("Tuning LambdaMART", total=spec.trials)
-    folding = bars.add_task("Out-of-fold scores", total=spec.folds)
-
-    def on_trial(done: int, best: float) -> None:
-        text = f"Tuning LambdaMART, held-out NDCG@{spec.ndcg_at} {best:.4f}"
-        bars.update(tuning, completed=done, description=text)
-
-    fitted = first_stage.fit(
-        spec,
-        splits,
-        seed=recipe.seed,
-        state=workspace.state,
-        on_trial=on_trial,
-        on_fold=lambda done: bars.update(folding, completed=done),
-    )
-    bars.update(tuning, completed=spec.trials)
-    bars.update(folding, completed=spec.folds)
-    return fitted
-
-
-def _fit_second_stage(
-    recipe: Recipe, splits: Splits, first: FittedFirstStage, workspace: Workspace, bars: Bars, device: str
-) -> FittedNetwork | None:
-    spec = recipe.model
-    if isinstance(spec, FirstStageAlone):
-        return None
-    task = bars.add_task(f"Training {spec.title}", total=spec.max_epochs)
-
-    def on_epoch(epoch: Epoch) -> None:
-        text = f"Training {spec.title}, valid NDCG@{spec.ndcg_at} {epoch.valid_ndcg:.4f} (best {epoch.best_ndcg:.4f})"
-        bars.update(task, completed=epoch.number, description=text)
-
-    fitted = second_stage.fit(
-        spec,
-        splits,
-        first,
-        seed=recipe.seed,
-        checkpoint=workspace.state / "second_stage.pt",
-        device=device,
-        on_epoch=on_epoch,
-    )
-    assert fitted is not None
-    epochs, best = len(fitted.history), fitted.best_epoch
-    bars.update(
-        task, total=epochs, completed=epochs, description=f"Training {spec.title}, best epoch {best} of {epochs}"
-    )
-    return fitted
-
-
-def _fit_anomaly(recipe: Recipe, splits: Splits, first: FittedFirstStage, bars: Bars) -> FittedAnomaly | None:
-    """A ranking does not depend on it but through a router: without one, a bundle can do without."""
-    try:
-        return fit_anomaly(splits.train, first.train_scores, seed=recipe.seed)
-    except ScoringError as error:
-        if recipe.router is not None:
-            raise
-        bars.console.print(f"[yellow]Note:[/] no anomaly score could be made of these features: {escape(str(error))}")
-        return None
-
-
-def _fit_specialists(
-    recipe: Recipe,
-    splits: Splits,
-    first: FittedFirstStage,
-    anomaly: FittedAnomaly | None,
-    generalist: FittedNetwork | None,
-    workspace: Workspace,
-    bars: Bars,
-    device: str,
-) -> FittedSpecialists | None:
-    spec = recipe.specialists
-    assert spec is not None
-    task = bars.add_task("Specialists", total=spec.max_iterations)
-    folding = None if recipe.router is None else bars.add_task("Router, by folds", total=recipe.router.folds)
-
-    def on_step(progress: EmProgress) -> None:
-        step = progress.step
-        shares = " ".join(f"{weight:.2f}" for weight in step.weights)
-        text = f"EM {progress.start}/{progress.starts}, log P {step.objective:.1f}, pi {shares}, H {step.entropy:.2f}"
-        bars.update(task, completed=step.number, description=text)
-
-    def on_fold(done: int) -> None:
-        if folding is not None:
-            bars.update(folding, completed=done)
-
-    fitted = fit_specialists(
-        recipe,
-        splits,
-        first,
-        anomaly,
-        None if generalist is None else generalist.spec,
-        state=workspace.state,
-        device=device,
-        on_step=on_step,
-        on_fold=on_fold,
-    )
-    assert fitted is not None
-    done = len(fitted.srm.steps)
-    text = f"{spec.specialists} specialists, log P {fitted.srm.steps[-1].objective:.1f}"
-    bars.update(task, total=done, completed=done, description=text)
-    idle = [k for k, specialist in enumerate(fitted.stage.specialists) if specialist.queries == 0]
-    if idle:
-        bars.console.print(
-            f"[yellow]Note:[/] no training query is most likely specialist {', '.join(map(str, idle))}'s: lower "
-            "specialists in the recipe"
-        )
-    if not fitted.srm.converged:
-        bars.console.print(f"[yellow]Note:[/] EM had not converged after {done} iterations (max_iterations)")
-    return fitted

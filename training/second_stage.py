@@ -9,7 +9,8 @@ from training.data.dataset import Splits
 from training.epoch import Epoch
 from training.first_stage import FittedFirstStage
 from training.learn import FittedNetwork, fit_network
-from training.model_config import FirstStageAlone, Model
+from training.model_config import FirstStageAlone, Model, NetworkSpec
+from training.relative import widened
 
 
 def fit(
@@ -39,12 +40,12 @@ def fit(
     """
     if isinstance(spec, FirstStageAlone):
         return None
-    if first.score_feature is not None:  # the score is one of the features already
-        spec = spec.model_copy(update={"first_stage_score": False})
+    spec = as_fitted(spec, first)
+    seen = widened(splits, first.relative) if spec.relative else splits
     return fit_network(
         spec,
-        splits.train,
-        splits.valid,
+        seen.train,
+        seen.valid,
         first.train_scores,
         first.valid_scores,
         seed=seed,
@@ -53,3 +54,10 @@ def fit(
         device=device,
         on_epoch=on_epoch,
     )
+
+
+def as_fitted(spec: NetworkSpec, first: FittedFirstStage) -> NetworkSpec:
+    """A network as this first stage lets it be: it appends no score that is a feature, and sees no columns of none."""
+    score, relative = first.score_feature is None, bool(first.relative)
+    changes = {"first_stage_score": spec.first_stage_score and score, "relative": spec.relative and relative}
+    return spec.model_copy(update=changes)

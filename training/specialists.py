@@ -94,6 +94,7 @@ def fit_specialists(
             anomaly.graph,
             seed=recipe.seed,
             score_feature=first.score_feature,
+            relative=first.relative,
             state=state,
             device=device,
             on_fold=on_fold,

@@ -211,8 +211,10 @@ def _first_stage(recipe: Recipe, splits: Splits, state: Path, trials: int, bars:
         splits,
         seed=recipe.seed,
         state=state,
-        on_trial=lambda done, best: bars.update(
-            task, completed=done, description=f"First stage, best NDCG@{spec.ndcg_at} {best:.4f}"
+        progress=first_stage.Progress(
+            on_trial=lambda _which, done, best: bars.update(
+                task, completed=done, description=f"First stage, best NDCG@{spec.ndcg_at} {best:.4f}"
+            )
         ),
     )
     bars.update(task, completed=trials)

@@ -41,7 +41,9 @@ def test_fit_seal_load_measure_serve(run, tmp_path, name):
     fitted = second_stage.fit(model, splits, first, seed=0)
     folder, out = tmp_path / "writing", tmp_path / "rival" / "1"
     folder.mkdir()
-    write_bundle(folder, out, config.changed(tiny, {"model": model}), splits, first, fitted, None)
+    write_bundle(
+        folder, out, config.changed(tiny, {"model": model}), splits, first, [] if fitted is None else [fitted], None
+    )
     bundle.publish(folder, out)
 
     loaded = bundle.load(out)
@@ -111,7 +113,9 @@ def test_scores_in_the_data_are_found_where_they_stand(run, tmp_path, name):
     assert fitted.spec.first_stage_score is False
     assert fitted.module.score_column == splits.train.schema.index[column]
     (tmp_path / "writing").mkdir()
-    manifest = write_bundle(tmp_path / "writing", tmp_path / "rival" / "1", given, splits, first, fitted, None)
+    manifest = write_bundle(
+        tmp_path / "writing", tmp_path / "rival" / "1", given, splits, first, [] if fitted is None else [fitted], None
+    )
     assert manifest.validated_lengths == (1, 2, 5, 6, 7, 12)
 
 

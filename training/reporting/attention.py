@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import nn
 
+from ranking.relative import RelativeColumns
 from training.preprocess import Preprocess
 from training.qilcm import QilcmNetwork
 from training.qilcm2 import Qilcm2Network
@@ -18,13 +19,16 @@ MOST_RANKS = 40
 """First-stage ranks shown; from there on a list has little to say about the others."""
 
 
-def attention(module: nn.Module, first_stage_score: bool, seen: Sequence[Seen]) -> dict[str, object] | None:
+def attention(
+    module: nn.Module, first_stage_score: bool, seen: Sequence[Seen], relative: RelativeColumns | None = None
+) -> dict[str, object] | None:
     """Attention times list length by first-stage rank: 1 is what every candidate would get of an even split.
 
     Args:
         module: the fitted model.
         first_stage_score: whether that is its last input column.
         seen: queries; lists of one candidate have no choice and are left out.
+        relative: list-relative columns that stand behind its features; None for none.
 
     Returns:
         Per rank: how many lists reach it, mean, quartiles. None for a model without attention, or without such lists.
@@ -36,7 +40,7 @@ def attention(module: nn.Module, first_stage_score: bool, seen: Sequence[Seen]) 
     for query in seen:
         if query.kept.sum() < 2:
             continue
-        weights = _weights(preprocess, network, first_stage_score, query)
+        weights = _weights(preprocess, network, first_stage_score, relative, query)
         ranks = query.first_ranks[query.kept]
         for rank, weight in zip(ranks, weights * len(weights), strict=True):
             if rank <= MOST_RANKS:
@@ -46,9 +50,14 @@ def attention(module: nn.Module, first_stage_score: bool, seen: Sequence[Seen]) 
 
 
 def _weights(
-    preprocess: Preprocess, network: QilcmNetwork | Qilcm2Network, first_stage_score: bool, query: Seen
+    preprocess: Preprocess,
+    network: QilcmNetwork | Qilcm2Network,
+    first_stage_score: bool,
+    relative: RelativeColumns | None,
+    query: Seen,
 ) -> Float[np.ndarray, " C"]:
-    rows = query.features[query.kept]
+    features = query.features if relative is None else relative.widened(query.features)
+    rows = features[query.kept]
     if first_stage_score:
         rows = np.column_stack([rows, query.first_scores[query.kept].astype(np.float32)])
     with torch.inference_mode():

@@ -1,10 +1,12 @@
-"""What a run's page says of the data: what was pointed out, and how far test rows lie outside training."""
+"""What a run's page says of the data and of the choice: what was pointed out, what was compared, how far test rows lie
+outside training.
+"""
 
 from __future__ import annotations
 
 from training.reporting.fit_figures import Facts
 from training.reporting.page import PageSection, PageTable
-from training.reporting.sentences import coverage_sentence
+from training.reporting.sentences import compared_rows, coverage_sentence
 
 
 def notes_section(report: Facts) -> list[PageSection]:
@@ -12,6 +14,19 @@ def notes_section(report: Facts) -> list[PageSection]:
     notes = [f"{note}." for note in report.get("notes", [])]
     title = "Before the fit, one thing was" if len(notes) == 1 else f"Before the fit, {len(notes)} things were"
     return [PageSection(f"{title} pointed out about the data", notes)] if notes else []
+
+
+def choice_section(report: Facts) -> list[PageSection]:
+    """What the default was chosen by; nothing where it was not chosen."""
+    rows = [list(row) for row in compared_rows(report.get("default_strategy", {}), report["rankers"])]
+    if not rows:
+        return []
+    text = (
+        "Each training query is ranked by models that were fitted without it. A less simple ranker becomes the "
+        "default if the 95 % interval of its gain lies above 0. The test split takes no part."
+    )
+    table = PageTable("", ["ranker", "over", "NDCG gain", "verdict"], rows)
+    return [PageSection("How the default was chosen", [text], (), [table])]
 
 
 def coverage_section(found: Facts) -> PageSection:

@@ -56,7 +56,7 @@ def details(
         module, history: the fitted second stage, and how it went.
         metric: what a query gains is measured by.
     """
-    by_ranker, ranker, stage = evaluation.values, evaluation.generalist, reranker.manifest.second_stage
+    by_ranker, ranker = evaluation.values, evaluation.generalist
     filled = {name: np.nan_to_num(by_ranker[name][metric], nan=0.0) for name in (ranker, "first_stage")}
     picked = behaviour.spread(len(splits.test), behaviour.MOST_QUERIES)
     seen = behaviour.look(reranker, splits.test, picked, ranker)
@@ -74,10 +74,17 @@ def details(
         "looked_at": len(seen),
         "movement": behaviour.movement(seen),
         "scores": behaviour.scores(seen),
-        "attention": attention(module, stage is not None and stage.first_stage_score, seen),
+        "attention": _attention(module, reranker, seen),
         "anomaly": behaviour.anomaly(reranker, seen, (filled[ranker] - filled["first_stage"])[picked]),
         "features": coverage(splits.train, splits.test),
     }
+
+
+def _attention(module: nn.Module, reranker: Reranker, seen: Sequence[behaviour.Seen]) -> dict[str, object] | None:
+    stage = reranker.manifest.second_stage
+    if stage is None:
+        return None
+    return attention(module, stage.first_stage_score, seen, reranker.relative if stage.relative else None)
 
 
 def alone(splits: Splits) -> dict[str, object]:
@@ -86,8 +93,9 @@ def alone(splits: Splits) -> dict[str, object]:
 
 
 def default_of(manifest: Manifest) -> dict[str, object]:
-    """What ``auto`` means where no router decides, and why it is not what was fitted to answer it."""
-    return {"strategy": manifest.strategy, "reason": manifest.default_reason}
+    """What ``auto`` means where no router decides, why, and the comparisons that it was chosen by."""
+    compared = [comparison.model_dump() for comparison in manifest.choice]
+    return {"strategy": manifest.strategy, "reason": manifest.default_reason, "compared": compared}
 
 
 def repeat(manifest: Manifest, command: str, data_fingerprint: str) -> dict[str, object]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from training.reporting import fit_figures as figures
-from training.reporting.data_sections import coverage_section, notes_section
+from training.reporting.data_sections import choice_section, coverage_section, notes_section
 from training.reporting.fit_figures import Facts, metric_name
 from training.reporting.page import PageFigure, PageSection, PageTable, render
 from training.reporting.sentences import (
@@ -20,6 +20,7 @@ from training.reporting.sentences import (
     anomaly_sentence,
     attention_sentence,
     brought_along,
+    choice_sentence,
     default_sentence,
     headline,
     latency_sentence,
@@ -50,7 +51,10 @@ def fit_page(report: Facts) -> str:
         verdicts, sections, numbers = [ALONE], [_metrics(report, [], second)], [first, queries]
     else:
         less = default_sentence(report.get("default_strategy", {}), gain["ranker"])
-        verdicts = [headline(gain, second, taken_away=less is not None), *([] if less is None else [less])]
+        verdicts = [
+            headline(gain, second, taken_away=less is not None or _compared(report)),
+            *([] if less is None else [less]),
+        ]
         sections = _second_stage(report, second)
         numbers = [
             (f"{means[gain['ranker']]:.4f}", f"{metric_name(gain['metric'])} of {second}"),
@@ -58,11 +62,15 @@ def fit_page(report: Facts) -> str:
             (f"{gain['mean']:+.4f}", f"gain, 95 % interval {gain['low']:+.4f} to {gain['high']:+.4f}"),
             queries,
         ]
+    chosen = choice_sentence(report.get("default_strategy", {}), report["rankers"])
+    if chosen is not None:
+        verdicts.append(chosen)
     if "routing" in report:
         verdicts.append(report["routing"]["sentence"])
     if given:
         verdicts.append(GIVEN)
     sections += [
+        *choice_section(report),
         *_specialists(report),
         *notes_section(report),
         coverage_section(report["details"]["features"]),
@@ -77,6 +85,10 @@ def fit_page(report: Facts) -> str:
         settings=json.dumps(report["recipe"], indent=1),
         numbers=numbers,
     )
+
+
+def _compared(report: Facts) -> bool:
+    return bool(report.get("default_strategy", {}).get("compared"))
 
 
 def _second_stage(report: Facts, second: str) -> list[PageSection]:

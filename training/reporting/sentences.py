@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from training.reporting.fit_figures import Facts, metric_name
 from training.verdicts import verdict_of
@@ -31,11 +32,41 @@ def default_sentence(default: Mapping[str, object], second: str) -> str | None:
         default: ``default_strategy`` of ``report.json``.
         second: the second stage's kind.
     """
-    if default.get("reason") is None:
+    if default.get("reason") is None or default.get("compared"):
         return None
     if default["strategy"] == "first_stage":
         return f"This bundle answers with the first stage unless a request says strategy={second}: {default['reason']}."
     return f"The router of this bundle always abstains: {default['reason']}."
+
+
+def choice_sentence(default: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
+    """What ``auto`` means, where it was chosen by comparing; None where nothing was compared.
+
+    Args:
+        default: ``default_strategy`` of ``report.json``.
+        names: what people call the rankers.
+    """
+    compared = default.get("compared")
+    if not compared:
+        return None
+    return (
+        f"auto means {names.get(default['strategy'], default['strategy'])}: the simplest ranker that no other is shown "
+        f"to beat on {compared[0]['n']:,} training queries, each ranked by models that did not see it."
+    )
+
+
+def compared_rows(default: Mapping[str, Any], names: Mapping[str, str]) -> list[tuple[str, str, str, str]]:
+    """The comparisons: ranker, what it had to beat, the gain, and the verdict."""
+    called = {**names, "plain": "LightGBM", "relative": "LightGBM + relative"}
+    return [
+        (
+            called.get(one["ranker"], one["ranker"]),
+            called.get(one["over"], one["over"]),
+            gain_text(one),
+            verdict_of(one["low"], one["high"]),
+        )
+        for one in default.get("compared", ())
+    ]
 
 
 def gain_text(gain: Facts) -> str:

@@ -1,0 +1,149 @@
+"""Which ranker ``auto`` means: the simplest that no other beats, by paired gains on queries that none was fitted on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from ranking.manifest import Comparison, NetworkKind
+from training.batching import Lists
+from training.data.dataset import Splits
+from training.evaluate import bootstrap_interval
+from training.first_stage import FittedFirstStage
+from training.lambdamart import query_folds
+from training.learn import fit_network, predict, query_ndcg
+from training.model_config import NetworkSpec
+from training.relative import widened
+from training.second_stage import as_fitted
+from training.verdicts import verdict_of
+
+NAMES = {
+    "plain": "the first stage without list-relative columns",
+    "relative": "the first stage with list-relative columns",
+    "first_stage": "the first stage",
+}
+"""What people call the rankers of a comparison; a network has its title."""
+
+
+Strategy = NetworkKind | Literal["first_stage"]
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What ``auto`` means in a bundle.
+
+    Args:
+        strategy: of the ranker.
+        reason: why; None if there was nothing to choose.
+        comparisons: that it was chosen by.
+    """
+
+    strategy: Strategy
+    reason: str | None = None
+    comparisons: tuple[Comparison, ...] = ()
+
+
+def compared(ranker: str, over: str, gains: Float[np.ndarray, " N"], metric: str) -> Comparison:
+    """The paired gain of one ranker over another.
+
+    Args:
+        ranker, over: their names.
+        gains: ``(N,)`` difference of the metric for every query.
+        metric: its name.
+    """
+    low, high = bootstrap_interval(gains)
+    mean = float(gains.mean())
+    return Comparison(ranker=ranker, over=over, metric=metric, mean=mean, low=low, high=high, n=len(gains))
+
+
+def pays(comparison: Comparison) -> bool:
+    """Whether the gain is beyond doubt: its 95 % interval lies above 0."""
+    return verdict_of(comparison.low, comparison.high) == "gain"
+
+
+def taken(comparisons: Sequence[Comparison], start: str) -> str:
+    """The ranker that is left when every less simple one that pays has taken the place of the one before."""
+    current = start
+    for comparison in comparisons:
+        if comparison.over == current and pays(comparison):
+            current = comparison.ranker
+    return current
+
+
+def reason(comparisons: Sequence[Comparison], titles: Mapping[str, str]) -> str:
+    """The comparisons in words.
+
+    Args:
+        comparisons: in the order in which they were made.
+        titles: of the networks.
+    """
+    names = {**NAMES, **titles}
+    said = [
+        f"{names[c.ranker]} over {names[c.over]}: {c.metric.replace('ndcg', 'NDCG')} {c.mean:+.4f} "
+        f"[{c.low:+.4f}, {c.high:+.4f}], {verdict_of(c.low, c.high)}"
+        for c in comparisons
+    ]
+    return f"on {comparisons[0].n} training queries, each ranked by a model that did not see it: {'; '.join(said)}"
+
+
+def cross_fitted(
+    spec: NetworkSpec,
+    splits: Splits,
+    first: FittedFirstStage,
+    *,
+    folds: int,
+    seed: int,
+    state: Path,
+    device: str = "cpu",
+    on_fold: Callable[[int], None] = lambda _done: None,
+) -> Float[np.ndarray, " N"]:
+    """NDCG of every training query, reranked by a network that did not see it.
+
+    Networks stop early by the validation queries, as the one on all training queries does.
+
+    Args:
+        spec: of the network.
+        splits, first: of the run.
+        folds: parts of the training queries.
+        seed: fixes folds and fits.
+        state: folder for checkpoints; folds that are finished there are not done again.
+        device: torch device.
+        on_fold: told how many folds are done.
+
+    Returns:
+        ``(N,)`` at the network's ``ndcg_at``; 0 for a query without a relevant candidate.
+    """
+    spec = as_fitted(spec, first)
+    seen = widened(splits, first.relative) if spec.relative else splits
+    values = np.empty(len(seen.train))
+    for number, (rest, held_out) in enumerate(query_folds(seen.train, folds, seed + 1), start=1):
+        file = state / f"compared_{spec.kind}_{number}.npy"
+        if not file.exists():
+            checkpoint = state / f"compared_{spec.kind}_{number}.pt"
+            train, part = seen.train.select(rest), seen.train.select(held_out)
+            fitted = fit_network(
+                spec,
+                train,
+                seen.valid,
+                first.train_scores[seen.train.rows_of(rest)],
+                first.valid_scores,
+                seed=seed,
+                score_feature=first.score_feature,
+                checkpoint=checkpoint,
+                device=device,
+            )
+            scores = first.train_scores[seen.train.rows_of(held_out)]
+            lists = Lists(part, scores, cutoff=spec.cutoff, append_score=spec.first_stage_score)
+            found = query_ndcg(predict(fitted.module, lists), lists, part, scores, spec.ndcg_at)
+            temporary = file.with_suffix(".tmp.npy")
+            np.save(temporary, found)
+            temporary.replace(file)
+            checkpoint.unlink(missing_ok=True)
+        values[held_out] = np.load(file)
+        on_fold(number)
+    return values

@@ -1,0 +1,98 @@
+"""List-relative columns of training data: which there are, which ones a fitted forest uses, and data with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from jaxtyping import Float
+
+from ranking.errors import DataError
+from ranking.features import MAX_NAME, QUANTILE_LEVELS, FeatureSchema
+from ranking.first_stage import read_booster
+from ranking.relative import RelativeColumn, RelativeColumns, RelativeKind
+from training.data.dataset import Dataset, Splits
+
+LEAST_GAIN = 0.001
+"""Share of a forest's total gain below which a list-relative column is not worth its time in serving."""
+
+_LOW, _HIGH = QUANTILE_LEVELS.index(0.01), QUANTILE_LEVELS.index(0.99)
+
+
+def candidates(schema: FeatureSchema, kinds: Sequence[RelativeKind]) -> tuple[RelativeColumn, ...]:
+    """Every list-relative column that the numeric features can have.
+
+    Args:
+        schema: that the training queries fixed: its quantiles give the scale.
+        kinds: of columns.
+
+    Raises:
+        DataError: if a feature has the name of such a column already, or a name too long for one.
+    """
+    found = []
+    for feature in schema.features:
+        if feature.kind != "numeric" or feature.quantiles is None or feature.quantiles[0] == feature.quantiles[-1]:
+            continue
+        scale = feature.quantiles[_HIGH] - feature.quantiles[_LOW]
+        for kind in kinds:
+            column = RelativeColumn(feature=feature.name, kind=kind, scale=scale)
+            if column.name in schema.index or len(column.name) > MAX_NAME:
+                what = "is a column already" if column.name in schema.index else f"is longer than {MAX_NAME} characters"
+                remedy = 'rename that column, or set relative = "none" under [first_stage] of the recipe'
+                raise DataError("list-relative columns", f"{column.name!r} {what}: {remedy}", column=feature.name)
+            found.append(column)
+    return tuple(found)
+
+
+def widened(splits: Splits, columns: Sequence[RelativeColumn]) -> Splits:
+    """The splits with list-relative columns behind the features, under a schema that names them.
+
+    Args:
+        splits: under the schema that the bundle will have.
+        columns: none gives the splits as they are.
+    """
+    train, valid, test = (widened_part(part, columns) for part in (splits.train, splits.valid, splits.test))
+    return replace(splits, train=train, valid=valid, test=test)
+
+
+def widened_part(data: Dataset, columns: Sequence[RelativeColumn]) -> Dataset:
+    """The same of one split."""
+    if not columns:
+        return data
+    relative = RelativeColumns(columns, data.schema)
+    features = np.empty((data.rows, len(relative.schema)), dtype=np.float32)
+    for n, (rows, _) in enumerate(data.lists()):
+        features[data.slice(n)] = relative.widened(rows)
+    return replace(data, features=features, schema=relative.schema)
+
+
+def with_quantiles(columns: Sequence[RelativeColumn], train: Dataset) -> tuple[RelativeColumn, ...]:
+    """The columns, each with its quantiles over the training rows.
+
+    Args:
+        columns: the last ones of ``train``.
+        train: widened.
+    """
+    first = len(train.schema) - len(columns)
+    return tuple(
+        column.model_copy(update={"quantiles": _quantiles(train.features[:, place])})
+        for place, column in enumerate(columns, start=first)
+    )
+
+
+def _quantiles(values: Float[np.ndarray, " R"]) -> tuple[float, ...] | None:
+    present = values[~np.isnan(values)]
+    return tuple(float(q) for q in np.quantile(present, QUANTILE_LEVELS)) if len(present) else None
+
+
+def used(model: str, columns: Sequence[RelativeColumn]) -> tuple[RelativeColumn, ...]:
+    """Those columns whose splits have at least :data:`LEAST_GAIN` of all gain.
+
+    Args:
+        model: LightGBM's text, fitted on rows whose last columns these are.
+        columns: in that order.
+    """
+    gains = np.asarray(read_booster(model).feature_importance("gain"), dtype=np.float64)
+    shares = gains[len(gains) - len(columns) :] / max(gains.sum(), np.finfo(np.float64).tiny)
+    return tuple(column for column, share in zip(columns, shares, strict=True) if share >= LEAST_GAIN)

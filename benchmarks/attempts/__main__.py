@@ -25,7 +25,9 @@ def main() -> int:
     parser.add_argument("--attempts", default=",".join(ATTEMPTS), metavar="A,B", help="(default: all)")
     parser.add_argument("--screen", type=int, default=1, metavar="N", help="seeds of screened attempts (default: 1)")
     parser.add_argument("--work", type=Path, default=Path("experiments/attempts"), metavar="DIR")
-    parser.add_argument("--tables", action="store_true", help="only make figures and tables of what is kept")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--tables", action="store_true", help="only make figures and tables of what is kept")
+    how.add_argument("--no-tables", action="store_true", help="only measure and keep")
     options = parser.parse_args()
     sets, names = options.sets.split(","), options.attempts.split(",")
     if unknown := [name for name in names if name not in ATTEMPTS] + [
@@ -38,6 +40,8 @@ def main() -> int:
             for name in sets:
                 for fold in (1,) if name in PLANTED else range(1, FOLDS + 1):
                     _measure(Problem(name, fold, seed, options.data, options.work), names, options.screen)
+    if options.no_tables:
+        return 0
     result = {
         "interval": "95 % percentile bootstrap over queries; the seeds of a query are drawn together; gains are paired",
         "planted_queries": PLANTED_QUERIES,

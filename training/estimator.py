@@ -22,6 +22,7 @@ from ranking.bundle import Bundle
 from ranking.candidates import CandidateList
 from ranking.errors import ScoringError
 from ranking.manifest import MANIFEST, to_json
+from ranking.relative import RelativeKind
 from training.config import Recipe
 from training.data import memory, split
 from training.data.dataset import Dataset, Remedies, Splits
@@ -44,12 +45,13 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
     the second one is shown to be worse.
 
     Args:
-        model: second stage, one of :data:`training.model_config.MODEL_NAMES`.
+        model: second stage, one of :data:`training.model_config.MODEL_NAMES`; or ``auto``, which compares those of
+            :class:`training.config.Choice` and answers with the simplest ranker that no other beats.
         encoder_width, hidden, rank_loss, precision, first_stage_score, cutoff, dropout, weight_decay, batch_size,
         learning_rate, max_epochs, patience, ndcg_at: see :class:`training.model_config.Network`.
         query_norm, confusion_weight, confusion_pairs: of QILCM and its variants, see
             :class:`training.model_config.Qilcm`; other models take no notice.
-        trials, max_trees, folds: of the first stage, see :class:`training.config.LambdaMart`.
+        trials, max_trees, folds, relative: of the first stage, see :class:`training.config.LambdaMart`.
         parts: 5 is the papers' 60/20/20; at least 3.
         categorical: columns to treat as categories whatever their type; text always is.
         defaults: values by name of a feature, for frames and requests that lack it: a number, or one of its categories.
@@ -92,6 +94,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         trials: int = 20,
         max_trees: int = 1000,
         folds: int = 5,
+        relative: Literal["auto", "none"] | tuple[RelativeKind, ...] = "auto",
         parts: int = 5,
         categorical: tuple[str, ...] = (),
         defaults: Mapping[str, Default] | None = None,
@@ -120,6 +123,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         self.trials = trials
         self.max_trees = max_trees
         self.folds = folds
+        self.relative = relative
         self.parts = parts
         self.categorical = categorical
         self.defaults = defaults

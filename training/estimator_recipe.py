@@ -8,14 +8,17 @@ from typing import Any
 import numpy as np
 
 from training import config
-from training.config import Recipe
+from training.config import Choice, Recipe
 from training.model_config import Qilcm, named
 
 UNSAVED = "library"
 """Name of a recipe, and a bundle, that has none of its own."""
 
-_FIRST_STAGE = ("trials", "max_trees", "folds")
-_QILCM = tuple(name for name in Qilcm.model_fields if name not in ("kind", "variant"))
+AUTO = "auto"
+"""The model that is chosen by comparing."""
+
+_FIRST_STAGE = ("trials", "max_trees", "folds", "relative")
+_QILCM = tuple(name for name in Qilcm.model_fields if name not in ("kind", "variant", "relative"))
 
 
 def recipe_of(parameters: Mapping[str, Any]) -> Recipe:
@@ -41,16 +44,21 @@ def recipe_of(parameters: Mapping[str, Any]) -> Recipe:
         "seed": parameters["seed"],
     }
     recipe = config.of(values, "training.Qilcm")
+    if parameters["model"] == AUTO:
+        return config.changed(recipe, {"choice": Choice()})
     return config.changed(recipe, {"model": named(parameters["model"], recipe.model)})
 
 
 def parameters_of(recipe: Mapping[str, Any], known: frozenset[str]) -> dict[str, Any]:
     """What a recipe says of the estimator's parameters, as far as they are known."""
     model, data = recipe["model"], recipe["data"]
-    values = {**recipe["first_stage"], **data, **data.get("split", {}), **model, "seed": recipe["seed"]}
+    first = recipe["first_stage"]
+    values = {**first, **data, **data.get("split", {}), **model, "seed": recipe["seed"]}
+    values["relative"] = first.get("relative", "none")
     values["defaults"] = data.get("defaults") or None
     variant = model.get("variant", "full")
-    values["model"] = model.get("kind", "qilcm") + ("" if variant == "full" else f"-{variant.lower()}")
+    named_model = model.get("kind", "qilcm") + ("" if variant == "full" else f"-{variant.lower()}")
+    values["model"] = named_model if recipe.get("choice") is None else AUTO
     lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
     return {name: value for name, value in (values | lists).items() if name in known}
 

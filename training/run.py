@@ -18,6 +18,7 @@ from training.bundling import write_bundle
 from training.config import Recipe
 from training.data.dataset import Splits
 from training.data.load import announce, load
+from training.evaluate import PLAIN
 from training.measuring import measure
 from training.progress import Bars, progress_bars
 from training.report import HEADLINE, Report
@@ -166,7 +167,8 @@ def _fit_and_publish(
         measured_here=here,
     )
     files = [*(file.name for file in manifest.files), *report.write(workspace.bundle)]
-    bundle.seal(workspace.bundle, manifest.model_copy(update={"metrics": report.metrics}), files)
+    own = tuple(metric for metric in report.metrics if metric.ranker != PLAIN)  # the others are not in the bundle
+    bundle.seal(workspace.bundle, manifest.model_copy(update={"metrics": own}), files)
     bundle.publish(workspace.bundle, workspace.out)
     workspace.discard()
     return report

@@ -161,9 +161,10 @@ class _Block(nn.Module):
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
+        seen = heads * -(-width // heads)  # every head has as many dimensions
         self.before, self.between = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.project = nn.Linear(width, 3 * width)
-        self.out = nn.Linear(width, width)
+        self.project = nn.Linear(width, 3 * seen)
+        self.out = nn.Linear(seen, width)
         self.feed = nn.Sequential(nn.Linear(width, 2 * width), nn.ELU(), nn.Linear(2 * width, width))
 
     def forward(self, z: Float[Tensor, "B L W"], mask: Bool[Tensor, "B L"] | None) -> Float[Tensor, "B L W"]:

@@ -1,5 +1,7 @@
 """Models of LightGBM as one: the sum of their scores, in a text that LightGBM and the compiled engine both read."""
 
+import re
+
 import lightgbm
 import numpy as np
 import pytest
@@ -35,6 +37,7 @@ def test_scores_are_the_sum(sizes):
     model = summed([booster.model_to_string() for booster in boosters])
     expected = np.sum([booster.predict(SEEN, raw_score=True) for booster in boosters], axis=0)
     read = read_booster(model)
+    assert re.findall(r"^Tree=(\d+)$", model, re.MULTILINE) == [str(n) for n in range(read.num_trees())]
     assert read.num_trees() == sum(sizes)
     assert read.feature_name() == boosters[0].feature_name()
     assert read.predict(SEEN, raw_score=True) == pytest.approx(expected, abs=1e-12)

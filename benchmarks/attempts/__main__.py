@@ -45,7 +45,7 @@ def main() -> int:
     result = {
         "interval": "95 % percentile bootstrap over queries; the seeds of a query are drawn together; gains are paired",
         "planted_queries": PLANTED_QUERIES,
-        "sets": [figures.of_set(options.work, name) for name in (*REAL, *PLANTED)],
+        "sets": [figures.of_set(options.work, name) for name in (*REAL, *PLANTED) if (options.work / name).exists()],
     }
     command = f"python -m benchmarks.attempts --data FOLDER --seeds {options.seeds}"
     print(machine.save("attempts", command, result))

@@ -19,8 +19,8 @@ def of_set(work: Path, name: str) -> Figures:
     """Everything that is kept of one set.
 
     Returns:
-        For every attempt: seeds, mean NDCG@10, median seconds, and the gain over the rival with its 95 % interval, over
-        the folds and seeds that both have. Queries are resampled; a query's seeds are drawn together.
+        For every attempt, over the folds and seeds that it and the rival have: seeds, fits, mean NDCG@10 of both, the
+        gain with its 95 % interval, and median seconds. Queries are resampled; a query's seeds are drawn together.
     """
     kept = {attempt: _kept(work / name, attempt) for attempt in ATTEMPTS}
     rival = kept[RIVAL]
@@ -37,6 +37,7 @@ def of_set(work: Path, name: str) -> Figures:
                 "seeds": len({seed for _, seed in common}),
                 "fits": len(common),
                 "ndcg@10": round(float(np.concatenate([found[key][0] for key in common]).mean()), 4),
+                "rival": round(float(np.concatenate([rival[key][0] for key in common]).mean()), 4),
                 "gain": [round(float(value), 4) for value in (gain.mean(), low, high)],
                 "seconds": round(float(np.median([found[key][1] for key in common])), 1),
                 **_facts(found),

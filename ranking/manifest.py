@@ -82,6 +82,13 @@ class ColumnStage(_Frozen):
     feature: str
 
 
+class OnnxStage(_Frozen):
+    """First stage: an ONNX graph over the numeric features, see :class:`ranking.onnx_first_stage.OnnxFirstStage`."""
+
+    kind: Literal["onnx"] = "onnx"
+    file: FileName = "first_stage.onnx"
+
+
 NetworkKind = Literal["qilcm", "qilcm2", "dlcm", "dcm", "mlp"]
 """Networks that can be a second stage. The kind is also the strategy that requests name it by; to serving they differ
 in nothing else, so a new one needs its name here and nothing more."""
@@ -197,7 +204,7 @@ class RouterStage(_Frozen):
     margin: FiniteFloat | None
 
 
-FirstStageEntry = Annotated[LightGbmStage | ColumnStage, Field(discriminator="kind")]
+FirstStageEntry = Annotated[LightGbmStage | ColumnStage | OnnxStage, Field(discriminator="kind")]
 
 
 class Metric(_Frozen):

@@ -24,7 +24,7 @@ from ranking.features import FeatureSchema
 from ranking.first_pass import FirstPass
 from ranking.first_stage import FirstStage
 from ranking.manifest import Manifest, NetworkStage
-from ranking.order import rank_by_score
+from ranking.order import rank_by_score, refined_order
 from ranking.pace import NO_DEADLINE, Deadline, Pace
 from ranking.relative import RelativeColumns
 from ranking.relevance import mixture, relevance
@@ -99,8 +99,8 @@ class Reranker:
     ) -> Ranking:
         """Order the candidates, best first.
 
-        The first stage scores all; the second stage rescores the top C of them (chosen by first-stage score, equal
-        scores in input order) and puts them in front; the others follow in first-stage order.
+        The first stage scores all; the second stage rescores the top C of them (by :func:`ranking.order.best`, whatever
+        the input order) and puts them in front; the others follow in first-stage order.
 
         Which second stage: the caller's specialist; or else, for ``auto`` and ``srm``, what the hook chooses, or what
         the bundle's router does. Where these abstain, ``auto`` is the generalist, and ``srm`` the mixture of all
@@ -242,7 +242,7 @@ class Reranker:
             logits = self._second_stages[stage.kind].score(first.inputs(kept, stage))
         scores_of_all = np.full(len(first.order), np.nan)
         scores_of_all[kept] = logits
-        return scores_of_all, np.concatenate([kept[rank_by_score(logits)], first.order[len(kept) :]])
+        return scores_of_all, refined_order(logits, kept, first.order)
 
     def _mixed(self, scores: Float[np.ndarray, "C K"], route: Route) -> Float[np.ndarray, " C"]:
         """The mixture under the router's probabilities, or under the mixture's own weights where it was not asked."""

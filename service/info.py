@@ -106,7 +106,7 @@ class Info(Serving):
         Engine,
         Field(
             description="what computes the first stage: lightgbm where the bundle asks for it, or where compiled was "
-            "not to be had, and the log says why; column where it is a column of the data"
+            "not to be had, and the log says why; column where it is a column of the data; onnx for an ONNX graph"
         ),
     ]
     strategies: list[str]

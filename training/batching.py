@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ranking.metrics import ndcg
-from ranking.order import rank_by_score, ranks_of
+from ranking.order import best, rank_by_score, ranks_of, refined_order
 from training.data.dataset import Dataset
 
 BUCKETS = 8
@@ -32,7 +32,8 @@ class Lists:
     Args:
         data: N queries under the bundle's schema.
         scores: ``(R,)`` first-stage scores.
-        cutoff: C, how many of the first stage's best are kept of each list, in input order.
+        cutoff: C, how many of the first stage's best are kept of each list (:func:`ranking.order.best`), in input
+            order.
         append_score: whether the score becomes the last feature column.
         device: where the tensors live.
 
@@ -51,7 +52,7 @@ class Lists:
         append_score: bool,
         device: str = "cpu",
     ) -> None:
-        kept = [_kept(data.slice(n), scores, cutoff) for n in range(len(data))]
+        kept = [_kept(data.slice(n), scores, data.features, cutoff) for n in range(len(data))]
         self.rows: Int[np.ndarray, " S"] = np.concatenate(kept)
         self._first_rows = data.offsets[:-1]
         self.offsets: Int[np.ndarray, " N+1"] = np.concatenate([[0], np.cumsum([len(rows) for rows in kept])])
@@ -114,12 +115,15 @@ class Lists:
         return [batches[b] for b in rng.permutation(len(batches))]
 
 
-def _kept(rows: slice, scores: Float[np.ndarray, " R"], cutoff: int) -> Int[np.ndarray, " C"]:
+def _kept(
+    rows: slice, scores: Float[np.ndarray, " R"], features: Float[np.ndarray, "R D"], cutoff: int
+) -> Int[np.ndarray, " C"]:
     """Rows of one query that reach the second stage, in input order."""
     everything = np.arange(rows.start, rows.stop)
     if len(everything) <= cutoff:
         return everything
-    return np.sort(everything[rank_by_score(scores[rows])[:cutoff]])
+    of_list = scores[rows]
+    return np.sort(everything[best(cutoff, rank_by_score(of_list), of_list, features[rows])])
 
 
 def refined_ndcg(
@@ -146,6 +150,4 @@ def refined_scores(
     logits: Float[np.ndarray, " C"], kept: Int[np.ndarray, " C"], first_scores: Float[np.ndarray, " L"]
 ) -> Float[np.ndarray, " L"]:
     """Scores of a whole list that give this order, as for :func:`refined_ndcg`: negated ranks."""
-    rest = rank_by_score(first_scores)[len(kept) :]
-    order = np.concatenate([kept[rank_by_score(logits)], rest])
-    return -ranks_of(order).astype(np.float64)
+    return -ranks_of(refined_order(logits, kept, rank_by_score(first_scores))).astype(np.float64)

@@ -35,15 +35,17 @@ def under_bundle_schema(recipe: Recipe, splits: Splits) -> Splits:
         splits: under the schema that the training queries fix.
 
     Raises:
-        RecipeError: if a default does not fit; see :func:`training.data.defaults.with_defaults`.
+        RecipeError: if a default does not fit, see :func:`training.data.defaults.with_defaults`; or if an ONNX graph
+            that was brought along does not fit the data.
         SchemaMismatchError: if a model that was brought along does not fit the data.
         DataError: if all columns are constant.
     """
     needed: frozenset[str] = frozenset()
     match recipe.first_stage:
         case GivenModel(path=path):
-            model = bring_your_own.read_model(Path(path))
-            splits = splits.under(bring_your_own.under_model_categories(model, splits.train.schema))
+            model = bring_your_own.read_model(Path(path), splits.train.schema)
+            if isinstance(model, str):
+                splits = splits.under(bring_your_own.under_model_categories(model, splits.train.schema))
             needed = bring_your_own.columns_of(model, splits.train.schema)
         case GivenColumn(column=column):
             needed = frozenset([column])

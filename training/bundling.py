@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ranking import bundle, golden, packed_linear
-from ranking.manifest import GOLDEN, LightGbmStage, Manifest, NetworkStage
+from ranking.manifest import GOLDEN, ColumnStage, Manifest, NetworkStage
 from training.anomaly import FittedAnomaly
 from training.comparing import Chosen
 from training.config import Recipe
@@ -79,9 +79,10 @@ def write_bundle(
         files.append(stage.file)
         graph = to_onnx(to_export(fitted.module), bundle.input_width(stage, manifest))
         (folder / stage.file).write_bytes(graph)
-    if isinstance(first.entry, LightGbmStage) and first.model is not None:
+    if not isinstance(first.entry, ColumnStage) and first.model is not None:
         files.append(first.entry.file)
-        (folder / first.entry.file).write_text(first.model, encoding="utf-8")
+        content = first.model if isinstance(first.model, bytes) else first.model.encode()
+        (folder / first.entry.file).write_bytes(content)
     if anomaly is not None:
         manifest = manifest.model_copy(update={"anomaly": anomaly.stage})
         files.append(anomaly.stage.file)

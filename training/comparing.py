@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -15,8 +15,8 @@ from training.batching import Lists
 from training.data.dataset import Splits
 from training.evaluate import bootstrap_interval
 from training.first_stage import FittedFirstStage
-from training.lambdamart import query_folds
-from training.learn import fit_network, predict, query_ndcg
+from training.lambdamart import mean_ndcg, query_folds
+from training.learn import FittedNetwork, fit_network, predict, query_ndcg
 from training.model_config import NetworkSpec
 from training.relative import widened
 from training.second_stage import as_fitted
@@ -89,6 +89,27 @@ def reason(comparisons: Sequence[Comparison], titles: Mapping[str, str]) -> str:
         for c in comparisons
     ]
     return f"on {comparisons[0].n} training queries, each ranked by a model that did not see it: {'; '.join(said)}"
+
+
+def not_worse(chosen: Chosen, fitted: FittedNetwork, splits: Splits, first: FittedFirstStage) -> Chosen:
+    """What ``auto`` means where nothing was compared: not a network that even its own validation queries call worse.
+
+    They flatter it, because it stopped where they were ranked best.
+
+    Args:
+        chosen: the network.
+        fitted: it.
+        splits, first: of the run.
+    """
+    cutoff = fitted.spec.ndcg_at
+    before = mean_ndcg(splits.valid, first.valid_scores, cutoff)
+    if fitted.valid_ndcg >= before:
+        return chosen
+    reason = (
+        f"{fitted.spec.kind} is worse than the first stage on the {len(splits.valid)} validation queries: "
+        f"NDCG@{cutoff} {fitted.valid_ndcg:.4f}, the first stage's {before:.4f}"
+    )
+    return replace(chosen, strategy="first_stage", reason=reason)
 
 
 def cross_fitted(

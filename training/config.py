@@ -62,7 +62,11 @@ class LambdaMart(Frozen):
 
 
 class GivenModel(Frozen):
-    """A LightGBM model that already runs somewhere, as LightGBM's text file; ``engine`` as for LambdaMART."""
+    """A model that already runs somewhere: LightGBM's text file or an ONNX graph, told by its content.
+
+    Args:
+        engine: what scores with a LightGBM model, as for LambdaMART; an ONNX graph has one engine.
+    """
 
     kind: Literal["model"] = "model"
     engine: LightGbmEngine = "compiled"

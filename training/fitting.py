@@ -40,7 +40,10 @@ def fit_first_stage(
     spec = recipe.first_stage
     if not isinstance(spec, LambdaMart):
         bars.console.print(f"[yellow]Note:[/] {bring_your_own.WARNING}")
-        return first_stage.fit(spec, splits, seed=recipe.seed, state=state), None, ()
+        given = first_stage.fit(spec, splits, seed=recipe.seed, state=state)
+        for note in given.notes:
+            bars.console.print(f"[yellow]Note:[/] {escape(note)}")
+        return given, None, ()
     progress = _boosting(spec, bars)
     if spec.relative != "auto":
         return first_stage.fit(spec, splits, seed=recipe.seed, state=state, progress=progress), None, ()

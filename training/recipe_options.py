@@ -17,6 +17,7 @@ MODELS = """
 models:
   qilcm                the default; qilcm-v1, -v2, -v3 are the paper's ablations:
                        plain means, no confusion loss, and no query normalisation
+  qilcm-paper          QILCM as its paper prints it, whatever the recipe says
   qilcm2               a stronger set model that starts from the first stage
   dlcm, dcm            recurrent: a GRU, a pointer network
   mlp                  one candidate at a time
@@ -177,7 +178,13 @@ def add_recipe_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="auto", help="auto (CUDA if there is one), cpu or cuda")
     add_data_options(parser)
     first = parser.add_argument_group("bring your own first stage").add_mutually_exclusive_group()
-    first.add_argument("--first-stage", type=Path, metavar="MODEL", help="a LightGBM text model that you already run")
+    first.add_argument(
+        "--first-stage",
+        type=Path,
+        metavar="MODEL",
+        help="a model that you already run: LightGBM's text, or ONNX (XGBoost, CatBoost, torch ...), which sees the "
+        "numeric features in the data's order",
+    )
     first.add_argument(
         "--first-stage-column",
         metavar="COL",

@@ -15,6 +15,7 @@ from ranking import bundle
 from ranking.errors import RecipeError
 from training import bundle_schema, fitting
 from training.bundling import write_bundle
+from training.comparing import not_worse
 from training.config import Recipe
 from training.data.dataset import Splits
 from training.data.load import announce, load
@@ -122,6 +123,8 @@ def _fit_and_publish(
     with watch.step("second stage"):
         networks = fitting.fit_networks(recipe, splits, first, chosen, workspace.state, bars, device)
     generalist = networks[0] if networks else None
+    if generalist is not None and recipe.choice is None and not as_fitted:
+        chosen = not_worse(chosen, generalist, splits, first)
     specialists = None
     if recipe.specialists is not None:
         with watch.step("specialists"):

@@ -34,6 +34,8 @@ def test_tables_are_those_of_the_results():
         ("airline", "blocks", False),
         ("mq2008", "sum", False),
         ("mq2008", "mlp_stacked", False),
+        ("ohsumed", "sum", False),
+        ("ohsumed", "blocks", False),
     ],
 )
 def test_what_follows_does_follow(name, attempt, pays):

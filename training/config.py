@@ -38,6 +38,7 @@ class LambdaMart(Frozen):
         select_on: what settings and number of trees are chosen by: ``valid``, the validation split; or ``folds``, the
             held-out parts of a cross-validation over the training queries, ``folds`` times the work, for
             sets whose validation split has a few dozen queries.
+        members: LambdaMARTs with other seeds whose sum is the first stage; serving takes that many times the trees.
         max_trees, patience: boosting stops after ``patience`` trees without a better NDCG.
         folds: parts for the out-of-fold scores of the training queries, and for ``select_on = "folds"``.
         ndcg_at: cutoff of the NDCG that tuning and early stopping look at.
@@ -55,6 +56,7 @@ class LambdaMart(Frozen):
     settings: LambdaMartSettings = LambdaMartSettings()
     trials: Positive = 20
     select_on: Literal["valid", "folds"] = "valid"
+    members: Positive = 1
     max_trees: Positive = 1000
     patience: Positive = 50
     folds: Annotated[int, Field(ge=2)] = 5

@@ -171,6 +171,8 @@ class SyntheticData(AnyData):
         noise: scale of the Gumbel noise on the utilities.
         observable: share of queries whose group can be seen: a categorical feature ``kind``, the same for all of a
             query's candidates, names the group; for the others it names any. None leaves the feature out.
+        decoy, similarity, cheapest: how much the other candidates of the list change the utility of one
+            (``training.data.context_effects``); 0 is no such effect.
     """
 
     kind: Literal["synthetic"] = "synthetic"
@@ -187,12 +189,25 @@ class SyntheticData(AnyData):
     levels: Annotated[int, Field(ge=2)] = 5
     noise: Annotated[float, Field(ge=0.0)] = 0.5
     observable: Share | None = None
+    decoy: Annotated[float, Field(ge=0.0)] = 0.0
+    similarity: Annotated[float, Field(ge=0.0)] = 0.0
+    cheapest: Annotated[float, Field(ge=0.0)] = 0.0
     split: Split = Split()
 
     @model_validator(mode="after")
     def _lengths_are_ordered(self) -> SyntheticData:
         if self.min_length > self.max_length:
             raise ValueError(f"min_length {self.min_length} is above max_length {self.max_length}")
+        return self
+
+    @model_validator(mode="after")
+    def _effects_have_features(self) -> SyntheticData:
+        if self.decoy > 0.0 and self.numeric < 2:
+            raise ValueError(f"decoy = {self.decoy:g} compares two numeric features: raise numeric to 2 or more")
+        for name in ("similarity", "cheapest"):
+            strength: float = getattr(self, name)
+            if strength > 0.0 and self.categorical == 0:
+                raise ValueError(f"{name} = {strength:g} looks at the first category: raise categorical to 1 or more")
         return self
 
 

@@ -194,4 +194,4 @@ def _tuned(
 
 
 def _facts(tuned: lambdamart.TunedLambdaMart) -> dict[str, object]:
-    return {"params": tuned.params, "trees": tuned.trees, "valid_ndcg": tuned.valid_ndcg, "trials": tuned.trials}
+    return {name: getattr(tuned, name) for name in ("params", "trees", "valid_ndcg", "trials", "members")}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from training.data.dataset import Dataset
 from training.monotone import Directions, constraints
 from training.search import Found, Report, search
 from training.search_space import LAMBDAMART, Value
+from training.summed_trees import summed
 
 Params = Mapping[str, Value]
 
@@ -38,9 +39,10 @@ class TunedLambdaMart:
     Args:
         model: LightGBM's text format, cut at the best iteration.
         params: the winning hyperparameters.
-        trees: the number of trees kept.
+        trees: the number of trees kept, of each member.
         valid_ndcg: NDCG of the validation split at the recipe's cutoff (empty queries count 0).
         trials: settings that were tried.
+        members: with other seeds, whose sum the model is.
     """
 
     model: str
@@ -48,6 +50,7 @@ class TunedLambdaMart:
     trees: int
     valid_ndcg: float
     trials: int
+    members: int = 1
 
 
 def tune(
@@ -63,7 +66,7 @@ def tune(
 
     Trial 1 is the recipe's ``settings``; the others come from Optuna's TPE sampler. Held out are the validation
     queries, or, with ``select_on = "folds"``, the parts of a cross-validation over the training queries; each trial
-    stops early.
+    stops early. Then ``spec.members`` of them are fitted with seeds of their own and summed.
 
     Args:
         train, valid: under one schema.
@@ -77,9 +80,10 @@ def tune(
     """
     best = search_settings(train, valid, spec, seed=seed, journal=journal, on_trial=on_trial)
     params = {**best.values, **_bound(train, spec.monotone)}
-    booster = _boost(_lightgbm_dataset(train), params, seed=seed, trees=best.fact)
-    valid_ndcg = mean_ndcg(valid, np.asarray(booster.predict(_matrix(valid), raw_score=True)), spec.ndcg_at)
-    return TunedLambdaMart(booster.model_to_string(), best.values, best.fact, valid_ndcg, spec.trials)
+    boosters = _boost(_lightgbm_dataset(train), params, seed=seed, trees=best.fact, members=spec.members)
+    valid_ndcg = mean_ndcg(valid, _scores(boosters, _matrix(valid)), spec.ndcg_at)
+    model = summed([booster.model_to_string() for booster in boosters])
+    return TunedLambdaMart(model, best.values, best.fact, valid_ndcg, spec.trials, spec.members)
 
 
 def search_settings(
@@ -140,9 +144,10 @@ def out_of_fold_scores(
     scores = np.empty(train.rows, dtype=np.float64)
     params = {**tuned.params, **_bound(train, monotone)}
     for number, (rest, held_out) in enumerate(query_folds(train, folds, seed), start=1):
-        booster = _boost(_lightgbm_dataset(train.select(rest)), params, seed=seed, trees=tuned.trees)
+        part = _lightgbm_dataset(train.select(rest))
+        boosters = _boost(part, params, seed=seed, trees=tuned.trees, members=tuned.members)
         rows = train.rows_of(held_out)
-        scores[rows] = booster.predict(lightgbm_input(train.features[rows], train.schema), raw_score=True)
+        scores[rows] = _scores(boosters, lightgbm_input(train.features[rows], train.schema))
         on_fold(number)
     return scores
 
@@ -237,9 +242,19 @@ def _lightgbm_dataset(data: Dataset, reference: lightgbm.Dataset | None = None) 
     )
 
 
-def _boost(train: lightgbm.Dataset, params: Mapping[str, Any], *, seed: int, trees: int) -> lightgbm.Booster:
+def _boost(
+    train: lightgbm.Dataset, params: Mapping[str, Any], *, seed: int, trees: int, members: int
+) -> list[lightgbm.Booster]:
+    """One booster with this seed, and ``members - 1`` with seeds that it fixes."""
+    seeds = [seed, *np.random.default_rng(seed).integers(2**31, size=members - 1).tolist()]
     with _clear_refusal():
-        return lightgbm.train(_settings(params, seed), train, num_boost_round=trees)
+        return [lightgbm.train(_settings(params, one), train, num_boost_round=trees) for one in seeds]
+
+
+def _scores(boosters: Sequence[lightgbm.Booster], rows: Float[np.ndarray, "R D"]) -> Float[np.ndarray, " R"]:
+    """``(R,)`` the sum of what all give."""
+    found: Float[np.ndarray, " R"] = np.sum([booster.predict(rows, raw_score=True) for booster in boosters], axis=0)
+    return found
 
 
 def _settings(params: Mapping[str, Any], seed: int) -> dict[str, Any]:

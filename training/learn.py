@@ -158,7 +158,12 @@ def loss_of(
     with torch.autocast(batch.features.device.type, torch.bfloat16, enabled=spec.precision == "bfloat16"):
         found = model(batch.features, batch.mask)
     judged = batch.labels, batch.mask
-    rank_loss = ranking_loss(spec.rank_loss, found.logits.float(), *judged, weights=batch.weights, gains=batch.gains)
+    each = found.logits[None] if found.members is None else found.members
+    losses = [
+        ranking_loss(spec.rank_loss, logits.float(), *judged, weights=batch.weights, gains=batch.gains)
+        for logits in each
+    ]
+    rank_loss = torch.stack(losses).mean()
     if conf_weight == 0.0:
         return rank_loss, float(rank_loss.detach()), 0.0
     assert isinstance(spec, Qilcm)

@@ -37,8 +37,9 @@ READER = {"encoder_width": 8}
 ALONE = {"first_stage_score": False}
 NETWORKS = (
     Qilcm(**SMALL, query_norm="paper"),
-    Qilcm2(**SMALL),
-    Qilcm2(**SMALL, **ALONE, context="blocks"),
+    Qilcm2(**SMALL, context="seeds"),
+    Qilcm2(**SMALL, **ALONE, heads=3),
+    Qilcm2(**SMALL, members=2),
     Dlcm(**READER),
     Dcm(**READER, **ALONE, order="presented", state_width=8),
     Mlp(**SMALL),

@@ -247,7 +247,8 @@ def test_too_few_lists_say_nothing_but_names():
 
 
 @pytest.mark.parametrize(
-    ("name", "level"), [("demo", []), ("planted", ["kind"]), ("planted-hidden", ["kind"]), ("shifted", [])]
+    ("name", "level"),
+    [("demo", []), ("planted", ["kind"]), ("planted-hidden", ["kind"]), ("shifted", []), ("context", [])],
 )
 def test_planted_data_are_clean(name, level):
     for seed in range(3):

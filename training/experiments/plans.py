@@ -11,8 +11,7 @@ from training.config import Choice, LambdaMart, LambdaMartSettings, Recipe
 from training.data_config import SyntheticData
 from training.fitting import compared_networks
 from training.model_config import FirstStageAlone, Model, Network, NetworkSpec, Rivals
-from training.network_search import with_values
-from training.search_space import own_values, space_of
+from training.search_space import space_of
 
 RELATIVE = "+relative"
 """Ends the name of what stands on the first stage with list-relative columns."""
@@ -131,22 +130,16 @@ def name_on(method: str, relative: bool) -> str:
 
 
 def untuned(recipe: Recipe) -> Recipe:
-    """The recipe with the defaults of each kind where a search looks for values.
+    """The recipe with the defaults of each kind where a search looks for values, and no settings of rivals.
 
     What a recipe says there may have been found on queries that are tested here.
     """
-    first = lambdamart_of(recipe)
-    kinds = (kind for kind in Rivals.model_fields if recipe.rivals.spec(kind) is not None)
-    changes: dict[str, object] = {
-        "first_stage": first.model_copy(update={"settings": LambdaMartSettings()}),
-        "rivals": {kind: _with_defaults(recipe.model_named(kind)) for kind in kinds},
-        "model": _with_defaults(recipe.model),
-    }
-    return config.changed(recipe, changes)
-
-
-def _with_defaults(spec: Model) -> Model:
-    return spec if isinstance(spec, FirstStageAlone) else with_values(spec, own_values(type(spec)(), space_of(spec)))
+    model = recipe.model
+    if not isinstance(model, FirstStageAlone):
+        searched = set(space_of(model))
+        model = type(model).model_validate({name: getattr(model, name) for name in model.model_fields_set - searched})
+    first = lambdamart_of(recipe).model_copy(update={"settings": LambdaMartSettings()})
+    return config.changed(recipe, {"first_stage": first, "rivals": Rivals(), "model": model})
 
 
 def weight_name(weight: float) -> str:

@@ -73,14 +73,17 @@ class Measured:
         deepest = int(self.candidates.max())
         return tuple(f"ndcg@{k}" for k in NDCG_AT if k <= 10 or k <= deepest)
 
-    def each(self, method: str, metric: str, empty: EmptyQueries = 0) -> Float[np.ndarray, "S M"]:
-        """Per seed and query, under a convention for empty queries."""
-        protocol = EvalProtocol(empty_queries=empty)
-        return np.stack([protocol.apply(row) for row in self.values[method][metric]])
+    def each(self, method: str, metric: str) -> Float[np.ndarray, "S N"]:
+        """Per seed and query, empty queries counted 0."""
+        return np.stack([EvalProtocol().apply(row) for row in self.values[method][metric]])
 
     def mean_sd(self, method: str, metric: str, empty: EmptyQueries = 0) -> tuple[float, float | None]:
-        """Mean over queries, then mean and standard deviation over seeds; none of a single seed."""
-        over_queries = self.each(method, metric, empty).mean(axis=1)
+        """Mean over queries, then mean and standard deviation over seeds; none of a single seed.
+
+        Which queries are empty under the truncated ideal may differ by seed.
+        """
+        protocol = EvalProtocol(empty_queries=empty)
+        over_queries = np.array([protocol.apply(row).mean() for row in self.values[method][metric]])
         spread = float(over_queries.std(ddof=1)) if self.seeds > 1 else None
         return float(over_queries.mean()), spread
 

@@ -74,6 +74,12 @@ def test_mean_and_deviation_are_over_seeds_and_conventions_by_hand():
     assert measured({"lambdamart": [[0.2, 0.4]]}).mean_sd("lambdamart", "ndcg@1")[1] is None, "one seed does not vary"
 
 
+def test_a_query_may_be_empty_under_one_seed_only():
+    """As it is under the truncated ideal where one seed's first stage keeps nothing relevant of it."""
+    found = measured({"lambdamart": [[0.2, NAN], [0.4, 0.6]]}, relevant=[3, 3])
+    assert found.mean_sd("lambdamart", "ndcg@10 truncated", "drop") == pytest.approx((0.35, np.std([0.2, 0.5], ddof=1)))
+
+
 def test_queries_are_the_witnesses_not_their_seeds():
     """Twice the same seed says nothing new."""
     values = planted_gains(seeds=1, gain=0.002)

@@ -46,7 +46,7 @@ def table2(found: Measured, ndcg_at: int) -> Told:
     verdicts += [verdict(_of(gained, lead)) + counted(gained) for gained in reversed(family.values())]
     verdicts += [chosen_sentence(counts) for counts in found.chosen.values()]
     note = PAIRED + "the metrics. The best baseline of a metric is seen on these queries, which favours the baseline."
-    heading = "Over LambdaMART, without and with list-relative columns"
+    heading = f"NDCG@{ndcg_at} over LambdaMART, without and with list-relative columns"
     sections = [
         PageSection(tables=[tables.means(found, metrics, "All methods")]),
         PageSection(tables=[tables.comparisons(on_lambdamart, heading, PAIRED + "these rows.", named=True)]),

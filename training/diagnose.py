@@ -70,7 +70,7 @@ def _diagnosed(
     advice = diagnosis_text.advice(found)
     command = _fit_command(words, alone=advice.alone)
     numbers = {**diagnosis_text.numbers(found), "advice": advice.key, "fit": command}
-    return numbers, diagnosis_text.tables(found), f"{advice.text}\n  {command}"
+    return numbers, diagnosis_text.tables(found), f"{advice.lines}\n  {command}"
 
 
 def _fit_command(words: Sequence[str], *, alone: bool) -> str:

@@ -22,8 +22,11 @@ from training.lambdamart import query_ndcg
 from training.model_config import Qilcm2, Rivals
 from training.progress import Bars
 
-MOST_ROWS, MOST_VALUES = 30_000, 1_200_000
+MOST_ROWS, MOST_VALUES = 25_000, 1_200_000
 """Training rows, and values of numeric features in them, that rankers are fitted on; validation rows: a third."""
+
+MOST_COLUMNS = 60
+"""Features that a tree picks from at random; with list-relative columns, the same share of them."""
 
 FOLDS = 3
 """Parts of the training queries; each is ranked by models that were fitted without it."""
@@ -150,7 +153,7 @@ def quick(recipe: Recipe, train: Dataset) -> Recipe:
         ndcg_at=NDCG_AT,
     )
     changes: dict[str, object] = {
-        "first_stage": _quick_first_stage(recipe.first_stage),
+        "first_stage": _quick_first_stage(recipe.first_stage, len(train.schema)),
         "model": network,
         "choice": Choice(second_stages=(network.kind,), folds=FOLDS),
         "specialists": None,
@@ -160,12 +163,17 @@ def quick(recipe: Recipe, train: Dataset) -> Recipe:
     return config.changed(recipe, changes)
 
 
-def _quick_first_stage(spec: FirstStage) -> FirstStage:
+def _quick_first_stage(spec: FirstStage, columns: int) -> FirstStage:
     if not isinstance(spec, LambdaMart):
         return spec
-    fast = {"learning_rate": 0.1, "num_leaves": min(spec.settings.num_leaves, 31), "feature_fraction": 0.5}
+    own = spec.settings
+    fast = {
+        "learning_rate": 0.1,
+        "num_leaves": min(own.num_leaves, 20),
+        "feature_fraction": min(own.feature_fraction, MOST_COLUMNS / columns),
+    }
     budget = {"trials": 1, "max_trees": 150, "patience": 15, "folds": FOLDS, "ndcg_at": NDCG_AT, "relative": "auto"}
-    return spec.model_copy(update={"settings": spec.settings.model_copy(update=fast), **budget})
+    return spec.model_copy(update={"settings": own.model_copy(update=fast), **budget})
 
 
 def sampled(splits: Splits, *, seed: int) -> Splits:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Literal
@@ -20,7 +21,7 @@ MOSTLY, PARTLY = 0.5, 0.1
 WORTHWHILE = 0.01
 """NDCG that is worth a longer look, where an interval does not rule it out."""
 
-_NAME, _BAR = 28, 10
+_WIDTH, _NAME, _BAR = 80, 28, 10
 
 Key = Literal["second_stage", "relative", "unsure", "plain", "given"]
 
@@ -39,6 +40,11 @@ class Advice:
     key: Key
     text: str
     alone: bool
+
+    @property
+    def lines(self) -> str:
+        """The sentence for a terminal."""
+        return textwrap.fill(self.text, _WIDTH)
 
 
 def advice(found: Diagnosis) -> Advice:
@@ -92,7 +98,7 @@ def _gain(gain: Gain) -> dict[str, object]:
 
 def _features(found: Diagnosis) -> Iterator[str]:
     yield "Share of each feature's variance between lists (intraclass correlation),"
-    yield f"{found.of_queries:,} training queries; z and rank within the list take it away"
+    yield f"{found.of_queries:,} training queries; list-relative columns take that share away"
     yield ""
     for spread in found.features[:SHOWN]:
         yield _feature(spread)
@@ -101,20 +107,20 @@ def _features(found: Diagnosis) -> Iterator[str]:
         yield f"  and {len(rest)} more" + (f", {min(shares):.2f} to {max(shares):.2f}" if shares else "")
     if found.categorical:
         count = len(found.categorical)
-        yield _cut(f"  left out: {count} categorical ({', '.join(found.categorical)})", 80)
+        yield _cut(f"  left out: {count} categorical ({', '.join(found.categorical)})", _WIDTH)
 
 
 def _feature(spread: Spread) -> str:
     name = f"  {_cut(spread.feature, _NAME):{_NAME}}"
     if spread.between is None:
-        return f"{name}     -  no two values to compare in a list"
+        return f"{name}     -  {'':{_BAR}}  not defined"
     bar = "█" * round(spread.between * _BAR)
     return f"{name}  {spread.between:.2f}  {bar:{_BAR}}  {_hint(spread.between)}"
 
 
 def _hint(share: float) -> str:
-    if share > 0.999:
-        return "one value per list; they say nothing"
+    if share > 1.0 - 1e-6:
+        return "one value per list"
     if share >= MOSTLY:
         return "mostly the list's level"
     return "partly the list's level" if share >= PARTLY else "compares across lists"
@@ -125,8 +131,7 @@ def _gains(found: Diagnosis) -> Iterator[str]:
     yield "by models that did not see it; paired, with 95 % intervals over queries"
     yield ""
     if found.relative is None:
-        yield "  list-relative columns were not compared: the first stage is given, or its"
-        yield "  trees use none"
+        yield "  relative columns  not compared: the first stage is given, or uses none"
     else:
         yield _row("relative columns", found.relative)
     yield _row("a second stage", found.second)

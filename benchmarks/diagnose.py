@@ -67,6 +67,7 @@ def diagnosed(arguments: list[str]) -> tuple[dict[str, Any], dict[str, float]]:
         spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         cost = {"cpu_seconds": round(spent, 1), "seconds": round(time.perf_counter() - started, 1)}
         found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
+        del found["fit"]  # it has this machine's paths
         return found, cost
 
 

@@ -93,6 +93,7 @@ def diagnose(recipe: Recipe, sources: Sequence[str], *, device: str, bars: Bars)
     Raises:
         ListwrightError: if the data cannot be read or compared on; with the place and the remedy.
     """
+    bars.enter("data")
     splits = load(recipe, sources, progress=bars)
     for file in bars.tasks:  # compressed text is longer than its file: only now is the end known
         bars.update(file.id, total=file.completed)
@@ -121,7 +122,9 @@ def diagnose(recipe: Recipe, sources: Sequence[str], *, device: str, bars: Bars)
 def _compared(recipe: Recipe, splits: Splits, device: str, bars: Bars) -> tuple[Gain | None, Gain]:
     """List-relative columns beside none, and the second stage beside what is better of the two."""
     with tempfile.TemporaryDirectory() as folder:
+        bars.enter("first stage")
         first, _, comparisons = fitting.fit_first_stage(recipe, splits, Path(folder), bars)
+        bars.enter("second stage")
         chosen = fitting.choose(recipe, splits, first, comparisons, Path(folder), bars, device)
     *columns, network = chosen.comparisons
     level = float(query_ndcg(splits.train, first.train_scores, NDCG_AT).mean())

@@ -25,7 +25,7 @@ serve: $(VENV)/.service ## keep the service running: the demo fitted here if the
 test: check ## lint, types, walls, then the tests, but for the slow ones
 	@$(BIN)/pytest -m "not slow" $(PYTEST_ARGS)
 
-test-all: check ## lint, types, walls, then every test
+test-all: check $(VENV)/.foreign ## lint, types, walls, then every test
 	@$(BIN)/pytest -rs $(PYTEST_ARGS)
 
 check: $(VENV)/.dev ## lint, types and walls only
@@ -66,6 +66,12 @@ $(VENV)/.client: $(VENV)/.training client/pyproject.toml
 
 $(VENV)/.dev: $(VENV)/.client
 	@$(call install,.[training$(comma)dev],what the tests need)
+
+# --no-deps: a GPU library and two for plots, which nothing here calls, would be half a gigabyte
+$(VENV)/.foreign: $(VENV)/.dev
+	@echo "installing XGBoost and CatBoost, whose rankers the tests bring along, into $(VENV)"; \
+	UV_FIND_LINKS="$${UV_FIND_LINKS:-$${PIP_FIND_LINKS:-}}" $(BIN)/uv pip install --quiet --no-deps \
+		--python $(BIN)/python -c constraints.txt catboost onnxmltools xgboost && touch $@
 
 comma := ,
 # uv reads UV_FIND_LINKS where pip reads PIP_FIND_LINKS: a folder with a CPU build of torch counts for both.

@@ -1,7 +1,8 @@
 """``python -m benchmarks.compute``: what the two stages cost, each beside its alternatives, on one thread.
 
 First stage: LightGBM's own ``predict``, ONNX Runtime's tree ensemble, oneDAL where ``daal4py`` is installed, and the
-compiled traversal; all but oneDAL and ONNX Runtime equal LightGBM to the last bit. Second stage: QILCM as torch exports
+compiled traversal; all but oneDAL and ONNX Runtime equal LightGBM to the last bit. The compiled one again with 40
+list-relative columns. Second stage: QILCM as torch exports
 it from the module that was trained, and from its inference form. The candidates take turns on the same lists.
 """
 
@@ -23,19 +24,24 @@ from jaxtyping import Float
 from onnx import TensorProto, helper
 
 from benchmarks import machine
-from benchmarks.wide_bundle import FEATURES, build, rows
+from benchmarks.wide_bundle import FEATURES, boost, build, noise, rows
 from ranking import bundle
 from ranking.compiled_first_stage import CompiledFirstStage
 from ranking.first_stage import LightGbmFirstStage
 from ranking.forest import Forest, read_forest
+from ranking.relative import KINDS, RelativeColumns
 from ranking.scorers import OnnxScorer
 from training.export import to_onnx
 from training.inference_form import InferenceForm
 from training.model_config import Qilcm as QilcmSpec
 from training.ranker import Ranker, Unbatched
+from training.relative import candidates, widened_part
 
 LENGTHS = {10: 300, 100: 200, 1000: 40}
 """Rounds at each list length."""
+
+RELATIVE = 40
+"""List-relative columns that are timed."""
 
 Score = Callable[[Float[np.ndarray, "L D"]], np.ndarray]
 
@@ -60,10 +66,31 @@ def main(arguments: list[str] | None = None) -> int:
     result = {
         "features": FEATURES,
         "first_stage": _table(first, "LightGBM"),
+        "relative_columns": _table(_with_relative_columns(), "without"),
         "second_stage": _table(second, "as trained"),
     }
     print(machine.save("compute", "python -m benchmarks.compute", result))
     return 0
+
+
+def _with_relative_columns() -> dict[str, Score]:
+    """The compiled first stage on the features alone, and with list-relative columns that it computes and sees."""
+    data = noise(np.random.default_rng(0))
+    found: dict[str, Score] = {"without": CompiledFirstStage(read_forest(boost(data)), None, data.schema).score}
+    every = candidates(data.schema, KINDS)
+    for name, columns in {
+        f"{RELATIVE} columns of {RELATIVE // 2} features": every[:RELATIVE],
+        f"{RELATIVE} columns of {RELATIVE} features": every[: 2 * RELATIVE : 2],
+    }.items():
+        wide = widened_part(data, columns)
+        relative = RelativeColumns(columns, data.schema)
+        forest = CompiledFirstStage(read_forest(boost(wide)), None, wide.schema)
+        found[name] = _widening(relative, forest)
+    return found
+
+
+def _widening(relative: RelativeColumns, forest: CompiledFirstStage) -> Score:
+    return lambda x: forest.score(relative.widened(x))
 
 
 def _engines(model: str, reference: LightGbmFirstStage, compiled: CompiledFirstStage) -> dict[str, Score]:

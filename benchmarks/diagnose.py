@@ -31,7 +31,7 @@ LISTS, LENGTH = 2000, 50
 WIDTHS = (20, 136)
 """Numeric features of the tables."""
 
-PLANTED, REAL = ("demo", "shifted"), ("airline", "ohsumed", "mq2008")
+PLANTED, REAL = ("shifted", "context", "demo"), ("airline", "ohsumed", "mq2008")
 
 PAGE = Path(__file__).parents[1] / "docs" / "when-a-second-stage-pays.md"
 

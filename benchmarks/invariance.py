@@ -89,7 +89,7 @@ def at_shift(recipe: config.Recipe, seed: int, console: Console) -> dict[str, di
     splits = load(recipe, [])
     with TemporaryDirectory() as folder:
         first = first_stage.fit(recipe.first_stage, splits, seed=seed, state=Path(folder))
-    assert first.model is not None
+    assert isinstance(first.model, str)
     scores = lambdamart.scores_of(first.model, splits.test)
     found: dict[str, dict[str, float]] = {}
     for name in VARIANTS:

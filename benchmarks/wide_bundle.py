@@ -16,7 +16,7 @@ from jaxtyping import Float
 
 from ranking import bundle
 from ranking.features import Feature, FeatureSchema
-from ranking.manifest import LightGbmStage, SrmStage
+from ranking.stages import LightGbmStage, SrmStage
 from training.anomaly import FittedAnomaly, fit_anomaly
 from training.bundling import write_bundle
 from training.config import Recipe, Router, Srm
@@ -39,8 +39,8 @@ _LISTS, _LENGTH = 250, 100
 def build(out: Path, *, specialists: int = 0) -> Path:
     """Publish the bundle at ``out``; with specialists it has a router, which always abstains: the longest way."""
     rng = np.random.default_rng(0)
-    data = _noise(rng)
-    model = _lambdamart(data)
+    data = noise(rng)
+    model = boost(data)
     spec = Qilcm()
     scores = lightgbm.Booster(model_str=model).predict(data.features, raw_score=True)
     torch.manual_seed(0)
@@ -81,7 +81,8 @@ def rows(rng: np.random.Generator, count: int) -> Float[np.ndarray, "L D"]:
     return np.round(np.column_stack([counts, ratios, wide]), 6).astype(np.float32)
 
 
-def _noise(rng: np.random.Generator) -> Dataset:
+def noise(rng: np.random.Generator) -> Dataset:
+    """Lists of the stated shape with labels that mean little."""
     schema = FeatureSchema(features=tuple(Feature(name=f"feature_{d + 1}") for d in range(FEATURES)))
     features = rows(rng, _LISTS * _LENGTH)
     utility = np.log1p(features[:, ::7]).sum(axis=1) + rng.normal(0.0, 2.0, len(features))
@@ -91,7 +92,8 @@ def _noise(rng: np.random.Generator) -> Dataset:
     return data.under(fit_schema(data))
 
 
-def _lambdamart(data: Dataset) -> str:
+def boost(data: Dataset) -> str:
+    """A forest of the stated size, fitted to noise."""
     params = {"objective": "lambdarank", "num_leaves": LEAVES, "learning_rate": 0.02, "verbosity": -1, "seed": 0}
     dataset = lightgbm.Dataset(
         data.features, data.labels, group=data.lengths, feature_name=list(data.schema.names), free_raw_data=True

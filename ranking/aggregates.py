@@ -10,11 +10,12 @@ from jaxtyping import Float, Int
 
 from ranking import compiled, list_statistics
 from ranking.features import FeatureSchema
+from ranking.order import best
 
 statistics = compiled.look or list_statistics
 
 TOP = 10
-"""How many of the first stage's best make up "the top"."""
+"""How many of the first stage's best (:func:`ranking.order.best`) make up "the top"."""
 
 MAX_CATEGORIES = 32
 """A categorical feature with more values has no aggregates: a share of each would drown the others."""
@@ -37,7 +38,7 @@ class Aggregates:
     """
 
     def __init__(self, schema: FeatureSchema, specialists: int) -> None:
-        numeric = [d for d in range(len(schema)) if d not in schema.categorical]
+        numeric = list(schema.numeric)
         self._numeric = np.array(numeric, dtype=np.int32)
         self._holey = [d for d in numeric if schema.features[d].missing_in_training]
         self._categorical = [
@@ -67,14 +68,20 @@ class Aggregates:
         return tuple(names)
 
     def top_means(
-        self, features: Float[np.ndarray, "L D"], by_first_stage: Int[np.ndarray, " L"]
+        self,
+        features: Float[np.ndarray, "L D"],
+        first_scores: Float[np.ndarray, " L"],
+        by_first_stage: Int[np.ndarray, " L"],
     ) -> Float[np.ndarray, " M"]:
         """Mean of every numeric feature over the first stage's top: what the anomaly score looks at.
+
+        Args:
+            features, first_scores, by_first_stage: as for :meth:`of`.
 
         Convention: NaN where all of them are missing.
         """
         found = np.empty(8 * self.numeric, dtype=np.float32)
-        statistics.numbers(features, self._numeric, by_first_stage[:TOP], found)
+        statistics.numbers(features, self._numeric, best(TOP, by_first_stage, first_scores, features), found)
         return found[self._top_means]
 
     def of(
@@ -99,7 +106,7 @@ class Aggregates:
         Returns:
             ``(A,)`` float32, in the order of :attr:`names`; NaN where a feature has no value in the list.
         """
-        top = by_first_stage[:TOP]
+        top = best(TOP, by_first_stage, first_scores, features)
         seen = np.empty(len(self.names), dtype=np.float32)
         end = 8 * self.numeric
         statistics.numbers(features, self._numeric, top, seen[:end])
@@ -110,7 +117,7 @@ class Aggregates:
         statistics.first_stage(first_scores, top, seen[end : end + 4])
         seen[end + 4] = len(features)
         seen[end + 5] = anomaly(seen[self._top_means])
-        at = top if len(scored) == len(features) else np.searchsorted(scored, top[: len(scored)])
+        at = top if len(scored) == len(features) else np.searchsorted(scored, top[np.isin(top, scored)])
         statistics.agreement(scores, at, seen[end + 6 :])
         return seen
 

@@ -31,5 +31,5 @@ class AnomalyScore:
         Raises:
             ScoringError: if the graph fails.
         """
-        means = self._aggregates.top_means(features, rank_by_score(first_scores))
+        means = self._aggregates.top_means(features, first_scores, rank_by_score(first_scores))
         return float(self._graph.score(means[None])[0, 0])

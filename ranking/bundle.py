@@ -20,7 +20,8 @@ from ranking.anomaly import AnomalyScore
 from ranking.compiled_first_stage import open_first_stage
 from ranking.errors import BundleError, ListwrightError, SchemaMismatchError, ScoringError
 from ranking.first_stage import ColumnFirstStage, FirstStage
-from ranking.manifest import GOLDEN, MANIFEST, BundleFile, Manifest, SecondStage, parse, to_json
+from ranking.manifest import BundleFile, Manifest, parse, to_json
+from ranking.onnx_first_stage import OnnxFirstStage
 from ranking.packed_forest import open_forest
 from ranking.packed_linear import open_specialists
 from ranking.plain_file import NotPlainError
@@ -28,6 +29,7 @@ from ranking.relative import RelativeColumns
 from ranking.reranker import Reranker
 from ranking.router import BundleRouter
 from ranking.scorers import OnnxScorer, Scorer
+from ranking.stages import GOLDEN, MANIFEST, SecondStage
 
 MAX_FILE_BYTES = 2 * 1024**3
 """A larger file is refused before it is read."""
@@ -96,6 +98,11 @@ def build(path: Path, manifest: Manifest, read: Callable[[str], bytes]) -> Reran
             seen_by_it = relative.schema if relative is not None and entry.relative else schema
             first_stage = open_first_stage(read(entry.file).decode(), seen_by_it, entry.engine)
         except (ScoringError, SchemaMismatchError, UnicodeDecodeError) as error:
+            raise BundleError(path / entry.file, str(error)) from error
+    elif entry.kind == "onnx":
+        try:
+            first_stage = OnnxFirstStage(read(entry.file), schema)
+        except ScoringError as error:
             raise BundleError(path / entry.file, str(error)) from error
     else:
         first_stage = ColumnFirstStage(entry.feature, schema)

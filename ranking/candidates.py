@@ -103,8 +103,8 @@ class Ranking:
         order: ``(L,)`` candidate indices, best first.
         scores: ``(L,)`` in input order: the logits of the stage that gave the order; NaN for candidates that this
             stage did not score (below the cutoff), or everywhere if only the input order is left.
-        relevance: ``(L,)`` in input order: softmax of ``scores`` over the scored candidates (QILCM eq. 9); sums to 1,
-            NaN where ``scores`` is.
+        relevance: ``(L,)`` in input order: softmax of ``scores`` over the scored candidates (QILCM eq. 9), divided by
+            the temperature of the strategy that gave them; sums to 1, NaN where ``scores`` is.
         first_stage_scores: ``(L,)`` in input order; NaN if the first stage failed.
         stage_reached: the stage that gave the order.
         route: which ranker was asked for, and who chose it.

@@ -127,6 +127,11 @@ class FeatureSchema(BaseModel):
         return tuple(d for d, feature in enumerate(self.features) if feature.kind == "categorical")
 
     @cached_property
+    def numeric(self) -> tuple[int, ...]:
+        """Columns of the numeric features."""
+        return tuple(d for d, feature in enumerate(self.features) if feature.kind == "numeric")
+
+    @cached_property
     def spelling(self) -> int:
         """Bytes of the longest name and of the longest category together, in UTF-8."""
         names = max(len(name.encode()) for name in self.names)

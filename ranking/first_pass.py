@@ -8,7 +8,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ranking.candidates import CandidateList
-from ranking.manifest import SecondStage
+from ranking.order import best
+from ranking.stages import SecondStage
 
 
 class FirstPass(NamedTuple):
@@ -27,10 +28,10 @@ class FirstPass(NamedTuple):
     order: Int[np.ndarray, " L"]
 
     def kept(self, stage: SecondStage | None) -> Int[np.ndarray, " C"]:
-        """The candidates that reach a stage, in input order, so that ties keep it."""
+        """The candidates that reach a stage, in input order, so that ties keep it; see :func:`ranking.order.best`."""
         if stage is None or stage.cutoff is None or stage.cutoff >= len(self.order):
             return np.arange(len(self.order))
-        return np.sort(self.order[: stage.cutoff])
+        return np.sort(best(stage.cutoff, self.order, self.scores, self.candidates.features))
 
     def inputs(self, kept: Int[np.ndarray, " C"], stage: SecondStage) -> Float[np.ndarray, "C E"]:
         """What a stage sees of them: features, list-relative columns and first-stage scores where these take part."""

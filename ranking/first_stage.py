@@ -1,4 +1,4 @@
-"""The first stage: one score per candidate, each looked at alone."""
+"""The first stage: one score per candidate. LightGBM and a column look at each alone."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def read_booster(model: str) -> lightgbm.Booster:
         raise ScoringError(f"not a LightGBM text model: {error}") from error
 
 
-Engine = Literal["compiled", "lightgbm", "column"]
+Engine = Literal["compiled", "lightgbm", "column", "onnx"]
 
 
 class FirstStage(Protocol):
-    """Scores candidates one by one.
+    """Scores the candidates of a list.
 
-    ``engine`` says by what: ``compiled``, ``lightgbm`` or ``column``.
+    ``engine`` says by what: ``compiled``, ``lightgbm``, ``column`` or ``onnx``.
     """
 
     engine: Engine

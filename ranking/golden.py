@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -11,8 +12,10 @@ import numpy as np
 from jaxtyping import Float, Int
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from ranking.aggregates import TOP
 from ranking.candidates import CandidateList, Ranking
 from ranking.errors import BundleError, ListwrightError
+from ranking.order import rank_by_score, tied_after
 from ranking.reranker import Reranker
 
 SCORE_TOLERANCE = 1e-4
@@ -122,15 +125,39 @@ def replay(reranker: Reranker, lists: list[GoldenList], path: Path) -> None:
     for number, golden in enumerate(lists, start=1):
         try:
             candidates = CandidateList(_array(golden.features))
-            asked = {"strategy": golden.strategy, "specialist": golden.decided}
-            ranking = reranker.rerank(candidates, **asked, routing=False)  # type: ignore[arg-type]
+            ask = partial(reranker.rerank, strategy=golden.strategy, specialist=golden.decided, routing=False)
+            ranking = ask(candidates)
+            kept = _others_of_a_tie(golden, ranking)
+            expected = golden if kept is None else _cut(golden, kept)
+            if kept is not None:
+                ranking = ask(CandidateList(_array(expected.features)))
             # "auto" does not ask a router that always abstains, "srm" does
-            estimated = None if golden.probabilities is None else reranker.rerank(candidates, strategy="srm")
+            estimated = None if expected.probabilities is None else reranker.rerank(candidates, strategy="srm")
         except ListwrightError as error:
             raise BundleError(path, f"line {number}: {error}") from error
-        fault = _difference(golden, ranking) or (estimated and _other_estimate(golden, estimated))
+        fault = _difference(expected, ranking) or (estimated and _other_estimate(expected, estimated))
         if fault is not None:
             raise BundleError(path, f"line {number}: {fault}: this machine does not compute what the trainer computed")
+
+
+def _others_of_a_tie(golden: GoldenList, ranking: Ranking) -> Int[np.ndarray, " C"] | None:
+    """The candidates that the record rescored, if now others with the same first-stage score are; else None.
+
+    Older bundles were recorded while input order chose among equal scores at the cutoff.
+    """
+    then, now = np.isfinite(np.array(golden.scores, dtype=np.float64)), np.isfinite(ranking.scores)
+    if then.shape != now.shape or then.sum() != now.sum() or (then == now).all():
+        return None
+    return np.flatnonzero(then) if np.ptp(ranking.first_stage_scores[then != now]) == 0 else None
+
+
+def _cut(golden: GoldenList, kept: Int[np.ndarray, " C"]) -> GoldenList:
+    """The same answer for these candidates alone; a router's estimate was of the whole list."""
+    place = {int(i): n for n, i in enumerate(kept)}
+    whole = {name: getattr(golden, name) for name in ("features", "first_stage_scores", "scores")}
+    parts: dict[str, object] = {name: [values[i] for i in kept] for name, values in whole.items()}
+    order = [place[i] for i in golden.order if i in place]
+    return golden.model_copy(update=parts | {"order": order, "probabilities": None})
 
 
 def _difference(golden: GoldenList, ranking: Ranking) -> str | None:
@@ -152,8 +179,15 @@ def _other_estimate(golden: GoldenList, ranking: Ranking) -> str | None:
     fault = _fault(ranking)
     if fault is not None:
         return fault
-    expected, found = np.array(golden.probabilities), ranking.route.probabilities
-    if found is None or found.shape != expected.shape or np.abs(found - expected).max() > ROUTER_TOLERANCE:
+    expected, found, first = np.array(golden.probabilities), ranking.route.probabilities, ranking.first_stage_scores
+    if (
+        found is None
+        or found.shape != expected.shape
+        or (
+            np.abs(found - expected).max() > ROUTER_TOLERANCE
+            and not tied_after(TOP, rank_by_score(first), first)  # see _others_of_a_tie
+        )
+    ):
         return f"the router's probabilities are {found}, expected {expected}"
     return None
 

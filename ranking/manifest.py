@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat, ValidationError, model_validator
+from pydantic import Field, FiniteFloat, ValidationError, model_validator
 
 from ranking.errors import BundleError, BundleFormatError
 from ranking.features import FeatureSchema
 from ranking.metrics import EvalProtocol
 from ranking.relative import RelativeColumn, RelativeColumns
+from ranking.stages import (
+    AnomalyStage,
+    ColumnStage,
+    FileName,
+    FirstStageEntry,
+    Frozen,
+    NetworkKind,
+    NetworkStage,
+    RouterStage,
+    SrmStage,
+)
 
 FORMAT_VERSION = 5
 """Version of the bundle format that this code writes, and the newest that it reads.
@@ -27,29 +37,11 @@ change in ``docs/bundle-format.md`` and the changelog.
 _SEVERAL_SECOND_STAGES = 5
 """Before this version, a bundle had one second stage or none."""
 
-MANIFEST = "manifest.json"
-GOLDEN = "golden.jsonl"
-
-_FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}")
-
-
-def _is_inside(name: str) -> str:
-    if not _FILE_NAME.fullmatch(name) or name == MANIFEST:
-        raise ValueError(f"{name!r} is not the name of a file directly inside the bundle")
-    return name
-
-
-FileName = Annotated[str, AfterValidator(_is_inside)]
-
 BundleName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
 """A name or version: it is a folder, and stands in headers, logs and labels."""
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class BundleFile(_Frozen):
+class BundleFile(Frozen):
     """One file of the bundle and what it must hash to."""
 
     name: FileName
@@ -57,54 +49,7 @@ class BundleFile(_Frozen):
     size: Annotated[int, Field(ge=0)]
 
 
-LightGbmEngine = Literal["compiled", "lightgbm"]
-
-
-class LightGbmStage(_Frozen):
-    """First stage: a LightGBM model in LightGBM's own text format.
-
-    Args:
-        engine: what scores with it: ``compiled``, which is equal to the last bit and several times as fast, or
-            ``lightgbm`` itself.
-        relative: whether it sees the manifest's list-relative columns behind the features.
-    """
-
-    kind: Literal["lightgbm"] = "lightgbm"
-    file: FileName = "first_stage.txt"
-    engine: LightGbmEngine = "compiled"
-    relative: bool = False
-
-
-class ColumnStage(_Frozen):
-    """First stage: scores that the caller already has, sent as the feature of this name."""
-
-    kind: Literal["column"] = "column"
-    feature: str
-
-
-NetworkKind = Literal["qilcm", "qilcm2", "dlcm", "dcm", "mlp"]
-"""Networks that can be a second stage. The kind is also the strategy that requests name it by; to serving they differ
-in nothing else, so a new one needs its name here and nothing more."""
-
-
-class NetworkStage(_Frozen):
-    """Second stage: a network as an ONNX graph ``(C, E) -> (C,)``.
-
-    Args:
-        kind: which one. A variant of a kind (QILCM without its query normalisation) stands in the recipe.
-        cutoff: C, how many candidates of the first stage it scores.
-        first_stage_score: whether the first stage's score is its last input column.
-        relative: whether it sees the manifest's list-relative columns behind the features.
-    """
-
-    kind: NetworkKind = "qilcm"
-    file: FileName = "qilcm.onnx"
-    cutoff: Annotated[int, Field(ge=1)]
-    first_stage_score: bool
-    relative: bool = False
-
-
-class Comparison(_Frozen):
+class Comparison(Frozen):
     """Two rankers on queries that neither was fitted on, before the default was chosen.
 
     Args:
@@ -123,92 +68,13 @@ class Comparison(_Frozen):
     n: Annotated[int, Field(ge=1)]
 
 
-class FeatureWeight(_Frozen):
-    """A column of a linear specialist, and what a standard deviation (of a 0/1 column: a 1) of it adds to the score."""
-
-    feature: str
-    weight: FiniteFloat
-
-
-class Specialist(_Frozen):
-    """One ranker of the mixture.
-
-    Args:
-        weight: pi_k, the share of queries that the mixture gives it.
-        queries: training queries whose largest responsibility is this one's.
-        top_features: the largest weights by size; empty unless the ranker is linear.
-    """
-
-    weight: Annotated[float, Field(ge=0.0, le=1.0)]
-    queries: Annotated[int, Field(ge=0)]
-    top_features: tuple[FeatureWeight, ...] = ()
-
-
-class SrmStage(_Frozen):
-    """Second stage: SRM's K specialists as one ONNX graph ``(C, D or D+1) -> (C, K)``.
-
-    Args:
-        cutoff: C; None scores the whole list.
-        first_stage_score: whether the first stage's score is its last input column.
-        relative: no: specialists see the features alone.
-        specialists: K of them; a specialist's number is its place here, counted from 0.
-    """
-
-    kind: Literal["srm"] = "srm"
-    file: FileName = "srm.onnx"
-    cutoff: Annotated[int, Field(ge=1)] | None = None
-    first_stage_score: bool = False
-    relative: Literal[False] = False
-    specialists: Annotated[tuple[Specialist, ...], Field(min_length=1, max_length=100)]
-
-    @model_validator(mode="after")
-    def _weights_are_shares(self) -> SrmStage:
-        total = sum(specialist.weight for specialist in self.specialists)
-        if abs(total - 1.0) > 1e-6:
-            raise ValueError(f"the specialists' weights add up to {total:g}, not to 1")
-        return self
-
-
-SecondStage = NetworkStage | SrmStage
-
-
-class AnomalyStage(_Frozen):
-    """Anomaly score of a query: an Isolation Forest over the mean features of the first stage's top ten.
-
-    Args:
-        quantiles: of the training queries' scores, at :data:`ranking.features.QUANTILE_LEVELS`.
-    """
-
-    file: FileName = "anomaly.onnx"
-    quantiles: tuple[FiniteFloat, ...] = ()
-
-
-class RouterStage(_Frozen):
-    """Picks a specialist for an unseen list, or abstains to the manifest's strategy.
-
-    Args:
-        file: ``(1, A) -> (1, 2 K)``: list aggregates to each specialist's share and its gain over the generalist.
-        temperature: of the calibrated probabilities, ``p ~ share^(1 / temperature)``.
-        margin: a specialist is taken if its estimated gain less this is above 0; None: never.
-    """
-
-    file: FileName = "router.onnx"
-    temperature: Annotated[float, Field(ge=0.01, le=100.0)]
-    margin: FiniteFloat | None
-
-
-FirstStageEntry = Annotated[LightGbmStage | ColumnStage, Field(discriminator="kind")]
-
-
-class Metric(_Frozen):
+class Metric(Frozen):
     """A mean over the test queries, measured through this very bundle.
 
     Args:
-        ranker: ``input_order``, ``first_stage``, the second stage's kind, ``routed`` (``auto`` with a router).
-        name: e.g. ``ndcg@10``.
+        ranker, name: ``input_order``, ``first_stage``, the second stage's kind or ``routed``; and e.g. ``ndcg@10``.
         mean: over queries, under the manifest's protocol.
-        low, high: 95 % bootstrap interval of the mean over queries.
-        n: queries that the mean is over.
+        low, high, n: 95 % bootstrap interval of the mean over n queries.
     """
 
     ranker: str
@@ -219,15 +85,14 @@ class Metric(_Frozen):
     n: int
 
 
-class Manifest(_Frozen):
+class Manifest(Frozen):
     """Everything a reader must know before it trusts or runs a bundle.
 
     Args:
-        format_version: see :data:`FORMAT_VERSION`.
+        format_version, sha256: see :data:`FORMAT_VERSION`; and :func:`to_json`, over all the others.
         name, version: of the bundle; every answer carries them.
         created_at: UTC.
-        recipe: the recipe that made it, as JSON.
-        data: one line: which data, split how.
+        recipe, data: the recipe that made it, as JSON; and one line: which data, split how.
         feature_schema: the columns of every feature matrix.
         fingerprint: of ``feature_schema``; stored so that a hand-edited schema is noticed.
         relative: list-relative columns, computed from the features of a list; see :mod:`ranking.relative`.
@@ -237,10 +102,10 @@ class Manifest(_Frozen):
         default_reason: why ``auto`` means the strategy; None where it is all that was fitted to answer.
         choice: the comparisons that the strategy was chosen by; empty where nothing was compared.
         validated_lengths: list lengths at which exported and trained scores were compared.
-        files: every other file of the bundle.
+        temperatures: by strategy, what its scores are divided by so that their softmax is the probability of being
+            chosen. Where labels are no choices there is none, which is to divide by 1, and no such claim.
         protocol, metrics: the result on the test split.
-        made_with: versions of the libraries that wrote it.
-        sha256: over all of the above; see :func:`to_json`.
+        files, made_with: every other file of the bundle, and versions of the libraries that wrote them.
     """
 
     format_version: int = FORMAT_VERSION
@@ -261,10 +126,11 @@ class Manifest(_Frozen):
     default_reason: str | None = None
     choice: tuple[Comparison, ...] = ()
     validated_lengths: tuple[int, ...] = ()
+    temperatures: dict[str, Annotated[FiniteFloat, Field(ge=1e-100)]] = Field(default_factory=dict)
     files: tuple[BundleFile, ...] = ()
     protocol: EvalProtocol = EvalProtocol()
     metrics: tuple[Metric, ...] = ()
-    made_with: dict[str, str] = {}
+    made_with: dict[str, str] = Field(default_factory=dict)
     sha256: str = ""
 
     @model_validator(mode="after")
@@ -277,6 +143,8 @@ class Manifest(_Frozen):
             raise ValueError("a router needs specialists and the anomaly score")
         if self.strategy not in self.strategies:
             raise ValueError(f"strategy is {self.strategy!r}, but the bundle's are {', '.join(self.strategies)}")
+        if unknown := set(self.temperatures) - set(self.strategies):
+            raise ValueError(f"temperatures name {', '.join(sorted(unknown))}, which the bundle has not")
         names = [file.name for file in self.files]
         if len(set(names)) != len(names):
             raise ValueError("a file is listed twice")

@@ -3,11 +3,12 @@
 Every function takes ``scores`` and ``labels`` of one list, in input order, and sorts by
 :func:`ranking.order.rank_by_score`. To measure a finished :class:`~ranking.candidates.Ranking`, pass its negated ranks.
 
-Gain is ``2^y - 1`` and the discount ``1 / log2(rank + 1)`` (Burges et al., ICML 2005).
+Gain is ``2^y - 1``, unless gains are given, and the discount ``1 / log2(rank + 1)`` (Burges et al., ICML 2005).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -27,16 +28,22 @@ class EvalProtocol(BaseModel):
             XGBoost, allRank), or left out of the mean (PT-Ranking).
         ideal: whether the ideal order may use candidates that the first stage dropped (``full``) or only those that
             it kept (``truncated``).
+        gains: what label 0, 1 and so on is worth in DCG; None for ``2^y - 1``.
+        weighted: whether queries count by their weights, or all alike.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     empty_queries: EmptyQueries = 0
     ideal: Literal["full", "truncated"] = "full"
+    gains: tuple[float, ...] | None = None
+    weighted: bool = False
 
     def __str__(self) -> str:
+        gains = "2^y-1" if self.gains is None else f"{', '.join(f'{gain:g}' for gain in self.gains)} of label 0, 1, ..."
+        mean = "weighted" if self.weighted else "macro"
         return (
-            f"gain 2^y-1, discount 1/log2(rank+1), macro mean over queries, empty_queries={self.empty_queries}, "
+            f"gain {gains}, discount 1/log2(rank+1), {mean} mean over queries, empty_queries={self.empty_queries}, "
             f"ideal={self.ideal}, equal scores keep input order"
         )
 
@@ -49,16 +56,19 @@ class EvalProtocol(BaseModel):
         return filled
 
 
-def dcg(ranked_labels: Int[np.ndarray, " L"], *, cutoff: int) -> float:
+def dcg(ranked_labels: Int[np.ndarray, " L"], *, cutoff: int, gains: Sequence[float] | None = None) -> float:
     """Discounted cumulative gain of labels that stand in ranked order.
 
-    Definition: ``sum_{r=1..cutoff} (2^y_r - 1) / log2(r + 1)``; a cutoff above L means all.
+    Definition: ``sum_{r=1..cutoff} (2^y_r - 1) / log2(r + 1)``, with ``gains[y_r]`` for ``2^y_r - 1`` where gains are
+    given; a cutoff above L means all.
 
     Raises:
         ValueError: if the cutoff is no rank (below 1); so do the other metrics.
+        IndexError: if a label has no gain.
     """
-    top = np.asarray(_first(ranked_labels, cutoff), dtype=np.float64)
-    return float(np.sum((np.exp2(top) - 1.0) / np.log2(np.arange(2, len(top) + 2))))
+    top = np.asarray(_first(ranked_labels, cutoff))
+    gained = np.exp2(top.astype(np.float64)) - 1.0 if gains is None else np.asarray(gains, dtype=np.float64)[top]
+    return float(np.sum(gained / np.log2(np.arange(2, len(top) + 2))))
 
 
 def ndcg(
@@ -67,6 +77,7 @@ def ndcg(
     *,
     cutoff: int,
     kept: Bool[np.ndarray, " L"] | None = None,
+    gains: Sequence[float] | None = None,
 ) -> float:
     """DCG of the order by ``scores``, divided by the best DCG that any order of the list can have.
 
@@ -75,15 +86,16 @@ def ndcg(
         labels: ``(L,)`` relevance labels, 0 = irrelevant.
         cutoff: ranks considered, counted from 1; larger than L means all.
         kept: ``(L,)`` True for candidates that the ideal order may use (``ideal="truncated"``); None for all.
+        gains: as for :func:`dcg`.
 
     Returns:
         A number in [0, 1] (above 1 is possible with ``kept``), NaN if the ideal is 0: the protocol decides what an
         empty query counts.
     """
-    ideal = dcg(np.sort(labels if kept is None else labels[kept])[::-1], cutoff=cutoff)
+    ideal = dcg(np.sort(labels if kept is None else labels[kept])[::-1], cutoff=cutoff, gains=gains)
     if ideal == 0.0:
         return float("nan")
-    return dcg(labels[rank_by_score(scores)], cutoff=cutoff) / ideal
+    return dcg(labels[rank_by_score(scores)], cutoff=cutoff, gains=gains) / ideal
 
 
 def precision(scores: Float[np.ndarray, " L"], labels: Int[np.ndarray, " L"], *, cutoff: int) -> float:

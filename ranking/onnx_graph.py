@@ -23,11 +23,16 @@ IsNaN LSTM LayerNormalization Less LessOrEqual Log MatMul Max Min Mul Neg Not Or
 ReduceSum Relu Reshape ScatterElements Shape Sigmoid Sign Slice Softmax Split Sqrt Squeeze Sub Tanh Transpose Unsqueeze
 Where
 """
+_GIVEN_OPERATORS = """
+BatchNormalization Celu Erf Gelu HardSigmoid HardSwish Identity IsInf LeakyRelu Mish PRelu ReduceMax ReduceMin Selu
+Softplus
+"""
 OPERATORS = {
-    "": frozenset(_OPERATORS.split()),
-    "ai.onnx.ml": frozenset(["Imputer", "TreeEnsembleRegressor"]),
+    "": frozenset(_OPERATORS.split() + _GIVEN_OPERATORS.split()),
+    "ai.onnx.ml": frozenset(["Imputer", "LinearRegressor", "Scaler", "TreeEnsembleRegressor"]),
 }
-"""By domain: what the exporters in ``training`` write, and what bundles of earlier releases hold."""
+"""By domain: what the exporters in ``training`` write, what bundles of earlier releases hold, and what the exporters of
+torch, XGBoost, CatBoost and scikit-learn write of rankers that are brought along. All only compute on their inputs."""
 
 MOST_PARTS = 100_000
 """Of a graph: nodes, their attributes, tensors and so on. The largest that is exported has a few hundred."""
@@ -35,7 +40,7 @@ MOST_PARTS = 100_000
 METADATA_PREFIX = "listwright."
 """What the graph says of itself is said under names of ours: ONNX Runtime looks for settings of its own there."""
 
-_REMEDY = "training.fit writes no such graph; fit a new version, with the libraries that constraints.txt names"
+REMEDY = "training.fit writes no such graph; fit a new version, with the libraries that constraints.txt names"
 
 # The messages of onnx.proto, each with the fields that may be there: number, kind, * for many, name. Strings are read
 # as bytes: a name that is no UTF-8 is ONNX Runtime's to refuse.
@@ -96,11 +101,12 @@ _REFUSED = {
 }
 
 
-def checked(model: bytes) -> bytes:
+def checked(model: bytes, remedy: str = REMEDY) -> bytes:
     """The same graph, with nothing in it but what was looked at.
 
     Args:
         model: a serialised ONNX model.
+        remedy: what to do with a model that is refused; the default is for one of a bundle.
 
     Returns:
         What to give to ONNX Runtime: the model, serialised anew.
@@ -110,7 +116,7 @@ def checked(model: bytes) -> bytes:
             external, sparse, a function, a graph within the graph or unknown; names it and says what to do.
     """
     if model[4:8] == b"ORTM":
-        raise ScoringError("is in ONNX Runtime's own format, not in ONNX: " + _REMEDY)
+        raise ScoringError("is in ONNX Runtime's own format, not in ONNX: " + remedy)
     message = _model_class()()
     try:
         message.ParseFromString(model)
@@ -120,8 +126,8 @@ def checked(model: bytes) -> bytes:
         raise ScoringError("not an ONNX graph: it holds none; copy the bundle again, or fit a new version")
     for count, part in enumerate(_parts(message, "Model", "the model")):
         if count >= MOST_PARTS:
-            raise ScoringError(f"the graph has more than {MOST_PARTS:,} parts: {_REMEDY}")
-        _check(*part)
+            raise ScoringError(f"the graph has more than {MOST_PARTS:,} parts: {remedy}")
+        _check(*part, remedy)
     try:
         return bytes(message.SerializeToString())
     except EncodeError as error:
@@ -150,23 +156,23 @@ def _named(part: Any, kind: str) -> str | None:
             return None
 
 
-def _check(part: Any, kind: str, place: str) -> None:
+def _check(part: Any, kind: str, place: str, remedy: str) -> None:
     for field in UnknownFieldSet(part):
         what = _REFUSED.get((kind, field.field_number), f"field {field.field_number} of {kind}")
-        raise ScoringError(f"{place} has {what}: {_REMEDY}")
+        raise ScoringError(f"{place} has {what}: {remedy}")
     match kind:
         case "Node" if part.op_type.decode(errors="replace") not in OPERATORS.get(
             part.domain.decode(errors="replace"), ()
         ):
-            raise ScoringError(f"{place} of domain {_shown(part.domain)} is not among the operators allowed: {_REMEDY}")
+            raise ScoringError(f"{place} of domain {_shown(part.domain)} is not among the operators allowed: {remedy}")
         case "Tensor" if part.data_location:
-            raise ScoringError(f"{place} has {_REFUSED['Tensor', 13]}: {_REMEDY}")
+            raise ScoringError(f"{place} has {_REFUSED['Tensor', 13]}: {remedy}")
         case "Attribute" if part.type not in _PLAIN_ATTRIBUTES:
-            raise ScoringError(f"{place} has an attribute {_shown(part.name)} of type {part.type}: {_REMEDY}")
+            raise ScoringError(f"{place} has an attribute {_shown(part.name)} of type {part.type}: {remedy}")
         case "Model":
             for entry in part.metadata_props:
                 if not entry.key.startswith(METADATA_PREFIX.encode()):
-                    raise ScoringError(f"{place} has metadata {_shown(entry.key)}: {_REMEDY}")
+                    raise ScoringError(f"{place} has metadata {_shown(entry.key)}: {remedy}")
 
 
 def _shown(name: bytes) -> str:

@@ -20,6 +20,59 @@ def rank_by_score(scores: Float[np.ndarray, " L"]) -> Int[np.ndarray, " L"]:
     return np.argsort(-scores, kind="stable")
 
 
+def best(
+    count: int,
+    by_first_stage: Int[np.ndarray, " L"],
+    first_scores: Float[np.ndarray, " L"],
+    features: Float[np.ndarray, "L D"],
+) -> Int[np.ndarray, " C"]:
+    """The ``count`` best candidates by the first stage, best first; all if there are no more.
+
+    Which ones these are does not depend on input order. Among candidates with the score of the last one that is taken,
+    the bytes of their feature values decide: an order that is always the same and prefers no feature.
+
+    Args:
+        count: at least 1.
+        by_first_stage: of :func:`rank_by_score`.
+        first_scores, features: of all candidates.
+
+    Convention: candidates that are equal in score and in all features are taken in input order.
+    """
+    taken = by_first_stage[:count]
+    if not tied_after(count, by_first_stage, first_scores):
+        return taken
+    last = first_scores[taken[-1]]
+    tied = np.flatnonzero(np.isnan(first_scores) if np.isnan(last) else first_scores == last)
+    above = taken[~np.isin(taken, tied)]
+    rows = features[tied] + np.float32(0.0)  # which makes 0.0 of -0.0
+    rows[np.isnan(rows)] = np.nan  # there are many in bytes
+    by_bytes = np.argsort(rows.astype("<f4", copy=False).view(f"V{4 * rows.shape[1]}")[:, 0], kind="stable")
+    return np.concatenate([above, np.sort(tied[by_bytes[: count - len(above)]])])
+
+
+def tied_after(count: int, by_first_stage: Int[np.ndarray, " L"], first_scores: Float[np.ndarray, " L"]) -> bool:
+    """Whether the candidates at ranks ``count`` and ``count + 1`` have the same score; arguments as of :func:`best`."""
+    if count >= len(by_first_stage):
+        return False
+    one, other = first_scores[by_first_stage[count - 1 : count + 1]]
+    return bool(one == other or (np.isnan(one) and np.isnan(other)))
+
+
+def refined_order(
+    logits: Float[np.ndarray, " C"], kept: Int[np.ndarray, " C"], by_first_stage: Int[np.ndarray, " L"]
+) -> Int[np.ndarray, " L"]:
+    """The order of a whole list: a second stage's candidates first, by its scores, the others in first-stage order.
+
+    Args:
+        logits: of the second stage.
+        kept: the candidates that these belong to, in input order.
+        by_first_stage: all candidates, best first.
+    """
+    others = np.ones(len(by_first_stage), dtype=bool)
+    others[kept] = False
+    return np.concatenate([kept[rank_by_score(logits)], by_first_stage[others[by_first_stage]]])
+
+
 def ranks_of(order: Int[np.ndarray, " L"]) -> Int[np.ndarray, " L"]:
     """The 1-based rank of every candidate, in input order: the inverse of :func:`rank_by_score`."""
     ranks = np.empty(len(order), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""From scores to probabilities of being the one to put first."""
+"""From scores to shares of a list: probabilities of being chosen, where a temperature was fitted on choices."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import numpy as np
 from jaxtyping import Float
 
 
-def relevance(scores: Float[np.ndarray, " L"]) -> Float[np.ndarray, " L"]:
-    """Softmax over the scored candidates (QILCM eq. 9): the probability of being the one to put first.
+def relevance(scores: Float[np.ndarray, " L"], temperature: float = 1.0) -> Float[np.ndarray, " L"]:
+    """Softmax over the scored candidates (QILCM eq. 9), of the scores divided by a temperature above 0.
 
-    Convention: NaN where there is no score; the others sum to 1.
+    Where the temperature was fitted on choices, it is the probability of being chosen among them.
+
+    Convention: NaN where there is no score; the others sum to 1. No temperature changes an order.
     """
     if np.isnan(scores).all():
         return scores
-    weights: Float[np.ndarray, " L"] = np.exp(scores - np.nanmax(scores))
+    weights: Float[np.ndarray, " L"] = np.exp((scores - np.nanmax(scores)) / temperature)
     weights /= np.nansum(weights)
     return weights
 

@@ -23,13 +23,14 @@ from ranking.errors import (
 from ranking.features import FeatureSchema
 from ranking.first_pass import FirstPass
 from ranking.first_stage import FirstStage
-from ranking.manifest import Manifest, NetworkStage
-from ranking.order import rank_by_score
+from ranking.manifest import Manifest
+from ranking.order import rank_by_score, refined_order
 from ranking.pace import NO_DEADLINE, Deadline, Pace
 from ranking.relative import RelativeColumns
 from ranking.relevance import mixture, relevance
 from ranking.router import BundleRouter, Choice, Hook, Query
 from ranking.scorers import Scorer
+from ranking.stages import NetworkStage
 
 _TOO_LATE = "the {} stage was not started: it would have missed the deadline"
 
@@ -99,8 +100,8 @@ class Reranker:
     ) -> Ranking:
         """Order the candidates, best first.
 
-        The first stage scores all; the second stage rescores the top C of them (chosen by first-stage score, equal
-        scores in input order) and puts them in front; the others follow in first-stage order.
+        The first stage scores all; the second stage rescores the top C of them (by :func:`ranking.order.best`, whatever
+        the input order) and puts them in front; the others follow in first-stage order.
 
         Which second stage: the caller's specialist; or else, for ``auto`` and ``srm``, what the hook chooses, or what
         the bundle's router does. Where these abstain, ``auto`` is the generalist, and ``srm`` the mixture of all
@@ -150,9 +151,9 @@ class Reranker:
             else:
                 late = RoutingError("routing_late", "no hook and no router was asked: it would have been too late")
                 routed = _Routed(replace(default, faults=(late,)))
-        by_first = partial(
-            _ranking, first.order, first_scores, first_scores, "first_stage", routed.route, timings_ms=timings
-        )
+        told = partial(_ranking, self.manifest.temperatures, first_stage_scores=first_scores)
+        answer = partial(told, route=routed.route, timings_ms=timings)
+        by_first = partial(answer, first.order, first_scores, "first_stage")
         if routed.route.strategy == "first_stage":
             return by_first()
         # a specialist that routing scored already costs nothing more
@@ -167,7 +168,7 @@ class Reranker:
             return by_first(reason=str(error))
         stage = routed.route.strategy if routed.specialists is None else "mixing"
         timings["second_stage"] = self._took(stage, length, started)
-        return _ranking(order, scores, first_scores, "second_stage", routed.route, timings_ms=timings)
+        return answer(order, scores, "second_stage")
 
     def _took(self, stage: str, length: int, started: float) -> float:
         """Milliseconds since ``started``, remembered as what this stage takes."""
@@ -242,7 +243,7 @@ class Reranker:
             logits = self._second_stages[stage.kind].score(first.inputs(kept, stage))
         scores_of_all = np.full(len(first.order), np.nan)
         scores_of_all[kept] = logits
-        return scores_of_all, np.concatenate([kept[rank_by_score(logits)], first.order[len(kept) :]])
+        return scores_of_all, refined_order(logits, kept, first.order)
 
     def _mixed(self, scores: Float[np.ndarray, "C K"], route: Route) -> Float[np.ndarray, " C"]:
         """The mixture under the router's probabilities, or under the mixture's own weights where it was not asked."""
@@ -272,12 +273,12 @@ def _for_hook(array: np.ndarray) -> np.ndarray:
     return copy
 
 
-def _ranking(order: Any, scores: Any, first_scores: Any, stage: Stage, route: Route, **more: Any) -> Ranking:
+def _ranking(temperatures: Any, order: Any, scores: Any, stage: Stage, route: Route, **more: Any) -> Ranking:
+    strategy = "first_stage" if stage == "first_stage" else route.strategy  # whose scores these are
     return Ranking(
         order=order,
         scores=scores,
-        relevance=relevance(scores),
-        first_stage_scores=first_scores,
+        relevance=relevance(scores, temperatures.get(strategy, 1.0)),
         stage_reached=stage,
         route=route,
         **more,
@@ -287,7 +288,8 @@ def _ranking(order: Any, scores: Any, first_scores: Any, stage: Stage, route: Ro
 def _in_input_order(length: int, route: Route, reason: str, timings_ms: dict[str, float], **more: Any) -> Ranking:
     nothing = np.full(length, np.nan)
     order = np.arange(length)
-    return _ranking(order, nothing, nothing, "input_order", route, timings_ms=timings_ms, reason=reason, **more)
+    more |= {"first_stage_scores": nothing, "timings_ms": timings_ms, "reason": reason}
+    return _ranking({}, order, nothing, "input_order", route, **more)
 
 
 def _ms_since(started: float) -> float:

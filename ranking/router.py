@@ -11,8 +11,8 @@ from jaxtyping import Float, Int
 
 from ranking.aggregates import Aggregates
 from ranking.errors import RoutingError, ScoringError
-from ranking.manifest import RouterStage
 from ranking.scorers import Scorer
+from ranking.stages import RouterStage
 
 SMALLEST_SHARE = 1e-3
 """A forest says 0 of what it has not met; no probability is."""

@@ -1,4 +1,4 @@
-"""Second stages: one score per candidate, the whole list looked at."""
+"""ONNX graphs as scorers: one score per candidate, the whole list looked at."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 
 from ranking.features import QUANTILE_LEVELS, UNKNOWN_CODE, FeatureSchema
-from ranking.manifest import AnomalyStage
 from ranking.reranker import Reranker
+from ranking.stages import AnomalyStage
 
 EVERY_S = 0.1
 """Seconds from one list that is looked at to the next, of one process."""

@@ -8,7 +8,8 @@ from pydantic import BaseModel, Field
 
 from ranking.bundle import Bundle
 from ranking.first_stage import Engine
-from ranking.manifest import FeatureWeight, Manifest
+from ranking.manifest import Manifest
+from ranking.stages import FeatureWeight
 from service.models import Models
 from service.routing_switch import Deciders
 from service.settings import Settings
@@ -106,7 +107,7 @@ class Info(Serving):
         Engine,
         Field(
             description="what computes the first stage: lightgbm where the bundle asks for it, or where compiled was "
-            "not to be had, and the log says why; column where it is a column of the data"
+            "not to be had, and the log says why; column where it is a column of the data; onnx for an ONNX graph"
         ),
     ]
     strategies: list[str]
@@ -120,6 +121,13 @@ class Info(Serving):
     cutoffs: Annotated[
         dict[str, int | None],
         Field(description="candidates that the second stage of a strategy scores; null: the whole list"),
+    ]
+    temperatures: Annotated[
+        dict[str, float],
+        Field(
+            description="by strategy, what its scores are divided by before the softmax, fitted on choices: "
+            "relevance_score is then the probability of being chosen. A strategy that is not named has no such claim"
+        ),
     ]
     specialists: list[SpecialistInfo]
     unknown_features: Annotated[
@@ -177,6 +185,7 @@ def describe(bundle: Bundle, models: Models, settings: Settings, deciders: Decid
         default_strategy=bundle.reranker.default_strategy,
         cutoff=None if manifest.second_stage is None else manifest.second_stage.cutoff,
         cutoffs={stage.kind: stage.cutoff for stage in (*manifest.second_stages, manifest.srm) if stage is not None},
+        temperatures=dict(manifest.temperatures),
         specialists=specialists(manifest),
         unknown_features=settings.unknown_features,
         routing=routing(manifest, deciders),

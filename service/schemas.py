@@ -125,7 +125,7 @@ class Options(Strict):
             "a stage that would miss them is not started, and the answer is degraded. Default and most: see /info",
         ),
     ] = None
-    raw_scores: Annotated[bool, Field(description="logits instead of probabilities")] = False
+    raw_scores: Annotated[bool, Field(description="the ranker's own scores, without softmax and temperature")] = False
 
 
 class Envelope(Options):
@@ -194,7 +194,11 @@ class Result(BaseModel):
     rank: Annotated[int, Field(description="from 1")]
     relevance_score: Annotated[
         float | None,
-        Field(description="probability of being the one to put first, among those scored; null below the cutoff"),
+        Field(
+            description="share of the list, from a softmax over the candidates that were scored; sums to 1. It is the "
+            "probability of being chosen where temperatures of GET /info names the strategy of the answer. null below "
+            "the cutoff"
+        ),
     ]
     stage: Literal["second", "first", "input"]
     first_stage_score: float | None

@@ -1,4 +1,4 @@
-"""Small real bundles without torch: a LightGBM first stage and a hand-made ONNX graph that looks at the whole list."""
+"""Small real bundles without torch: a first stage and a hand-made ONNX graph that looks at the whole list."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from ranking import bundle, golden
 from ranking.aggregates import Aggregates
 from ranking.features import Feature, FeatureSchema
 from ranking.first_stage import lightgbm_input
-from ranking.manifest import (
-    FORMAT_VERSION,
+from ranking.manifest import FORMAT_VERSION, Manifest
+from ranking.relative import RelativeColumn, RelativeColumns
+from ranking.stages import (
     GOLDEN,
     AnomalyStage,
     FeatureWeight,
     LightGbmStage,
-    Manifest,
     NetworkKind,
     NetworkStage,
+    OnnxStage,
     RouterStage,
     Specialist,
     SrmStage,
 )
-from ranking.relative import RelativeColumn, RelativeColumns
 
 NUMERIC = ("price", "stars", "bm25")
 CATEGORY = Feature(name="carrier", kind="categorical", categories=("A5", "B2", "C7"))
@@ -76,6 +76,7 @@ def make_bundle(
     harmful: bool = False,
     format_version: int = FORMAT_VERSION,
     defaults: Mapping[str, float | str] | None = None,
+    first_stage: Literal["lightgbm", "onnx"] = "lightgbm",
     relative: bool = False,
     also: NetworkKind | None = None,
 ) -> Path:
@@ -88,10 +89,11 @@ def make_bundle(
     specialist 0 the best in a list whose mean number of stars is below 0 and the last one above, each with a gain of
     the list's mean price; its graph gives NaN where that price is above 500. A second stage that is ``harmful`` is not
     what ``auto`` means. With ``relative``, both stages see list-relative columns of two features; ``also`` is the kind
-    of a second network.
+    of a second network. An ONNX first stage is a weighted sum of the numeric features.
     """
     rng = np.random.default_rng(seed)
     columns = schema(categorical=categorical, defaults=defaults)
+    first = LightGbmStage(relative=relative) if first_stage == "lightgbm" else OnnxStage()
     stages = tuple(
         NetworkStage(kind=k, file=f"{k}.onnx", cutoff=cutoff, first_stage_score=first_stage_score, relative=relative)
         for k in (kind, also)
@@ -107,7 +109,7 @@ def make_bundle(
         feature_schema=columns,
         fingerprint=columns.fingerprint,
         relative=RELATIVE if relative else (),
-        first_stage=LightGbmStage(relative=relative),
+        first_stage=first,
         second_stages=stages,
         strategy="first_stage" if harmful or kind is None else kind,
         default_reason=f"{kind} is worse than the first stage" if harmful else None,
@@ -131,8 +133,11 @@ def make_bundle(
         )
     out.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(dir=out.parent))
-    (folder / "first_stage.txt").write_text(_lambdamart(rng, columns, manifest.relative, categorical=categorical))
-    files = ["first_stage.txt", GOLDEN]
+    if isinstance(first, OnnxStage):
+        (folder / first.file).write_bytes(_linear(rng.normal(size=len(NUMERIC)).astype(np.float32), "first stage"))
+    else:
+        (folder / first.file).write_text(_lambdamart(rng, columns, manifest.relative, categorical=categorical))
+    files = [first.file, GOLDEN]
     for stage in stages:
         files.append(stage.file)
         (folder / stage.file).write_bytes(_graph(rng, bundle.input_width(stage, manifest), graph))
@@ -228,7 +233,7 @@ def _linear(weights: np.ndarray, name: str, nan_above: float = np.inf) -> bytes:
         nodes,
         name,
         [helper.make_tensor_value_info("features", TensorProto.FLOAT, ["rows", weights.shape[0]])],
-        [helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["rows", weights.shape[1]])],
+        [helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["rows", *weights.shape[1:]])],
         [numpy_helper.from_array(np.asarray(value), key) for key, value in constants.items()],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10).SerializeToString()

@@ -26,7 +26,6 @@ from rich.table import Table
 from ranking import bundle
 from ranking.errors import ListwrightError
 from ranking.features import FeatureSchema
-from ranking.manifest import Manifest
 from training.bundle_schema import load
 from training.config import Recipe
 from training.data.dataset import Dataset
@@ -44,6 +43,7 @@ def main() -> int:
     console = Console(highlight=False)
     try:
         manifest = bundle.load(folder).manifest
+        report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
         test = load(Recipe.model_validate(manifest.recipe), []).test
     except ListwrightError as error:
         console.print(f"error: {error}", markup=False)
@@ -58,11 +58,11 @@ def main() -> int:
         console.print(f"service ready in {time.perf_counter() - started:.1f} s at {address}")
         body = _body(features, manifest.feature_schema)
         answer = _post(address + "/rerank", body)
-        _show(answer, labels, body, console)
+        _show(answer, labels, body, report["rankers"], console)
     finally:
         service.send_signal(signal.SIGTERM)
         code = service.wait(timeout=20)
-    _show_metrics(manifest, console)
+    _show_metrics(report, manifest.strategy, console)
     console.print(f"service stopped (exit {code})")
     return code
 
@@ -114,12 +114,17 @@ def _post(url: str, body: dict[str, Any]) -> dict[str, Any]:
         return answer
 
 
-def _show(answer: dict[str, Any], labels: np.ndarray, body: dict[str, Any], console: Console) -> None:
+def _show(
+    answer: dict[str, Any], labels: np.ndarray, body: dict[str, Any], names: dict[str, str], console: Console
+) -> None:
     first = dict(list(body["candidates"][0]["features"].items())[:3])
     console.print(f"\nPOST /rerank with {len(labels)} candidates, e.g. {json.dumps(first)[:-1]}, …}}", markup=False)
-    before = sorted(answer["results"], key=lambda result: result["first_stage_rank"])
+    strategy = answer["route"]["strategy"]
+    place = "index" if strategy == "first_stage" else "first_stage_rank"
+    before = sorted(answer["results"], key=lambda result: result[place])
+    told = "before (as sent)" if strategy == "first_stage" else f"before ({names['first_stage']})"
     table = Table(box=box.SIMPLE_HEAD)
-    for name in ("rank", "before (LightGBM)", "score", "label", "after (QILCM)", "relevance", "label"):
+    for name in ("rank", told, "score", "label", f"after ({names[strategy]})", "relevance", "label"):
         table.add_column(name, justify="left" if name.startswith(("before", "after")) else "right")
     for first, second in zip(before, answer["results"], strict=True):
         table.add_row(
@@ -140,13 +145,15 @@ def _stars(label: int) -> str:
     return "*" * int(label) or "-"
 
 
-def _show_metrics(manifest: Manifest, console: Console) -> None:
+def _show_metrics(report: dict[str, Any], strategy: str, console: Console) -> None:
     console.print("\nHeld-out NDCG@10, mean [95 % interval]:")
-    for metric in manifest.metrics:
-        if metric.name == "ndcg@10":
-            line = f"  {metric.ranker:<12} {metric.mean:.4f} [{metric.low:.4f}, {metric.high:.4f}], {metric.n} queries"
+    for metric in report["metrics"]:
+        if metric["name"] == "ndcg@10":
+            mean, interval = metric["mean"], f"[{metric['low']:.4f}, {metric['high']:.4f}]"
+            served = "  <- auto" if metric["ranker"] == strategy else ""
+            line = f"  {report['rankers'][metric['ranker']]:<20} {mean:.4f} {interval}, {metric['n']} queries{served}"
             console.print(line, markup=False)
-    console.print(f"  protocol: {manifest.protocol}", markup=False)
+    console.print(f"  protocol: {report['protocol']}", markup=False)
 
 
 if __name__ == "__main__":

@@ -20,9 +20,9 @@ from sklearn.pipeline import make_pipeline
 from ranking.aggregates import Aggregates
 from ranking.errors import ScoringError
 from ranking.features import QUANTILE_LEVELS
-from ranking.manifest import AnomalyStage
 from ranking.order import rank_by_score
 from ranking.packed_forest import open_forest
+from ranking.stages import AnomalyStage
 from training.data.dataset import Dataset
 from training.forest_export import attach, forest_graph
 
@@ -65,7 +65,9 @@ def fit_anomaly(train: Dataset, scores: Float[np.ndarray, " R"], *, seed: int) -
     if seen.numeric == 0:
         return None
     top_means = [
-        seen.top_means(features, rank_by_score(scores[train.slice(n)])) for n, (features, _) in enumerate(train.lists())
+        seen.top_means(features, first, rank_by_score(first))
+        for n, (features, _) in enumerate(train.lists())
+        for first in [scores[train.slice(n)]]
     ]
     with np.errstate(over="ignore", invalid="ignore"):  # means of the largest float32; what they give is checked
         graph, quantiles = fit_forest(np.stack(top_means), seed=seed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ranking.metrics import ndcg
-from ranking.order import rank_by_score, ranks_of
+from ranking.order import best, rank_by_score, ranks_of, refined_order
 from training.data.dataset import Dataset
 
 BUCKETS = 8
@@ -19,11 +19,16 @@ BUCKETS = 8
 
 
 class Batch(NamedTuple):
-    """Padded lists: ``features (B, L, E)``, ``labels (B, L)``, ``mask (B, L)`` with True = real candidate."""
+    """Padded lists: ``features (B, L, E)``, ``labels (B, L)``, ``mask (B, L)`` with True = real candidate.
+
+    ``weights (B, L)`` of the candidates and ``gains`` are those of the data, None where these have none.
+    """
 
     features: Tensor
     labels: Tensor
     mask: Tensor
+    weights: Tensor | None = None
+    gains: tuple[float, ...] | None = None
 
 
 class Lists:
@@ -32,7 +37,8 @@ class Lists:
     Args:
         data: N queries under the bundle's schema.
         scores: ``(R,)`` first-stage scores.
-        cutoff: C, how many of the first stage's best are kept of each list, in input order.
+        cutoff: C, how many of the first stage's best are kept of each list (:func:`ranking.order.best`), in input
+            order.
         append_score: whether the score becomes the last feature column.
         device: where the tensors live.
 
@@ -51,7 +57,7 @@ class Lists:
         append_score: bool,
         device: str = "cpu",
     ) -> None:
-        kept = [_kept(data.slice(n), scores, cutoff) for n in range(len(data))]
+        kept = [_kept(data.slice(n), scores, data.features, cutoff) for n in range(len(data))]
         self.rows: Int[np.ndarray, " S"] = np.concatenate(kept)
         self._first_rows = data.offsets[:-1]
         self.offsets: Int[np.ndarray, " N+1"] = np.concatenate([[0], np.cumsum([len(rows) for rows in kept])])
@@ -61,6 +67,9 @@ class Lists:
         self.matrix: Float[np.ndarray, "S E"] = matrix
         self._features = torch.from_numpy(matrix).to(device)
         self._labels = torch.from_numpy(data.labels[self.rows].astype(np.int64)).to(device)
+        self._gains, self._weights = data.gains, None
+        if data.weights is not None:
+            self._weights = torch.from_numpy(data.weights[self.rows].astype(np.float32)).to(device)
         self._starts = torch.from_numpy(self.offsets[:-1]).to(device)
         self._lengths = torch.from_numpy(np.diff(self.offsets)).to(device)
 
@@ -88,7 +97,8 @@ class Lists:
         steps = torch.arange(int(lengths.max()), device=lengths.device)
         mask = steps < lengths[:, None]
         index = self._starts[picked][:, None] + torch.where(mask, steps, 0)
-        return Batch(self._features[index], self._labels[index], mask)
+        weights = None if self._weights is None else self._weights[index]
+        return Batch(self._features[index], self._labels[index], mask, weights, self._gains)
 
     def batches(self, size: int, rng: np.random.Generator | None = None) -> Iterator[Batch]:
         """All queries once, ``size`` lists at a time, the last batch smaller.
@@ -114,12 +124,15 @@ class Lists:
         return [batches[b] for b in rng.permutation(len(batches))]
 
 
-def _kept(rows: slice, scores: Float[np.ndarray, " R"], cutoff: int) -> Int[np.ndarray, " C"]:
+def _kept(
+    rows: slice, scores: Float[np.ndarray, " R"], features: Float[np.ndarray, "R D"], cutoff: int
+) -> Int[np.ndarray, " C"]:
     """Rows of one query that reach the second stage, in input order."""
     everything = np.arange(rows.start, rows.stop)
     if len(everything) <= cutoff:
         return everything
-    return np.sort(everything[rank_by_score(scores[rows])[:cutoff]])
+    of_list = scores[rows]
+    return np.sort(everything[best(cutoff, rank_by_score(of_list), of_list, features[rows])])
 
 
 def refined_ndcg(
@@ -128,6 +141,7 @@ def refined_ndcg(
     first_scores: Float[np.ndarray, " L"],
     labels: Int[np.ndarray, " L"],
     cutoff: int,
+    gains: Sequence[float] | None = None,
 ) -> float:
     """NDCG of a whole list: the second stage's candidates first, the others in first-stage order.
 
@@ -136,16 +150,16 @@ def refined_ndcg(
         kept: the candidates that these belong to.
         first_scores, labels: of all.
         cutoff: of the NDCG; the ideal is that of the whole list.
+        gains: of its labels, see :func:`ranking.metrics.dcg`.
 
     Convention: 0 for a list without a relevant candidate.
     """
-    return float(np.nan_to_num(ndcg(refined_scores(logits, kept, first_scores), labels, cutoff=cutoff)))
+    scores = refined_scores(logits, kept, first_scores)
+    return float(np.nan_to_num(ndcg(scores, labels, cutoff=cutoff, gains=gains)))
 
 
 def refined_scores(
     logits: Float[np.ndarray, " C"], kept: Int[np.ndarray, " C"], first_scores: Float[np.ndarray, " L"]
 ) -> Float[np.ndarray, " L"]:
     """Scores of a whole list that give this order, as for :func:`refined_ndcg`: negated ranks."""
-    rest = rank_by_score(first_scores)[len(kept) :]
-    order = np.concatenate([kept[rank_by_score(logits)], rest])
-    return -ranks_of(order).astype(np.float64)
+    return -ranks_of(refined_order(logits, kept, rank_by_score(first_scores))).astype(np.float64)

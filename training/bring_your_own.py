@@ -1,4 +1,4 @@
-"""A first stage that somebody already runs: a LightGBM model, or scores that stand in the data."""
+"""A first stage that somebody already runs: a LightGBM model, an ONNX graph, or scores that stand in the data."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from jaxtyping import Float
 from ranking.errors import DataError, RecipeError, SchemaMismatchError, ScoringError
 from ranking.features import Feature, FeatureSchema
 from ranking.first_stage import model_columns, read_booster
+from ranking.onnx_first_stage import OnnxFirstStage
 from training.data.dataset import Dataset
 from training.data.tables.columns import spelled
-from training.foreign_models import HEAD_BYTES, recognised
+from training.foreign_models import HEAD_BYTES, is_onnx, recognised
+from training.given_onnx import canonical
 
 WARNING = (
     "scores of a model that was fitted on the training queries look better there than they will on new ones, and "
@@ -22,16 +24,35 @@ WARNING = (
 )
 """Printed whenever first-stage scores are not out-of-fold."""
 
+NO_MISSING = (
+    "the given model has no score for a candidate with a missing value (it gives NaN). A request with a null in it is "
+    "then answered in input order. Replace missing values inside the graph, or send every number"
+)
+"""Printed where that is so."""
 
-def read_model(path: Path) -> str:
-    """The text of a LightGBM model file.
+_FAILED = (
+    "the graph has to give one finite score per candidate for lists of any length; a missing value reaches it as NaN, "
+    "which it has to replace or to know"
+)
+
+
+def read_model(path: Path, schema: FeatureSchema) -> str | bytes:
+    """A model file, told by its content: the text of a LightGBM model, or an ONNX graph as a bundle holds it.
+
+    Args:
+        path: of the file.
+        schema: of the data; an ONNX graph takes its numeric features.
 
     Raises:
-        RecipeError: if the file cannot be read or is no LightGBM text model; says what else it looks like.
+        RecipeError: if the file cannot be read, is neither of them, or is a graph that cannot score these features;
+            says what else it looks like.
     """
     try:
         with path.open("rb") as file:
-            foreign = recognised(file.read(HEAD_BYTES))
+            head = file.read(HEAD_BYTES)
+        if is_onnx(head):
+            return canonical(path.read_bytes(), schema)
+        foreign = recognised(head)
         if foreign is not None:
             raise RecipeError(f"--first-stage {path}: {foreign}")
         text = path.read_text(encoding="utf-8")
@@ -73,14 +94,48 @@ def under_model_categories(model: str, schema: FeatureSchema) -> FeatureSchema:
     return FeatureSchema(features=tuple(features))
 
 
-def columns_of(model: str, schema: FeatureSchema) -> frozenset[str]:
-    """Names of the columns that a model looks at: all, where its features have no names.
+def columns_of(model: str | bytes, schema: FeatureSchema) -> frozenset[str]:
+    """Names of the columns that a model looks at: all, where its features have no names; all numeric ones of ONNX.
 
     Raises:
         SchemaMismatchError: if the model's features are not in the schema.
     """
+    if isinstance(model, bytes):
+        return frozenset(schema.names[column] for column in schema.numeric)
     columns = model_columns(read_booster(model), schema)
     return frozenset(schema.names if columns is None else (schema.names[column] for column in columns))
+
+
+def knows_missing(graph: bytes, schema: FeatureSchema) -> bool:
+    """Whether an ONNX graph has a score for candidates all of whose values are missing."""
+    stage = OnnxFirstStage(graph, schema)
+    try:
+        stage.score(np.full((2, len(schema)), np.nan, dtype=np.float32))
+    except ScoringError:
+        return False
+    return True
+
+
+def graph_scores(graph: bytes, data: Dataset, path: Path) -> Float[np.ndarray, " R"]:
+    """``(R,)`` scores of an ONNX graph for every row, by the code that serves: it sees one list at a time.
+
+    Args:
+        graph: as of :func:`read_model`.
+        data: under the schema that it was read for.
+        path: only for error messages.
+
+    Raises:
+        RecipeError: if the graph does not run, or fails on a list; names the query.
+    """
+    place, scores = str(path), np.empty(data.rows)
+    try:
+        stage = OnnxFirstStage(graph, data.schema)
+        for n, qid in enumerate(data.qids):
+            place, rows = f"{path}, query {qid}", data.slice(n)
+            scores[rows] = stage.score(data.features[rows])
+    except ScoringError as error:
+        raise RecipeError(f"--first-stage {place}: {error}; {_FAILED}") from error
+    return scores
 
 
 def column_scores(column: str, data: Dataset) -> Float[np.ndarray, " R"]:
@@ -92,7 +147,7 @@ def column_scores(column: str, data: Dataset) -> Float[np.ndarray, " R"]:
     """
     index = data.schema.index.get(column)
     if index is None or index in data.schema.categorical:
-        names = ", ".join(name for d, name in enumerate(data.schema.names) if d not in data.schema.categorical)
+        names = ", ".join(data.schema.names[d] for d in data.schema.numeric)
         raise RecipeError(f"--first-stage-column {column!r} is no numeric column of the data; there are: {names}")
     scores = data.features[:, index].astype(np.float64)
     missing = np.flatnonzero(np.isnan(scores))

@@ -12,8 +12,10 @@ import numpy as np
 from jaxtyping import Float
 
 from ranking import bundle, golden, packed_linear
-from ranking.manifest import GOLDEN, LightGbmStage, Manifest, NetworkStage
+from ranking.manifest import Manifest
+from ranking.stages import GOLDEN, ColumnStage, NetworkStage
 from training.anomaly import FittedAnomaly
+from training.calibration import temperatures
 from training.comparing import Chosen
 from training.config import Recipe
 from training.data.dataset import Dataset, Splits
@@ -79,9 +81,10 @@ def write_bundle(
         files.append(stage.file)
         graph = to_onnx(to_export(fitted.module), bundle.input_width(stage, manifest))
         (folder / stage.file).write_bytes(graph)
-    if isinstance(first.entry, LightGbmStage) and first.model is not None:
+    if not isinstance(first.entry, ColumnStage) and first.model is not None:
         files.append(first.entry.file)
-        (folder / first.entry.file).write_text(first.model, encoding="utf-8")
+        content = first.model if isinstance(first.model, bytes) else first.model.encode()
+        (folder / first.entry.file).write_bytes(content)
     if anomaly is not None:
         manifest = manifest.model_copy(update={"anomaly": anomaly.stage})
         files.append(anomaly.stage.file)
@@ -99,7 +102,8 @@ def write_bundle(
     if specialists is not None:
         check_parity(specialists.srm.module, reranker, specialists.stage, rows, longest=longest, rng=rng)
     (folder / GOLDEN).write_bytes(golden.record(reranker, _golden_lists(splits.valid)))
-    return bundle.seal(folder, manifest.model_copy(update={"validated_lengths": lengths}), files)
+    found = {"validated_lengths": lengths, "temperatures": temperatures(reranker, splits)}
+    return bundle.seal(folder, manifest.model_copy(update=found), files)
 
 
 def seal_again(folder: Path, manifest: Manifest, valid: Dataset) -> Manifest:

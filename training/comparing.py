@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
 
-from ranking.manifest import Comparison, NetworkKind
+from ranking.manifest import Comparison
+from ranking.stages import NetworkKind
 from training.batching import Lists
 from training.data.dataset import Splits
 from training.evaluate import bootstrap_interval
 from training.first_stage import FittedFirstStage
-from training.lambdamart import query_folds
-from training.learn import fit_network, predict, query_ndcg
+from training.lambdamart import mean_ndcg, query_folds
+from training.learn import FittedNetwork, fit_network, predict, query_ndcg
 from training.model_config import NetworkSpec
 from training.relative import widened
 from training.second_stage import as_fitted
@@ -48,16 +49,23 @@ class Chosen:
     comparisons: tuple[Comparison, ...] = ()
 
 
-def compared(ranker: str, over: str, gains: Float[np.ndarray, " N"], metric: str) -> Comparison:
+def compared(
+    ranker: str,
+    over: str,
+    gains: Float[np.ndarray, " N"],
+    metric: str,
+    weights: Float[np.ndarray, " N"] | None = None,
+) -> Comparison:
     """The paired gain of one ranker over another.
 
     Args:
         ranker, over: their names.
         gains: ``(N,)`` difference of the metric for every query.
         metric: its name.
+        weights: ``(N,)`` of the queries; None: all alike.
     """
-    low, high = bootstrap_interval(gains)
-    mean = float(gains.mean())
+    low, high = bootstrap_interval(gains, weights)
+    mean = float(np.average(gains, weights=weights))
     return Comparison(ranker=ranker, over=over, metric=metric, mean=mean, low=low, high=high, n=len(gains))
 
 
@@ -89,6 +97,27 @@ def reason(comparisons: Sequence[Comparison], titles: Mapping[str, str]) -> str:
         for c in comparisons
     ]
     return f"on {comparisons[0].n} training queries, each ranked by a model that did not see it: {'; '.join(said)}"
+
+
+def not_worse(chosen: Chosen, fitted: FittedNetwork, splits: Splits, first: FittedFirstStage) -> Chosen:
+    """What ``auto`` means where nothing was compared: not a network that even its own validation queries call worse.
+
+    They flatter it, because it stopped where they were ranked best.
+
+    Args:
+        chosen: the network.
+        fitted: it.
+        splits, first: of the run.
+    """
+    cutoff = fitted.spec.ndcg_at
+    before = mean_ndcg(splits.valid, first.valid_scores, cutoff)
+    if fitted.valid_ndcg >= before:
+        return chosen
+    reason = (
+        f"{fitted.spec.kind} is worse than the first stage on the {len(splits.valid)} validation queries: "
+        f"NDCG@{cutoff} {fitted.valid_ndcg:.4f}, the first stage's {before:.4f}"
+    )
+    return replace(chosen, strategy="first_stage", reason=reason)
 
 
 def cross_fitted(

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from ranking.errors import RecipeError
-from ranking.manifest import LightGbmEngine
 from ranking.relative import RelativeKind
-from training.data_config import Data, Frozen, Positive
+from ranking.stages import LightGbmEngine
+from training.data_config import Data, Frozen, Monotone, Positive
 from training.model_config import FirstStageAlone, Model, Qilcm, Rivals, named
 
 
@@ -38,10 +38,13 @@ class LambdaMart(Frozen):
         select_on: what settings and number of trees are chosen by: ``valid``, the validation split; or ``folds``, the
             held-out parts of a cross-validation over the training queries, ``folds`` times the work, for
             sets whose validation split has a few dozen queries.
+        members: LambdaMARTs with other seeds whose sum is the first stage; serving takes that many times the trees.
         max_trees, patience: boosting stops after ``patience`` trees without a better NDCG.
         folds: parts for the out-of-fold scores of the training queries, and for ``select_on = "folds"``.
         ndcg_at: cutoff of the NDCG that tuning and early stopping look at.
         engine: what scores with the fitted model: ``compiled``, or ``lightgbm`` itself.
+        monotone: of numeric features, all else equal: 1 where a larger value may never lower the score, -1 where it may
+            never raise it, 0 where it is free. A second stage is not bound by it; the report measures what it does.
         relative: list-relative columns beside the features: ``auto`` compares LambdaMART with and without them on
             out-of-fold scores, and takes them where they gain; ``none``; or the kinds of columns to take in any case.
             Columns that the trees hardly use are left out.
@@ -53,21 +56,41 @@ class LambdaMart(Frozen):
     settings: LambdaMartSettings = LambdaMartSettings()
     trials: Positive = 20
     select_on: Literal["valid", "folds"] = "valid"
+    members: Positive = 1
     max_trees: Positive = 1000
     patience: Positive = 50
     folds: Annotated[int, Field(ge=2)] = 5
     ndcg_at: Positive = 10
+    monotone: Monotone = ()
 
 
-class GivenModel(Frozen):
-    """A LightGBM model that already runs somewhere, as LightGBM's text file; ``engine`` as for LambdaMART."""
+class _Given(Frozen):
+    """A first stage that was fitted elsewhere."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_bound_by_nothing(cls, values: Any) -> Any:
+        if isinstance(values, dict) and "monotone" in values:
+            raise ValueError(GIVEN_IS_FREE.format(f'kind = "{values.get("kind")}"', "monotone"))
+        return values
+
+
+GIVEN_IS_FREE = "{} was fitted elsewhere, and nothing binds it here: leave out {}, or have LambdaMART fitted"
+
+
+class GivenModel(_Given):
+    """A model that already runs somewhere: LightGBM's text file or an ONNX graph, told by its content.
+
+    Args:
+        engine: what scores with a LightGBM model, as for LambdaMART; an ONNX graph has one engine.
+    """
 
     kind: Literal["model"] = "model"
     engine: LightGbmEngine = "compiled"
     path: str
 
 
-class GivenColumn(Frozen):
+class GivenColumn(_Given):
     """First-stage scores that stand in the data, in the feature column of this name."""
 
     kind: Literal["column"] = "column"

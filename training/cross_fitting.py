@@ -142,5 +142,5 @@ def judge(
             found = fitted.module(torch.from_numpy(lists.inputs(n))).numpy()
         by_first_stage = rank_by_score(first)
         aggregates[n] = seen.of(features, first, by_first_stage, strangeness, found, kept)
-        values[n] = [refined_ndcg(found[:, k], kept, first, labels, cutoff) for k in range(count)]
+        values[n] = [refined_ndcg(found[:, k], kept, first, labels, cutoff, data.gains) for k in range(count)]
     return {"aggregates": aggregates, "specialists": values}

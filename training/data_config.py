@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, model_validator
@@ -35,18 +37,53 @@ Defaults = Annotated[tuple[tuple[str, Default], ...], PlainValidator(_by_name), 
 """Values by name: a table in TOML and JSON, pairs in memory, so that a recipe can be hashed."""
 
 
+def _directions(given: object) -> tuple[tuple[str, int], ...]:
+    """Names of features, and 1, -1 or 0 for each."""
+    found = []
+    for name, value in _by_name(given):
+        if not isinstance(value, int) or isinstance(value, bool) or value not in (-1, 0, 1):
+            said = "1 (a larger value never lowers the score), -1 (never raises it) or 0 (free)"
+            raise ValueError(f"{name} = {value!r}: expected {said}")
+        found.append((name, value))
+    return tuple(found)
+
+
+Monotone = Annotated[tuple[tuple[str, int], ...], PlainValidator(_directions), PlainSerializer(dict)]
+"""Directions by name of a feature: a table in TOML and JSON, pairs in memory, so that a recipe can be hashed."""
+
+
 class AnyData(Frozen):
     """What is said of the features, wherever the data come from.
 
     Args:
         defaults: values that stand for features which a request by name leaves out: a number, or a category as a
             request spells it. Training never looks at them.
+        gains: what label 0, 1 and so on is worth, in LambdaMART's loss, the loss ``softmax``, and every NDCG; None for
+            2^y - 1. The first is 0, and each is larger than the one before.
         drop_constant: whether columns with one value in all training rows, missing ones too, become no features. What
             a given first stage needs stays.
     """
 
     defaults: Defaults = ()
+    gains: tuple[float, ...] | None = None
     drop_constant: bool = True
+
+    @model_validator(mode="after")
+    def _gains_grow(self) -> AnyData:
+        gains = self.gains
+        if gains is None:
+            return self
+        if len(gains) < 2:
+            raise ValueError(f"gains = {list(gains)}: expected two numbers or more, for label 0, label 1 and so on")
+        if gains[0] != 0.0:
+            raise ValueError(f"gains = {list(gains)}: label 0 is irrelevant and gains nothing: begin with 0")
+        for label, (below, gain) in enumerate(pairwise(gains), start=1):
+            if not below < gain < math.inf:
+                raise ValueError(
+                    f"gains = {list(gains)}: label {label} gains {gain:g}, label {label - 1} {below:g}: expected "
+                    "finite numbers, each larger than the one before"
+                )
+        return self
 
 
 class Split(Frozen):
@@ -102,6 +139,7 @@ class TableData(AnyData):
     Args:
         file: name of the table inside the folder given by ``--data``; None where ``--data`` is the table itself.
         qid, label: column names.
+        weight: column that says how much each row counts, a query as the mean of its rows; no feature. None: all alike.
         categorical: columns to treat as categories whatever their type; text columns always are.
         ignore: columns that are no features.
         split: how the queries of one table are split.
@@ -111,6 +149,7 @@ class TableData(AnyData):
     file: str | None = None
     qid: str | None = None
     label: str | None = None
+    weight: str | None = None
     categorical: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     split: TableSplit = TableSplit()
@@ -132,6 +171,8 @@ class SyntheticData(AnyData):
         noise: scale of the Gumbel noise on the utilities.
         observable: share of queries whose group can be seen: a categorical feature ``kind``, the same for all of a
             query's candidates, names the group; for the others it names any. None leaves the feature out.
+        decoy, similarity, cheapest: how much the other candidates of the list change the utility of one
+            (``training.data.context_effects``); 0 is no such effect.
     """
 
     kind: Literal["synthetic"] = "synthetic"
@@ -148,12 +189,25 @@ class SyntheticData(AnyData):
     levels: Annotated[int, Field(ge=2)] = 5
     noise: Annotated[float, Field(ge=0.0)] = 0.5
     observable: Share | None = None
+    decoy: Annotated[float, Field(ge=0.0)] = 0.0
+    similarity: Annotated[float, Field(ge=0.0)] = 0.0
+    cheapest: Annotated[float, Field(ge=0.0)] = 0.0
     split: Split = Split()
 
     @model_validator(mode="after")
     def _lengths_are_ordered(self) -> SyntheticData:
         if self.min_length > self.max_length:
             raise ValueError(f"min_length {self.min_length} is above max_length {self.max_length}")
+        return self
+
+    @model_validator(mode="after")
+    def _effects_have_features(self) -> SyntheticData:
+        if self.decoy > 0.0 and self.numeric < 2:
+            raise ValueError(f"decoy = {self.decoy:g} compares two numeric features: raise numeric to 2 or more")
+        for name in ("similarity", "cheapest"):
+            strength: float = getattr(self, name)
+            if strength > 0.0 and self.categorical == 0:
+                raise ValueError(f"{name} = {strength:g} looks at the first category: raise categorical to 1 or more")
         return self
 
 

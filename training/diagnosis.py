@@ -31,7 +31,7 @@ MOST_COLUMNS = 60
 FOLDS = 3
 """Parts of the training queries; each is ranked by models that were fitted without it."""
 
-ROWS_SEEN = 400_000
+ROWS_SEEN = 200_000
 """Candidates that the quick second stage is shown in each fold, over all epochs; a small table gives many epochs."""
 
 EPOCHS = (4, 30)
@@ -127,7 +127,8 @@ def _compared(recipe: Recipe, splits: Splits, device: str, bars: Bars) -> tuple[
         bars.enter("second stage")
         chosen = fitting.choose(recipe, splits, first, comparisons, Path(folder), bars, device)
     *columns, network = chosen.comparisons
-    level = float(query_ndcg(splits.train, first.train_scores, NDCG_AT).mean())
+    values = query_ndcg(splits.train, first.train_scores, NDCG_AT)
+    level = float(np.average(values, weights=splits.train.query_weights))
     second = Gain(network, level, level + network.mean)
     if not columns:
         return None, second
@@ -145,16 +146,7 @@ def quick(recipe: Recipe, train: Dataset) -> Recipe:
     """
     few, many = EPOCHS
     epochs = int(np.clip(ROWS_SEEN // train.rows, few, many))
-    network = Qilcm2(
-        encoder_width=32,
-        hidden=(64,),
-        seeds=2,
-        batch_size=20,
-        learning_rate=2e-3,
-        max_epochs=epochs,
-        patience=few,
-        ndcg_at=NDCG_AT,
-    )
+    network = Qilcm2(encoder_width=32, batch_size=20, max_epochs=epochs, patience=few, ndcg_at=NDCG_AT)
     changes: dict[str, object] = {
         "first_stage": _quick_first_stage(recipe.first_stage, len(train.schema)),
         "model": network,
@@ -175,8 +167,8 @@ def _quick_first_stage(spec: FirstStage, columns: int) -> FirstStage:
         "num_leaves": min(own.num_leaves, 20),
         "feature_fraction": min(own.feature_fraction, MOST_COLUMNS / columns),
     }
-    budget = {"trials": 1, "max_trees": 150, "patience": 15, "folds": FOLDS, "ndcg_at": NDCG_AT, "relative": "auto"}
-    return spec.model_copy(update={"settings": own.model_copy(update=fast), **budget})
+    budget = {"trials": 1, "members": 1, "max_trees": 150, "patience": 15, "folds": FOLDS, "ndcg_at": NDCG_AT}
+    return spec.model_copy(update={"settings": own.model_copy(update=fast), "relative": "auto", **budget})
 
 
 def sampled(splits: Splits, *, seed: int) -> Splits:

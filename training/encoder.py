@@ -20,11 +20,13 @@ class Output(NamedTuple):
         representation: ``(B, L, W)`` what the confusion loss looks at; None where a model has no such thing.
         gain: ``(B, W / 2)`` where the representation is ``[gain * u ; u]``, for
             :func:`training.chamfer.confusion_loss`.
+        members: ``(M, B, L)`` logits of the networks whose mean ``logits`` are; None where there is one network.
     """
 
     logits: Tensor
     representation: Tensor | None = None
     gain: Tensor | None = None
+    members: Tensor | None = None
 
 
 class Encoder(nn.Sequential):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
@@ -21,7 +20,9 @@ from ranking import bundle
 from ranking.bundle import Bundle
 from ranking.candidates import CandidateList
 from ranking.errors import ScoringError
-from ranking.manifest import MANIFEST, to_json
+from ranking.manifest import to_json
+from ranking.relative import RelativeKind
+from ranking.stages import MANIFEST
 from training.config import Recipe
 from training.data import memory, split
 from training.data.dataset import Dataset, Remedies, Splits
@@ -30,7 +31,7 @@ from training.data_config import Default
 from training.estimator_recipe import UNSAVED, parameters_of, recipe_of
 from training.model_config import RankLoss
 from training.ranker_words import refuse
-from training.workspace import check_names
+from training.saving import save_as
 
 _UNSAVED = (UNSAVED, "1")
 """Name and version of a bundle that has none yet."""
@@ -44,15 +45,17 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
     the second one is shown to be worse.
 
     Args:
-        model: second stage, one of :data:`training.model_config.MODEL_NAMES`.
+        model: second stage, one of :data:`training.model_config.MODEL_NAMES`; or ``auto``, which compares those of
+            :class:`training.config.Choice` and answers with the simplest ranker that no other beats.
         encoder_width, hidden, rank_loss, precision, first_stage_score, cutoff, dropout, weight_decay, batch_size,
         learning_rate, max_epochs, patience, ndcg_at: see :class:`training.model_config.Network`.
         query_norm, confusion_weight, confusion_pairs: of QILCM and its variants, see
             :class:`training.model_config.Qilcm`; other models take no notice.
-        trials, max_trees, folds: of the first stage, see :class:`training.config.LambdaMart`.
+        trials, max_trees, folds, monotone, relative: of the first stage, see :class:`training.config.LambdaMart`.
         parts: 5 is the papers' 60/20/20; at least 3.
         categorical: columns to treat as categories whatever their type; text always is.
         defaults: values by name of a feature, for frames and requests that lack it: a number, or one of its categories.
+        gains: what label 0, 1 and so on is worth, see :class:`training.data_config.AnyData`.
         drop_constant: whether columns with one value in all training rows become no features, see
             :class:`training.data_config.AnyData`.
         seed: fixes everything random.
@@ -92,9 +95,12 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         trials: int = 20,
         max_trees: int = 1000,
         folds: int = 5,
+        monotone: Mapping[str, int] | None = None,
+        relative: Literal["auto", "none"] | tuple[RelativeKind, ...] = "auto",
         parts: int = 5,
         categorical: tuple[str, ...] = (),
         defaults: Mapping[str, Default] | None = None,
+        gains: tuple[float, ...] | None = None,
         drop_constant: bool = True,
         seed: int = 0,
         device: str = "auto",
@@ -120,15 +126,18 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         self.trials = trials
         self.max_trees = max_trees
         self.folds = folds
+        self.monotone = monotone
+        self.relative = relative
         self.parts = parts
         self.categorical = categorical
         self.defaults = defaults
+        self.gains = gains
         self.drop_constant = drop_constant
         self.seed = seed
         self.device = device
         self.verbose = verbose
 
-    def fit(self, X: Values, y: Values, qid: Values = None, **others: object) -> Qilcm:
+    def fit(self, X: Values, y: Values, qid: Values = None, sample_weight: Values = None, **others: object) -> Qilcm:
         """Fit both stages, seal them as a bundle, and measure it on the queries held out.
 
         Args:
@@ -136,7 +145,8 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
                 NA are missing values.
             y: ``(R,)`` relevance labels, whole numbers from 0.
             qid: ``(R,)`` query ids of any type; rows of a query need not stand together.
-            others: what other rankers take (``group``, ``sample_weight``, ``eval_set``): refused, see the error.
+            sample_weight: ``(R,)`` how much each row counts, a query as the mean of its rows; None: all alike.
+            others: what other rankers take (``group``, ``eval_set``): refused, see the error.
 
         Raises:
             DataError: if a value, or the split, cannot be learned from; names it, its place and the remedy.
@@ -144,7 +154,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         """
         refuse("fit", others)
         recipe = self._recipe()
-        data = memory.judged(X, y, qid, categorical=tuple(self.categorical))
+        data = memory.judged(X, y, qid, categorical=tuple(self.categorical), sample_weight=sample_weight)
         from training.run import run_on  # noqa: PLC0415 - torch: seconds that a mistake need not wait for
 
         def read(_bars: Progress) -> Splits:
@@ -190,18 +200,20 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
             scores[order[data.slice(n)]] = row
         return scores
 
-    def score(self, X: Values, y: Values, qid: Values = None, **others: object) -> float:
-        """Mean NDCG at ``ndcg_at`` over queries; a query without a relevant candidate counts 0.
+    def score(self, X: Values, y: Values, qid: Values = None, sample_weight: Values = None, **others: object) -> float:
+        """Mean NDCG at ``ndcg_at`` over queries, by their weights; a query without a relevant candidate counts 0.
 
         Raises:
             RecipeError: for a word of another ranker, as in :meth:`fit`.
+            DataError: if a label has no gain.
         """
         refuse("score", others)
         from training.lambdamart import mean_ndcg  # noqa: PLC0415 - LightGBM and Optuna
 
         scores = self.predict(X, qid)
         data, order = self._asked(X, qid)
-        return mean_ndcg(memory.with_labels(data, order, y), scores[order], self.ndcg_at)
+        judged = memory.with_labels(data, order, y, sample_weight).worth(self.manifest_.protocol.gains, "y")
+        return mean_ndcg(judged, scores[order], self.ndcg_at)
 
     def save(self, path: str | Path) -> Path:
         """Write the bundle that ``python -m service`` serves; no pickle.
@@ -216,23 +228,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         out = Path(path)
-        check_names(out)
-        name, version = out.absolute().parent.name, out.name
-        files = dict(self.files_)
-        if "repeat" in self.report_:
-            from training.report import renamed  # noqa: PLC0415 - with the page
-
-            pages = renamed(files["report.json"].decode(), f"{name}/{version}")
-            files |= {file: text.encode() for file, text in pages.items()}
-        out.parent.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=".", suffix=".partial", dir=out.parent))
-        try:
-            for file, content in files.items():
-                (folder / file).write_bytes(content)
-            bundle.seal(folder, self.manifest_.model_copy(update={"name": name, "version": version}), files)
-            bundle.publish(folder, out)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        save_as(out, self.manifest_, self.files_, self.report_)
         return out
 
     @classmethod

@@ -36,10 +36,12 @@ class Evaluation:
     Args:
         values: ``values[ranker][metric]`` is ``(N,)``; NDCG is NaN for a query without a relevant candidate.
         protocol: what such a query counts, and which ideal the NDCG is divided by.
+        weights: ``(N,)`` of the queries in every mean; None: all alike.
     """
 
     values: Mapping[str, Mapping[str, Float[np.ndarray, " N"]]]
     protocol: EvalProtocol
+    weights: Float[np.ndarray, " N"] | None = None
 
     @property
     def rankers(self) -> tuple[str, ...]:
@@ -68,17 +70,32 @@ class Evaluation:
         for ranker, by_metric in self.values.items():
             for name, values in by_metric.items():
                 counted = self.protocol.apply(values)
-                low, high = bootstrap_interval(counted)
-                mean = float(counted.mean()) if len(counted) else 0.0
+                low, high = bootstrap_interval(counted, self._weights_of(values, len(counted)))
+                mean = self.mean(values, self.protocol)
                 rows.append(Metric(ranker=ranker, name=name, mean=mean, low=low, high=high, n=len(counted)))
         return tuple(rows)
 
+    def mean(self, values: Float[np.ndarray, " N"], protocol: EvalProtocol) -> float:
+        """Over the queries that a protocol counts, by their weights; 0 if it counts none."""
+        counted = protocol.apply(values)
+        weights = self._weights_of(values, len(counted))
+        if len(counted) == 0 or (weights is not None and not weights.any()):
+            return 0.0
+        return float(np.average(counted, weights=weights))
+
+    def _weights_of(self, values: Float[np.ndarray, " N"], counted: int) -> Float[np.ndarray, " M"] | None:
+        """Of the queries that a protocol counts: all, or those that are not empty."""
+        if self.weights is None or counted == len(values):
+            return self.weights
+        return np.compress(~np.isnan(values), self.weights)
+
     def gain(self, metric: str, ranker: str, over: str) -> tuple[float, float, float]:
         """Mean paired difference of two rankers, with its 95 % interval over queries."""
-        protocol = self.protocol
-        difference = protocol.apply(self.values[ranker][metric]) - protocol.apply(self.values[over][metric])
-        low, high = bootstrap_interval(difference)
-        return float(difference.mean()), low, high
+        protocol, one, other = self.protocol, self.values[ranker][metric], self.values[over][metric]
+        difference = protocol.apply(one) - protocol.apply(other)
+        weights = self._weights_of(one, len(difference))
+        low, high = bootstrap_interval(difference, weights)
+        return float(np.average(difference, weights=weights)), low, high
 
 
 def pooled(parts: list[Evaluation]) -> Evaluation:
@@ -90,7 +107,8 @@ def pooled(parts: list[Evaluation]) -> Evaluation:
         }
         for ranker in first.rankers
     }
-    return Evaluation(values, first.protocol)
+    weights = None if first.weights is None else np.concatenate([part.weights for part in parts])
+    return Evaluation(values, first.protocol, weights)
 
 
 def evaluate(
@@ -107,13 +125,14 @@ def evaluate(
         reranker: of a loaded bundle.
         test: queries that no part of the bundle was fitted or tuned on here; a first stage that was brought along may
             know them.
-        protocol: the default counts empty queries 0 and takes the full ideal.
+        protocol: the default counts empty queries 0, takes the full ideal, and the gains and weights of the
+            test queries.
         plain: scores of the test rows by the first stage without list-relative columns, where it is to be compared.
 
     Raises:
         ScoringError: if a ranking is degraded: a figure must not silently be another stage's.
     """
-    protocol = protocol or EvalProtocol()
+    protocol = protocol or EvalProtocol(gains=test.gains, weighted=test.weights is not None)
     generalist = reranker.manifest.second_stage
     others = (stage.kind for stage in reranker.manifest.second_stages)
     strategies = tuple(dict.fromkeys((generalist.kind, *others))) if generalist is not None else ()
@@ -142,10 +161,10 @@ def evaluate(
             routed = whole(reranker.rerank(CandidateList(features)), test.qids[n])
             scores_by_ranker[ROUTED] = -routed.ranks.astype(np.float64)
         for ranker, scores in scores_by_ranker.items():
-            for metric, value in _measure(scores, labels, kept).items():
+            for metric, value in _measure(scores, labels, kept, protocol).items():
                 values[ranker][metric][n] = value
         on_query(n + 1)
-    return Evaluation(values, protocol)
+    return Evaluation(values, protocol, test.query_weights if protocol.weighted else None)
 
 
 def whole(ranking: Ranking, qid: str) -> Ranking:
@@ -161,23 +180,33 @@ def whole(ranking: Ranking, qid: str) -> Ranking:
 
 
 def _measure(
-    scores: Float[np.ndarray, " L"], labels: Int[np.ndarray, " L"], kept: np.ndarray | None
+    scores: Float[np.ndarray, " L"], labels: Int[np.ndarray, " L"], kept: np.ndarray | None, protocol: EvalProtocol
 ) -> dict[str, float]:
-    measured = {f"ndcg@{k}": ndcg(scores, labels, cutoff=k, kept=kept) for k in NDCG_AT}
+    measured = {f"ndcg@{k}": ndcg(scores, labels, cutoff=k, kept=kept, gains=protocol.gains) for k in NDCG_AT}
     measured |= {f"hit@{k}": hit(scores, labels, cutoff=k) for k in HIT_AT}
     measured["precision@5"] = precision(scores, labels, cutoff=5)
     measured["mrr"] = reciprocal_rank(scores, labels)
     return measured
 
 
-def bootstrap_interval(values: Float[np.ndarray, " N"]) -> tuple[float, float]:
+def bootstrap_interval(
+    values: Float[np.ndarray, " N"], weights: Float[np.ndarray, " N"] | None = None
+) -> tuple[float, float]:
     """95 % percentile bootstrap interval of the mean, over queries; seeded, so that a report repeats to the digit.
 
-    Convention: (0, 0) for no values.
+    Args:
+        values: one per query.
+        weights: of the queries, which are drawn alike and carry them along; None: all alike.
+
+    Convention: (0, 0) for no values, or none that counts; samples of queries that do not count are left out.
     """
-    if len(values) == 0:
+    if len(values) == 0 or (weights is not None and not weights.any()):
         return 0.0, 0.0
     rng = np.random.default_rng(0)
-    means = np.array([values[rng.integers(0, len(values), len(values))].mean() for _ in range(RESAMPLES)])
+    drawn = (rng.integers(0, len(values), len(values)) for _ in range(RESAMPLES))
+    if weights is None:
+        means = [values[sample].mean() for sample in drawn]
+    else:
+        means = [np.average(values[s], weights=weights[s]) for s in drawn if weights[s].any()]
     low, high = np.quantile(means, [0.025, 0.975])
     return float(low), float(high)

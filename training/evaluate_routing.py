@@ -144,8 +144,8 @@ def evaluate_routing(path: Path, test: Dataset, *, ndcg_at: int) -> RoutingEvalu
         asked = [auto, mixed, *(served.reranker.rerank(candidates, strategy=name) for name in by_name)]
         asked += [served.reranker.rerank(candidates, specialist=k) for k in range(count)]
         values = [
-            float(np.nan_to_num(ndcg(-whole(one, test.qids[n]).ranks.astype(np.float64), labels, cutoff=ndcg_at)))
-            for one in asked
+            float(np.nan_to_num(ndcg(-ranks.astype(np.float64), labels, cutoff=ndcg_at, gains=test.gains)))
+            for ranks in (whole(one, test.qids[n]).ranks for one in asked)
         ]
         chosen = ABSTAINED if auto.route.specialist is None else auto.route.specialist
         rows.append((values, mixed.route.probabilities, mixed.route.gains, chosen))

@@ -170,6 +170,7 @@ class Mixture:
         rankers: K of them; changed in place.
         shares: ``(N, K)`` responsibilities to begin with.
         alpha: of the Dirichlet prior, eq. (4).
+        counts: ``(N,)`` how often each list was seen, 0 or more; None for once each.
         seed: every iteration draws from it and its own number, so that a resumed run repeats it.
         steps: iterations that are done already.
     """
@@ -181,12 +182,14 @@ class Mixture:
         shares: Float[Tensor, "N K"],
         *,
         alpha: float,
+        counts: Float[Tensor, " N"] | None = None,
         seed: tuple[int, ...],
         steps: Sequence[Step] = (),
     ) -> None:
         self.lists, self.rankers, self.shares = lists, rankers, shares
         self.steps = list(steps)
-        self.weights = mixture_weights(shares, alpha)
+        self._counts = torch.ones_like(shares[:, 0]) if counts is None else counts
+        self.weights = mixture_weights(self._seen, alpha)
         if self.steps:
             self.weights = torch.tensor(self.steps[-1].weights, dtype=shares.dtype)
         self._alpha, self._seed = alpha, seed
@@ -204,6 +207,11 @@ class Mixture:
         before, now = self.steps[-2].objective, self.steps[-1].objective
         return abs(now - before) <= CONVERGED * abs(before)
 
+    @property
+    def _seen(self) -> Float[Tensor, "N K"]:
+        """How often each component is expected to have seen each list."""
+        return self._counts[:, None] * self.shares
+
     def run(self, iterations: int, on_step: Callable[[Step], None] = lambda _step: None) -> None:
         """Until converged, or ``iterations`` are done in all.
 
@@ -220,16 +228,16 @@ class Mixture:
             if k in reseeded:
                 ranker.forget(rng)
             else:
-                ranker.fit(self.lists, self.shares[:, k], rng)
+                ranker.fit(self.lists, self._seen[:, k], rng)
         if reseeded:
             self.weights = torch.full_like(self.weights, 1.0 / len(self.weights))
         else:
-            self.weights = mixture_weights(self.shares, self._alpha)
+            self.weights = mixture_weights(self._seen, self._alpha)
         self.shares, total = responsibilities(log_likelihoods(self.lists, self.rankers), self.weights)
         prior = torch.xlogy(self._alpha - 1.0, self.weights).sum() - sum(ranker.penalty() for ranker in self.rankers)
         step = Step(
             number=len(self.steps) + 1,
-            objective=float(total.sum() + prior),
+            objective=float((self._counts * total).sum() + prior),
             weights=tuple(self.weights.tolist()),
             entropy=float(torch.special.entr(self.shares).sum(dim=1).mean()),
             reseeded=reseeded,
@@ -246,7 +254,7 @@ class Mixture:
 
     def _check(self, step: Step) -> None:
         """EM never lowers its objective, up to what the quadrature is worth."""
-        tolerance = QUADRATURE * len(self.lists.groups.sizes)
+        tolerance = QUADRATURE * len(self.lists.groups.sizes) * max(1.0, float(self._counts.max()))
         ascends = all(ranker.ascends for ranker in self.rankers) and not step.reseeded
         if ascends and not step.objective >= self.objective - tolerance:  # NaN is no ascent either
             raise ScoringError(

@@ -60,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
     console = Console(highlight=False)
     try:
         _check(options)
-        recipe = with_data_options(recipe_for(options.recipe, options.data), options)
+        recipe = _measurable(with_data_options(recipe_for(options.recipe, options.data), options))
         folds = _numbers(options.folds) or tuple(range(1, _folds_of(options.suite, recipe, options.data) + 1))
         out = options.out or Path("experiments") / f"{options.suite}-{recipe.name}"
         command = repeatable("training.experiment", sys.argv[1:] if arguments is None else arguments)
@@ -74,6 +74,20 @@ def main(arguments: list[str] | None = None) -> int:
         console.print("interrupted: finished parts are kept; the same command goes on")
         return 130
     return 0
+
+
+def _measurable(recipe: Recipe) -> Recipe:
+    """The recipe, unless it asks for what the suites' figures do not know."""
+    if recipe.data.gains is not None:
+        raise RecipeError(
+            "the suites measure by the gain 2^label - 1: leave out gains; python -m training.fit has them"
+        )
+    if isinstance(recipe.data, TableData) and recipe.data.weight is not None:
+        raise RecipeError(
+            f"the suites count every query the same: say --ignore {recipe.data.weight} instead of a weight; python -m "
+            "training.fit has weights"
+        )
+    return recipe
 
 
 def _check(options: argparse.Namespace) -> None:

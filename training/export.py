@@ -19,8 +19,8 @@ from ranking.candidates import CandidateList
 from ranking.errors import ScoringError
 from ranking.features import UNKNOWN_CODE, FeatureSchema
 from ranking.golden import TIE_TOLERANCE
-from ranking.manifest import SecondStage, SrmStage
 from ranking.reranker import Reranker
+from ranking.stages import SecondStage, SrmStage
 
 OPSET = 20
 
@@ -128,7 +128,7 @@ def _hard_lists(
     yield "plain", features
     yield "permuted", features[rng.permutation(length)]
     yield "constant", np.repeat(features[:1], length, axis=0)
-    numeric = [d for d in range(len(schema)) if d not in schema.categorical]
+    numeric = list(schema.numeric)
     missing = features.copy()
     holes = rng.random((length, len(numeric))) < 0.3
     missing[:, numeric] = np.where(holes, np.nan, missing[:, numeric])

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from ranking.manifest import ColumnStage, FirstStageEntry, LightGbmStage
 from ranking.relative import KINDS, RelativeColumn, RelativeKind
+from ranking.stages import ColumnStage, FirstStageEntry, LightGbmStage, OnnxStage
 from training import bring_your_own, lambdamart, relative
 from training.config import FirstStage, GivenColumn, GivenModel, LambdaMart, LambdaMartSettings
 from training.data.dataset import Dataset, Splits
@@ -23,19 +23,21 @@ class FittedFirstStage:
 
     Args:
         entry: how the manifest names it.
-        model: LightGBM text; None where the scores come from a column.
+        model: LightGBM text, or an ONNX graph; None where the scores come from a column.
         train_scores: ``(R,)`` scores of the training rows, out-of-fold if Listwright fitted the model.
         valid_scores: ``(R,)`` scores of the validation rows.
         facts: what the report says about it.
         relative: the list-relative columns that it sees behind the features.
+        notes: what a person should know of it.
     """
 
     entry: FirstStageEntry
-    model: str | None
+    model: str | bytes | None
     train_scores: Float[np.ndarray, " R"]
     valid_scores: Float[np.ndarray, " S"]
     facts: Mapping[str, object]
     relative: tuple[RelativeColumn, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
     @property
     def score_feature(self) -> str | None:
@@ -50,6 +52,8 @@ class FittedFirstStage:
         """
         if self.model is None:
             raise ValueError("a first stage that is a column has no model")
+        if isinstance(self.model, bytes):
+            return bring_your_own.graph_scores(self.model, data, Path(str(self.facts["file"])))
         return lambdamart.scores_of(self.model, relative.widened_part(data, self.relative))
 
 
@@ -83,18 +87,24 @@ def fit(
             kinds = () if isinstance(spec.relative, str) else spec.relative
             return _lambdamart(spec, splits, kinds, seed=seed, state=state, progress=progress or Progress())
         case GivenModel(path=path, engine=engine):
-            model = bring_your_own.read_model(Path(path))
-            facts = {
-                "kind": "model",
-                "file": Path(path).name,
-                "train_scores": "of the given model",
-            }
+            model = bring_your_own.read_model(Path(path), splits.train.schema)
+            facts = {"kind": "model", "file": Path(path).name, "train_scores": "of the given model"}
+            if isinstance(model, bytes):
+                return _onnx(model, Path(path), splits, facts)
             scores = [lambdamart.scores_of(model, part) for part in (splits.train, splits.valid)]
             return FittedFirstStage(LightGbmStage(engine=engine), model, scores[0], scores[1], facts)
         case GivenColumn(column=column):
             facts = {"kind": "column", "column": column, "train_scores": "of the data"}
             scores = [bring_your_own.column_scores(column, part) for part in (splits.train, splits.valid, splits.test)]
             return FittedFirstStage(ColumnStage(feature=column), None, scores[0], scores[1], facts)
+
+
+def _onnx(graph: bytes, path: Path, splits: Splits, facts: Mapping[str, object]) -> FittedFirstStage:
+    """An ONNX graph; what it cannot score of the test split is told now, too."""
+    parts = (splits.train, splits.valid, splits.test)
+    train, valid, _ = (bring_your_own.graph_scores(graph, part, path) for part in parts)
+    notes = () if bring_your_own.knows_missing(graph, splits.train.schema) else (bring_your_own.NO_MISSING,)
+    return FittedFirstStage(OnnxStage(), graph, train, valid, facts, notes=notes)
 
 
 def with_and_without(
@@ -169,7 +179,12 @@ def _tuned(
         again = lambdamart.tune(seen.train, seen.valid, spec.model_copy(update=once), seed=seed)
         tuned = replace(again, trials=tuned.trials)
     scores = lambdamart.out_of_fold_scores(
-        seen.train, tuned, folds=spec.folds, seed=seed, on_fold=lambda done: progress.on_fold(which, done)
+        seen.train,
+        tuned,
+        folds=spec.folds,
+        seed=seed,
+        monotone=spec.monotone,
+        on_fold=lambda done: progress.on_fold(which, done),
     )
     model_file.write_text(tuned.model, encoding="utf-8")
     np.save(scores_file, scores)
@@ -179,4 +194,4 @@ def _tuned(
 
 
 def _facts(tuned: lambdamart.TunedLambdaMart) -> dict[str, object]:
-    return {"params": tuned.params, "trees": tuned.trees, "valid_ndcg": tuned.valid_ndcg, "trials": tuned.trials}
+    return {name: getattr(tuned, name) for name in ("params", "trees", "valid_ndcg", "trials", "members")}

@@ -40,7 +40,10 @@ def fit_first_stage(
     spec = recipe.first_stage
     if not isinstance(spec, LambdaMart):
         bars.console.print(f"[yellow]Note:[/] {bring_your_own.WARNING}")
-        return first_stage.fit(spec, splits, seed=recipe.seed, state=state), None, ()
+        given = first_stage.fit(spec, splits, seed=recipe.seed, state=state)
+        for note in given.notes:
+            bars.console.print(f"[yellow]Note:[/] {escape(note)}")
+        return given, None, ()
     progress = _boosting(spec, bars)
     if spec.relative != "auto":
         return first_stage.fit(spec, splits, seed=recipe.seed, state=state, progress=progress), None, ()
@@ -48,7 +51,7 @@ def fit_first_stage(
     if not relative.relative:
         return plain, None, ()
     gains = _out_of_fold(relative, splits, spec.ndcg_at) - _out_of_fold(plain, splits, spec.ndcg_at)
-    comparison = compared("relative", "plain", gains, f"ndcg@{spec.ndcg_at}")
+    comparison = compared("relative", "plain", gains, f"ndcg@{spec.ndcg_at}", splits.train.query_weights)
     if comparing.pays(comparison):
         return relative, plain, (comparison,)
     return plain, None, (comparison,)
@@ -118,7 +121,7 @@ def choose(
             on_fold=on_fold,
         )
         gains = values[spec.kind] - values[current]
-        found.append(compared(spec.kind, current, gains, f"ndcg@{spec.ndcg_at}"))
+        found.append(compared(spec.kind, current, gains, f"ndcg@{spec.ndcg_at}", splits.train.query_weights))
         if comparing.pays(found[-1]):
             current = spec.kind
     titles: dict[str, str] = {spec.kind: spec.title for spec in specs}

@@ -1,4 +1,4 @@
-"""Which program wrote a model file that is not LightGBM's text, told by its first bytes. Nothing is ever unpickled."""
+"""Which program wrote a model file, told by its first bytes. Nothing is ever unpickled."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ from dataclasses import dataclass
 HEAD_BYTES = 65_536
 """A format is told by so many bytes."""
 
-ACCEPTED = "a first stage is a LightGBM model in LightGBM's text format, as Booster.save_model(path) writes it"
+ACCEPTED = (
+    "a first stage is an ONNX graph, or a LightGBM model in LightGBM's text format, written by Booster.save_model(path)"
+)
 
-_COLUMN = (
+COLUMN = (
     "put its score of every candidate into the data as a column, and name that one with --first-stage-column COL "
     '(in a recipe: [first_stage] kind = "column", column = "COL")'
 )
-_NO_WAY = f"there is no conversion from {{maker}}: {_COLUMN}"
+_EXPORT = f"export it to ONNX, see docs/first-stages.md, or {COLUMN}"
+_NO_WAY = f"there is no conversion from {{maker}}: {COLUMN}"
 _SAVE = "load it where you trust it, and write booster.save_model(path); the booster of an LGBMRanker is model.booster_"
-_EITHER = f"if it holds a LightGBM model, {_SAVE}; for any other model, {_COLUMN}"
+_EITHER = f"if it holds a LightGBM model, {_SAVE}; any other model: {_EXPORT}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +49,17 @@ def recognised(head: bytes) -> ForeignModel | None:
         head: its first :data:`HEAD_BYTES`, or all of it.
 
     Returns:
-        None for LightGBM's text, whole or damaged, and for what is not known.
+        None for LightGBM's text and for ONNX, whole or damaged, and for what is not known.
     """
     if _is_lightgbm_text(head):
         return None
     packed = next(((name, inner) for name, unpack in _PACKED.items() if (inner := unpack(head))), None)
     return _as_it_is(head) if packed is None else _packed(*packed)
+
+
+def is_onnx(head: bytes) -> bool:
+    """Whether a file that begins like this is an ONNX model: a version, and then another field of a model."""
+    return _ONNX.match(head) is not None
 
 
 def _as_it_is(head: bytes) -> ForeignModel | None:
@@ -71,13 +79,15 @@ def _pickle(head: bytes) -> ForeignModel:
     if maker == "LightGBM":
         return ForeignModel("a pickle or joblib file with a LightGBM model in it", _SAVE)
     if maker is not None:
-        return ForeignModel(f"a pickle or joblib file of {maker}", _NO_WAY.format(maker=maker))
+        return ForeignModel(f"a pickle or joblib file of {maker}", _BY_MAKER.get(maker, _EXPORT))
     return ForeignModel("a pickle or joblib file, which is never opened here, because that runs code", _EITHER)
 
 
 def _packed(name: str, inner: bytes) -> ForeignModel:
     if _is_lightgbm_text(inner):
         return ForeignModel(f"LightGBM's text, compressed with {name}", "unpack it first")
+    if is_onnx(inner):
+        return ForeignModel(f"an ONNX model, compressed with {name}", "unpack it first")
     found = _as_it_is(inner)  # one layer: there are files that unpack to themselves
     if found is None:
         return ForeignModel(f"a file compressed with {name}", f"unpack it first; {_EITHER}")
@@ -122,7 +132,18 @@ _OLD_PICKLE = re.compile(rb"c[A-Za-z_][\w.]*\n[A-Za-z_]\w*\n|\([dl]p0\n|[}\]]q\0
 
 _MAKERS = {b"lightgbm": "LightGBM", b"xgboost": "XGBoost", b"catboost": "CatBoost", b"sklearn": "scikit-learn"}
 
-_XGBOOST, _CATBOOST = _NO_WAY.format(maker="XGBoost"), _NO_WAY.format(maker="CatBoost")
+_ONNX = re.compile(rb"\x08[\x01-\x1f][\x12\x1a\x22\x28\x32\x3a\x42]")
+
+_XGBOOST = (
+    "export it to ONNX: booster.set_param({'objective': 'reg:squarederror'}), booster.feature_names = None, then "
+    "onnxmltools.convert_xgboost(booster, initial_types=[('features', FloatTensorType([None, N]))]), see "
+    f"docs/first-stages.md; or {COLUMN}"
+)
+_CATBOOST = (
+    "load it and write model.save_model(path, format='onnx'), which CatBoost can where the model has no categorical "
+    f"features and symmetric trees; or {COLUMN}"
+)
+_BY_MAKER = {"XGBoost": _XGBOOST, "CatBoost": _CATBOOST}
 
 _FORMATS = [
     (re.compile(pattern, re.DOTALL), ForeignModel(what, remedy))
@@ -144,7 +165,6 @@ _FORMATS = [
         (rb"CBM1", "a CatBoost model (cbm)", _CATBOOST),
         (rb"\s*\{.*\"(?:oblivious_trees|features_info)\"", "a CatBoost model in JSON", _CATBOOST),
         (rb"\s*[{\[]\s*[\"{\[\]}]", "a JSON file", _EITHER),
-        (rb"\x08[\x01-\x1f][\x12\x1a\x22\x28\x32\x3a\x42]", "an ONNX model", _NO_WAY.format(maker="ONNX")),
         (rb"(?:\xef\xbb\xbf)?\s*<.*<PMML\b|(?:\xef\xbb\xbf)?\s*<PMML\b", "a PMML model", _NO_WAY.format(maker="PMML")),
         (rb"PK\x03\x04", "a ZIP archive", _EITHER),
     )

@@ -10,6 +10,8 @@ Runtimes know few of the fusions below, so they are made here, by algebra:
   the weights of its first layer, which is then half as wide: cheaper from some thirty candidates on, a few
   microseconds dearer below.
 - ``log(1 + x)`` is corrected by its own rounding error to first order, without a branch.
+- ``1 / (sigma + eps)`` as printed turns float32's rounding of a constant dimension into 0.1 and more. So under
+  ``query_norm = "paper"`` all up to the normalised representation is computed in float64, but for the attention.
 
 The rivals are exported as they are, but for a reader's recurrence.
 """
@@ -56,14 +58,15 @@ class InferenceForm(nn.Module):
 
     def __init__(self, model: Ranker) -> None:
         super().__init__()
-        self.scale = _Scale(model.preprocess)
         network = model.network
         assert isinstance(network, QilcmNetwork)
         self.query_norm = network.query_norm
+        precision = torch.float64 if self.query_norm == "paper" else torch.float32
+        self.scale = _Scale(copy.deepcopy(model.preprocess).to(precision))
         width = model.preprocess.width
         shift = torch.cat([torch.zeros(width), torch.ones(network.width // 2 - width)])
-        self.register_buffer("shift", shift[None])
-        self.encoder = _Layers(network.encoder)
+        self.register_buffer("shift", shift[None].to(precision))
+        self.encoder = _Layers(network.encoder, precision=precision)
         self.attention = None if network.attention is None else _Layers(network.attention, shift)
         self.ranking = _Layers(network.ranking)
         of_products, of_plain = self.ranking.weights[0].detach().chunk(2)
@@ -72,9 +75,9 @@ class InferenceForm(nn.Module):
 
     def forward(self, features: Float[Tensor, "L E"]) -> Float[Tensor, " L"]:
         """``(L,)`` logits."""
-        x = self.scale(features)
+        x = self.scale(features.to(self.shift))
         h = torch.cat([x, self.encoder(x)], dim=1)  # (L, H), with 1 more than h in the encoder's half
-        a = None if self.attention is None else torch.softmax(self.attention(h).T, dim=1)  # (1, L)
+        a = self._attended(h)
         mean = _mean(h, a)  # (1, H)
         c = mean - self.shift
         if self.query_norm is None:
@@ -85,9 +88,16 @@ class InferenceForm(nn.Module):
         products, plain = self._inverse(c * c * variance), self._inverse(variance)
         return self._ranked(centred * plain, c * products / plain)
 
+    def _attended(self, h: Float[Tensor, "L H"]) -> Float[Tensor, "1 L"] | None:
+        """Attention weights; None where every candidate counts alike."""
+        if self.attention is None:
+            return None
+        return torch.softmax(self.attention(h.to(self.of_plain)).T, dim=1).to(h)
+
     def _ranked(self, h: Float[Tensor, "L H"], ratio: Float[Tensor, "1 H"]) -> Float[Tensor, " L"]:
         """Of ``[ratio * h, h]``, eq. (9)."""
-        scores: Tensor = self.ranking(h, self.of_plain + ratio.T * self.of_products)
+        weights = self.of_plain + ratio.T.to(self.of_plain) * self.of_products
+        scores: Tensor = self.ranking(h.to(weights), weights)
         return scores.squeeze(1)
 
     def _inverse(self, variance: Float[Tensor, "1 H"]) -> Float[Tensor, "1 H"]:
@@ -104,15 +114,21 @@ def _mean(values: Float[Tensor, "L H"], a: Float[Tensor, "1 L"] | None) -> Float
 class _Layers(nn.Module):
     """Linear and ELU layers in turn; after an ELU at the end, 1 is left to be taken off."""
 
-    def __init__(self, layers: nn.Sequential, shift: Float[Tensor, " X"] | None = None) -> None:
+    def __init__(
+        self,
+        layers: nn.Sequential,
+        shift: Float[Tensor, " X"] | None = None,
+        *,
+        precision: torch.dtype = torch.float32,
+    ) -> None:
         super().__init__()
         linear = [layer for layer in layers if isinstance(layer, nn.Linear)]
         self.ends_in_elu = isinstance(layers[-1], nn.ELU)
         above = [torch.zeros(linear[0].in_features) if shift is None else shift]
         above += [torch.ones(layer.in_features) for layer in linear[1:]]
-        self.weights = nn.ParameterList(layer.weight.detach().T.clone() for layer in linear)
+        self.weights = nn.ParameterList(layer.weight.detach().T.to(precision, copy=True) for layer in linear)
         self.biases = nn.ParameterList(
-            (layer.bias.detach().double() - layer.weight.detach().double() @ more.double()).float()
+            (layer.bias.detach().double() - layer.weight.detach().double() @ more.double()).to(precision)
             for layer, more in zip(linear, above, strict=True)
         )
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import lightgbm
 import numpy as np
@@ -15,12 +15,18 @@ from jaxtyping import Float
 from ranking.errors import RecipeError
 from ranking.first_stage import LightGbmFirstStage, lightgbm_input
 from ranking.metrics import ndcg
+from ranking.relative import RelativeColumn, RelativeKind
 from training.config import LambdaMart
 from training.data.dataset import Dataset
+from training.monotone import Directions, constraints
 from training.search import Found, Report, search
 from training.search_space import LAMBDAMART, Value
+from training.summed_trees import summed
 
 Params = Mapping[str, Value]
+
+KINDS: tuple[RelativeKind, ...] = get_args(RelativeKind)
+"""Of list-relative columns: each rises with its feature, and is bound as the feature is."""
 
 PRUNE_AFTER, REPORT_EVERY = 50, 10
 """Trees: a slow learner needs some to show what it can do, and the median is asked every few."""
@@ -33,9 +39,10 @@ class TunedLambdaMart:
     Args:
         model: LightGBM's text format, cut at the best iteration.
         params: the winning hyperparameters.
-        trees: the number of trees kept.
+        trees: the number of trees kept, of each member.
         valid_ndcg: NDCG of the validation split at the recipe's cutoff (empty queries count 0).
         trials: settings that were tried.
+        members: with other seeds, whose sum the model is.
     """
 
     model: str
@@ -43,6 +50,7 @@ class TunedLambdaMart:
     trees: int
     valid_ndcg: float
     trials: int
+    members: int = 1
 
 
 def tune(
@@ -58,7 +66,7 @@ def tune(
 
     Trial 1 is the recipe's ``settings``; the others come from Optuna's TPE sampler. Held out are the validation
     queries, or, with ``select_on = "folds"``, the parts of a cross-validation over the training queries; each trial
-    stops early.
+    stops early. Then ``spec.members`` of them are fitted with seeds of their own and summed.
 
     Args:
         train, valid: under one schema.
@@ -71,9 +79,11 @@ def tune(
         RecipeError: if LightGBM refuses the data; says what it said.
     """
     best = search_settings(train, valid, spec, seed=seed, journal=journal, on_trial=on_trial)
-    booster = _boost(_lightgbm_dataset(train), best.values, seed=seed, trees=best.fact)
-    valid_ndcg = mean_ndcg(valid, np.asarray(booster.predict(_matrix(valid), raw_score=True)), spec.ndcg_at)
-    return TunedLambdaMart(booster.model_to_string(), best.values, best.fact, valid_ndcg, spec.trials)
+    params = {**best.values, **_bound(train, spec.monotone)}
+    boosters = _boost(_lightgbm_dataset(train), params, seed=seed, trees=best.fact, members=spec.members)
+    valid_ndcg = mean_ndcg(valid, _scores(boosters, _matrix(valid)), spec.ndcg_at)
+    model = summed([booster.model_to_string() for booster in boosters])
+    return TunedLambdaMart(model, best.values, best.fact, valid_ndcg, spec.trials, spec.members)
 
 
 def search_settings(
@@ -97,7 +107,8 @@ def search_settings(
     parts = _row_folds(train, spec.folds, seed) if spec.select_on == "folds" else None
 
     def try_setting(_number: int, values: dict[str, Value], report: Report) -> tuple[float, int]:
-        return _held_out(train_set, valid_set, parts, values, spec, seed=seed, report=report)
+        params = {**values, **_bound(train, spec.monotone)}
+        return _held_out(train_set, valid_set, parts, params, spec, seed=seed, report=report)
 
     return search(
         LAMBDAMART,
@@ -118,6 +129,7 @@ def out_of_fold_scores(
     *,
     folds: int,
     seed: int,
+    monotone: Directions = (),
     on_fold: Callable[[int], None] = lambda _done: None,
 ) -> Float[np.ndarray, " R"]:
     """Scores of the training rows, each by a model that did not see its query.
@@ -130,10 +142,12 @@ def out_of_fold_scores(
         ``(R,)`` float64, in row order.
     """
     scores = np.empty(train.rows, dtype=np.float64)
+    params = {**tuned.params, **_bound(train, monotone)}
     for number, (rest, held_out) in enumerate(query_folds(train, folds, seed), start=1):
-        booster = _boost(_lightgbm_dataset(train.select(rest)), tuned.params, seed=seed, trees=tuned.trees)
+        part = _lightgbm_dataset(train.select(rest))
+        boosters = _boost(part, params, seed=seed, trees=tuned.trees, members=tuned.members)
         rows = train.rows_of(held_out)
-        scores[rows] = booster.predict(lightgbm_input(train.features[rows], train.schema), raw_score=True)
+        scores[rows] = _scores(boosters, lightgbm_input(train.features[rows], train.schema))
         on_fold(number)
     return scores
 
@@ -144,14 +158,14 @@ def scores_of(model: str, data: Dataset) -> Float[np.ndarray, " R"]:
 
 
 def mean_ndcg(data: Dataset, scores: Float[np.ndarray, " R"], cutoff: int) -> float:
-    """Macro mean NDCG over queries; a query without a relevant candidate counts 0."""
-    return float(query_ndcg(data, scores, cutoff).mean())
+    """Mean NDCG over queries, by their weights; a query without a relevant candidate counts 0."""
+    return float(np.average(query_ndcg(data, scores, cutoff), weights=data.query_weights))
 
 
 def query_ndcg(data: Dataset, scores: Float[np.ndarray, " R"], cutoff: int) -> Float[np.ndarray, " N"]:
     """``(N,)`` NDCG of every query; 0 for one without a relevant candidate."""
     slices = (data.slice(n) for n in range(len(data)))
-    values = [ndcg(scores[rows], data.labels[rows], cutoff=cutoff) for rows in slices]
+    values = [ndcg(scores[rows], data.labels[rows], cutoff=cutoff, gains=data.gains) for rows in slices]
     return np.nan_to_num(np.array(values, dtype=np.float64))
 
 
@@ -172,7 +186,7 @@ def _held_out(
     train_set: lightgbm.Dataset,
     valid_set: lightgbm.Dataset,
     parts: list[tuple[np.ndarray, np.ndarray]] | None,
-    params: Params,
+    params: Mapping[str, Any],
     spec: LambdaMart,
     *,
     seed: int,
@@ -203,6 +217,14 @@ def _reporting(report: Report) -> Callable[[lightgbm.callback.CallbackEnv], None
     return after_tree
 
 
+def _bound(train: Dataset, monotone: Directions) -> dict[str, Any]:
+    """What LightGBM is told beside its hyperparameters."""
+    derived = {RelativeColumn(feature=name, kind=kind).name: name for name, _ in monotone for kind in KINDS}
+    directions = constraints(monotone, train.schema.names, derived)
+    bound: dict[str, Any] = {"monotone_constraints": directions} if any(directions) else {}
+    return bound if train.gains is None else bound | {"label_gain": list(train.gains)}
+
+
 def _matrix(data: Dataset) -> Float[np.ndarray, "R D"]:
     return lightgbm_input(data.features, data.schema)
 
@@ -211,6 +233,7 @@ def _lightgbm_dataset(data: Dataset, reference: lightgbm.Dataset | None = None) 
     return lightgbm.Dataset(
         _matrix(data),
         label=data.labels,
+        weight=data.weights,
         group=data.lengths,
         reference=reference,
         categorical_feature=list(data.schema.categorical),
@@ -219,12 +242,22 @@ def _lightgbm_dataset(data: Dataset, reference: lightgbm.Dataset | None = None) 
     )
 
 
-def _boost(train: lightgbm.Dataset, params: Params, *, seed: int, trees: int) -> lightgbm.Booster:
+def _boost(
+    train: lightgbm.Dataset, params: Mapping[str, Any], *, seed: int, trees: int, members: int
+) -> list[lightgbm.Booster]:
+    """One booster with this seed, and ``members - 1`` with seeds that it fixes."""
+    seeds = [seed, *np.random.default_rng(seed).integers(2**31, size=members - 1).tolist()]
     with _clear_refusal():
-        return lightgbm.train(_settings(params, seed), train, num_boost_round=trees)
+        return [lightgbm.train(_settings(params, one), train, num_boost_round=trees) for one in seeds]
 
 
-def _settings(params: Params, seed: int) -> dict[str, Any]:
+def _scores(boosters: Sequence[lightgbm.Booster], rows: Float[np.ndarray, "R D"]) -> Float[np.ndarray, " R"]:
+    """``(R,)`` the sum of what all give."""
+    found: Float[np.ndarray, " R"] = np.sum([booster.predict(rows, raw_score=True) for booster in boosters], axis=0)
+    return found
+
+
+def _settings(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
     return {
         **params,
         "objective": "lambdarank",

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from ranking.errors import ScoringError
@@ -19,8 +19,8 @@ from training.batching import Batch, Lists, refined_ndcg
 from training.chamfer import confusion_loss, normalised_weight
 from training.data.dataset import Dataset
 from training.epoch import Epoch
-from training.losses import att_rank, plackett_luce, softmax_cross_entropy
-from training.model_config import NetworkSpec, Qilcm, Qilcm2, RankLoss
+from training.losses import ranking_loss
+from training.model_config import NetworkSpec, Qilcm, Qilcm2
 from training.qilcm import QilcmNetwork
 from training.ranker import Ranker
 
@@ -151,26 +151,19 @@ def _confusion_weight(model: Ranker, spec: NetworkSpec, lists: Lists) -> float:
     return normalised_weight(spec.confusion, mean_length=lists.mean_length, width=model.network.width, form=form)
 
 
-def ranking_loss(
-    name: RankLoss, logits: Float[Tensor, "B L"], labels: Int[Tensor, "B L"], mask: Bool[Tensor, "B L"]
-) -> Float[Tensor, ""]:
-    """The ranking loss that a recipe names."""
-    match name:
-        case "per_query" | "paper":
-            return att_rank(logits, labels, mask, form=name)
-        case "softmax":
-            return softmax_cross_entropy(logits, labels, mask)
-        case "plackett_luce":
-            return plackett_luce(logits, labels, mask)
-
-
 def loss_of(
     model: Ranker, batch: Batch, spec: NetworkSpec, conf_weight: float, rng: np.random.Generator
 ) -> tuple[Tensor, float, float]:
     """Eq. (10) on one batch: the loss to minimise, and its two parts before weighting."""
     with torch.autocast(batch.features.device.type, torch.bfloat16, enabled=spec.precision == "bfloat16"):
         found = model(batch.features, batch.mask)
-    rank_loss = ranking_loss(spec.rank_loss, found.logits.float(), batch.labels, batch.mask)
+    judged = batch.labels, batch.mask
+    each = found.logits[None] if found.members is None else found.members
+    losses = [
+        ranking_loss(spec.rank_loss, logits.float(), *judged, weights=batch.weights, gains=batch.gains)
+        for logits in each
+    ]
+    rank_loss = torch.stack(losses).mean()
     if conf_weight == 0.0:
         return rank_loss, float(rank_loss.detach()), 0.0
     assert isinstance(spec, Qilcm)
@@ -224,11 +217,11 @@ def _validate(
     *,
     number: int,
 ) -> float:
-    """Mean NDCG over queries, of the whole order: reranked candidates first, the others in first-stage order."""
+    """Weighted mean NDCG of the whole order: reranked candidates first, the others in first-stage order."""
     logits = predict(model, lists)
     if not all(np.isfinite(row).all() for row in logits):  # NaN would rank as input order and could win
         raise _diverged("validation scores stopped being finite", spec, number)
-    return float(query_ndcg(logits, lists, data, scores, spec.ndcg_at).mean())
+    return float(np.average(query_ndcg(logits, lists, data, scores, spec.ndcg_at), weights=data.query_weights))
 
 
 def predict(model: Ranker, lists: Lists) -> list[Float[np.ndarray, " C"]]:
@@ -252,8 +245,8 @@ def query_ndcg(
     """``(N,)`` NDCG of every query's whole order; see :func:`training.batching.refined_ndcg`."""
     return np.array(
         [
-            refined_ndcg(logits[n], lists.kept(n), scores[data.slice(n)], data.labels[data.slice(n)], cutoff)
-            for n in range(len(lists))
+            refined_ndcg(logits[n], lists.kept(n), scores[rows], data.labels[rows], cutoff, data.gains)
+            for n, rows in ((n, data.slice(n)) for n in range(len(lists)))
         ]
     )
 

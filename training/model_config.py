@@ -52,7 +52,8 @@ class Qilcm(Network):
             attention-weighted ones (a_i = 1/n in eqs. 4, 6 and 7), ``V2`` without the confusion loss (lambda = 0),
             ``V3`` without it and without query normalisation. V2 and V3 take no notice of ``confusion_weight``.
         hidden: hidden widths of both MLPs, eqs. (3) and (9).
-        query_norm: eq. (8) as ``1 / sqrt(var + eps^2)`` (``stable``) or as printed, ``1 / (sigma + eps)`` (``paper``).
+        query_norm: eq. (8) as ``1 / sqrt(var + eps^2)`` (``stable``) or as printed, ``1 / (sigma + eps)`` (``paper``,
+            which is served in float64 up to there and takes about twice the time).
         confusion_weight: lambda', the weight of the normalised Chamfer loss; the lambda of eq. (10) that it equals
             is printed.
         confusion_pairs: query pairs sampled per batch for eq. (13); None for all.
@@ -79,32 +80,36 @@ class Qilcm(Network):
 class Qilcm2(Network):
     """A stronger set model in QILCM's family (ours): it keeps what QILCM throws away.
 
+    Its defaults are what was measured on top of list-relative columns, one setting for all sets: ``docs/attempts.md``.
+
     Args:
-        context: what a candidate sees of the others: ``seeds``, lists pooled by several learned attentions, or
-            ``blocks``, two blocks of self-attention.
+        context: what a candidate sees of the others: ``blocks``, two blocks of self-attention, or ``seeds``, lists
+            pooled by several learned attentions.
         seeds: attentions that pool the list.
-        heads: of each block; divides ``encoder_width``.
+        heads: of each block.
+        members: networks with other initial weights in one graph, whose mean scores.
         hidden: hidden widths of the MLP that scores.
         input_noise: standard deviation of what is added to the scaled inputs, which lie in [0, 1], while training.
     """
 
     kind: Literal["qilcm2"] = "qilcm2"
-    context: Literal["seeds", "blocks"] = "seeds"
-    seeds: Positive = 4
+    encoder_width: Positive = 48
+    relative: bool = True
+    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.3
+    weight_decay: Annotated[float, Field(ge=0.0)] = 1e-4
+    batch_size: Positive = 40
+    learning_rate: Annotated[float, Field(gt=0.0)] = 2e-3
+    context: Literal["seeds", "blocks"] = "blocks"
+    seeds: Positive = 2
     heads: Positive = 4
-    hidden: tuple[Positive, ...] = (256, 128)
+    members: Positive = 1
+    hidden: tuple[Positive, ...] = (64,)
     input_noise: Annotated[float, Field(ge=0.0)] = 0.02
 
     @property
     def title(self) -> str:
         """What people read."""
         return "QILCM2"
-
-    @model_validator(mode="after")
-    def _heads_fit(self) -> Qilcm2:
-        if self.context == "blocks" and self.encoder_width % self.heads:
-            raise ValueError(f"heads = {self.heads} must divide encoder_width = {self.encoder_width}")
-        return self
 
 
 class _Reader(Network):
@@ -187,8 +192,29 @@ Model = Annotated[NetworkSpec | FirstStageAlone, Field(discriminator="kind")]
 
 _CLASSES: dict[str, type[Network]] = {"qilcm": Qilcm, "qilcm2": Qilcm2, "dlcm": Dlcm, "dcm": Dcm, "mlp": Mlp}
 
-MODEL_NAMES = ("qilcm", "qilcm-v1", "qilcm-v2", "qilcm-v3", "qilcm2", "dlcm", "dcm", "mlp", "first_stage")
-"""What ``--model`` knows: every kind, and QILCM's variants."""
+TITLES = {kind: network().title for kind, network in _CLASSES.items()}  # type: ignore[attr-defined]
+"""What people read of each kind."""
+
+MODEL_NAMES = (
+    "qilcm", "qilcm-v1", "qilcm-v2", "qilcm-v3", "qilcm-paper", "qilcm2", "dlcm", "dcm", "mlp", "first_stage",
+)  # fmt: skip
+"""What ``--model`` knows: every kind, QILCM's variants, and QILCM as printed."""
+
+_PRINTED = {
+    "encoder_width": 100,
+    "hidden": (256, 128),
+    "query_norm": "paper",
+    "rank_loss": "paper",
+    "confusion_pairs": None,
+    "first_stage_score": False,
+    "precision": "float32",
+    "dropout": 0.0,
+    "weight_decay": 0.0,
+    "batch_size": 80,
+    "learning_rate": 1e-3,
+    "max_epochs": 100,
+}
+"""``qilcm-paper``: what the QILCM paper prints or leaves out; docs/rivals.md says what it leaves open."""
 
 _SHARED = {*Network.model_fields, "hidden"}
 
@@ -216,8 +242,9 @@ def named(name: str, like: Model) -> Model:
 
     Args:
         name: one of :data:`MODEL_NAMES`.
-        like: a recipe's model: what both have in common (encoder, hidden widths, loss, cutoff, the fit) is taken from
-            it, and everything if it is of the same kind.
+        like: a recipe's model: what it says itself of what both have in common (encoder, hidden widths, loss, cutoff,
+            the fit) is taken from it, and everything if it is of the same kind. The rest has the kind's own default.
+            ``qilcm-paper`` takes only what the paper leaves open.
 
     Raises:
         RecipeError: if there is no such model.
@@ -229,9 +256,11 @@ def named(name: str, like: Model) -> Model:
         return FirstStageAlone()
     target = _CLASSES[kind]
     fields = set(target.model_fields) if like.kind == kind else set(target.model_fields) & _SHARED
-    values = {field: getattr(like, field) for field in fields & set(type(like).model_fields)} | {"kind": kind}
+    values = {field: getattr(like, field) for field in fields & like.model_fields_set} | {"kind": kind}
     if kind == "qilcm":
         values["variant"] = variant.upper() or "full"
+    if name == "qilcm-paper":
+        values |= _PRINTED | {"variant": "full"}
     if issubclass(target, _Reader) and not values.get("first_stage_score", True):
         values["order"] = "presented"  # there is no other
     model: Model = target.model_validate(values)  # type: ignore[assignment]

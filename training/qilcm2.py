@@ -19,6 +19,34 @@ from training.qilcm import STABLE_EPSILON
 
 
 class Qilcm2Network(nn.Module):
+    """The mean of the scores of several members: the same network with other initial weights and dropout.
+
+    While training, each member has the loss of its own scores (:attr:`training.encoder.Output.members`), so that they
+    stay different; the epoch is chosen by their mean. They share the embeddings of categories.
+
+    Args:
+        width, scores: as of :class:`Member`.
+        spec: of the recipe; ``members`` of them.
+    """
+
+    def __init__(self, width: int, spec: Qilcm2Spec, scores: Float[np.ndarray, " R"] | None) -> None:
+        super().__init__()
+        self.members = nn.ModuleList(Member(width, spec, scores) for _ in range(spec.members))
+
+    def forward(
+        self, x: Float[Tensor, "B L X"], mask: Bool[Tensor, "B L"] | None, first: Float[Tensor, "B L"] | None
+    ) -> Output:
+        """``(B, L)`` logits; ``(M, B, L)`` of the members."""
+        logits = torch.stack([member(x, mask, first) for member in self.members])
+        return Output(logits.mean(dim=0), members=logits)
+
+    def attention(self, x: Float[Tensor, "B L X"]) -> Float[Tensor, "B L"]:
+        """``(B, L)`` how much each candidate is attended to, 1 in sum: the mean over members."""
+        found = [member.attention(x) for member in self.members if isinstance(member, Member)]
+        return torch.stack(found).mean(dim=0)
+
+
+class Member(nn.Module):
     """The network over dense inputs.
 
     Definition (the encoder is QILCM's; latent cross: Beutel et al., WSDM 2018; set attention: Lee et al., ICML 2019):
@@ -58,7 +86,7 @@ class Qilcm2Network(nn.Module):
 
     def forward(
         self, x: Float[Tensor, "B L X"], mask: Bool[Tensor, "B L"] | None, first: Float[Tensor, "B L"] | None
-    ) -> Output:
+    ) -> Float[Tensor, "B L"]:
         """``(B, L)`` logits."""
         if self.training and self.input_noise > 0.0:
             x = x + self.input_noise * torch.randn_like(x)
@@ -70,7 +98,7 @@ class Qilcm2Network(nn.Module):
         if self.log_weight is not None:
             assert first is not None
             logits = logits + torch.exp(self.log_weight) * ((first - self.mean) * self.scale)
-        return Output(logits)
+        return logits
 
     def attention(self, x: Float[Tensor, "B L X"]) -> Float[Tensor, "B L"]:
         """``(B, L)`` how much each candidate is attended to, 1 in sum: the mean over seeds, or over the heads of the
@@ -133,9 +161,10 @@ class _Block(nn.Module):
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
+        seen = heads * -(-width // heads)  # every head has as many dimensions
         self.before, self.between = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.project = nn.Linear(width, 3 * width)
-        self.out = nn.Linear(width, width)
+        self.project = nn.Linear(width, 3 * seen)
+        self.out = nn.Linear(seen, width)
         self.feed = nn.Sequential(nn.Linear(width, 2 * width), nn.ELU(), nn.Linear(2 * width, width))
 
     def forward(self, z: Float[Tensor, "B L W"], mask: Bool[Tensor, "B L"] | None) -> Float[Tensor, "B L W"]:

@@ -52,8 +52,8 @@ class Ranker(nn.Module):
             the confusion loss, to be used under the same mask; None from all but QILCM.
         """
         raw = raw.masked_fill(~mask[..., None], 0.0)  # masking only the output would let NaN into the gradients
-        found = self.network(self.preprocess(raw), mask, self.first_scores(raw))
-        return Output(found.logits.masked_fill(~mask, MASKED_LOGIT), found.representation, found.gain)
+        found: Output = self.network(self.preprocess(raw), mask, self.first_scores(raw))
+        return found._replace(logits=found.logits.masked_fill(~mask, MASKED_LOGIT))
 
     def first_scores(self, raw: Float[Tensor, "*batch E"]) -> Float[Tensor, "*batch"] | None:
         """The first stage's scores, where they are among the columns."""

@@ -9,10 +9,7 @@ from ranking.errors import RecipeError
 _GROUP = (
     "say with qid which query each row belongs to, one id per row; from sizes: np.repeat(np.arange(len(sizes)), sizes)"
 )
-_WEIGHT = (
-    "every query counts the same here, in both stages and in the figures. Leave it out; leave out of X the queries "
-    "that must not count, and say with y how much each candidate is worth"
-)
+_WEIGHT = "say with sample_weight how much each row counts; a query counts as the mean of its rows"
 _HELD_OUT = (
     "fit holds queries out itself, in parts=; for a split of your own, python -m training.fit takes "
     "--data train=FILE valid=FILE test=FILE"
@@ -26,7 +23,7 @@ _PATIENCE = "training stops by itself, see patience= and max_trees=, parameters 
 
 _INSTEAD = {
     **dict.fromkeys(("group", "groups", "group_id"), _GROUP),
-    **dict.fromkeys(("sample_weight", "group_weight"), _WEIGHT),
+    "group_weight": _WEIGHT,
     **dict.fromkeys(("init_score", "base_margin"), _START),
     **dict.fromkeys(("categorical_feature", "cat_features"), _CATEGORIES),
     **dict.fromkeys(("callbacks", "early_stopping_rounds"), _PATIENCE),

@@ -9,7 +9,7 @@ from typing import Any
 
 from ranking.errors import RecipeError
 from training import config
-from training.config import GivenColumn, GivenModel, Recipe
+from training.config import GIVEN_IS_FREE, FirstStage, GivenColumn, GivenModel, LambdaMart, Recipe
 from training.data_config import LetorData, TableData
 from training.model_config import MODEL_NAMES
 
@@ -17,6 +17,7 @@ MODELS = """
 models:
   qilcm                the default; qilcm-v1, -v2, -v3 are the paper's ablations:
                        plain means, no confusion loss, and no query normalisation
+  qilcm-paper          QILCM as its paper prints it, whatever the recipe says
   qilcm2               a stronger set model that starts from the first stage
   dlcm, dcm            recurrent: a GRU, a pointer network
   mlp                  one candidate at a time
@@ -28,7 +29,7 @@ models:
 TABLES = (".csv", ".csv.gz", ".parquet")
 """How names of tables end."""
 
-_TABLE_OPTIONS = ("qid", "label", "categorical", "ignore", "split", "time_column", "split_column")
+_TABLE_OPTIONS = ("qid", "label", "weight", "categorical", "ignore", "split", "time_column", "split_column")
 
 
 def recipe_from(options: argparse.Namespace) -> Recipe:
@@ -39,14 +40,34 @@ def recipe_from(options: argparse.Namespace) -> Recipe:
     """
     name = options.recipe or (None if options.data else "demo")
     recipe = with_data_options(recipe_for(name, options.data, seed=options.seed, fold=options.fold), options)
-    changes: dict[str, object] = {}
-    if options.first_stage is not None:
-        changes["first_stage"] = GivenModel(path=str(options.first_stage))
-    if options.first_stage_column is not None:
-        changes["first_stage"] = GivenColumn(column=options.first_stage_column)
+    first = _first_stage(recipe, options)
+    changes: dict[str, object] = {"first_stage": _bound(first, options.monotone)}
     if options.model is not None:
         changes |= {"model": recipe.model_named(options.model), "name": f"{recipe.name}-{options.model}"}
     return config.changed(recipe, changes)
+
+
+def _first_stage(recipe: Recipe, options: argparse.Namespace) -> FirstStage:
+    own, given = recipe.first_stage, options.first_stage or options.first_stage_column
+    if given is None:
+        return own
+    if isinstance(own, LambdaMart) and own.monotone:
+        raise RecipeError(f"recipe {recipe.name!r}: {GIVEN_IS_FREE.format(given, 'monotone')}")
+    if options.first_stage is not None:
+        return GivenModel(path=str(options.first_stage))
+    return GivenColumn(column=options.first_stage_column)
+
+
+def _bound(first: FirstStage, texts: Sequence[str] | None) -> FirstStage | dict[str, object]:
+    """The first stage under the constraints of ``--monotone``, which come before the recipe's."""
+    if not texts:
+        return first
+    if not isinstance(first, LambdaMart):
+        raise RecipeError(GIVEN_IS_FREE.format("the first stage", "--monotone"))
+    directions: dict[str, object] = dict(first.monotone)
+    for name, text in _named("--monotone", texts, "1, -1 or 0").items():
+        directions[name] = int(text) if text.removeprefix("-").isdecimal() else text
+    return {**first.model_dump(), "monotone": directions}
 
 
 def recipe_for(name: str | None, sources: Sequence[str], **changes: Any) -> Recipe:
@@ -84,21 +105,24 @@ def with_data_options(recipe: Recipe, options: argparse.Namespace) -> Recipe:
             split, or a default is not spelled as one.
     """
     recipe = _with_table_options(recipe, options)
+    if options.gains is not None:
+        gains = tuple(_names(options.gains) or ())
+        recipe = config.changed(recipe, {"data": {**recipe.data.model_dump(), "gains": gains}})
     if not options.default:
         return recipe
-    defaults = tuple((dict(recipe.data.defaults) | _defaults(options.default)).items())
+    defaults = tuple((dict(recipe.data.defaults) | _named("--default", options.default, "VALUE")).items())
     return config.changed(recipe, {"data": recipe.data.model_copy(update={"defaults": defaults})})
 
 
-def _defaults(texts: Sequence[str]) -> dict[str, str]:
-    """What ``--default`` says by name; what a value means is seen when the feature is known."""
+def _named(option: str, texts: Sequence[str], expected: str) -> dict[str, str]:
+    """What an option says by name; what a value means is seen when the feature is known."""
     found: dict[str, str] = {}
     for text in texts:
         name, same, value = text.partition("=")
         if not (name and same):
-            raise RecipeError(f"--default {text}: expected NAME=VALUE")
+            raise RecipeError(f"{option} {text}: expected NAME={expected}")
         if name in found:
-            raise RecipeError(f"--default {text}: {name!r} has the default {found[name]!r} already; leave one out")
+            raise RecipeError(f"{option} {text}: {name!r} has {found[name]!r} already; leave one out")
         found[name] = value
     return found
 
@@ -115,6 +139,7 @@ def _with_table_options(recipe: Recipe, options: argparse.Namespace) -> Recipe:
     changes = {
         "qid": options.qid,
         "label": options.label,
+        "weight": options.weight,
         "categorical": _names(options.categorical),
         "ignore": _names(options.ignore),
     }
@@ -182,8 +207,20 @@ def add_source_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fold", type=int, metavar="K", help="which fold, counted from 1 (default: the recipe's)")
     parser.add_argument("--device", default="auto", help="auto (CUDA if there is one), cpu or cuda")
     add_data_options(parser)
+    parser.add_argument(
+        "--monotone",
+        action="append",
+        metavar="NAME=SIGN",
+        help="1: a larger value of the feature never lowers the first stage's score; -1: never raises it; repeatable",
+    )
     first = parser.add_argument_group("bring your own first stage").add_mutually_exclusive_group()
-    first.add_argument("--first-stage", type=Path, metavar="MODEL", help="a LightGBM text model that you already run")
+    first.add_argument(
+        "--first-stage",
+        type=Path,
+        metavar="MODEL",
+        help="a model that you already run: LightGBM's text, or ONNX (XGBoost, CatBoost, torch ...), which sees the "
+        "numeric features in the data's order",
+    )
     first.add_argument(
         "--first-stage-column",
         metavar="COL",
@@ -196,6 +233,9 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
     table = parser.add_argument_group("tables")
     table.add_argument("--qid", metavar="COL", help="column with the query id")
     table.add_argument("--label", metavar="COL", help="column with the relevance label, whole numbers from 0")
+    table.add_argument(
+        "--weight", metavar="COL", help="column that says how much a row counts, a query as the mean of its rows"
+    )
     table.add_argument("--categorical", metavar="COL,COL", help="number columns that are categories; text always is")
     table.add_argument("--ignore", metavar="COL,COL", help="columns that are no features")
     table.add_argument(
@@ -206,6 +246,11 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
     table.add_argument("--time-column", metavar="COL", help="with --split time: column with the time; no feature")
     table.add_argument(
         "--split-column", metavar="COL", help="column that says train, valid or test of each row; no feature"
+    )
+    parser.add_argument(
+        "--gains",
+        metavar="G,G",
+        help="what label 0, 1 and so on is worth to LambdaMART, the softmax loss and NDCG (default: 2^label - 1)",
     )
     parser.add_argument_group("features").add_argument(
         "--default",

@@ -18,6 +18,7 @@ from ranking.metrics import EvalProtocol
 from training.evaluate import PLAIN, ROUTED, Evaluation
 from training.evaluate_routing import RoutingEvaluation
 from training.reporting.fit_page import fit_page
+from training.reporting.score_sections import score_lines
 from training.reporting.sentences import GIVEN, brought_along, choice_sentence, compared_rows, default_sentence
 from training.verdicts import Verdict, verdict_of
 
@@ -84,6 +85,12 @@ class Report:
             **self.titles,
         }
 
+    @property
+    def sealed(self) -> dict[str, object]:
+        """What the manifest says of the result: of the rankers that are in the bundle."""
+        own = tuple(metric for metric in self.metrics if metric.ranker != PLAIN)
+        return {"protocol": self.evaluation.protocol, "metrics": own}
+
     def write(self, folder: Path) -> tuple[str, str]:
         """Write ``report.json``, and the page that is made from it and from nothing else; their names."""
         text = self.to_json()
@@ -148,8 +155,7 @@ def conventions(evaluation: Evaluation, metric: str = HEADLINE) -> dict[str, dic
     for convention in (0, 1, "drop"):
         protocol = EvalProtocol.model_validate({"empty_queries": convention})
         result[str(convention)] = {
-            ranker: float(counted.mean()) if len(counted := protocol.apply(by_metric[metric])) else 0.0
-            for ranker, by_metric in evaluation.values.items()
+            ranker: evaluation.mean(by_metric[metric], protocol) for ranker, by_metric in evaluation.values.items()
         }
     return result
 
@@ -184,6 +190,8 @@ def show(report: Report, console: Console) -> None:
         console.print(f"[yellow]Note:[/] {GIVEN}")
     if report.routing is not None:
         console.print(verdict(report.routing))
+    for line in score_lines(report.details, names):
+        console.print(line, markup=False)
     if evaluation.empty_queries:
         by_convention = "; ".join(
             f"{name}: {', '.join(f'{names[ranker]} {value:.4f}' for ranker, value in means.items())}"

@@ -18,10 +18,10 @@ from sklearn.model_selection import KFold
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from ranking.errors import DataError, ScoringError
-from ranking.manifest import RouterStage
 from ranking.packed_forest import open_forest
 from ranking.router import SMALLEST_SHARE
 from ranking.scorers import OnnxScorer
+from ranking.stages import RouterStage
 from training.config import Router as RouterSpec
 from training.forest_export import attach, forest_graph
 

@@ -15,6 +15,7 @@ from ranking import bundle
 from ranking.errors import RecipeError
 from training import bundle_schema, fitting
 from training.bundling import write_bundle
+from training.comparing import not_worse
 from training.config import Recipe
 from training.data.dataset import Splits
 from training.data.load import announce, load
@@ -23,6 +24,7 @@ from training.progress import Bars, progress_bars
 from training.report import HEADLINE, Report
 from training.reporting.details import alone, default_of, details, repeat
 from training.reporting.latency import measured_here
+from training.reporting.score_details import score_details
 from training.srm import check_enough
 from training.stopwatch import Stopwatch
 from training.workspace import Workspace
@@ -121,6 +123,8 @@ def _fit_and_publish(
     with watch.step("second stage"):
         networks = fitting.fit_networks(recipe, splits, first, chosen, workspace.state, bars, device)
     generalist = networks[0] if networks else None
+    if generalist is not None and recipe.choice is None and not as_fitted:
+        chosen = not_worse(chosen, generalist, splits, first)
     specialists = None
     if recipe.specialists is not None:
         with watch.step("specialists"):
@@ -146,6 +150,7 @@ def _fit_and_publish(
             if generalist is None
             else details(reranker, splits, evaluation, generalist.module, generalist.history, HEADLINE)
         )
+        seen |= score_details(reranker, recipe, splits)
         here = measured_here(reranker, splits.test, evaluation.generalist)
     report = Report(
         evaluation=evaluation,
@@ -166,7 +171,7 @@ def _fit_and_publish(
         measured_here=here,
     )
     files = [*(file.name for file in manifest.files), *report.write(workspace.bundle)]
-    bundle.seal(workspace.bundle, manifest.model_copy(update={"metrics": report.metrics}), files)
+    bundle.seal(workspace.bundle, manifest.model_copy(update=report.sealed), files)
     bundle.publish(workspace.bundle, workspace.out)
     workspace.discard()
     return report

@@ -93,9 +93,8 @@ def space_of(spec: NetworkSpec) -> Space:
             space |= HIDDEN if spec.variant in ("V2", "V3") else {**HIDDEN, **CONFUSION}
         case Qilcm2():
             space |= {**HIDDEN, **QILCM2}
-            if spec.context == "blocks":  # whose heads share the width, and which pools nothing
+            if spec.context == "blocks":  # which pool nothing
                 del space["seeds"]
-                space["encoder_width"] = Choice(tuple(w for w in (48, 100, 200) if w % spec.heads == 0))
         case Dlcm():
             space |= DLCM
         case Dcm():

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ranking.errors import RecipeError
-from ranking.manifest import SrmStage
+from ranking.stages import SrmStage
 from training.anomaly import FittedAnomaly
 from training.config import Recipe
 from training.cross_fitting import cross_fit

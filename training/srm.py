@@ -20,7 +20,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
 from ranking.errors import DataError
-from ranking.manifest import FeatureWeight, Specialist
+from ranking.stages import FeatureWeight, Specialist
 from training.batching import Lists
 from training.config import Srm as SrmSpec
 from training.data.dataset import Dataset
@@ -109,7 +109,8 @@ def fit_srm(
 
     Args:
         spec: of the recipe.
-        train: training queries; those whose labels are all equal say nothing about any ranker and are left out.
+        train: training queries; those whose labels are all equal say nothing about any ranker and are left out. A
+            query's weight says how often it was seen.
         train_scores: ``(R,)`` out-of-fold first-stage scores; needed for a cutoff or as an input.
         seed: fixes every start.
         checkpoint: file that remembers every finished iteration; if it is there, EM goes on from it.
@@ -183,6 +184,8 @@ class _Fitting:
             lengths,
             top=spec.top,
         )
+        weights = train.query_weights
+        self._counts = None if weights is None else torch.from_numpy(weights[self._informative])
         self._lists = everything.select(torch.from_numpy(self._informative))
         self._saved: dict[str, Any] = {}
         if checkpoint is not None and checkpoint.exists():
@@ -200,7 +203,9 @@ class _Fitting:
                 ranker.restore(state)
             steps = [Step(**step) for step in saved["steps"]]
         seed = (self._seed, number)
-        return Mixture(self._lists, rankers, shares, alpha=self._spec.alpha, seed=seed, steps=steps)
+        return Mixture(
+            self._lists, rankers, shares, alpha=self._spec.alpha, counts=self._counts, seed=seed, steps=steps
+        )
 
     def _start(self, number: int) -> tuple[list[Ranker], Tensor]:
         """Rankers and responsibilities to begin with: even starts from random weights, odd ones from clusters."""

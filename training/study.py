@@ -259,4 +259,10 @@ def fragment(winner: Winner, command: str) -> str:
 
 def _table(name: str, values: dict[str, object]) -> list[str]:
     """Strings, numbers, booleans and lists of numbers are written by TOML as by JSON."""
-    return ["", f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in values.items())]
+    return ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in values.items())]
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{json.dumps(key)} = {json.dumps(inner)}' for key, inner in value.items())} }}"
+    return json.dumps(value)

@@ -154,9 +154,10 @@ def next_version(models: Path, name: str) -> Path:
 
 
 def digest_of(splits: Splits) -> str:
-    """sha256 of features, labels and lists of all splits."""
+    """sha256 of features, labels, lists and weights of all splits."""
     digest = hashlib.sha256()
     for part in (splits.train, splits.valid, splits.test):
-        for array in (part.features, part.labels, part.offsets):
-            digest.update(np.ascontiguousarray(array).data)
+        for array in (part.features, part.labels, part.offsets, part.weights):
+            if array is not None:
+                digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()

@@ -52,6 +52,6 @@ class RerankOptions(CallOptions, total=False):
     timeout_ms: float | None
     """Milliseconds after which the service should have answered, be it by an earlier stage; attempts share them."""
     raw_scores: bool
-    """Logits instead of probabilities."""
+    """The ranker's own scores, without softmax and temperature."""
     id: str | None
     """Of the query, echoed."""

@@ -30,7 +30,9 @@ def test_the_example_learns_with_every_loss(loss):
 
 
 def test_the_table_names_every_model_and_what_it_is_called_in_a_recipe():
-    rows = re.findall(r"^\| `([\w-]+)` \| `(kind|variant) = \"(\w+)\"` \| .* \| `(\w+)` \|$", PAGE, flags=re.MULTILINE)
+    rows = re.findall(
+        r"^\| `([\w-]+)` \| `(kind|variant|query_norm) = \"(\w+)\"` \| .* \| `(\w+)` \|$", PAGE, flags=re.MULTILINE
+    )
     assert [row[0] for row in rows] == list(MODEL_NAMES)
     like = config.load("demo").model
     for name, field, value, strategy in rows:

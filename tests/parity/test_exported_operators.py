@@ -1,4 +1,4 @@
-"""Every kind of graph that is exported is let through, and no operator that none of them needs."""
+"""Every kind of graph that is exported or brought along is let through, and no operator that none of them needs."""
 
 import numpy as np
 import onnx
@@ -8,6 +8,7 @@ from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 
+import given_networks
 from ranking.features import Feature, FeatureSchema
 from ranking.onnx_graph import OPERATORS
 from ranking.scorers import OnnxScorer
@@ -15,6 +16,7 @@ from training.anomaly import fit_forest
 from training.config import Srm
 from training.export import to_onnx
 from training.forest_export import attach, forest_graph
+from training.given_onnx import canonical
 from training.inference_form import to_export
 from training.linear_ranker import LinearRanker
 from training.model_config import Dcm, Dlcm, Mlp, Qilcm, Qilcm2
@@ -35,8 +37,9 @@ READER = {"encoder_width": 8}
 ALONE = {"first_stage_score": False}
 NETWORKS = (
     Qilcm(**SMALL, query_norm="paper"),
-    Qilcm2(**SMALL),
-    Qilcm2(**SMALL, **ALONE, context="blocks"),
+    Qilcm2(**SMALL, context="seeds"),
+    Qilcm2(**SMALL, **ALONE, heads=3),
+    Qilcm2(**SMALL, members=2),
     Dlcm(**READER),
     Dcm(**READER, **ALONE, order="presented", state_width=8),
     Mlp(**SMALL),
@@ -79,6 +82,13 @@ def forests(rng):
     yield graph.SerializeToString(), 3, 4
 
 
+def given(_rng):
+    """Rankers of other libraries; XGBoost and CatBoost write forests only."""
+    schema = FeatureSchema(features=tuple(Feature(name=f"f{d}") for d in range(given_networks.WIDTH)))
+    for graph in given_networks.graphs():
+        yield canonical(graph, schema), given_networks.WIDTH, None
+
+
 def operators(graphs):
     """Of all graphs, each of which has to load."""
     found = set()
@@ -91,7 +101,8 @@ def operators(graphs):
 @pytest.mark.slow
 def test_what_is_allowed_is_what_is_exported():
     rng = np.random.default_rng(0)
-    found = operators(forests(rng)) | operators(networks(rng)) | operators(specialists(rng))
+    kinds = (forests, networks, specialists, given)
+    found = set().union(*(operators(kind(rng)) for kind in kinds))
     assert found == {(domain, name) for domain, names in OPERATORS.items() for name in names}
 
 

@@ -1,5 +1,6 @@
 """What was trained and what is served are one computation."""
 
+import copy
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +10,13 @@ import torch
 import training
 from ranking import bundle
 from ranking.errors import ScoringError
+from ranking.features import Feature, FeatureSchema
 from ranking.scorers import OnnxScorer
 from training import config
 from training.data.load import load
 from training.export import check_parity, to_onnx
+from training.inference_form import to_export
+from training.model_config import Qilcm
 from training.ranker import Ranker, Unbatched
 
 
@@ -58,3 +62,27 @@ def test_a_graph_of_one_length_is_not_exported():
 
     with pytest.raises(ScoringError, match="takes lists of 3 only: the list axis is not dynamic"):
         to_onnx(Fixed(), 4)
+
+
+@pytest.mark.parametrize("variant", ["full", "V1"])
+def test_the_printed_form_serves_what_was_trained_where_candidates_are_alike(variant):
+    """1 / (sigma + eps) blows up whatever the encoder's rounding leaves of a constant dimension."""
+    rng = np.random.default_rng(0)
+    rows = rng.lognormal(size=(500, 20)).astype(np.float32)
+    schema = FeatureSchema(features=tuple(Feature(name=f"f{d}") for d in range(20)))
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        ranker = Ranker(schema, rows, Qilcm(query_norm="paper", first_stage_score=False, variant=variant)).eval()
+        with torch.no_grad():
+            for parameter in ranker.network.parameters():
+                parameter.mul_(1.5)
+    scorer = OnnxScorer(to_onnx(to_export(ranker), 20), 20)
+    exact = Unbatched(copy.deepcopy(ranker).double())
+    for length in (2, 100, 101):
+        constant = np.repeat(rows[:1], length, axis=0)
+        nearly = constant + np.float32(1e-5) * rng.normal(size=constant.shape).astype(np.float32)
+        for features in (constant, nearly, rows[:length]):
+            with torch.inference_mode():
+                expected = exact(torch.from_numpy(features).double()).numpy()
+            assert scorer.score(features) == pytest.approx(expected, abs=1e-5)
+    assert {parameter.dtype for parameter in ranker.parameters()} == {torch.float32}, "the fitted model is left alone"

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from ranking.metrics import EvalProtocol, dcg, hit, ndcg, precision, reciprocal_rank
 from ranking.order import rank_by_score, ranks_of
+from ranking.relevance import relevance
 from strategies import CUTOFFS, judged_lists, permuted, score_lists
 
 
@@ -122,3 +123,15 @@ def test_conventions_differ_only_in_what_an_empty_query_counts(values):
     assert len(as_zero) == len(as_one) == len(dropped) + empty
     assert as_zero.sum() == pytest.approx(dropped.sum())
     assert as_one.sum() == pytest.approx(dropped.sum() + empty)
+
+
+@given(score_lists(), st.floats(1e-100, 1e40), st.integers(0, 24))
+def test_no_temperature_changes_an_order_and_shares_add_up_to_1(scores, temperature, unscored):
+    """What is not scored keeps no share; equal shares may stand for scores that differ by next to nothing."""
+    broken = np.append(scores, [np.nan] * unscored).astype(np.float64)
+    shares = relevance(broken, temperature)
+    assert np.isnan(shares[len(scores) :]).all()
+    assert shares[: len(scores)].sum() == pytest.approx(1.0)
+    by_score = shares[rank_by_score(broken)][: len(scores)]
+    assert (np.diff(by_score) <= 0.0).all()
+    assert relevance(broken).tolist()[: len(scores)] == relevance(broken, 1.0).tolist()[: len(scores)]

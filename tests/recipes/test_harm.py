@@ -72,7 +72,7 @@ def recipe(tmp_path_factory):
 
 
 def fitted(recipe, sources, out, *more):
-    assert fit.main([str(recipe), "--data", *sources, "--out", str(out), *more]) == 0
+    assert fit.main([str(recipe), "--data", *sources, "--out", str(out), *(more or ("--quick",))]) == 0
     return out
 
 
@@ -103,7 +103,7 @@ def test_terminal_manifest_and_report_say_so_and_why(recipe, sources, tmp_path, 
     assert f"unless a request says strategy={kind}" in page
     assert "Serve the first stage" not in page, "it does"
     assert bundle.main(["verify", str(out)]) == 0
-    assert f"default taken away: {kind} is worse" in capsys.readouterr().out
+    assert f"default: {kind} is worse" in capsys.readouterr().out
 
 
 def test_the_figures_are_those_of_each_ranker_by_name(harmful):

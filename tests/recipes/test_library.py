@@ -50,7 +50,7 @@ def test_command_line_and_library_write_the_same_bundle(frame, saved, tmp_path):
     pl.DataFrame(frame.to_dict("list")).write_parquet(rows)
     recipe.write_text(RECIPE)
     columns = ("--qid", "search", "--label", "clicked", "--categorical", "stops")
-    assert fit.main([str(recipe), "--data", str(rows), *columns, "--out", str(out)]) == 0
+    assert fit.main([str(recipe), "--data", str(rows), *columns, "--model", "qilcm", "--out", str(out)]) == 0
     ours, theirs = bundle.load(saved).manifest, bundle.load(out).manifest
     for name in ("first_stage.txt", "qilcm.onnx", "golden.jsonl"):
         assert (saved / name).read_bytes() == (out / name).read_bytes()

@@ -19,7 +19,7 @@ from training.evaluate import evaluate
 from training.experiments import plans
 from training.model_config import MODEL_NAMES, Dcm, Dlcm, Mlp, Qilcm, Qilcm2, named
 
-STRATEGIES = {"qilcm-v1": "qilcm", "qilcm-v2": "qilcm", "qilcm-v3": "qilcm"}
+STRATEGIES = {"qilcm-v1": "qilcm", "qilcm-v2": "qilcm", "qilcm-v3": "qilcm", "qilcm-paper": "qilcm"}
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,11 @@ def test_a_rival_from_the_command_line(recipe, tmp_path, capsys):
     assert "DLCM over first stage, NDCG@10" in said
     report = json.loads((out / "report.json").read_text())
     assert report["model"]["kind"] == "dlcm"
-    assert {metric["ranker"] for metric in report["metrics"]} == {"input_order", "first_stage", "dlcm"}
+    assert {metric["ranker"] for metric in report["metrics"]} - {"plain_first_stage"} == {
+        "input_order",
+        "first_stage",
+        "dlcm",
+    }
 
 
 def test_the_first_stage_alone_from_the_command_line(recipe, tmp_path, capsys):
@@ -129,6 +133,10 @@ def test_a_rival_is_fitted_like_the_recipes_model():
     assert named("dlcm", like) == Dlcm(encoder_width=7, cutoff=9, learning_rate=0.5, rank_loss="softmax")
     assert named("dlcm", Qilcm2(heads=2)).heads == 3, "heads of another kind are other heads"
     assert named("dcm", Dcm(state_width=5)).state_width == 5
+    two = named("qilcm2", like)
+    assert two == Qilcm2(encoder_width=7, hidden=(3,), cutoff=9, learning_rate=0.5, rank_loss="softmax")
+    assert (two.relative, two.dropout) == (True, 0.3), "what the recipe does not say is not the paper's 0"
+    assert named("qilcm", Qilcm2()) == Qilcm(), "the paper's model keeps the paper's values"
     assert named("qilcm", named("first_stage", like)) == Qilcm()
     assert named("dcm", Qilcm(first_stage_score=False)).order == "presented"
 
@@ -170,7 +178,6 @@ def test_a_rivals_settings_that_do_not_fit_are_named(run, own, says):
         ({"cutoff": 5}, "model: says no kind"),
         ({"kind": "mlp", "confusion_weight": 0.1}, "model.mlp.confusion_weight: there is no such field"),
         ({"kind": "dlcm", "first_stage_score": False}, 'order = "first_stage" needs first_stage_score = true'),
-        ({"kind": "qilcm2", "context": "blocks", "heads": 3}, "heads = 3 must divide encoder_width = 100"),
         ({"kind": "qilcm", "variant": "V4"}, "model.qilcm.variant"),
     ],
 )
@@ -186,6 +193,40 @@ def test_a_router_needs_something_to_abstain_to(tmp_path, monkeypatch, capsys):
     assert "a [router] needs a second stage to abstain to" in " ".join(capsys.readouterr().out.split())
     assert fit.main(["demo", "--model", "nonesuch"]) == 1
     assert "no model 'nonesuch': use one of qilcm, qilcm-v1" in " ".join(capsys.readouterr().out.split())
+
+
+def test_qilcm_as_printed_takes_only_what_the_paper_leaves_open():
+    like = Qilcm(encoder_width=8, hidden=(4,), variant="V2", dropout=0.5, confusion_weight=0.3, cutoff=7, patience=2)
+    like = like.model_copy(update={"confusion_pairs": 9, "batch_size": 3, "learning_rate": 0.5, "max_epochs": 1})
+    open_in_print = {"confusion_weight": 0.3, "cutoff": 7, "patience": 2}
+    printed = {"query_norm": "paper", "rank_loss": "paper", "first_stage_score": False}
+    assert named("qilcm-paper", like) == Qilcm(**printed, **open_in_print)
+    assert named("qilcm-paper", Mlp(cutoff=7, patience=2)) == Qilcm(**printed, cutoff=7, patience=2)
+
+
+def test_qilcm_as_printed_is_published_over_lists_of_equal_candidates(recipe, tmp_path, monkeypatch, capsys):
+    """From the command line, on a table in which every third list repeats one candidate."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    lines = ["search,clicked,price,stars"]
+    for query in range(60):
+        rows = rng.lognormal(size=(8, 2)).round(4)
+        rows[:] = rows[:1] if query % 3 == 0 else rows
+        lines += [f"q{query},{int(place == query % 8)},{price},{stars}" for place, (price, stars) in enumerate(rows)]
+    (tmp_path / "shop.csv").write_text("\n".join(lines))
+    text = (
+        'about = "x"\n[data]\nkind = "table"\nqid = "search"\nlabel = "clicked"\n[first_stage]\nkind = "lambdamart"\n'
+    )
+    (tmp_path / "shop.toml").write_text(
+        text + 'trials = 1\nmax_trees = 5\nfolds = 2\n[model]\nkind = "qilcm"\npatience = 1\n'
+    )
+    out = tmp_path / "shop" / "1"
+    assert fit.main(["shop.toml", "--data", "shop.csv", "--model", "qilcm-paper", "--out", str(out)]) == 0
+    model = bundle.load(out).manifest.recipe["model"]
+    assert (model["query_norm"], model["rank_loss"], model["first_stage_score"]) == ("paper", "paper", False)
+    with pytest.raises(SystemExit):
+        fit.main(["--help"])
+    assert "qilcm-paper          QILCM as its paper prints it" in capsys.readouterr().out
 
 
 def test_recipes_name_every_field(recipe):

@@ -24,6 +24,8 @@ PARSER_VERSION = 3
 """Raise it whenever the parser gives another result for the same text: older entries are then ignored."""
 
 _ARRAYS = ("features", "labels", "offsets")
+_WEIGHTS = "weights"
+"""An array that few datasets have."""
 _FACTS = "facts.json"
 
 _log = logging.getLogger(__name__)
@@ -74,8 +76,8 @@ def _read(entry: Path, digest: str) -> tuple[Dataset, Beside] | None:
         qids, beside = facts["qids"], facts["beside"]
         if facts["digest"] != digest or facts["sha256"] != _hashes(entry, qids, schema, beside):
             raise ValueError("not what was written")
-        features, labels, offsets = (np.load(entry / f"{array}.npy", allow_pickle=False) for array in _ARRAYS)
-        return Dataset(features, labels, offsets, tuple(qids), schema), beside
+        arrays = {name: np.load(entry / f"{name}.npy", allow_pickle=False) for name in _arrays(entry)}
+        return Dataset(**arrays, qids=tuple(qids), schema=schema), beside
     except (DataError, OSError, ValueError, KeyError, TypeError) as error:
         _log.warning("cache entry %s is damaged (%s): reading the source again", entry, error)
         return None
@@ -86,7 +88,7 @@ def _write(entry: Path, digest: str, source: str, dataset: Dataset, beside: Besi
         entry.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=entry.parent))
         try:
-            for array in _ARRAYS:
+            for array in _ARRAYS if dataset.weights is None else (*_ARRAYS, _WEIGHTS):
                 np.save(temporary / f"{array}.npy", getattr(dataset, array), allow_pickle=False)
             facts = {
                 "digest": digest,
@@ -105,8 +107,12 @@ def _write(entry: Path, digest: str, source: str, dataset: Dataset, beside: Besi
         _warn_once(f"nothing is cached in {entry.parent}: {error.strerror or error}")
 
 
+def _arrays(entry: Path) -> tuple[str, ...]:
+    return (*_ARRAYS, _WEIGHTS) if (entry / f"{_WEIGHTS}.npy").exists() else _ARRAYS
+
+
 def _hashes(entry: Path, qids: list[str], schema: FeatureSchema, beside: Beside) -> dict[str, str]:
-    hashes = {array: file_digest(entry / f"{array}.npy") for array in _ARRAYS}
+    hashes = {array: file_digest(entry / f"{array}.npy") for array in _arrays(entry)}
     hashes |= {
         name: hashlib.sha256(json.dumps(part).encode()).hexdigest()
         for name, part in (("qids", qids), ("beside", beside))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float, Int
 
+from ranking.errors import DataError
 from ranking.features import QUANTILE_LEVELS, UNKNOWN_CODE, Feature, FeatureSchema
 
 
@@ -21,6 +22,8 @@ class Dataset:
         offsets: ``(N + 1,)`` int64; query n owns rows ``offsets[n] : offsets[n + 1]``.
         qids: ``N`` query ids, as the source spells them, each once.
         schema: names, kinds and categories of the columns.
+        gains: what label 0, 1 and so on is worth to a metric; None for 2^y - 1.
+        weights: ``(R,)`` how much each row counts; a query counts as the mean of its rows. None: all alike.
     """
 
     features: Float[np.ndarray, "R D"]
@@ -28,6 +31,8 @@ class Dataset:
     offsets: Int[np.ndarray, " N+1"]
     qids: tuple[str, ...]
     schema: FeatureSchema
+    gains: tuple[float, ...] | None = None
+    weights: Float[np.ndarray, " R"] | None = None
 
     def __len__(self) -> int:
         return len(self.qids)
@@ -41,6 +46,14 @@ class Dataset:
     def lengths(self) -> Int[np.ndarray, " N"]:
         """``(N,)`` list length of each query."""
         return np.diff(self.offsets)
+
+    @property
+    def query_weights(self) -> Float[np.ndarray, " N"] | None:
+        """``(N,)`` how much each query counts: the mean over its rows; None: all alike."""
+        if self.weights is None:
+            return None
+        means: Float[np.ndarray, " N"] = np.add.reduceat(self.weights, self.offsets[:-1]) / self.lengths
+        return means
 
     def slice(self, n: int) -> slice:
         """Rows of query ``n``."""
@@ -68,7 +81,23 @@ class Dataset:
             labels=self.labels[rows],
             offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
             qids=tuple(self.qids[int(n)] for n in queries),
+            weights=None if self.weights is None else self.weights[rows],
         )
+
+    def worth(self, gains: tuple[float, ...] | None, name: str) -> Dataset:
+        """The same rows with other gains.
+
+        Raises:
+            DataError: if a label has none; ``name`` says whose labels these are.
+        """
+        highest = int(self.labels.max()) if self.rows else 0
+        if gains is not None and highest >= len(gains):
+            raise DataError(
+                name,
+                f"label {highest} has no gain: gains = {list(gains)} ends at label {len(gains) - 1}; give "
+                f"{highest + 1} numbers, one for each label from 0",
+            )
+        return replace(self, gains=gains)
 
     def narrowed(self, columns: Int[np.ndarray, " C"]) -> Dataset:
         """Some columns as a dataset of their own (a copy), in the order given."""
@@ -156,6 +185,30 @@ class Splits:
     def under(self, schema: FeatureSchema) -> Splits:
         """The same splits under the categories of another schema, see :meth:`Dataset.under`."""
         train, valid, test = (part.under(schema) for part in (self.train, self.valid, self.test))
+        return replace(self, train=train, valid=valid, test=test)
+
+    def worth(self, gains: tuple[float, ...] | None) -> Splits:
+        """The same splits with other gains, see :meth:`Dataset.worth`."""
+        named = (("training labels", self.train), ("validation labels", self.valid), ("test labels", self.test))
+        train, valid, test = (part.worth(gains, name) for name, part in named)
+        return replace(self, train=train, valid=valid, test=test)
+
+    def weighed(self) -> Splits:
+        """The same splits with weights whose mean over the training queries is 1: only their ratios count.
+
+        Raises:
+            DataError: if no query of a split has a weight above 0.
+        """
+        weights = self.train.query_weights
+        if weights is None:
+            return self
+        named = {"training": self.train, "validation": self.valid, "test": self.test}
+        for name, part in named.items():
+            assert part.weights is not None
+            if not part.weights.any():
+                raise DataError(self.how, f"all weights of the {name} queries are 0: none of them counts; raise some")
+        scale = 1.0 / weights.mean()
+        train, valid, test = (replace(part, weights=part.weights * scale) for part in named.values())
         return replace(self, train=train, valid=valid, test=test)
 
     def described_by(self, schema: FeatureSchema) -> Splits:

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from ranking.errors import DataError, SchemaMismatchError
 from ranking.features import Feature, FeatureSchema
 from training.data.dataset import Dataset
 from training.data.letor.text import letor_schema
-from training.data.tables.columns import features_of, grouped, spelled, whole_labels
+from training.data.tables.columns import features_of, grouped, row_weights, spelled, whole_labels
 
 Values = Any
 """One value per row, or a matrix: what NumPy, pandas and polars have in common is not a type."""
@@ -24,7 +24,7 @@ Values = Any
 _NO_VALUES = (bytes, list, tuple, dict, set, np.ndarray)
 
 
-def judged(X: Values, y: Values, qid: Values, *, categorical: tuple[str, ...]) -> Dataset:
+def judged(X: Values, y: Values, qid: Values, *, categorical: tuple[str, ...], sample_weight: Values = None) -> Dataset:
     """Judged candidates, as a table of the same columns would be read.
 
     Args:
@@ -34,6 +34,7 @@ def judged(X: Values, y: Values, qid: Values, *, categorical: tuple[str, ...]) -
             not stand together.
         categorical: columns to treat as categories whatever their type; text, booleans and pandas' categories always
             are.
+        sample_weight: ``(R,)`` how much each row counts; None: all alike.
 
     Raises:
         DataError: if a value cannot be used; names it, its row (from 0) and its column.
@@ -47,7 +48,7 @@ def judged(X: Values, y: Values, qid: Values, *, categorical: tuple[str, ...]) -
     whole = whole_labels(labels, _fault)
     order, offsets, qids = grouped(ids, _fault)
     features, schema = features_of(frame, frozenset(categorical), _fault_in_x, leave_out="leave it out of X")
-    return Dataset(features[order], whole[order], offsets, qids, schema)
+    return Dataset(features[order], whole[order], offsets, qids, schema, weights=_weights(sample_weight, order))
 
 
 def asked(
@@ -97,12 +98,24 @@ def _filled(feature: Feature) -> pl.Expr:
     return pl.lit(feature.default, dtype=kind).alias(feature.name)
 
 
-def with_labels(data: Dataset, order: Int[np.ndarray, " R"], y: Values) -> Dataset:
-    """What :func:`asked` gave, judged."""
+def with_labels(data: Dataset, order: Int[np.ndarray, " R"], y: Values, sample_weight: Values = None) -> Dataset:
+    """What :func:`asked` gave, judged and weighed."""
     column = _column("y", y)
-    if len(column) != data.rows:
-        raise DataError("y", f"has {len(column)} values, X has {data.rows} rows: give one for each")
-    return replace(data, labels=whole_labels(column, _fault)[order])
+    _check_length("y", column, data.rows)
+    labels = whole_labels(column, _fault)[order]
+    return replace(data, labels=labels, weights=_weights(sample_weight, order))
+
+
+def _weights(values: Values, order: Int[np.ndarray, " R"]) -> Float[np.ndarray, " R"] | None:
+    if values is None:
+        return None
+    column = _column("sample_weight", values)
+    _check_length("sample_weight", column, len(order))
+    weights = row_weights(column, _fault)
+    if not weights.any():
+        raise DataError("sample_weight", "all weights are 0: no query counts; raise some")
+    ordered: Float[np.ndarray, " R"] = weights[order]
+    return ordered
 
 
 def _frame(X: Values, names: tuple[str, ...] | None) -> pl.DataFrame:
@@ -186,8 +199,12 @@ def _missing(value: object) -> bool:
 
 def _check_lengths(frame: pl.DataFrame, **columns: pl.Series) -> None:
     for name, column in columns.items():
-        if len(column) != frame.height:
-            raise DataError(name, f"has {len(column)} values, X has {frame.height} rows: give one for each")
+        _check_length(name, column, frame.height)
+
+
+def _check_length(name: str, column: pl.Series, rows: int) -> None:
+    if len(column) != rows:
+        raise DataError(name, f"has {len(column)} values, X has {rows} rows: give one for each")
 
 
 def _some(names: list[str] | tuple[str, ...]) -> str:

@@ -199,4 +199,5 @@ def merged(parts: Sequence[Dataset]) -> Dataset:
         offsets=np.concatenate(offsets),
         qids=tuple(qid for part in parts for qid in part.qids),
         schema=parts[0].schema,
+        weights=None if parts[0].weights is None else np.concatenate([part.weights for part in parts]),
     )

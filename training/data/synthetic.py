@@ -1,4 +1,4 @@
-"""Synthetic ranking data with a known truth: planted domains, Plackett-Luce groups, categories, missing values."""
+"""Synthetic ranking data with a known truth: domains, Plackett-Luce groups, effects of the list, categories, holes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ranking.features import Feature, FeatureSchema
+from training.data.context_effects import context_effects
 from training.data.dataset import Dataset
 from training.data_config import SyntheticData
 
@@ -28,7 +29,8 @@ class Truth:
         weights: ``(K, F)`` weights of the numeric features in each group.
         category_effects: ``(G, V)`` what each value of each categorical feature adds to the utility.
         anomalous: ``(N,)`` queries with the stronger shift.
-        utilities: ``(R,)`` noiseless utility of every candidate.
+        utilities: ``(R,)`` noiseless utility of every candidate, ``context`` included.
+        context: ``(R,)`` what the other candidates of the list add to it; 0 where no such effect is planted.
     """
 
     groups: Int[np.ndarray, " N"]
@@ -37,6 +39,7 @@ class Truth:
     category_effects: Float[np.ndarray, "G V"]
     anomalous: Bool[np.ndarray, " N"]
     utilities: Float[np.ndarray, " R"]
+    context: Float[np.ndarray, " R"]
 
 
 def generate(spec: SyntheticData, rng: np.random.Generator) -> tuple[Dataset, Truth]:
@@ -45,7 +48,8 @@ def generate(spec: SyntheticData, rng: np.random.Generator) -> tuple[Dataset, Tr
     Candidate i of a query of group k has utility ``u_i = w_k . z_i + effects of its categories`` with ``z ~ N(0, 1)``;
     its query ranks candidates by ``u_i`` plus Gumbel noise (a Plackett-Luce draw) and grades them by rank. What the
     dataset shows is not z but ``z * exp(N(0, 0.4 s)) + N(0, 2 s)``, drawn once per query and feature: within a list
-    nothing is lost, across lists the numbers do not compare.
+    nothing is lost, across lists the numbers do not compare. With ``decoy``, ``similarity`` or ``cheapest`` the other
+    candidates of the list change u_i, see :func:`training.data.context_effects.context_effects`.
 
     Args:
         spec: sizes and strengths; ``shift`` is s.
@@ -69,6 +73,10 @@ def generate(spec: SyntheticData, rng: np.random.Generator) -> tuple[Dataset, Tr
     categories = rng.integers(0, spec.categories, size=(rows, spec.categorical))
     utilities = np.einsum("rf,rf->r", z, weights[groups[query_of]])
     utilities += effects[np.arange(spec.categorical), categories].sum(axis=1)
+    better = z * np.sign(weights[groups[query_of]])  # higher is better, whatever the group
+    kinds = categories[:, 0] if spec.categorical else np.zeros(rows, dtype=np.int64)
+    context = context_effects(spec, better, kinds, offsets)
+    utilities += context
     labels = _grades(utilities + spec.noise * rng.gumbel(size=rows), offsets, query_of, spec.levels)
 
     anomalous = rng.random(spec.queries) < spec.anomalous
@@ -87,7 +95,7 @@ def generate(spec: SyntheticData, rng: np.random.Generator) -> tuple[Dataset, Tr
         features = np.column_stack([features, kind[query_of].astype(np.float32)])
     qids = tuple(f"q{n}" for n in range(1, spec.queries + 1))
     dataset = Dataset(features, labels, offsets, qids, _schema(spec))
-    return dataset, Truth(groups, mixture_weights, weights, effects, anomalous, utilities)
+    return dataset, Truth(groups, mixture_weights, weights, effects, anomalous, utilities, context)
 
 
 def _lengths(spec: SyntheticData, rng: np.random.Generator) -> Int[np.ndarray, " N"]:

@@ -100,7 +100,7 @@ def measure(fit: Fit, state: Path, tuned: Path) -> pl.DataFrame:
     test = splits.test
     started = time.perf_counter()
     first = first_stage.fit(_tuned(fit, splits, tuned), splits, seed=fit.seed, state=state)
-    assert first.model is not None
+    assert isinstance(first.model, str)
     scores = lambdamart.scores_of(first.model, test)
     checkpoint = state / f"{fit.method}.pt"
     fitted = second_stage.fit(fit.spec, splits, first, seed=fit.seed, checkpoint=checkpoint)

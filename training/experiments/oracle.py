@@ -55,7 +55,7 @@ def measure(
         raise RecipeError(f"recipe {recipe.name!r} brings its own first stage; the oracle suite fits LambdaMART itself")
     tell("LambdaMART")
     first = first_stage.fit(recipe.first_stage, splits, seed=recipe.seed, state=state)
-    assert first.model is not None
+    assert isinstance(first.model, str)
     test, test_scores = splits.test, scores_of(first.model, splits.test)
     frames = [_rows(test.qids, "lambdamart", 0, 0, _ndcgs(test_scores, splits, ndcg_at))]
     for count in counts:

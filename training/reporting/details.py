@@ -94,8 +94,8 @@ def alone(splits: Splits) -> dict[str, object]:
 
 def default_of(manifest: Manifest) -> dict[str, object]:
     """What ``auto`` means where no router decides, why, and the comparisons that it was chosen by."""
-    compared = [comparison.model_dump() for comparison in manifest.choice]
-    return {"strategy": manifest.strategy, "reason": manifest.default_reason, "compared": compared}
+    found: dict[str, object] = {"strategy": manifest.strategy, "reason": manifest.default_reason}
+    return found | ({"compared": [one.model_dump() for one in manifest.choice]} if manifest.choice else {})
 
 
 def repeat(manifest: Manifest, command: str, data_fingerprint: str) -> dict[str, object]:

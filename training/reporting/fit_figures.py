@@ -137,6 +137,21 @@ def anomaly(found: Facts, metric: str) -> str:
 
 
 @style()
+def reliability(found: Facts) -> str:
+    """Share chosen against probability, without and with the temperature; on the line they are equal."""
+    figure, axes = one(height=HEIGHT + 0.6)
+    for when, colour in (("before", ORANGE), ("after", BLUE)):
+        _candidates, said, chosen, low, high = zip(*found[when]["bins"], strict=True)
+        axes.vlines(said, low, high, color=colour, linewidth=1.2, alpha=0.6)
+        axes.plot(said, chosen, "o-", color=colour, markersize=5, label=f"{when}: {found[when]['ece']:.4f}")
+    most = max(value for when in ("before", "after") for row in found[when]["bins"] for value in (row[1], row[4]))
+    axes.plot([0.0, most], [0.0, most], color=INK, linewidth=1)
+    axes.set(xlabel="probability", ylabel="share chosen", xlim=(0.0, None), ylim=(0.0, None))
+    legend(figure, columns=2)
+    return svg(figure, "reliability", "Share chosen by probability, before and after the temperature")
+
+
+@style()
 def latency(found: Facts) -> str:
     """Milliseconds against list length."""
     figure, axes = one()

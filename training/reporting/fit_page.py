@@ -15,6 +15,7 @@ from training.reporting import fit_figures as figures
 from training.reporting.data_sections import choice_section, coverage_section, notes_section
 from training.reporting.fit_figures import Facts, metric_name
 from training.reporting.page import PageFigure, PageSection, PageTable, render
+from training.reporting.score_sections import score_sections
 from training.reporting.sentences import (
     GIVEN,
     anomaly_sentence,
@@ -71,6 +72,7 @@ def fit_page(report: Facts) -> str:
         verdicts.append(GIVEN)
     sections += [
         *choice_section(report),
+        *score_sections(report),
         *_specialists(report),
         *notes_section(report),
         coverage_section(report["details"]["features"]),

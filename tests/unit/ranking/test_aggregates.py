@@ -110,7 +110,7 @@ def test_the_anomaly_score_sees_the_means_of_the_top():
     found = aggregated(features, first, scores, anomaly=lambda means: asked.append(means) or 0.25)
     assert found["anomaly"] == 0.25
     seen = Aggregates(SCHEMA, 3)
-    assert np.array_equal(asked[0], seen.top_means(features, rank_by_score(first)))
+    assert np.array_equal(asked[0], seen.top_means(features, first, rank_by_score(first)))
     assert seen.numeric == len(asked[0]) == 2
 
 

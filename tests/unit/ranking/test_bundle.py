@@ -11,7 +11,8 @@ import pytest
 from bundles import make_bundle
 from ranking import bundle
 from ranking.errors import BundleError, BundleFormatError
-from ranking.manifest import FORMAT_VERSION, MANIFEST
+from ranking.manifest import FORMAT_VERSION
+from ranking.stages import MANIFEST
 
 
 @pytest.fixture(scope="module")

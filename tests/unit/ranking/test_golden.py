@@ -1,10 +1,14 @@
 """When two answers to a golden list are the same computation."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from ranking.candidates import Ranking, Route
-from ranking.golden import TIE_TOLERANCE, same_order, same_scores
+from ranking.errors import BundleError
+from ranking.golden import TIE_TOLERANCE, GoldenList, replay, same_order, same_scores
+from ranking.order import best, rank_by_score, refined_order
 
 NAN = float("nan")
 NEAR = TIE_TOLERANCE / 2
@@ -46,3 +50,39 @@ def test_nan_equals_nan_only():
     assert not same_scores(np.array([1.0, NAN]), np.array([1.0, 0.0]))
     assert not same_scores(np.array([1.0]), np.array([1.0, 1.0]))
     assert not same_scores(np.array([1.0]), np.array([1.001]))
+
+
+class TwoKept:
+    """Rescores the two best by the first column, by how far their second column lies from the two's mean."""
+
+    def rerank(self, candidates, **_):
+        features = candidates.features.astype(np.float64)
+        first = features[:, 0]
+        kept = np.sort(best(2, rank_by_score(first), first, candidates.features))
+        scores = np.full(len(first), np.nan)
+        scores[kept] = features[kept, 1] - features[kept, 1].mean()
+        return ranking(refined_order(scores[kept], kept, rank_by_score(first)), scores, first)
+
+
+@pytest.mark.parametrize(
+    ("kept", "scores", "loads"),
+    [
+        ((0, 1), (1.0, -1.0), True),
+        ((0, 2), (2.0, -2.0), True),  # another of those that tie at the cutoff, and what it gets beside the first
+        ((0, 2), (2.0, -1.0), False),
+        ((0, 3), (3.0, -3.0), False),  # which does not tie
+        ((1, 2), (1.0, -1.0), False),  # without the best
+    ],
+)
+def test_a_record_may_hold_another_candidate_of_a_tie_at_the_cutoff(kept, scores, loads):
+    features, first = [[2.0, 9.0], [1.0, 7.0], [1.0, 5.0], [0.0, 3.0]], [2.0, 1.0, 1.0, 0.0]
+    recorded = [None] * 4
+    for place, score in zip(kept, scores, strict=True):
+        recorded[place] = score
+    order = [*kept, *(i for i in range(4) if i not in kept)]
+    golden = GoldenList(features=features, first_stage_scores=first, scores=recorded, order=order)
+    if loads:
+        replay(TwoKept(), [golden], Path("golden.jsonl"))
+        return
+    with pytest.raises(BundleError, match="does not compute what the trainer computed"):
+        replay(TwoKept(), [golden], Path("golden.jsonl"))

@@ -9,8 +9,8 @@ from bundles import make_bundle, rows
 from ranking import bundle
 from ranking.candidates import CandidateList
 from ranking.errors import BundleError
-from ranking.manifest import MANIFEST
 from ranking.router import Choice
+from ranking.stages import MANIFEST
 from unit.ranking.test_bundle import rehash
 from unit.ranking.test_who_decides import NOT_WORTH_IT, WORTH_IT, decided
 

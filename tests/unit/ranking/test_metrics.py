@@ -129,3 +129,13 @@ def test_an_unknown_convention_is_refused(facts):
 def test_a_cutoff_that_is_no_rank_is_refused(metric, cutoff):
     with pytest.raises(ValueError, match=f"cutoff {cutoff}: expected a rank"):
         metric(SCORES, LABELS, cutoff=cutoff)
+
+
+def test_gains_stand_for_the_definitions():
+    labels, gains = np.array([2, 0, 1]), (0.0, 1.0, 10.0)
+    assert dcg(labels, cutoff=3, gains=gains) == pytest.approx(10 / log2(2) + 0 + 1 / log2(4))
+    ideal = 10 / log2(2) + 1 / log2(3)
+    assert ndcg(np.array([3.0, 2.0, 1.0]), labels, cutoff=3, gains=gains) == pytest.approx((10 + 1 / 2) / ideal)
+    assert dcg(labels, cutoff=3, gains=(0.0, 1.0, 3.0)) == dcg(labels, cutoff=3)
+    with pytest.raises(IndexError):
+        dcg(labels, cutoff=3, gains=(0.0, 1.0))

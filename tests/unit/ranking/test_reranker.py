@@ -8,8 +8,9 @@ import pytest
 from ranking.candidates import CandidateList
 from ranking.errors import SchemaMismatchError, ScoringError, UnknownStrategyError
 from ranking.features import Feature, FeatureSchema
-from ranking.manifest import LightGbmStage, Manifest, NetworkStage
+from ranking.manifest import Manifest
 from ranking.reranker import Reranker, relevance
+from ranking.stages import LightGbmStage, NetworkStage
 
 SCHEMA = FeatureSchema(features=(Feature(name="price"), Feature(name="stars")))
 

@@ -7,9 +7,9 @@ from bundles import make_bundle, rows
 from ranking import bundle
 from ranking.candidates import CandidateList
 from ranking.errors import RoutingError, UnknownSpecialistError, UnknownStrategyError
-from ranking.manifest import RouterStage
 from ranking.relevance import mixture
 from ranking.router import Choice, decide
+from ranking.stages import RouterStage
 
 SPECIALISTS, MARGIN = 3, 0.25
 

@@ -3,7 +3,8 @@ import numpy as np
 from bundles import schema
 from ranking.candidates import Ranking, Route
 from ranking.errors import RoutingError
-from ranking.manifest import LightGbmStage, Manifest, NetworkStage
+from ranking.manifest import Manifest
+from ranking.stages import LightGbmStage, NetworkStage
 from service.answer import facts, to_answer
 from service.schemas import RerankRequest, RerankResponse
 

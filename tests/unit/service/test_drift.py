@@ -12,7 +12,7 @@ from bundles import make_bundle
 from ranking import bundle
 from ranking.errors import ScoringError
 from ranking.features import QUANTILE_LEVELS, Feature, FeatureSchema
-from ranking.manifest import AnomalyStage
+from ranking.stages import AnomalyStage
 from service.drift import ANOMALY, EVERY_S, KINDS, Drift, unusual
 
 QUANTILES = (-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0)

@@ -110,9 +110,9 @@ def test_file_that_is_no_model_is_refused(tmp_path):
     path = tmp_path / "model.txt"
     path.write_text("tree\nnot really")
     with pytest.raises(RecipeError, match="not a LightGBM text model"):
-        bring_your_own.read_model(path)
+        bring_your_own.read_model(path, letor_schema(3))
     with pytest.raises(RecipeError, match="absent"):
-        bring_your_own.read_model(tmp_path / "absent.txt")
+        bring_your_own.read_model(tmp_path / "absent.txt", letor_schema(3))
 
 
 def test_column_scores(frame):
@@ -145,10 +145,10 @@ def test_a_truncated_model_is_refused(frame, tmp_path, share):
     whole = fit(frame).model_to_string()
     path = tmp_path / "model.txt"
     path.write_text(whole)
-    assert bring_your_own.read_model(path) == whole
+    assert bring_your_own.read_model(path, letor_schema(3)) == whole
     path.write_text(whole[: int(share * whole.index("end of trees"))])
     with pytest.raises(RecipeError, match=r"model\.txt: .*truncated"):
-        bring_your_own.read_model(path)
+        bring_your_own.read_model(path, letor_schema(3))
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_an_edited_model_is_refused(frame, tmp_path, was, becomes, says):
     path = tmp_path / "model.txt"
     path.write_text(fit(frame).model_to_string().replace(was, becomes, 1))
     with pytest.raises(RecipeError, match=says):
-        bring_your_own.read_model(path)
+        bring_your_own.read_model(path, letor_schema(3))
 
 
 def test_a_model_that_lightgbm_fitted_to_a_letor_file(tmp_path):

@@ -7,16 +7,9 @@ import numpy as np
 import pytest
 
 from ranking.features import Feature, FeatureSchema
-from ranking.manifest import (
-    AnomalyStage,
-    LightGbmStage,
-    Manifest,
-    NetworkStage,
-    RouterStage,
-    Specialist,
-    SrmStage,
-)
+from ranking.manifest import Manifest
 from ranking.metrics import EvalProtocol
+from ranking.stages import AnomalyStage, LightGbmStage, NetworkStage, RouterStage, Specialist, SrmStage
 from training.default_strategy import without_harm
 from training.evaluate import METRICS, Evaluation
 from training.reporting.sentences import default_sentence

@@ -119,7 +119,7 @@ def test_the_command_line_comes_before_the_recipe(tmp_path):
     [
         (["price"], "--default price: expected NAME=VALUE"),
         (["=3"], "--default =3: expected NAME=VALUE"),
-        (["price=1", "price=2"], "--default price=2: 'price' has the default '1' already"),
+        (["price=1", "price=2"], "--default price=2: 'price' has '1' already"),
     ],
 )
 def test_a_default_that_is_not_spelled_as_one(given, says):

@@ -1,18 +1,22 @@
 """What a diagnosis measures, and what it advises for which intervals."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from ranking.features import Feature, FeatureSchema
 from ranking.manifest import Comparison
 from training import config, diagnosis
 from training.between_lists import Spread, spreads
+from training.comparing import Chosen
 from training.config import GivenColumn, LambdaMart
 from training.data.dataset import Dataset, Splits
 from training.diagnosis import Diagnosis, Gain, quick, sampled
 from training.diagnosis_text import SHOWN, advice, numbers, tables
+from training.progress import progress_bars
 
 
 def gain(low, high, ranker="relative"):
@@ -172,3 +176,17 @@ def test_epochs_shrink_with_the_rows(monkeypatch):
 def test_levels_belong_to_the_rankers_that_are_compared():
     one = found(replace(gain(*GAIN), before=0.5, after=0.53), gain(*NOTHING, "qilcm2"))
     assert "0.500 → 0.530  +0.030 [+0.020, +0.040]  gain" in tables(one)
+
+
+def test_levels_count_queries_by_their_weights(monkeypatch):
+    whole = splits(replace(lists(2, 4), weights=np.repeat([3.0, 1.0], 4)), lists(2, 4))
+    whole.train.labels[:] = [1, 0, 0, 0, 0, 0, 0, 1]
+    scores = np.array([4.0, 3.0, 2.0, 1.0, 4.0, 3.0, 2.0, 1.0])  # the first list in order, the second one upside down
+    one = gain(*NOTHING, "qilcm2").comparison
+    fitted = SimpleNamespace(train_scores=scores)
+    monkeypatch.setattr(diagnosis.fitting, "fit_first_stage", lambda *_arguments: (fitted, None, ()))
+    monkeypatch.setattr(diagnosis.fitting, "choose", lambda *_arguments: Chosen("first_stage", None, (one,)))
+    with progress_bars(Console(quiet=True)) as bars:
+        relative, second = diagnosis._compared(config.load("demo"), whole, "cpu", bars)
+    assert relative is None
+    assert second.before == pytest.approx((3 * 1.0 + 1.0 / np.log2(5)) / 4)

@@ -40,7 +40,16 @@ def test_scikit_learns_own_checks(check):
 
 def test_defaults_are_the_recipes():
     fields = AnyData.model_fields | Split.model_fields | LambdaMart.model_fields | Spec.model_fields
-    own = {"model": "qilcm", "categorical": (), "defaults": None, "seed": 0, "device": "auto", "verbose": False}
+    own = {
+        "model": "qilcm",
+        "categorical": (),
+        "defaults": None,
+        "monotone": None,
+        "relative": "auto",
+        "seed": 0,
+        "device": "auto",
+        "verbose": False,
+    }
     for name, parameter in inspect.signature(training.Qilcm).parameters.items():
         assert parameter.default == (own[name] if name in own else fields[name].default), name
 
@@ -113,7 +122,7 @@ def test_numbers_of_numpy_are_numbers():
 @pytest.mark.parametrize(
     ("word", "says"),
     [
-        ("sample_weight", "every query counts the same .* Leave it out"),
+        ("group_weight", "say with sample_weight how much each row counts"),
         ("group", "say with qid which query each row belongs to"),
         ("groups", "say with qid"),
         ("group_id", "say with qid"),
@@ -141,7 +150,8 @@ def test_a_fit_without_query_ids_says_so():
         training.Qilcm().fit([[1.0]], [1])
 
 
-def test_only_query_ids_are_metadata():
+def test_only_query_ids_and_weights_are_metadata():
     """What is refused must not be asked for by scikit-learn."""
     requests = training.Qilcm().get_metadata_routing()
-    assert list(requests.fit.requests) == list(requests.score.requests) == list(requests.predict.requests) == ["qid"]
+    assert list(requests.fit.requests) == list(requests.score.requests) == ["qid", "sample_weight"]
+    assert list(requests.predict.requests) == ["qid"]

@@ -14,16 +14,18 @@ from pathlib import Path
 import joblib
 import lightgbm
 import numpy as np
-import onnx
 import pytest
 from sklearn.linear_model import LinearRegression
 
+from foreign_rankers import WIDTH, kept_rows
 from ranking.errors import RecipeError
+from ranking.features import Feature, FeatureSchema
 from training import fit, foreign_models
 from training.bring_your_own import read_model
+from training.given_onnx import canonical
 
 ROWS = 120
-MODELS = Path(__file__).parents[3] / "models"
+SCHEMA = FeatureSchema(features=tuple(Feature(name=f"f{d}") for d in range(1, WIDTH + 1)))
 
 
 @cache
@@ -65,10 +67,11 @@ def binary_xgboost(objective=b"rank:ndcg"):
 SAVE, COLUMN, BOTH = (
     ("save_model",),
     ("--first-stage-column COL", 'kind = "column"'),
-    ("LightGBM model", "for any other"),
+    ("LightGBM model", "any other model: export it to ONNX"),
 )
 NO_WAY = ("no conversion from", *COLUMN)
-XGBOOST, CATBOOST = ("XGBoost", *NO_WAY), ("CatBoost", *NO_WAY)
+XGBOOST = ("XGBoost", "export it to ONNX", "reg:squarederror", "convert_xgboost", "docs/first-stages.md", *COLUMN)
+CATBOOST = ("CatBoost", "save_model(path, format='onnx')", "no categorical features", *COLUMN)
 
 CASES = [
     *((f"pickled booster {n}", lambda n=n: pickle.dumps(ranker().booster_, n), ("pickle", *SAVE)) for n in range(6)),
@@ -77,7 +80,10 @@ CASES = [
     *((f"dict {n}", lambda n=n: pickle.dumps({"model": ranker()}, n), ("pickle", *SAVE)) for n in range(6)),
     *((f"list {n}", lambda n=n: pickle.dumps([ranker()], n), ("pickle", *SAVE)) for n in range(6)),
     *((f"array {n}", lambda n=n: pickle.dumps(np.zeros(3), n), ("pickle", *BOTH)) for n in range(6)),
-    *((f"sklearn {n}", lambda n=n: pickle.dumps(LinearRegression(), n), ("scikit-learn", *COLUMN)) for n in range(6)),
+    *(
+        (f"sklearn {n}", lambda n=n: pickle.dumps(LinearRegression(), n), ("scikit-learn", "ONNX", *COLUMN))
+        for n in range(6)
+    ),
     *(
         (f"joblib, {how}", lambda how=how: dumped(ranker(), compress=(how, 3)), (f"compressed with {said}", *SAVE))
         for how, said in (("zlib", "zlib"), ("gzip", "gzip"), ("bz2", "bzip2"), ("xz", "xz"), ("lzma", "xz"))
@@ -103,8 +109,7 @@ CASES = [
     ("catboost json", lambda: b'{\n"ctr_data":{},\n"features_info":{"float_features":[]}}', ("JSON", *CATBOOST)),
     ("lightgbm dump", lambda: json.dumps(ranker().booster_.dump_model()).encode(), ("dump_model", *SAVE)),
     ("other json", lambda: b'[{"a": 1}]', ("JSON", *BOTH)),
-    ("onnx", (MODELS / "demo" / "1" / "qilcm.onnx").read_bytes, ("ONNX", *NO_WAY)),
-    ("onnx, small", lambda: onnx.ModelProto(ir_version=8, producer_name="x").SerializeToString(), ("ONNX", *NO_WAY)),
+    ("gzip of onnx", lambda: gzip.compress(kept_rows("catboost")[0]), ("ONNX", "gzip", "unpack it first")),
     ("pmml", lambda: b'<?xml version="1.0"?>\n<PMML version="4.4" xmlns="x">', ("PMML", *NO_WAY)),
     ("pmml, bare", lambda: b'<PMML version="4.4">', ("PMML", *NO_WAY)),
     ("zip", zipped, ("ZIP", *BOTH)),
@@ -116,7 +121,7 @@ def test_it_is_named_with_what_works_instead(tmp_path, content, says):
     path = tmp_path / "model.bin"
     path.write_bytes(content())
     with pytest.raises(RecipeError) as caught:
-        read_model(path)
+        read_model(path, SCHEMA)
     said = str(caught.value)
     for word in (str(path), "LightGBM's text format", *says):
         assert word in said, said
@@ -125,9 +130,19 @@ def test_it_is_named_with_what_works_instead(tmp_path, content, says):
 def test_a_model_in_the_accepted_format_is_none_of_them(tmp_path):
     path = tmp_path / "model.txt"
     path.write_bytes(text())
-    assert read_model(path) == text().decode()
+    assert read_model(path, SCHEMA) == text().decode()
     path.write_bytes(text().replace(b"\n", b"\r\n"))
-    assert read_model(path) == text().decode()
+    assert read_model(path, SCHEMA) == text().decode()
+
+
+@pytest.mark.parametrize("name", ["xgboost", "catboost"])
+def test_an_onnx_graph_is_told_by_its_content(tmp_path, name):
+    path = tmp_path / "model.txt"
+    path.write_bytes(kept_rows(name)[0])
+    assert read_model(path, SCHEMA) == canonical(kept_rows(name)[0], SCHEMA)
+    path.write_bytes(kept_rows(name)[0][:5000])
+    with pytest.raises(RecipeError, match=r"model\.txt: not an ONNX graph: truncated"):
+        read_model(path, SCHEMA)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +172,7 @@ def keeps_its_error(path, content):
     assert foreign_models.recognised(content) is None
     path.write_bytes(content)
     with pytest.raises(RecipeError, match="not a LightGBM text model"):
-        read_model(path)
+        read_model(path, SCHEMA)
 
 
 class Trap:
@@ -175,7 +190,7 @@ def test_nothing_is_unpickled(tmp_path, protocol):
     path, trace = tmp_path / "model.pkl", tmp_path / "trace"
     path.write_bytes(pickle.dumps(Trap(trace), protocol))
     with pytest.raises(RecipeError, match="pickle"):
-        read_model(path)
+        read_model(path, SCHEMA)
     assert not trace.exists()
     pickle.loads(path.read_bytes())
     assert trace.exists(), "the trap works"

@@ -130,3 +130,26 @@ def test_unknown_category_is_scored_like_a_missing_one(data, tuned):
     assert scores.tolist() == booster.predict(missing, raw_score=True).tolist()
     known = lambdamart.scores_of(tuned.model, few)
     assert scores.tolist() != known.tolist(), "the category must matter, or nothing was compared"
+
+
+def test_members_are_summed_and_score_no_query_that_they_were_fitted_on(data, tuned):
+    """The first member is the model of one seed; the out-of-fold scores are sums of as many as serve."""
+    train, valid = data
+    spec = SPEC.model_copy(update={"members": 3, "settings": type(SPEC.settings)(bagging_fraction=0.5)})
+    one = lambdamart.tune(train, valid, spec.model_copy(update={"members": 1}), seed=3)
+    three = lambdamart.tune(train, valid, spec, seed=3)
+    assert (three.members, three.trees, three.params) == (3, one.trees, one.params)
+    booster = lightgbm.Booster(model_str=three.model)
+    assert booster.num_trees() == 3 * one.trees
+    rows = lambdamart.lightgbm_input(valid.features, valid.schema)
+    parts = [
+        booster.predict(rows, raw_score=True, start_iteration=n * one.trees, num_iteration=one.trees) for n in range(3)
+    ]
+    assert parts[0] == pytest.approx(lambdamart.scores_of(one.model, valid))
+    assert np.ptp(parts, axis=0).max() > 0.01, "members differ"
+    assert lambdamart.scores_of(three.model, valid) == pytest.approx(np.sum(parts, axis=0))
+    assert three.valid_ndcg == pytest.approx(lambdamart.mean_ndcg(valid, np.sum(parts, axis=0), 10))
+    held_out = lambdamart.out_of_fold_scores(train, three, folds=3, seed=3)
+    alone = lambdamart.out_of_fold_scores(train, one, folds=3, seed=3)
+    assert np.corrcoef(held_out, alone)[0, 1] > 0.9
+    assert held_out.std() == pytest.approx(3 * alone.std(), rel=0.2)

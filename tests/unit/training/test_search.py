@@ -153,10 +153,10 @@ def test_spaces_of_all_networks_hold_their_own_values_and_what_they_propose_is_v
             return -values["learning_rate"], 0
 
         search(space, proposed, first=own, trials=15, seed=0)
-        assert ("confusion_weight" in space) == (name in ("qilcm", "qilcm-v1"))
+        assert ("confusion_weight" in space) == (name in ("qilcm", "qilcm-v1", "qilcm-paper"))
     assert "heads" in space_of(Dlcm())
     blocks = space_of(Qilcm2(context="blocks", heads=5, encoder_width=40))
-    assert blocks["encoder_width"] == Choice((100, 200, 40))
+    assert blocks["encoder_width"] == Choice((48, 100, 200, 40))
     assert "seeds" not in blocks
 
 

@@ -36,6 +36,7 @@ class Lists:
         all: how many there are.
         longer: of two candidates or more.
         mixed: with different labels.
+        chance_first: those of them in which a random order is expected to put a candidate of the highest label first.
     """
 
     def __init__(self, data: Dataset) -> None:
@@ -53,6 +54,11 @@ class Lists:
         first_levels = np.flatnonzero(first_of_query[self._levels])
         self._steps = np.delete(np.arange(len(self._levels)), first_levels)
         self._step_starts = first_levels - np.arange(len(first_levels))
+        highest = np.maximum.reduceat(labels, self._starts)
+        self._mixed, self._best = mixed, labels == highest[self._query_of]
+        self.chance_first = float(
+            (np.add.reduceat(self._best.astype(np.int64), self._starts) / self._lengths)[mixed].sum()
+        )
         self.all = len(data)
         self.longer = int(self._longer.sum())
         self.mixed = int(mixed.sum())
@@ -72,6 +78,36 @@ class Lists:
             for right in (low[self._steps] > high[below], high[self._steps] < low[below]):
                 most = max(most, int(np.logical_and.reduceat(right, self._step_starts).sum()))
         return most
+
+    def puts_first(self, column: Column) -> float:
+        """Lists with different labels in which the column alone puts a candidate of the highest label first.
+
+        The largest value or the smallest stands first, a missing value below or above all others, whichever does more.
+        Where several stand first, the share of those with the highest label counts.
+        """
+        missing = np.isnan(column)
+        most = 0.0
+        for filler in (-np.inf, np.inf) if missing.any() else (0.0,):
+            values = np.where(missing, np.float32(filler), column)
+            for first in (np.maximum, np.minimum):
+                stands_first = values == first.reduceat(values, self._starts)[self._query_of]
+                right = np.add.reduceat((stands_first & self._best).astype(np.int64), self._starts)
+                of = np.add.reduceat(stands_first.astype(np.int64), self._starts)
+                most = max(most, float((right / of)[self._mixed].sum()))
+        return most
+
+    def chosen_shares(self, codes: Column) -> Column:
+        """How often each row's category has the list's highest label: in the other half of the lists, so that a rare
+        category says nothing of its own row. The share of all rows where that half has no such category."""
+        whole, half = codes.astype(np.int64), self._query_of % 2
+        shares = np.empty(len(codes), dtype=np.float32)
+        for one in (0, 1):
+            seen = half != one
+            rows = np.bincount(whole[seen], minlength=whole.max() + 1)
+            chosen = np.bincount(whole[seen], weights=self._best[seen], minlength=len(rows))
+            by_code = np.where(rows > 0, chosen / np.maximum(1, rows), self._best.mean())
+            shares[~seen] = by_code[whole[~seen]]
+        return shares
 
     def counted(self, column: Column) -> int:
         """Lists of two or more in which the column counts the rows from 0 or from 1, whichever are more."""

@@ -23,6 +23,9 @@ FEWEST = 10
 FEW_CATEGORIES = 20
 """Categories up to which a column may order by their mean labels: each then stands for many rows."""
 
+FEWER_FAILURES = 0.25
+"""Lists in which a column may put the wrong candidate first, for each in which a random order does."""
+
 _BLOCK = 16
 """Columns that are copied at a time, so that the values of one lie side by side."""
 
@@ -111,14 +114,18 @@ def _time(feature: Feature, column: Column, lists: Lists) -> str | None:
 def _order(feature: Feature, column: Column, train: Dataset, lists: Lists, leave_out: str) -> str | None:
     if lists.mixed < FEWEST:
         return None
-    if feature.kind == "categorical":
-        if len(feature.categories) > FEW_CATEGORIES:
-            return None
-        column = by_mean_label(column, train.labels)
-    count = lists.ordered(column)
-    found = f"alone orders {count} of {lists.mixed} training queries by their labels without a mistake"
+    categorical = feature.kind == "categorical"
     remedy = f"It may be a copy of the label, or known only later: if new lists lack it, {leave_out}"
-    return f"{found}. {remedy}" if _nearly(count, lists.mixed) else None
+    if not categorical or len(feature.categories) <= FEW_CATEGORIES:
+        count = lists.ordered(by_mean_label(column, train.labels) if categorical else column)
+        if _nearly(count, lists.mixed):
+            return f"alone orders {count} of {lists.mixed} training queries by their labels without a mistake. {remedy}"
+    count = int(lists.puts_first(lists.chosen_shares(column) if categorical else column))
+    failures, by_chance = lists.mixed - count, lists.mixed - lists.chance_first
+    if not _nearly(count, lists.mixed) or failures > FEWER_FAILURES * by_chance:
+        return None
+    found = f"alone puts a candidate with the highest label first in {count} of {lists.mixed} training queries"
+    return f"{found}, a random order in {lists.chance_first:.0f}. {remedy}"
 
 
 def _position(feature: Feature, column: Column, lists: Lists, leave_out: str) -> str | None:

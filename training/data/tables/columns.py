@@ -16,6 +16,8 @@ from training.data.times import reads_as_time
 
 WHOLE_LABEL = f"expected a relevance label, a whole number from 0 to {MAX_LABEL}"
 
+WEIGHT = "expected a weight, a finite number from 0"
+
 
 def grouped(column: pl.Series, fault: Fault) -> tuple[Int[np.ndarray, " R"], Int[np.ndarray, " N+1"], tuple[str, ...]]:
     """Row order that brings queries together, their offsets and ids, by first appearance.
@@ -47,6 +49,22 @@ def whole_labels(column: pl.Series, fault: Fault) -> Int[np.ndarray, " R"]:
         row = int(np.argmax(bad))
         raise fault(column, f"{WHOLE_LABEL}; found {column[row]!r}", row)
     return values.astype(np.int32)
+
+
+def row_weights(column: pl.Series, fault: Fault) -> Float[np.ndarray, " R"]:
+    """How much each row counts.
+
+    Raises:
+        DataError: if a weight is missing, text, negative or infinite.
+    """
+    if not (column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.String, pl.Null)):
+        raise fault(column, f"{WEIGHT}; the column holds {column.dtype}")
+    values = column.cast(pl.Float64, strict=False).to_numpy()
+    bad = ~((values >= 0.0) & np.isfinite(values))
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise fault(column, f"{WEIGHT}; found {column[row]!r}", row)
+    return np.array(values, dtype=np.float64)
 
 
 def features_of(

@@ -19,7 +19,7 @@ from training.data.leaks.evidence import ids_beyond_float32
 from training.data.sources import NAMED, files_by_split
 from training.data.split import by_name, by_query, by_time, check_fold, checked
 from training.data.tables.alike import alike
-from training.data.tables.columns import features_of, grouped, whole_labels
+from training.data.tables.columns import features_of, grouped, row_weights, whole_labels
 from training.data.tables.frames import Table, check_table, read_table
 from training.data.tables.marks import marks_of
 from training.data.times import Time
@@ -151,6 +151,8 @@ def _check_named(spec: TableData, tables: Sequence[Table]) -> None:
     for table in tables:
         table.named(spec.qid, "--qid")
         table.named(spec.label, "--label")
+        if spec.weight is not None:
+            table.named(spec.weight, "--weight")
         for name in spec.categorical:
             table.named(name, "--categorical")
     if spec.split.by != "random":
@@ -163,14 +165,15 @@ def _check_named(spec: TableData, tables: Sequence[Table]) -> None:
 def _parsed(spec: TableData, table: Table, split_by: str = "") -> tuple[Dataset, Beside]:
     """The dataset, what its queries are split by, and which numbers look like ids."""
     frame, qid, label, split = table.frame, str(spec.qid), str(spec.label), spec.split
-    columns = [name for name in frame.columns if name not in (qid, label, split.column, *spec.ignore)]
+    columns = [name for name in frame.columns if name not in (qid, label, spec.weight, split.column, *spec.ignore)]
     if not columns:
         raise DataError(table.path, f"has no feature columns besides {qid!r} and {label!r}")
     order, offsets, qids = grouped(frame[qid], table.fault)
     labels = whole_labels(frame[label], table.fault)
+    weights = None if spec.weight is None else row_weights(frame[spec.weight], table.fault)[order]
     chosen, named = frame.select(columns), frozenset(spec.categorical)
     features, schema = features_of(chosen, named, table.fault, leave_out="--ignore it", split_by=split_by)
-    dataset = Dataset(features[order], labels[order], offsets, qids, schema)
+    dataset = Dataset(features[order], labels[order], offsets, qids, schema, weights=weights)
     numeric = [feature.name for feature in schema.features if feature.kind == "numeric"]
     ids = [[name, *found] for name in numeric if (found := ids_beyond_float32(frame[name])) is not None]
     return dataset, {"marks": marks_of(split, table, dataset, order), "ids": ids}

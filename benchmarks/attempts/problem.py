@@ -1,0 +1,149 @@
+"""One problem: a fold of a data set with a seed, and the scores that every attempt gives its rows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+
+from ranking.features import FeatureSchema
+from ranking.metrics import ndcg
+from ranking.relative import KINDS, RelativeColumn, RelativeColumns
+from training import config
+from training.bundle_schema import load
+from training.config import LambdaMart, Recipe
+from training.data.dataset import Dataset, Splits, fit_schema
+from training.data_config import SyntheticData
+
+CUTOFF = 10
+PLANTED_QUERIES = 1000
+PLANTED = ("context", "shifted")
+REAL = ("airline", "mq2008", "ohsumed")
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """What one attempt gives to the rows of the three splits.
+
+    Args:
+        train: ``(R,)`` each by a model that did not see its query; None where an attempt has no such scores.
+        valid, test: ``(S,)`` and ``(T,)``.
+        facts: numbers worth knowing: trees, epochs, weights.
+    """
+
+    train: Float[np.ndarray, " R"] | None
+    valid: Float[np.ndarray, " S"]
+    test: Float[np.ndarray, " T"]
+    facts: dict[str, list[float]]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A fold of a data set, and a seed.
+
+    Args:
+        name: of a recipe: one of :data:`REAL` or :data:`PLANTED`.
+        fold: of the split; planted sets have fold 1 only.
+        seed: of everything that is fitted; a planted set is drawn anew from it.
+        data: the folder that holds a folder for each real set.
+        work: where results are kept.
+    """
+
+    name: str
+    fold: int
+    seed: int
+    data: Path
+    work: Path
+
+    @property
+    def folder(self) -> Path:
+        """Of this problem's results."""
+        return self.work / self.name / f"fold-{self.fold}-seed-{self.seed}"
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        """The shipped recipe; of its first stage, only the settings are kept, and nothing is searched."""
+        drawn = self.name in PLANTED
+        recipe = config.load(self.name, fold=self.fold, seed=self.seed if drawn else 0)
+        if isinstance(recipe.data, SyntheticData):
+            recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"queries": PLANTED_QUERIES})})
+        return recipe
+
+    @property
+    def first_stage(self) -> LambdaMart:
+        """How LightGBM is fitted."""
+        spec = self.recipe.first_stage
+        assert isinstance(spec, LambdaMart)
+        return spec.model_copy(update={"trials": 1})
+
+    @cached_property
+    def plain(self) -> Splits:
+        """The columns of the set."""
+        return load(self.recipe, [] if self.name in PLANTED else [str(self.data / self.name)])
+
+    @cached_property
+    def wide(self) -> Splits:
+        """The same with ``z`` and ``rank`` of every numeric feature behind them."""
+        return widened(self.plain)
+
+    @cached_property
+    def relative_only(self) -> Splits:
+        """The categories, and the list-relative columns without the numbers that they are made of."""
+        splits, own = self.wide, set(self.plain.train.schema.names)
+        kept = [d for d, f in enumerate(splits.train.schema.features) if f.kind == "categorical" or f.name not in own]
+        train, valid, test = (part.narrowed(np.array(kept)) for part in (splits.train, splits.valid, splits.test))
+        return replace(splits, train=train, valid=valid, test=test)
+
+    def scores(self, name: str, make: Callable[[], Scores]) -> Scores:
+        """Those of an attempt: kept ones, or made, and then kept with the NDCG of every test query."""
+        file = self.folder / f"{name}.npz"
+        if not file.exists():
+            started = time.perf_counter()
+            made = make()
+            arrays = {"valid": made.valid, "test": made.test, "seconds": np.array(time.perf_counter() - started)}
+            arrays |= {"ndcg": by_query(self.plain.test, made.test)}
+            arrays |= {f"fact {fact}": np.array(values) for fact, values in made.facts.items()}
+            if made.train is not None:
+                arrays["train"] = made.train
+            file.parent.mkdir(parents=True, exist_ok=True)
+            temporary = file.with_suffix(".tmp.npz")
+            np.savez(temporary, **arrays)  # type: ignore[arg-type]
+            temporary.replace(file)
+        with np.load(file) as kept:
+            facts = {key.removeprefix("fact "): kept[key].tolist() for key in kept if key.startswith("fact ")}
+            return Scores(kept.get("train"), kept["valid"], kept["test"], facts)
+
+
+def by_query(data: Dataset, scores: Float[np.ndarray, " R"]) -> Float[np.ndarray, " N"]:
+    """``(N,)`` NDCG@10; 0 for a query without a relevant candidate."""
+    rows = (data.slice(n) for n in range(len(data)))
+    return np.nan_to_num([ndcg(scores[r], data.labels[r], cutoff=CUTOFF) for r in rows])
+
+
+def widened(splits: Splits) -> Splits:
+    """Splits with the list-relative columns that vary over the training rows, under the schema that these fix."""
+    schema = splits.train.schema
+    numeric = [d for d in range(len(schema)) if d not in schema.categorical]
+    spread = np.nanstd(splits.train.features[:, numeric], axis=0, dtype=np.float64)
+    columns = [
+        RelativeColumn(feature=schema.names[d], kind=kind, scale=float(np.nan_to_num(scale)))
+        for kind in KINDS
+        for d, scale in zip(numeric, spread, strict=True)
+    ]
+    relative = RelativeColumns(columns, schema)
+    train, valid, test = (_widened(part, relative) for part in (splits.train, splits.valid, splits.test))
+    varies = np.nanmin(train.features, axis=0) < np.nanmax(train.features, axis=0)
+    varies[: len(schema)] = True
+    train, valid, test = (part.narrowed(np.flatnonzero(varies)) for part in (train, valid, test))
+    fixed: FeatureSchema = fit_schema(train)
+    return replace(splits, train=train.under(fixed), valid=valid.under(fixed), test=test.under(fixed))
+
+
+def _widened(data: Dataset, relative: RelativeColumns) -> Dataset:
+    features = np.concatenate([relative.widened(features) for features, _ in data.lists()])
+    return replace(data, features=features, schema=relative.schema)

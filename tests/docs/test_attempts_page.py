@@ -1,0 +1,62 @@
+"""``docs/attempts.md`` shows what the committed results say, and its recipe is one."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks.attempts import page
+from benchmarks.attempts.networks import BLOCKS
+from benchmarks.attempts.problem import PLANTED_QUERIES
+from training import config
+from training.model_config import Qilcm2
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = page.PAGE.read_text(encoding="utf-8")
+RESULT = json.loads((ROOT / "benchmarks" / "results" / "attempts.json").read_text(encoding="utf-8"))
+ROWS = {(found["set"], row["attempt"]): row for found in RESULT["sets"] for row in found["attempts"]}
+
+
+def test_tables_are_those_of_the_results():
+    before, between = TEXT.split(page.BEGIN + "\n")
+    assert between.split(page.END)[0] == page.tables(RESULT)
+    assert f"{PLANTED_QUERIES:,} lists" in before
+    assert RESULT["planted_queries"] == PLANTED_QUERIES
+
+
+@pytest.mark.parametrize(
+    ("name", "attempt", "pays"),
+    [
+        ("context", "blocks", True),
+        ("shifted", "blocks", True),
+        ("airline", "sum", True),
+        ("airline", "blocks", False),
+        ("mq2008", "sum", False),
+        ("mq2008", "mlp_stacked", False),
+        ("ohsumed", "sum", False),
+        ("ohsumed", "blocks", False),
+    ],
+)
+def test_what_follows_does_follow(name, attempt, pays):
+    assert (ROWS[name, attempt]["gain"][1] > 0) == pays
+
+
+def test_an_mlp_stays_below_the_rival_on_the_airline_set():
+    found = [ROWS["airline", attempt]["gain"][0] for attempt in ("mlp", "mlp_relative", "mlp_plain", "mlp_crossed")]
+    assert max(found) < 0
+    low, high = ROWS["mq2008", "mlp_crossed"]["gain"][1:]
+    assert low < 0 < high
+
+
+def test_the_default_is_the_setting_that_was_measured():
+    """But for the cutoff, which was out of the way, and when it stops."""
+    same = {"cutoff": Qilcm2().cutoff, "max_epochs": Qilcm2().max_epochs, "patience": Qilcm2().patience, "seeds": 2}
+    assert BLOCKS.model_copy(update=same) == Qilcm2()
+
+
+def test_the_recipe_on_the_page_is_read(tmp_path):
+    (piece,) = re.findall(r"```\n(\[first_stage\].*?)```", TEXT, flags=re.DOTALL)
+    path = tmp_path / "own.toml"
+    path.write_text('[data]\nkind = "synthetic"\n' + piece)
+    assert config.load(str(path)).first_stage.members == 8

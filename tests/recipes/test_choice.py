@@ -1,0 +1,125 @@
+"""A default fit: it compares by folds, ships what pays, and says why; and what --quick and --model do instead."""
+
+import json
+
+import numpy as np
+import pytest
+
+from ranking import bundle
+from ranking.candidates import CandidateList
+from tiny import TINY
+from training import fit
+
+SHIFTED = TINY.replace("queries = 60", "queries = 150\nshift = 1.0").replace("[model]", "[choice]\nfolds = 2\n[model]")
+PLAIN = SHIFTED.replace("shift = 1.0", "shift = 0.0")
+
+
+def run(recipe, out, *arguments):
+    return fit.main([str(recipe), "--out", str(out), *arguments])
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    path = tmp_path_factory.mktemp("recipes") / "own.toml"
+    path.write_text(SHIFTED)
+    return path
+
+
+@pytest.fixture(scope="module")
+def shipped(own, tmp_path_factory):
+    out = tmp_path_factory.mktemp("models") / "own" / "1"
+    assert run(own, out) == 0
+    return out
+
+
+def test_on_shifted_data_the_first_stage_sees_list_relative_columns(shipped):
+    manifest = bundle.load(shipped).manifest
+    assert manifest.relative
+    assert manifest.first_stage.relative
+    compared = {(one.ranker, one.over): one for one in manifest.choice}
+    assert compared["relative", "plain"].low > 0
+    assert {one.ranker for one in manifest.choice} == {"relative", "qilcm", "qilcm2"}
+    assert {one.n for one in manifest.choice} == {90}, "the training queries, and no other"
+
+
+def test_the_default_is_what_the_comparisons_say(shipped):
+    manifest = bundle.load(shipped).manifest
+    current = "first_stage"
+    for one in manifest.choice[1:]:
+        assert one.over == current
+        current = one.ranker if one.low > 0 else current
+    assert manifest.strategy == current
+    assert str(manifest.choice[0].n) in manifest.default_reason
+
+
+def test_qilcm_answers_whoever_asks_for_it(shipped):
+    loaded = bundle.load(shipped)
+    assert "qilcm" in [stage.kind for stage in loaded.manifest.second_stages]
+    features = np.zeros((4, len(loaded.manifest.feature_schema)), dtype=np.float32)
+    assert loaded.reranker.rerank(CandidateList(features), strategy="qilcm").route.strategy == "qilcm"
+    assert loaded.reranker.rerank(CandidateList(features)).route.strategy == loaded.manifest.strategy
+
+
+def test_report_and_page_tell_it(shipped, capsys):
+    report = json.loads((shipped / "report.json").read_text())
+    assert [one["ranker"] for one in report["default_strategy"]["compared"]] == ["relative", "qilcm", "qilcm2"]
+    assert report["rankers"]["plain_first_stage"] == "LightGBM"
+    assert report["rankers"]["first_stage"] == "LightGBM + relative"
+    assert "plain_first_stage" not in {metric.ranker for metric in bundle.load(shipped).manifest.metrics}
+    assert "How the default was chosen" in (shipped / "report.html").read_text()
+
+
+def test_the_test_split_takes_no_part(own, shipped, tmp_path, monkeypatch):
+    """With other test labels the same bundle comes out, but for its figures."""
+    from training import bundle_schema
+    from training import run as run_module
+
+    honest = bundle_schema.under_bundle_schema
+
+    def spoiled(recipe, splits):
+        splits = honest(recipe, splits)
+        splits.test.labels[:] = np.random.default_rng(0).permutation(splits.test.labels)
+        return splits
+
+    monkeypatch.setattr(run_module.bundle_schema, "under_bundle_schema", spoiled)
+    out = tmp_path / "own" / "1"
+    assert run(own, out) == 0
+    ours, theirs = bundle.load(out).manifest, bundle.load(shipped).manifest
+    assert (ours.strategy, ours.choice, ours.relative) == (theirs.strategy, theirs.choice, theirs.relative)
+    assert ours.metrics != theirs.metrics
+    assert (out / "first_stage.txt").read_bytes() == (shipped / "first_stage.txt").read_bytes()
+
+
+def test_quick_compares_nothing(own, tmp_path):
+    out = tmp_path / "own" / "1"
+    assert run(own, out, "--quick") == 0
+    manifest = bundle.load(out).manifest
+    assert (manifest.choice, manifest.relative, manifest.first_stage.relative) == ((), (), False)
+    assert [stage.kind for stage in manifest.second_stages] == ["qilcm"]
+
+
+def test_a_model_that_is_named_is_the_default(own, tmp_path):
+    out = tmp_path / "own" / "1"
+    assert run(own, out, "--model", "mlp") == 0
+    manifest = bundle.load(out).manifest
+    assert [stage.kind for stage in manifest.second_stages] == ["mlp"]
+    assert [one.ranker for one in manifest.choice] == ["relative"], "first stages are compared all the same"
+
+
+def test_finished_folds_are_not_done_again(own, shipped, tmp_path, monkeypatch):
+    from training import comparing
+
+    out, calls = tmp_path / "own" / "1", []
+    fit_network = comparing.fit_network
+
+    def counted(*arguments, **more):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return fit_network(*arguments, **more)
+
+    monkeypatch.setattr(comparing, "fit_network", counted)
+    assert run(own, out) == 130
+    assert run(own, out, "--resume") == 0
+    assert len(calls) == 2 + 1 + 2, "two folds, the one that was broken off, and the two that were left"
+    assert bundle.load(out).manifest.choice == bundle.load(shipped).manifest.choice

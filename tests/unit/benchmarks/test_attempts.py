@@ -1,0 +1,153 @@
+"""Attempts on top of list-relative columns: the pieces that no fit shows to be right."""
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.attempts import figures, networks, objectives, registry
+from benchmarks.attempts.problem import Problem, Scores, by_query, widened
+from benchmarks.attempts.stack import choice_weights
+from ranking.metrics import ndcg
+from training.data.dataset import Splits, fit_schema
+from training.data.synthetic import generate
+from training.data_config import SyntheticData
+
+
+def made(queries=60, **changes):
+    spec = SyntheticData(queries=queries, min_length=2, max_length=9, numeric=3, **changes)
+    return generate(spec, np.random.default_rng(1))
+
+
+@pytest.fixture(scope="module")
+def splits():
+    whole, _ = made()
+    train, valid, test = (whole.select(range(start, start + 20)) for start in (0, 20, 40))
+    return Splits(train, valid, test, "planted").described_by(fit_schema(train))
+
+
+@pytest.fixture
+def problem(tmp_path, splits):
+    """One whose data are those of the fixture."""
+    found = Problem("context", 1, 0, tmp_path, tmp_path)
+    found.__dict__["plain"] = splits
+    return found
+
+
+def test_widened_by_what_compares_a_candidate_with_its_list(splits):
+    found, width = widened(splits), len(splits.train.schema)
+    names = found.test.schema.names
+    assert names[:width] == splits.train.schema.names
+    assert names[width : width + 4] == ("n1 (z in list)", "n2 (z in list)", "n3 (z in list)", "n1 (rank in list)")
+    assert found.test.schema == found.train.schema != splits.train.schema
+    features = found.test.features[found.test.slice(3)].astype(np.float64)
+    x, z, rank = features[:, 1], features[:, width + 1], features[:, names.index("n2 (rank in list)")]
+    assert z == pytest.approx((x - x.mean()) / x.std(), abs=1e-4)
+    assert rank == pytest.approx(np.argsort(np.argsort(x)) / (len(x) - 1), abs=1e-6)
+
+
+def test_weights_of_a_stack_are_those_of_the_choices():
+    """Labels of a Plackett-Luce choice of one: the sum that was planted is found, and noise gets nothing."""
+    rng = np.random.default_rng(0)
+    whole, _ = made(queries=3000, levels=2)
+    one, two, noise = rng.normal(size=(3, whole.rows))
+    labels = np.zeros(whole.rows, dtype=np.int32)
+    utility = 2.0 * one + 0.5 * two + rng.gumbel(size=whole.rows)
+    for n in range(len(whole)):
+        rows = whole.slice(n)
+        labels[rows.start + int(np.argmax(utility[rows]))] = 1
+    chosen = type(whole)(whole.features, labels, whole.offsets, whole.qids, whole.schema)
+    found = choice_weights(chosen, np.column_stack([one, 3.0 * two, noise - 0.3 * one]))
+    assert found[:2] == pytest.approx([2.0, 0.5 / 3.0], rel=0.1)
+    assert found[2] == pytest.approx(0.0, abs=0.1)
+    assert choice_weights(chosen, -one[:, None]).tolist() == [0.0], "no weight is negative"
+
+
+@pytest.mark.parametrize(("better", "kept"), [(20, 1.0), (0, 0.0), (1, 0.0)])
+def test_a_second_stage_is_kept_above_one_standard_error(problem, splits, better, kept):
+    """It ranks some training queries perfectly, and the others as the first stage does: the reverse."""
+    worst = -splits.train.labels.astype(float)
+    second = worst.copy()
+    informative = [n for n in range(20) if len(set(splits.train.labels[splits.train.slice(n)])) > 1]
+    for n in informative[:better]:
+        second[splits.train.slice(n)] *= -1.0
+    if better == 1:  # what it gains in one query is within chance
+        assert (by_query(splits.train, second) - by_query(splits.train, worst)).mean() > 0
+    nothing = np.zeros(splits.valid.rows), np.zeros(splits.test.rows)
+    first, other = Scores(worst, *nothing, {}), Scores(second, nothing[0], nothing[1] + 1.0, {})
+    found = networks.safe(problem, first, other)
+    assert found.facts["kept"] == [kept]
+    assert (found.test == kept).all()
+
+
+def test_results_are_kept_and_not_made_again(problem, splits):
+    made_once = Scores(None, np.arange(float(splits.valid.rows)), splits.test.labels.astype(float), {"trees": [3.0]})
+    problem.scores("one", lambda: made_once)
+    found = problem.scores("one", lambda: pytest.fail("made again"))
+    assert found.train is None
+    assert found.facts == {"trees": [3.0]}
+    assert found.valid.tolist() == made_once.valid.tolist()
+    (kept,) = figures._kept(problem.work / "context", "one").values()
+    assert set(kept[0].tolist()) <= {0.0, 1.0}, "labels rank perfectly"
+
+
+def test_seeds_of_a_query_are_drawn_together(tmp_path):
+    """Two seeds with the same values are no more certain than one; new queries are."""
+
+    def width(name, seeds, folds):
+        rng = np.random.default_rng(0)
+        for fold in folds:
+            values = rng.random((2, 40))
+            for seed in seeds:
+                folder = tmp_path / f"{name}-{len(seeds)}-{len(folds)}" / name / f"fold-{fold}-seed-{seed}"
+                folder.mkdir(parents=True)
+                np.savez(folder / "relative.npz", ndcg=values[0], seconds=np.array(1.0))
+                np.savez(folder / "sum.npz", ndcg=values[1], seconds=np.array(2.0))
+        found = figures.of_set(tmp_path / f"{name}-{len(seeds)}-{len(folds)}", name)
+        row = {row["attempt"]: row for row in found["attempts"]}["sum"]
+        assert (row["seeds"], row["fits"]) == (len(seeds), len(seeds) * len(folds))
+        return found["test_queries"], row["gain"][2] - row["gain"][1]
+
+    (queries, one), (again, two), (more, four) = (
+        width("airline", seeds, folds) for seeds, folds in (([0], [1]), ([0, 1], [1]), ([0], [1, 2, 3, 4]))
+    )
+    assert (queries, again, more) == (40, 40, 160)
+    assert two == pytest.approx(one)
+    assert four < 0.7 * one
+    planted, own = width("context", [0, 1], [1])
+    assert planted == 80
+    assert own < 0.9 * one
+
+
+@pytest.mark.parametrize("name", objectives.NAMED)
+def test_objectives_pull_towards_the_labels_and_ignore_padding(name):
+    objective = objectives.NAMED[name]
+    rng = torch.Generator().manual_seed(0)
+    logits, labels = torch.randn(4, 6, generator=rng), torch.randint(0, 3, (4, 6), generator=rng)
+    labels[0] = 0
+    mask = torch.ones(4, 6, dtype=torch.bool)
+    assert objective(1.5 * labels.float(), labels, mask) < objective(logits, labels, mask)
+    padded = torch.cat([logits, torch.full((4, 3), 7.0)], dim=1)
+    more_labels = torch.cat([labels, torch.full((4, 3), 2)], dim=1)
+    more_mask = torch.cat([mask, torch.zeros(4, 3, dtype=torch.bool)], dim=1).requires_grad_(False)
+    padded.requires_grad_()
+    value = objective(padded, more_labels, more_mask)
+    assert value.item() == pytest.approx(objective(logits, labels, mask).item(), rel=1e-5)
+    (gradient,) = torch.autograd.grad(value, padded)
+    assert torch.isfinite(gradient).all()
+    assert gradient[1:, :6].abs().sum() > 0
+    assert (gradient[:, 6:] == 0).all()
+
+
+def test_neural_ndcg_of_scores_that_are_far_apart_is_ndcg():
+    rng = np.random.default_rng(0)
+    scores, labels = 100.0 * rng.permutation(14), rng.integers(0, 4, 14)
+    found = objectives.neural_ndcg(
+        torch.from_numpy(scores)[None], torch.from_numpy(labels)[None], torch.ones(1, 14, dtype=torch.bool)
+    )
+    assert found.item() == pytest.approx(1.0 - ndcg(scores, labels, cutoff=10), abs=1e-6)
+
+
+def test_each_attempt_stands_behind_what_it_needs():
+    names = list(registry.ATTEMPTS)
+    for place, attempt in enumerate(registry.ATTEMPTS.values()):
+        assert set(attempt.needs) <= set(names[:place])

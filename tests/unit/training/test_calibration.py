@@ -1,0 +1,164 @@
+"""Temperatures that are planted and found again, and calibration errors that can be checked by hand."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from ranking.candidates import Ranking, Route
+from ranking.features import Feature, FeatureSchema
+from ranking.order import rank_by_score
+from training.calibration import (
+    FEWEST_LISTS,
+    Choice,
+    are_choices,
+    choices,
+    temperature_of,
+    temperatures,
+    without_choice,
+)
+from training.data.dataset import Dataset, Splits
+from training.reporting.reliability import calibration, reliability
+from training.reporting.score_sections import calibration_title
+
+LENGTH = 5
+
+
+def planted(lists, temperature, seed=0, scale=1.0):
+    """Choices by scores over a temperature: the largest of these with Gumbel noise is chosen with softmax probability."""
+    rng = np.random.default_rng(seed)
+    scores = scale * rng.normal(size=(lists, LENGTH))
+    chosen = (scores / temperature + rng.gumbel(size=scores.shape)).argmax(axis=1)
+    return [Choice(n, scores[n], int(chosen[n])) for n in range(lists)]
+
+
+@pytest.mark.parametrize(("temperature", "scale"), [(0.5, 1.0), (2.0, 1.0), (500.0, 1000.0), (0.0005, 0.001)])
+def test_a_planted_temperature_is_found(temperature, scale):
+    assert temperature_of(planted(4000, temperature, scale=scale)) == pytest.approx(temperature, rel=0.1)
+
+
+def test_a_list_of_weight_2_is_two_lists():
+    found = planted(60, 0.7)
+    weights = np.repeat([2.0, 1.0, 0.0], 20)
+    twice = [*found[:20], *found[:20], *found[20:40]]
+    assert temperature_of(found, weights) == pytest.approx(temperature_of(twice), rel=1e-4)
+    assert temperature_of(found) != pytest.approx(temperature_of(twice), rel=1e-3)
+
+
+def test_too_little_gives_no_temperature():
+    found = planted(FEWEST_LISTS, 1.0)
+    assert temperature_of(found) is not None
+    assert temperature_of(found[1:]) is None
+    assert temperature_of([Choice(n, np.ones(3), 0) for n in range(50)]) is None, "nobody is told apart"
+    assert temperature_of(found, np.zeros(len(found))) is None
+
+
+def test_the_error_by_hand():
+    """Two lists of two candidates, one bin: 4 candidates of mean probability 1/2, 2 of them chosen."""
+    found = [Choice(0, np.log([0.8, 0.2]), 0), Choice(1, np.log([0.6, 0.4]), 0)]
+    facts = calibration(found, 1.0, np.ones(2))
+    assert (facts["ece"], facts["bins"][0][:3]) == (0.0, [4, 0.5, 0.5])
+    many = [choice for choice in found for _ in range(50)]
+    facts = calibration(many, 1.0, np.ones(100))
+    # every first candidate is chosen, no second one: the gaps are 0.2, 0.4, 0.2 and 0.4
+    assert facts["ece"] == pytest.approx(0.3, abs=0.02)
+    said, chosen = np.array(facts["bins"])[:, 1], np.array(facts["bins"])[:, 2]
+    assert said[chosen == 1.0] == pytest.approx(np.where(said[chosen == 1.0] > 0.7, 0.8, 0.6), abs=1e-6)
+
+
+def test_the_error_counts_lists_by_their_weights():
+    found = planted(200, 3.0)
+    weights = np.repeat([2.0, 0.0], 100)
+    alone, every = calibration(found[:100], 1.0, np.ones(100)), calibration(found, 1.0, np.ones(200))
+    half = calibration(found, 1.0, weights)
+    assert half["ece"] == pytest.approx(alone["ece"], rel=1e-9)
+    assert half["ece"] != pytest.approx(every["ece"], rel=1e-3)
+    assert [row[1:3] for row in half["bins"]] == [pytest.approx(row[1:3], abs=1e-6) for row in alone["bins"]]
+
+
+def test_a_good_temperature_is_told_from_a_bad_one():
+    found = planted(2000, 2.0)
+    right, wrong = (calibration(found, temperature, np.ones(2000)) for temperature in (2.0, 1.0))
+    assert right["ece"] < 0.02
+    assert right["low"] == 0.0, "noise alone is no error"
+    assert wrong["low"] > 0.04
+    for facts in (right, wrong):
+        assert facts["low"] <= facts["ece"] <= facts["high"] + 0.02
+        assert sum(row[0] for row in facts["bins"]) == 2000 * LENGTH
+    held = [row[3] - 1e-9 <= row[1] <= row[4] + 1e-9 for row in right["bins"]]
+    assert sum(held) >= len(held) - 2, "95 % intervals hold what is said"
+    assert np.array(wrong["bins"])[-1, 1] > np.array(wrong["bins"])[-1, 4], "too sure of the best"
+
+
+SCHEMA = FeatureSchema(features=(Feature(name="x"),))
+
+
+def dataset(found):
+    rows = np.concatenate([choice.scores for choice in found]).astype(np.float32)[:, None]
+    labels = np.concatenate([np.arange(len(choice.scores)) == choice.chosen for choice in found]).astype(np.int32)
+    offsets = np.concatenate([[0], np.cumsum([len(choice.scores) for choice in found])])
+    return Dataset(rows, labels, offsets, tuple(map(str, range(len(found)))), SCHEMA)
+
+
+class ByHand:
+    """A bundle whose first stage scores by the one feature, and whose second stage scores the best three only."""
+
+    def __init__(self, temperatures=None):
+        self.manifest = type("M", (), {"strategies": ("qilcm", "first_stage"), "temperatures": temperatures or {}})
+
+    def rerank(self, candidates, *, strategy):
+        first = candidates.features[:, 0].astype(np.float64)
+        order = rank_by_score(first)
+        scores = first.copy()
+        if strategy == "qilcm":
+            scores *= 10.0
+            scores[order[3:]] = np.nan
+        return Ranking(order, scores, scores, first, "second_stage", Route(strategy, "caller"))
+
+
+def test_a_choice_below_the_cutoff_is_left_out():
+    found = planted(100, 1.0)
+    data = dataset([*found, Choice(0, np.zeros(1), 0)])
+    kept = [choice for choice in found if (choice.scores > choice.scores[choice.chosen]).sum() < 3]
+    looked_at = choices(ByHand(), data, "qilcm")
+    assert [choice.query for choice in looked_at] == [choice.query for choice in kept], "nor a list of one"
+    assert {len(choice.scores) for choice in looked_at} == {3}
+    assert len(choices(ByHand(), data, "first_stage")) == 100
+
+
+def test_every_strategy_has_its_own_temperature():
+    data = dataset(planted(2000, 2.0))
+    found = temperatures(ByHand(), Splits(data, data, data, "by hand"))
+    assert found["first_stage"] == pytest.approx(2.0, rel=0.15)
+    assert found["qilcm"] == pytest.approx(20.0, rel=0.15)
+
+
+@pytest.mark.parametrize("label", [0, 2])
+def test_labels_are_choices_where_every_list_of_every_split_has_one(label):
+    """A list without a choice, or with two relevant candidates, makes them grades."""
+    data = dataset(planted(40, 1.0))
+    labels = data.labels.copy()
+    labels[:LENGTH] = [1, 1, 0, 0, 0] if label else 0
+    other = dataclasses.replace(data, labels=labels)
+    assert without_choice(other) == 1
+    assert are_choices(Splits(data, data, data, "x"))
+    for splits in (Splits(other, data, data, "x"), Splits(data, other, data, "x"), Splits(data, data, other, "x")):
+        assert not are_choices(splits)
+        assert temperatures(ByHand(), splits) == {}
+        found = reliability(ByHand({"first_stage": 1.0}), splits)
+        assert (found["choices"], found["rankers"], found["without_choice"]) == (False, [], 1)
+        assert calibration_title(found) == (
+            "Scores are no probabilities here: 1 of 120 lists has not exactly one relevant candidate"
+        )
+
+
+def test_what_is_reported_is_what_the_temperature_does():
+    data = dataset(planted(1000, 2.0, seed=1))
+    (found,) = reliability(ByHand({"first_stage": 2.0}), Splits(data, data, data, "x"))["rankers"]
+    said = found["log_probability"]
+    assert said["even"] == pytest.approx(-np.log(LENGTH))
+    assert said["after"] > said["even"]
+    assert said["gain"]["mean"] == pytest.approx(said["after"] - said["before"])
+    assert said["gain"]["low"] > 0.0
+    assert found["after"]["ece"] < found["before"]["ece"]
+    assert found["top"]["score"] == pytest.approx(found["top"]["chosen"], abs=0.05)

@@ -1,0 +1,61 @@
+"""What auto means: the simplest ranker that no other beats beyond doubt."""
+
+import numpy as np
+import pytest
+
+from ranking.manifest import Comparison
+from training import comparing, config
+from training.comparing import compared, pays
+from training.config import Choice
+from training.fitting import compared_networks
+from training.model_config import Dlcm, FirstStageAlone, Qilcm
+
+
+def of(mean, spread, ranker="qilcm", over="first_stage"):
+    return Comparison(ranker=ranker, over=over, metric="ndcg@10", mean=mean, low=mean - spread, high=mean + spread, n=9)
+
+
+def test_a_comparison_is_paired_and_has_an_interval():
+    gains = np.array([0.1, 0.2, 0.0, 0.1] * 20)
+    found = compared("qilcm", "first_stage", gains, "ndcg@10")
+    assert (found.ranker, found.over, found.n) == ("qilcm", "first_stage", 80)
+    assert found.mean == pytest.approx(0.1)
+    assert 0.08 < found.low < found.mean < found.high < 0.12
+
+
+@pytest.mark.parametrize(
+    ("mean", "spread", "expected"), [(0.02, 0.01, True), (0.02, 0.03, False), (-0.02, 0.01, False)]
+)
+def test_only_a_gain_beyond_doubt_pays(mean, spread, expected):
+    assert pays(of(mean, spread)) is expected
+
+
+def test_a_tie_keeps_the_simpler_one():
+    """QILCM2 that stops before its first epoch is the first stage to the bit: its gain is 0, and so is the interval."""
+    assert not pays(compared("qilcm2", "first_stage", np.zeros(50), "ndcg@10"))
+
+
+def test_the_reason_tells_every_comparison():
+    said = comparing.reason([of(0.02, 0.01, "relative", "plain"), of(-0.01, 0.02)], {"qilcm": "QILCM"})
+    assert said.startswith("on 9 training queries")
+    assert "NDCG@10 +0.0200 [+0.0100, +0.0300], gain; QILCM over the first stage: NDCG@10 -0.0100" in said
+
+
+@pytest.mark.parametrize(
+    ("changes", "kinds"),
+    [
+        ({}, []),
+        ({"choice": Choice()}, ["qilcm", "qilcm2"]),
+        ({"choice": Choice(), "model": Dlcm()}, ["qilcm", "qilcm2", "dlcm"]),
+        ({"choice": Choice(second_stages=("mlp",)), "model": Qilcm()}, ["mlp", "qilcm"]),
+        ({"choice": Choice(), "model": FirstStageAlone()}, []),
+    ],
+)
+def test_what_is_compared(changes, kinds):
+    recipe = config.changed(config.load("shifted"), changes)
+    assert [spec.kind for spec in compared_networks(recipe)] == kinds
+
+
+def test_a_router_leaves_one_generalist_to_compare():
+    recipe = config.changed(config.load("planted"), {"choice": Choice()})
+    assert [spec.kind for spec in compared_networks(recipe)] == [recipe.model.kind]

@@ -1,0 +1,122 @@
+"""Gains of a recipe: what is refused, and every loss and metric that they reach."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import training
+from ranking.errors import DataError, RecipeError
+from ranking.metrics import ndcg
+from training import config, experiment, fit, lambdamart
+from training.batching import Lists
+from training.config import LambdaMart
+from training.data.dataset import Splits
+from training.evaluate import EvalProtocol
+from training.learn import fit_network, query_ndcg
+from training.losses import ranking_loss, softmax_cross_entropy
+from training.model_config import Mlp
+from training.recipe_options import recipe_from
+from unit.training.test_lambdamart import ranking_data
+
+GAINS = (0.0, 5.0, 6.0)
+
+
+def recipe(gains):
+    return config.of({"name": "x", "data": {"kind": "synthetic", "gains": gains}}, "x")
+
+
+@pytest.mark.parametrize(
+    ("gains", "says"),
+    [
+        ([0.0], "expected two numbers or more"),
+        ([1, 2], "label 0 is irrelevant and gains nothing: begin with 0"),
+        ([0, -1], "label 1 gains -1, label 0 0"),
+        ([0, 3, 3], "label 2 gains 3, label 1 3: expected finite numbers, each larger"),
+        ([0, math.inf], "label 1 gains inf"),
+        ([0, "many"], r"gains\.1: Input should be a valid number"),
+    ],
+)
+def test_gains_grow_from_0(gains, says):
+    with pytest.raises(RecipeError, match=says):
+        recipe(gains)
+
+
+def test_the_command_line_and_the_estimator_say_them_as_a_recipe_does():
+    asked = recipe_from(fit._parser().parse_args(["demo", "--gains", "0, 5,6"]))
+    assert asked.data.gains == training.Qilcm(gains=GAINS)._recipe().data.gains == recipe(GAINS).data.gains == GAINS
+
+
+def test_a_suite_says_that_it_has_none(capsys):
+    assert experiment.main(["table2", "--recipe", "demo", "--gains", "0,1"]) == 1
+    assert "leave out gains" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    return ranking_data(rng), ranking_data(rng, queries=30)
+
+
+def test_a_label_without_a_gain_is_named(data):
+    low = dataclasses.replace(data[0], labels=np.minimum(data[0].labels, 1))
+    splits = Splits(low, data[1], low, "by hand")
+    with pytest.raises(DataError, match=r"validation labels: label 2 has no gain: gains = \[0.0, 1.0\] .* give 3"):
+        splits.worth((0.0, 1.0))
+
+
+def test_gains_go_with_the_queries_that_are_selected(data):
+    assert data[0].worth(GAINS, "x").select([1, 2]).gains == GAINS
+
+
+def test_lambdamart_learns_by_them(data):
+    """2^y - 1 given as gains changes no tree; others do, and so does what early stopping looks at."""
+    spec = LambdaMart(trials=1, max_trees=10, folds=2)
+    plain, same, other = (
+        lambdamart.tune(*(part.worth(gains, "x") for part in data), spec, seed=0)
+        for gains in (None, (0.0, 1.0, 3.0), GAINS)
+    )
+    scores = [lambdamart.scores_of(tuned.model, data[1]) for tuned in (plain, same, other)]
+    assert np.array_equal(scores[0], scores[1])
+    assert not np.array_equal(scores[0], scores[2])
+    assert other.valid_ndcg == lambdamart.mean_ndcg(data[1].worth(GAINS, "x"), scores[2], 10)
+    assert other.valid_ndcg != lambdamart.mean_ndcg(data[1], scores[2], 10)
+    folds = [
+        lambdamart.out_of_fold_scores(data[0].worth(gains, "x"), plain, folds=2, seed=0)
+        for gains in (None, (0.0, 1.0, 3.0), GAINS)
+    ]
+    assert np.array_equal(folds[0], folds[1])
+    assert not np.array_equal(folds[0], folds[2])
+
+
+def test_the_softmax_loss_aims_at_them():
+    scores, labels = torch.tensor([[0.3, -1.0, 2.0]]).double(), torch.tensor([[2, 0, 1]])
+    log_s = torch.log_softmax(scores, dim=-1)[0]
+    expected = -(6 / 11 * log_s[0] + 5 / 11 * log_s[2])
+    assert softmax_cross_entropy(scores, labels, gains=GAINS).item() == pytest.approx(expected.item())
+    for name in ("per_query", "paper", "plackett_luce"):
+        assert ranking_loss(name, scores, labels, gains=GAINS) == ranking_loss(name, scores, labels)
+
+
+def test_a_network_is_fitted_and_chosen_by_them(data):
+    spec = Mlp(encoder_width=4, hidden=(4,), max_epochs=2, rank_loss="softmax")
+    zeros = [np.zeros(part.rows) for part in data]
+    plain, same, other = (
+        fit_network(spec, *(part.worth(gains, "x") for part in data), *zeros, seed=0)
+        for gains in (None, (0.0, 1.0, 3.0), GAINS)
+    )
+    losses = [[epoch.rank_loss for epoch in fitted.history] for fitted in (plain, same, other)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    assert losses[0] != pytest.approx(losses[2], rel=1e-5)
+    valid = data[1].worth(GAINS, "x")
+    lists = Lists(valid, zeros[1], cutoff=3, append_score=False)
+    found = query_ndcg([np.arange(3.0)] * len(valid), lists, valid, zeros[1], 10)
+    last_first = np.array([5, 6, 7, 4, 3, 2, 1, 0.0])  # of eight: the three that are kept, in the order of their scores
+    assert found[0] == ndcg(last_first, valid.labels[:8], cutoff=10, gains=GAINS)
+
+
+def test_a_protocol_prints_them():
+    assert "gain 0, 5, 6 of label 0, 1, ...," in str(EvalProtocol(gains=GAINS))
+    assert "gain 2^y-1," in str(EvalProtocol())

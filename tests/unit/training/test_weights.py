@@ -1,0 +1,240 @@
+"""Weights of rows and queries: where they are read, what is refused, and every loss and metric that they reach."""
+
+import dataclasses
+import math
+
+import numpy as np
+import polars as pl
+import pytest
+
+from ranking.errors import DataError, RecipeError
+from ranking.metrics import EvalProtocol
+from training import config, experiment, fit, lambdamart
+from training.bundle_schema import under_bundle_schema
+from training.config import LambdaMart
+from training.data import cache, memory
+from training.data.dataset import Splits
+from training.data.split import merged
+from training.data.tables import table
+from training.data_config import TableData
+from training.evaluate import METRICS, Evaluation, bootstrap_interval, pooled
+from training.learn import fit_network
+from training.model_config import Mlp
+from training.recipe_options import recipe_from
+from training.workspace import digest_of
+from unit.training.test_lambdamart import ranking_data
+
+
+def weighed(data, weights):
+    return dataclasses.replace(data, weights=np.asarray(weights, dtype=np.float64))
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    return ranking_data(rng), ranking_data(rng, queries=30)
+
+
+def test_a_query_counts_as_the_mean_of_its_rows(data):
+    valid = data[1]
+    part = weighed(valid, np.arange(valid.rows))
+    assert part.query_weights[:2].tolist() == [np.arange(8).mean(), np.arange(8, 16).mean()]
+    assert part.select([3, 0]).query_weights.tolist() == part.query_weights[[3, 0]].tolist()
+    assert valid.query_weights is None
+    both = merged([part, part])
+    assert both.query_weights.tolist() == [*part.query_weights, *part.query_weights]
+
+
+def splits_of(data, *weights):
+    train, valid = data
+    parts = [weighed(part, w) for part, w in zip((train, valid, valid), weights, strict=True)]
+    return Splits(*parts, "by hand")
+
+
+def test_only_ratios_count(data):
+    train, valid = data
+    rng = np.random.default_rng(1)
+    rows = [rng.random(part.rows) for part in (train, valid, valid)]
+    one, ten = splits_of(data, *rows).weighed(), splits_of(data, *(10.0 * w for w in rows)).weighed()
+    assert one.train.query_weights.mean() == pytest.approx(1.0)
+    for name in ("train", "valid", "test"):
+        assert getattr(one, name).weights == pytest.approx(getattr(ten, name).weights)
+    assert one.test.weights == pytest.approx(rows[2] / rows[0].mean()), "the scale of the training queries, for all"
+    with pytest.raises(DataError, match="all weights of the validation queries are 0"):
+        splits_of(data, rows[0], 0.0 * rows[1], rows[2]).weighed()
+
+
+def recipe(**parts):
+    parts = {"first_stage": {"kind": "lambdamart"}, "model": {"kind": "mlp"}} | parts
+    return config.of({"name": "x", "data": {"kind": "table"}, **parts}, "x")
+
+
+@pytest.mark.parametrize(
+    ("parts", "says"),
+    [
+        ({"model": {"kind": "mlp", "rank_loss": "plackett_luce"}}, 'rank_loss = "plackett_luce" weighs whole queries'),
+        ({"specialists": {"specialists": 2}}, r"\[specialists\] weighs whole queries, and rows of query 'q1'"),
+        ({"specialists": {"specialists": 2}, "router": {}}, r"\[router\] counts every query the same"),
+    ],
+)
+def test_what_cannot_honour_weights_says_so(data, parts, says):
+    train, valid = data
+    alike = np.repeat(np.arange(1.0, 1 + len(train)), 8)
+    other = alike.copy()
+    other[9] = 1.0
+    plain = np.ones(valid.rows)
+    with pytest.raises(RecipeError, match=says):
+        under_bundle_schema(recipe(**parts), splits_of(data, other, plain, plain))
+    assert under_bundle_schema(recipe(), splits_of(data, other, plain, plain)).train.weights is not None
+    if "router" not in parts:
+        under_bundle_schema(recipe(**parts), splits_of(data, alike, plain, plain))
+
+
+def written(tmp_path, weights):
+    rows = 2 * len(weights)
+    frame = pl.DataFrame(
+        {
+            "q": [f"q{n // 4}" for n in range(rows)],
+            "y": [n % 2 for n in range(rows)],
+            "w": pl.Series([*weights, *weights]),
+            "price": np.arange(rows),
+        }
+    )
+    frame.write_csv(tmp_path / "rows.csv")
+    return str(tmp_path / "rows.csv")
+
+
+SPEC = TableData(qid="q", label="y", weight="w")
+
+
+def test_a_column_of_weights_is_no_feature(tmp_path, monkeypatch):
+    """The second time they come from the cache, which is another entry than without weights."""
+    monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
+    path = written(tmp_path, [0.5, 2.0, 0.0, 1.0, 1.0, 3.0])
+    for _ in range(2):
+        found = table.read(SPEC, path).dataset
+        assert found.schema.names == ("price",)
+        assert found.weights.tolist() == [0.5, 2.0, 0.0, 1.0, 1.0, 3.0] * 2
+        monkeypatch.setattr(table, "read_table", lambda _path: pytest.fail("not from the cache"))
+    monkeypatch.undo()
+    monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
+    assert table.read(SPEC.model_copy(update={"weight": None}), path).dataset.schema.names == ("w", "price")
+
+
+def test_a_cache_without_its_weights_is_damaged(tmp_path, monkeypatch):
+    monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
+    path = written(tmp_path, [0.5, 2.0])
+    first = table.read(SPEC, path).dataset
+    (lost,) = cache.folder().glob("*/weights.npy")
+    lost.unlink()
+    assert table.read(SPEC, path).dataset.weights.tolist() == first.weights.tolist()
+
+
+@pytest.mark.parametrize(
+    ("weights", "says"),
+    [
+        ([1.0, -0.5], r"line 3, column w: expected a weight, a finite number from 0; found -0.5"),
+        ([None, 1.0], "line 2, column w: expected a weight.*found None"),
+        (["heavy", "1"], "line 2, column w: expected a weight.*found 'heavy'"),
+        ([1.0, math.inf], "line 3, column w: expected a weight.*found inf"),
+    ],
+)
+def test_a_weight_is_a_finite_number_from_0(tmp_path, monkeypatch, weights, says):
+    monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
+    path = written(tmp_path, weights)
+    with pytest.raises(DataError, match=says):
+        table.read(SPEC, path)
+
+
+def test_a_weight_column_that_is_not_there_is_named(tmp_path):
+    path = written(tmp_path, [1.0, 1.0])
+    with pytest.raises(RecipeError, match=r"--weight: no column 'ww' in .*; did you mean 'w'"):
+        table.read(SPEC.model_copy(update={"weight": "ww"}), path)
+
+
+def test_the_command_line_names_it_and_the_suites_refuse_it(capsys):
+    options = ["--data", "own.csv", "--qid", "q", "--label", "y", "--weight", "w"]
+    assert recipe_from(fit._parser().parse_args(options)).data.weight == "w"
+    assert experiment.main(["table2", *options]) == 1
+    assert "say --ignore w instead" in " ".join(capsys.readouterr().out.split())
+
+
+def test_weights_in_memory_go_with_their_rows():
+    x, y, qid, w = [[1.0], [2.0], [3.0]], [0, 1, 0], ["b", "a", "b"], [5.0, 6.0, 7.0]
+    assert memory.judged(x, y, qid, categorical=(), sample_weight=w).weights.tolist() == [5.0, 7.0, 6.0]
+    for bad, says in (([1, 2], "has 2 values, X has 3 rows"), ([1, -1, 1], "row 1: expected a weight"), ([0] * 3, "0")):
+        with pytest.raises(DataError, match=f"sample_weight.*{says}"):
+            memory.judged(x, y, qid, categorical=(), sample_weight=bad)
+
+
+def test_other_weights_are_other_data(data):
+    plain = Splits(data[0], data[1], data[1], "by hand")
+    ones = splits_of(data, *(np.ones(part.rows) for part in (data[0], data[1], data[1])))
+    twos = splits_of(data, *(np.full(part.rows, 2.0) for part in (data[0], data[1], data[1])))
+    assert len({digest_of(plain), digest_of(ones), digest_of(twos)}) == 3
+
+
+def test_lambdamart_learns_and_stops_by_them(data):
+    """Ones change nothing; training queries that do not count might as well not be there."""
+    spec = LambdaMart(trials=1, max_trees=15, folds=2)
+    train, valid = data
+    plain = lambdamart.tune(train, valid, spec, seed=0)
+    ones = lambdamart.tune(weighed(train, np.ones(train.rows)), valid, spec, seed=0)
+    half = np.repeat(np.arange(len(train)) < 30, 8)
+    some = lambdamart.tune(weighed(train, half), valid, spec, seed=0)
+    first, same, other = (lambdamart.scores_of(tuned.model, valid) for tuned in (plain, ones, some))
+    assert np.array_equal(first, same)
+    assert not np.array_equal(first, other)
+    upside_down = dataclasses.replace(train, labels=np.where(half, train.labels, 2 - train.labels).astype(np.int32))
+    misled, warned = (lambdamart.tune(part, valid, spec, seed=0) for part in (upside_down, weighed(upside_down, half)))
+    assert warned.valid_ndcg > misled.valid_ndcg + 0.03
+    scores = np.arange(valid.rows, dtype=np.float64)
+    alone = weighed(valid, np.repeat(np.arange(30) == 4, 8))
+    assert lambdamart.mean_ndcg(alone, scores, 5) == lambdamart.mean_ndcg(valid.select([4]), scores[32:40], 5)
+
+
+def test_a_network_is_fitted_and_chosen_by_them(data):
+    train, valid = data
+    spec = Mlp(encoder_width=4, hidden=(4,), max_epochs=2)
+    zeros = [np.zeros(part.rows) for part in data]
+    half = np.repeat(np.arange(len(train)) < 30, 8)
+    last = np.repeat(np.arange(len(valid)) == 29, 8)
+
+    def fitted(*parts):
+        history = fit_network(spec, *parts, *zeros, seed=0).history
+        return [epoch.rank_loss for epoch in history], history[0].valid_ndcg
+
+    plain, ones = fitted(train, valid), fitted(weighed(train, np.ones(train.rows)), valid)
+    some = fitted(weighed(train, 2.0 * half), valid)
+    assert plain[0] == pytest.approx(ones[0], rel=1e-5)
+    assert plain[0] != pytest.approx(some[0], rel=1e-5)
+    alone = fitted(train, weighed(valid, last))
+    assert alone[0] == plain[0]
+    assert alone[1] != plain[1]
+
+
+def evaluation(values, weights, protocol=None):
+    by_metric = {metric: np.array(values, dtype=float) for metric in METRICS}
+    worse = {metric: np.zeros(len(values)) for metric in METRICS}
+    return Evaluation({"first_stage": worse, "qilcm": by_metric}, protocol or EvalProtocol(weighted=True), weights)
+
+
+def test_means_and_gains_are_weighted():
+    found = evaluation([1.0, 0.5, np.nan], np.array([1.0, 3.0, 4.0]))
+    metric = next(m for m in found.metrics() if (m.ranker, m.name) == ("qilcm", "mrr"))
+    assert metric.mean == pytest.approx((1 * 1.0 + 3 * 0.5 + 4 * 0.0) / 8)
+    assert found.gain("mrr", "qilcm", "first_stage")[0] == metric.mean
+    drop = EvalProtocol(empty_queries="drop", weighted=True)
+    assert found.mean(np.array([1.0, 0.5, np.nan]), drop) == pytest.approx((1 + 1.5) / 4)
+    assert pooled([found, found]).weights.tolist() == [1.0, 3.0, 4.0] * 2
+    assert "weighted mean over queries" in str(found.protocol)
+
+
+def test_the_interval_is_that_of_the_weighted_mean():
+    rng = np.random.default_rng(1)
+    values, weights = rng.random(400), np.repeat([0.0, 1.0], 200)
+    low, high = bootstrap_interval(values, weights)
+    assert low < values[200:].mean() < high
+    assert high - low == pytest.approx(2 * 1.96 * values[200:].std() / np.sqrt(200), rel=0.15)
+    assert bootstrap_interval(values, np.full(400, 3.0)) == pytest.approx(bootstrap_interval(values))
+    assert bootstrap_interval(values, np.zeros(400)) == (0.0, 0.0)

@@ -1,0 +1,94 @@
+"""List-relative columns of training data: which there are, which are kept, and data with them."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from test_lambdamart import ranking_data
+
+from ranking.errors import DataError
+from ranking.features import Feature, FeatureSchema
+from ranking.first_stage import read_booster
+from ranking.relative import KINDS, RelativeColumns
+from training import first_stage, lambdamart, relative
+from training.config import LambdaMart
+from training.data.dataset import Splits, fit_schema
+
+SPEC = LambdaMart(trials=1, max_trees=30, patience=10, folds=3)
+
+
+@pytest.fixture(scope="module")
+def splits():
+    """The first feature says which candidate is best, but only beside the others of its list."""
+    rng = np.random.default_rng(0)
+    parts = []
+    for queries in (120, 60, 60):
+        data = ranking_data(rng, queries=queries)
+        features = data.features.copy()
+        for n in range(queries):
+            features[data.slice(n), 0] = features[data.slice(n), 0] * rng.lognormal() + 10 * rng.normal()
+        parts.append(dataclasses.replace(data, features=features))
+    schema = fit_schema(parts[0])
+    return Splits(*(part.under(schema) for part in parts), how="shifted").described_by(schema)
+
+
+def test_numeric_features_that_vary_have_columns_of_every_kind(splits):
+    columns = relative.candidates(splits.train.schema, KINDS)
+    assert [column.name for column in columns] == [f"{f} ({k} in list)" for f in ("utility", "noise") for k in KINDS]
+    low, high = np.quantile(splits.train.features[:, 0], [0.01, 0.99])
+    assert columns[0].scale == pytest.approx(high - low)
+
+
+def test_a_constant_feature_has_none():
+    quantiles = (2.0,) * 7
+    schema = FeatureSchema(features=(Feature(name="flat", quantiles=quantiles), Feature(name="missing")))
+    assert relative.candidates(schema, KINDS) == ()
+
+
+@pytest.mark.parametrize(("name", "said"), [("a", "is a column already"), ("x" * 210, "longer than 220")])
+def test_a_name_that_cannot_be_is_refused_with_a_remedy(name, said):
+    quantiles = (0.0, 0.1, 0.2, 0.5, 0.8, 0.9, 1.0)
+    features = tuple(Feature(name=n, quantiles=quantiles) for n in (name, "a (z in list)"))
+    with pytest.raises(DataError, match=said) as refused:
+        relative.candidates(FeatureSchema(features=features), KINDS)
+    assert 'relative = "none"' in str(refused.value)
+
+
+def test_every_list_is_widened_by_itself(splits):
+    columns = relative.candidates(splits.train.schema, KINDS)
+    wide = relative.widened(splits, columns)
+    one_list = RelativeColumns(columns, splits.train.schema)
+    for part, whole in ((splits.valid, wide.valid), (splits.test, wide.test)):
+        assert whole.schema.names[: len(part.schema)] == part.schema.names
+        for n in (0, 7, len(part) - 1):
+            np.testing.assert_array_equal(whole.features[part.slice(n)], one_list.widened(part.features[part.slice(n)]))
+
+
+def test_a_forest_keeps_the_columns_that_it_uses(splits, tmp_path):
+    fitted = first_stage.fit(SPEC.model_copy(update={"relative": KINDS}), splits, seed=0, state=tmp_path)
+    names = [column.name for column in fitted.relative]
+    assert "utility (z in list)" in names or "utility (rank in list)" in names
+    assert fitted.entry.relative
+    assert fitted.facts["relative"] == names
+    assert all(len(column.quantiles) == 7 for column in fitted.relative)
+    wide = relative.widened(splits, fitted.relative)
+    gains = np.asarray(read_booster(fitted.model).feature_importance("gain"))
+    assert (gains[len(splits.train.schema) :] / gains.sum() > 0).all(), "no column is computed for nothing"
+    assert len(fitted.train_scores) == wide.train.rows
+
+
+def test_with_them_a_shifted_feature_is_worth_more(splits, tmp_path):
+    plain, wide = first_stage.with_and_without(SPEC, splits, seed=0, state=tmp_path, progress=first_stage.Progress())
+    ndcg = [lambdamart.query_ndcg(splits.test, one.scores_of(splits.test), 10).mean() for one in (plain, wide)]
+    assert ndcg[1] > ndcg[0] + 0.1
+    assert not plain.relative
+
+
+def test_a_finished_one_is_read_back(splits, tmp_path, monkeypatch):
+    spec = SPEC.model_copy(update={"relative": ("rank",)})
+    fitted = first_stage.fit(spec, splits, seed=0, state=tmp_path)
+    monkeypatch.setattr("training.lambdamart.tune", None)
+    again = first_stage.fit(spec, splits, seed=0, state=tmp_path)
+    assert (again.model, again.relative) == (fitted.model, fitted.relative)
+    np.testing.assert_array_equal(again.train_scores, fitted.train_scores)
+    assert {column.kind for column in again.relative} == {"rank"}

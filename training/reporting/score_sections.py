@@ -1,0 +1,164 @@
+"""What the page and the terminal say of the scores themselves: whether they keep what was asked of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from training.reporting import fit_figures as figures
+from training.reporting.fit_figures import Facts
+from training.reporting.page import PageFigure, PageSection, PageTable
+from training.verdicts import verdict_of
+
+
+def score_lines(details: Mapping[str, object], names: Mapping[str, str]) -> Iterator[str]:
+    """What the terminal says, line by line."""
+    for row in _rows(details):
+        yield f"{_constraint(row)}, {names[row['ranker']]}: {_wrong(row, 'scores')}, {_wrong(row, 'ranks')}."
+    found: Facts = details.get("calibration", {})  # type: ignore[assignment]
+    if found:
+        yield f"{calibration_title(found)}."
+    for one in found.get("rankers", []):
+        yield (
+            f"{ranker_name(one['ranker'], names)}, temperature {one['temperature']:.3g}: expected calibration error "
+            f"{_error(one['before'])} before, {_error(one['after'])} after; {top_sentence(one)}."
+        )
+
+
+def score_sections(report: Facts) -> list[PageSection]:
+    """The page's sections; reports of earlier versions have none."""
+    return [*_monotone(report), *_calibration(report)]
+
+
+def _calibration(report: Facts) -> list[PageSection]:
+    found = report["details"].get("calibration")
+    if found is None:
+        return []
+    if not found["rankers"]:
+        return [PageSection(calibration_title(found), [NO_PROBABILITIES])]
+    names = report["rankers"]
+    answers = report.get("default_strategy", {}).get("strategy")
+    shown = next((one for one in found["rankers"] if one["ranker"] == answers), found["rankers"][0])
+    cells = [
+        [
+            ranker_name(one["ranker"], names),
+            f"{one['temperature']:.3g}",
+            *(f"{one[when]['ece']:.4f}\n{one[when]['low']:.4f} to {one[when]['high']:.4f}" for when in WHEN),
+            *(f"{one['log_probability'][when]:.3f}" for when in ("even", *WHEN)),
+            f"{one['top']['score']:.3f}\n{one['top']['chosen']:.3f} chosen",
+        ]
+        for one in found["rankers"]
+    ]
+    text = [
+        "Each list has one candidate that was chosen. The scores of a list are divided by the ranker's temperature; "
+        "their softmax is what the service answers. The temperature was fitted on validation lists. It changes no "
+        "order.",
+        f"{ranker_name(shown['ranker'], names)}: {top_sentence(shown)}. {gain_sentence(shown)}",
+    ]
+    head = ["ranker", "temperature", "error before", "error after", "log P even", "before", "after", "first candidate"]
+    note = (
+        "Error: expected calibration error, the mean distance between probability and share chosen over all scored "
+        "candidates, with its 95 % interval over lists. Log P: mean log-probability of the choice; even: with all "
+        "candidates alike. First candidate: its mean probability, and how often it is chosen."
+    )
+    caption = (
+        f"{ranker_name(shown['ranker'], names)} on {shown['lists']} test lists. Candidates in bins of about as many "
+        "expected choices; bars: 95 % intervals over lists. On the line, a probability is what it says."
+    )
+    drawn = [PageFigure(figures.reliability(shown), caption)]
+    return [PageSection(calibration_title(found), text, drawn, [PageTable("", head, cells, note)])]
+
+
+NO_PROBABILITIES = (
+    "A score is the softmax of the ranker's output over the scored candidates of a list. Scores of a list sum to 1 and "
+    "say its order. They say nothing of how likely a candidate is to be chosen, and compare within one list only."
+)
+
+WHEN = ("before", "after")
+
+
+def calibration_title(found: Facts) -> str:
+    """Whether scores are probabilities."""
+    lists, without = found["lists"], found["without_choice"]
+    if not found["choices"]:
+        have = f"{without:,} of {lists:,} lists {'has' if without == 1 else 'have'} not"
+        return f"Scores are no probabilities here: {have} exactly one relevant candidate"
+    if not found["rankers"]:
+        return "Scores are not calibrated: too few lists have a choice among scored candidates"
+    return f"A score is the probability of being chosen: each of {lists:,} lists has one choice"
+
+
+def top_sentence(one: Facts) -> str:
+    """What the best score says, and what came of it."""
+    said, chosen = one["top"]["score"], one["top"]["chosen"]
+    return f"the first candidate has probability {said:.3f} on average and is chosen in {chosen:.3f} of lists"
+
+
+def gain_sentence(one: Facts) -> str:
+    """What the temperature does to the likelihood of unseen choices."""
+    gain = one["log_probability"]["gain"]
+    verdict = verdict_of(gain["low"], gain["high"])
+    said = f"changes the log-probability of a choice by {gain['mean']:+.4f} [{gain['low']:+.4f}, {gain['high']:+.4f}]"
+    return f"The temperature {said}: {verdict}."
+
+
+def ranker_name(ranker: str, names: Mapping[str, str]) -> str:
+    """As people call it; specialists stand in no table of rankers."""
+    return names.get(ranker, ranker.upper())
+
+
+def _error(facts: Facts) -> str:
+    return f"{facts['ece']:.4f} [{facts['low']:.4f}, {facts['high']:.4f}]"
+
+
+def _monotone(report: Facts) -> list[PageSection]:
+    rows = _rows(report["details"])
+    if not rows:
+        return []
+    cells = [
+        [
+            _constraint(row),
+            report["rankers"][row["ranker"]],
+            f"{row['moved']:,}",
+            _count(row, "scores"),
+            _count(row, "ranks"),
+        ]
+        for row in rows
+    ]
+    text = (
+        "A test candidate gets a larger value of the feature, drawn from those of training rows; all else stays. "
+        "Wrong: its score, or its place in the list, moves against the constraint. The trees of the first stage are "
+        "bound by the constraint. Nothing binds a second stage; where that matters, ask for strategy=first_stage."
+    )
+    head = ["constraint", "ranker", "moved", "scores wrong", "places wrong"]
+    return [PageSection(_title(rows), [text], (), [PageTable("", head, cells)])]
+
+
+def _title(rows: list[Facts]) -> str:
+    moved, wrong = (sum(row[name] for row in rows) for name in ("moved", "scores_wrong"))
+    if not moved:
+        return "No test candidate could be moved: monotone constraints are not measured"
+    if not wrong:
+        return f"No score moved against a monotone constraint in {moved:,} trials"
+    worst = max(rows, key=lambda row: row["scores_wrong"] / max(1, row["moved"]))
+    return f"Up to {_share(worst, 'scores')} of scores move against a monotone constraint"
+
+
+def _rows(details: Mapping[str, object]) -> list[Facts]:
+    rows: list[Facts] = details.get("monotone", [])  # type: ignore[assignment]
+    return rows
+
+
+def _constraint(row: Facts) -> str:
+    return f"{row['feature']} {row['direction']:+d}".replace("-", "\N{MINUS SIGN}")
+
+
+def _wrong(row: Facts, what: str) -> str:
+    return f"{row[f'{what}_wrong']} of {row['moved']} {what} move the wrong way ({_share(row, what)})"
+
+
+def _count(row: Facts, what: str) -> str:
+    return f"{row[f'{what}_wrong']:,}\n{_share(row, what)}"
+
+
+def _share(row: Facts, what: str) -> str:
+    return f"{100.0 * row[f'{what}_wrong'] / max(1, row['moved']):.1f} %"

@@ -48,8 +48,12 @@ def routed(count=200, specialists=3):
     )
 
 
-def fitted_results(values, *, relevant=None, anomaly=None, shift=None):
-    """What a listwise suite measured: ``values[method]`` is ``(S, N)`` NDCG at every depth, NaN where nothing is relevant."""
+def fitted_results(values, *, relevant=None, anomaly=None, shift=None, chosen=None):
+    """What a listwise suite measured.
+
+    ``values[method]`` is ``(S, N)`` NDCG at every depth, NaN where nothing is relevant; ``chosen[method]`` is whose results
+    a method took over.
+    """
     rows = []
     for method, square in values.items():
         for seed, each in enumerate(np.asarray(square, dtype=float)):
@@ -60,6 +64,7 @@ def fitted_results(values, *, relevant=None, anomaly=None, shift=None):
                         "seed": seed,
                         "fold": 1,
                         "method": method,
+                        "chosen": (chosen or {}).get(method),
                         "qid": f"q{n:04}",
                         "candidates": 12,
                         "relevant": (0 if np.isnan(value) else 3) if relevant is None else relevant[n],
@@ -78,7 +83,7 @@ def fitted_results(values, *, relevant=None, anomaly=None, shift=None):
                 )
     return pl.DataFrame(
         rows,
-        schema_overrides={"shift": pl.Float64, "anomaly": pl.Float64, "ndcg@1": pl.Float64},
+        schema_overrides={"shift": pl.Float64, "chosen": pl.String, "anomaly": pl.Float64, "ndcg@1": pl.Float64},
         infer_schema_length=None,
     )
 

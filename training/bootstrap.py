@@ -30,6 +30,25 @@ def resampled_means(
     return means
 
 
+def crossed_means(values: Float[np.ndarray, "S N *columns"]) -> Float[np.ndarray, R * columns]:
+    """Means over :data:`RESAMPLES` samples of the queries and, independently, of the seeds.
+
+    So both count: another sample of queries, and another fit. Every seed has every query. A single seed says nothing
+    of others, and only queries are drawn.
+
+    Args:
+        values: ``(S, N, ...)`` seeds by queries.
+    """
+    seeds, queries = values.shape[:2]
+    rng = np.random.default_rng(0)
+    of_queries, of_seeds = (
+        rng.multinomial(count, np.full(count, 1.0 / count), size=RESAMPLES) / count for count in (queries, seeds)
+    )
+    by_seed = np.tensordot(of_queries, values, axes=(1, 1))  # (R, S, ...)
+    means: Float[np.ndarray, R * columns] = np.einsum("rs,rs...->r...", of_seeds, by_seed)
+    return means
+
+
 def interval(means: Float[np.ndarray, R * columns]) -> Float[np.ndarray, 2 * columns]:
     """95 % percentile interval; of a ratio that is 0/0 in some samples, over the others."""
     bounds: Float[np.ndarray, 2 * columns] = np.nanquantile(means, LEVELS, axis=0)

@@ -98,19 +98,6 @@ class Evaluation:
         return float(np.average(difference, weights=weights)), low, high
 
 
-def pooled(parts: list[Evaluation]) -> Evaluation:
-    """The queries of several folds as one evaluation."""
-    first = parts[0]
-    values = {
-        ranker: {
-            metric: np.concatenate([part.values[ranker][metric] for part in parts]) for metric in first.values[ranker]
-        }
-        for ranker in first.rankers
-    }
-    weights = None if first.weights is None else np.concatenate([part.weights for part in parts])
-    return Evaluation(values, first.protocol, weights)
-
-
 def evaluate(
     reranker: Reranker,
     test: Dataset,

@@ -25,10 +25,23 @@ MOST_SPECIALISTS = 100
 
 SPECIALISED = ("oracle", "routing")
 LISTWISE = ("table2", "table3", "anomaly", "lambda")
+TUNABLE = ("table2", "table3", "anomaly")
+ON_EITHER = ("table3", "anomaly")
 PAPER_SEEDS = 20
 
+_ONLY_FOR = {
+    "specialists": SPECIALISED,
+    "shifts": LISTWISE,
+    "jobs": LISTWISE,
+    "tune": TUNABLE,
+    "relative": ON_EITHER,
+    "methods": ("table2",),
+}
+"""Suites that know an option."""
+
 _EXAMPLES = """suites:
-  table2     QILCM, its rivals and LambdaMART (Table 2 of the QILCM paper)
+  table2     LambdaMART with and without list-relative columns, QILCM, its rivals,
+             and what training.fit would ship (Table 2 of the QILCM paper)
   table3     QILCM and its variants (Table 3); on planted data, over --shifts
   anomaly    the gap to the best baseline by anomaly score (Figure 2)
   lambda     the weight of the confusion loss
@@ -42,7 +55,8 @@ examples:
   python -m training.experiment table2 --data own.csv --qid search --label clicked --ignore row_id
   python -m training.experiment oracle --data own.csv --qid search --label clicked \\
       --split time --time-column searched_at     one fold, the newest queries
-  python -m training.experiment table3 --recipe shifted --seeds 3
+  python -m training.experiment table2 --data data/OHSUMED --seeds 5 --tune 6
+  python -m training.experiment table3 --recipe shifted --seeds 3 --relative
   python -m training.experiment oracle --data data/MQ2008     five folds, one seed
   python -m training.experiment oracle --data MSLR-WEB10K.zip --recipe mslr --folds 1
   python -m training.experiment oracle --data train=set1.train.txt valid=set1.valid.txt test=set1.test.txt
@@ -50,7 +64,7 @@ examples:
   python -m training.experiment routing --data data/OHSUMED --seeds 3
 
 An interrupted experiment goes on with the same command; table2, table3, anomaly and lambda
-also with more seeds, folds or shifts.
+also with more seeds, folds, shifts or methods.
 """
 
 
@@ -62,7 +76,8 @@ def main(arguments: list[str] | None = None) -> int:
         _check(options)
         recipe = _measurable(with_data_options(recipe_for(options.recipe, options.data), options))
         folds = _numbers(options.folds) or tuple(range(1, _folds_of(options.suite, recipe, options.data) + 1))
-        out = options.out or Path("experiments") / f"{options.suite}-{recipe.name}"
+        name = f"{options.suite}-{recipe.name}{'-relative' if options.relative else ''}"
+        out = options.out or Path("experiments") / name
         command = repeatable("training.experiment", sys.argv[1:] if arguments is None else arguments)
         run = _listwise if options.suite in LISTWISE else _specialised
         console.print(escape(run(options, recipe, folds, out, command, console)))
@@ -92,14 +107,15 @@ def _measurable(recipe: Recipe) -> Recipe:
 
 def _check(options: argparse.Namespace) -> None:
     """Options that the suite does not know, and numbers that are none."""
-    for name in ("seeds", "ndcg_at", "jobs"):
+    for name in ("seeds", "ndcg_at", "jobs", "tune"):
         value = getattr(options, name)
         if value is not None and value < 1:
             raise RecipeError(f"--{name.replace('_', '-')} {value}: expected 1 or more")
-    foreign = ("specialists",) if options.suite in LISTWISE else ("shifts", "jobs")
-    for name in foreign:
-        if (value := getattr(options, name)) is not None:
-            raise RecipeError(f"--{name} {value}: suite {options.suite} has none; leave it out")
+    for name, suites in _ONLY_FOR.items():
+        value = getattr(options, name)
+        if value not in (None, False) and options.suite not in suites:
+            said = f"--{name}" if value is True else f"--{name} {value}"
+            raise RecipeError(f"{said}: suite {options.suite} has none; leave it out")
 
 
 def _listwise(
@@ -119,6 +135,9 @@ def _listwise(
         ndcg_at=options.ndcg_at,
         command=command,
         made_with=_made_with("scipy"),
+        trials=options.tune or 0,
+        relative=options.relative,
+        methods=_names(options.methods),
     )
     return listwise.run(asked, out, [_contents(source) for source in options.data], console)
 
@@ -189,6 +208,13 @@ def _folds_of(suite: str, recipe: Recipe, sources: list[str]) -> int:
     return len(parts) or data.split.parts
 
 
+def _names(text: str | None) -> tuple[str, ...]:
+    names = () if text is None else tuple(part.strip() for part in text.split(",") if part.strip())
+    if text is not None and not set(names) - {"lambdamart"}:
+        raise RecipeError(f"--methods {text}: LambdaMART is there in any case; name what it is compared with")
+    return names
+
+
 def _numbers(text: str | None) -> tuple[int, ...]:
     try:
         numbers = () if text is None else tuple(int(part) for part in text.split(","))
@@ -235,6 +261,18 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--shifts", metavar="S,S", help="table3 on planted data: its shifts (default: 0,0.25,0.5,1)")
     parser.add_argument("--jobs", type=int, metavar="N", help="fits at a time; oracle, routing: one (default: cores)")
+    parser.add_argument(
+        "--tune",
+        type=int,
+        metavar="N",
+        help="search every network's settings in every fold, N trials each (default: the recipe's; lambda: never)",
+    )
+    parser.add_argument("--methods", metavar="M,M", help="rows of table2 beside LambdaMART (default: all)")
+    parser.add_argument(
+        "--relative",
+        action="store_true",
+        help="table3, anomaly: on the first stage with list-relative columns (default: without)",
+    )
     parser.add_argument("--specialists", metavar="K,K", help="oracle: every K (default: 1,2,5,10); routing: K")
     parser.add_argument("--ndcg-at", type=int, default=10, metavar="N", help="cutoff of the NDCG (default: 10)")
     return parser

@@ -84,8 +84,7 @@ def fit(
     """
     match spec:
         case LambdaMart():
-            kinds = () if isinstance(spec.relative, str) else spec.relative
-            return _lambdamart(spec, splits, kinds, seed=seed, state=state, progress=progress or Progress())
+            return _lambdamart(spec, splits, kinds_of(spec), seed=seed, state=state, progress=progress or Progress())
         case GivenModel(path=path, engine=engine):
             model = bring_your_own.read_model(Path(path), splits.train.schema)
             facts = {"kind": "model", "file": Path(path).name, "train_scores": "of the given model"}
@@ -97,6 +96,11 @@ def fit(
             facts = {"kind": "column", "column": column, "train_scores": "of the data"}
             scores = [bring_your_own.column_scores(column, part) for part in (splits.train, splits.valid, splits.test)]
             return FittedFirstStage(ColumnStage(feature=column), None, scores[0], scores[1], facts)
+
+
+def kinds_of(spec: LambdaMart) -> tuple[RelativeKind, ...]:
+    """The kinds of list-relative columns that a recipe names; none under ``auto``, which :func:`fit` is not asked."""
+    return () if isinstance(spec.relative, str) else spec.relative
 
 
 def _onnx(graph: bytes, path: Path, splits: Splits, facts: Mapping[str, object]) -> FittedFirstStage:

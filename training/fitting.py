@@ -48,10 +48,26 @@ def fit_first_stage(
     if spec.relative != "auto":
         return first_stage.fit(spec, splits, seed=recipe.seed, state=state, progress=progress), None, ()
     plain, relative = first_stage.with_and_without(spec, splits, seed=recipe.seed, state=state, progress=progress)
+    return better_first_stage(plain, relative, splits, spec.ndcg_at)
+
+
+def better_first_stage(
+    plain: FittedFirstStage, relative: FittedFirstStage, splits: Splits, cutoff: int
+) -> tuple[FittedFirstStage, FittedFirstStage | None, tuple[Comparison, ...]]:
+    """The one of two first stages that out-of-fold scores of the training queries speak for.
+
+    Args:
+        plain, relative: without and with list-relative columns, which the second may have found no use for.
+        splits: of the run.
+        cutoff: of the NDCG.
+
+    Returns:
+        As :func:`fit_first_stage`.
+    """
     if not relative.relative:
         return plain, None, ()
-    gains = _out_of_fold(relative, splits, spec.ndcg_at) - _out_of_fold(plain, splits, spec.ndcg_at)
-    comparison = compared("relative", "plain", gains, f"ndcg@{spec.ndcg_at}", splits.train.query_weights)
+    gains = _out_of_fold(relative, splits, cutoff) - _out_of_fold(plain, splits, cutoff)
+    comparison = compared("relative", "plain", gains, f"ndcg@{cutoff}", splits.train.query_weights)
     if comparing.pays(comparison):
         return relative, plain, (comparison,)
     return plain, None, (comparison,)

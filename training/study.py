@@ -15,19 +15,17 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 from rich.progress import Progress
 
-from ranking.errors import RecipeError, ScoringError
-from training import config, first_stage, lambdamart, second_stage
+from ranking.errors import RecipeError
+from training import config, first_stage, lambdamart
 from training.config import LambdaMart, Recipe
 from training.data.dataset import Splits
 from training.epoch import Epoch
 from training.first_stage import FittedFirstStage
 from training.model_config import FirstStageAlone, NetworkSpec
-from training.search import Found, Pruned, Report, search
-from training.search_space import Value, own_values, space_of
+from training.network_search import search_network, with_values
+from training.search import Found
+from training.search_space import Value
 from training.workspace import digest_of
-
-PRUNE_AFTER = 3
-"""Epochs that a network gets before it is compared with the median."""
 
 WINNER = "winner.toml"
 
@@ -152,42 +150,21 @@ def _tune_network(
     first = _first_stage(recipe, splits, state, trials, bars)
     task = bars.add_task(model.title, total=trials)
 
-    def try_values(number: int, values: dict[str, Value], report: Report) -> tuple[float, int]:
-        checkpoint = state / f"trial-{number + 1}.pt"  # the same values again after a kill, so it goes on from there
-        for old in state.glob("trial-*.pt"):
-            if old != checkpoint:
-                old.unlink()
+    def on_epoch(trial: int, epoch: Epoch) -> None:
+        text = f"{model.title} {trial}, epoch {epoch.number}, NDCG@{model.ndcg_at} {epoch.best_ndcg:.4f}"
+        bars.update(task, description=text)
 
-        def on_epoch(epoch: Epoch) -> None:
-            text = f"{model.title} {number + 1}, epoch {epoch.number}, NDCG@{model.ndcg_at} {epoch.best_ndcg:.4f}"
-            bars.update(task, description=text)
-            report(epoch.number, epoch.valid_ndcg)
-
-        try:
-            fitted = second_stage.fit(
-                with_values(model, values),
-                splits,
-                first,
-                seed=recipe.seed,
-                checkpoint=checkpoint,
-                device=device,
-                on_epoch=on_epoch,
-            )
-        except ScoringError as error:  # it diverged: these values are as bad as any
-            raise Pruned from error
-        assert fitted is not None
-        return fitted.valid_ndcg, fitted.best_epoch
-
-    space = space_of(model)
-    found = search(
-        space,
-        try_values,
-        first=own_values(model, space),
+    found = search_network(
+        model,
+        splits,
+        first,
         trials=trials,
         seed=recipe.seed,
         journal=state / f"{model.kind}.journal",
-        prune_after=PRUNE_AFTER,
-        on_trial=lambda done, _best: bars.update(task, completed=done),
+        state=state,
+        device=device,
+        on_epoch=on_epoch,
+        on_trial=lambda done: bars.update(task, completed=done),
     )
     bars.update(task, completed=trials, description=f"{model.title}, best NDCG@{model.ndcg_at} {found.value:.4f}")
     changes: dict[str, object] = {"model": with_values(model, found.values)}
@@ -219,12 +196,6 @@ def _first_stage(recipe: Recipe, splits: Splits, state: Path, trials: int, bars:
     )
     bars.update(task, completed=trials)
     return fitted
-
-
-def with_values(model: NetworkSpec, values: dict[str, Value]) -> NetworkSpec:
-    """A network's part of a recipe with other values."""
-    changed: NetworkSpec = type(model).model_validate({**model.model_dump(), **values})
-    return changed
 
 
 def _pinned(spec: LambdaMart, settings: object) -> LambdaMart:

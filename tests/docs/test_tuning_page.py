@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from training import config, lambdamart, search, search_space, study, tune
+from training import config, lambdamart, network_search, search, search_space, tune
 from training.search_space import Range
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tuning.md").read_text(encoding="utf-8")
@@ -46,7 +46,7 @@ def test_the_piece_on_the_page_fits_into_a_recipe(tmp_path):
 def test_the_numbers_of_the_page():
     assert search.STARTUP_TRIALS == 5
     assert "After five finished trials" in PAGE
-    assert study.PRUNE_AFTER == 3
+    assert network_search.PRUNE_AFTER == 3
     assert "from its third epoch on" in PAGE
     assert (lambdamart.PRUNE_AFTER, lambdamart.REPORT_EVERY) == (50, 10)
     assert "from 50 trees on, every ten trees" in PAGE

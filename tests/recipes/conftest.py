@@ -1,9 +1,16 @@
-"""An estimator that is fitted once for all tests that only ask it."""
+"""An estimator that is fitted once for all tests that only ask it, and suites that run where tests can see them."""
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pytest
 
 import training
 from searches import SMALL, features, searched
+from suites import ONE_EPOCH
+from training import lambdamart
+from training.experiments import tuned as suite_tuned
+from training.experiments import workers
 
 
 @pytest.fixture(scope="session")
@@ -15,3 +22,43 @@ def frame():
 def model(frame):
     """A fitted ``training.Qilcm``."""
     return training.Qilcm(**SMALL, categorical=("stops",)).fit(features(frame), frame["clicked"], frame["search"])
+
+
+@pytest.fixture(scope="module")
+def tiny_recipe(tmp_path_factory):
+    path = tmp_path_factory.mktemp("recipes") / "tiny.toml"
+    path.write_text(ONE_EPOCH)
+    return path
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """The fits one after the other in this process, where tests can see them; counts what is fitted."""
+    measured, fits = workers.measured, []
+    tuned, search = lambdamart.search_settings, suite_tuned.search_network
+
+    @contextmanager
+    def pool(jobs):
+        with ThreadPoolExecutor(1) as one:
+            try:
+                yield one
+            finally:
+                one.shutdown(cancel_futures=True)
+
+    def counted(fit, *where):
+        fits.append(fit.name)
+        return measured(fit, *where)
+
+    def counted_tuning(train, valid, spec, **more):
+        fits.extend(["tuning"] if spec.trials > 1 else [])
+        return tuned(train, valid, spec, **more)
+
+    def counted_search(model, *data, **more):
+        fits.append(f"search of {model.kind}")
+        return search(model, *data, **more)
+
+    monkeypatch.setattr(workers, "pool", pool)
+    monkeypatch.setattr(workers, "measured", counted)
+    monkeypatch.setattr(lambdamart, "search_settings", counted_tuning)
+    monkeypatch.setattr(suite_tuned, "search_network", counted_search)
+    return fits

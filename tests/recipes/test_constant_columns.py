@@ -14,6 +14,7 @@ from ranking.errors import SchemaMismatchError
 from tiny import SPECIALISED, TINY
 from training import bundle_schema, config, experiment, fit, run
 from training.experiments.fits import Fit, measure
+from training.experiments.store import Place
 from training.model_config import FirstStageAlone
 
 NAMES = ("--qid", "search", "--label", "clicked")
@@ -106,7 +107,7 @@ def test_a_suite_tells_data_by_all_their_columns(table, tmp_path):
     changes = {"data": config.load("table").data.model_copy(update={"qid": "search", "label": "clicked"})}
     recipe = config.changed(config.load(recipe_of(tmp_path)), changes)
     asked = Fit(recipe, (table,), seed=0, method="lambdamart", spec=FirstStageAlone(), cutoff=6)
-    found = measure(asked, tmp_path, tmp_path / "settings.json")
+    found = measure(asked, Place(tmp_path, tmp_path, tmp_path))
     assert set(found["features"]) == {5}
     assert len(bundle_schema.load(recipe, [table]).train.schema) == 2
 

@@ -4,71 +4,23 @@ import json
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import polars as pl
 import psutil
 import pytest
 
 from ranking.errors import ScoringError
-from tiny import TINY
-from training import experiment, lambdamart
+from suites import ONE_EPOCH, TABLE2, run, said
 from training.experiments import workers
 
-ONE_EPOCH = TINY.replace("max_epochs = 3", "max_epochs = 1")
-TABLE2 = ("lambdamart", "qilcm", "dcm", "dlcm", "mlp", "qilcm2")
 
-
-@pytest.fixture(scope="module")
-def recipe(tmp_path_factory):
-    path = tmp_path_factory.mktemp("recipes") / "tiny.toml"
-    path.write_text(ONE_EPOCH)
-    return path
-
-
-@pytest.fixture
-def here(monkeypatch):
-    """The fits one after the other in this process, where tests can see them; counts what is fitted."""
-    measured, tuned, fits = workers.measured, lambdamart.search_settings, []
-
-    @contextmanager
-    def pool(jobs):
-        with ThreadPoolExecutor(1) as one:
-            try:
-                yield one
-            finally:
-                one.shutdown(cancel_futures=True)
-
-    def counted(fit, *where):
-        fits.append(fit.name)
-        return measured(fit, *where)
-
-    def counted_tuning(train, valid, spec, **more):
-        fits.extend(["tuning"] if spec.trials > 1 else [])
-        return tuned(train, valid, spec, **more)
-
-    monkeypatch.setattr(workers, "pool", pool)
-    monkeypatch.setattr(workers, "measured", counted)
-    monkeypatch.setattr(lambdamart, "search_settings", counted_tuning)
-    return fits
-
-
-def run(*arguments):
-    return experiment.main([str(argument) for argument in arguments])
-
-
-def said(capsys):
-    return " ".join(capsys.readouterr().out.split())
-
-
-def test_table2_goes_on_after_an_interruption_and_with_more_seeds(recipe, tmp_path, here, monkeypatch, capsys):
+def test_table2_goes_on_after_an_interruption_and_with_more_seeds(tiny_recipe, tmp_path, here, monkeypatch, capsys):
     out = tmp_path / "table2"
-    command = ("table2", "--recipe", recipe, "--out", out, "--seeds")
+    command = ("table2", "--recipe", tiny_recipe, "--out", out, "--seeds")
     whole = workers.measured
 
     def interrupted(fit, *where):
-        if fit.method == "dlcm":
+        if fit.method == "dcm":
             raise KeyboardInterrupt
         return whole(fit, *where)
 
@@ -76,13 +28,14 @@ def test_table2_goes_on_after_an_interruption_and_with_more_seeds(recipe, tmp_pa
     assert run(*command, 1) == 130
     assert "the same command goes on" in said(capsys)
     before = {path.name: path.read_bytes() for path in (out / "parts").iterdir()}
-    assert set(before) == {f"shift-0.5-seed-0-fold-1-{name}.parquet" for name in ("lambdamart", "qilcm", "dcm")}
+    assert set(before) == {f"shift-0.5-seed-0-fold-1-{name}.parquet" for name in TABLE2[:3]}
 
     monkeypatch.setattr(workers, "measured", whole)
     here.clear()
     assert run(*command, 2) == 0
     first, second = ([f"shift-0.5-seed-{seed}-fold-1-{name}" for name in TABLE2] for seed in (0, 1))
     assert sorted(here) == sorted([*first[3:], *second]), "nothing twice, and settings are searched once for all seeds"
+    assert here[-1].endswith("shipped"), "what takes over the results of others comes after them"
     assert before.items() <= {path.name: path.read_bytes() for path in (out / "parts").iterdir()}.items()
     assert not list((out / "state").iterdir()), "nothing is left of what is done"
 
@@ -94,7 +47,13 @@ def test_table2_goes_on_after_an_interruption_and_with_more_seeds(recipe, tmp_pa
     summary = json.loads((out / "summary.json").read_text())
     of_one = frame.filter((pl.col("method") == "dcm") & (pl.col("relevant") > 0))["ndcg@10"].sum() / 24
     assert summary["methods"]["dcm"]["means"]["ndcg@10"]["mean"] == pytest.approx(of_one)
-    assert len(summary["comparisons"]) == 2 * 4
+    assert len(summary["comparisons"]) == 5 * 4
+    by_method = {name: frame.filter(pl.col("method") == name).drop("method", "chosen", "seconds") for name in TABLE2}
+    chosen = frame.filter(pl.col("method") == "shipped").select("seed", "chosen").unique().sort("seed")["chosen"]
+    assert len(chosen) == 2
+    for seed, name in enumerate(chosen):
+        of_seed = pl.col("seed") == seed
+        assert by_method["shipped"].filter(of_seed).equals(by_method[name].filter(of_seed)), "no second fit"
     assert summary["sentence"] in said(capsys)
     page = (out / "page.html").read_text()
     assert summary["command"] == "python -m training.experiment table2 --recipe tiny.toml --seeds 2"
@@ -105,11 +64,16 @@ def test_table2_goes_on_after_an_interruption_and_with_more_seeds(recipe, tmp_pa
     assert here == []
     assert run("table2", "--recipe", "demo", "--out", out) == 1
     assert "holds results with other recipe" in said(capsys)
+    other = tiny_recipe.with_name("other") / "tiny.toml"
+    other.parent.mkdir(exist_ok=True)
+    other.write_text(f'{ONE_EPOCH}\n[rivals.dlcm]\nkind = "dlcm"\ncutoff = 6\nheads = 1\n')
+    assert run("table2", "--recipe", other, "--out", out) == 1
+    assert "holds results with other method dlcm" in said(capsys)
 
 
-def test_table3_over_planted_shifts(recipe, tmp_path, here):
+def test_table3_over_planted_shifts(tiny_recipe, tmp_path, here):
     out = tmp_path / "table3"
-    assert run("table3", "--recipe", recipe, "--seeds", 1, "--shifts", "1,0", "--out", out) == 0
+    assert run("table3", "--recipe", tiny_recipe, "--seeds", 1, "--shifts", "1,0", "--out", out) == 0
     frame = pl.read_parquet(out / "results.parquet")
     assert frame["shift"].unique().sort().to_list() == [0.0, 1.0]
     labels = [frame.filter(pl.col("shift") == shift).select("qid", "method", "relevant") for shift in (0.0, 1.0)]
@@ -118,8 +82,26 @@ def test_table3_over_planted_shifts(recipe, tmp_path, here):
     assert [part["shift"] for part in json.loads((out / "summary.json").read_text())["data_sets"]] == [0.0, 1.0]
 
 
-def test_anomaly_and_lambda(recipe, tmp_path, here):
-    assert run("anomaly", "--recipe", recipe, "--seeds", 1, "--out", tmp_path / "anomaly") == 0
+def test_variants_on_the_first_stage_with_relative_columns(tiny_recipe, tmp_path, here):
+    for which in ((), ("--relative",)):
+        out = tmp_path / f"table3{len(which)}"
+        assert run("table3", "--recipe", tiny_recipe, "--seeds", 1, "--shifts", "1", "--out", out, *which) == 0
+    plain, relative = (pl.read_parquet(tmp_path / f"table3{n}" / "results.parquet") for n in (0, 1))
+    assert relative["method"].unique().sort().to_list() == [
+        "lambdamart+relative",
+        *sorted(set(plain["method"]) - {"lambdamart"}),
+    ]
+    first = [frame.filter(pl.col("method").str.starts_with("lambdamart"))["ndcg@10"] for frame in (plain, relative)]
+    assert not first[0].equals(first[1])
+    out = tmp_path / "anomaly"
+    assert run("anomaly", "--recipe", tiny_recipe, "--seeds", 1, "--out", out, "--relative") == 0
+    frame = pl.read_parquet(out / "results.parquet")
+    assert frame.filter(pl.col("method") == "lambdamart+relative")["anomaly"].null_count() == 0
+    assert "list-relative columns" in (out / "page.html").read_text()
+
+
+def test_anomaly_and_lambda(tiny_recipe, tmp_path, here):
+    assert run("anomaly", "--recipe", tiny_recipe, "--seeds", 1, "--out", tmp_path / "anomaly") == 0
     frame = pl.read_parquet(tmp_path / "anomaly" / "results.parquet")
     scores = frame.filter(pl.col("method") == "lambdamart")["anomaly"]
     assert scores.is_between(0.0, 1.0).all()
@@ -127,7 +109,7 @@ def test_anomaly_and_lambda(recipe, tmp_path, here):
     gaps = json.loads((tmp_path / "anomaly" / "summary.json").read_text())["gaps"]
     assert [gap["metric"] for gap in gaps] == ["ndcg@1", "ndcg@10"]
 
-    assert run("lambda", "--recipe", recipe, "--seeds", 1, "--out", tmp_path / "lambda") == 0
+    assert run("lambda", "--recipe", tiny_recipe, "--seeds", 1, "--out", tmp_path / "lambda") == 0
     methods = json.loads((tmp_path / "lambda" / "summary.json").read_text())["methods"]
     equal = {name: method["lambda_of_eq_10"] for name, method in methods.items()}
     assert equal["lambdamart"] == equal["qilcm-0"] == 0.0
@@ -145,42 +127,30 @@ def test_anomaly_and_lambda(recipe, tmp_path, here):
         (("table3", "--shifts", "-1"), "--shifts -1: expected numbers from 0"),
         (("lambda", "--specialists", "2"), "--specialists 2: suite lambda has none; leave it out"),
         (("oracle", "--jobs", 2), "--jobs 2: suite oracle has none; leave it out"),
+        (("lambda", "--tune", 2), "--tune 2: suite lambda has none; leave it out"),
+        (("table2", "--tune", 0), "--tune 0: expected 1 or more"),
+        (("table2", "--relative"), "--relative: suite table2 has none; leave it out"),
+        (("table3", "--methods", "qilcm"), "--methods qilcm: suite table3 has none; leave it out"),
+        (("table2", "--methods", "qilcm,gru"), "--methods gru: table2 has lambdamart, lambdamart+relative, dlcm, "),
+        (("table2", "--methods", "lambdamart"), "--methods lambdamart: LambdaMART is there in any case"),
         (("anomaly", "--ndcg-at", 7), "--ndcg-at 7: these suites measure NDCG at 1, 3, 5, 10, 50"),
         (("table2", "--folds", "9"), "there is no fold 9"),
         (("table2", "--data", "rows.txt"), "makes its own data: leave out --data rows.txt"),
     ],
 )
-def test_wrong_options_are_one_clear_line(recipe, tmp_path, capsys, arguments, message):
+def test_wrong_options_are_one_clear_line(tiny_recipe, tmp_path, capsys, arguments, message):
     (tmp_path / "rows.txt").touch()
-    assert run(*arguments, "--recipe", recipe, "--out", tmp_path / "x") == 1
+    assert run(*arguments, "--recipe", tiny_recipe, "--out", tmp_path / "x") == 1
     assert message in said(capsys)
     assert not (tmp_path / "x" / "parts").exists()
 
 
-def test_settings_are_searched_once_though_two_seeds_could_start(recipe, tmp_path, monkeypatch):
-    search, searches = lambdamart.search_settings, []
-
-    @contextmanager
-    def pool(jobs):
-        with ThreadPoolExecutor(jobs) as side_by_side:
-            yield side_by_side
-
-    def counted(train, valid, spec, **more):
-        searches.extend([spec.trials] if spec.trials > 1 else [])
-        return search(train, valid, spec, **more)
-
-    monkeypatch.setattr(workers, "pool", pool)
-    monkeypatch.setattr(lambdamart, "search_settings", counted)
-    assert run("table3", "--recipe", recipe, "--seeds", 3, "--shifts", "0", "--jobs", 3, "--out", tmp_path / "x") == 0
-    assert searches == [2]
-
-
-def test_an_error_in_a_fit_says_in_which(recipe, tmp_path, here, monkeypatch, capsys):
+def test_an_error_in_a_fit_says_in_which(tiny_recipe, tmp_path, here, monkeypatch, capsys):
     def diverged(fit, *where):
         raise ScoringError("the training loss became nan")
 
     monkeypatch.setattr(workers, "measure", diverged)
-    assert run("table2", "--recipe", recipe, "--seeds", 1, "--out", tmp_path / "x") == 1
+    assert run("table2", "--recipe", tiny_recipe, "--seeds", 1, "--out", tmp_path / "x") == 1
     assert "shift-0.5-seed-0-fold-1-lambdamart: the training loss became nan" in said(capsys)
 
 
@@ -189,16 +159,16 @@ def _die(fit, *where):
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_killed_is_told_of(recipe, tmp_path, monkeypatch, capsys):
+def test_a_worker_that_is_killed_is_told_of(tiny_recipe, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(workers, "measured", _die)
-    assert run("table2", "--recipe", recipe, "--seeds", 1, "--jobs", 1, "--out", tmp_path / "x") == 1
+    assert run("table2", "--recipe", tiny_recipe, "--seeds", 1, "--jobs", 1, "--out", tmp_path / "x") == 1
     assert "with --jobs N for fewer at a time" in said(capsys)
 
 
 @pytest.mark.slow
-def test_killed_it_leaves_no_worker_and_goes_on(recipe, tmp_path):
+def test_killed_it_leaves_no_worker_and_goes_on(tiny_recipe, tmp_path):
     out = tmp_path / "table3"
-    words = ["table3", "--recipe", str(recipe), "--seeds", "1", "--shifts", "0", "--jobs", "1", "--out", str(out)]
+    words = ["table3", "--recipe", str(tiny_recipe), "--seeds", "1", "--shifts", "0", "--jobs", "1", "--out", str(out)]
     command = [sys.executable, "-m", "training.experiment", *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as killed:
         deadline = time.monotonic() + 120

@@ -9,10 +9,10 @@ import numpy as np
 from jaxtyping import Float
 from scipy import stats
 
-from training.bootstrap import interval, resampled_means
+from training.bootstrap import crossed_means, interval
 from training.experiments.fits import TRUNCATED
-from training.experiments.measured import CONVENTIONS, Measured
-from training.experiments.plans import BASELINES, WEIGHTS, weight_name
+from training.experiments.measured import CONVENTIONS, METRICS, Measured
+from training.experiments.plans import BASELINES, LAMBDAMART, LAMBDAMART_RELATIVE, OURS, WEIGHTS, weight_name
 from training.experiments.statistics import Comparison
 from training.verdicts import verdict_of
 
@@ -33,6 +33,13 @@ def over_best_baseline(found: Measured, method: str, metrics: Sequence[str]) -> 
     Which baseline is the best is seen on the same queries: that favours the baseline, never the method.
     """
     return found.compared([(metric, method, found.best(BASELINES, metric)) for metric in metrics])
+
+
+def over_lambdamart(found: Measured, metric: str) -> list[Comparison]:
+    """LambdaMART with list-relative columns over that without, and ours over either, one family."""
+    over = {LAMBDAMART: (LAMBDAMART_RELATIVE, *OURS), LAMBDAMART_RELATIVE: OURS}
+    family = [(metric, method, rival) for rival, methods in over.items() for method in methods]
+    return found.compared([names for names in family if set(names[1:]) <= set(found.methods)])
 
 
 def over_variants(found: Measured, metrics: Sequence[str]) -> list[Comparison]:
@@ -71,9 +78,9 @@ def growth(by_shift: Mapping[float | None, Measured], metric: str) -> list[Growt
     shifts = sorted(shift for shift in by_shift if shift is not None)
     found = []
     for rival in VARIANTS:
-        ends = [by_shift[shift].difference("qilcm", rival, metric) for shift in (shifts[0], shifts[-1])]
-        low, high = interval(resampled_means(ends[1] - ends[0]))
-        at_weakest = interval(resampled_means(ends[0]))
+        ends = [by_shift[shift].differences("qilcm", rival, metric) for shift in (shifts[0], shifts[-1])]
+        low, high = interval(crossed_means(ends[1] - ends[0]))
+        at_weakest = interval(crossed_means(ends[0]))
         weakest, strongest = (float(end.mean()) for end in ends)
         vanishes = verdict_of(*map(float, at_weakest)) == "no difference shown"
         found.append(Growth(rival, weakest, strongest, strongest - weakest, float(low), float(high), vanishes))
@@ -118,41 +125,47 @@ def gaps(found: Measured, metric: str) -> Gaps:
     """Test queries in bins by anomaly score."""
     assert found.anomaly is not None
     rival = found.best(BASELINES, metric)
-    gained = found.difference("qilcm", rival, metric)
+    by_seed = found.differences("qilcm", rival, metric)
+    gained = by_seed.mean(axis=0)
     order = np.argsort(found.anomaly, kind="stable")
     parts = np.array_split(order, max(1, min(MOST_BINS, len(order) // FEWEST_IN_BIN)))
-    bins = tuple(_bin(found.anomaly[part], gained[part]) for part in parts)
+    bins = tuple(_bin(found.anomaly[part], by_seed[:, part]) for part in parts)
     if np.ptp(found.anomaly) == 0.0 or np.ptp(gained) == 0.0:
         return Gaps(metric, rival, bins, None, None)
     trend = stats.spearmanr(found.anomaly, gained)
     return Gaps(metric, rival, bins, float(trend.statistic), float(trend.pvalue))
 
 
-def _bin(anomaly: Float[np.ndarray, " M"], gained: Float[np.ndarray, " M"]) -> GapBin:
-    low, high = interval(resampled_means(gained))
-    return GapBin(float(anomaly.mean()), len(gained), float(gained.mean()), float(low), float(high))
+def _bin(anomaly: Float[np.ndarray, " M"], gained: Float[np.ndarray, "S M"]) -> GapBin:
+    low, high = interval(crossed_means(gained))
+    return GapBin(float(anomaly.mean()), len(anomaly), float(gained.mean()), float(low), float(high))
 
 
-def facts(
-    found: Measured, comparisons: Sequence[Comparison], metrics: Sequence[str], ndcg_at: int
-) -> dict[str, object]:
-    """One data set as JSON: means and deviations, all conventions, and the comparisons."""
+def facts(found: Measured, comparisons: Sequence[Comparison], ndcg_at: int) -> dict[str, object]:
+    """One data set as JSON: means, deviations and intervals, all conventions, and the comparisons."""
     return {
         "test_queries": found.queries,
         "without_relevant": found.empty,
         "seeds": found.seeds,
-        "paired": "test queries, each the mean over seeds",
+        "paired": "test queries; p: each the mean over seeds",
+        "intervals": "95 % percentile bootstrap over queries and seeds",
         "methods": {
             name: {
-                "means": {metric: _pair(*found.mean_sd(name, metric)) for metric in metrics},
+                "means": {metric: _with_bounds(found, name, metric) for metric in METRICS},
                 f"ndcg@{ndcg_at}": conventions(found, name, ndcg_at),
                 "lambda_of_eq_10": found.lambdas[name],
                 "seconds": round(found.seconds[name], 1),
+                **({"chosen": found.chosen[name]} if name in found.chosen else {}),
             }
             for name in found.methods
         },
         "comparisons": [asdict(comparison) for comparison in comparisons],
     }
+
+
+def _with_bounds(found: Measured, method: str, metric: str) -> dict[str, float | None]:
+    low, high = found.bounds(method, metric)
+    return _pair(*found.mean_sd(method, metric)) | {"low": low, "high": high}
 
 
 def conventions(found: Measured, method: str, ndcg_at: int) -> dict[str, dict[str, float | None]]:

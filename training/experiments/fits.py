@@ -4,27 +4,41 @@ from __future__ import annotations
 
 import functools
 import time
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
 from jaxtyping import Float, Int
+from rich.console import Console
 
 from ranking.aggregates import Aggregates
 from ranking.anomaly import AnomalyScore
 from ranking.errors import RecipeError
+from ranking.manifest import Comparison
 from ranking.metrics import hit, ndcg, precision, reciprocal_rank
 from ranking.packed_forest import open_forest
-from training import first_stage, lambdamart, second_stage
+from ranking.relative import KINDS
+from training import first_stage, fitting, relative, second_stage
 from training.anomaly import fit_anomaly
 from training.batching import Lists, refined_scores
 from training.bundle_schema import load
-from training.config import LambdaMart, LambdaMartSettings, Recipe
+from training.config import Recipe
 from training.data.dataset import Dataset, Splits
 from training.data_config import SyntheticData
+from training.experiments.plans import (
+    LAMBDAMART,
+    LAMBDAMART_RELATIVE,
+    Shipped,
+    lambdamart_of,
+    name_on,
+    with_networks,
+)
+from training.experiments.store import Place, part_file, settings_file
+from training.experiments.tuned import tuned_lambdamart, tuned_network
+from training.first_stage import FittedFirstStage
 from training.learn import predict
-from training.model_config import FirstStageAlone, Model
+from training.model_config import FirstStageAlone, Model, NetworkSpec
+from training.progress import progress_bars
 
 NDCG_AT = (1, 3, 5, 10, 50)
 HIT_AT = (1, 5)
@@ -41,8 +55,10 @@ class Fit:
         sources: of the data.
         seed: of everything that is fitted.
         method: its name.
-        spec: the second stage; the first stage alone is ``lambdamart``.
+        spec: the second stage; or the first stage alone; or what is chosen among all of them.
         cutoff: C, which the truncated ideal knows; the same for all methods.
+        relative: whether the first stage sees list-relative columns.
+        trials: settings tried for every network, on the fold's own validation queries; 0 keeps the recipe's.
         anomaly: whether the test queries get their anomaly score, which the first stage alone brings.
     """
 
@@ -50,8 +66,10 @@ class Fit:
     sources: tuple[str, ...]
     seed: int
     method: str
-    spec: Model
+    spec: Model | Shipped
     cutoff: int
+    relative: bool = False
+    trials: int = 0
     anomaly: bool = False
 
     @property
@@ -61,12 +79,12 @@ class Fit:
 
     @property
     def data(self) -> str:
-        """The fits that share data, and with them the settings of LambdaMART."""
+        """The fits that share data, and with them what searches find."""
         return f"{self._shift_name}fold-{self.recipe.fold}"
 
     @property
-    def group(self) -> str:
-        """The fits that share data and first stage."""
+    def place(self) -> str:
+        """The fits that share data and seed, and with them the first stages."""
         return f"{self._shift_name}seed-{self.seed}-fold-{self.recipe.fold}"
 
     @property
@@ -76,38 +94,64 @@ class Fit:
     @property
     def name(self) -> str:
         """Of the unit."""
-        return f"{self.group}-{self.method}"
+        return f"{self.place}-{self.method}"
 
     @property
-    def is_first_stage(self) -> bool:
-        """Whether it is the one that all others of its group wait for."""
-        return isinstance(self.spec, FirstStageAlone)
+    def chooses(self) -> bool:
+        """Whether it takes over the results of another one of its place, and so comes last."""
+        return isinstance(self.spec, Shipped)
+
+    @property
+    def first_stages(self) -> tuple[str, ...]:
+        """Names of the first stages that it needs; its place shares them."""
+        if self.chooses:
+            return (LAMBDAMART, LAMBDAMART_RELATIVE)
+        return (name_on(LAMBDAMART, self.relative),)
+
+    @property
+    def searches(self) -> tuple[str, ...]:
+        """Names of the searches whose findings it needs; all seeds share them."""
+        spec, names = self.spec, list(self.first_stages)
+        if self.trials and isinstance(spec, Shipped):
+            names += [name_on(network.kind, relative) for network in spec.networks for relative in (False, True)]
+        elif self.trials and not isinstance(spec, FirstStageAlone):
+            names.append(self.method)
+        return tuple(map(self.search_named, names))
+
+    def search_named(self, method: str) -> str:
+        """The search for the settings of a method on these data."""
+        return f"{self.data}-{method}"
 
 
-def measure(fit: Fit, state: Path, tuned: Path) -> pl.DataFrame:
+def measure(fit: Fit, place: Place) -> pl.DataFrame:
     """Fit a method, and rank the test queries with it.
 
     Args:
         fit: what to do.
-        state: folder of the group, for the first stage that it shares and for checkpoints.
-        tuned: file for LambdaMART's settings, which all seeds on these data share.
+        place: where; the first stages there are shared, and so are found settings.
 
     Returns:
         One row per test query: where it comes from, every metric (NDCG is null for a query without a relevant
         candidate), and what the fit was like.
     """
     splits = _splits(fit.recipe, fit.sources)
+    spec = fit.spec
+    if isinstance(spec, Shipped):
+        return _shipped(fit, spec, splits, place)
     test = splits.test
     started = time.perf_counter()
-    first = first_stage.fit(_tuned(fit, splits, tuned), splits, seed=fit.seed, state=state)
-    assert isinstance(first.model, str)
-    scores = lambdamart.scores_of(first.model, test)
-    checkpoint = state / f"{fit.method}.pt"
-    fitted = second_stage.fit(fit.spec, splits, first, seed=fit.seed, checkpoint=checkpoint)
-    lists = Lists(test, scores, cutoff=fit.cutoff, append_score=fitted is not None and fitted.spec.first_stage_score)
+    first = _first_stage(fit, splits, place, relative=fit.relative)
+    scores = first.scores_of(test)
+    checkpoint = place.state / f"{fit.method}.pt"
+    if not isinstance(spec, FirstStageAlone):
+        spec = _network(fit, fit.method, spec, splits, first, place)
+    fitted = second_stage.fit(spec, splits, first, seed=fit.seed, checkpoint=checkpoint)
     if fitted is None:
+        lists = Lists(test, scores, cutoff=fit.cutoff, append_score=False)
         logits = [scores[test.slice(n)][lists.kept(n)] for n in range(len(test))]
     else:
+        seen = relative.widened_part(test, first.relative) if fitted.spec.relative else test
+        lists = Lists(seen, scores, cutoff=fit.cutoff, append_score=fitted.spec.first_stage_score)
         logits = predict(fitted.module, lists)
     seconds = time.perf_counter() - started
     rows = [_measured(test, lists, scores, logits[n], n) for n in range(len(test))]
@@ -119,6 +163,7 @@ def measure(fit: Fit, state: Path, tuned: Path) -> pl.DataFrame:
             "seed": [fit.seed] * len(test),
             "fold": [fit.recipe.fold] * len(test),
             "method": [fit.method] * len(test),
+            "chosen": pl.Series([None] * len(test), dtype=pl.String),
             "qid": list(test.qids),
             "candidates": test.lengths,
             "relevant": [int((labels > 0).sum()) for _, labels in test.lists()],
@@ -135,20 +180,57 @@ def measure(fit: Fit, state: Path, tuned: Path) -> pl.DataFrame:
     )
 
 
-def _tuned(fit: Fit, splits: Splits, file: Path) -> LambdaMart:
-    """LambdaMART with the settings that were found on these data; the number of trees is the seed's own."""
-    spec = fit.recipe.first_stage
-    if not isinstance(spec, LambdaMart):
-        raise RecipeError(f"recipe {fit.recipe.name!r} brings its own first stage; this suite fits LambdaMART itself")
-    if not file.exists():
-        found = lambdamart.search_settings(
-            splits.train, splits.valid, spec, seed=fit.recipe.seed, journal=file.with_suffix(".journal")
-        )
-        temporary = file.with_suffix(".tmp")
-        temporary.write_text(LambdaMartSettings.model_validate(found.values).model_dump_json(), encoding="utf-8")
-        temporary.replace(file)
-    settings = LambdaMartSettings.model_validate_json(file.read_bytes())
-    return spec.model_copy(update={"settings": settings, "trials": 1})
+def _shipped(fit: Fit, spec: Shipped, splits: Splits, place: Place) -> pl.DataFrame:
+    """What ``training.fit`` chooses on the training queries, under its own name; fitted only if nothing else did."""
+    started = time.perf_counter()
+    first, comparisons = _better_first_stage(fit, splits, place)
+    on_relative = bool(first.relative)
+    networks = {
+        network.kind: _network(fit, name_on(network.kind, on_relative), network, splits, first, place)
+        for network in spec.networks
+    }
+    recipe = with_networks(fit.recipe, list(networks.values()), spec.folds)
+    with progress_bars(Console(quiet=True)) as bars:
+        chosen = fitting.choose(recipe, splits, first, comparisons, place.state, bars, "cpu")
+    seconds = time.perf_counter() - started
+    found = FirstStageAlone() if chosen.strategy == "first_stage" else networks[chosen.strategy]
+    kind = LAMBDAMART if chosen.strategy == "first_stage" else chosen.strategy
+    name = name_on(kind, on_relative)
+    other = replace(fit, method=name, spec=found, relative=on_relative)
+    file = part_file(place.parts, other.name)
+    results = pl.read_parquet(file) if file.exists() else measure(other, place)
+    said = {"method": fit.method, "chosen": name, "seconds": seconds}
+    return results.with_columns(**{column: pl.lit(value) for column, value in said.items()})
+
+
+def _better_first_stage(fit: Fit, splits: Splits, place: Place) -> tuple[FittedFirstStage, tuple[Comparison, ...]]:
+    """The one that a fit of the recipe would take, and why."""
+    spec = lambdamart_of(fit.recipe)
+    if spec.relative != "auto":
+        return _first_stage(fit, splits, place, relative=spec.relative != "none"), ()
+    plain, with_columns = (_first_stage(fit, splits, place, relative=which) for which in (False, True))
+    better, _, comparisons = fitting.better_first_stage(plain, with_columns, splits, spec.ndcg_at)
+    return better, comparisons
+
+
+def _first_stage(fit: Fit, splits: Splits, place: Place, *, relative: bool) -> FittedFirstStage:
+    """Of the place; with settings that were found on these data."""
+    spec = lambdamart_of(fit.recipe)
+    kinds = (KINDS if isinstance(spec.relative, str) else spec.relative) if relative else "none"
+    file = settings_file(place.tuned, fit.search_named(name_on(LAMBDAMART, relative)))
+    asked = spec.model_copy(update={"relative": kinds})
+    tuned = tuned_lambdamart(asked, splits, file, seed=fit.recipe.seed)
+    return first_stage.fit(tuned, splits, seed=fit.seed, state=place.state)
+
+
+def _network(
+    fit: Fit, name: str, spec: NetworkSpec, splits: Splits, first: FittedFirstStage, place: Place
+) -> NetworkSpec:
+    """The network of that name as it is to be fitted."""
+    if not fit.trials:
+        return spec
+    file = settings_file(place.tuned, fit.search_named(name))
+    return tuned_network(spec, splits, first, file, trials=fit.trials, seed=fit.recipe.seed, state=place.state)
 
 
 @functools.lru_cache(maxsize=1)

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from ranking.errors import RecipeError
 from training.bundle_schema import load
-from training.config import LambdaMart, Recipe
+from training.config import Recipe
 from training.data.load import announce, data_facts, measurable
 from training.experiments import listwise_pages as pages
 from training.experiments import plans
@@ -47,6 +47,9 @@ class Asked:
         shifts: planted ones of table3; empty for its own.
         jobs: fits at a time.
         ndcg_at: cutoff of the NDCG that the sentences are about.
+        trials: settings tried for every network and fold; 0 takes the recipe's.
+        relative: whether table3 or anomaly stands on the first stage with list-relative columns.
+        methods: rows of table2; none for all.
         command, made_with: for the page.
     """
 
@@ -60,6 +63,9 @@ class Asked:
     ndcg_at: int
     command: str
     made_with: dict[str, str]
+    trials: int = 0
+    relative: bool = False
+    methods: tuple[str, ...] = ()
 
 
 def run(asked: Asked, out: Path, contents: Sequence[object], console: Console) -> str:
@@ -79,19 +85,23 @@ def run(asked: Asked, out: Path, contents: Sequence[object], console: Console) -
     fits = planned(asked)
     about_data = []
     # wrong data are told of here, and text is parsed once, not once per process
-    for recipe in {fit.recipe.fold: fit.recipe for fit in reversed(fits)}.values():
-        splits = measurable(load(recipe, asked.sources))
-        if recipe.fold == asked.folds[0]:
-            about_data = data_facts(splits, announce(recipe, splits, console))
-    methods = plans.methods(asked.suite, asked.recipe)
+    for of_fold in {fit.recipe.fold: fit.recipe for fit in reversed(fits)}.values():
+        splits = measurable(load(of_fold, asked.sources))
+        if of_fold.fold == asked.folds[0]:
+            about_data = data_facts(splits, announce(of_fold, splits, console))
+    recipe = _recipe(asked)
+    chosen = methods_of(asked)
     settings = {
         "suite": asked.suite,
-        "recipe": asked.recipe.model_dump(mode="json"),
+        "recipe": recipe.model_dump(mode="json", exclude={"model", "rivals", "choice"}),  # the methods have these
         "data": list(contents),
-        "methods": plans.facts(methods),
+        "relative": asked.relative,
+        "trials": asked.trials,
+        "methods": plans.facts(chosen),
     }
     with Store(out, settings) as store:
-        results = by_shift(run_all(asked.suite, fits, store, asked.jobs, console), list(methods))
+        frame = run_all(asked.suite, fits, store, asked.jobs, console, keep=bool(asked.methods))
+        results = by_shift(frame, list(chosen))
         first = next(iter(results.values()))
         match asked.suite:
             case "table2":
@@ -108,7 +118,7 @@ def run(asked: Asked, out: Path, contents: Sequence[object], console: Console) -
             told.sections,
             command=asked.command,
             facts=[*_facts(asked, first), *about_data],
-            settings=json.dumps(asked.recipe.model_dump(mode="json"), indent=1),
+            settings=json.dumps(recipe.model_dump(mode="json"), indent=1),
         )
         (out / "page.html").write_text(page, encoding="utf-8")
         said = {"command": asked.command, "made_with": asked.made_with, "sentence": told.verdicts[0], **told.summary}
@@ -116,28 +126,40 @@ def run(asked: Asked, out: Path, contents: Sequence[object], console: Console) -
     return told.verdicts[0]
 
 
+def methods_of(asked: Asked) -> dict[str, plans.Method]:
+    """What is fitted, by name."""
+    return plans.methods(asked.suite, _recipe(asked), relative=asked.relative, only=asked.methods)
+
+
+def _recipe(asked: Asked) -> Recipe:
+    """As given; or, where settings are searched, without those that it has."""
+    return plans.untuned(asked.recipe) if asked.trials else asked.recipe
+
+
 def planned(asked: Asked) -> list[Fit]:
     """Every fit: seed by seed, so that whole seeds are done first."""
+    recipe, methods = _recipe(asked), methods_of(asked)
     return [
         Fit(
             recipe=data.model_copy(update={"fold": fold}),
             sources=asked.sources,
             seed=seed,
             method=name,
-            spec=spec,
-            cutoff=plans.cutoff(asked.recipe),
+            spec=method.spec,
+            relative=method.relative,
+            cutoff=plans.cutoff(recipe),
+            trials=asked.trials,
             anomaly=asked.suite == "anomaly",
         )
         for seed in range(asked.seeds)
-        for data in plans.data_sets(asked.suite, asked.recipe, asked.shifts)
+        for data in plans.data_sets(asked.suite, recipe, asked.shifts)
         for fold in asked.folds
-        for name, spec in plans.methods(asked.suite, asked.recipe).items()
+        for name, method in methods.items()
     ]
 
 
 def _facts(asked: Asked, found: Measured) -> list[str]:
-    first = asked.recipe.first_stage
-    assert isinstance(first, LambdaMart)
+    first = plans.lambdamart_of(asked.recipe)
     cutoff = plans.cutoff(asked.recipe)
     versions = ", ".join(f"{name} {number}" for name, number in asked.made_with.items())
     scored = plans.sees_score(asked.recipe)
@@ -151,12 +173,31 @@ def _facts(asked: Asked, found: Measured) -> list[str]:
         "candidate. Splits are by query.",
         f"Seeds: 0 to {asked.seeds - 1}. A seed fixes whatever is fitted; data and split are the same for all "
         f"(recipe's seed {asked.recipe.seed}).",
-        f"First stage: LambdaMART, {first.trials} settings tried per fold (selected on {first.select_on}), fitted once "
-        "per seed and fold and shared by all methods, which see out-of-fold scores in training and rerank the top "
-        f"{cutoff}.",
+        f"First stage: LambdaMART, {first.trials} settings tried per fold (selected on {first.select_on}; those below "
+        "the median ended early), fitted once per seed and fold and shared by all methods on it, which see out-of-fold "
+        f"scores in training and rerank the top {cutoff}. " + _which_first_stage(asked),
+        _whose_settings(asked),
         "All networks share the encoder, AttRank unless the recipe says otherwise, the optimiser and early stopping on "
-        "validation NDCG; baselines that QILCM has to beat: " + pages.baselines() + ".",
+        "validation NDCG; baselines: " + pages.baselines() + ".",
         "NDCG: gain 2^y - 1, discount 1/log2(rank + 1), macro mean over queries; equal scores keep input order.",
         *([choice] if found.is_choice and scored else []),
         f"Made with {versions}.",
     ]
+
+
+def _which_first_stage(asked: Asked) -> str:
+    if asked.suite == "table2":
+        return (
+            "“+ relative”: LambdaMART sees list-relative columns (z-score and rank of every numeric feature within its "
+            "list), searched with as many settings; a network of that name reranks what it leaves."
+        )
+    return f"It sees {'the features and list-relative columns' if asked.relative else 'the features alone'}."
+
+
+def _whose_settings(asked: Asked) -> str:
+    if not asked.trials:
+        return "Networks: the recipe's settings, for all folds and seeds."
+    return (
+        f"Networks: {asked.trials} settings tried per fold on its own validation queries, those below the median ended "
+        "early; shared by the seeds. Every search begins with the defaults of its kind, not with the recipe's values."
+    )

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from training.experiments import findings, printed
 from training.experiments import listwise_figures as figures
 from training.experiments import listwise_tables as tables
 from training.experiments.measured import Measured
-from training.experiments.plans import BASELINES, title
+from training.experiments.plans import BASELINES, LAMBDAMART_RELATIVE, OURS, title
 from training.experiments.statistics import Comparison
 from training.reporting.fit_figures import metric_name
 from training.reporting.page import PageFigure, PageSection
 from training.verdicts import verdict_of
 
 PAIRED = (
-    "Paired are the test queries, each with its mean over seeds. Intervals: 95 % percentile bootstrap over queries; p: "
-    "two-sided paired t-test, corrected by Holm over "
+    "Paired are the test queries. Intervals: 95 % percentile bootstrap over queries and seeds; p: two-sided paired "
+    "t-test over queries, each with its mean over seeds, corrected by Holm over "
 )
 
 
@@ -37,26 +37,39 @@ class Told:
 
 
 def table2(found: Measured, ndcg_at: int) -> Told:
-    """QILCM and QILCM2 against the best baseline."""
+    """QILCM, QILCM2 and what is shipped against the best baseline, and against LambdaMART with and without columns."""
     metrics, lead = _metrics(found, ndcg_at)
-    family = {name: findings.over_best_baseline(found, name, metrics) for name in ("qilcm", "qilcm2")}
-    verdicts = [verdict(_of(gained, lead)) + counted(gained) for gained in family.values()]
+    ours = [name for name in OURS if name in found.methods]
+    family = {name: findings.over_best_baseline(found, name, metrics) for name in ours}
+    on_lambdamart = findings.over_lambdamart(found, f"ndcg@{ndcg_at}")
+    verdicts = [verdict(one) for one in on_lambdamart if one.method == LAMBDAMART_RELATIVE]
+    verdicts += [verdict(_of(gained, lead)) + counted(gained) for gained in reversed(family.values())]
+    verdicts += [chosen_sentence(counts) for counts in found.chosen.values()]
     note = PAIRED + "the metrics. The best baseline of a metric is seen on these queries, which favours the baseline."
+    heading = "Over LambdaMART, without and with list-relative columns"
     sections = [
         PageSection(tables=[tables.means(found, metrics, "All methods")]),
+        PageSection(tables=[tables.comparisons(on_lambdamart, heading, PAIRED + "these rows.", named=True)]),
         *(
             PageSection(
                 title=f"{title(name)} against the best baseline of every metric",
-                figures=[PageFigure(figures.gains(gained, f"gains-{name}", f"Gains of {title(name)}"), "")],
+                figures=[PageFigure(figures.gains(gained, f"gains-{n}", f"Gains of {title(name)}"), "")],
                 tables=[tables.comparisons(gained, "", note)],
             )
-            for name, gained in family.items()
+            for n, (name, gained) in enumerate(family.items())
         ),
         *_beside_the_paper(found),
         PageSection(tables=[tables.by_convention(found, ndcg_at)]),
     ]
     every = [one for gained in family.values() for one in gained]
-    return Told(verdicts, sections, findings.facts(found, every, metrics, ndcg_at))
+    summary = findings.facts(found, every, ndcg_at) | {"over_lambdamart": [asdict(one) for one in on_lambdamart]}
+    return Told(verdicts, sections, summary)
+
+
+def chosen_sentence(counts: Mapping[str, int]) -> str:
+    """Which rankers a fit would ship."""
+    said = ", ".join(f"{title(name)} in {count}" for name, count in counts.items())
+    return f"Of {sum(counts.values())} seeds and folds a fit ships {said}."
 
 
 def table3(by_shift: Mapping[float | None, Measured], ndcg_at: int) -> Told:
@@ -69,7 +82,7 @@ def table3(by_shift: Mapping[float | None, Measured], ndcg_at: int) -> Told:
     if len(planted) > 1:
         grown = findings.growth(by_shift, lead)
         verdicts += [growth_sentence(one, lead, min(planted), max(planted)) for one in reversed(grown)]
-        caption = "Intervals: 95 % over queries. The planted utilities and labels are the same at every shift."
+        caption = "Intervals: 95 % over queries and seeds. Planted utilities and labels are the same at every shift."
         sections.append(PageSection(figures=[PageFigure(figures.gain_by_shift(planted, lead), caption)]))
     else:
         verdicts += [verdict(one) for one in families[next(iter(families))] if one.metric == lead]
@@ -87,10 +100,7 @@ def table3(by_shift: Mapping[float | None, Measured], ndcg_at: int) -> Told:
             PageSection(figures=[PageFigure(picture, "")], tables=[tables.comparisons(families[shift], "", note)]),
         ]
     sections += _beside_the_paper(first)
-    said = [
-        {"shift": shift, **findings.facts(found, families[shift], metrics, ndcg_at)}
-        for shift, found in by_shift.items()
-    ]
+    said = [{"shift": shift, **findings.facts(found, families[shift], ndcg_at)} for shift, found in by_shift.items()]
     return Told(verdicts, sections, {"data_sets": said})
 
 
@@ -109,7 +119,9 @@ def anomaly(found: Measured, ndcg_at: int) -> Told:
         PageSection(
             title=trend_sentence(one),
             text=[note] if n == 0 else [],
-            figures=[PageFigure(figures.gap_by_anomaly(one, f"anomaly-{n}"), "Intervals: 95 % over queries.")],
+            figures=[
+                PageFigure(figures.gap_by_anomaly(one, f"anomaly-{n}"), "Intervals: 95 % over queries and seeds.")
+            ],
             tables=[tables.bins(one)],
         )
         for n, one in enumerate(all_gaps)
@@ -119,7 +131,7 @@ def anomaly(found: Measured, ndcg_at: int) -> Told:
         PageSection(tables=[tables.comparisons(gained, "QILCM against the best baseline", PAIRED + "the metrics.")]),
         PageSection(tables=[tables.by_convention(found, ndcg_at)]),
     ]
-    summary = findings.facts(found, gained, metrics, ndcg_at) | {"gaps": [_as_json(one) for one in all_gaps]}
+    summary = findings.facts(found, gained, ndcg_at) | {"gaps": [_as_json(one) for one in all_gaps]}
     return Told([f"{trend_sentence(all_gaps[-1])}.", verdict(_of(gained, lead))], sections, summary)
 
 
@@ -139,7 +151,7 @@ def confusion_weights(found: Measured, ndcg_at: int) -> Told:
         ),
         PageSection(tables=[tables.by_convention(found, ndcg_at)]),
     ]
-    return Told(verdicts, sections, findings.facts(found, gained, metrics, ndcg_at))
+    return Told(verdicts, sections, findings.facts(found, gained, ndcg_at))
 
 
 def verdict(one: Comparison) -> str:

@@ -15,22 +15,24 @@ from training.reporting.page import PageTable
 
 def means(found: Measured, metrics: Sequence[str], heading: str) -> PageTable:
     """Mean and standard deviation of every method; the best of a metric is marked as in the paper."""
-    rows = []
-    for metric in metrics:
-        best = found.best(found.methods, metric)
-        cells = [_mean(*found.mean_sd(name, metric), best=name == best) for name in found.methods]
-        rows.append([metric_name(metric), *cells])
-    spread = f"± standard deviation over {found.seeds} seeds" if found.seeds > 1 else "one seed, so no deviation"
-    note = f"Mean over {found.queries} test queries and the seeds, {spread}; * the best. Empty queries: 0; full ideal."
-    head = ["", *(title(name).removeprefix("lambda' = ") for name in found.methods)]
-    return PageTable(heading, head, rows, note)
-
-
-def comparisons(found: Sequence[Comparison], heading: str, note: str) -> PageTable:
-    """Gains, how sure they are, and the improvement in per cent."""
+    best = {metric: found.best(found.methods, metric) for metric in metrics}
     rows = [
         [
-            metric_name(one.metric),
+            title(name).removeprefix("lambda' = "),
+            *(_mean(*found.mean_sd(name, metric), best=name == best[metric]) for metric in metrics),
+        ]
+        for name in found.methods
+    ]
+    spread = f"± standard deviation over {found.seeds} seeds" if found.seeds > 1 else "one seed, so no deviation"
+    note = f"Mean over {found.queries} test queries and the seeds, {spread}; * the best. Empty queries: 0; full ideal."
+    return PageTable(heading, ["", *map(metric_name, metrics)], rows, note)
+
+
+def comparisons(found: Sequence[Comparison], heading: str, note: str, *, named: bool = False) -> PageTable:
+    """Gains, how sure they are, and the improvement in per cent; of several methods ``named``, of one by metric."""
+    rows = [
+        [
+            title(one.method) if named else metric_name(one.metric),
             title(one.rival),
             f"{one.gain:+.4f}\n[{one.low:+.4f}, {one.high:+.4f}]",
             "none" if one.improvement is None else f"{one.improvement:+.2%}",

@@ -10,17 +10,16 @@ import polars as pl
 from jaxtyping import Float, Int
 
 from ranking.metrics import EmptyQueries, EvalProtocol
+from training.bootstrap import crossed_means, interval
 from training.experiments.fits import HIT_AT, NDCG_AT, TRUNCATED
 from training.experiments.statistics import Comparison, compare
 
 CONVENTIONS: tuple[EmptyQueries, ...] = (0, 1, "drop")
 
-_METRICS = (
-    *(f"ndcg@{k}{ideal}" for ideal in ("", TRUNCATED) for k in NDCG_AT),
-    *(f"hit@{k}" for k in HIT_AT),
-    "precision@5",
-    "mrr",
-)
+METRICS = (*(f"ndcg@{k}" for k in NDCG_AT), *(f"hit@{k}" for k in HIT_AT), "precision@5", "mrr")
+"""All of them, under the full ideal."""
+
+_METRICS = (*METRICS, *(f"ndcg@{k}{TRUNCATED}" for k in NDCG_AT))
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +35,7 @@ class Measured:
         anomaly: ``(N,)`` mean over seeds; None where the suite does not ask for it.
         lambdas: the lambda of eq. (10) that each method's confusion weight equals, mean over fits.
         seconds: wall clock of a fit by method, mean over fits.
+        chosen: of a method that takes over another one's results: which, and in how many seeds and folds.
         all_queries, features: of the data set with all its splits.
     """
 
@@ -47,6 +47,7 @@ class Measured:
     anomaly: Float[np.ndarray, " N"] | None
     lambdas: Mapping[str, float]
     seconds: Mapping[str, float]
+    chosen: Mapping[str, Mapping[str, int]]
     all_queries: int
     features: int
 
@@ -72,14 +73,17 @@ class Measured:
         deepest = int(self.candidates.max())
         return tuple(f"ndcg@{k}" for k in NDCG_AT if k <= 10 or k <= deepest)
 
-    def each(self, method: str, metric: str, empty: EmptyQueries = 0) -> Float[np.ndarray, "S M"]:
-        """Per seed and query, under a convention for empty queries."""
-        protocol = EvalProtocol(empty_queries=empty)
-        return np.stack([protocol.apply(row) for row in self.values[method][metric]])
+    def each(self, method: str, metric: str) -> Float[np.ndarray, "S N"]:
+        """Per seed and query, empty queries counted 0."""
+        return np.stack([EvalProtocol().apply(row) for row in self.values[method][metric]])
 
     def mean_sd(self, method: str, metric: str, empty: EmptyQueries = 0) -> tuple[float, float | None]:
-        """Mean over queries, then mean and standard deviation over seeds; none of a single seed."""
-        over_queries = self.each(method, metric, empty).mean(axis=1)
+        """Mean over queries, then mean and standard deviation over seeds; none of a single seed.
+
+        Which queries are empty under the truncated ideal may differ by seed.
+        """
+        protocol = EvalProtocol(empty_queries=empty)
+        over_queries = np.array([protocol.apply(row).mean() for row in self.values[method][metric]])
         spread = float(over_queries.std(ddof=1)) if self.seeds > 1 else None
         return float(over_queries.mean()), spread
 
@@ -91,16 +95,19 @@ class Measured:
         """The method with the highest mean, of those that are there."""
         return max((name for name in methods if name in self.methods), key=lambda name: self.mean(name, metric))
 
-    def difference(self, method: str, rival: str, metric: str) -> Float[np.ndarray, " N"]:
-        """Per query, each the mean over seeds."""
-        found: Float[np.ndarray, " N"] = (self.each(method, metric) - self.each(rival, metric)).mean(axis=0)
+    def differences(self, method: str, rival: str, metric: str) -> Float[np.ndarray, "S N"]:
+        """Per seed and query."""
+        found: Float[np.ndarray, "S N"] = self.each(method, metric) - self.each(rival, metric)
         return found
+
+    def bounds(self, method: str, metric: str) -> tuple[float, float]:
+        """95 % interval of the mean, over queries and seeds."""
+        low, high = interval(crossed_means(self.each(method, metric)))
+        return float(low), float(high)
 
     def compared(self, family: Sequence[tuple[str, str, str]]) -> list[Comparison]:
         """Paired comparisons, each of metric, method and rival, corrected as one family."""
-        one, other = (
-            np.stack([self.each(names[place], names[0]).mean(axis=0) for names in family], axis=1) for place in (1, 2)
-        )
+        one, other = (np.stack([self.each(names[place], names[0]) for names in family], axis=2) for place in (1, 2))
         return compare(family, one, other)
 
 
@@ -133,6 +140,7 @@ def _measured(results: pl.DataFrame, methods: tuple[str, ...]) -> Measured:
         anomaly=anomaly,
         lambdas={name: _mean_of(part, "lambda_of_eq_10") for name, part in parts.items()},
         seconds={name: _mean_of(part, "seconds") for name, part in parts.items()},
+        chosen={name: _counted(part) for name, part in parts.items() if part["chosen"].null_count() == 0},
         all_queries=int(first["all_queries"][0]),
         features=int(first["features"][0]),
     )
@@ -140,3 +148,8 @@ def _measured(results: pl.DataFrame, methods: tuple[str, ...]) -> Measured:
 
 def _mean_of(part: pl.DataFrame, column: str) -> float:
     return float(part[column].to_numpy().mean())
+
+
+def _counted(part: pl.DataFrame) -> dict[str, int]:
+    once = part.unique(["seed", "fold"])["chosen"].value_counts(sort=True)
+    return dict(once.iter_rows())

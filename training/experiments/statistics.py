@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import stats
 
-from training.bootstrap import interval, resampled_means
+from training.bootstrap import crossed_means, interval
 from training.verdicts import Verdict, verdict_of
 
 
@@ -20,7 +20,7 @@ class Comparison:
     Args:
         metric, method, rival: what is compared.
         queries: how many are paired.
-        gain, low, high: mean difference of the queries, with its 95 % bootstrap interval.
+        gain, low, high: mean difference of the queries, with its 95 % bootstrap interval over queries and seeds.
         improvement: the gain as a share of the rival's mean; None where that is 0.
         p: of the paired t-test, two-sided; None for fewer than two queries.
         holm: p after Holm's correction over the family that was tested; None where p is.
@@ -49,17 +49,18 @@ class Comparison:
 
 
 def compare(
-    names: Sequence[tuple[str, str, str]], one: Float[np.ndarray, "N M"], other: Float[np.ndarray, "N M"]
+    names: Sequence[tuple[str, str, str]], one: Float[np.ndarray, "S N M"], other: Float[np.ndarray, "S N M"]
 ) -> list[Comparison]:
     """Pair the queries of two methods, M times, as one family: with Holm's p over all that could be tested.
 
     Args:
         names: M times metric, method, rival.
-        one, other: ``(N, M)`` values of the same queries in the same order, each the mean over seeds.
+        one, other: ``(S, N, M)`` values by seed of the same queries in the same order. Intervals are over queries and
+            seeds; p is of the queries, each its mean over seeds.
     """
-    difference = one - other
-    low, high = interval(resampled_means(difference))
-    means, gains = other.mean(axis=0), difference.mean(axis=0)
+    low, high = interval(crossed_means(one - other))
+    difference = (one - other).mean(axis=0)
+    means, gains = other.mean(axis=(0, 1)), difference.mean(axis=0)
     p_values = [paired_p(column) for column in difference.T]
     adjusted = iter(holm([p for p in p_values if p is not None]))
     return [

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 from filelock import FileLock, Timeout
@@ -12,6 +15,31 @@ from filelock import FileLock, Timeout
 from ranking.errors import RecipeError
 
 RESULTS = "results.parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Folders that a unit works with.
+
+    Args:
+        state: its checkpoints, and those of units that share some with it.
+        tuned: settings that searches found; they stay, for seeds that are asked for later.
+        parts: results of the units that are done.
+    """
+
+    state: Path
+    tuned: Path
+    parts: Path
+
+
+def settings_file(tuned: Path, search: str) -> Path:
+    """Where a search leaves the settings that it found."""
+    return tuned / f"{search}.json"
+
+
+def part_file(parts: Path, unit: str) -> Path:
+    """Where the results of a unit are."""
+    return parts / f"{unit}.parquet"
 
 
 class Store:
@@ -27,7 +55,7 @@ class Store:
 
     def __init__(self, folder: Path, settings: Mapping[str, object]) -> None:
         self.folder = folder
-        self._parts = folder / "parts"
+        self._parts, self._state, self._tuned = (folder / name for name in ("parts", "state", "tuned"))
         try:
             self._parts.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -37,17 +65,29 @@ class Store:
             self._lock.acquire(timeout=0)
         except Timeout as error:
             raise RecipeError(f"an experiment in {folder} is going on: wait for it, or choose another --out") from error
-        known, wanted = folder / "settings.json", json.loads(json.dumps(settings))
+        self._tuned.mkdir(exist_ok=True)
+        try:
+            self._belongs_to(json.loads(json.dumps(settings)))
+        except RecipeError:
+            self._lock.release()
+            raise
+
+    def _belongs_to(self, wanted: dict[str, Any]) -> None:
+        """Methods may come in one after the other; one that is there must be the same, and so must all else."""
+        known = self.folder / "settings.json"
         if known.exists():
             found = json.loads(known.read_text(encoding="utf-8"))
-            if found != wanted:
-                self._lock.release()
-                names = ", ".join(name for name in wanted if found.get(name) != wanted[name])
-                raise RecipeError(f"{folder} holds results with other {names}: choose another --out, or delete it")
-        else:
-            temporary = known.with_suffix(".tmp")
-            temporary.write_text(json.dumps(wanted, indent=1) + "\n", encoding="utf-8")
-            temporary.replace(known)
+            there, methods = found.get("methods", {}), wanted.get("methods", {})
+            other = [f"method {name}" for name in methods if name in there and there[name] != methods[name]]
+            other = [name for name in wanted if name != "methods" and found.get(name) != wanted[name]] + other
+            if other:
+                names = ", ".join(other)
+                raise RecipeError(f"{self.folder} holds results with other {names}: choose another --out, or delete it")
+            if methods:
+                wanted = {**wanted, "methods": {**there, **methods}}
+        temporary = known.with_suffix(".tmp")
+        temporary.write_text(json.dumps(wanted, indent=1) + "\n", encoding="utf-8")
+        temporary.replace(known)
 
     def __enter__(self) -> Store:
         return self
@@ -56,16 +96,23 @@ class Store:
         self._lock.release()
 
     def state(self, unit: str) -> Path:
-        """A folder for the checkpoints of a unit."""
-        folder = self.folder / "state" / unit
+        """A folder for the checkpoints of a unit, or of units that share some."""
+        folder = self._state / unit
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
-    def tuned(self, data: str) -> Path:
-        """A file for settings found on these data; it stays, for seeds that are asked for later."""
-        folder = self.folder / "tuned"
-        folder.mkdir(exist_ok=True)
-        return folder / f"{data}.json"
+    def place(self, unit: str) -> Place:
+        """That folder, and those where units find what others left."""
+        return Place(self.state(unit), self._tuned, self._parts)
+
+    def leave(self, unit: str) -> None:
+        """Drop a folder of checkpoints, if it is there."""
+        if (folder := self._state / unit).exists():
+            shutil.rmtree(folder)
+
+    def tuned(self, search: str) -> bool:
+        """Whether a search is done."""
+        return settings_file(self._tuned, search).exists()
 
     def has(self, unit: str) -> bool:
         """Whether a unit is done."""
@@ -84,4 +131,4 @@ class Store:
         return together
 
     def _part(self, unit: str) -> Path:
-        return self._parts / f"{unit}.parquet"
+        return part_file(self._parts, unit)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import shutil
 import signal
 import threading
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
-from pathlib import Path
 
 import polars as pl
 from rich.console import Console
@@ -21,15 +19,17 @@ from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn, Tim
 
 from ranking.errors import ListwrightError, RecipeError
 from training.experiments.fits import Fit, measure
-from training.experiments.store import Store
+from training.experiments.store import Place, Store
 from training.progress import BAR, PACE, progress_bars
 
 
-def run_all(title: str, fits: Sequence[Fit], store: Store, jobs: int, console: Console) -> pl.DataFrame:
+def run_all(
+    title: str, fits: Sequence[Fit], store: Store, jobs: int, console: Console, *, keep: bool = False
+) -> pl.DataFrame:
     """Every fit that is not done yet, ``jobs`` at a time; then the results of all.
 
-    LambdaMART's settings are found once on the same data, before other seeds ask for them; the first stage of a group
-    is fitted once, before the methods that share it.
+    Settings are searched once on the same data, before other seeds ask for them; a first stage is fitted once, before
+    the methods that share it. With ``keep`` first stages stay, for methods that are asked for later.
 
     Raises:
         RecipeError: if a worker was stopped from outside; what is finished is kept.
@@ -48,7 +48,7 @@ def run_all(title: str, fits: Sequence[Fit], store: Store, jobs: int, console: C
         task = bar.add_task(title, total=len(fits), completed=len(fits) - len(todo))
         try:
             with pool(min(jobs, max(1, len(todo)))) as workers:  # processes start with the first fit, if there is one
-                for done in _in_order(todo, store, jobs, workers):
+                for done in _in_order(todo, store, jobs, workers, keep=keep):
                     bar.update(task, description=f"{title}: {done.method}", advance=1)
         except BrokenProcessPool as error:
             raise RecipeError(
@@ -56,41 +56,61 @@ def run_all(title: str, fits: Sequence[Fit], store: Store, jobs: int, console: C
                 "command goes on, with --jobs N for fewer at a time"
             ) from error
         bar.update(task, description=title)
+    if not keep:  # of fits that were done with it, nothing is there any more
+        for place in {fit.place for fit in fits}:
+            store.leave(place)
     return store.join([fit.name for fit in fits])
 
 
-def _in_order(todo: Sequence[Fit], store: Store, jobs: int, workers: Executor) -> Iterator[Fit]:
-    """Fits as they finish, started in their order but for those that wait for their group's first stage."""
-    waiting = {fit.group for fit in todo if fit.is_first_stage}
-    left = Counter(fit.group for fit in todo)
+def _in_order(todo: Sequence[Fit], store: Store, jobs: int, workers: Executor, *, keep: bool) -> Iterator[Fit]:
+    """Fits as they finish, started in their order but for those that wait for what others make."""
+    makers = _makers(todo, store)
+    left = Counter(fit.place for fit in todo)
     queue, running = list(todo), dict[Future[pl.DataFrame], Fit]()
     while queue or running:
-        while len(running) < jobs and (fit := _next(queue, waiting, running.values(), store)) is not None:
-            queue.remove(fit)
-            running[workers.submit(measured, fit, store.state(fit.group), store.tuned(fit.data))] = fit
+        while len(running) < jobs and (ready := _next(queue, makers, left, store)) is not None:
+            queue.remove(ready)
+            running[workers.submit(measured, ready, store.place(ready.place))] = ready
         done, _ = wait(running, return_when=FIRST_COMPLETED)
         for future in sorted(done, key=lambda one: one.exception() is not None):  # what is whole is kept first
             fit = running.pop(future)
             store.add(fit.name, future.result())
-            if fit.is_first_stage:
-                waiting.remove(fit.group)
-            left[fit.group] -= 1
-            if left[fit.group] == 0:
-                shutil.rmtree(store.state(fit.group))
+            makers = {made: maker for made, maker in makers.items() if maker != fit.name}
+            left[fit.place] -= 1
+            if left[fit.place] == 0 and not keep:
+                store.leave(fit.place)
             yield fit
 
 
-def _next(queue: Sequence[Fit], waiting: Container[str], running: Iterable[Fit], store: Store) -> Fit | None:
+def _makers(todo: Sequence[Fit], store: Store) -> dict[str, str]:
+    """Of each first stage and each search: the first fit that needs it, so that the number of jobs changes nothing."""
+    makers: dict[str, str] = {}
+    for fit in todo:
+        for made in _shared(fit, store):
+            makers.setdefault(made, fit.name)
+    return makers
+
+
+def _next(queue: Sequence[Fit], makers: Mapping[str, str], left: Mapping[str, int], store: Store) -> Fit | None:
     """The first fit of the queue that has what it shares with others, or is the one to make it."""
-    in_search = {fit.data for fit in running if not store.tuned(fit.data).exists()}
-    ready = (fit.data not in in_search if fit.is_first_stage else fit.group not in waiting for fit in queue)
-    return next((fit for fit, can_start in zip(queue, ready, strict=True) if can_start), None)
+    for fit in queue:
+        waits = any(makers.get(made, fit.name) != fit.name for made in _shared(fit, store))
+        comes_last = fit.chooses and left[fit.place] > 1
+        if not waits and not comes_last:
+            return fit
+    return None
 
 
-def measured(fit: Fit, state: Path, tuned: Path) -> pl.DataFrame:
+def _shared(fit: Fit, store: Store) -> list[str]:
+    """What a fit shares with others: the first stages of its place, and searches that are not done."""
+    stages = [f"{fit.place}-{stage}" for stage in fit.first_stages]
+    return stages + [search for search in fit.searches if not store.tuned(search)]
+
+
+def measured(fit: Fit, place: Place) -> pl.DataFrame:
     """:func:`training.experiments.fits.measure`, whose errors say of which fit they are."""
     try:
-        return measure(fit, state, tuned)
+        return measure(fit, place)
     except ListwrightError as error:  # of a class that any process can make again from its message
         raise RecipeError(f"{fit.name}: {error}") from None
 

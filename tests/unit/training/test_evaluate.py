@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ranking.metrics import EvalProtocol
-from training.evaluate import METRICS, Evaluation, bootstrap_interval, pooled
+from training.evaluate import METRICS, Evaluation, bootstrap_interval
 
 
 def evaluation(first, second, protocol=None):
@@ -48,9 +48,3 @@ def test_interval_covers_the_mean_and_shrinks_with_more_queries():
     assert np.diff(bootstrap_interval(many))[0] < (high - low) / 5
     assert bootstrap_interval(few) == (low, high), "an interval must repeat to the digit"
     assert bootstrap_interval(np.empty(0)) == (0.0, 0.0)
-
-
-def test_pooling_keeps_every_query_once():
-    whole = pooled([evaluation([1.0], [0.0]), evaluation([0.5, 0.25], [1.0, 1.0])])
-    assert whole.queries == 3
-    assert whole.values["first_stage"]["mrr"].tolist() == [1.0, 0.5, 0.25]

@@ -8,8 +8,7 @@ import pytest
 from scipy import stats
 
 from measured import fitted_results, measured, planted_gains
-from ranking.errors import RecipeError
-from training import config
+from training.bootstrap import crossed_means, interval, resampled_means
 from training.experiments import findings, plans, printed
 from training.experiments import listwise_pages as pages
 from training.experiments.measured import by_shift
@@ -44,7 +43,7 @@ def test_p_of_what_never_varies(difference, p):
 def test_a_comparison_is_paired_by_query():
     rng = np.random.default_rng(0)
     base, noise = rng.uniform(size=300), 0.01 * rng.normal(size=300)
-    (found,) = compare([("mrr", "one", "other")], (base + 0.01 + noise)[:, None], base[:, None])
+    (found,) = compare([("mrr", "one", "other")], (base + 0.01 + noise)[None, :, None], base[None, :, None])
     assert found.gain == pytest.approx(0.01 + noise.mean())
     assert found.improvement == pytest.approx(found.gain / base.mean())
     half = 1.96 * noise.std() / np.sqrt(300)
@@ -53,11 +52,11 @@ def test_a_comparison_is_paired_by_query():
 
 def test_a_family_is_corrected_as_one():
     rng = np.random.default_rng(0)
-    gains = rng.normal([0.2, 0.1, 0.0], 1.0, size=(100, 3))
-    family = compare([(name, "x", "y") for name in "abc"], gains, np.zeros((100, 3)))
-    assert [one.holm for one in family] == holm([stats.ttest_1samp(column, 0.0).pvalue for column in gains.T])
+    gains = rng.normal([0.2, 0.1, 0.0], 1.0, size=(1, 100, 3))
+    family = compare([(name, "x", "y") for name in "abc"], gains, np.zeros((1, 100, 3)))
+    assert [one.holm for one in family] == holm([stats.ttest_1samp(column, 0.0).pvalue for column in gains[0].T])
     assert family[0].improvement is None, "nothing is no share of nothing"
-    (alone,) = compare([("a", "x", "y")], np.ones((1, 1)), np.zeros((1, 1)))
+    (alone,) = compare([("a", "x", "y")], np.ones((1, 1, 1)), np.zeros((1, 1, 1)))
     assert alone.p is alone.holm is None
     assert not alone.proven
 
@@ -75,13 +74,34 @@ def test_mean_and_deviation_are_over_seeds_and_conventions_by_hand():
     assert measured({"lambdamart": [[0.2, 0.4]]}).mean_sd("lambdamart", "ndcg@1")[1] is None, "one seed does not vary"
 
 
+def test_a_query_may_be_empty_under_one_seed_only():
+    """As it is under the truncated ideal where one seed's first stage keeps nothing relevant of it."""
+    found = measured({"lambdamart": [[0.2, NAN], [0.4, 0.6]]}, relevant=[3, 3])
+    assert found.mean_sd("lambdamart", "ndcg@10 truncated", "drop") == pytest.approx((0.35, np.std([0.2, 0.5], ddof=1)))
+
+
 def test_queries_are_the_witnesses_not_their_seeds():
     """Twice the same seed says nothing new."""
     values = planted_gains(seeds=1, gain=0.002)
-    once = measured(values).compared([("ndcg@10", "qilcm", "dlcm")])
+    (once,) = measured(values).compared([("ndcg@10", "qilcm", "dlcm")])
     twice = measured({name: np.concatenate([row, row]) for name, row in values.items()})
-    assert twice.compared([("ndcg@10", "qilcm", "dlcm")]) == once
-    assert once[0].queries == 200
+    (again,) = twice.compared([("ndcg@10", "qilcm", "dlcm")])
+    assert [again.gain, again.low, again.high, again.p] == pytest.approx([once.gain, once.low, once.high, once.p])
+    assert once.queries == 200
+
+
+def test_an_interval_is_of_queries_and_of_seeds():
+    """Their variances add: of means over 10 seeds that differ by 0.1, and over 400 queries that differ by 1."""
+    rng = np.random.default_rng(0)
+    seeds, queries = 0.1 * rng.normal(size=10), rng.normal(size=400)
+    low, high = interval(crossed_means(seeds[:, None] + queries))
+    deviation = np.sqrt(seeds.var() / 10 + queries.var() / 400)
+    assert (high - low) / (2 * 1.96) == pytest.approx(deviation, rel=0.06)
+    assert (high + low) / 2 == pytest.approx(seeds.mean() + queries.mean(), abs=0.1 * deviation)
+    (one,) = compare([("mrr", "x", "y")], seeds[:, None, None] + queries[:, None], np.zeros((10, 400, 1)))
+    assert (one.low, one.high) == (low, high)
+    alone = interval(crossed_means(queries[None]))
+    assert alone == pytest.approx(interval(resampled_means(queries))), "one seed says nothing of others"
 
 
 def test_the_order_of_rows_does_not_matter():
@@ -99,6 +119,28 @@ def test_improvement_is_over_the_best_baseline_and_qilcm2_is_none():
     assert found.rival == "mlp"
     assert found.gain == pytest.approx(0.03, abs=0.005)
     assert found.proven
+
+
+def test_lambdamart_that_sees_the_list_is_a_baseline_and_all_stand_beside_it():
+    names = ("lambdamart", "lambdamart+relative", "qilcm", "qilcm+relative", "shipped")
+    values = planted_gains(methods=names)
+    values["lambdamart+relative"] = values["lambdamart+relative"] + 0.03
+    values["shipped"] = values["lambdamart+relative"]
+    found = measured(values, chosen={"shipped": "lambdamart+relative"})
+    told = pages.table2(found, 10)
+    against = {(one["method"], one["rival"]): one for one in told.summary["over_lambdamart"]}
+    assert set(against) == {
+        *((name, "lambdamart") for name in names[1:]),
+        *((name, "lambdamart+relative") for name in names[2:]),
+    }
+    assert against["lambdamart+relative", "lambdamart"]["gain"] == pytest.approx(0.03)
+    assert against["shipped", "lambdamart+relative"]["gain"] == 0.0
+    assert {one["rival"] for one in told.summary["comparisons"]} == {"lambdamart+relative"}, "it is the best baseline"
+    assert told.summary["methods"]["shipped"]["chosen"] == {"lambdamart+relative": 2}
+    assert told.verdicts[-1] == "Of 2 seeds and folds a fit ships LambdaMART + relative in 2."
+    assert told.verdicts[0].startswith("LambdaMART + relative beats LambdaMART by 0.0300 NDCG@10")
+    mean = told.summary["methods"]["qilcm"]["means"]["mrr"]
+    assert mean["low"] < mean["mean"] < mean["high"]
 
 
 def test_metrics_are_the_papers_for_the_kind_of_data():
@@ -136,7 +178,7 @@ def test_gap_widens_where_it_was_planted():
     assert [part.queries for part in found.bins] == [20] * 10
     assert found.bins[-1].gap - found.bins[0].gap == pytest.approx(0.027, abs=0.01)
     assert found.trend == pytest.approx(
-        stats.spearmanr(anomaly, measured(values).difference("qilcm", found.rival, "ndcg@10"))[0]
+        stats.spearmanr(anomaly, measured(values).differences("qilcm", found.rival, "ndcg@10").mean(axis=0))[0]
     )
     assert "widens for anomalous queries" in pages.trend_sentence(found)
     flat = findings.gaps(measured(planted_gains(), anomaly=anomaly), "ndcg@10")
@@ -171,7 +213,7 @@ def drawn(told):
 WEIGHTS = ("lambdamart", *(plans.weight_name(weight) for weight in plans.WEIGHTS))
 
 PAGES = {
-    "table2": (lambda: pages.table2(measured(planted_gains(gain=0.05)), 10), 2, 4),
+    "table2": (lambda: pages.table2(measured(planted_gains(gain=0.05)), 10), 2, 5),
     "table3": (lambda: pages.table3(shifted(0.1), 10), 4, 9),
     "anomaly": (lambda: pages.anomaly(measured(planted_gains(), anomaly=np.linspace(0.4, 0.6, 200)), 10), 2, 5),
     "lambda": (lambda: pages.confusion_weights(measured(planted_gains(methods=WEIGHTS)), 10), 1, 3),
@@ -196,58 +238,14 @@ def test_pages_repeat_to_the_byte():
 
 
 def test_verdicts_are_honest():
-    gained, none = (pages.table2(measured(planted_gains(gain=gain)), 10).verdicts[0] for gain in (0.05, 0.0))
+    gained, none = (pages.table2(measured(planted_gains(gain=gain)), 10).verdicts[-1] for gain in (0.05, 0.0))
     assert gained.startswith("QILCM beats ")
     assert "gains in 4 of 4 metrics" in gained
     assert "are not shown to differ in NDCG@10" in none
-    lost = pages.table2(measured(planted_gains(gain=-0.05)), 10).verdicts[0]
+    lost = pages.table2(measured(planted_gains(gain=-0.05)), 10).verdicts[-1]
     assert lost.startswith("QILCM loses to ")
     flat = np.full((1, 30), 0.5)
     told = pages.confusion_weights(measured(dict.fromkeys(WEIGHTS, flat)), 10)
     assert told.verdicts == [
         "No weight of the confusion loss raises NDCG@10. Beyond doubt (Holm) none of 5 raise it and none lower it."
     ]
-
-
-def test_methods_of_every_suite():
-    recipe = config.load("demo")
-    like = recipe.model
-    for suite in plans.SUITES:
-        chosen = plans.methods(suite, recipe)
-        assert next(iter(chosen)) == "lambdamart"
-        assert {spec.max_epochs for name, spec in chosen.items() if name != "lambdamart"} == {like.max_epochs}
-    weighted = plans.methods("lambda", recipe)
-    assert [spec.confusion_weight for name, spec in weighted.items() if name != "lambdamart"] == [
-        0,
-        0.003,
-        0.01,
-        0.03,
-        0.1,
-        0.3,
-    ]
-    assert [plans.title(name) for name in plans.methods("table2", recipe)] == [
-        "LambdaMART",
-        "QILCM",
-        "DCM",
-        "DLCM",
-        "MLP",
-        "QILCM2",
-    ]
-    assert [plans.title(name) for name in plans.methods("table3", recipe)][1:] == ["QILCM", "V1", "V2", "V3"]
-
-
-def test_shifts_are_for_planted_data():
-    planted = config.load("shifted")
-    assert [data.data.shift for data in plans.data_sets("table3", planted, ())] == list(plans.SHIFTS)
-    assert [data.data.shift for data in plans.data_sets("table3", planted, (0.0, 2.0))] == [0.0, 2.0]
-    assert plans.data_sets("table2", planted, ()) == [planted]
-    with pytest.raises(RecipeError, match="reads real data"):
-        plans.data_sets("table3", config.load("mq2008"), (1.0,))
-    given = config.changed(planted, {"first_stage": {"kind": "column", "column": "n1"}})
-    with pytest.raises(RecipeError, match="brings its own first stage"):
-        plans.data_sets("table2", given, ())
-
-
-def test_shifted_data_are_what_the_issue_asks_for():
-    data = config.load("shifted").data
-    assert (data.queries, data.min_length, data.max_length, data.anomalous) == (5000, 50, 50, 0.05)

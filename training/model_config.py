@@ -192,6 +192,9 @@ Model = Annotated[NetworkSpec | FirstStageAlone, Field(discriminator="kind")]
 
 _CLASSES: dict[str, type[Network]] = {"qilcm": Qilcm, "qilcm2": Qilcm2, "dlcm": Dlcm, "dcm": Dcm, "mlp": Mlp}
 
+TITLES = {kind: network().title for kind, network in _CLASSES.items()}  # type: ignore[attr-defined]
+"""What people read of each kind."""
+
 MODEL_NAMES = (
     "qilcm", "qilcm-v1", "qilcm-v2", "qilcm-v3", "qilcm-paper", "qilcm2", "dlcm", "dcm", "mlp", "first_stage",
 )  # fmt: skip

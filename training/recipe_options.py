@@ -171,6 +171,18 @@ def _names(text: str | None) -> tuple[str, ...] | None:
 
 def add_recipe_options(parser: argparse.ArgumentParser) -> None:
     """The options that :func:`recipe_from` reads, and ``--data`` and ``--device``."""
+    add_source_options(parser)
+    parser.add_argument(
+        "--model",
+        metavar="NAME",
+        help=f"another second stage, fitted like the recipe's unless its [rivals] says how: {', '.join(MODEL_NAMES)}; "
+        "see below. The bundle answers with it unless the test split shows it to harm",
+    )
+
+
+def add_source_options(parser: argparse.ArgumentParser) -> None:
+    """The same without a word about the second stage."""
+    parser.set_defaults(model=None)
     recipes = ", ".join(config.recipe_names())
     parser.add_argument(
         "recipe",
@@ -191,12 +203,6 @@ def add_recipe_options(parser: argparse.ArgumentParser) -> None:
         type=int,
         metavar="N",
         help="fixes all randomness (default: the recipe's); repeats to the bit on one machine with one OMP_NUM_THREADS",
-    )
-    parser.add_argument(
-        "--model",
-        metavar="NAME",
-        help=f"another second stage, fitted like the recipe's unless its [rivals] says how: {', '.join(MODEL_NAMES)}; "
-        "see below. The bundle answers with it unless the test split shows it to harm",
     )
     parser.add_argument("--fold", type=int, metavar="K", help="which fold, counted from 1 (default: the recipe's)")
     parser.add_argument("--device", default="auto", help="auto (CUDA if there is one), cpu or cuda")

@@ -92,3 +92,9 @@ def test_the_confusion_loss():
     assert run["ratio_to_step_without"]["quarter_of_pairs"] <= 1.5
     assert run["peak_memory_gib"] < 2
     assert all(model["share"] < 0.1 for model in result("epoch")["models"].values())
+
+
+def test_a_diagnosis_of_a_hundred_thousand_rows_takes_less_than_a_minute():
+    tables = result("diagnose")["tables"]
+    assert [(table["rows"], table["numeric"]) for table in tables] == [(100_000, 20), (100_000, 136)]
+    assert max(table["cpu_seconds"] for table in tables) < 60

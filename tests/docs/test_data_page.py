@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from training import config, experiment, fit, tune
+from training import config, diagnose, experiment, fit, tune
 from training.data import constant
 from training.data.leaks import evidence
 from training.data.leaks import findings as leaks
@@ -15,7 +15,7 @@ from training.data_config import TableData, TableSplit
 from training.recipe_options import TABLES, recipe_for
 
 PAGE = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
-PROGRAMS = {"fit": fit, "tune": tune, "experiment": experiment}
+PROGRAMS = {"diagnose": diagnose, "fit": fit, "tune": tune, "experiment": experiment}
 
 
 def test_its_commands_parse_and_need_no_recipe():

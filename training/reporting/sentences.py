@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from training.model_config import TITLES
 from training.reporting.fit_figures import Facts, metric_name
 from training.verdicts import verdict_of
 
@@ -57,7 +58,7 @@ def choice_sentence(default: Mapping[str, Any], names: Mapping[str, str]) -> str
 
 def compared_rows(default: Mapping[str, Any], names: Mapping[str, str]) -> list[tuple[str, str, str, str]]:
     """The comparisons: ranker, what it had to beat, the gain, and the verdict."""
-    called = {**names, "plain": "LightGBM", "relative": "LightGBM + relative"}
+    called = {**TITLES, **names, "plain": "LightGBM", "relative": "LightGBM + relative"}
     return [
         (
             called.get(one["ranker"], one["ranker"]),

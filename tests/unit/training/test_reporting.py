@@ -226,6 +226,8 @@ def test_a_command_is_given_as_others_can_repeat_it():
         "/data/me/b.txt",
         "--out",
         "/data/me/x/1",
+        "--json",
+        "/data/me/found.json",
         "--resume",
         "--fold",
         "2",

@@ -12,7 +12,7 @@ from training.search_space import own_values, space_of
 
 
 def test_methods_of_every_suite():
-    recipe = config.load("demo")
+    recipe = config.load("shifted")
     like = recipe.model
     for suite in plans.SUITES:
         chosen = plans.methods(suite, recipe)

@@ -16,11 +16,13 @@ from filelock import FileLock, Timeout
 from rich.progress import Progress
 
 from ranking.errors import RecipeError
+from ranking.relative import KINDS
 from training import config, first_stage, lambdamart
 from training.config import LambdaMart, Recipe
 from training.data.dataset import Splits
 from training.epoch import Epoch
 from training.first_stage import FittedFirstStage
+from training.fitting import better_first_stage
 from training.model_config import FirstStageAlone, NetworkSpec
 from training.network_search import search_network, with_values
 from training.search import Found
@@ -170,7 +172,8 @@ def _tune_network(
     changes: dict[str, object] = {"model": with_values(model, found.values)}
     tuned = None
     if isinstance(recipe.first_stage, LambdaMart):
-        changes["first_stage"] = _pinned(recipe.first_stage, first.facts["params"])
+        relative = KINDS if first.relative else "none"
+        changes["first_stage"] = _pinned(recipe.first_stage, first.facts["params"], relative=relative)
         tuned = int(str(first.facts["trials"]))
     winner = config.changed(recipe, changes)
     return Winner(winner, found.values, model.title, model.ndcg_at, found, tuned)
@@ -183,24 +186,23 @@ def _first_stage(recipe: Recipe, splits: Splits, state: Path, trials: int, bars:
         return first_stage.fit(spec, splits, seed=recipe.seed, state=state)
     spec = spec.model_copy(update={"trials": trials})
     task = bars.add_task("First stage", total=trials)
-    fitted = first_stage.fit(
-        spec,
-        splits,
-        seed=recipe.seed,
-        state=state,
-        progress=first_stage.Progress(
-            on_trial=lambda _which, done, best: bars.update(
-                task, completed=done, description=f"First stage, best NDCG@{spec.ndcg_at} {best:.4f}"
-            )
-        ),
+    progress = first_stage.Progress(
+        on_trial=lambda which, done, best: bars.update(
+            task, completed=done, description=f"First stage, {which}, best NDCG@{spec.ndcg_at} {best:.4f}"
+        )
     )
+    if spec.relative == "auto":  # what a fit would take
+        both = first_stage.with_and_without(spec, splits, seed=recipe.seed, state=state, progress=progress)
+        fitted, _, _ = better_first_stage(*both, splits, spec.ndcg_at)
+    else:
+        fitted = first_stage.fit(spec, splits, seed=recipe.seed, state=state, progress=progress)
     bars.update(task, completed=trials)
     return fitted
 
 
-def _pinned(spec: LambdaMart, settings: object) -> LambdaMart:
+def _pinned(spec: LambdaMart, settings: object, **more: object) -> LambdaMart:
     """LightGBM as it was found, not to be searched again."""
-    return LambdaMart.model_validate({**spec.model_dump(), "settings": settings, "trials": 1})
+    return LambdaMart.model_validate({**spec.model_dump(), "settings": settings, "trials": 1, **more})
 
 
 def fragment(winner: Winner, command: str) -> str:

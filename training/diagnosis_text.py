@@ -62,10 +62,10 @@ def advice(found: Diagnosis) -> Advice:
         text = f"{shown}, but a gain {rest}of up to {highest:.3f} is not ruled out; a fit compares at full length:"
         return Advice("unsure", text, alone=False)
     if with_columns:
-        return Advice("relative", "List-relative columns pay and are enough; no second stage is needed:", alone=True)
+        return Advice("relative", "List-relative columns pay; a quick second stage adds nothing to them:", alone=True)
     if relative is None:
-        return Advice("given", "The first stage is enough; no second stage is needed:", alone=True)
-    return Advice("plain", "A plain LightGBM is enough; nothing beyond it gains:", alone=True)
+        return Advice("given", "A quick second stage adds nothing to the first stage:", alone=True)
+    return Advice("plain", "A plain LightGBM is enough; nothing quick gains beyond it:", alone=True)
 
 
 def tables(found: Diagnosis) -> str:

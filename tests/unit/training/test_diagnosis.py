@@ -161,7 +161,7 @@ def test_the_budget_is_small_whatever_the_recipe_says():
         assert (small.first_stage.trials, small.first_stage.relative, small.first_stage.folds) == (1, "auto", 3)
         assert small.first_stage.settings.num_leaves <= 20
         assert (small.model.kind, small.specialists, small.router) == ("qilcm2", None, None)
-        assert small.model.max_epochs == diagnosis.EPOCHS[1]
+        assert small.model.max_epochs == small.model.patience == diagnosis.EPOCHS[1], "nothing ends it early"
     given = GivenColumn(column="noise")
     assert quick(config.load("letor").model_copy(update={"first_stage": given}), lists(40, 10)).first_stage == given
 

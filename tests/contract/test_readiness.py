@@ -20,8 +20,8 @@ class Failing:
     def __init__(self, app, monkeypatch):
         self.fails = True
         (served,) = app.state.models.current.values()
-        self.scorer = served.reranker._second_stage
-        monkeypatch.setattr(served.reranker, "_second_stage", self)
+        self.scorer = served.reranker._second_stages["qilcm"]
+        monkeypatch.setitem(served.reranker._second_stages, "qilcm", self)
 
     def score(self, features):
         if self.fails:

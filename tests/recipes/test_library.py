@@ -124,14 +124,14 @@ def test_the_service_serves_it(saved):
     with asking(create_app(Settings(bundle=saved))) as client:
         cheap = {"id": "a", "features": {"price": -1.0, "carrier": "y", "stops": "0"}}
         good = {"id": "b", "features": {"price": 3.0, "carrier": "x", "stops": "1"}}
-        answer = client.post("/rerank", json={"candidates": [cheap, good]})
+        answer = client.post("/rerank", json={"candidates": [cheap, good], "strategy": "qilcm"})
     assert answer.status_code == 200
     assert answer.json()["meta"]["stage_reached"] == "second_stage"
 
 
 def test_a_bundle_of_the_command_line_is_loaded_with_its_parameters(fitted):
     model = training.Qilcm.load(fitted)
-    assert (model.model, model.cutoff, model.hidden, model.max_trees, model.parts) == ("qilcm", 6, (8,), 20, 5)
+    assert (model.model, model.cutoff, model.hidden, model.max_trees, model.parts) == ("auto", 6, (8,), 20, 5)
     assert model.predict([[1.0, 2.0, 3.0, 4.0, "v1"]], ["only"]).shape == (1,)
 
 
@@ -174,7 +174,8 @@ def test_an_answer_of_an_earlier_stage_is_no_answer(frame, model, monkeypatch):
     def fail(_inputs):
         raise ScoringError("the graph gave nan")
 
-    monkeypatch.setattr(model.reranker_._second_stage, "score", fail)
+    monkeypatch.setattr(model.reranker_, "default_strategy", "qilcm")
+    monkeypatch.setattr(model.reranker_._second_stages["qilcm"], "score", fail)
     with pytest.raises(ScoringError, match=r"query s\d+: the graph gave nan"):
         model.predict(features(frame), frame["search"])
 

@@ -151,7 +151,7 @@ def test_a_rival_that_has_settings_of_its_own_is_fitted_as_they_say(run):
     assert recipe.model_named("qilcm") == tiny.model, "[model] says what a qilcm is where it is one"
     other = config.changed(recipe, {"model": recipe.model_named("dlcm")})
     assert (other.model_named("qilcm").learning_rate, other.model_named("qilcm-v3").variant) == (0.5, "V3")
-    assert plans.methods("table2", recipe)["dlcm"].heads == 2
+    assert plans.methods("table2", recipe)["dlcm"].spec.heads == 2
 
 
 @pytest.mark.parametrize(

@@ -18,14 +18,15 @@ def notes_section(report: Facts) -> list[PageSection]:
 
 def choice_section(report: Facts) -> list[PageSection]:
     """What the default was chosen by; nothing where it was not chosen."""
-    rows = [list(row) for row in compared_rows(report.get("default_strategy", {}), report["rankers"])]
+    compared = compared_rows(report.get("default_strategy", {}), report["rankers"])
+    rows = [[ranker, over, f"{gain}\n{verdict}"] for ranker, over, gain, verdict in compared]
     if not rows:
         return []
     text = (
         "Each training query is ranked by models that were fitted without it. A less simple ranker becomes the "
         "default if the 95 % interval of its gain lies above 0. The test split takes no part."
     )
-    table = PageTable("", ["ranker", "over", "NDCG gain", "verdict"], rows)
+    table = PageTable("", ["ranker", "over", "NDCG gain"], rows)
     return [PageSection("How the default was chosen", [text], (), [table])]
 
 

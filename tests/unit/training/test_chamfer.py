@@ -163,7 +163,8 @@ def test_the_representation_of_qilcm_has_the_gain_that_it_says(form, variant):
     network = QilcmNetwork(5, Qilcm(encoder_width=7, hidden=(4,), query_norm=form, variant=variant))
     x = torch.rand(3, 6, 5)
     x[..., 2] = 0.5  # constant over every list
-    _, normalised, gain = network(x, torch.ones(3, 6, dtype=torch.bool), None)
+    found = network(x, torch.ones(3, 6, dtype=torch.bool), None)
+    normalised, gain = found.representation, found.gain
     product, alone = normalised.chunk(2, dim=-1)
     torch.testing.assert_close(gain[:, None] * alone, product, rtol=1e-4, atol=1e-4)
 

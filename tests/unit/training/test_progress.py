@@ -243,7 +243,7 @@ def test_fits_side_by_side_are_told(hasty, monkeypatch, tmp_path):
     class Fit:
         name, method = "seed-0-fold-1-dlcm", "dlcm"
 
-    def one_by_one(todo, *_):
+    def one_by_one(todo, *_, **_more):
         yield Fit
         assert log.seen.wait(10.0)
 

@@ -147,7 +147,7 @@ def test_ids_are_spelled_like_categories(parquet, dtype, expected):
         ("q,y,x\n1,1,2\n1,1,2\n1,1,2,3\n", "line 4", "expected 3 fields, found 4"),
         ("q,y,x,x\n1,1,2,3\n", "line 1", "column 'x' is named twice"),
         ("q,y,\n1,1,2\n", "column ", "'' cannot name a feature"),
-        (f"q,y,{'x' * 201}\n1,1,2\n", "column xxx", "cannot name a feature: String should have at most 200 char"),
+        (f"q,y,{'x' * 221}\n1,1,2\n", "column xxx", "cannot name a feature: String should have at most 220 char"),
         ('q,y,x\n1,1,"2\n', "", "cannot be read as CSV"),
         (b"q,y,x\n1,1,\xff\n", "", "cannot be read as CSV"),
         ("", "", "cannot be read as CSV or Parquet"),

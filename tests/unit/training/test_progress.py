@@ -240,8 +240,11 @@ def test_fits_side_by_side_are_told(hasty, monkeypatch, tmp_path):
         def join(self, names):
             return names
 
+        def leave(self, place):
+            assert place == Fit.place
+
     class Fit:
-        name, method = "seed-0-fold-1-dlcm", "dlcm"
+        name, method, place = "seed-0-fold-1-dlcm", "dlcm", ("seed-0", "fold-1")
 
     def one_by_one(todo, *_, **_more):
         yield Fit

@@ -25,6 +25,18 @@ def test_engines_of_both_stages():
     assert second["inference form ms"] <= 0.8 * second["as trained ms"]
 
 
+def test_list_relative_columns_cost_little_beside_the_trees():
+    for length, limit in ((100, 1.25), (1000, 1.35)):
+        (row,) = (row for row in result("compute")["relative_columns"] if row["candidates"] == length)
+        assert row["40 columns of 20 features ms"] <= limit * row["without ms"]
+
+
+def test_planted_shifts_are_never_left_to_the_plain_first_stage():
+    run = result("choice")
+    assert run["seeds"] >= 10
+    assert run["plain"]["with planted shifts"] == 0
+
+
 def test_four_clients_on_two_cores():
     shares = [row["of_cores_over_floor"] for row in result("throughput")["clients"] if row["settings"][0] == "2"]
     assert len(shares) == 2

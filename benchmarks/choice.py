@@ -1,7 +1,7 @@
 """``python -m benchmarks.choice``: what ``auto`` means after a default fit, on planted data with and without a reason.
 
 Without a shift and without context the plain first stage is right; with planted shifts it is wrong. Every seed draws
-its own data. The tables are small, so that chance has room.
+its own data, once as a small table, where chance has room, and once as a larger one.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from collections import Counter
+from itertools import product
 from pathlib import Path
 
 from rich.console import Console
@@ -20,14 +22,14 @@ from training.data_config import SyntheticData
 from training.model_config import Qilcm
 from training.run import run
 
-QUERIES, LENGTH = 600, 20
+SIZES, LENGTH = (600, 2000), 20
 SHIFTS = {"without a shift": 0.0, "with planted shifts": 0.5}
 
 
-def recipe(shift: float, seed: int) -> Recipe:
+def recipe(queries: int, shift: float, seed: int) -> Recipe:
     """Planted data of one group, whose features a query shifts and scales by this much."""
     data = SyntheticData(
-        queries=QUERIES, min_length=LENGTH, max_length=LENGTH, numeric=10, categorical=1, groups=1, shift=shift
+        queries=queries, min_length=LENGTH, max_length=LENGTH, numeric=10, categorical=1, groups=1, shift=shift
     )
     return Recipe(
         name="choice",
@@ -45,13 +47,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=10, metavar="N", help="seeds 0 to N - 1")
     options = parser.parse_args(arguments)
     table: list[dict[str, object]] = []
-    for name, shift in SHIFTS.items():
-        for seed in range(options.seeds):
-            row = {"data": name, "seed": seed, **_chosen(recipe(shift, seed))}
-            print(row, flush=True)
-            table.append(row)
-    plain = {name: sum(row["default"] == "plain" for row in table if row["data"] == name) for name in SHIFTS}
-    result = {"queries": QUERIES, "candidates": LENGTH, "seeds": options.seeds, "plain": plain, "table": table}
+    for queries, (name, shift), seed in product(SIZES, SHIFTS.items(), range(options.seeds)):
+        row = {"queries": queries, "data": name, "seed": seed, **_chosen(recipe(queries, shift, seed))}
+        print(row, flush=True)
+        table.append(row)
+    counts = Counter((row["queries"], row["data"], row["default"]) for row in table)
+    defaults = [{"queries": q, "data": name, "default": kind, "seeds": n} for (q, name, kind), n in counts.items()]
+    result = {"candidates": LENGTH, "seeds": options.seeds, "defaults": defaults, "table": table}
     print(machine.save("choice", f"python -m benchmarks.choice --seeds {options.seeds}", result))
     return 0
 

@@ -55,7 +55,7 @@ class Comparison(Frozen):
     Args:
         ranker, over: the less simple one, and the one that it had to beat.
         metric: e.g. ``ndcg@10``.
-        mean, low, high: paired difference over queries, with its 95 % interval.
+        mean, low, high: paired difference over queries, with its interval; those of a choice hold together with 95 %.
         n: queries that the mean is over.
     """
 

@@ -7,8 +7,8 @@ here for training and serving alike, behind the columns of the feature schema. R
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Annotated, Literal
 
 import numpy as np
@@ -16,7 +16,7 @@ from jaxtyping import Float
 from pydantic import BaseModel, ConfigDict, Field
 
 from ranking.compiled import list_relative
-from ranking.features import QUANTILE_LEVELS, Feature, FeatureSchema
+from ranking.features import FLOAT32_MAX, QUANTILE_LEVELS, Feature, FeatureSchema
 
 RelativeKind = Literal["z", "rank"]
 
@@ -45,7 +45,7 @@ class RelativeColumn(BaseModel):
 
     feature: str
     kind: RelativeKind
-    scale: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] = 0.0
+    scale: Annotated[float, Field(ge=0.0, le=2 * FLOAT32_MAX)] = 0.0
     quantiles: Annotated[tuple[float, ...], Field(min_length=len(QUANTILE_LEVELS), max_length=len(QUANTILE_LEVELS))] | (
         None
     ) = None
@@ -72,11 +72,14 @@ class RelativeColumns:
         schema: of the matrices that are widened.
 
     Raises:
-        ValueError: if a column's feature is not in the schema or is categorical, or a column is named twice.
+        ValueError: if a column's feature is not in the schema or is categorical, or a column is named twice, or its
+            name is too long or a feature's.
+
+    ``schema`` is that of the widened matrices: the schema's features, then one numeric feature per column.
     """
 
     def __init__(self, columns: Sequence[RelativeColumn], schema: FeatureSchema) -> None:
-        self.columns, self._schema = tuple(columns), schema
+        self.columns = tuple(columns)
         width, sources = len(schema), dict[str, list[float]]()
         for place, column in enumerate(columns, start=width):
             d = schema.index.get(column.feature)
@@ -91,15 +94,9 @@ class RelativeColumns:
             if column.kind == "z":
                 source[4] = (EPSILON * column.scale) ** 2
         self._sources = np.array([tuple(source) for source in sources.values()], dtype=SOURCE)
-
-    @cached_property
-    def schema(self) -> FeatureSchema:
-        """Of the widened matrices: the schema's features, then one numeric feature per column."""
-        missing = {feature.name: feature.missing_in_training for feature in self._schema.features}
-        more = (
-            Feature(name=c.name, missing_in_training=missing[c.feature], quantiles=c.quantiles) for c in self.columns
-        )
-        return FeatureSchema(features=(*self._schema.features, *more))
+        missing = {feature.name: feature.missing_in_training for feature in schema.features}
+        more = (Feature(name=c.name, missing_in_training=missing[c.feature], quantiles=c.quantiles) for c in columns)
+        self.schema = FeatureSchema(features=(*schema.features, *more))
 
     def widened(self, features: Float[np.ndarray, "L D"]) -> Float[np.ndarray, "L W"]:
         """``(L, D + M)``: the features of one whole list, and their list-relative columns.
@@ -110,7 +107,7 @@ class RelativeColumns:
         length, width = features.shape
         out = np.empty((length, width + len(self.columns)), dtype=np.float32)
         out[:, :width] = features
-        _WRITE(np.ascontiguousarray(features, dtype=np.float32), self._sources, out)
+        _fastest()(np.ascontiguousarray(features, dtype=np.float32), self._sources, out)
         return out
 
 
@@ -172,11 +169,14 @@ def _agrees() -> bool:
     return True
 
 
-if list_relative is None:
-    log.warning("list-relative columns are computed by NumPy, several times slower: no C compiler built them here")
-    _WRITE = write
-elif _agrees():
-    _WRITE = list_relative.write
-else:
+@cache
+def _fastest() -> Callable[..., None]:
+    """The compiled twin, if it is built and agrees; the log says where it does not."""
+    if list_relative is None:
+        log.warning("list-relative columns are computed by NumPy, several times slower: no C compiler built them here")
+        return write
+    if _agrees():
+        compiled: Callable[..., None] = list_relative.write
+        return compiled
     log.error("list-relative columns are computed by NumPy, several times slower: the compiled ones differ from it")
-    _WRITE = write
+    return write

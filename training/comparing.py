@@ -55,6 +55,8 @@ def compared(
     gains: Float[np.ndarray, " N"],
     metric: str,
     weights: Float[np.ndarray, " N"] | None = None,
+    *,
+    comparisons: int = 1,
 ) -> Comparison:
     """The paired gain of one ranker over another.
 
@@ -63,24 +65,16 @@ def compared(
         gains: ``(N,)`` difference of the metric for every query.
         metric: its name.
         weights: ``(N,)`` of the queries; None: all alike.
+        comparisons: that the choice makes; their intervals hold together with 95 %.
     """
-    low, high = bootstrap_interval(gains, weights)
+    low, high = bootstrap_interval(gains, weights, intervals=comparisons)
     mean = float(np.average(gains, weights=weights))
     return Comparison(ranker=ranker, over=over, metric=metric, mean=mean, low=low, high=high, n=len(gains))
 
 
 def pays(comparison: Comparison) -> bool:
-    """Whether the gain is beyond doubt: its 95 % interval lies above 0."""
+    """Whether the gain is beyond doubt: its interval lies above 0."""
     return verdict_of(comparison.low, comparison.high) == "gain"
-
-
-def taken(comparisons: Sequence[Comparison], start: str) -> str:
-    """The ranker that is left when every less simple one that pays has taken the place of the one before."""
-    current = start
-    for comparison in comparisons:
-        if comparison.over == current and pays(comparison):
-            current = comparison.ranker
-    return current
 
 
 def reason(comparisons: Sequence[Comparison], titles: Mapping[str, str]) -> str:
@@ -96,7 +90,8 @@ def reason(comparisons: Sequence[Comparison], titles: Mapping[str, str]) -> str:
         f"[{c.low:+.4f}, {c.high:+.4f}], {verdict_of(c.low, c.high)}"
         for c in comparisons
     ]
-    return f"on {comparisons[0].n} training queries, each ranked by a model that did not see it: {'; '.join(said)}"
+    n = comparisons[0].n
+    return f"on {n} training queries, no model fitted here ranks one that it was trained on: {'; '.join(said)}"
 
 
 def not_worse(chosen: Chosen, fitted: FittedNetwork, splits: Splits, first: FittedFirstStage) -> Chosen:

@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from ranking.errors import RecipeError
 from ranking.relative import RelativeKind
-from ranking.stages import LightGbmEngine
+from ranking.stages import LightGbmEngine, NetworkKind
 from training.data_config import Data, Frozen, Monotone, Positive
 from training.model_config import FirstStageAlone, Model, Qilcm, Rivals, named
 
@@ -163,7 +163,7 @@ class Choice(Frozen):
         folds: parts of the training queries; each is ranked by networks that were fitted without it.
     """
 
-    second_stages: tuple[str, ...] = ("qilcm", "qilcm2")
+    second_stages: tuple[NetworkKind, ...] = ("qilcm", "qilcm2")
     folds: Annotated[int, Field(ge=2)] = 4
 
 

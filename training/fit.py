@@ -17,7 +17,7 @@ from training.recipe_options import MODELS, add_recipe_options, recipe_from
 from training.workspace import next_version, partial_of
 
 _EXAMPLES = """examples:
-  python -m training.fit                      synthetic data, a few minutes
+  python -m training.fit                      synthetic data, about a minute
   python -m training.fit --quick              the same, comparing nothing
   python -m training.fit mq2008 --data data/MQ2008 --fold 2
   python -m training.fit mslr --data MSLR-WEB10K.zip    read inside the archive

@@ -48,11 +48,11 @@ def fit_first_stage(
     if spec.relative != "auto":
         return first_stage.fit(spec, splits, seed=recipe.seed, state=state, progress=progress), None, ()
     plain, relative = first_stage.with_and_without(spec, splits, seed=recipe.seed, state=state, progress=progress)
-    return better_first_stage(plain, relative, splits, spec.ndcg_at)
+    return better_first_stage(plain, relative, splits, spec.ndcg_at, comparisons=1 + len(compared_networks(recipe)))
 
 
 def better_first_stage(
-    plain: FittedFirstStage, relative: FittedFirstStage, splits: Splits, cutoff: int
+    plain: FittedFirstStage, relative: FittedFirstStage, splits: Splits, cutoff: int, *, comparisons: int = 1
 ) -> tuple[FittedFirstStage, FittedFirstStage | None, tuple[Comparison, ...]]:
     """The one of two first stages that out-of-fold scores of the training queries speak for.
 
@@ -60,6 +60,7 @@ def better_first_stage(
         plain, relative: without and with list-relative columns, which the second may have found no use for.
         splits: of the run.
         cutoff: of the NDCG.
+        comparisons: that the choice makes, this one and those of second stages.
 
     Returns:
         As :func:`fit_first_stage`.
@@ -67,7 +68,8 @@ def better_first_stage(
     if not relative.relative:
         return plain, None, ()
     gains = _out_of_fold(relative, splits, cutoff) - _out_of_fold(plain, splits, cutoff)
-    comparison = compared("relative", "plain", gains, f"ndcg@{cutoff}", splits.train.query_weights)
+    weights = splits.train.query_weights
+    comparison = compared("relative", "plain", gains, f"ndcg@{cutoff}", weights, comparisons=comparisons)
     if comparing.pays(comparison):
         return relative, plain, (comparison,)
     return plain, None, (comparison,)
@@ -113,9 +115,9 @@ def choose(
         state, bars, device: of the run.
     """
     specs = compared_networks(recipe)
-    if not specs:
-        kind = recipe.model.kind
-        return Chosen(kind, comparing.reason(comparisons, {}) if comparisons else None, comparisons)
+    if not specs:  # a network that is not compared is the default for no reason
+        alone = isinstance(recipe.model, FirstStageAlone) and comparisons
+        return Chosen(recipe.model.kind, comparing.reason(comparisons, {}) if alone else None, comparisons)
     assert recipe.choice is not None
     task = bars.add_task("Comparing second stages", total=len(specs) * recipe.choice.folds)
     current: Strategy = "first_stage"
@@ -137,7 +139,8 @@ def choose(
             on_fold=on_fold,
         )
         gains = values[spec.kind] - values[current]
-        found.append(compared(spec.kind, current, gains, f"ndcg@{spec.ndcg_at}", splits.train.query_weights))
+        metric, weights = f"ndcg@{spec.ndcg_at}", splits.train.query_weights
+        found.append(compared(spec.kind, current, gains, metric, weights, comparisons=len(comparisons) + len(specs)))
         if comparing.pays(found[-1]):
             current = spec.kind
     titles: dict[str, str] = {spec.kind: spec.title for spec in specs}
@@ -149,19 +152,20 @@ def compared_networks(recipe: Recipe) -> list[NetworkSpec]:
     if recipe.choice is None or isinstance(recipe.model, FirstStageAlone):
         return []
     # a router is fitted for one generalist, which abstaining leads to
-    names = (recipe.model.kind,) if recipe.router is not None else recipe.choice.second_stages
-    specs = [recipe.model_named(name) for name in dict.fromkeys((*names, recipe.model.kind))]
-    return [spec for spec in specs if not isinstance(spec, FirstStageAlone)]
+    kinds = () if recipe.router is not None else recipe.choice.second_stages
+    others = {kind: recipe.model_named(kind) for kind in kinds}
+    specs = {**others, recipe.model.kind: recipe.model}  # in the place that the choice gives it
+    return [spec for spec in specs.values() if not isinstance(spec, FirstStageAlone)]
 
 
 def fit_networks(
     recipe: Recipe, splits: Splits, first: FittedFirstStage, chosen: Chosen, state: Path, bars: Bars, device: str
 ) -> list[FittedNetwork]:
-    """The second stages of the bundle: what was chosen, which answers, and the recipe's own in any case."""
+    """The second stages of the bundle: the chosen one, which answers, the recipe's own, and QILCM if compared."""
     if isinstance(recipe.model, FirstStageAlone):
         return []
     specs = {spec.kind: spec for spec in (*compared_networks(recipe), recipe.model)}
-    kinds = dict.fromkeys((chosen.strategy, recipe.model.kind))
+    kinds = dict.fromkeys((chosen.strategy, recipe.model.kind, *(("qilcm",) if "qilcm" in specs else ())))
     return [
         _fit_network(specs[kind], recipe.seed, splits, first, state, bars, device)
         for kind in kinds

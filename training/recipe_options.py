@@ -15,7 +15,7 @@ from training.model_config import MODEL_NAMES
 
 MODELS = """
 models:
-  qilcm                the default; qilcm-v1, -v2, -v3 are the paper's ablations:
+  qilcm                in every comparison; qilcm-v1, -v2, -v3 are the paper's ablations:
                        plain means, no confusion loss, and no query normalisation
   qilcm-paper          QILCM as its paper prints it, whatever the recipe says
   qilcm2               a stronger set model that starts from the first stage

@@ -106,6 +106,22 @@ def test_a_model_that_is_named_is_the_default(own, tmp_path):
     assert [one.ranker for one in manifest.choice] == ["relative"], "first stages are compared all the same"
 
 
+def test_of_a_model_that_is_named_nothing_is_claimed(own, tmp_path, capsys):
+    out = tmp_path / "own" / "1"
+    assert run(own, out, "--model", "mlp") == 0
+    assert "simplest ranker" not in capsys.readouterr().out
+    report = json.loads((out / "report.json").read_text())
+    assert "compared" not in report["default_strategy"]
+    assert "How the default was chosen" not in (out / "report.html").read_text()
+
+
+def test_qilcm_is_in_a_bundle_whose_recipe_has_another_model(own, tmp_path):
+    path, out = tmp_path / "other.toml", tmp_path / "other" / "1"
+    path.write_text(own.read_text().replace('kind = "qilcm"', 'kind = "mlp"'))
+    assert run(path, out) == 0
+    assert {"mlp", "qilcm"} <= {stage.kind for stage in bundle.load(out).manifest.second_stages}
+
+
 def test_finished_folds_are_not_done_again(own, shipped, tmp_path, monkeypatch):
     from training import comparing
 

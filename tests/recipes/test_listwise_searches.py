@@ -47,7 +47,7 @@ def test_every_network_is_searched_once_per_fold_and_begins_with_its_defaults(ti
 
     monkeypatch.setattr(suite_tuned, "search_network", kept)
     out = tmp_path / "table2"
-    command = ("table2", "--recipe", tiny_recipe, "--out", out, "--seeds", 2, "--methods", "mlp,qilcm+relative")
+    command = ("table2", "--recipe", tiny_recipe, "--out", out, "--seeds", 2, "--methods", "mlp,qilcm+relative,shipped")
     assert run(*command, "--tune", 2, "--folds", "1,2") == 0
     asked = sorted((type(model).__name__, trials, seed) for model, trials, seed in firsts)
     assert asked == [("Mlp", 2, 0)] * 2 + [("Qilcm", 2, 0)] * 2
@@ -58,8 +58,14 @@ def test_every_network_is_searched_once_per_fold_and_begins_with_its_defaults(ti
     assert set(found) == {
         f"shift-0.5-fold-{fold}-{name}"
         for fold in (1, 2)
-        for name in ("lambdamart", "lambdamart+relative", "mlp", "qilcm+relative")
+        for name in ("lambdamart", "lambdamart+relative", "mlp", "qilcm+relative", "shipped")
     }
+    for fold in (1, 2):
+        choice = found[f"shift-0.5-fold-{fold}-shipped"]
+        assert [one["ranker"] for one in choice["comparisons"]] == ["relative", "qilcm", "qilcm2"]
+    shipped = pl.read_parquet(out / "results.parquet").filter(pl.col("method") == "shipped")
+    assert shipped.select("fold", "seed", "chosen").unique().height == 4
+    assert shipped.select("fold", "chosen").unique().height == 2, "the first seed of a fold chooses for all"
     assert set(found["shift-0.5-fold-2-mlp"]) >= {"learning_rate", "hidden", "dropout"}
     page = (out / "page.html").read_text()
     assert "2 settings tried per fold on its own validation queries" in page

@@ -117,7 +117,9 @@ def test_specialists_without_a_router_are_for_callers_and_hooks(tmp_path):
     assert loaded.manifest.anomaly is not None
     rng = np.random.default_rng(0)
     candidates = CandidateList(rng.normal(size=(4, len(loaded.manifest.feature_schema))).astype(np.float32))
-    assert loaded.reranker.rerank(candidates).route.strategy == "qilcm"
+    ranking = loaded.reranker.rerank(candidates)
+    assert ranking.route.strategy == loaded.manifest.strategy, "what pays answers, and QILCM whoever asks"
+    assert loaded.reranker.rerank(candidates, strategy="qilcm").route.strategy == "qilcm"
     assert loaded.reranker.rerank(candidates, specialist=1).route.specialist == 1
 
 

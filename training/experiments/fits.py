@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import time
 from dataclasses import dataclass, replace
 
@@ -28,13 +29,14 @@ from training.data_config import SyntheticData
 from training.experiments.plans import (
     LAMBDAMART,
     LAMBDAMART_RELATIVE,
+    SHIPPED,
     Shipped,
     lambdamart_of,
     name_on,
     with_networks,
 )
 from training.experiments.store import Place, part_file, settings_file
-from training.experiments.tuned import tuned_lambdamart, tuned_network
+from training.experiments.tuned import keep, tuned_lambdamart, tuned_network
 from training.first_stage import FittedFirstStage
 from training.learn import predict
 from training.model_config import FirstStageAlone, Model, NetworkSpec
@@ -111,10 +113,8 @@ class Fit:
     @property
     def searches(self) -> tuple[str, ...]:
         """Names of the searches whose findings it needs; all seeds share them."""
-        spec, names = self.spec, list(self.first_stages)
-        if self.trials and isinstance(spec, Shipped):
-            names += [name_on(network.kind, relative) for network in spec.networks for relative in (False, True)]
-        elif self.trials and not isinstance(spec, FirstStageAlone):
+        names = list(self.first_stages)
+        if self.chooses or (self.trials and not isinstance(self.spec, FirstStageAlone)):
             names.append(self.method)
         return tuple(map(self.search_named, names))
 
@@ -181,36 +181,47 @@ def measure(fit: Fit, place: Place) -> pl.DataFrame:
 
 
 def _shipped(fit: Fit, spec: Shipped, splits: Splits, place: Place) -> pl.DataFrame:
-    """What ``training.fit`` chooses on the training queries, under its own name; fitted only if nothing else did."""
+    """What ``training.fit`` chooses on the training queries of the fold, fitted with this seed."""
     started = time.perf_counter()
-    first, comparisons = _better_first_stage(fit, splits, place)
-    on_relative = bool(first.relative)
-    networks = {
-        network.kind: _network(fit, name_on(network.kind, on_relative), network, splits, first, place)
-        for network in spec.networks
-    }
-    recipe = with_networks(fit.recipe, list(networks.values()), spec.folds)
-    with progress_bars(Console(quiet=True)) as bars:
-        chosen = fitting.choose(recipe, splits, first, comparisons, place.state, bars, "cpu")
-    seconds = time.perf_counter() - started
-    found = FirstStageAlone() if chosen.strategy == "first_stage" else networks[chosen.strategy]
-    kind = LAMBDAMART if chosen.strategy == "first_stage" else chosen.strategy
-    name = name_on(kind, on_relative)
-    other = replace(fit, method=name, spec=found, relative=on_relative)
+    strategy, on_relative = _choice(fit, spec, splits, place)
+    alone = strategy == "first_stage"
+    found = FirstStageAlone() if alone else next(network for network in spec.networks if network.kind == strategy)
+    name = name_on(LAMBDAMART if alone else strategy, on_relative)
+    other = replace(fit, method=name, spec=found, relative=on_relative, trials=0)
     file = part_file(place.parts, other.name)
-    results = pl.read_parquet(file) if file.exists() else measure(other, place)
-    said = {"method": fit.method, "chosen": name, "seconds": seconds}
+    same = alone or not fit.trials  # a searched network is another row, with other settings
+    results = pl.read_parquet(file) if same and file.exists() else measure(other, place)
+    said = {"method": fit.method, "chosen": name, "seconds": time.perf_counter() - started}
     return results.with_columns(**{column: pl.lit(value) for column, value in said.items()})
 
 
-def _better_first_stage(fit: Fit, splits: Splits, place: Place) -> tuple[FittedFirstStage, tuple[Comparison, ...]]:
+def _choice(fit: Fit, spec: Shipped, splits: Splits, place: Place) -> tuple[str, bool]:
+    """Which ranker a fit of the recipe makes the default, and whether it sees list-relative columns.
+
+    The first seed of the fold chooses, as searches do, and all seeds share it.
+    """
+    file = settings_file(place.tuned, fit.search_named(SHIPPED))
+    if not file.exists():
+        first, comparisons = _better_first_stage(fit, splits, place, comparisons=1 + len(spec.networks))
+        recipe = with_networks(fit.recipe, spec.networks, spec.folds)
+        with progress_bars(Console(quiet=True)) as bars:
+            chosen = fitting.choose(recipe, splits, first, comparisons, place.state, bars, "cpu")
+        made = [comparison.model_dump() for comparison in chosen.comparisons]
+        keep(file, json.dumps({"strategy": chosen.strategy, "relative": bool(first.relative), "comparisons": made}))
+    found = json.loads(file.read_bytes())
+    return found["strategy"], found["relative"]
+
+
+def _better_first_stage(
+    fit: Fit, splits: Splits, place: Place, *, comparisons: int
+) -> tuple[FittedFirstStage, tuple[Comparison, ...]]:
     """The one that a fit of the recipe would take, and why."""
     spec = lambdamart_of(fit.recipe)
     if spec.relative != "auto":
         return _first_stage(fit, splits, place, relative=spec.relative != "none"), ()
     plain, with_columns = (_first_stage(fit, splits, place, relative=which) for which in (False, True))
-    better, _, comparisons = fitting.better_first_stage(plain, with_columns, splits, spec.ndcg_at)
-    return better, comparisons
+    better, _, found = fitting.better_first_stage(plain, with_columns, splits, spec.ndcg_at, comparisons=comparisons)
+    return better, found
 
 
 def _first_stage(fit: Fit, splits: Splits, place: Place, *, relative: bool) -> FittedFirstStage:

@@ -27,7 +27,7 @@ def tuned_lambdamart(spec: LambdaMart, splits: Splits, file: Path, *, seed: int)
         found = lambdamart.search_settings(
             seen.train, seen.valid, spec, seed=seed, journal=file.with_suffix(".journal"), prune=True
         )
-        _keep(file, LambdaMartSettings.model_validate(found.values).model_dump_json())
+        keep(file, LambdaMartSettings.model_validate(found.values).model_dump_json())
     settings = LambdaMartSettings.model_validate_json(file.read_bytes())
     return spec.model_copy(update={"settings": settings, "trials": 1})
 
@@ -48,11 +48,12 @@ def tuned_network(
     if not file.exists():
         journal = file.with_suffix(".journal")
         found = search_network(spec, splits, first, trials=trials, seed=seed, journal=journal, state=state)
-        _keep(file, json.dumps(found.values))
+        keep(file, json.dumps(found.values))
     return with_values(spec, json.loads(file.read_bytes()))
 
 
-def _keep(file: Path, text: str) -> None:
+def keep(file: Path, text: str) -> None:
+    """Write it whole or not at all."""
     temporary = file.with_suffix(".tmp")
     temporary.write_text(text, encoding="utf-8")
     temporary.replace(file)

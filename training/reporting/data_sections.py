@@ -24,7 +24,8 @@ def choice_section(report: Facts) -> list[PageSection]:
         return []
     text = (
         "Each training query is ranked by models that were fitted without it. A less simple ranker becomes the "
-        "default if the 95 % interval of its gain lies above 0. The test split takes no part."
+        "default if the interval of its gain lies above 0. The intervals hold together with 95 % (Bonferroni). "
+        "The test split takes no part."
     )
     table = PageTable("", ["ranker", "over", "NDCG gain"], rows)
     return [PageSection("How the default was chosen", [text], (), [table])]

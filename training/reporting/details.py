@@ -93,9 +93,11 @@ def alone(splits: Splits) -> dict[str, object]:
 
 
 def default_of(manifest: Manifest) -> dict[str, object]:
-    """What ``auto`` means where no router decides, why, and the comparisons that it was chosen by."""
+    """What ``auto`` means where no router decides, why, and the comparisons that chose it: none for a forced model."""
     found: dict[str, object] = {"strategy": manifest.strategy, "reason": manifest.default_reason}
-    return found | ({"compared": [one.model_dump() for one in manifest.choice]} if manifest.choice else {})
+    recipe = manifest.recipe
+    chosen = recipe.get("choice") is not None or recipe["model"]["kind"] == "first_stage"
+    return found | ({"compared": [one.model_dump() for one in manifest.choice]} if chosen and manifest.choice else {})
 
 
 def repeat(manifest: Manifest, command: str, data_fingerprint: str) -> dict[str, object]:

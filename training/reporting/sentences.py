@@ -52,7 +52,7 @@ def choice_sentence(default: Mapping[str, Any], names: Mapping[str, str]) -> str
         return None
     return (
         f"auto means {names.get(default['strategy'], default['strategy'])}: the simplest ranker that no other is shown "
-        f"to beat on {compared[0]['n']:,} training queries, each ranked by models that did not see it."
+        f"to beat on {compared[0]['n']:,} training queries. No model fitted here ranks one that it was trained on."
     )
 
 

@@ -1,13 +1,18 @@
 """List-relative columns: their values, their names, their schema, and what is refused."""
 
+import json
+
 import numpy as np
 import pytest
 
 from bundles import RELATIVE, make_bundle, rows
 from ranking import bundle, relative
 from ranking.candidates import CandidateList
+from ranking.errors import BundleError
 from ranking.features import Feature, FeatureSchema
+from ranking.manifest import _own_hash, parse
 from ranking.relative import EPSILON, RelativeColumn, RelativeColumns
+from ranking.stages import MANIFEST
 
 SCHEMA = FeatureSchema(
     features=(
@@ -72,6 +77,28 @@ def test_a_widened_schema_names_them():
 def test_columns_that_cannot_be_are_refused(columns, said):
     with pytest.raises(ValueError, match=said):
         RelativeColumns(columns, SCHEMA)
+
+
+def test_a_name_that_is_a_features_is_refused():
+    schema = FeatureSchema(features=(Feature(name="a"), Feature(name="a (z in list)")))
+    with pytest.raises(ValueError, match="appears twice"):
+        RelativeColumns([column("a", "z")], schema)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"scale": 1e308}, "relative.0.scale"),
+        ({"feature": "carrier"}, "is categorical"),
+        ({"kind": "rank", "feature": "price"}, "named twice"),
+    ],
+)
+def test_a_manifest_with_columns_that_cannot_be_is_no_bundle(tmp_path, changes, said):
+    folder = make_bundle(tmp_path / "shop" / "1", relative=True)
+    values = json.loads((folder / MANIFEST).read_text())
+    values["relative"][0].update(changes)
+    with pytest.raises(BundleError, match=said):
+        parse(json.dumps(values | {"sha256": _own_hash(values)}).encode(), folder / MANIFEST)
 
 
 def test_both_stages_of_a_bundle_see_them(tmp_path):

@@ -1,5 +1,7 @@
 """What auto means: the simplest ranker that no other beats beyond doubt."""
 
+from statistics import NormalDist
+
 import numpy as np
 import pytest
 
@@ -21,6 +23,17 @@ def test_a_comparison_is_paired_and_has_an_interval():
     assert (found.ranker, found.over, found.n) == ("qilcm", "first_stage", 80)
     assert found.mean == pytest.approx(0.1)
     assert 0.08 < found.low < found.mean < found.high < 0.12
+
+
+def test_intervals_of_several_comparisons_hold_together():
+    drawn = np.random.default_rng(0).normal(0.0, 0.1, size=100)
+    gains = drawn - drawn.mean() + 0.0212
+    alone = compared("qilcm", "first_stage", gains, "ndcg@10")
+    three = compared("qilcm", "first_stage", gains, "ndcg@10", comparisons=3)
+    expected = NormalDist().inv_cdf(1 - 0.025 / 3) / NormalDist().inv_cdf(1 - 0.025)
+    assert (three.high - three.low) / (alone.high - alone.low) == pytest.approx(expected, rel=0.1)
+    assert pays(alone)
+    assert not pays(three)
 
 
 @pytest.mark.parametrize(
@@ -48,12 +61,24 @@ def test_the_reason_tells_every_comparison():
         ({"choice": Choice()}, ["qilcm", "qilcm2"]),
         ({"choice": Choice(), "model": Dlcm()}, ["qilcm", "qilcm2", "dlcm"]),
         ({"choice": Choice(second_stages=("mlp",)), "model": Qilcm()}, ["mlp", "qilcm"]),
+        ({"choice": Choice(second_stages=("mlp", "mlp", "qilcm2"))}, ["mlp", "qilcm2", "qilcm"]),
         ({"choice": Choice(), "model": FirstStageAlone()}, []),
     ],
 )
 def test_what_is_compared(changes, kinds):
     recipe = config.changed(config.load("shifted"), changes)
     assert [spec.kind for spec in compared_networks(recipe)] == kinds
+
+
+def test_what_is_compared_is_what_is_shipped():
+    """A recipe's own variant of a kind is compared, and not the kind's default."""
+    recipe = config.changed(config.load("shifted"), {"choice": Choice(), "model": Qilcm(variant="V1", hidden=(8,))})
+    assert compared_networks(recipe)[0] == recipe.model
+
+
+def test_only_kinds_of_networks_can_be_compared():
+    with pytest.raises(ValueError, match="second_stages"):
+        Choice(second_stages=("first_stage",))
 
 
 def test_a_router_leaves_one_generalist_to_compare():

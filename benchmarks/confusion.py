@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 from benchmarks import machine
-from training.chamfer import confusion_loss
 from training.losses import att_rank
-from training.model_config import Qilcm as QilcmSpec
-from training.qilcm import QilcmNetwork
+from training.losses.chamfer import confusion_loss
+from training.networks.qilcm import QilcmNetwork
+from training.recipe.model_config import Qilcm as QilcmSpec
 
 LISTS, LENGTH, INPUTS = 80, 100, 137
 CONFUSION_WEIGHT = 1e-8

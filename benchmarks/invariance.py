@@ -26,14 +26,16 @@ from torch import Tensor
 
 from benchmarks import machine
 from ranking.errors import ListwrightError
-from training import config, first_stage, lambdamart, second_stage
-from training.batching import Lists
-from training.bundle_schema import load
-from training.chamfer import confusion_loss
-from training.experiments import plans
-from training.learn import predict, query_ndcg
-from training.qilcm import QilcmNetwork, Representation
-from training.ranker import Ranker
+from training.experiments.listwise import plans
+from training.first_stage import first_stage, lambdamart
+from training.losses.chamfer import confusion_loss
+from training.networks.qilcm import QilcmNetwork, Representation
+from training.networks.ranker import Ranker
+from training.recipe import config
+from training.second_stage import second_stage
+from training.second_stage.batching import Lists
+from training.second_stage.learn import predict, query_ndcg
+from training.steps.bundle_schema import load
 
 VARIANTS = ("qilcm", "qilcm-v1", "qilcm-v2", "qilcm-v3")
 

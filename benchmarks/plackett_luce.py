@@ -19,11 +19,11 @@ from scipy.special import logsumexp
 
 from benchmarks import machine, plackett_luce_figure, plackett_luce_truth
 from benchmarks.plackett_luce_cases import Case, hard_cases, padded
-from training import plackett_luce
-from training.label_groups import LabelGroups
-from training.plackett_luce import DEPTHS, evaluate, log_likelihood
-from training.plackett_luce_paper import by_sampling, by_subsets
-from training.plackett_luce_top import log_likelihood_of_top
+from benchmarks.plackett_luce_paper import by_sampling, by_subsets
+from training.losses import exact_plackett_luce
+from training.losses.exact_plackett_luce import DEPTHS, evaluate, log_likelihood
+from training.losses.label_groups import LabelGroups
+from training.losses.plackett_luce_top import log_likelihood_of_top
 
 SIZES = (2, 4, 8, 12, 16, 18, 20, 50, 100, 200, 500, 1000)
 SEEDS = range(5)
@@ -203,7 +203,7 @@ def _windows_and_evaluate() -> tuple[Callable[[], object], Callable[[], object]]
     scores = torch.randn(QUERIES, CANDIDATES, dtype=torch.float64, generator=generator)
     groups = LabelGroups.of(torch.randint(0, 5, scores.shape, generator=generator))
     a = scores.flatten()[groups.members] - groups.log_weight_below(scores)[groups.group_of]
-    return lambda: plackett_luce._windows(a, groups, DEPTHS[32]), lambda: evaluate(scores, groups)
+    return lambda: exact_plackett_luce._windows(a, groups, DEPTHS[32]), lambda: evaluate(scores, groups)
 
 
 def _autograd() -> Callable[[], object]:

@@ -13,11 +13,11 @@ from jaxtyping import Float
 
 from benchmarks import machine
 from ranking.metrics import EvalProtocol, ndcg
-from training import config
-from training.bundle_schema import load
-from training.config import LambdaMart
 from training.data.dataset import Dataset
-from training.lambdamart import scores_of, tune
+from training.first_stage.lambdamart import scores_of, tune
+from training.recipe import config
+from training.recipe.config import LambdaMart
+from training.steps.bundle_schema import load
 
 CUTOFF = 10
 WAYS = ("valid", "folds")

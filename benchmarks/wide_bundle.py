@@ -17,19 +17,19 @@ from jaxtyping import Float
 from ranking import bundle
 from ranking.features import Feature, FeatureSchema
 from ranking.stages import LightGbmStage, SrmStage
-from training.anomaly import FittedAnomaly, fit_anomaly
-from training.bundling import write_bundle
-from training.config import Recipe, Router, Srm
-from training.cross_fitting import judge
 from training.data.dataset import Dataset, Splits, fit_schema
-from training.data_config import LetorData
-from training.first_stage import FittedFirstStage
-from training.learn import FittedNetwork
-from training.model_config import Qilcm
-from training.ranker import Ranker
-from training.routing import JudgedLists, fit_router
-from training.specialists import FittedSpecialists
-from training.srm import fit_srm
+from training.first_stage.first_stage import FittedFirstStage
+from training.networks.ranker import Ranker
+from training.recipe.config import Recipe, Router, Srm
+from training.recipe.data_config import LetorData
+from training.recipe.model_config import Qilcm
+from training.router.anomaly import FittedAnomaly, fit_anomaly
+from training.router.routing import JudgedLists, fit_router
+from training.second_stage.learn import FittedNetwork
+from training.specialists.cross_fitting import judge
+from training.specialists.specialists import FittedSpecialists
+from training.specialists.srm import fit_srm
+from training.steps.bundling import write_bundle
 
 FEATURES, TREES, LEAVES = 136, 500, 63
 

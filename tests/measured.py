@@ -3,9 +3,9 @@
 import numpy as np
 import polars as pl
 
-from training.evaluate_routing import RoutingEvaluation
-from training.experiments.fits import NDCG_AT, TRUNCATED
-from training.experiments.measured import by_shift
+from training.evaluation.evaluate_routing import RoutingEvaluation
+from training.experiments.listwise.fits import NDCG_AT, TRUNCATED
+from training.experiments.listwise.measured import by_shift
 
 
 def results(best, mean_of_rest, single, lambdamart, seed=0, count=2):

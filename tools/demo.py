@@ -26,9 +26,9 @@ from rich.table import Table
 from ranking import bundle
 from ranking.errors import ListwrightError
 from ranking.features import FeatureSchema
-from training.bundle_schema import load
-from training.config import Recipe
 from training.data.dataset import Dataset
+from training.recipe.config import Recipe
+from training.steps.bundle_schema import load
 
 READY_WITHIN_S = 30.0
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy has no business on this machine

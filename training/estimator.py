@@ -23,15 +23,15 @@ from ranking.errors import ScoringError
 from ranking.manifest import to_json
 from ranking.relative import RelativeKind
 from ranking.stages import MANIFEST
-from training.config import Recipe
 from training.data import memory, split
 from training.data.dataset import Dataset, Remedies, Splits
 from training.data.memory import Values
-from training.data_config import Default
-from training.estimator_recipe import UNSAVED, parameters_of, recipe_of
-from training.model_config import RankLoss
-from training.ranker_words import refuse
-from training.saving import save_as
+from training.library.estimator_recipe import UNSAVED, parameters_of, recipe_of
+from training.library.ranker_words import refuse
+from training.library.saving import save_as
+from training.recipe.config import Recipe
+from training.recipe.data_config import Default
+from training.recipe.model_config import RankLoss
 
 _UNSAVED = (UNSAVED, "1")
 """Name and version of a bundle that has none yet."""
@@ -45,19 +45,20 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
     the second one is shown to be worse.
 
     Args:
-        model: second stage, one of :data:`training.model_config.MODEL_NAMES`; or ``auto``, which compares those of
-            :class:`training.config.Choice` and answers with the simplest ranker that no other beats.
+        model: second stage, one of :data:`training.recipe.model_config.MODEL_NAMES`; or ``auto``, which compares those
+            of :class:`training.recipe.config.Choice` and answers with the simplest ranker that no other beats.
         encoder_width, hidden, rank_loss, precision, first_stage_score, cutoff, dropout, weight_decay, batch_size,
-        learning_rate, max_epochs, patience, ndcg_at: see :class:`training.model_config.Network`.
+        learning_rate, max_epochs, patience, ndcg_at: see :class:`training.recipe.model_config.Network`.
         query_norm, confusion_weight, confusion_pairs: of QILCM and its variants, see
-            :class:`training.model_config.Qilcm`; other models take no notice.
-        trials, max_trees, folds, monotone, relative: of the first stage, see :class:`training.config.LambdaMart`.
+            :class:`training.recipe.model_config.Qilcm`; other models take no notice.
+        trials, max_trees, folds, monotone, relative: of the first stage, see
+        :class:`training.recipe.config.LambdaMart`.
         parts: 5 is the papers' 60/20/20; at least 3.
         categorical: columns to treat as categories whatever their type; text always is.
         defaults: values by name of a feature, for frames and requests that lack it: a number, or one of its categories.
-        gains: what label 0, 1 and so on is worth, see :class:`training.data_config.AnyData`.
+        gains: what label 0, 1 and so on is worth, see :class:`training.recipe.data_config.AnyData`.
         drop_constant: whether columns with one value in all training rows become no features, see
-            :class:`training.data_config.AnyData`.
+            :class:`training.recipe.data_config.AnyData`.
         seed: fixes everything random.
         device: ``auto`` takes CUDA where there is one; or a torch device.
         verbose: whether progress is printed.
@@ -208,7 +209,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
             DataError: if a label has no gain.
         """
         refuse("score", others)
-        from training.lambdamart import mean_ndcg  # noqa: PLC0415 - LightGBM and Optuna
+        from training.first_stage.lambdamart import mean_ndcg  # noqa: PLC0415 - LightGBM and Optuna
 
         scores = self.predict(X, qid)
         data, order = self._asked(X, qid)

@@ -14,10 +14,10 @@ from rich.markup import escape
 
 from ranking.errors import ListwrightError, RecipeError
 from training.command import repeatable
-from training.config import Recipe
 from training.data.sources import files_by_split, path_of
-from training.data_config import LetorData, TableData
-from training.recipe_options import add_data_options, recipe_for, with_data_options
+from training.recipe.config import Recipe
+from training.recipe.data_config import LetorData, TableData
+from training.recipe.recipe_options import add_data_options, recipe_for, with_data_options
 
 ORACLE_COUNTS = (1, 2, 5, 10)
 MOST_SPECIALISTS = 100
@@ -122,7 +122,7 @@ def _listwise(
     options: argparse.Namespace, recipe: Recipe, folds: tuple[int, ...], out: Path, command: str, console: Console
 ) -> str:
     with console.status("loading torch"):
-        from training.experiments import listwise  # noqa: PLC0415
+        from training.experiments.listwise import listwise  # noqa: PLC0415
 
     asked = listwise.Asked(
         suite=options.suite,
@@ -153,7 +153,7 @@ def _specialised(
     if counts and counts[-1] > MOST_SPECIALISTS:
         raise RecipeError(f"--specialists {options.specialists}: at most {MOST_SPECIALISTS}")
     with console.status("loading torch"):
-        from training.experiments import specialised  # noqa: PLC0415
+        from training.experiments.specialised import specialised  # noqa: PLC0415
 
     seeds = options.seeds or 1
     settings = {

@@ -10,10 +10,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from ranking.errors import ListwrightError
-from training import config
 from training.command import repeatable
-from training.config import Choice, LambdaMart, Recipe
-from training.recipe_options import MODELS, add_recipe_options, recipe_from
+from training.recipe import config
+from training.recipe.config import Choice, LambdaMart, Recipe
+from training.recipe.recipe_options import MODELS, add_recipe_options, recipe_from
 from training.workspace import next_version, partial_of
 
 _EXAMPLES = """examples:
@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
         recipe = _as_asked(recipe_from(options), options)
         out = options.out or next_version(Path("models"), recipe.name)
         with console.status("loading torch"):  # seconds, which --help and mistyped options need not wait for
-            from training.report import show  # noqa: PLC0415
+            from training.reporting.report import show  # noqa: PLC0415
             from training.run import run  # noqa: PLC0415
         command = repeatable("training.fit", sys.argv[1:] if arguments is None else arguments)
         report = run(

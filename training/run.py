@@ -13,19 +13,19 @@ from rich.progress import Progress
 
 from ranking import bundle
 from ranking.errors import RecipeError
-from training import bundle_schema, fitting
-from training.bundling import write_bundle
-from training.comparing import not_worse
-from training.config import Recipe
+from training.choice.comparing import not_worse
 from training.data.dataset import Splits
 from training.data.load import announce, load
-from training.measuring import measure
 from training.progress import Bars, progress_bars
-from training.report import HEADLINE, Report
-from training.reporting.details import alone, default_of, details, repeat
-from training.reporting.latency import measured_here
-from training.reporting.score_details import score_details
-from training.srm import check_enough
+from training.recipe.config import Recipe
+from training.reporting.measures.details import alone, default_of, details, repeat
+from training.reporting.measures.latency import measured_here
+from training.reporting.measures.score_details import score_details
+from training.reporting.report import HEADLINE, Report
+from training.specialists.srm import check_enough
+from training.steps import bundle_schema, fitting
+from training.steps.bundling import write_bundle
+from training.steps.measuring import measure
 from training.stopwatch import Stopwatch
 from training.workspace import Workspace
 

@@ -17,16 +17,17 @@ from rich.progress import Progress
 
 from ranking.errors import RecipeError
 from ranking.relative import KINDS
-from training import config, first_stage, lambdamart
-from training.config import LambdaMart, Recipe
 from training.data.dataset import Splits
-from training.epoch import Epoch
-from training.first_stage import FittedFirstStage
-from training.fitting import better_first_stage
-from training.model_config import FirstStageAlone, NetworkSpec
-from training.network_search import search_network, with_values
-from training.search import Found
-from training.search_space import Value
+from training.first_stage import first_stage, lambdamart
+from training.first_stage.first_stage import FittedFirstStage
+from training.recipe import config
+from training.recipe.config import LambdaMart, Recipe
+from training.recipe.model_config import FirstStageAlone, NetworkSpec
+from training.search.search import Found
+from training.search.search_space import Value
+from training.second_stage.epoch import Epoch
+from training.second_stage.network_search import search_network, with_values
+from training.steps.fitting import better_first_stage
 from training.workspace import digest_of
 
 WINNER = "winner.toml"

@@ -12,8 +12,8 @@ from rich.markup import escape
 
 from ranking.errors import ListwrightError, RecipeError
 from training.command import repeatable
-from training.config import Recipe
-from training.recipe_options import MODELS, add_recipe_options, recipe_from
+from training.recipe.config import Recipe
+from training.recipe.recipe_options import MODELS, add_recipe_options, recipe_from
 
 if TYPE_CHECKING:
     from training.study import Winner
@@ -73,10 +73,10 @@ def _search(
 ) -> tuple[Winner, str]:
     with console.status("loading torch"):  # seconds, which --help and mistyped options need not wait for
         from training import study  # noqa: PLC0415
-        from training.bundle_schema import load  # noqa: PLC0415
         from training.data.load import announce  # noqa: PLC0415
         from training.progress import progress_bars  # noqa: PLC0415
         from training.run import usable_device  # noqa: PLC0415
+        from training.steps.bundle_schema import load  # noqa: PLC0415
     device = usable_device(options.device)
     with progress_bars(console) as bars:
         splits = load(recipe, options.data, progress=bars)

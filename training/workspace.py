@@ -13,8 +13,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from ranking.errors import RecipeError
 from ranking.manifest import BundleName
-from training.config import Recipe
 from training.data.dataset import Splits
+from training.recipe.config import Recipe
 
 _RUN = "run.json"
 

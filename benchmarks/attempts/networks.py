@@ -15,11 +15,11 @@ from torch import Tensor
 
 from benchmarks.attempts import objectives
 from benchmarks.attempts.problem import Problem, Scores, by_query
-from training import learn
-from training.batching import Lists
 from training.data.dataset import Dataset, Splits
-from training.learn import FittedNetwork, fit_network, predict
-from training.model_config import Mlp, NetworkSpec, Qilcm, Qilcm2
+from training.recipe.model_config import Mlp, NetworkSpec, Qilcm, Qilcm2
+from training.second_stage import learn
+from training.second_stage.batching import Lists
+from training.second_stage.learn import FittedNetwork, fit_network, predict
 
 COMMON: dict[str, Any] = {
     "cutoff": 1000,  # whole lists

@@ -14,11 +14,11 @@ from jaxtyping import Float
 from ranking.features import FeatureSchema
 from ranking.metrics import ndcg
 from ranking.relative import KINDS, RelativeColumn, RelativeColumns
-from training import config
-from training.bundle_schema import load
-from training.config import LambdaMart, Recipe
 from training.data.dataset import Dataset, Splits, fit_schema
-from training.data_config import SyntheticData
+from training.recipe import config
+from training.recipe.config import LambdaMart, Recipe
+from training.recipe.data_config import SyntheticData
+from training.steps.bundle_schema import load
 
 CUTOFF = 10
 PLANTED_QUERIES = 1000

@@ -11,8 +11,8 @@ from jaxtyping import Float
 
 from benchmarks.attempts.problem import Problem, Scores
 from ranking.first_stage import lightgbm_input
-from training import lambdamart
 from training.data.dataset import Dataset, Splits
+from training.first_stage import lambdamart
 
 MEMBERS = 8
 
@@ -85,7 +85,7 @@ def _sum(problem: Problem, trees: int, more: dict[str, Any], train_scores: Float
 
 
 def _settings(problem: Problem, more: dict[str, Any]) -> dict[str, Any]:
-    """Those of :mod:`training.lambdamart`."""
+    """Those of :mod:`training.first_stage.lambdamart`."""
     return {
         **problem.first_stage.settings.model_dump(),
         "bagging_freq": 1,

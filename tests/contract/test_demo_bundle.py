@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from ranking import bundle
-from training import config
-from training.config import Recipe
+from training.recipe import config
+from training.recipe.config import Recipe
 
 FOLDER = Path(__file__).resolve().parents[2] / "models" / "demo" / "1"
 

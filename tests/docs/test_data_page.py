@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from training import config, diagnose, experiment, fit, tune
+from training import diagnose, experiment, fit, tune
 from training.data import constant
 from training.data.leaks import evidence
 from training.data.leaks import findings as leaks
 from training.data.tables import marks
-from training.data_config import TableData, TableSplit
-from training.recipe_options import TABLES, recipe_for
+from training.recipe import config
+from training.recipe.data_config import TableData, TableSplit
+from training.recipe.recipe_options import TABLES, recipe_for
 
 PAGE = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
 PROGRAMS = {"diagnose": diagnose, "fit": fit, "tune": tune, "experiment": experiment}

@@ -4,8 +4,9 @@ import re
 import shlex
 from pathlib import Path
 
-from training import config, experiment
-from training.experiments import plans
+from training import experiment
+from training.experiments.listwise import plans
+from training.recipe import config
 
 PAGE = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text(encoding="utf-8")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from training.experiments.plans import BASELINES, OURS, title
+from training.experiments.listwise.plans import BASELINES, OURS, title
 from training.reporting.fit_figures import metric_name
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from service.app import create_app
 from service.settings import PREFIX, Settings
-from training import config, fit
+from training import fit
+from training.recipe import config
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -7,9 +7,11 @@ from pathlib import Path
 
 from benchmarks import diagnose as benchmark
 from ranking.relative import KINDS, RelativeColumn
-from training import config, diagnose, diagnosis, diagnosis_text
+from training import diagnose
 from training.data.load import load
-from training.diagnosis import quick
+from training.diagnosis import diagnosis, diagnosis_text
+from training.diagnosis.diagnosis import quick
+from training.recipe import config
 
 PAGE = benchmark.PAGE.read_text(encoding="utf-8")
 TEXT = " ".join(PAGE.split())

@@ -3,8 +3,12 @@
 import re
 from pathlib import Path
 
-from training import config, lambdamart, network_search, search, search_space, tune
-from training.search_space import Range
+from training import tune
+from training.first_stage import lambdamart
+from training.recipe import config
+from training.search import search, search_space
+from training.search.search_space import Range
+from training.second_stage import network_search
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tuning.md").read_text(encoding="utf-8")
 SPACES = ("LAMBDAMART", "NETWORK", "HIDDEN", "CONFUSION", "QILCM2", "DLCM", "DCM")

@@ -12,18 +12,18 @@ import given_networks
 from ranking.features import Feature, FeatureSchema
 from ranking.onnx_graph import OPERATORS
 from ranking.scorers import OnnxScorer
-from training.anomaly import fit_forest
-from training.config import Srm
-from training.export import to_onnx
-from training.forest_export import attach, forest_graph
-from training.given_onnx import canonical
-from training.inference_form import to_export
-from training.linear_ranker import LinearRanker
-from training.model_config import Dcm, Dlcm, Mlp, Qilcm, Qilcm2
-from training.network_ranker import NetworkRanker
-from training.ranker import Ranker
-from training.srm_network import SrmNetwork
-from training.standardise import Standardise
+from training.export.export import to_onnx
+from training.export.forest_export import attach, forest_graph
+from training.export.inference_form import to_export
+from training.first_stage.given_onnx import canonical
+from training.networks.ranker import Ranker
+from training.recipe.config import Srm
+from training.recipe.model_config import Dcm, Dlcm, Mlp, Qilcm, Qilcm2
+from training.router.anomaly import fit_forest
+from training.specialists.linear_ranker import LinearRanker
+from training.specialists.network_ranker import NetworkRanker
+from training.specialists.srm_network import SrmNetwork
+from training.specialists.standardise import Standardise
 
 SCHEMA = FeatureSchema(
     features=(

@@ -18,8 +18,8 @@ from ranking.manifest import Manifest
 from ranking.order import best, rank_by_score
 from ranking.reranker import Reranker
 from ranking.stages import LightGbmStage, NetworkStage
-from training.batching import Lists
 from training.data.dataset import Dataset
+from training.second_stage.batching import Lists
 
 SCHEMA = FeatureSchema(features=(Feature(name="a"), Feature(name="b"), Feature(name="c", missing_in_training=True)))
 VALUES = st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.5, 1e-30, -1e30, np.nan]).map(np.float32)

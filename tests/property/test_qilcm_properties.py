@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ranking.features import Feature, FeatureSchema
-from training.chamfer import confusion_loss
 from training.losses import att_rank
-from training.model_config import Qilcm as QilcmSpec
-from training.ranker import Ranker
+from training.losses.chamfer import confusion_loss
+from training.networks.ranker import Ranker
+from training.recipe.model_config import Qilcm as QilcmSpec
 
 SCHEMA = FeatureSchema(
     features=(

@@ -8,9 +8,9 @@ import pytest
 import training
 from searches import SMALL, features, searched
 from suites import ONE_EPOCH
-from training import lambdamart
-from training.experiments import tuned as suite_tuned
-from training.experiments import workers
+from training.experiments.listwise import tuned as suite_tuned
+from training.experiments.listwise import workers
+from training.first_stage import lambdamart
 
 
 @pytest.fixture(scope="session")

@@ -10,8 +10,9 @@ import pytest
 import training
 from ranking import bundle
 from ranking.errors import DataError
-from training import config, experiment, fit
+from training import experiment, fit
 from training.data.load import doubtful, load
+from training.recipe import config
 
 RECIPE = """
 name = "odd"

@@ -71,8 +71,8 @@ def test_report_and_page_tell_it(shipped, capsys):
 
 def test_the_test_split_takes_no_part(own, shipped, tmp_path, monkeypatch):
     """With other test labels the same bundle comes out, but for its figures."""
-    from training import bundle_schema
     from training import run as run_module
+    from training.steps import bundle_schema
 
     honest = bundle_schema.under_bundle_schema
 
@@ -123,7 +123,7 @@ def test_qilcm_is_in_a_bundle_whose_recipe_has_another_model(own, tmp_path):
 
 
 def test_finished_folds_are_not_done_again(own, shipped, tmp_path, monkeypatch):
-    from training import comparing
+    from training.choice import comparing
 
     out, calls = tmp_path / "own" / "1", []
     fit_network = comparing.fit_network

@@ -12,10 +12,12 @@ from lists import lists
 from ranking import bundle
 from ranking.errors import SchemaMismatchError
 from tiny import SPECIALISED, TINY
-from training import bundle_schema, config, experiment, fit, run
-from training.experiments.fits import Fit, measure
+from training import experiment, fit, run
+from training.experiments.listwise.fits import Fit, measure
 from training.experiments.store import Place
-from training.model_config import FirstStageAlone
+from training.recipe import config
+from training.recipe.model_config import FirstStageAlone
+from training.steps import bundle_schema
 
 NAMES = ("--qid", "search", "--label", "clicked")
 SMALL = {"encoder_width": 4, "hidden": (4,), "max_epochs": 1, "trials": 1, "max_trees": 5, "folds": 2}

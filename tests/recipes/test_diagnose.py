@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from ranking.errors import ScoringError
-from training import config, diagnose, diagnosis, fit
+from training import diagnose, fit
 from training.data.load import load
+from training.diagnosis import diagnosis
+from training.recipe import config
 
 PLANTED = """
 name = "planted-here"

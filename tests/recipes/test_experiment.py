@@ -24,7 +24,7 @@ def run(*arguments):
 def test_oracle_goes_on_after_an_interruption(recipe, tmp_path, monkeypatch, capsys):
     out = tmp_path / "oracle"
     command = ("oracle", "--recipe", recipe, "--folds", "1,2", "--specialists", "1,2", "--out", out)
-    from training.experiments import units
+    from training.experiments.specialised import units
 
     measure, folds = units.oracle, []
 

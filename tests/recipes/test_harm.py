@@ -15,7 +15,8 @@ from ranking.candidates import CandidateList
 from ranking.metrics import ndcg
 from service.app import create_app
 from service.settings import Settings
-from training import config, fit
+from training import fit
+from training.recipe import config
 from training.run import run as run_recipe
 
 QUERIES, LENGTH = 60, 8

@@ -7,13 +7,14 @@ from contextlib import contextmanager
 import polars as pl
 
 from suites import TABLE2, run
-from training import config, lambdamart
-from training.experiments import tuned as suite_tuned
-from training.experiments import workers
-from training.experiments.fits import Fit
-from training.experiments.plans import Shipped
+from training.experiments.listwise import tuned as suite_tuned
+from training.experiments.listwise import workers
+from training.experiments.listwise.fits import Fit
+from training.experiments.listwise.plans import Shipped
 from training.experiments.store import Store
-from training.model_config import FirstStageAlone, Mlp
+from training.first_stage import lambdamart
+from training.recipe import config
+from training.recipe.model_config import FirstStageAlone, Mlp
 
 
 def test_more_rows_join_those_that_are_there(tiny_recipe, tmp_path, here):

@@ -11,7 +11,7 @@ import pytest
 
 from ranking.errors import ScoringError
 from suites import ONE_EPOCH, TABLE2, run, said
-from training.experiments import workers
+from training.experiments.listwise import workers
 
 
 def test_table2_goes_on_after_an_interruption_and_with_more_seeds(tiny_recipe, tmp_path, here, monkeypatch, capsys):

@@ -14,8 +14,9 @@ from measured import measured, planted_gains, results, routed
 from ranking import bundle
 from tiny import SPECIALISED
 from training import fit
-from training.experiments import listwise_pages, oracle, plans
-from training.experiments import pages as suites
+from training.experiments.listwise import listwise_pages, plans
+from training.experiments.specialised import oracle
+from training.experiments.specialised import pages as suites
 from training.reporting import fit_page
 from training.reporting.page import PageSection, PageTable, render
 

@@ -11,13 +11,16 @@ from ranking.candidates import CandidateList
 from ranking.errors import RecipeError
 from service.app import create_app
 from service.settings import Settings
-from training import config, first_stage, fit, second_stage
-from training.bundling import write_bundle
-from training.config import GivenColumn, Recipe
+from training import fit
 from training.data.load import load
-from training.evaluate import evaluate
-from training.experiments import plans
-from training.model_config import MODEL_NAMES, Dcm, Dlcm, Mlp, Qilcm, Qilcm2, named
+from training.evaluation.evaluate import evaluate
+from training.experiments.listwise import plans
+from training.first_stage import first_stage
+from training.recipe import config
+from training.recipe.config import GivenColumn, Recipe
+from training.recipe.model_config import MODEL_NAMES, Dcm, Dlcm, Mlp, Qilcm, Qilcm2, named
+from training.second_stage import second_stage
+from training.steps.bundling import write_bundle
 
 STRATEGIES = {"qilcm-v1": "qilcm", "qilcm-v2": "qilcm", "qilcm-v3": "qilcm", "qilcm-paper": "qilcm"}
 

@@ -9,9 +9,10 @@ import pytest
 from ranking import bundle
 from ranking.candidates import CandidateList
 from tiny import SPECIALISED
-from training import config, fit
+from training import fit
 from training.data.load import load
-from training.data_config import SyntheticData
+from training.recipe import config
+from training.recipe.data_config import SyntheticData
 
 
 def run(*arguments):
@@ -81,7 +82,7 @@ def test_specialists_rank_as_they_were_trained(specialised, recipe):
 @pytest.mark.slow
 def test_interruption_between_the_folds_of_the_router_loses_nothing(specialised, recipe, tmp_path, monkeypatch):
     out = tmp_path / "specialised" / "1"
-    from training import cross_fitting
+    from training.specialists import cross_fitting
 
     judge, calls = cross_fitting.judge, []
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from training.config import Srm as SrmSpec
 from training.data.synthetic import generate
-from training.data_config import SyntheticData
-from training.expectation_maximisation import PaddedLists, log_likelihoods
-from training.srm import fit_srm
+from training.recipe.config import Srm as SrmSpec
+from training.recipe.data_config import SyntheticData
+from training.specialists.expectation_maximisation import PaddedLists, log_likelihoods
+from training.specialists.srm import fit_srm
 
 NOISE = 0.5
 QUERIES = 250

@@ -12,8 +12,11 @@ from pathlib import Path
 import pytest
 
 from tiny import TINY
-from training import config, fit, lambdamart, progress, second_stage, tune
-from training.learn import fit_network
+from training import fit, progress, tune
+from training.first_stage import lambdamart
+from training.recipe import config
+from training.second_stage import second_stage
+from training.second_stage.learn import fit_network
 
 ROOT = Path(__file__).resolve().parents[2]
 

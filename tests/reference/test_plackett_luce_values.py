@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from training.label_groups import LabelGroups
-from training.plackett_luce import evaluate, log_likelihood
-from training.plackett_luce_paper import by_subsets
-from training.plackett_luce_top import log_likelihood_of_top
+from benchmarks.plackett_luce_paper import by_subsets
+from training.losses.exact_plackett_luce import evaluate, log_likelihood
+from training.losses.label_groups import LabelGroups
+from training.losses.plackett_luce_top import log_likelihood_of_top
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from training import qilcm
-from training.chamfer import confusion_loss
 from training.losses import att_rank
-from training.model_config import Qilcm as QilcmSpec
+from training.losses.chamfer import confusion_loss
+from training.networks import qilcm
+from training.recipe.model_config import Qilcm as QilcmSpec
 
 SMALL = Path(__file__).parent / "qilcm_small.json"
 """The shortest of the reference cases, so that a checkout without the reference folder checks numbers too."""

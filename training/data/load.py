@@ -12,14 +12,14 @@ from rich.progress import Progress
 
 from ranking.errors import DataError, RecipeError
 from ranking.features import FeatureSchema
-from training.config import Recipe
 from training.data import split, synthetic
 from training.data.constant import dropped_note
 from training.data.dataset import Remedies, Splits
 from training.data.leaks.findings import leaks
 from training.data.letor import layout
 from training.data.tables import table
-from training.data_config import LetorData, SyntheticData, TableData
+from training.recipe.config import Recipe
+from training.recipe.data_config import LetorData, SyntheticData, TableData
 
 
 def load(recipe: Recipe, sources: Sequence[str], *, progress: Progress | None = None) -> Splits:

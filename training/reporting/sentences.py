@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from training.model_config import TITLES
+from training.evaluation.verdicts import verdict_of
+from training.recipe.model_config import TITLES
 from training.reporting.fit_figures import Facts, metric_name
-from training.verdicts import verdict_of
 
 GIVEN = (
     "The first stage was brought along. Figures and verdicts mean something only for queries that it was not fitted on."

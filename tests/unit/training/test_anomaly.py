@@ -6,7 +6,7 @@ from sklearn.ensemble import IsolationForest
 from sklearn.impute import SimpleImputer
 
 from ranking.scorers import OnnxScorer
-from training.anomaly import SAMPLES, TREES, fit_forest
+from training.router.anomaly import SAMPLES, TREES, fit_forest
 
 
 @pytest.mark.parametrize("queries", [2, 5, 300])

@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from ranking.features import Feature, FeatureSchema
-from training.model_config import Qilcm2
-from training.ranker import Ranker
-from training.reporting.attention import attention
-from training.reporting.behaviour import Seen
+from training.networks.ranker import Ranker
+from training.recipe.model_config import Qilcm2
+from training.reporting.measures.attention import attention
+from training.reporting.measures.behaviour import Seen
 
 ROWS = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
 

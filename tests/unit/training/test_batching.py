@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from ranking.features import Feature, FeatureSchema
-from training.batching import Lists
 from training.data.dataset import Dataset
+from training.second_stage.batching import Lists
 
 
 def dataset(lengths):

@@ -7,11 +7,11 @@ import pytest
 
 from ranking.errors import DataError, RecipeError, SchemaMismatchError
 from ranking.features import Feature, FeatureSchema
-from training import bring_your_own, first_stage
-from training.config import GivenModel
 from training.data.dataset import Dataset, Splits
 from training.data.letor.text import letor_schema
-from training.lambdamart import scores_of
+from training.first_stage import bring_your_own, first_stage
+from training.first_stage.lambdamart import scores_of
+from training.recipe.config import GivenModel
 
 PARAMS = {"objective": "lambdarank", "verbosity": -1, "min_data_in_leaf": 2, "num_leaves": 8}
 ROWS = 200

@@ -8,7 +8,8 @@ import pytest
 from ranking.candidates import Ranking, Route
 from ranking.features import Feature, FeatureSchema
 from ranking.order import rank_by_score
-from training.calibration import (
+from training.data.dataset import Dataset, Splits
+from training.evaluation.calibration import (
     FEWEST_LISTS,
     Choice,
     are_choices,
@@ -17,8 +18,7 @@ from training.calibration import (
     temperatures,
     without_choice,
 )
-from training.data.dataset import Dataset, Splits
-from training.reporting.reliability import calibration, reliability
+from training.reporting.measures.reliability import calibration, reliability
 from training.reporting.score_sections import calibration_title
 
 LENGTH = 5

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from training import chamfer
-from training.chamfer import confusion_loss, normalised_weight
-from training.model_config import Qilcm
-from training.qilcm import QilcmNetwork
+from training.losses import chamfer
+from training.losses.chamfer import confusion_loss, normalised_weight
+from training.networks.qilcm import QilcmNetwork
+from training.recipe.model_config import Qilcm
 
 
 def naive(h, mask):

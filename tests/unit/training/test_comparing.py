@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from ranking.manifest import Comparison
-from training import comparing, config
-from training.comparing import compared, pays
-from training.config import Choice
-from training.fitting import compared_networks
-from training.model_config import Dlcm, FirstStageAlone, Qilcm
+from training.choice import comparing
+from training.choice.comparing import compared, pays
+from training.recipe import config
+from training.recipe.config import Choice
+from training.recipe.model_config import Dlcm, FirstStageAlone, Qilcm
+from training.steps.fitting import compared_networks
 
 
 def of(mean, spread, ranker="qilcm", over="first_stage"):

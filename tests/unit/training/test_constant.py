@@ -9,15 +9,15 @@ import pytest
 
 from lists import lists
 from ranking.errors import DataError, RecipeError
-from training import bundle_schema
-from training.config import GivenColumn, GivenModel, LambdaMart, Recipe
 from training.data import constant
 from training.data.constant import dropped_note, without_constant
 from training.data.dataset import Remedies
 from training.data.load import doubtful
 from training.data.memory import judged
 from training.data.split import checked
-from training.data_config import TableData
+from training.recipe.config import GivenColumn, GivenModel, LambdaMart, Recipe
+from training.recipe.data_config import TableData
+from training.steps import bundle_schema
 
 _, QUERY, _, LABELS, RNG = lists()
 ROWS = len(QUERY)

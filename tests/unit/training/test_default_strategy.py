@@ -10,8 +10,8 @@ from ranking.features import Feature, FeatureSchema
 from ranking.manifest import Manifest
 from ranking.metrics import EvalProtocol
 from ranking.stages import AnomalyStage, LightGbmStage, NetworkStage, RouterStage, Specialist, SrmStage
-from training.default_strategy import without_harm
-from training.evaluate import METRICS, Evaluation
+from training.choice.default_strategy import without_harm
+from training.evaluation.evaluate import METRICS, Evaluation
 from training.reporting.sentences import default_sentence
 
 SCHEMA = FeatureSchema(features=(Feature(name="price"),))

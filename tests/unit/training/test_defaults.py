@@ -9,13 +9,15 @@ import pytest
 from lists import lists
 from ranking.errors import DataError, RecipeError
 from ranking.features import Feature, FeatureSchema
-from training import bundle_schema, config, experiment, fit, tune
+from training import experiment, fit, tune
 from training.command import repeatable
-from training.config import GivenModel, Recipe
 from training.data.defaults import with_defaults
 from training.data.load import describe
-from training.data_config import LetorData, SyntheticData, TableData
-from training.recipe_options import recipe_for, recipe_from, with_data_options
+from training.recipe import config
+from training.recipe.config import GivenModel, Recipe
+from training.recipe.data_config import LetorData, SyntheticData, TableData
+from training.recipe.recipe_options import recipe_for, recipe_from, with_data_options
+from training.steps import bundle_schema
 
 SCHEMA = FeatureSchema(
     features=(

@@ -9,14 +9,15 @@ from rich.console import Console
 
 from ranking.features import Feature, FeatureSchema
 from ranking.manifest import Comparison
-from training import config, diagnosis
-from training.between_lists import Spread, spreads
-from training.comparing import Chosen
-from training.config import GivenColumn, LambdaMart
+from training.choice.comparing import Chosen
 from training.data.dataset import Dataset, Splits
-from training.diagnosis import Diagnosis, Gain, quick, sampled
-from training.diagnosis_text import SHOWN, advice, numbers, tables
+from training.diagnosis import diagnosis
+from training.diagnosis.between_lists import Spread, spreads
+from training.diagnosis.diagnosis import Diagnosis, Gain, quick, sampled
+from training.diagnosis.diagnosis_text import SHOWN, advice, numbers, tables
 from training.progress import progress_bars
+from training.recipe import config
+from training.recipe.config import GivenColumn, LambdaMart
 
 
 def gain(low, high, ranker="relative"):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ranking.metrics import EvalProtocol
-from training.evaluate import METRICS, Evaluation, bootstrap_interval
+from training.evaluation.evaluate import METRICS, Evaluation, bootstrap_interval
 
 
 def evaluation(first, second, protocol=None):

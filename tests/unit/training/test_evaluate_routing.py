@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from training.evaluate_routing import ABSTAINED, RoutingEvaluation
-from training.report import verdict
+from training.evaluation.evaluate_routing import ABSTAINED, RoutingEvaluation
+from training.reporting.report import verdict
 
 
 def found(**changes):

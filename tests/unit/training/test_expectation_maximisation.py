@@ -7,7 +7,9 @@ import pytest
 import torch
 
 from ranking.errors import ScoringError
-from training.expectation_maximisation import (
+from training.losses.exact_plackett_luce import log_likelihood
+from training.losses.plackett_luce_top import log_likelihood_of_top
+from training.specialists.expectation_maximisation import (
     CONVERGED,
     SETTLING,
     SMALLEST_SHARE,
@@ -18,9 +20,7 @@ from training.expectation_maximisation import (
     mixture_weights,
     responsibilities,
 )
-from training.linear_ranker import LinearRanker
-from training.plackett_luce import log_likelihood
-from training.plackett_luce_top import log_likelihood_of_top
+from training.specialists.linear_ranker import LinearRanker
 
 LENGTHS = (4, 2, 5, 3, 6, 2, 3, 4)
 

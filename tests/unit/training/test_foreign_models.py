@@ -20,9 +20,10 @@ from sklearn.linear_model import LinearRegression
 from foreign_rankers import WIDTH, kept_rows
 from ranking.errors import RecipeError
 from ranking.features import Feature, FeatureSchema
-from training import fit, foreign_models
-from training.bring_your_own import read_model
-from training.given_onnx import canonical
+from training import fit
+from training.first_stage import foreign_models
+from training.first_stage.bring_your_own import read_model
+from training.first_stage.given_onnx import canonical
 
 ROWS = 120
 SCHEMA = FeatureSchema(features=tuple(Feature(name=f"f{d}") for d in range(1, WIDTH + 1)))

@@ -10,15 +10,18 @@ import torch
 import training
 from ranking.errors import DataError, RecipeError
 from ranking.metrics import ndcg
-from training import config, experiment, fit, lambdamart
-from training.batching import Lists
-from training.config import LambdaMart
+from training import experiment, fit
 from training.data.dataset import Splits
-from training.evaluate import EvalProtocol
-from training.learn import fit_network, query_ndcg
-from training.losses import ranking_loss, softmax_cross_entropy
-from training.model_config import Mlp
-from training.recipe_options import recipe_from
+from training.evaluation.evaluate import EvalProtocol
+from training.first_stage import lambdamart
+from training.losses import softmax_cross_entropy
+from training.losses.losses import ranking_loss
+from training.recipe import config
+from training.recipe.config import LambdaMart
+from training.recipe.model_config import Mlp
+from training.recipe.recipe_options import recipe_from
+from training.second_stage.batching import Lists
+from training.second_stage.learn import fit_network, query_ndcg
 from unit.training.test_lambdamart import ranking_data
 
 GAINS = (0.0, 5.0, 6.0)

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from ranking.features import UNKNOWN_CODE, Feature, FeatureSchema
-from training import lambdamart
-from training.config import LambdaMart
 from training.data.dataset import Dataset
+from training.first_stage import lambdamart
+from training.recipe.config import LambdaMart
 
 SPEC = LambdaMart(trials=2, max_trees=30, patience=10, folds=3)
 

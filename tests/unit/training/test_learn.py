@@ -9,13 +9,14 @@ import torch
 from ranking.errors import ScoringError
 from ranking.metrics import ndcg
 from ranking.order import rank_by_score, ranks_of
-from training import learn, losses
+from training import losses
 from training.data.synthetic import generate
-from training.data_config import SyntheticData
-from training.learn import fit_network
-from training.model_config import Dlcm, Qilcm2, named
-from training.model_config import Qilcm as QilcmSpec
-from training.ranker import Unbatched
+from training.networks.ranker import Unbatched
+from training.recipe.data_config import SyntheticData
+from training.recipe.model_config import Dlcm, Qilcm2, named
+from training.recipe.model_config import Qilcm as QilcmSpec
+from training.second_stage import learn
+from training.second_stage.learn import fit_network
 
 SPEC = QilcmSpec(
     encoder_width=8,

@@ -8,11 +8,11 @@ import pytest
 from scipy import stats
 
 from measured import fitted_results, measured, planted_gains
-from training.bootstrap import crossed_means, interval, resampled_means
-from training.experiments import findings, plans, printed
-from training.experiments import listwise_pages as pages
-from training.experiments.measured import by_shift
-from training.experiments.statistics import compare, holm, paired_p
+from training.evaluation.bootstrap import crossed_means, interval, resampled_means
+from training.experiments.listwise import findings, plans, printed
+from training.experiments.listwise import listwise_pages as pages
+from training.experiments.listwise.measured import by_shift
+from training.experiments.listwise.statistics import compare, holm, paired_p
 from training.reporting.page import render
 
 NAN = float("nan")

@@ -3,12 +3,12 @@
 import pytest
 
 from ranking.errors import RecipeError
-from training import config
-from training.config import Choice, LambdaMartSettings
-from training.experiments import plans
-from training.fitting import compared_networks
-from training.model_config import Network
-from training.search_space import own_values, space_of
+from training.experiments.listwise import plans
+from training.recipe import config
+from training.recipe.config import Choice, LambdaMartSettings
+from training.recipe.model_config import Network
+from training.search.search_space import own_values, space_of
+from training.steps.fitting import compared_networks
 
 
 def test_methods_of_every_suite():

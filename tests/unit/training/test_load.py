@@ -6,10 +6,10 @@ import pytest
 
 from ranking.errors import RecipeError
 from ranking.features import Feature, FeatureSchema
-from training.config import Recipe
 from training.data.dataset import Dataset, Splits
 from training.data.load import describe, doubtful, load
-from training.data_config import LetorData, SyntheticData, TableData
+from training.recipe.config import Recipe
+from training.recipe.data_config import LetorData, SyntheticData, TableData
 
 
 def recipe(data, **changes):

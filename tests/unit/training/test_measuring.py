@@ -10,12 +10,12 @@ from bundles import make_bundle, rows
 from measured import routed
 from ranking import bundle
 from ranking.candidates import CandidateList
-from training import config
 from training.data.dataset import Dataset, Splits
-from training.experiments import units
-from training.measuring import measure
+from training.experiments.specialised import units
 from training.progress import progress_bars
-from training.report import verdict
+from training.recipe import config
+from training.reporting.report import verdict
+from training.steps.measuring import measure
 
 MARGIN = 0.25
 LISTS, LENGTH = 60, 8

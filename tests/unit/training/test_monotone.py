@@ -10,11 +10,13 @@ from ranking.candidates import Ranking, Route
 from ranking.errors import RecipeError
 from ranking.features import Feature, FeatureSchema
 from ranking.order import rank_by_score
-from training import config, fit, lambdamart, monotone, relative
-from training.config import LambdaMart
+from training import fit
 from training.data.dataset import Dataset, Splits, fit_schema
-from training.recipe_options import recipe_from
-from training.reporting.monotone import violations
+from training.first_stage import lambdamart, monotone, relative
+from training.recipe import config
+from training.recipe.config import LambdaMart
+from training.recipe.recipe_options import recipe_from
+from training.reporting.measures.monotone import violations
 from training.study import _table
 from unit.training.test_lambdamart import SPEC, ranking_data
 

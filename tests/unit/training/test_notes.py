@@ -5,10 +5,10 @@ import polars as pl
 import pytest
 
 from lists import lists
-from training import config
-from training.config import Recipe
 from training.data.load import doubtful, load
-from training.data_config import TableData, TableSplit
+from training.recipe import config
+from training.recipe.config import Recipe
+from training.recipe.data_config import TableData, TableSplit
 
 _, QUERY, PLACE, LABELS, RNG = lists()
 ROWS = len(QUERY)

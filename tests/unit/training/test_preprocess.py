@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from ranking.features import Feature, FeatureSchema
-from training.preprocess import Preprocess, embedding_width, symmetric_log1p
+from training.networks.preprocess import Preprocess, embedding_width, symmetric_log1p
 
 NAN = float("nan")
 

@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.progress import TextColumn
 
 from training import progress
-from training.experiments import specialised, units, workers
+from training.experiments.listwise import workers
+from training.experiments.specialised import specialised, units
 from training.progress import EVERY, LOOK, Bars, progress_bars
 from training.stopwatch import Stopwatch
 

@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from ranking.features import Feature, FeatureSchema
-from training.encoder import MASKED_LOGIT
-from training.export import to_onnx
-from training.inference_form import InferenceForm
-from training.model_config import Qilcm as QilcmSpec
-from training.preprocess import Preprocess
-from training.qilcm import QilcmNetwork
-from training.ranker import Ranker, Unbatched
+from training.export.export import to_onnx
+from training.export.inference_form import InferenceForm
+from training.networks.encoder import MASKED_LOGIT
+from training.networks.preprocess import Preprocess
+from training.networks.qilcm import QilcmNetwork
+from training.networks.ranker import Ranker, Unbatched
+from training.recipe.model_config import Qilcm as QilcmSpec
 
 FORMS = ["stable", "paper"]
 SCHEMA = FeatureSchema(

@@ -6,14 +6,14 @@ import torch
 
 from ranking.features import Feature, FeatureSchema
 from ranking.scorers import OnnxScorer
-from training.batching import Batch
-from training.encoder import MASKED_LOGIT
-from training.export import TOLERANCE, to_onnx
-from training.inference_form import to_export
-from training.learn import loss_of
+from training.export.export import TOLERANCE, to_onnx
+from training.export.inference_form import to_export
 from training.losses import att_rank
-from training.model_config import Qilcm2
-from training.ranker import Ranker
+from training.networks.encoder import MASKED_LOGIT
+from training.networks.ranker import Ranker
+from training.recipe.model_config import Qilcm2
+from training.second_stage.batching import Batch
+from training.second_stage.learn import loss_of
 
 SCHEMA = FeatureSchema(
     features=(Feature(name="price"), Feature(name="kind", kind="categorical", categories=("a", "b", "c")))

@@ -6,14 +6,14 @@ import gzip
 import numpy as np
 import pytest
 
-from training import config
-from training.bundle_schema import load
 from training.data.container import open_plain
 from training.data.dataset import Remedies
 from training.data.leaks.findings import leaks
 from training.data.letor.reader import Reader
 from training.data.letor.text import read
-from training.data_config import TableData
+from training.recipe import config
+from training.recipe.data_config import TableData
+from training.steps.bundle_schema import load
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -6,7 +6,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from given_graphs import DOUBLE, FLOAT, INT64, SCHEMA, model
 from ranking.errors import ScoringError
-from training.given_onnx import canonical
+from training.first_stage.given_onnx import canonical
 
 
 def with_weight(change):

@@ -10,13 +10,14 @@ import torch
 
 from ranking.features import Feature, FeatureSchema
 from training.command import repeatable
-from training.config import Qilcm as QilcmSpec
 from training.data.dataset import Dataset, fit_schema
-from training.ranker import Ranker
-from training.reporting import behaviour, drawing, sentences
-from training.reporting.attention import attention
-from training.reporting.behaviour import Seen
-from training.reporting.coverage import MOST_FEATURES, coverage
+from training.networks.ranker import Ranker
+from training.recipe.config import Qilcm as QilcmSpec
+from training.reporting import drawing, sentences
+from training.reporting.measures import behaviour
+from training.reporting.measures.attention import attention
+from training.reporting.measures.behaviour import Seen
+from training.reporting.measures.coverage import MOST_FEATURES, coverage
 from training.reporting.page import PageSection, PageTable, render
 
 
@@ -291,7 +292,7 @@ def test_figures_draw_in_the_colours_of_the_page():
 
 
 def test_report_is_rows_of_numbers():
-    from training.report import _compact
+    from training.reporting.report import _compact
 
     facts = {"rows": [[1, 2.5, None], [3, 4.0, 1.0]], "name": "a [b]\n c", "empty": []}
     text = _compact(json.dumps(facts, indent=1))

@@ -6,12 +6,12 @@ import pytest
 from ranking.errors import DataError
 from ranking.router import decide
 from ranking.scorers import OnnxScorer
-from training import cross_fitting
-from training.config import Router
 from training.data.dataset import Dataset
 from training.data.letor.text import letor_schema
-from training.model_config import Qilcm
-from training.routing import FEWEST, JudgedLists, calibrate, choose_margin, fit_router
+from training.recipe.config import Router
+from training.recipe.model_config import Qilcm
+from training.router.routing import FEWEST, JudgedLists, calibrate, choose_margin, fit_router
+from training.specialists import cross_fitting
 
 SPEC = Router(trees=30)
 

@@ -3,11 +3,11 @@
 import pytest
 
 from ranking.errors import RecipeError
-from training import search as searching
-from training.model_config import MODEL_NAMES, Dlcm, FirstStageAlone, Qilcm, Qilcm2, named
-from training.network_search import with_values
-from training.search import Pruned, search
-from training.search_space import Choice, Range, own_values, space_of
+from training.recipe.model_config import MODEL_NAMES, Dlcm, FirstStageAlone, Qilcm, Qilcm2, named
+from training.search import search as searching
+from training.search.search import Pruned, search
+from training.search.search_space import Choice, Range, own_values, space_of
+from training.second_stage.network_search import with_values
 
 SPACE = {
     "x": Range(-1.0, 1.0),

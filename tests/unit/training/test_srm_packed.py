@@ -7,12 +7,12 @@ import torch
 from ranking import packed_linear
 from ranking.features import Feature, FeatureSchema
 from ranking.packed_linear import LinearScorer, PackedLinear, open_specialists
-from training.config import Srm
-from training.export import to_onnx
-from training.linear_ranker import LinearRanker
-from training.network_ranker import NetworkRanker
-from training.srm_network import SrmNetwork
-from training.standardise import Standardise
+from training.export.export import to_onnx
+from training.recipe.config import Srm
+from training.specialists.linear_ranker import LinearRanker
+from training.specialists.network_ranker import NetworkRanker
+from training.specialists.srm_network import SrmNetwork
+from training.specialists.standardise import Standardise
 
 SCHEMA = FeatureSchema(
     features=(

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from ranking.features import Feature, FeatureSchema
-from training.standardise import FIRST_STAGE_SCORE, Standardise
+from training.specialists.standardise import FIRST_STAGE_SCORE, Standardise
 
 NAN = float("nan")
 CATEGORICAL = {"kind": "categorical", "categories": ("a", "b", "c")}

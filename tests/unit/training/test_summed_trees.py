@@ -9,7 +9,7 @@ import pytest
 from ranking.compiled_first_stage import open_first_stage
 from ranking.features import Feature, FeatureSchema
 from ranking.first_stage import lightgbm_input, read_booster
-from training.summed_trees import summed
+from training.first_stage.summed_trees import summed
 
 RNG = np.random.default_rng(0)
 ROWS = np.column_stack([RNG.normal(size=(400, 2)), RNG.integers(0, 5, 400)]).astype(np.float32)

@@ -4,13 +4,13 @@ import math
 
 import pytest
 
-from training.experiments import listwise_pages
-from training.experiments.findings import Growth
-from training.experiments.statistics import Comparison
+from training.evaluation.verdicts import verdict_of
+from training.experiments.listwise import listwise_pages
+from training.experiments.listwise.findings import Growth
+from training.experiments.listwise.statistics import Comparison
 from training.reporting import sentences
 from training.reporting.drawing import COLOURS, SOFT
 from training.reporting.fit_figures import COLOUR_OF
-from training.verdicts import verdict_of
 
 NAN = math.nan
 

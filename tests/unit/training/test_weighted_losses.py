@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from training.expectation_maximisation import Mixture, PaddedLists
-from training.linear_ranker import LinearRanker
-from training.losses import ranking_loss
+from training.losses.losses import ranking_loss
+from training.specialists.expectation_maximisation import Mixture, PaddedLists
+from training.specialists.linear_ranker import LinearRanker
 
 LOSSES = ("per_query", "paper", "softmax", "plackett_luce")
 

@@ -9,18 +9,20 @@ import pytest
 
 from ranking.errors import DataError, RecipeError
 from ranking.metrics import EvalProtocol
-from training import config, experiment, fit, lambdamart
-from training.bundle_schema import under_bundle_schema
-from training.config import LambdaMart
+from training import experiment, fit
 from training.data import cache, memory
 from training.data.dataset import Splits
 from training.data.split import merged
 from training.data.tables import table
-from training.data_config import TableData
-from training.evaluate import METRICS, Evaluation, bootstrap_interval
-from training.learn import fit_network
-from training.model_config import Mlp
-from training.recipe_options import recipe_from
+from training.evaluation.evaluate import METRICS, Evaluation, bootstrap_interval
+from training.first_stage import lambdamart
+from training.recipe import config
+from training.recipe.config import LambdaMart
+from training.recipe.data_config import TableData
+from training.recipe.model_config import Mlp
+from training.recipe.recipe_options import recipe_from
+from training.second_stage.learn import fit_network
+from training.steps.bundle_schema import under_bundle_schema
 from training.workspace import digest_of
 from unit.training.test_lambdamart import ranking_data
 

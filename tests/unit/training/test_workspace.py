@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ranking.errors import RecipeError
-from training import config
+from training.recipe import config
 from training.workspace import Workspace, next_version, partial_of
 
 

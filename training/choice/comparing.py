@@ -1,0 +1,173 @@
+"""Which ranker ``auto`` means: the simplest that no other beats, by paired gains on queries that none was fitted on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from ranking.manifest import Comparison
+from ranking.stages import NetworkKind
+from training.data.dataset import Splits
+from training.evaluation.evaluate import bootstrap_interval
+from training.evaluation.verdicts import verdict_of
+from training.first_stage.first_stage import FittedFirstStage
+from training.first_stage.lambdamart import mean_ndcg, query_folds
+from training.first_stage.relative import widened
+from training.recipe.model_config import NetworkSpec
+from training.second_stage.batching import Lists
+from training.second_stage.learn import FittedNetwork, fit_network, predict, query_ndcg
+from training.second_stage.second_stage import as_fitted
+
+NAMES = {
+    "plain": "the first stage without list-relative columns",
+    "relative": "the first stage with list-relative columns",
+    "first_stage": "the first stage",
+}
+"""What people call the rankers of a comparison; a network has its title."""
+
+
+Strategy = NetworkKind | Literal["first_stage"]
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What ``auto`` means in a bundle.
+
+    Args:
+        strategy: of the ranker.
+        reason: why; None if there was nothing to choose.
+        comparisons: that it was chosen by.
+    """
+
+    strategy: Strategy
+    reason: str | None = None
+    comparisons: tuple[Comparison, ...] = ()
+
+
+def compared(
+    ranker: str,
+    over: str,
+    gains: Float[np.ndarray, " N"],
+    metric: str,
+    weights: Float[np.ndarray, " N"] | None = None,
+    *,
+    comparisons: int = 1,
+) -> Comparison:
+    """The paired gain of one ranker over another.
+
+    Args:
+        ranker, over: their names.
+        gains: ``(N,)`` difference of the metric for every query.
+        metric: its name.
+        weights: ``(N,)`` of the queries; None: all alike.
+        comparisons: that the choice makes; their intervals hold together with 95 %.
+    """
+    low, high = bootstrap_interval(gains, weights, intervals=comparisons)
+    mean = float(np.average(gains, weights=weights))
+    return Comparison(ranker=ranker, over=over, metric=metric, mean=mean, low=low, high=high, n=len(gains))
+
+
+def pays(comparison: Comparison) -> bool:
+    """Whether the gain is beyond doubt: its interval lies above 0."""
+    return verdict_of(comparison.low, comparison.high) == "gain"
+
+
+def reason(comparisons: Sequence[Comparison], titles: Mapping[str, str]) -> str:
+    """The comparisons in words.
+
+    Args:
+        comparisons: in the order in which they were made.
+        titles: of the networks.
+    """
+    names = {**NAMES, **titles}
+    said = [
+        f"{names[c.ranker]} over {names[c.over]}: {c.metric.replace('ndcg', 'NDCG')} {c.mean:+.4f} "
+        f"[{c.low:+.4f}, {c.high:+.4f}], {verdict_of(c.low, c.high)}"
+        for c in comparisons
+    ]
+    n = comparisons[0].n
+    return f"on {n} training queries, no model fitted here ranks one that it was trained on: {'; '.join(said)}"
+
+
+def not_worse(chosen: Chosen, fitted: FittedNetwork, splits: Splits, first: FittedFirstStage) -> Chosen:
+    """What ``auto`` means where nothing was compared: not a network that even its own validation queries call worse.
+
+    They flatter it, because it stopped where they were ranked best.
+
+    Args:
+        chosen: the network.
+        fitted: it.
+        splits, first: of the run.
+    """
+    cutoff = fitted.spec.ndcg_at
+    before = mean_ndcg(splits.valid, first.valid_scores, cutoff)
+    if fitted.valid_ndcg >= before:
+        return chosen
+    reason = (
+        f"{fitted.spec.kind} is worse than the first stage on the {len(splits.valid)} validation queries: "
+        f"NDCG@{cutoff} {fitted.valid_ndcg:.4f}, the first stage's {before:.4f}"
+    )
+    return replace(chosen, strategy="first_stage", reason=reason)
+
+
+def cross_fitted(
+    spec: NetworkSpec,
+    splits: Splits,
+    first: FittedFirstStage,
+    *,
+    folds: int,
+    seed: int,
+    state: Path,
+    device: str = "cpu",
+    on_fold: Callable[[int], None] = lambda _done: None,
+) -> Float[np.ndarray, " N"]:
+    """NDCG of every training query, reranked by a network that did not see it.
+
+    Networks stop early by the validation queries, as the one on all training queries does.
+
+    Args:
+        spec: of the network.
+        splits, first: of the run.
+        folds: parts of the training queries.
+        seed: fixes folds and fits.
+        state: folder for checkpoints; folds that are finished there are not done again.
+        device: torch device.
+        on_fold: told how many folds are done.
+
+    Returns:
+        ``(N,)`` at the network's ``ndcg_at``; 0 for a query without a relevant candidate.
+    """
+    spec = as_fitted(spec, first)
+    seen = widened(splits, first.relative) if spec.relative else splits
+    values = np.empty(len(seen.train))
+    for number, (rest, held_out) in enumerate(query_folds(seen.train, folds, seed + 1), start=1):
+        file = state / f"compared_{spec.kind}_{number}.npy"
+        if not file.exists():
+            checkpoint = state / f"compared_{spec.kind}_{number}.pt"
+            train, part = seen.train.select(rest), seen.train.select(held_out)
+            fitted = fit_network(
+                spec,
+                train,
+                seen.valid,
+                first.train_scores[seen.train.rows_of(rest)],
+                first.valid_scores,
+                seed=seed,
+                score_feature=first.score_feature,
+                checkpoint=checkpoint,
+                device=device,
+            )
+            scores = first.train_scores[seen.train.rows_of(held_out)]
+            lists = Lists(part, scores, cutoff=spec.cutoff, append_score=spec.first_stage_score)
+            found = query_ndcg(predict(fitted.module, lists), lists, part, scores, spec.ndcg_at)
+            temporary = file.with_suffix(".tmp.npy")
+            np.save(temporary, found)
+            temporary.replace(file)
+            checkpoint.unlink(missing_ok=True)
+        values[held_out] = np.load(file)
+        on_fold(number)
+    return values

@@ -1,0 +1,1 @@
+"""What a fit is likely to find, in a minute: whether a second stage pays on these data."""

@@ -1,0 +1,194 @@
+"""What a fit is likely to find, in a minute: the comparison of a fit with a small budget, on a part of the queries."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Int
+
+from ranking.manifest import Comparison
+from training.choice.comparing import pays
+from training.data.dataset import Dataset, Splits
+from training.data.load import announce
+from training.diagnosis.between_lists import Spread, spreads
+from training.first_stage.lambdamart import query_ndcg
+from training.progress import Bars
+from training.recipe import config
+from training.recipe.config import Choice, FirstStage, LambdaMart, Recipe
+from training.recipe.model_config import Qilcm2, Rivals
+from training.steps import fitting
+from training.steps.bundle_schema import load
+
+MOST_ROWS, MOST_VALUES = 25_000, 1_200_000
+"""Training rows, and values of numeric features in them, that rankers are fitted on; validation rows: a third."""
+
+MOST_COLUMNS = 40
+"""Features that a tree picks from at random; with list-relative columns, the same share of them."""
+
+FOLDS = 3
+"""Parts of the training queries; each is ranked by models that were fitted without it."""
+
+ROWS_SEEN = 160_000
+"""Candidates that the quick second stage is shown in each fold, over all epochs; a small table gives many epochs."""
+
+EPOCHS = (4, 30)
+"""Fewest and most epochs of the quick second stage."""
+
+NDCG_AT = 10
+"""Cutoff of every NDCG here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """A ranker beside a simpler one on the same queries.
+
+    Args:
+        comparison: the paired difference, with its interval.
+        before, after: mean NDCG of the simpler ranker, and of the other.
+    """
+
+    comparison: Comparison
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What was found.
+
+    Args:
+        data: one line: which data, split how.
+        queries, rows: training queries, and their candidates, that rankers were compared on.
+        of_queries, of_rows: all training queries and candidates.
+        features: the numeric features, over all training queries.
+        categorical: names of the features that are left out of ``features``.
+        relative: LightGBM with list-relative columns beside LightGBM without; None where a first stage is given, or
+            its trees use no such column.
+        second: a quick second stage beside the first stage that it stands on: with list-relative columns if they gain.
+    """
+
+    data: str
+    queries: int
+    rows: int
+    of_queries: int
+    of_rows: int
+    features: tuple[Spread, ...]
+    categorical: tuple[str, ...]
+    relative: Gain | None
+    second: Gain
+
+
+def diagnose(recipe: Recipe, sources: Sequence[str], *, device: str, bars: Bars) -> Diagnosis:
+    """Measure the features and compare rankers, on training and validation queries; test queries are not looked at.
+
+    Args:
+        recipe: its data, first stage, fold and seed.
+        sources: as for :func:`training.data.load.load`.
+        device: torch device.
+        bars: show how far it is.
+
+    Raises:
+        ListwrightError: if the data cannot be read or compared on; with the place and the remedy.
+    """
+    bars.enter("data")
+    splits = load(recipe, sources, progress=bars)
+    for file in bars.tasks:  # compressed text is longer than its file: only now is the end known
+        bars.update(file.id, total=file.completed)
+    announce(recipe, splits, bars.console)
+    features = spreads(splits.train)
+    part = sampled(splits, seed=recipe.seed)
+    if len(part.train) < len(splits.train):
+        bars.console.print(
+            f"Rankers are compared on {len(part.train):,} of {len(splits.train):,} training queries, drawn at random"
+        )
+    relative, second = _compared(quick(recipe, part.train), part, device, bars)
+    schema = splits.train.schema
+    return Diagnosis(
+        data=splits.how,
+        queries=len(part.train),
+        rows=part.train.rows,
+        of_queries=len(splits.train),
+        of_rows=splits.train.rows,
+        features=features,
+        categorical=tuple(schema.names[place] for place in schema.categorical),
+        relative=relative,
+        second=second,
+    )
+
+
+def _compared(recipe: Recipe, splits: Splits, device: str, bars: Bars) -> tuple[Gain | None, Gain]:
+    """List-relative columns beside none, and the second stage beside what is better of the two."""
+    with tempfile.TemporaryDirectory() as folder:
+        bars.enter("first stage")
+        first, _, comparisons = fitting.fit_first_stage(recipe, splits, Path(folder), bars)
+        bars.enter("second stage")
+        chosen = fitting.choose(recipe, splits, first, comparisons, Path(folder), bars, device)
+    *columns, network = chosen.comparisons
+    values = query_ndcg(splits.train, first.train_scores, NDCG_AT)
+    level = float(np.average(values, weights=splits.train.query_weights))
+    second = Gain(network, level, level + network.mean)
+    if not columns:
+        return None, second
+    (comparison,) = columns
+    plain = level - comparison.mean if pays(comparison) else level
+    return Gain(comparison, plain, plain + comparison.mean), second
+
+
+def quick(recipe: Recipe, train: Dataset) -> Recipe:
+    """The recipe with a budget of seconds: LightGBM without tuning, and a small QILCM2 as the only second stage.
+
+    Args:
+        recipe: a first stage that it brings along stays.
+        train: that everything is fitted on.
+    """
+    few, many = EPOCHS
+    epochs = int(np.clip(ROWS_SEEN // train.rows, few, many))
+    # it starts as the first stage and may stay there for some epochs before it gains: it is given all of them
+    network = Qilcm2(encoder_width=32, batch_size=20, max_epochs=epochs, patience=epochs, ndcg_at=NDCG_AT)
+    changes: dict[str, object] = {
+        "first_stage": _quick_first_stage(recipe.first_stage, len(train.schema)),
+        "model": network,
+        "choice": Choice(second_stages=(network.kind,), folds=FOLDS),
+        "specialists": None,
+        "router": None,
+        "rivals": Rivals(),
+    }
+    return config.changed(recipe, changes)
+
+
+def _quick_first_stage(spec: FirstStage, columns: int) -> FirstStage:
+    if not isinstance(spec, LambdaMart):
+        return spec
+    own = spec.settings
+    fast = {
+        "learning_rate": 0.1,
+        "num_leaves": min(own.num_leaves, 20),
+        "feature_fraction": min(own.feature_fraction, MOST_COLUMNS / columns),
+    }
+    budget = {"trials": 1, "members": 1, "max_trees": 150, "patience": 15, "folds": FOLDS, "ndcg_at": NDCG_AT}
+    return spec.model_copy(update={"settings": own.model_copy(update=fast), "relative": "auto", **budget})
+
+
+def sampled(splits: Splits, *, seed: int) -> Splits:
+    """As many random training and validation queries as the budget has room for; all of them if it has for all."""
+    numeric = len(splits.train.schema) - len(splits.train.schema.categorical)
+    rows = min(MOST_ROWS, MOST_VALUES // max(numeric, 1))
+    rng = np.random.default_rng([seed, rows])
+    train, valid = (
+        part if part.rows <= most else part.select(_drawn(part, most, rng))
+        for part, most in ((splits.train, rows), (splits.valid, rows // 3))
+    )
+    return replace(splits, train=train, valid=valid)
+
+
+def _drawn(data: Dataset, rows: int, rng: np.random.Generator) -> Int[np.ndarray, " M"]:
+    """Queries with about so many rows in all, in the order of the data: one to learn an order from, two at least."""
+    order = rng.permutation(len(data))
+    mixed = np.array([np.ptp(data.labels[data.slice(n)]) > 0 for n in order])
+    order = order[np.argsort(np.arange(len(order)) != np.argmax(mixed), kind="stable")]
+    count = int(np.searchsorted(np.cumsum(data.lengths[order]), rows, side="right"))
+    return np.sort(order[: max(count, 2)])

@@ -1,0 +1,1 @@
+"""What rankers are worth on held-out queries: metrics, intervals, verdicts, and scores as probabilities."""

@@ -1,0 +1,121 @@
+"""Temperatures that make scores the probabilities of being chosen, where labels are choices."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from scipy.optimize import minimize_scalar
+
+from ranking.candidates import CandidateList
+from ranking.reranker import Reranker
+from training.data.dataset import Dataset, Splits
+from training.evaluation.evaluate import whole
+
+FEWEST_LISTS = 20
+"""Validation lists with a choice among scored candidates: fewer say too little about a temperature."""
+
+LOWEST, HIGHEST = 0.01, 100.0
+"""Bounds of a temperature, in standard deviations of the scores within a list."""
+
+
+class Choice(NamedTuple):
+    """One list with a choice.
+
+    Args:
+        query: its number in the data.
+        scores: ``(C,)`` of the candidates that the ranker scored; two or more.
+        chosen: which of these the one relevant candidate is.
+    """
+
+    query: int
+    scores: Float[np.ndarray, " C"]
+    chosen: int
+
+
+def without_choice(data: Dataset) -> int:
+    """How many lists have not exactly one relevant candidate (label > 0)."""
+    return sum(int((labels > 0).sum()) != 1 for _, labels in data.lists())
+
+
+def are_choices(splits: Splits) -> bool:
+    """Whether every list of every split has exactly one relevant candidate: somebody chose it among the others."""
+    return not any(without_choice(part) for part in (splits.train, splits.valid, splits.test))
+
+
+def choices(reranker: Reranker, data: Dataset, strategy: str) -> list[Choice]:
+    """The lists of some data in which one of several scored candidates was chosen.
+
+    Convention: a list without a choice, or whose choice stands below the ranker's cutoff, is left out.
+
+    Raises:
+        ScoringError: if a ranking is degraded.
+    """
+    found = []
+    for n, (features, labels) in enumerate(data.lists()):
+        scores = whole(reranker.rerank(CandidateList(features), strategy=strategy), data.qids[n]).scores
+        scored = np.flatnonzero(~np.isnan(scores))
+        chosen = np.flatnonzero(labels[scored] > 0)
+        if len(scored) > 1 and len(chosen) == 1:
+            found.append(Choice(n, scores[scored], int(chosen[0])))
+    return found
+
+
+def log_probabilities(found: list[Choice], temperature: float) -> Float[np.ndarray, " N"]:
+    """``(N,)`` log-probability of what was chosen, under the softmax of each list's scores over the temperature."""
+    values = np.empty(len(found))
+    for n, choice in enumerate(found):
+        scaled = (choice.scores - choice.scores.max()) / temperature
+        values[n] = scaled[choice.chosen] - np.log(np.exp(scaled).sum())
+    return values
+
+
+def temperature_of(found: list[Choice], weights: Float[np.ndarray, " N"] | None = None) -> float | None:
+    """The temperature under which the choices are most likely.
+
+    Definition: ``T = argmax sum_n w_n log softmax(s_n / T)_chosen``. It is concave in 1/T, so there is one optimum,
+    looked for between :data:`LOWEST` and :data:`HIGHEST`.
+
+    Args:
+        found: N lists.
+        weights: how much each counts; None: all alike.
+
+    Returns:
+        None if there are fewer than :data:`FEWEST_LISTS` lists, or no list has different scores.
+    """
+    if len(found) < FEWEST_LISTS or (weights is not None and not weights.any()):
+        return None
+    scale = float(np.sqrt(np.mean([choice.scores.var() for choice in found])))
+    if scale == 0.0:
+        return None
+
+    def unlikely(log_temperature: float) -> float:
+        return -float(np.average(log_probabilities(found, scale * float(np.exp(log_temperature))), weights=weights))
+
+    best = minimize_scalar(
+        unlikely, bounds=(np.log(LOWEST), np.log(HIGHEST)), method="bounded", options={"xatol": 1e-6}
+    )
+    return scale * float(np.exp(best.x))
+
+
+def temperatures(reranker: Reranker, splits: Splits) -> dict[str, float]:
+    """The temperature of every strategy of a bundle, fitted on the validation queries through the bundle's own scores.
+
+    Args:
+        reranker: over the exported files.
+        splits: of the run.
+
+    Returns:
+        Empty where labels are no choices; without a strategy that :func:`temperature_of` says nothing about.
+    """
+    if not are_choices(splits):
+        return {}
+    fitted, weights = {}, splits.valid.query_weights
+    for strategy in reranker.manifest.strategies:
+        found = choices(reranker, splits.valid, strategy)
+        counted = None if weights is None else weights[[choice.query for choice in found]]
+        temperature = temperature_of(found, counted)
+        if temperature is not None:
+            fitted[strategy] = temperature
+    return fitted

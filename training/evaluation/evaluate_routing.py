@@ -1,0 +1,166 @@
+"""What routing is worth on held-out queries, measured through the sealed bundle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from ranking import bundle
+from ranking.candidates import CandidateList
+from ranking.metrics import ndcg
+from training.data.dataset import Dataset
+from training.evaluation.bootstrap import interval, resampled_means
+from training.evaluation.evaluate import whole
+from training.router.routing import bests
+
+ABSTAINED = -1
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingEvaluation:
+    """Per-query NDCG of N test queries; a query without a relevant candidate counts 0.
+
+    Args:
+        generalist: ``(N,)``.
+        default: ``(N,)`` what answers where the router abstains.
+        specialists: ``(N, K)``.
+        routed: ``(N,)`` what ``auto`` answers.
+        hard: ``(N,)`` the most probable specialist, always.
+        mixture: ``(N,)`` all specialists weighed by the router's probabilities, always.
+        probabilities, gains: ``(N, K)`` the router's estimates.
+        chosen: ``(N,)`` specialist of ``routed``; -1 where the router abstained.
+        query: ``(N,)`` number of each row's query; rows of one query (several seeds) are resampled together.
+        default_is: the name of that.
+    """
+
+    generalist: Float[np.ndarray, " N"]
+    default: Float[np.ndarray, " N"]
+    specialists: Float[np.ndarray, "N K"]
+    routed: Float[np.ndarray, " N"]
+    hard: Float[np.ndarray, " N"]
+    mixture: Float[np.ndarray, " N"]
+    probabilities: Float[np.ndarray, "N K"]
+    gains: Float[np.ndarray, "N K"]
+    chosen: Int[np.ndarray, " N"]
+    query: Int[np.ndarray, " N"]
+    default_is: Literal["generalist", "first stage"] = "generalist"
+
+    @property
+    def coverage(self) -> float:
+        """Share of queries that were routed."""
+        return float((self.chosen != ABSTAINED).mean())
+
+    @property
+    def top1(self) -> float:
+        """How often the most probable specialist is a best one."""
+        return float(self.best[np.arange(len(self.chosen)), self.probabilities.argmax(axis=1)].mean())
+
+    @property
+    def chance(self) -> float:
+        """How often a uniformly random specialist is a best one: ties make it more than 1 / K."""
+        return float(self.best.mean())
+
+    @property
+    def best(self) -> Bool[np.ndarray, "N K"]:
+        """Which specialists are a query's best."""
+        return bests(self.specialists)
+
+    def gain(self, of: Float[np.ndarray, " N"], over: Float[np.ndarray, " N"]) -> tuple[float, float, float]:
+        """Mean paired difference with its 95 % interval over queries."""
+        low, high = interval(resampled_means(of - over, self.query))
+        return float((of - over).mean()), float(low), float(high)
+
+    @property
+    def accuracy(self) -> float | None:
+        """The classifier on the oracle's axis, ``(top1 - chance) / (1 - chance)``; None where all are always best."""
+        return None if self.chance == 1.0 else (self.top1 - self.chance) / (1.0 - self.chance)
+
+    @property
+    def value(self) -> float | None:
+        """The same in NDCG, ``(hard - mean) / (oracle - mean)``; None where specialists never differ."""
+        mean, oracle = self.specialists.mean(), self.specialists.max(axis=1).mean()
+        return None if oracle - mean < 1e-12 else float((self.hard.mean() - mean) / (oracle - mean))
+
+    def facts(self) -> dict[str, object]:
+        """What the report says."""
+
+        def gain(of: Float[np.ndarray, " N"], over: Float[np.ndarray, " N"]) -> dict[str, float]:
+            return dict(zip(("mean", "low", "high"), self.gain(of, over), strict=True))
+
+        return {
+            "queries": len(np.unique(self.query)),
+            "specialists": self.specialists.shape[1],
+            "coverage": self.coverage,
+            "gain_over_generalist": gain(self.routed, self.generalist),
+            "abstains_to": self.default_is,
+            "gain_over_default": gain(self.routed, self.default),
+            "mixture_over_hard_route": gain(self.mixture, self.hard),
+            "ndcg": {
+                "generalist": float(self.generalist.mean()),
+                "routed": float(self.routed.mean()),
+                "hard_route": float(self.hard.mean()),
+                "mixture": float(self.mixture.mean()),
+                "oracle": float(self.specialists.max(axis=1).mean()),
+                "mean_specialist": float(self.specialists.mean()),
+            },
+            "top1": self.top1,
+            "chance": self.chance,
+            "accuracy_on_the_oracle_axis": self.accuracy,
+            "value_on_the_oracle_axis": self.value,
+        }
+
+
+def evaluate_routing(path: Path, test: Dataset, *, ndcg_at: int) -> RoutingEvaluation | None:
+    """Rank every test query by every specialist, by the generalist and by every way of choosing.
+
+    Args:
+        path: a sealed bundle.
+        test: queries that no part of it was fitted on here.
+        ndcg_at: cutoff of the NDCG.
+
+    Returns:
+        None if the bundle has no router.
+
+    Raises:
+        ScoringError: if a ranking is degraded.
+    """
+    served = bundle.load(path)
+    manifest = served.manifest
+    if manifest.router is None or manifest.srm is None or manifest.second_stage is None:
+        return None
+    never = manifest.model_copy(update={"router": manifest.router.model_copy(update={"margin": None})})
+    abstaining = bundle.open_unsealed(path, never)  # "srm" then answers the mixture for every query
+    count = len(manifest.srm.specialists)
+    rows = []
+    for n, (features, labels) in enumerate(test.lists()):
+        candidates = CandidateList(features)
+        auto = served.reranker.rerank(candidates)
+        mixed = abstaining.rerank(candidates, strategy="srm")
+        by_name = (manifest.second_stage.kind, manifest.strategy)
+        asked = [auto, mixed, *(served.reranker.rerank(candidates, strategy=name) for name in by_name)]
+        asked += [served.reranker.rerank(candidates, specialist=k) for k in range(count)]
+        values = [
+            float(np.nan_to_num(ndcg(-ranks.astype(np.float64), labels, cutoff=ndcg_at, gains=test.gains)))
+            for ranks in (whole(one, test.qids[n]).ranks for one in asked)
+        ]
+        chosen = ABSTAINED if auto.route.specialist is None else auto.route.specialist
+        rows.append((values, mixed.route.probabilities, mixed.route.gains, chosen))
+    ndcgs = np.array([row[0] for row in rows])
+    probabilities = np.array([row[1] for row in rows])
+    return RoutingEvaluation(
+        routed=ndcgs[:, 0],
+        mixture=ndcgs[:, 1],
+        generalist=ndcgs[:, 2],
+        default=ndcgs[:, 3],
+        specialists=ndcgs[:, 4:],
+        hard=ndcgs[np.arange(len(rows)), 4 + probabilities.argmax(axis=1)],
+        probabilities=probabilities,
+        gains=np.array([row[2] for row in rows]),
+        chosen=np.array([row[3] for row in rows]),
+        query=np.arange(len(rows)),
+        default_is="first stage" if manifest.strategy == "first_stage" else "generalist",
+    )

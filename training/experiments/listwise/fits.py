@@ -1,0 +1,285 @@
+"""One unit of the listwise suites: a method fitted once, and what it is worth on every test query."""
+
+from __future__ import annotations
+
+import functools
+import json
+import time
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+from jaxtyping import Float, Int
+from rich.console import Console
+
+from ranking.aggregates import Aggregates
+from ranking.anomaly import AnomalyScore
+from ranking.errors import RecipeError
+from ranking.manifest import Comparison
+from ranking.metrics import hit, ndcg, precision, reciprocal_rank
+from ranking.packed_forest import open_forest
+from ranking.relative import KINDS
+from training.data.dataset import Dataset, Splits
+from training.experiments.listwise.plans import (
+    LAMBDAMART,
+    LAMBDAMART_RELATIVE,
+    SHIPPED,
+    Shipped,
+    lambdamart_of,
+    name_on,
+    with_networks,
+)
+from training.experiments.listwise.tuned import keep, tuned_lambdamart, tuned_network
+from training.experiments.store import Place, part_file, settings_file
+from training.first_stage import first_stage, relative
+from training.first_stage.first_stage import FittedFirstStage
+from training.progress import progress_bars
+from training.recipe.config import Recipe
+from training.recipe.data_config import SyntheticData
+from training.recipe.model_config import FirstStageAlone, Model, NetworkSpec
+from training.router.anomaly import fit_anomaly
+from training.second_stage import second_stage
+from training.second_stage.batching import Lists, refined_scores
+from training.second_stage.learn import predict
+from training.steps import fitting
+from training.steps.bundle_schema import load
+
+NDCG_AT = (1, 3, 5, 10, 50)
+HIT_AT = (1, 5)
+TRUNCATED = " truncated"
+"""Ends the name of an NDCG whose ideal knows only the candidates that the first stage kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """What is fitted and measured.
+
+    Args:
+        recipe: data with their fold and shift, first stage; its own seed draws and splits the data.
+        sources: of the data.
+        seed: of everything that is fitted.
+        method: its name.
+        spec: the second stage; or the first stage alone; or what is chosen among all of them.
+        cutoff: C, which the truncated ideal knows; the same for all methods.
+        relative: whether the first stage sees list-relative columns.
+        trials: settings tried for every network, on the fold's own validation queries; 0 keeps the recipe's.
+        anomaly: whether the test queries get their anomaly score, which the first stage alone brings.
+    """
+
+    recipe: Recipe
+    sources: tuple[str, ...]
+    seed: int
+    method: str
+    spec: Model | Shipped
+    cutoff: int
+    relative: bool = False
+    trials: int = 0
+    anomaly: bool = False
+
+    @property
+    def shift(self) -> float | None:
+        """Planted shift of the data; None where none is planted."""
+        return self.recipe.data.shift if isinstance(self.recipe.data, SyntheticData) else None
+
+    @property
+    def data(self) -> str:
+        """The fits that share data, and with them what searches find."""
+        return f"{self._shift_name}fold-{self.recipe.fold}"
+
+    @property
+    def place(self) -> str:
+        """The fits that share data and seed, and with them the first stages."""
+        return f"{self._shift_name}seed-{self.seed}-fold-{self.recipe.fold}"
+
+    @property
+    def _shift_name(self) -> str:
+        return "" if self.shift is None else f"shift-{self.shift:g}-"
+
+    @property
+    def name(self) -> str:
+        """Of the unit."""
+        return f"{self.place}-{self.method}"
+
+    @property
+    def chooses(self) -> bool:
+        """Whether it takes over the results of another one of its place, and so comes last."""
+        return isinstance(self.spec, Shipped)
+
+    @property
+    def first_stages(self) -> tuple[str, ...]:
+        """Names of the first stages that it needs; its place shares them."""
+        if self.chooses:
+            return (LAMBDAMART, LAMBDAMART_RELATIVE)
+        return (name_on(LAMBDAMART, self.relative),)
+
+    @property
+    def searches(self) -> tuple[str, ...]:
+        """Names of the searches whose findings it needs; all seeds share them."""
+        names = list(self.first_stages)
+        if self.chooses or (self.trials and not isinstance(self.spec, FirstStageAlone)):
+            names.append(self.method)
+        return tuple(map(self.search_named, names))
+
+    def search_named(self, method: str) -> str:
+        """The search for the settings of a method on these data."""
+        return f"{self.data}-{method}"
+
+
+def measure(fit: Fit, place: Place) -> pl.DataFrame:
+    """Fit a method, and rank the test queries with it.
+
+    Args:
+        fit: what to do.
+        place: where; the first stages there are shared, and so are found settings.
+
+    Returns:
+        One row per test query: where it comes from, every metric (NDCG is null for a query without a relevant
+        candidate), and what the fit was like.
+    """
+    splits = _splits(fit.recipe, fit.sources)
+    spec = fit.spec
+    if isinstance(spec, Shipped):
+        return _shipped(fit, spec, splits, place)
+    test = splits.test
+    started = time.perf_counter()
+    first = _first_stage(fit, splits, place, relative=fit.relative)
+    scores = first.scores_of(test)
+    checkpoint = place.state / f"{fit.method}.pt"
+    if not isinstance(spec, FirstStageAlone):
+        spec = _network(fit, fit.method, spec, splits, first, place)
+    fitted = second_stage.fit(spec, splits, first, seed=fit.seed, checkpoint=checkpoint)
+    if fitted is None:
+        lists = Lists(test, scores, cutoff=fit.cutoff, append_score=False)
+        logits = [scores[test.slice(n)][lists.kept(n)] for n in range(len(test))]
+    else:
+        seen = relative.widened_part(test, first.relative) if fitted.spec.relative else test
+        lists = Lists(seen, scores, cutoff=fit.cutoff, append_score=fitted.spec.first_stage_score)
+        logits = predict(fitted.module, lists)
+    seconds = time.perf_counter() - started
+    rows = [_measured(test, lists, scores, logits[n], n) for n in range(len(test))]
+    anomaly = _anomaly(splits, first.train_scores, scores, fit.seed) if fit.anomaly and fitted is None else None
+    checkpoint.unlink(missing_ok=True)
+    return pl.DataFrame(
+        {
+            "shift": pl.Series([fit.shift] * len(test), dtype=pl.Float64),
+            "seed": [fit.seed] * len(test),
+            "fold": [fit.recipe.fold] * len(test),
+            "method": [fit.method] * len(test),
+            "chosen": pl.Series([None] * len(test), dtype=pl.String),
+            "qid": list(test.qids),
+            "candidates": test.lengths,
+            "relevant": [int((labels > 0).sum()) for _, labels in test.lists()],
+            "anomaly": pl.Series(anomaly, dtype=pl.Float64) if anomaly is not None else _nothing(len(test)),
+            **{name: pl.Series([row[name] for row in rows], dtype=pl.Float64).fill_nan(None) for name in rows[0]},
+            "epochs": [0 if fitted is None else len(fitted.history)] * len(test),
+            "best_epoch": [0 if fitted is None else fitted.best_epoch] * len(test),
+            "lambda_of_eq_10": [0.0 if fitted is None else fitted.equivalent_lambda] * len(test),
+            "trees": [first.facts["trees"]] * len(test),
+            "seconds": [seconds] * len(test),
+            "all_queries": [sum(len(part) for part in (splits.train, splits.valid, test))] * len(test),
+            "features": [len(test.schema) + len(splits.dropped)] * len(test),
+        }
+    )
+
+
+def _shipped(fit: Fit, spec: Shipped, splits: Splits, place: Place) -> pl.DataFrame:
+    """What ``training.fit`` chooses on the training queries of the fold, fitted with this seed."""
+    started = time.perf_counter()
+    strategy, on_relative = _choice(fit, spec, splits, place)
+    alone = strategy == "first_stage"
+    found = FirstStageAlone() if alone else next(network for network in spec.networks if network.kind == strategy)
+    name = name_on(LAMBDAMART if alone else strategy, on_relative)
+    other = replace(fit, method=name, spec=found, relative=on_relative, trials=0)
+    file = part_file(place.parts, other.name)
+    same = alone or not fit.trials  # a searched network is another row, with other settings
+    results = pl.read_parquet(file) if same and file.exists() else measure(other, place)
+    said = {"method": fit.method, "chosen": name, "seconds": time.perf_counter() - started}
+    return results.with_columns(**{column: pl.lit(value) for column, value in said.items()})
+
+
+def _choice(fit: Fit, spec: Shipped, splits: Splits, place: Place) -> tuple[str, bool]:
+    """Which ranker a fit of the recipe makes the default, and whether it sees list-relative columns.
+
+    The first seed of the fold chooses, as searches do, and all seeds share it.
+    """
+    file = settings_file(place.tuned, fit.search_named(SHIPPED))
+    if not file.exists():
+        first, comparisons = _better_first_stage(fit, splits, place, comparisons=1 + len(spec.networks))
+        recipe = with_networks(fit.recipe, spec.networks, spec.folds)
+        with progress_bars(Console(quiet=True)) as bars:
+            chosen = fitting.choose(recipe, splits, first, comparisons, place.state, bars, "cpu")
+        made = [comparison.model_dump() for comparison in chosen.comparisons]
+        keep(file, json.dumps({"strategy": chosen.strategy, "relative": bool(first.relative), "comparisons": made}))
+    found = json.loads(file.read_bytes())
+    return found["strategy"], found["relative"]
+
+
+def _better_first_stage(
+    fit: Fit, splits: Splits, place: Place, *, comparisons: int
+) -> tuple[FittedFirstStage, tuple[Comparison, ...]]:
+    """The one that a fit of the recipe would take, and why."""
+    spec = lambdamart_of(fit.recipe)
+    if spec.relative != "auto":
+        return _first_stage(fit, splits, place, relative=spec.relative != "none"), ()
+    plain, with_columns = (_first_stage(fit, splits, place, relative=which) for which in (False, True))
+    better, _, found = fitting.better_first_stage(plain, with_columns, splits, spec.ndcg_at, comparisons=comparisons)
+    return better, found
+
+
+def _first_stage(fit: Fit, splits: Splits, place: Place, *, relative: bool) -> FittedFirstStage:
+    """Of the place; with settings that were found on these data."""
+    spec = lambdamart_of(fit.recipe)
+    kinds = (KINDS if isinstance(spec.relative, str) else spec.relative) if relative else "none"
+    file = settings_file(place.tuned, fit.search_named(name_on(LAMBDAMART, relative)))
+    asked = spec.model_copy(update={"relative": kinds})
+    tuned = tuned_lambdamart(asked, splits, file, seed=fit.recipe.seed)
+    return first_stage.fit(tuned, splits, seed=fit.seed, state=place.state)
+
+
+def _network(
+    fit: Fit, name: str, spec: NetworkSpec, splits: Splits, first: FittedFirstStage, place: Place
+) -> NetworkSpec:
+    """The network of that name as it is to be fitted."""
+    if not fit.trials:
+        return spec
+    file = settings_file(place.tuned, fit.search_named(name))
+    return tuned_network(spec, splits, first, file, trials=fit.trials, seed=fit.recipe.seed, state=place.state)
+
+
+@functools.lru_cache(maxsize=1)
+def _splits(recipe: Recipe, sources: tuple[str, ...]) -> Splits:
+    """The data, once for all fits that a process makes in a row."""
+    return load(recipe, sources)
+
+
+def _nothing(count: int) -> pl.Series:
+    return pl.Series([None] * count, dtype=pl.Float64)
+
+
+def _measured(
+    test: Dataset, lists: Lists, first_scores: Float[np.ndarray, " R"], logits: Float[np.ndarray, " C"], n: int
+) -> dict[str, float]:
+    rows = test.slice(n)
+    labels: Int[np.ndarray, " L"] = test.labels[rows]
+    kept = lists.kept(n)
+    scores = refined_scores(logits, kept, first_scores[rows])
+    known = np.zeros(len(labels), dtype=bool)
+    known[kept] = True
+    found = {f"ndcg@{k}": ndcg(scores, labels, cutoff=k) for k in NDCG_AT}
+    found |= {f"ndcg@{k}{TRUNCATED}": ndcg(scores, labels, cutoff=k, kept=known) for k in NDCG_AT}
+    found |= {f"hit@{k}": hit(scores, labels, cutoff=k) for k in HIT_AT}
+    return found | {"precision@5": precision(scores, labels, cutoff=5), "mrr": reciprocal_rank(scores, labels)}
+
+
+def _anomaly(
+    splits: Splits, train_scores: Float[np.ndarray, " R"], test_scores: Float[np.ndarray, " S"], seed: int
+) -> Float[np.ndarray, " N"]:
+    """``(N,)`` anomaly score of every test query, by a forest fitted on the training queries."""
+    fitted = fit_anomaly(splits.train, train_scores, seed=seed)
+    if fitted is None:
+        raise RecipeError("the anomaly score looks at numeric features, and these data have none")
+    seen = Aggregates(splits.train.schema, 0)
+    score = AnomalyScore(seen, open_forest(fitted.graph, seen.numeric, columns=1, name="anomaly score"))
+    return np.array(
+        [score.of(features, test_scores[splits.test.slice(n)]) for n, (features, _) in enumerate(splits.test.lists())]
+    )

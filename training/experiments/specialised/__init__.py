@@ -1,0 +1,1 @@
+"""Suites ``oracle`` and ``routing``: what specialists and their router are worth."""

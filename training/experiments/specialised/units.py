@@ -1,0 +1,47 @@
+"""One unit of a suite: a seed and a fold, from the data to a frame of per-query results."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import polars as pl
+from rich.console import Console
+
+from training.data.load import measurable
+from training.evaluation.evaluate_routing import evaluate_routing
+from training.experiments.specialised import oracle as oracle_suite
+from training.experiments.specialised import routing as routing_suite
+from training.recipe.config import Recipe
+from training.run import run
+from training.steps.bundle_schema import load
+from training.workspace import partial_of
+
+
+def oracle(
+    recipe: Recipe,
+    sources: Sequence[str],
+    counts: Sequence[int],
+    state: Path,
+    ndcg_at: int,
+    tell: Callable[[str], None],
+) -> pl.DataFrame:
+    """See :func:`training.experiments.specialised.oracle.measure`."""
+    tell("data")
+    return oracle_suite.measure(recipe, measurable(load(recipe, sources)), counts, state, ndcg_at=ndcg_at, tell=tell)
+
+
+def routing(recipe: Recipe, sources: Sequence[str], state: Path, tell: Callable[[str], None]) -> pl.DataFrame:
+    """A whole run in a folder of its own, and what its bundle answers."""
+    test = measurable(load(recipe, sources)).test
+    tell("first stage, QILCM, specialists, router")
+    assert recipe.router is not None
+    out = state / recipe.name / "1"
+    if not out.exists():  # an interruption may come after the bundle was published
+        quiet = Console(file=io.StringIO())
+        run(recipe, sources, out, resume=partial_of(out).exists(), as_fitted=True, console=quiet)
+    tell("testing")
+    found = evaluate_routing(out, test, ndcg_at=recipe.router.ndcg_at)
+    assert found is not None
+    return routing_suite.to_frame(found, test.qids)

@@ -1,0 +1,201 @@
+"""The first stage of a run: tuned here, brought along as a model, or read from the data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+
+from ranking.relative import KINDS, RelativeColumn, RelativeKind
+from ranking.stages import ColumnStage, FirstStageEntry, LightGbmStage, OnnxStage
+from training.data.dataset import Dataset, Splits
+from training.first_stage import bring_your_own, lambdamart, relative
+from training.recipe.config import FirstStage, GivenColumn, GivenModel, LambdaMart, LambdaMartSettings
+
+
+@dataclass(frozen=True, slots=True)
+class FittedFirstStage:
+    """A first stage and its scores.
+
+    Args:
+        entry: how the manifest names it.
+        model: LightGBM text, or an ONNX graph; None where the scores come from a column.
+        train_scores: ``(R,)`` scores of the training rows, out-of-fold if Listwright fitted the model.
+        valid_scores: ``(R,)`` scores of the validation rows.
+        facts: what the report says about it.
+        relative: the list-relative columns that it sees behind the features.
+        notes: what a person should know of it.
+    """
+
+    entry: FirstStageEntry
+    model: str | bytes | None
+    train_scores: Float[np.ndarray, " R"]
+    valid_scores: Float[np.ndarray, " S"]
+    facts: Mapping[str, object]
+    relative: tuple[RelativeColumn, ...] = field(default=())
+    notes: tuple[str, ...] = ()
+
+    @property
+    def score_feature(self) -> str | None:
+        """The feature that the score is already; None where it is none of them."""
+        return self.entry.feature if isinstance(self.entry, ColumnStage) else None
+
+    def scores_of(self, data: Dataset) -> Float[np.ndarray, " R"]:
+        """``(R,)`` scores of all rows by the model itself, by the code that serves.
+
+        Raises:
+            ValueError: if the first stage is no model.
+        """
+        if self.model is None:
+            raise ValueError("a first stage that is a column has no model")
+        if isinstance(self.model, bytes):
+            return bring_your_own.graph_scores(self.model, data, Path(str(self.facts["file"])))
+        return lambdamart.scores_of(self.model, relative.widened_part(data, self.relative))
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Who is told how far LambdaMART is; the first word says which one: ``plain`` or ``relative``."""
+
+    on_trial: Callable[[str, int, float], None] = lambda _which, _done, _best: None
+    on_fold: Callable[[str, int], None] = lambda _which, _done: None
+
+
+def fit(
+    spec: FirstStage,
+    splits: Splits,
+    *,
+    seed: int,
+    state: Path,
+    progress: Progress | None = None,
+) -> FittedFirstStage:
+    """Fit, or take over, the first stage; of LambdaMART the one that ``spec.relative`` names, which is not ``auto``.
+
+    Args:
+        spec: of the recipe.
+        splits: under the schema that the bundle will have.
+        seed: fixes everything random.
+        state: folder for checkpoints; what is finished there is not done again.
+        progress: of tuning and of the out-of-fold scores.
+    """
+    match spec:
+        case LambdaMart():
+            return _lambdamart(spec, splits, kinds_of(spec), seed=seed, state=state, progress=progress or Progress())
+        case GivenModel(path=path, engine=engine):
+            model = bring_your_own.read_model(Path(path), splits.train.schema)
+            facts = {"kind": "model", "file": Path(path).name, "train_scores": "of the given model"}
+            if isinstance(model, bytes):
+                return _onnx(model, Path(path), splits, facts)
+            scores = [lambdamart.scores_of(model, part) for part in (splits.train, splits.valid)]
+            return FittedFirstStage(LightGbmStage(engine=engine), model, scores[0], scores[1], facts)
+        case GivenColumn(column=column):
+            facts = {"kind": "column", "column": column, "train_scores": "of the data"}
+            scores = [bring_your_own.column_scores(column, part) for part in (splits.train, splits.valid, splits.test)]
+            return FittedFirstStage(ColumnStage(feature=column), None, scores[0], scores[1], facts)
+
+
+def kinds_of(spec: LambdaMart) -> tuple[RelativeKind, ...]:
+    """The kinds of list-relative columns that a recipe names; none under ``auto``, which :func:`fit` is not asked."""
+    return () if isinstance(spec.relative, str) else spec.relative
+
+
+def _onnx(graph: bytes, path: Path, splits: Splits, facts: Mapping[str, object]) -> FittedFirstStage:
+    """An ONNX graph; what it cannot score of the test split is told now, too."""
+    parts = (splits.train, splits.valid, splits.test)
+    train, valid, _ = (bring_your_own.graph_scores(graph, part, path) for part in parts)
+    notes = () if bring_your_own.knows_missing(graph, splits.train.schema) else (bring_your_own.NO_MISSING,)
+    return FittedFirstStage(OnnxStage(), graph, train, valid, facts, notes=notes)
+
+
+def with_and_without(
+    spec: LambdaMart, splits: Splits, *, seed: int, state: Path, progress: Progress
+) -> tuple[FittedFirstStage, FittedFirstStage]:
+    """LambdaMART twice: on the features alone, and with list-relative columns of every kind."""
+    plain, with_columns = (
+        _lambdamart(spec, splits, kinds, seed=seed, state=state, progress=progress) for kinds in ((), KINDS)
+    )
+    return plain, with_columns
+
+
+def _lambdamart(
+    spec: LambdaMart,
+    splits: Splits,
+    kinds: tuple[RelativeKind, ...],
+    *,
+    seed: int,
+    state: Path,
+    progress: Progress,
+) -> FittedFirstStage:
+    """Tune and score out-of-fold, or read both back where an interrupted run had finished them."""
+    which = "relative" if kinds else "plain"
+    tuned, train_scores, columns = _tuned(spec, splits, kinds, which, seed=seed, state=state, progress=progress)
+    facts: dict[str, object] = {
+        "kind": "lambdamart",
+        **_facts(tuned),
+        "train_scores": f"out-of-fold, {spec.folds} folds",
+    }
+    if columns:
+        facts["relative"] = [column.name for column in columns]
+    seen = relative.widened(splits, columns)
+    entry = LightGbmStage(engine=spec.engine, relative=bool(columns))
+    valid_scores = lambdamart.scores_of(tuned.model, seen.valid)
+    columns = relative.with_quantiles(columns, seen.train)
+    return FittedFirstStage(entry, tuned.model, train_scores, valid_scores, facts, columns)
+
+
+def _tuned(
+    spec: LambdaMart,
+    splits: Splits,
+    kinds: tuple[RelativeKind, ...],
+    which: str,
+    *,
+    seed: int,
+    state: Path,
+    progress: Progress,
+) -> tuple[lambdamart.TunedLambdaMart, Float[np.ndarray, " R"], tuple[RelativeColumn, ...]]:
+    """The model, the out-of-fold scores of the training rows, and the list-relative columns that it uses."""
+    facts_file, model_file, scores_file = (
+        state / f"{which}_{name}" for name in ("tuned.json", "tuned.txt", "out_of_fold.npy")
+    )
+    if facts_file.exists():
+        facts = json.loads(facts_file.read_text(encoding="utf-8"))
+        columns = tuple(RelativeColumn.model_validate(column) for column in facts.pop("columns"))
+        tuned = lambdamart.TunedLambdaMart(model=model_file.read_text(encoding="utf-8"), **facts)
+        return tuned, np.load(scores_file), columns
+    columns = relative.candidates(splits.train.schema, kinds)
+    seen = relative.widened(splits, columns)
+    tuned = lambdamart.tune(
+        seen.train,
+        seen.valid,
+        spec,
+        seed=seed,
+        journal=state / f"{which}_trials.journal",
+        on_trial=lambda done, best: progress.on_trial(which, done, best),
+    )
+    kept = relative.used(tuned.model, columns)
+    if len(kept) < len(columns):  # fitted again, so that serving computes a few columns and not all of them
+        columns, seen = kept, relative.widened(splits, kept)
+        once = {"settings": LambdaMartSettings.model_validate(tuned.params), "trials": 1}
+        again = lambdamart.tune(seen.train, seen.valid, spec.model_copy(update=once), seed=seed)
+        tuned = replace(again, trials=tuned.trials)
+    scores = lambdamart.out_of_fold_scores(
+        seen.train,
+        tuned,
+        folds=spec.folds,
+        seed=seed,
+        monotone=spec.monotone,
+        on_fold=lambda done: progress.on_fold(which, done),
+    )
+    model_file.write_text(tuned.model, encoding="utf-8")
+    np.save(scores_file, scores)
+    facts = {**_facts(tuned), "columns": [column.model_dump() for column in columns]}
+    facts_file.write_text(json.dumps(facts), encoding="utf-8")  # last: it marks the two others as finished
+    return tuned, scores, columns
+
+
+def _facts(tuned: lambdamart.TunedLambdaMart) -> dict[str, object]:
+    return {name: getattr(tuned, name) for name in ("params", "trees", "valid_ndcg", "trials", "members")}

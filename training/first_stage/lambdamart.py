@@ -1,0 +1,279 @@
+"""The LambdaMART first stage: tuned within a stated budget, and scored out-of-fold on its own training queries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import lightgbm
+import numpy as np
+from jaxtyping import Float
+
+from ranking.errors import RecipeError
+from ranking.first_stage import LightGbmFirstStage, lightgbm_input
+from ranking.metrics import ndcg
+from ranking.relative import RelativeColumn, RelativeKind
+from training.data.dataset import Dataset
+from training.first_stage.monotone import Directions, constraints
+from training.first_stage.summed_trees import summed
+from training.recipe.config import LambdaMart
+from training.search.search import Found, Report, search
+from training.search.search_space import LAMBDAMART, Value
+
+Params = Mapping[str, Value]
+
+KINDS: tuple[RelativeKind, ...] = get_args(RelativeKind)
+"""Of list-relative columns: each rises with its feature, and is bound as the feature is."""
+
+PRUNE_AFTER, REPORT_EVERY = 50, 10
+"""Trees: a slow learner needs some to show what it can do, and the median is asked every few."""
+
+
+@dataclass(frozen=True, slots=True)
+class TunedLambdaMart:
+    """A fitted first stage.
+
+    Args:
+        model: LightGBM's text format, cut at the best iteration.
+        params: the winning hyperparameters.
+        trees: the number of trees kept, of each member.
+        valid_ndcg: NDCG of the validation split at the recipe's cutoff (empty queries count 0).
+        trials: settings that were tried.
+        members: with other seeds, whose sum the model is.
+    """
+
+    model: str
+    params: Params
+    trees: int
+    valid_ndcg: float
+    trials: int
+    members: int = 1
+
+
+def tune(
+    train: Dataset,
+    valid: Dataset,
+    spec: LambdaMart,
+    *,
+    seed: int,
+    journal: Path | None = None,
+    on_trial: Callable[[int, float], None] = lambda _done, _best: None,
+) -> TunedLambdaMart:
+    """Fit LambdaMART with the hyperparameters and the number of trees that rank held-out queries best.
+
+    Trial 1 is the recipe's ``settings``; the others come from Optuna's TPE sampler. Held out are the validation
+    queries, or, with ``select_on = "folds"``, the parts of a cross-validation over the training queries; each trial
+    stops early. Then ``spec.members`` of them are fitted with seeds of their own and summed.
+
+    Args:
+        train, valid: under one schema.
+        spec: the budget.
+        seed: fixes boosting and the sampler.
+        journal: file that remembers finished trials, so that an interrupted run goes on with the next one.
+        on_trial: told the number of finished trials and the best held-out NDCG so far.
+
+    Raises:
+        RecipeError: if LightGBM refuses the data; says what it said.
+    """
+    best = search_settings(train, valid, spec, seed=seed, journal=journal, on_trial=on_trial)
+    params = {**best.values, **_bound(train, spec.monotone)}
+    boosters = _boost(_lightgbm_dataset(train), params, seed=seed, trees=best.fact, members=spec.members)
+    valid_ndcg = mean_ndcg(valid, _scores(boosters, _matrix(valid)), spec.ndcg_at)
+    model = summed([booster.model_to_string() for booster in boosters])
+    return TunedLambdaMart(model, best.values, best.fact, valid_ndcg, spec.trials, spec.members)
+
+
+def search_settings(
+    train: Dataset,
+    valid: Dataset,
+    spec: LambdaMart,
+    *,
+    seed: int,
+    journal: Path | None = None,
+    prune: bool = False,
+    on_trial: Callable[[int, float], None] = lambda _done, _best: None,
+) -> Found:
+    """The search of :func:`tune` alone, without the final fit; the fact of a trial is its number of trees.
+
+    Args:
+        train, valid, spec, seed, journal, on_trial: as for :func:`tune`.
+        prune: whether trials that stay below the median of earlier ones are ended early.
+    """
+    train_set = _lightgbm_dataset(train)
+    valid_set = _lightgbm_dataset(valid, reference=train_set)
+    parts = _row_folds(train, spec.folds, seed) if spec.select_on == "folds" else None
+
+    def try_setting(_number: int, values: dict[str, Value], report: Report) -> tuple[float, int]:
+        params = {**values, **_bound(train, spec.monotone)}
+        return _held_out(train_set, valid_set, parts, params, spec, seed=seed, report=report)
+
+    return search(
+        LAMBDAMART,
+        try_setting,
+        first=spec.settings.model_dump(),
+        trials=spec.trials,
+        seed=seed,
+        journal=journal,
+        name="lambdamart",
+        prune_after=PRUNE_AFTER if prune else None,
+        on_trial=on_trial,
+    )
+
+
+def out_of_fold_scores(
+    train: Dataset,
+    tuned: TunedLambdaMart,
+    *,
+    folds: int,
+    seed: int,
+    monotone: Directions = (),
+    on_fold: Callable[[int], None] = lambda _done: None,
+) -> Float[np.ndarray, " R"]:
+    """Scores of the training rows, each by a model that did not see its query.
+
+    A reranker that is trained on scores of a model fitted on the same queries learns to trust an over-fitted score.
+    Queries are dealt to ``folds`` parts after a seeded shuffle; each part is scored by LambdaMART with the winning
+    hyperparameters and as many trees, fitted on the other parts.
+
+    Returns:
+        ``(R,)`` float64, in row order.
+    """
+    scores = np.empty(train.rows, dtype=np.float64)
+    params = {**tuned.params, **_bound(train, monotone)}
+    for number, (rest, held_out) in enumerate(query_folds(train, folds, seed), start=1):
+        part = _lightgbm_dataset(train.select(rest))
+        boosters = _boost(part, params, seed=seed, trees=tuned.trees, members=tuned.members)
+        rows = train.rows_of(held_out)
+        scores[rows] = _scores(boosters, lightgbm_input(train.features[rows], train.schema))
+        on_fold(number)
+    return scores
+
+
+def scores_of(model: str, data: Dataset) -> Float[np.ndarray, " R"]:
+    """``(R,)`` scores of a model for every row, by the code that serves."""
+    return LightGbmFirstStage(model, data.schema).score(data.features)
+
+
+def mean_ndcg(data: Dataset, scores: Float[np.ndarray, " R"], cutoff: int) -> float:
+    """Mean NDCG over queries, by their weights; a query without a relevant candidate counts 0."""
+    return float(np.average(query_ndcg(data, scores, cutoff), weights=data.query_weights))
+
+
+def query_ndcg(data: Dataset, scores: Float[np.ndarray, " R"], cutoff: int) -> Float[np.ndarray, " N"]:
+    """``(N,)`` NDCG of every query; 0 for one without a relevant candidate."""
+    slices = (data.slice(n) for n in range(len(data)))
+    values = [ndcg(scores[rows], data.labels[rows], cutoff=cutoff, gains=data.gains) for rows in slices]
+    return np.nan_to_num(np.array(values, dtype=np.float64))
+
+
+def query_folds(train: Dataset, folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """For each part: the queries to fit on, and those to hold out."""
+    folds = min(folds, len(train))
+    if folds < 2:
+        raise RecipeError(f"cross-fitting needs at least 2 training queries, there are {len(train)}")
+    part_of = np.random.default_rng(seed).permutation(len(train)) % folds
+    return [(np.flatnonzero(part_of != part), np.flatnonzero(part_of == part)) for part in range(folds)]
+
+
+def _row_folds(train: Dataset, folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    return [(train.rows_of(rest), train.rows_of(part)) for rest, part in query_folds(train, folds, seed)]
+
+
+def _held_out(
+    train_set: lightgbm.Dataset,
+    valid_set: lightgbm.Dataset,
+    parts: list[tuple[np.ndarray, np.ndarray]] | None,
+    params: Mapping[str, Any],
+    spec: LambdaMart,
+    *,
+    seed: int,
+    report: Report,
+) -> tuple[float, int]:
+    """Best held-out NDCG of one setting (LightGBM's own: empty queries count 1), and after how many trees."""
+    name = f"ndcg@{spec.ndcg_at}"
+    settings = _settings(params, seed) | {"metric": "ndcg", "eval_at": [spec.ndcg_at]}
+    stop = lightgbm.early_stopping(spec.patience, verbose=False)
+    callbacks: list[Callable[..., Any]] = [stop, _reporting(report)]
+    with _clear_refusal():
+        if parts is None:
+            booster = lightgbm.train(settings, train_set, spec.max_trees, valid_sets=[valid_set], callbacks=callbacks)
+            return float(booster.best_score["valid_0"][name]), booster.best_iteration or booster.current_iteration()
+        curves = lightgbm.cv(settings, train_set, spec.max_trees, folds=parts, callbacks=callbacks)
+    curve = np.array(curves[f"valid {name}-mean"])
+    return float(np.max(curve)), int(np.argmax(curve)) + 1
+
+
+def _reporting(report: Report) -> Callable[[lightgbm.callback.CallbackEnv], None]:
+    """A callback that says every few trees how the held-out queries are ranked."""
+
+    def after_tree(env: lightgbm.callback.CallbackEnv) -> None:
+        trees = env.iteration + 1
+        if trees % REPORT_EVERY == 0 and env.evaluation_result_list:
+            report(trees, float(env.evaluation_result_list[0][2]))
+
+    return after_tree
+
+
+def _bound(train: Dataset, monotone: Directions) -> dict[str, Any]:
+    """What LightGBM is told beside its hyperparameters."""
+    derived = {RelativeColumn(feature=name, kind=kind).name: name for name, _ in monotone for kind in KINDS}
+    directions = constraints(monotone, train.schema.names, derived)
+    bound: dict[str, Any] = {"monotone_constraints": directions} if any(directions) else {}
+    return bound if train.gains is None else bound | {"label_gain": list(train.gains)}
+
+
+def _matrix(data: Dataset) -> Float[np.ndarray, "R D"]:
+    return lightgbm_input(data.features, data.schema)
+
+
+def _lightgbm_dataset(data: Dataset, reference: lightgbm.Dataset | None = None) -> lightgbm.Dataset:
+    return lightgbm.Dataset(
+        _matrix(data),
+        label=data.labels,
+        weight=data.weights,
+        group=data.lengths,
+        reference=reference,
+        categorical_feature=list(data.schema.categorical),
+        params={"feature_pre_filter": False, "verbosity": -1},  # trials differ in min_data_in_leaf
+        free_raw_data=False,
+    )
+
+
+def _boost(
+    train: lightgbm.Dataset, params: Mapping[str, Any], *, seed: int, trees: int, members: int
+) -> list[lightgbm.Booster]:
+    """One booster with this seed, and ``members - 1`` with seeds that it fixes."""
+    seeds = [seed, *np.random.default_rng(seed).integers(2**31, size=members - 1).tolist()]
+    with _clear_refusal():
+        return [lightgbm.train(_settings(params, one), train, num_boost_round=trees) for one in seeds]
+
+
+def _scores(boosters: Sequence[lightgbm.Booster], rows: Float[np.ndarray, "R D"]) -> Float[np.ndarray, " R"]:
+    """``(R,)`` the sum of what all give."""
+    found: Float[np.ndarray, " R"] = np.sum([booster.predict(rows, raw_score=True) for booster in boosters], axis=0)
+    return found
+
+
+def _settings(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    return {
+        **params,
+        "objective": "lambdarank",
+        "bagging_freq": 1,
+        "seed": seed,
+        "deterministic": True,
+        "force_row_wise": True,
+        "num_threads": 0,  # OpenMP decides, so that OMP_NUM_THREADS counts
+        "feature_pre_filter": False,
+        "verbosity": -1,
+    }
+
+
+@contextmanager
+def _clear_refusal() -> Iterator[None]:
+    try:
+        yield
+    except lightgbm.basic.LightGBMError as error:
+        raise RecipeError(f"LightGBM refused the training data: {error}") from error

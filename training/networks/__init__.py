@@ -1,0 +1,1 @@
+"""The networks that rerank, as torch modules, from raw features to one score per candidate."""

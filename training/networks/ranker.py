@@ -1,0 +1,88 @@
+"""A second stage as a whole: preprocessing and network over padded batches of raw lists, or over one list."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from ranking.errors import RecipeError
+from ranking.features import FeatureSchema
+from training.networks.encoder import MASKED_LOGIT, Output
+from training.networks.pointwise import PointwiseNetwork
+from training.networks.preprocess import Preprocess
+from training.networks.qilcm import QilcmNetwork
+from training.networks.qilcm2 import Qilcm2Network
+from training.networks.recurrent import DcmNetwork, DlcmNetwork
+from training.recipe.model_config import Dcm, Dlcm, Mlp, NetworkSpec, Qilcm, Qilcm2
+
+
+class Ranker(nn.Module):
+    """Preprocessing and network.
+
+    Args:
+        schema: of the first D input columns.
+        rows: ``(R, E)`` training rows that fix the scaling.
+        spec: of the recipe.
+        score_column: which of the E columns holds the first stage's score; None where none does.
+    """
+
+    def __init__(
+        self,
+        schema: FeatureSchema,
+        rows: Float[np.ndarray, "R E"],
+        spec: NetworkSpec,
+        score_column: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.preprocess = Preprocess(schema, rows)
+        self.score_column = score_column
+        scores = None if score_column is None else rows[:, score_column]
+        self.network = _network(spec, self.preprocess.width, scores)
+
+    def forward(self, raw: Float[Tensor, "B L E"], mask: Bool[Tensor, "B L"]) -> Output:
+        """Logits of a padded batch.
+
+        Args:
+            raw: ``(B, L, E)`` raw features; NaN means missing. Padding may hold anything, NaN included.
+            mask: ``(B, L)`` True = real candidate.
+
+        Returns:
+            ``(B, L)`` logits, :data:`training.networks.encoder.MASKED_LOGIT` on padding, and ``(B, L, W)``
+            representations for the confusion loss, to be used under the same mask; None from all but QILCM.
+        """
+        raw = raw.masked_fill(~mask[..., None], 0.0)  # masking only the output would let NaN into the gradients
+        found: Output = self.network(self.preprocess(raw), mask, self.first_scores(raw))
+        return found._replace(logits=found.logits.masked_fill(~mask, MASKED_LOGIT))
+
+    def first_scores(self, raw: Float[Tensor, "*batch E"]) -> Float[Tensor, "*batch"] | None:
+        """The first stage's scores, where they are among the columns."""
+        return None if self.score_column is None else raw[..., self.score_column]
+
+
+class Unbatched(nn.Module):
+    """One list without padding, ``(L, E) -> (L,)``: what is exported. Shares the weights of ``model``."""
+
+    def __init__(self, model: Ranker) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, features: Float[Tensor, "L E"]) -> Float[Tensor, " L"]:
+        """``(L,)`` logits of one list."""
+        raw = features[None]
+        found: Output = self.model.network(self.model.preprocess(raw), None, self.model.first_scores(raw))
+        return found.logits[0]
+
+
+def _network(spec: NetworkSpec, width: int, scores: Float[np.ndarray, " R"] | None) -> nn.Module:
+    match spec:
+        case Qilcm():
+            return QilcmNetwork(width, spec)
+        case Qilcm2():
+            return Qilcm2Network(width, spec, scores)
+        case Mlp():
+            return PointwiseNetwork(width, spec)
+        case Dlcm() | Dcm():
+            if scores is None and spec.order == "first_stage":
+                raise RecipeError('order = "first_stage" needs the first stage\'s scores among the inputs')
+            return DlcmNetwork(width, spec) if isinstance(spec, Dlcm) else DcmNetwork(width, spec)

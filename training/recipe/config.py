@@ -1,0 +1,290 @@
+"""The recipe: everything needed to repeat a run, read from TOML into frozen values."""
+
+from __future__ import annotations
+
+import tomllib
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from ranking.errors import RecipeError
+from ranking.relative import RelativeKind
+from ranking.stages import LightGbmEngine, NetworkKind
+from training.recipe.data_config import Data, Frozen, Monotone, Positive
+from training.recipe.model_config import FirstStageAlone, Model, Qilcm, Rivals, named
+
+
+class LambdaMartSettings(Frozen):
+    """LightGBM's hyperparameters, by its own names; the number of trees is found by early stopping."""
+
+    learning_rate: Annotated[float, Field(gt=0.0)] = 0.05
+    num_leaves: Annotated[int, Field(ge=2)] = 31
+    min_data_in_leaf: Positive = 20
+    lambdarank_truncation_level: Positive = 30
+    feature_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.9
+    bagging_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.9
+    lambda_l2: Annotated[float, Field(gt=0.0)] = 1.0
+
+
+class LambdaMart(Frozen):
+    """LambdaMART as the first stage, and the budget for tuning it.
+
+    Args:
+        settings: what is tried first, so that tuning never ends below it on what it is selected by; a sensible setting,
+            or what ``python -m training.tune`` found.
+        trials: hyperparameter settings tried; 1 keeps ``settings``.
+        select_on: what settings and number of trees are chosen by: ``valid``, the validation split; or ``folds``, the
+            held-out parts of a cross-validation over the training queries, ``folds`` times the work, for
+            sets whose validation split has a few dozen queries.
+        members: LambdaMARTs with other seeds whose sum is the first stage; serving takes that many times the trees.
+        max_trees, patience: boosting stops after ``patience`` trees without a better NDCG.
+        folds: parts for the out-of-fold scores of the training queries, and for ``select_on = "folds"``.
+        ndcg_at: cutoff of the NDCG that tuning and early stopping look at.
+        engine: what scores with the fitted model: ``compiled``, or ``lightgbm`` itself.
+        monotone: of numeric features, all else equal: 1 where a larger value may never lower the score, -1 where it may
+            never raise it, 0 where it is free. A second stage is not bound by it; the report measures what it does.
+        relative: list-relative columns beside the features: ``auto`` compares LambdaMART with and without them on
+            out-of-fold scores, and takes them where they gain; ``none``; or the kinds of columns to take in any case.
+            Columns that the trees hardly use are left out.
+    """
+
+    kind: Literal["lambdamart"] = "lambdamart"
+    relative: Literal["auto", "none"] | tuple[RelativeKind, ...] = "auto"
+    engine: LightGbmEngine = "compiled"
+    settings: LambdaMartSettings = LambdaMartSettings()
+    trials: Positive = 20
+    select_on: Literal["valid", "folds"] = "valid"
+    members: Positive = 1
+    max_trees: Positive = 1000
+    patience: Positive = 50
+    folds: Annotated[int, Field(ge=2)] = 5
+    ndcg_at: Positive = 10
+    monotone: Monotone = ()
+
+
+class _Given(Frozen):
+    """A first stage that was fitted elsewhere."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_bound_by_nothing(cls, values: Any) -> Any:
+        if isinstance(values, dict) and "monotone" in values:
+            raise ValueError(GIVEN_IS_FREE.format(f'kind = "{values.get("kind")}"', "monotone"))
+        return values
+
+
+GIVEN_IS_FREE = "{} was fitted elsewhere, and nothing binds it here: leave out {}, or have LambdaMART fitted"
+
+
+class GivenModel(_Given):
+    """A model that already runs somewhere: LightGBM's text file or an ONNX graph, told by its content.
+
+    Args:
+        engine: what scores with a LightGBM model, as for LambdaMART; an ONNX graph has one engine.
+    """
+
+    kind: Literal["model"] = "model"
+    engine: LightGbmEngine = "compiled"
+    path: str
+
+
+class GivenColumn(_Given):
+    """First-stage scores that stand in the data, in the feature column of this name."""
+
+    kind: Literal["column"] = "column"
+    column: str
+
+
+FirstStage = Annotated[LambdaMart | GivenModel | GivenColumn, Field(discriminator="kind")]
+
+
+class Srm(Frozen):
+    """SRM, a mixture of specialised Plackett-Luce rankers (Jagerman, Oosterhuis, de Rijke, 2017).
+
+    Args:
+        specialists: K.
+        hidden: hidden widths of every f_k; empty is the paper's linear ranker, eq. (3).
+        alpha: of the Dirichlet prior of the mixture weights, eq. (4).
+        sigma: standard deviation of the prior of every ranker's weights, eq. (5).
+        transform: what happens to numeric features before they become z-scores: ``none``, or ``log`` for features
+            that span magnitudes, symmetric log1p.
+        m_step: ``lbfgs``, or the paper's ``adam``; an MLP always takes Adam.
+        top: m of the paper's top-m event; None is the full event.
+        restarts: starting points tried; the best after ``short_run`` iterations goes on.
+        short_run, max_iterations: EM iterations of a trial run, and in all.
+        batch_size, learning_rate, epochs: of Adam; epochs per M-step.
+        first_stage_score: whether the first stage's score is one more input feature; the paper has none.
+        cutoff: C, how many candidates of the first stage are ranked; None for the whole list.
+    """
+
+    kind: Literal["srm"] = "srm"
+    specialists: Annotated[int, Field(ge=1, le=100)] = 5
+    hidden: tuple[Positive, ...] = ()
+    alpha: Annotated[float, Field(ge=1.0)] = 1.01
+    sigma: Annotated[float, Field(gt=0.0)] = 0.1
+    transform: Literal["none", "log"] = "none"
+    m_step: Literal["lbfgs", "adam"] = "lbfgs"
+    top: Positive | None = None
+    restarts: Positive = 6
+    short_run: Positive = 10
+    max_iterations: Positive = 100
+    batch_size: Positive = 128
+    learning_rate: Annotated[float, Field(gt=0.0)] = 1e-3
+    epochs: Positive = 5
+    first_stage_score: bool = False
+    cutoff: Positive | None = None
+
+
+class Router(Frozen):
+    """The router that picks a specialist for an unseen list, or abstains to the generalist.
+
+    Args:
+        folds: parts of the training queries; specialists and generalist are fitted anew without each, so that the
+            router learns from lists that they did not see.
+        trees, max_depth: of the forest that estimates shares and gains.
+        ndcg_at: cutoff of the NDCG that says which specialist is best and what it gains.
+        confidence: of the lower bound on the mean gain of routed queries that must be above 0.
+    """
+
+    folds: Annotated[int, Field(ge=2)] = 4
+    trees: Positive = 100
+    max_depth: Positive = 6
+    ndcg_at: Positive = 10
+    confidence: Annotated[float, Field(gt=0.5, lt=1.0)] = 0.95
+
+
+class Choice(Frozen):
+    """How a fit finds out which ranker ``auto`` means: by comparing them on queries that none was fitted on.
+
+    Args:
+        second_stages: that are compared, the simplest first; each must beat the one that was taken before it.
+        folds: parts of the training queries; each is ranked by networks that were fitted without it.
+    """
+
+    second_stages: tuple[NetworkKind, ...] = ("qilcm", "qilcm2")
+    folds: Annotated[int, Field(ge=2)] = 4
+
+
+class Recipe(Frozen):
+    """One run: data, first stage, second stage.
+
+    Args:
+        name: of the recipe, and of the bundle unless ``--out`` says otherwise; by default that of its file.
+        specialists: SRM beside the model; None for none.
+        router: chooses among the specialists; None leaves the choice to callers and hooks.
+        choice: how second stages are compared, and what pays becomes the default; None fits ``model`` alone.
+        rivals: other networks' own settings, for :meth:`model_named`.
+        about: one line for ``--help``.
+        fold: which fold of the data, 1-based.
+        seed: the only source of randomness.
+    """
+
+    name: str
+    about: str = ""
+    data: Data
+    first_stage: FirstStage = LambdaMart()
+    model: Model = Qilcm()
+    choice: Choice | None = None
+    specialists: Srm | None = None
+    router: Router | None = None
+    rivals: Rivals = Rivals()
+    fold: Positive = 1
+    seed: Annotated[int, Field(ge=0)] = 0
+
+    @model_validator(mode="after")
+    def _router_has_specialists(self) -> Recipe:
+        if self.router is not None and (self.specialists is None or self.specialists.specialists < 2):
+            raise ValueError("a [router] needs [specialists] to choose among: two or more")
+        if self.router is not None and isinstance(self.model, FirstStageAlone):
+            raise ValueError("a [router] needs a second stage to abstain to: use another model.kind than first_stage")
+        return self
+
+    @model_validator(mode="after")
+    def _rivals_see_the_same(self) -> Recipe:
+        if isinstance(self.model, FirstStageAlone):
+            return self
+        for kind in Rivals.model_fields:
+            rival = self.rivals.spec(kind)
+            for field in ("cutoff", "first_stage_score"):
+                if rival is not None and (has := getattr(rival, field)) != (wanted := getattr(self.model, field)):
+                    said = f"rivals.{kind}.{field} = {has!r}, but model.{field} = {wanted!r}"
+                    raise ValueError(f"{said}: all must see the same candidates and inputs")
+        return self
+
+    def model_named(self, name: str) -> Model:
+        """The model of that name: as ``[rivals]`` has it, or fitted like ``[model]``.
+
+        Raises:
+            RecipeError: if there is no such model.
+        """
+        kind = name.partition("-")[0]
+        own = None if self.model.kind == kind else self.rivals.spec(kind)
+        return named(name, self.model if own is None else own)
+
+
+def recipe_names() -> list[str]:
+    """Names of the recipes that ship with Listwright."""
+    folder = resources.files("training") / "recipes"
+    return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+
+
+def load(name_or_path: str, **changes: Any) -> Recipe:
+    """Read a shipped recipe by name, or any recipe by path.
+
+    Args:
+        name_or_path: ``demo``, or a path that ends in ``.toml``.
+        changes: top-level fields to replace (``seed``, ``fold``); None leaves the recipe's own.
+
+    Raises:
+        RecipeError: if there is no such recipe or a field is wrong; every fault is named with its place.
+    """
+    if name_or_path.endswith(".toml"):
+        path: Any = Path(name_or_path)
+    else:
+        path = resources.files("training") / "recipes" / f"{name_or_path}.toml"
+    if not path.is_file():
+        known = ", ".join(recipe_names())
+        raise RecipeError(f"no recipe {name_or_path!r}: use one of {known}, or the path of a .toml file")
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path}: not TOML: {error}") from error
+    values.update({key: value for key, value in changes.items() if value is not None})
+    return of({"name": Path(name_or_path).stem, **values}, str(path))
+
+
+def of(values: dict[str, Any], place: str) -> Recipe:
+    """A recipe of plain values, as TOML has them.
+
+    Raises:
+        RecipeError: if a field is wrong; every fault is named, with the place that they come from.
+    """
+    try:
+        return Recipe.model_validate(values)
+    except ValidationError as error:
+        raise RecipeError(f"{place}: {'; '.join(_said(fault) for fault in error.errors())}") from error
+
+
+def changed(recipe: Recipe, changes: dict[str, object]) -> Recipe:
+    """A recipe with other fields.
+
+    Raises:
+        RecipeError: if they do not fit the rest.
+    """
+    return of({name: getattr(recipe, name) for name in Recipe.model_fields} | changes, f"recipe {recipe.name!r}")
+
+
+def _said(fault: Any) -> str:
+    """One fault, with its place and what stood there."""
+    place, message = ".".join(map(str, fault["loc"])), str(fault["msg"]).removeprefix("Value error, ")
+    if fault["type"] == "union_tag_not_found":
+        return f"{place}: says no kind"
+    if fault["type"] == "union_tag_invalid":
+        return f"{place}: there is no kind {fault['ctx']['tag']!r}, use one of {fault['ctx']['expected_tags']}"
+    if fault["type"] == "extra_forbidden":
+        return f"{place}: there is no such field"
+    if fault["type"] == "missing":
+        return f"{place}: is missing"
+    return f"{place}: {message} (got {fault['input']!r})" if place else message

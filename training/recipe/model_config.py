@@ -1,0 +1,267 @@
+"""The second-stage part of a recipe: which network reranks, and how it is fitted; or none."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from ranking.errors import RecipeError
+from training.recipe.data_config import Frozen, Positive
+
+RankLoss = Literal["per_query", "paper", "softmax", "plackett_luce"]
+
+
+class Network(Frozen):
+    """What every second stage has in common: the encoder of QILCM's eqs. (1) and (2), the loss and the fit.
+
+    Args:
+        encoder_width: width of the two encoder layers, eq. (1).
+        rank_loss: AttRank without (``per_query``) or with (``paper``) the factor 1/n of eq. (12); ``softmax``, cross
+            entropy with gain 2^y - 1; or ``plackett_luce``, the exact likelihood with ties. See :mod:`training.losses`.
+        first_stage_score: whether the first stage's score is one more input feature.
+        relative: whether the list-relative columns that the first stage sees are inputs, too.
+        cutoff: C, how many candidates of the first stage are reranked.
+        precision: of the training steps' matrix products: ``bfloat16`` for devices that are fast at it; weights,
+            losses, validation and what is exported stay float32.
+        dropout, weight_decay: regularisation on top of the paper's; 0 is the paper.
+        batch_size, learning_rate, max_epochs, patience: Adam, in queries per batch; training stops after ``patience``
+            epochs without a better validation NDCG at ``ndcg_at``.
+    """
+
+    encoder_width: Positive = 100
+    rank_loss: RankLoss = "per_query"
+    first_stage_score: bool = True
+    relative: bool = False
+    cutoff: Positive = 100
+    precision: Literal["float32", "bfloat16"] = "float32"
+    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    weight_decay: Annotated[float, Field(ge=0.0)] = 0.0
+    batch_size: Positive = 80
+    learning_rate: Annotated[float, Field(gt=0.0)] = 1e-3
+    max_epochs: Positive = 100
+    patience: Positive = 15
+    ndcg_at: Positive = 10
+
+
+class Qilcm(Network):
+    """QILCM (Zhu, Chen, He, AAAI 2019).
+
+    Args:
+        variant: the whole model, or one of the paper's ablations: ``V1`` with plain means and variances instead of
+            attention-weighted ones (a_i = 1/n in eqs. 4, 6 and 7), ``V2`` without the confusion loss (lambda = 0),
+            ``V3`` without it and without query normalisation. V2 and V3 take no notice of ``confusion_weight``.
+        hidden: hidden widths of both MLPs, eqs. (3) and (9).
+        query_norm: eq. (8) as ``1 / sqrt(var + eps^2)`` (``stable``) or as printed, ``1 / (sigma + eps)`` (``paper``,
+            which is served in float64 up to there and takes about twice the time).
+        confusion_weight: lambda', the weight of the normalised Chamfer loss; the lambda of eq. (10) that it equals
+            is printed.
+        confusion_pairs: query pairs sampled per batch for eq. (13); None for all.
+    """
+
+    kind: Literal["qilcm"] = "qilcm"
+    variant: Literal["full", "V1", "V2", "V3"] = "full"
+    hidden: tuple[Positive, ...] = (256, 128)
+    query_norm: Literal["stable", "paper"] = "stable"
+    confusion_weight: Annotated[float, Field(ge=0.0)] = 0.01
+    confusion_pairs: Positive | None = None
+
+    @property
+    def title(self) -> str:
+        """What people read."""
+        return "QILCM" if self.variant == "full" else f"QILCM {self.variant}"
+
+    @property
+    def confusion(self) -> float:
+        """lambda' of the variant."""
+        return 0.0 if self.variant in ("V2", "V3") else self.confusion_weight
+
+
+class Qilcm2(Network):
+    """A stronger set model in QILCM's family (ours): it keeps what QILCM throws away.
+
+    Its defaults are what was measured on top of list-relative columns, one setting for all sets: ``docs/attempts.md``.
+
+    Args:
+        context: what a candidate sees of the others: ``blocks``, two blocks of self-attention, or ``seeds``, lists
+            pooled by several learned attentions.
+        seeds: attentions that pool the list.
+        heads: of each block.
+        members: networks with other initial weights in one graph, whose mean scores.
+        hidden: hidden widths of the MLP that scores.
+        input_noise: standard deviation of what is added to the scaled inputs, which lie in [0, 1], while training.
+    """
+
+    kind: Literal["qilcm2"] = "qilcm2"
+    encoder_width: Positive = 48
+    relative: bool = True
+    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.3
+    weight_decay: Annotated[float, Field(ge=0.0)] = 1e-4
+    batch_size: Positive = 40
+    learning_rate: Annotated[float, Field(gt=0.0)] = 2e-3
+    context: Literal["seeds", "blocks"] = "blocks"
+    seeds: Positive = 2
+    heads: Positive = 4
+    members: Positive = 1
+    hidden: tuple[Positive, ...] = (64,)
+    input_noise: Annotated[float, Field(ge=0.0)] = 0.02
+
+    @property
+    def title(self) -> str:
+        """What people read."""
+        return "QILCM2"
+
+
+class _Reader(Network):
+    """A network that reads the list one candidate after the other.
+
+    Args:
+        order: by the first stage's score (equal scores in input order), or as the list is ``presented``. The first is
+            sorted inside the exported graph, so that the order of a request does not matter.
+    """
+
+    order: Literal["first_stage", "presented"] = "first_stage"
+
+    @model_validator(mode="after")
+    def _order_is_known(self) -> _Reader:
+        if self.order == "first_stage" and not self.first_stage_score:
+            raise ValueError('order = "first_stage" needs first_stage_score = true: use order = "presented" without it')
+        return self
+
+
+class Dlcm(_Reader):
+    """DLCM (Ai, Bi, Guo, Croft, SIGIR 2018): a GRU reads the list from the worst candidate to the best.
+
+    Args:
+        heads: H, how many queries the final state asks of every candidate; 3 in the authors' code.
+    """
+
+    kind: Literal["dlcm"] = "dlcm"
+    heads: Positive = 3
+
+    @property
+    def title(self) -> str:
+        """What people read."""
+        return "DLCM"
+
+
+class Dcm(_Reader):
+    """DCM (Mottini, Acuna-Agost, KDD 2017): a pointer network reads the list from the best candidate to the worst.
+
+    Args:
+        state_width: of the LSTMs and of the attention that points. The QILCM paper, which compares with it, gives no
+            sizes: the width is our reading, and so is the encoder in front, which all rivals share.
+    """
+
+    kind: Literal["dcm"] = "dcm"
+    state_width: Positive = 128
+
+    @property
+    def title(self) -> str:
+        """What people read."""
+        return "DCM"
+
+
+class Mlp(Network):
+    """A pointwise network, which sees one candidate at a time: what the list is worth is measured against it.
+
+    Args:
+        hidden: hidden widths behind the encoder.
+    """
+
+    kind: Literal["mlp"] = "mlp"
+    hidden: tuple[Positive, ...] = (256, 128)
+
+    @property
+    def title(self) -> str:
+        """What people read."""
+        return "MLP"
+
+
+class FirstStageAlone(Frozen):
+    """No second stage: the bundle answers with the first stage's order."""
+
+    kind: Literal["first_stage"] = "first_stage"
+
+
+NetworkSpec = Qilcm | Qilcm2 | Dlcm | Dcm | Mlp
+"""The networks that can be fitted, as a closed union."""
+
+Model = Annotated[NetworkSpec | FirstStageAlone, Field(discriminator="kind")]
+"""What a recipe's ``[model]`` can be."""
+
+_CLASSES: dict[str, type[Network]] = {"qilcm": Qilcm, "qilcm2": Qilcm2, "dlcm": Dlcm, "dcm": Dcm, "mlp": Mlp}
+
+TITLES = {kind: network().title for kind, network in _CLASSES.items()}  # type: ignore[attr-defined]
+"""What people read of each kind."""
+
+MODEL_NAMES = (
+    "qilcm", "qilcm-v1", "qilcm-v2", "qilcm-v3", "qilcm-paper", "qilcm2", "dlcm", "dcm", "mlp", "first_stage",
+)  # fmt: skip
+"""What ``--model`` knows: every kind, QILCM's variants, and QILCM as printed."""
+
+_PRINTED = {
+    "encoder_width": 100,
+    "hidden": (256, 128),
+    "query_norm": "paper",
+    "rank_loss": "paper",
+    "confusion_pairs": None,
+    "first_stage_score": False,
+    "precision": "float32",
+    "dropout": 0.0,
+    "weight_decay": 0.0,
+    "batch_size": 80,
+    "learning_rate": 1e-3,
+    "max_epochs": 100,
+}
+"""``qilcm-paper``: what the QILCM paper prints or leaves out; docs/rivals.md says what it leaves open."""
+
+_SHARED = {*Network.model_fields, "hidden"}
+
+
+class Rivals(Frozen):
+    """How networks are fitted that a recipe's ``[model]`` is compared with, where not like that: tuned values.
+
+    Each stands for itself: what it does not say has the kind's own default, not the model's value.
+    """
+
+    qilcm: Qilcm | None = None
+    qilcm2: Qilcm2 | None = None
+    dlcm: Dlcm | None = None
+    dcm: Dcm | None = None
+    mlp: Mlp | None = None
+
+    def spec(self, kind: str) -> NetworkSpec | None:
+        """Of this kind; None where the recipe does not say."""
+        found: NetworkSpec | None = getattr(self, kind, None)
+        return found
+
+
+def named(name: str, like: Model) -> Model:
+    """The model of that name, fitted like another one.
+
+    Args:
+        name: one of :data:`MODEL_NAMES`.
+        like: a recipe's model: what it says itself of what both have in common (encoder, hidden widths, loss, cutoff,
+            the fit) is taken from it, and everything if it is of the same kind. The rest has the kind's own default.
+            ``qilcm-paper`` takes only what the paper leaves open.
+
+    Raises:
+        RecipeError: if there is no such model.
+    """
+    if name not in MODEL_NAMES:
+        raise RecipeError(f"no model {name!r}: use one of {', '.join(MODEL_NAMES)}")
+    kind, _, variant = name.partition("-")
+    if kind == "first_stage":
+        return FirstStageAlone()
+    target = _CLASSES[kind]
+    fields = set(target.model_fields) if like.kind == kind else set(target.model_fields) & _SHARED
+    values = {field: getattr(like, field) for field in fields & like.model_fields_set} | {"kind": kind}
+    if kind == "qilcm":
+        values["variant"] = variant.upper() or "full"
+    if name == "qilcm-paper":
+        values |= _PRINTED | {"variant": "full"}
+    if issubclass(target, _Reader) and not values.get("first_stage_score", True):
+        values["order"] = "presented"  # there is no other
+    model: Model = target.model_validate(values)  # type: ignore[assignment]
+    return model

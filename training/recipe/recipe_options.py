@@ -1,0 +1,260 @@
+"""What a command line says about a recipe: its name, its data, and what is changed in it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ranking.errors import RecipeError
+from training.recipe import config
+from training.recipe.config import GIVEN_IS_FREE, FirstStage, GivenColumn, GivenModel, LambdaMart, Recipe
+from training.recipe.data_config import LetorData, TableData
+from training.recipe.model_config import MODEL_NAMES
+
+MODELS = """
+models:
+  qilcm                in every comparison; qilcm-v1, -v2, -v3 are the paper's ablations:
+                       plain means, no confusion loss, and no query normalisation
+  qilcm-paper          QILCM as its paper prints it, whatever the recipe says
+  qilcm2               a stronger set model that starts from the first stage
+  dlcm, dcm            recurrent: a GRU, a pointer network
+  mlp                  one candidate at a time
+  first_stage          LightGBM alone, no network
+  A recipe says the same, and each model's own options, under [model]: kind = "dlcm".
+"""
+"""What ``--model`` says, for the end of a help page."""
+
+TABLES = (".csv", ".csv.gz", ".parquet")
+"""How names of tables end."""
+
+_TABLE_OPTIONS = ("qid", "label", "weight", "categorical", "ignore", "split", "time_column", "split_column")
+
+
+def recipe_from(options: argparse.Namespace) -> Recipe:
+    """The recipe that the command line of a fit or a search asks for; without a word about data, ``demo``.
+
+    Raises:
+        RecipeError: if the recipe is unknown or an option does not fit it.
+    """
+    name = options.recipe or (None if options.data else "demo")
+    recipe = with_data_options(recipe_for(name, options.data, seed=options.seed, fold=options.fold), options)
+    first = _first_stage(recipe, options)
+    changes: dict[str, object] = {"first_stage": _bound(first, options.monotone)}
+    if options.model is not None:
+        changes |= {"model": recipe.model_named(options.model), "name": f"{recipe.name}-{options.model}"}
+    return config.changed(recipe, changes)
+
+
+def _first_stage(recipe: Recipe, options: argparse.Namespace) -> FirstStage:
+    own, given = recipe.first_stage, options.first_stage or options.first_stage_column
+    if given is None:
+        return own
+    if isinstance(own, LambdaMart) and own.monotone:
+        raise RecipeError(f"recipe {recipe.name!r}: {GIVEN_IS_FREE.format(given, 'monotone')}")
+    if options.first_stage is not None:
+        return GivenModel(path=str(options.first_stage))
+    return GivenColumn(column=options.first_stage_column)
+
+
+def _bound(first: FirstStage, texts: Sequence[str] | None) -> FirstStage | dict[str, object]:
+    """The first stage under the constraints of ``--monotone``, which come before the recipe's."""
+    if not texts:
+        return first
+    if not isinstance(first, LambdaMart):
+        raise RecipeError(GIVEN_IS_FREE.format("the first stage", "--monotone"))
+    directions: dict[str, object] = dict(first.monotone)
+    for name, text in _named("--monotone", texts, "1, -1 or 0").items():
+        directions[name] = int(text) if text.removeprefix("-").isdecimal() else text
+    return {**first.model_dump(), "monotone": directions}
+
+
+def recipe_for(name: str | None, sources: Sequence[str], **changes: Any) -> Recipe:
+    """The recipe that was named, or the one that fits the data: ``table`` for CSV and Parquet, told by their names, the
+    set whose parts a folder holds, and ``letor`` for all else.
+
+    Args:
+        name: of the recipe; None to go by the data.
+        sources: what ``--data`` named.
+        changes: as of :func:`training.recipe.config.load`.
+
+    Raises:
+        RecipeError: if none was named and there are no data to tell by, or the recipe cannot be read.
+    """
+    if name is not None:
+        return config.load(name, **changes)
+    if not sources:
+        raise RecipeError("name the data with --data PATH, or a recipe that makes its own with --recipe planted")
+    first = Path(sources[0])
+    if len(sources) == 1 and first.is_dir():
+        for known in config.recipe_names():
+            data = config.load(known).data
+            parts = data.parts if isinstance(data, LetorData) else ()
+            if parts and all(any((first / (part + end)).exists() for end in ("", ".gz")) for part in parts):
+                return config.load(known, **changes)
+    is_table = first.name.lower().endswith(TABLES)
+    return config.load("table" if is_table else "letor", **changes)
+
+
+def with_data_options(recipe: Recipe, options: argparse.Namespace) -> Recipe:
+    """The recipe with the columns, the split by a column, and the defaults that the command line names.
+
+    Raises:
+        RecipeError: if columns are named and the recipe reads no table, two options say different things about the
+            split, or a default is not spelled as one.
+    """
+    recipe = _with_table_options(recipe, options)
+    if options.gains is not None:
+        gains = tuple(_names(options.gains) or ())
+        recipe = config.changed(recipe, {"data": {**recipe.data.model_dump(), "gains": gains}})
+    if not options.default:
+        return recipe
+    defaults = tuple((dict(recipe.data.defaults) | _named("--default", options.default, "VALUE")).items())
+    return config.changed(recipe, {"data": recipe.data.model_copy(update={"defaults": defaults})})
+
+
+def _named(option: str, texts: Sequence[str], expected: str) -> dict[str, str]:
+    """What an option says by name; what a value means is seen when the feature is known."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, same, value = text.partition("=")
+        if not (name and same):
+            raise RecipeError(f"{option} {text}: expected NAME={expected}")
+        if name in found:
+            raise RecipeError(f"{option} {text}: {name!r} has {found[name]!r} already; leave one out")
+        found[name] = value
+    return found
+
+
+def _with_table_options(recipe: Recipe, options: argparse.Namespace) -> Recipe:
+    given = [name for name in _TABLE_OPTIONS if getattr(options, name) is not None]
+    if not given:
+        return recipe
+    if not isinstance(recipe.data, TableData):
+        said = f"--{given[0].replace('_', '-')} {'splits a table' if given[0] == 'split' else 'names a column'}"
+        raise RecipeError(
+            f"{said}, but recipe {recipe.name!r} reads no table: the name of a table ends in {', '.join(TABLES)}"
+        )
+    changes = {
+        "qid": options.qid,
+        "label": options.label,
+        "weight": options.weight,
+        "categorical": _names(options.categorical),
+        "ignore": _names(options.ignore),
+    }
+    data = recipe.data.model_copy(update={name: value for name, value in changes.items() if value is not None})
+    return config.changed(recipe, {"data": _split_as_asked(data, options)})
+
+
+def _split_as_asked(data: TableData, options: argparse.Namespace) -> TableData:
+    """A column that the recipe splits by, and the command line does not, stays no feature."""
+    own, by, column = data.split, options.split, None
+    if options.split_column is not None:
+        if by is not None or options.time_column is not None:
+            raise RecipeError("--split-column says itself how to split: leave out --split and --time-column")
+        by, column = "column", options.split_column
+    elif options.time_column is not None:
+        if (by or own.by) != "time":
+            raise RecipeError(f"--time-column {options.time_column} is what --split time goes by: add --split time")
+        by, column = "time", options.time_column
+    elif by == own.by or by is None:
+        return data
+    kept = data.ignore if own.column in (None, column, *data.ignore) else (*data.ignore, str(own.column))
+    split = own.model_copy(update={"by": by, "column": column})
+    return data.model_copy(update={"split": split, "ignore": kept})
+
+
+def _names(text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def add_recipe_options(parser: argparse.ArgumentParser) -> None:
+    """The options that :func:`recipe_from` reads, and ``--data`` and ``--device``."""
+    add_source_options(parser)
+    parser.add_argument(
+        "--model",
+        metavar="NAME",
+        help=f"another second stage, fitted like the recipe's unless its [rivals] says how: {', '.join(MODEL_NAMES)}; "
+        "see below. The bundle answers with it unless the test split shows it to harm",
+    )
+
+
+def add_source_options(parser: argparse.ArgumentParser) -> None:
+    """The same without a word about the second stage."""
+    parser.set_defaults(model=None)
+    recipes = ", ".join(config.recipe_names())
+    parser.add_argument(
+        "recipe",
+        nargs="?",
+        help=f"one of {recipes}; or a .toml file (default: demo; with --data, table for CSV and Parquet, else letor or "
+        "the recipe whose files a folder holds)",
+    )
+    parser.add_argument(
+        "--data",
+        nargs="+",
+        default=[],
+        metavar="PATH",
+        help="files, a folder or an archive; 'train=FILE valid=FILE test=FILE' says which is which, "
+        "otherwise queries are split 60/20/20",
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        metavar="N",
+        help="fixes all randomness (default: the recipe's); repeats to the bit on one machine with one OMP_NUM_THREADS",
+    )
+    parser.add_argument("--fold", type=int, metavar="K", help="which fold, counted from 1 (default: the recipe's)")
+    parser.add_argument("--device", default="auto", help="auto (CUDA if there is one), cpu or cuda")
+    add_data_options(parser)
+    parser.add_argument(
+        "--monotone",
+        action="append",
+        metavar="NAME=SIGN",
+        help="1: a larger value of the feature never lowers the first stage's score; -1: never raises it; repeatable",
+    )
+    first = parser.add_argument_group("bring your own first stage").add_mutually_exclusive_group()
+    first.add_argument(
+        "--first-stage",
+        type=Path,
+        metavar="MODEL",
+        help="a model that you already run: LightGBM's text, or ONNX (XGBoost, CatBoost, torch ...), which sees the "
+        "numeric features in the data's order",
+    )
+    first.add_argument(
+        "--first-stage-column",
+        metavar="COL",
+        help="scores that stand in the data; the column stays a feature, which requests must send",
+    )
+
+
+def add_data_options(parser: argparse.ArgumentParser) -> None:
+    """The options that :func:`with_data_options` reads."""
+    table = parser.add_argument_group("tables")
+    table.add_argument("--qid", metavar="COL", help="column with the query id")
+    table.add_argument("--label", metavar="COL", help="column with the relevance label, whole numbers from 0")
+    table.add_argument(
+        "--weight", metavar="COL", help="column that says how much a row counts, a query as the mean of its rows"
+    )
+    table.add_argument("--categorical", metavar="COL,COL", help="number columns that are categories; text always is")
+    table.add_argument("--ignore", metavar="COL,COL", help="columns that are no features")
+    table.add_argument(
+        "--split",
+        choices=("random", "time"),
+        help="of one table: at random (default), or by time with --time-column, so that the newest queries are tested",
+    )
+    table.add_argument("--time-column", metavar="COL", help="with --split time: column with the time; no feature")
+    table.add_argument(
+        "--split-column", metavar="COL", help="column that says train, valid or test of each row; no feature"
+    )
+    parser.add_argument(
+        "--gains",
+        metavar="G,G",
+        help="what label 0, 1 and so on is worth to LambdaMART, the softmax loss and NDCG (default: 2^label - 1)",
+    )
+    parser.add_argument_group("features").add_argument(
+        "--default",
+        action="append",
+        metavar="NAME=VALUE",
+        help="value of a feature for requests that leave it out, a number or one of its categories; repeatable",
+    )

@@ -1,0 +1,146 @@
+"""Whether scores are probabilities: how often candidates of a score are chosen, on the test lists."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from ranking.relevance import relevance
+from ranking.reranker import Reranker
+from training.data.dataset import Splits
+from training.evaluation.bootstrap import RESAMPLES, interval
+from training.evaluation.calibration import Choice, are_choices, choices, log_probabilities, without_choice
+from training.evaluation.evaluate import bootstrap_interval
+from training.reporting.measures.behaviour import rounded
+
+MOST_BINS = 10
+LISTS_PER_BIN = 5
+"""Of a bin; a test split of fewer lists gets fewer bins."""
+
+
+def reliability(reranker: Reranker, splits: Splits) -> dict[str, object]:
+    """What a score says and what is chosen, before and after the bundle's temperatures.
+
+    Args:
+        reranker: of the sealed bundle.
+        splits: of the run; the test lists are looked at.
+
+    Returns:
+        ``choices`` (whether labels are choices), ``lists`` (of all splits), ``without_choice`` of these, and
+        ``rankers``: one entry for every ranker with a temperature, see :func:`_of_ranker`.
+    """
+    parts = (splits.train, splits.valid, splits.test)
+    rankers: list[dict[str, object]] = []
+    for ranker, temperature in reranker.manifest.temperatures.items() if are_choices(splits) else ():
+        found = choices(reranker, splits.test, ranker)
+        if found:
+            all_weights = splits.test.query_weights
+            weights = np.ones(len(found)) if all_weights is None else all_weights[[choice.query for choice in found]]
+            if weights.any():
+                rankers.append({"ranker": ranker} | _of_ranker(found, temperature, weights))
+    return {
+        "choices": are_choices(splits),
+        "lists": sum(map(len, parts)),
+        "without_choice": sum(map(without_choice, parts)),
+        "rankers": rankers,
+    }
+
+
+def _of_ranker(found: list[Choice], temperature: float, weights: Float[np.ndarray, " N"]) -> dict[str, object]:
+    """Lists looked at, ``top`` (mean score of the first candidate, and how often it is chosen), the mean
+    log-probability of the choice (``even``: if all candidates of a list were alike), and calibration without and with
+    the temperature.
+    """
+    before, after = (log_probabilities(found, value) for value in (1.0, temperature))
+    low, high = bootstrap_interval(after - before, weights)
+    first = [int(np.argmax(choice.scores)) for choice in found]
+    top = [relevance(choice.scores, temperature)[place] for choice, place in zip(found, first, strict=True)]
+    chosen = [place == choice.chosen for choice, place in zip(found, first, strict=True)]
+    even = [-np.log(len(choice.scores)) for choice in found]
+
+    def mean(values: list[float] | list[bool] | Float[np.ndarray, " N"]) -> float:
+        return float(np.average(values, weights=weights))
+
+    return {
+        "temperature": temperature,
+        "lists": len(found),
+        "top": {"score": mean(top), "chosen": mean(chosen)},
+        "log_probability": {
+            "even": mean(even),
+            "before": mean(before),
+            "after": mean(after),
+            "gain": {"mean": mean(after - before), "low": low, "high": high},
+        },
+        "before": calibration(found, 1.0, weights),
+        "after": calibration(found, temperature, weights),
+    }
+
+
+class _Flat(NamedTuple):
+    """Every scored candidate of every list: its list, its probability, whether it was chosen, and its bin."""
+
+    query: Int[np.ndarray, " R"]
+    said: Float[np.ndarray, " R"]
+    was: Float[np.ndarray, " R"]
+    bin: Int[np.ndarray, " R"]
+
+
+def calibration(found: list[Choice], temperature: float, weights: Float[np.ndarray, " N"]) -> dict[str, object]:
+    """Expected calibration error, and the bins of the diagram.
+
+    Candidates are put into bins by probability, so that each bin holds about as many expected choices as any other.
+
+    Definition: ``ECE = sum_bins share of candidates * |mean probability - share chosen|``. Its interval is the basic
+    bootstrap over lists, ``2 ECE - quantiles``, cut at 0: plain quantiles would lie too high, as noise adds to an ECE.
+
+    Args:
+        found: N lists.
+        temperature: of the probabilities.
+        weights: ``(N,)`` of the lists.
+
+    Returns:
+        ``ece``, ``low``, ``high``; per bin: candidates, mean probability, share chosen and its 95 % interval.
+    """
+    flat = _flat(found, temperature, weights)
+    count, size = int(flat.bin.max()) + 1, len(found)
+    sums = np.zeros((3, size, count))  # of each list in each bin: candidates, probability, choices
+    for total, values in zip(sums, (np.ones_like(flat.said), flat.said, flat.was), strict=True):
+        np.add.at(total, (flat.query, flat.bin), values * weights[flat.query])
+    drawn = np.random.default_rng(0).multinomial(size, np.full(size, 1.0 / size), size=RESAMPLES).astype(np.float64)
+    candidates, said, was = (np.concatenate([total.sum(axis=0)[None], drawn @ total]) for total in sums)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        errors = np.abs(said - was).sum(axis=1) / candidates.sum(axis=1)
+        shares = was / candidates
+    low, high = 2.0 * errors[0] - interval(errors[1:])[::-1]
+    ends = interval(shares[1:])
+    rows = [
+        [
+            int((flat.bin == b).sum()),
+            *rounded([said[0, b] / candidates[0, b], shares[0, b], ends[0, b], ends[1, b]]),
+        ]
+        for b in range(count)
+        if candidates[0, b] > 0.0
+    ]
+    return {
+        "ece": float(errors[0]),
+        "low": max(0.0, float(low)),
+        "high": max(0.0, float(high)),
+        "columns": ["candidates", "probability", "chosen", "low", "high"],
+        "bins": rows,
+    }
+
+
+def _flat(found: list[Choice], temperature: float, weights: Float[np.ndarray, " N"]) -> _Flat:
+    query = np.repeat(np.arange(len(found)), [len(choice.scores) for choice in found])
+    said = np.concatenate([relevance(choice.scores, temperature) for choice in found])
+    was = np.concatenate([np.arange(len(choice.scores)) == choice.chosen for choice in found]).astype(np.float64)
+    order = np.argsort(said, kind="stable")
+    expected = (said * weights[query])[order]
+    middle = (np.cumsum(expected) - expected / 2.0) / expected.sum()
+    most = max(1, min(MOST_BINS, len(found) // LISTS_PER_BIN))
+    places = np.minimum((middle * most).astype(np.int64), most - 1)
+    bins = np.empty(len(said), dtype=np.int64)
+    bins[order] = np.unique(places, return_inverse=True)[1]
+    return _Flat(query, said, was, bins)

@@ -1,0 +1,252 @@
+"""What a run tells: the table of the test split on the terminal, ``report.json`` and ``report.html`` in the bundle."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from ranking.manifest import Metric
+from ranking.metrics import EvalProtocol
+from training.evaluation.evaluate import PLAIN, ROUTED, Evaluation
+from training.evaluation.evaluate_routing import RoutingEvaluation
+from training.evaluation.verdicts import Verdict, verdict_of
+from training.reporting.fit_page import fit_page
+from training.reporting.score_sections import score_lines
+from training.reporting.sentences import GIVEN, brought_along, choice_sentence, compared_rows, default_sentence
+
+HEADLINE = "ndcg@10"
+
+_NAMES = {
+    "input_order": "input order",
+    PLAIN: "LightGBM",
+    "first_stage": "first stage",
+    ROUTED: "routed",
+}
+_SHOWN = ("ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "hit@1", "hit@5", "mrr")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The result of a run.
+
+    Args:
+        evaluation: per-query values on the test split, measured through the sealed bundle.
+        metrics: means and intervals under the evaluation's protocol.
+        data: one line: which data, split how.
+        notes: what was pointed out about them before the fit.
+        dropped: constant columns of the data that became no features: where they stood (from 0), and their names.
+        first_stage, model: what was fitted, and how it went.
+        recipe: the recipe as JSON.
+        seconds: wall-clock time by step.
+        specialists: as ``model``; None if the recipe has none.
+        routing: what choosing among them is worth; None without a router.
+        default: what ``auto`` means where no router decides, and why it is not what was fitted; empty for several
+            bundles together.
+        details: of :func:`training.reporting.measures.details.details`.
+        repeat: command, bundle, versions and fingerprints.
+        measured_here: what another run of the same recipe need not repeat: machine, time of day, latency.
+        titles: what people call the second stages, by kind.
+    """
+
+    evaluation: Evaluation
+    metrics: tuple[Metric, ...]
+    data: str
+    first_stage: Mapping[str, object]
+    model: Mapping[str, object]
+    recipe: Mapping[str, object]
+    seconds: Mapping[str, float]
+    notes: Sequence[str] = ()
+    dropped: Sequence[tuple[int, str]] = ()
+    specialists: Mapping[str, object] | None = None
+    routing: RoutingEvaluation | None = None
+    default: Mapping[str, object] = field(default_factory=dict)
+    details: Mapping[str, object] = field(default_factory=dict)
+    repeat: Mapping[str, object] = field(default_factory=dict)
+    measured_here: Mapping[str, object] = field(default_factory=dict)
+    titles: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def names(self) -> dict[str, str]:
+        """What people call the rankers."""
+        generalist = self.evaluation.generalist
+        first = {"first_stage": "LightGBM + relative"} if "relative" in self.first_stage else {}
+        return {
+            **_NAMES,
+            **first,
+            **({} if generalist in _NAMES else {generalist: str(self.model["title"])}),
+            **self.titles,
+        }
+
+    @property
+    def sealed(self) -> dict[str, object]:
+        """What the manifest says of the result: of the rankers that are in the bundle."""
+        own = tuple(metric for metric in self.metrics if metric.ranker != PLAIN)
+        return {"protocol": self.evaluation.protocol, "metrics": own}
+
+    def write(self, folder: Path) -> tuple[str, str]:
+        """Write ``report.json``, and the page that is made from it and from nothing else; their names."""
+        text = self.to_json()
+        (folder / "report.json").write_text(text, encoding="utf-8")
+        (folder / "report.html").write_text(fit_page(json.loads(text)), encoding="utf-8")
+        return "report.json", "report.html"
+
+    def to_json(self) -> str:
+        """``report.json``: everything above but the per-query values; ``docs/report.md`` describes it."""
+        generalist = self.evaluation.generalist
+        mean, low, high = self.evaluation.gain(HEADLINE, generalist, "first_stage")
+        facts = {
+            "data": self.data,
+            "notes": list(self.notes),
+            "dropped": [list(column) for column in self.dropped],
+            "protocol": str(self.evaluation.protocol),
+            "interval": "95 % percentile bootstrap over queries",
+            "rankers": {ranker: self.names[ranker] for ranker in self.evaluation.rankers},
+            "queries": self.evaluation.queries,
+            "empty_queries": self.evaluation.empty_queries,
+            "metrics": [metric.model_dump() for metric in self.metrics],
+            "gain_over_first_stage": {
+                "ranker": generalist,
+                "metric": HEADLINE,
+                "mean": mean,
+                "low": low,
+                "high": high,
+                "verdict": verdict_of(low, high),
+            },
+            **({"default_strategy": dict(self.default)} if self.default else {}),
+            "empty_query_conventions": conventions(self.evaluation),
+            "first_stage": dict(self.first_stage),
+            "model": dict(self.model),
+            **({} if self.specialists is None else {"specialists": dict(self.specialists)}),
+            **({} if self.routing is None else {"routing": self.routing.facts() | {"sentence": verdict(self.routing)}}),
+            "details": dict(self.details),
+            "recipe": dict(self.recipe),
+            "repeat": dict(self.repeat),
+            "measured_here": {
+                **self.measured_here,
+                "seconds": {step: round(value, 2) for step, value in self.seconds.items()},
+            },
+        }
+        return _compact(json.dumps(facts, indent=1)) + "\n"
+
+
+def renamed(report: str, bundle: str) -> dict[str, str]:
+    """``report.json`` of a bundle that is called otherwise now, and its page; by name of the file."""
+    facts = json.loads(report)
+    facts["repeat"]["bundle"] = bundle
+    return {"report.json": _compact(json.dumps(facts, indent=1)) + "\n", "report.html": fit_page(facts)}
+
+
+def _compact(text: str) -> str:
+    """Rows of numbers on one line each: thousands of lines fewer."""
+    return re.sub(r"\[[^\[\]{}]*\]", lambda row: re.sub(r"\n\s*", " ", row[0]), text)
+
+
+def conventions(evaluation: Evaluation, metric: str = HEADLINE) -> dict[str, dict[str, float]]:
+    """Mean NDCG of every ranker under each of the three conventions for empty queries."""
+    result: dict[str, dict[str, float]] = {}
+    for convention in (0, 1, "drop"):
+        protocol = EvalProtocol.model_validate({"empty_queries": convention})
+        result[str(convention)] = {
+            ranker: evaluation.mean(by_metric[metric], protocol) for ranker, by_metric in evaluation.values.items()
+        }
+    return result
+
+
+def show(report: Report, console: Console) -> None:
+    """Print the table, the paired gain and the protocol."""
+    evaluation, generalist = report.evaluation, report.evaluation.generalist
+    names = report.names
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        title=f"Test split, {evaluation.queries} queries, through the sealed bundle",
+    )
+    table.add_column("ranker", no_wrap=True)
+    for name in _SHOWN:
+        table.add_column(name.upper() if name == "mrr" else name.replace("ndcg", "NDCG"), justify="right", no_wrap=True)
+    by_key = {(metric.ranker, metric.name): metric for metric in report.metrics}
+    for ranker in evaluation.rankers:
+        cells = [by_key[ranker, name] for name in _SHOWN]
+        table.add_row(names[ranker], *(f"{cell.mean:.4f}\n±{(cell.high - cell.low) / 2:.3f}" for cell in cells))
+    console.print(table)
+    _show_choice(report, console)
+    if generalist != "first_stage":
+        mean, low, high = evaluation.gain(HEADLINE, generalist, "first_stage")
+        console.print(
+            f"{names[generalist]} over first stage, NDCG@10: {mean:+.4f} [{low:+.4f}, {high:+.4f}]: "
+            f"{verdict_of(low, high)} (paired, 95 % bootstrap over queries; ± above is half the interval's width)"
+        )
+        for note in _notes(report, verdict_of(low, high)):
+            console.print(f"[yellow]Note:[/] {escape(note)}")
+    if brought_along(report.first_stage):
+        console.print(f"[yellow]Note:[/] {GIVEN}")
+    if report.routing is not None:
+        console.print(verdict(report.routing))
+    for line in score_lines(report.details, names):
+        console.print(line, markup=False)
+    if evaluation.empty_queries:
+        by_convention = "; ".join(
+            f"{name}: {', '.join(f'{names[ranker]} {value:.4f}' for ranker, value in means.items())}"
+            for name, means in conventions(evaluation).items()
+        )
+        console.print(
+            f"NDCG@10 if a query without a relevant candidate ({evaluation.empty_queries} here) counts {by_convention}"
+        )
+    console.print(f"Protocol: {evaluation.protocol}")
+    console.print(f"Data: {report.data}", markup=False)
+    console.print("Seconds: " + ", ".join(f"{step} {value:.1f}" for step, value in report.seconds.items()))
+
+
+def _show_choice(report: Report, console: Console) -> None:
+    """What the default was chosen by."""
+    said = choice_sentence(report.default, report.names)
+    if said is None:
+        return
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title="Compared on training queries, out of fold")
+    for name in ("ranker", "over", "NDCG gain, joint 95 % interval", "verdict"):
+        table.add_column(name)
+    for row in compared_rows(report.default, report.names):
+        table.add_row(*row)
+    console.print(table)
+    console.print(f"{said[0].upper()}{said[1:]}")
+
+
+def _notes(report: Report, found: Verdict) -> Iterator[str]:
+    """What the verdict means for whoever serves the bundle."""
+    generalist = report.evaluation.generalist
+    changed = default_sentence(report.default, generalist)
+    if changed is not None:
+        yield f"{changed} A model that --model asked for is no exception."
+    elif report.default.get("compared"):
+        return
+    elif found == "harm":
+        yield "the interval lies below 0: serve the first stage."
+    elif found == "no difference shown" and report.routing is None:
+        yield (
+            f"no difference shown: the interval holds 0. The bundle answers with {report.names[generalist]} unless a "
+            "request says strategy=first_stage; compare on more queries before you choose."
+        )
+
+
+def verdict(routing: RoutingEvaluation) -> str:
+    """The honest sentence: whether routing pays on these queries."""
+    mean, low, high = routing.gain(routing.routed, routing.default)
+    if routing.coverage == 0.0:
+        return (
+            "Routing abstains: no specialist is shown to be worth it on queries like these; every answer is the "
+            f"{routing.default_is}'s."
+        )
+    says = {"gain": "Routing pays", "harm": "Routing harms", "no difference shown": "Routing is not shown to pay"}
+    found = verdict_of(low, high)
+    return (
+        f"{says[found]}: {routing.coverage:.0%} of queries go to a specialist, {mean:+.4f} [{low:+.4f}, {high:+.4f}] "
+        f"over the {routing.default_is} alone.{' Switch it off.' if found == 'harm' else ''}"
+    )

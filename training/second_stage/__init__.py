@@ -1,0 +1,1 @@
+"""The second stage: batches, the training loop of every network, and the search for its hyperparameters."""

@@ -1,0 +1,293 @@
+"""The training loop of every second stage: Adam, early stopping on validation NDCG, a checkpoint after every epoch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ranking.errors import ScoringError
+from ranking.features import FeatureSchema
+from training.data.dataset import Dataset
+from training.losses.chamfer import confusion_loss, normalised_weight
+from training.losses.losses import ranking_loss
+from training.networks.qilcm import QilcmNetwork
+from training.networks.ranker import Ranker
+from training.recipe.model_config import NetworkSpec, Qilcm, Qilcm2
+from training.second_stage.batching import Batch, Lists, refined_ndcg
+from training.second_stage.epoch import Epoch
+
+VALIDATION_BATCH = 256
+
+
+@dataclass(frozen=True, slots=True)
+class FittedNetwork:
+    """A fitted second stage with the weights of its best epoch.
+
+    Args:
+        module: in eval mode, on the CPU.
+        spec: what was fitted.
+        history: every epoch.
+        best_epoch: the one whose weights these are; 0 where a model that starts from the first stage's order found none
+            that is better.
+        equivalent_lambda: the lambda of eq. (10) that the confusion weight equals on these data; 0 without that loss.
+    """
+
+    module: Ranker
+    spec: NetworkSpec
+    history: tuple[Epoch, ...]
+    best_epoch: int
+    equivalent_lambda: float
+
+    @property
+    def valid_ndcg(self) -> float:
+        """Validation NDCG of the best epoch."""
+        return self.history[-1].best_ndcg
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """For the report."""
+        return {
+            "kind": self.spec.kind,
+            "title": self.spec.title,
+            "epochs": len(self.history),
+            "best_epoch": self.best_epoch,
+            "valid_ndcg": self.valid_ndcg,
+            "lambda_of_eq_10": self.equivalent_lambda,
+            "parameters": sum(parameter.numel() for parameter in self.module.parameters()),
+        }
+
+
+@dataclass
+class _Progress:
+    """What a checkpoint holds."""
+
+    model: dict[str, Tensor]
+    optimizer: dict[str, Any]
+    best: dict[str, Tensor]
+    best_epoch: int
+    history: list[Epoch]
+    start_ndcg: float = -1.0
+    """What the first epoch has to beat."""
+
+
+def fit_network(
+    spec: NetworkSpec,
+    train: Dataset,
+    valid: Dataset,
+    train_scores: Float[np.ndarray, " R"],
+    valid_scores: Float[np.ndarray, " S"],
+    *,
+    seed: int,
+    score_feature: str | None = None,
+    checkpoint: Path | None = None,
+    device: str = "cpu",
+    on_epoch: Callable[[Epoch], None] = lambda _epoch: None,
+) -> FittedNetwork:
+    """Fit a second stage on the first stage's top candidates.
+
+    Args:
+        spec: of the recipe.
+        train, valid: under one schema.
+        train_scores, valid_scores: first-stage scores; those of the training rows out-of-fold.
+        seed: fixes initial weights, batches, dropout and sampled pairs.
+        score_feature: the feature that holds the first stage's score, where it is not appended.
+        checkpoint: file that remembers every finished epoch; if it is there, training goes on from it and ends with
+            the same weights as an uninterrupted run.
+        device: torch device.
+        on_epoch: told every epoch, those of the checkpoint included.
+
+    Raises:
+        ScoringError: if the loss or a validation score stops being finite; names the epoch and the remedy.
+    """
+    lists, held_out = (
+        Lists(data, scores, cutoff=spec.cutoff, append_score=spec.first_stage_score, device=device)
+        for data, scores in ((train, train_scores), (valid, valid_scores))
+    )
+    with torch.random.fork_rng(devices=[device] if device.startswith("cuda") else []):
+        torch.manual_seed(seed)
+        score_column = _score_column(spec, train.schema, score_feature)
+        model = Ranker(train.schema, lists.matrix, spec, score_column).to(device)
+        optimizer = torch.optim.Adam(model.parameters(), lr=spec.learning_rate, weight_decay=spec.weight_decay)
+        conf_weight = _confusion_weight(model, spec, lists)
+        progress = _restore(checkpoint, model, optimizer) or _Progress({}, {}, {}, best_epoch=0, history=[])
+        if not progress.history and isinstance(spec, Qilcm2) and score_column is not None:
+            # it starts from the first stage's order, and so it need never end below it
+            progress.start_ndcg = _validate(model, held_out, valid, valid_scores, spec, number=0)
+            progress.best = _state(model)
+        for epoch in progress.history:
+            on_epoch(epoch)
+        while not _finished(progress, spec):
+            epoch = _run_epoch(model, optimizer, lists, spec, conf_weight, seed=seed, number=len(progress.history) + 1)
+            value = _validate(model, held_out, valid, valid_scores, spec, number=epoch.number)
+            progress = _advance(progress, model, optimizer, epoch, value)
+            if checkpoint is not None:
+                _save(checkpoint, progress)
+            on_epoch(progress.history[-1])
+    model.load_state_dict(progress.best)
+    return FittedNetwork(model.cpu().eval(), spec, tuple(progress.history), progress.best_epoch, conf_weight)
+
+
+def _score_column(spec: NetworkSpec, schema: FeatureSchema, feature: str | None) -> int | None:
+    """Which input column holds the first stage's score."""
+    if spec.first_stage_score:
+        return len(schema)
+    return None if feature is None else schema.index[feature]
+
+
+def _confusion_weight(model: Ranker, spec: NetworkSpec, lists: Lists) -> float:
+    """The lambda of eq. (10); 0 for every model but QILCM."""
+    if not isinstance(spec, Qilcm):
+        return 0.0
+    assert isinstance(model.network, QilcmNetwork)
+    form: Literal["per_query", "paper"] = "paper" if spec.rank_loss == "paper" else "per_query"
+    return normalised_weight(spec.confusion, mean_length=lists.mean_length, width=model.network.width, form=form)
+
+
+def loss_of(
+    model: Ranker, batch: Batch, spec: NetworkSpec, conf_weight: float, rng: np.random.Generator
+) -> tuple[Tensor, float, float]:
+    """Eq. (10) on one batch: the loss to minimise, and its two parts before weighting."""
+    with torch.autocast(batch.features.device.type, torch.bfloat16, enabled=spec.precision == "bfloat16"):
+        found = model(batch.features, batch.mask)
+    judged = batch.labels, batch.mask
+    each = found.logits[None] if found.members is None else found.members
+    losses = [
+        ranking_loss(spec.rank_loss, logits.float(), *judged, weights=batch.weights, gains=batch.gains)
+        for logits in each
+    ]
+    rank_loss = torch.stack(losses).mean()
+    if conf_weight == 0.0:
+        return rank_loss, float(rank_loss.detach()), 0.0
+    assert isinstance(spec, Qilcm)
+    assert found.representation is not None
+    assert found.representation.dtype == torch.float32
+    confusion = confusion_loss(found.representation, batch.mask, gain=found.gain, pairs=spec.confusion_pairs, rng=rng)
+    return rank_loss + conf_weight * confusion, float(rank_loss.detach()), float(confusion.detach())
+
+
+def _run_epoch(
+    model: Ranker,
+    optimizer: torch.optim.Optimizer,
+    lists: Lists,
+    spec: NetworkSpec,
+    conf_weight: float,
+    *,
+    seed: int,
+    number: int,
+) -> Epoch:
+    """One pass; its randomness depends on seed and number alone, so that a resumed run repeats it."""
+    started = time.perf_counter()
+    rng = np.random.default_rng([seed, number])
+    torch.manual_seed(int(rng.integers(2**62)))
+    model.train()
+    parts = []
+    for batch in lists.batches(spec.batch_size, rng):
+        optimizer.zero_grad()
+        loss, rank_loss, confusion = loss_of(model, batch, spec, conf_weight, rng)
+        if not torch.isfinite(loss):
+            raise _diverged(f"the training loss became {loss.item()}", spec, number)
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        parts.append((rank_loss, confusion))
+    rank_mean, confusion_mean = np.mean(parts, axis=0)
+    return Epoch(number, float(rank_mean), float(confusion_mean), 0.0, 0.0, time.perf_counter() - started)
+
+
+def _diverged(what: str, spec: NetworkSpec, number: int) -> ScoringError:
+    remedy = f"lower learning_rate (now {spec.learning_rate:g})"
+    if isinstance(spec, Qilcm) and spec.confusion > 0.0:
+        remedy += f" or confusion_weight (now {spec.confusion_weight:g})"
+    return ScoringError(f"{what} in epoch {number}: {remedy} in the recipe")
+
+
+def _validate(
+    model: Ranker,
+    lists: Lists,
+    data: Dataset,
+    scores: Float[np.ndarray, " S"],
+    spec: NetworkSpec,
+    *,
+    number: int,
+) -> float:
+    """Weighted mean NDCG of the whole order: reranked candidates first, the others in first-stage order."""
+    logits = predict(model, lists)
+    if not all(np.isfinite(row).all() for row in logits):  # NaN would rank as input order and could win
+        raise _diverged("validation scores stopped being finite", spec, number)
+    return float(np.average(query_ndcg(logits, lists, data, scores, spec.ndcg_at), weights=data.query_weights))
+
+
+def predict(model: Ranker, lists: Lists) -> list[Float[np.ndarray, " C"]]:
+    """Logits of every list; leaves the model in eval mode."""
+    model.eval()
+    with torch.inference_mode():
+        return [
+            row[real].double().cpu().numpy()
+            for batch in lists.batches(VALIDATION_BATCH)
+            for row, real in zip(model(batch.features, batch.mask)[0], batch.mask, strict=True)
+        ]
+
+
+def query_ndcg(
+    logits: list[Float[np.ndarray, " C"]],
+    lists: Lists,
+    data: Dataset,
+    scores: Float[np.ndarray, " S"],
+    cutoff: int,
+) -> Float[np.ndarray, " N"]:
+    """``(N,)`` NDCG of every query's whole order; see :func:`training.second_stage.batching.refined_ndcg`."""
+    return np.array(
+        [
+            refined_ndcg(logits[n], lists.kept(n), scores[rows], data.labels[rows], cutoff, data.gains)
+            for n, rows in ((n, data.slice(n)) for n in range(len(lists)))
+        ]
+    )
+
+
+def _advance(
+    progress: _Progress, model: Ranker, optimizer: torch.optim.Optimizer, epoch: Epoch, valid_ndcg: float
+) -> _Progress:
+    state = _state(model)
+    best_so_far = progress.history[-1].best_ndcg if progress.history else progress.start_ndcg
+    better = valid_ndcg > best_so_far
+    epoch = Epoch(**{**asdict(epoch), "valid_ndcg": valid_ndcg, "best_ndcg": max(valid_ndcg, best_so_far)})
+    return _Progress(
+        model=state,
+        optimizer=optimizer.state_dict(),
+        best=state if better else progress.best,
+        best_epoch=epoch.number if better else progress.best_epoch,
+        history=[*progress.history, epoch],
+    )
+
+
+def _state(model: Ranker) -> dict[str, Tensor]:
+    return {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
+
+
+def _finished(progress: _Progress, spec: NetworkSpec) -> bool:
+    done = len(progress.history)
+    return done >= spec.max_epochs or (done > 0 and done - progress.best_epoch >= spec.patience)
+
+
+def _restore(checkpoint: Path | None, model: Ranker, optimizer: torch.optim.Optimizer) -> _Progress | None:
+    if checkpoint is None or not checkpoint.exists():
+        return None
+    saved = torch.load(checkpoint, weights_only=True, map_location="cpu")  # also where the GPU is gone
+    progress = _Progress(**{**saved, "history": [Epoch(**epoch) for epoch in saved["history"]]})
+    model.load_state_dict(progress.model)
+    optimizer.load_state_dict(progress.optimizer)
+    return progress
+
+
+def _save(checkpoint: Path, progress: _Progress) -> None:
+    temporary = checkpoint.with_suffix(".tmp")
+    values = {**vars(progress), "history": [asdict(epoch) for epoch in progress.history]}
+    torch.save(values, temporary)
+    temporary.replace(checkpoint)  # in one step: an interruption leaves the epoch before

@@ -1,0 +1,92 @@
+"""A search for a network's hyperparameters by validation NDCG, on what one fitted first stage leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from ranking.errors import ScoringError
+from training.data.dataset import Splits
+from training.first_stage.first_stage import FittedFirstStage
+from training.recipe.model_config import NetworkSpec
+from training.search.search import Found, Pruned, Report, search
+from training.search.search_space import Value, own_values, space_of
+from training.second_stage import second_stage
+from training.second_stage.epoch import Epoch
+
+PRUNE_AFTER = 3
+"""Epochs that a network gets before it is compared with the median."""
+
+
+def search_network(
+    model: NetworkSpec,
+    splits: Splits,
+    first: FittedFirstStage,
+    *,
+    trials: int,
+    seed: int,
+    journal: Path,
+    state: Path,
+    device: str = "cpu",
+    on_epoch: Callable[[int, Epoch], None] = lambda _trial, _epoch: None,
+    on_trial: Callable[[int], None] = lambda _done: None,
+) -> Found:
+    """The values that rank the validation queries best; the fact of a trial is its best epoch.
+
+    Args:
+        model: whose own values are the first trial.
+        splits, first: as for :func:`training.second_stage.second_stage.fit`; test queries are never looked at.
+        trials: in all, those of the journal included.
+        seed: of the proposals and of every fit.
+        journal: file that remembers finished trials.
+        state: folder for the checkpoint of the trial under way.
+        device: torch device.
+        on_epoch: told the number of the trial, from 1, and its epoch.
+        on_trial: told how many trials are finished.
+
+    Raises:
+        RecipeError: if no trial got to its end.
+    """
+
+    def try_values(done: int, values: dict[str, Value], report: Report) -> tuple[float, int]:
+        checkpoint = state / f"trial-{done + 1}.pt"  # the same values again after a kill, so it goes on from there
+        for old in state.glob("trial-*.pt"):
+            if old != checkpoint:
+                old.unlink()
+
+        def after_epoch(epoch: Epoch) -> None:
+            on_epoch(done + 1, epoch)
+            report(epoch.number, epoch.valid_ndcg)
+
+        try:
+            fitted = second_stage.fit(
+                with_values(model, values),
+                splits,
+                first,
+                seed=seed,
+                checkpoint=checkpoint,
+                device=device,
+                on_epoch=after_epoch,
+            )
+        except ScoringError as error:  # it diverged: these values are as bad as any
+            raise Pruned from error
+        assert fitted is not None
+        return fitted.valid_ndcg, fitted.best_epoch
+
+    space = space_of(model)
+    return search(
+        space,
+        try_values,
+        first=own_values(model, space),
+        trials=trials,
+        seed=seed,
+        journal=journal,
+        prune_after=PRUNE_AFTER,
+        on_trial=lambda done, _best: on_trial(done),
+    )
+
+
+def with_values(model: NetworkSpec, values: dict[str, Value]) -> NetworkSpec:
+    """A network's part of a recipe with other values."""
+    changed: NetworkSpec = type(model).model_validate({**model.model_dump(), **values})
+    return changed

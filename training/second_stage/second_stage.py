@@ -1,0 +1,63 @@
+"""The second stage of a run: whichever network the recipe names, fitted on what the first stage leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from training.data.dataset import Splits
+from training.first_stage.first_stage import FittedFirstStage
+from training.first_stage.relative import widened
+from training.recipe.model_config import FirstStageAlone, Model, NetworkSpec
+from training.second_stage.epoch import Epoch
+from training.second_stage.learn import FittedNetwork, fit_network
+
+
+def fit(
+    spec: Model,
+    splits: Splits,
+    first: FittedFirstStage,
+    *,
+    seed: int,
+    checkpoint: Path | None = None,
+    device: str = "cpu",
+    on_epoch: Callable[[Epoch], None] = lambda _epoch: None,
+) -> FittedNetwork | None:
+    """Fit the second stage.
+
+    Args:
+        spec: of the recipe.
+        splits: under the schema that the bundle will have.
+        first: what the first stage makes of them.
+        seed, checkpoint, device, on_epoch: as for :func:`training.second_stage.learn.fit_network`.
+
+    Returns:
+        None if the first stage stands alone.
+
+    Raises:
+        RecipeError: if the network needs the first stage's score and has none.
+        ScoringError: if training diverges.
+    """
+    if isinstance(spec, FirstStageAlone):
+        return None
+    spec = as_fitted(spec, first)
+    seen = widened(splits, first.relative) if spec.relative else splits
+    return fit_network(
+        spec,
+        seen.train,
+        seen.valid,
+        first.train_scores,
+        first.valid_scores,
+        seed=seed,
+        score_feature=first.score_feature,
+        checkpoint=checkpoint,
+        device=device,
+        on_epoch=on_epoch,
+    )
+
+
+def as_fitted(spec: NetworkSpec, first: FittedFirstStage) -> NetworkSpec:
+    """A network as this first stage lets it be: it appends no score that is a feature, and sees no columns of none."""
+    score, relative = first.score_feature is None, bool(first.relative)
+    changes = {"first_stage_score": spec.first_stage_score and score, "relative": spec.relative and relative}
+    return spec.model_copy(update=changes)

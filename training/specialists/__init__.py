@@ -1,0 +1,1 @@
+"""The Specialized Rankers Model: K rankers found by EM, and how a run fits them with their router."""

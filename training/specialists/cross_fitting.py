@@ -1,0 +1,146 @@
+"""How specialists and generalist do on queries that they did not see: what a router learns from.
+
+The training queries are dealt to folds. Without each fold generalist and mixture are fitted anew from nothing, and the
+held-out queries are ranked by these. (Going on from the full mixture would leak: the optimum that EM is in was chosen
+with the held-out queries, and an MLP remembers more.) The fold's specialists then get the numbers of those of the full
+mixture whose queries they share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from scipy.optimize import linear_sum_assignment
+
+from ranking.aggregates import Aggregates
+from ranking.order import rank_by_score
+from ranking.relative import RelativeColumn
+from ranking.scorers import OnnxScorer
+from training.data.dataset import Dataset
+from training.first_stage.relative import widened_part
+from training.recipe.config import Router
+from training.recipe.model_config import NetworkSpec
+from training.router.routing import JudgedLists
+from training.second_stage.batching import Lists, refined_ndcg
+from training.second_stage.learn import fit_network, predict, query_ndcg
+from training.specialists.srm import FittedSrm, fit_srm, lists_of
+
+
+def cross_fit(
+    spec: Router,
+    generalist: NetworkSpec,
+    mixture: FittedSrm,
+    train: Dataset,
+    valid: Dataset,
+    train_scores: Float[np.ndarray, " R"],
+    valid_scores: Float[np.ndarray, " S"],
+    anomaly: bytes,
+    *,
+    seed: int,
+    score_feature: str | None = None,
+    relative: tuple[RelativeColumn, ...] = (),
+    state: Path | None = None,
+    device: str = "cpu",
+    on_fold: Callable[[int], None] = lambda _done: None,
+) -> JudgedLists:
+    """Judge every training query by rankers that did not see it.
+
+    Args:
+        spec, generalist: of the recipe.
+        mixture: fitted on all training queries.
+        train, valid: under one schema; the generalist stops early by ``valid`` as the full one did.
+        train_scores, valid_scores: of the first stage, those of the training rows out-of-fold.
+        anomaly: graph of the anomaly score.
+        seed: fixes folds and fits.
+        score_feature: the feature that holds the first stage's score, where it is not appended.
+        relative: list-relative columns, which the generalist may see.
+        state: folder for checkpoints; folds that are finished there are not done again.
+        device: torch device.
+        on_fold: told how many folds are done, 0 at the beginning.
+    """
+    fold_of = np.random.default_rng([seed, spec.folds]).permutation(len(train)) % spec.folds
+    parts: list[dict[str, np.ndarray]] = []
+    on_fold(0)
+    for fold in range(spec.folds):
+        file = None if state is None else state / f"router_fold_{fold + 1}.npz"
+        if file is not None and file.exists():
+            parts.append(dict(np.load(file)))
+        else:
+            left = np.flatnonzero(fold_of == fold)
+            kept = np.flatnonzero(fold_of != fold)
+            rows = train.rows_of(kept)
+            seen, scores = train.select(kept), train_scores[rows]
+            columns = relative if generalist.relative else ()
+            checkpoint = None if state is None else state / f"generalist_fold_{fold + 1}.pt"
+            general = fit_network(
+                generalist,
+                widened_part(seen, columns),
+                widened_part(valid, columns),
+                scores,
+                valid_scores,
+                seed=seed,
+                score_feature=score_feature,
+                checkpoint=checkpoint,
+                device=device,
+            )
+            special = numbered_like(mixture, fit_srm(mixture.spec, seen, scores, seed=seed), kept)
+            held_out, held_scores = train.select(left), train_scores[train.rows_of(left)]
+            lists = Lists(
+                widened_part(held_out, columns),
+                held_scores,
+                cutoff=generalist.cutoff,
+                append_score=generalist.first_stage_score,
+            )
+            part = judge(special, held_out, held_scores, anomaly, spec.ndcg_at)
+            part["generalist"] = query_ndcg(predict(general.module, lists), lists, held_out, held_scores, spec.ndcg_at)
+            parts.append(part)
+            if file is not None:
+                temporary = file.with_suffix(".tmp.npz")
+                np.savez(temporary, **part)  # type: ignore[arg-type]
+                temporary.replace(file)
+        on_fold(fold + 1)
+    together = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return JudgedLists(together["aggregates"], together["specialists"], together["generalist"])
+
+
+def numbered_like(full: FittedSrm, part: FittedSrm, kept: Int[np.ndarray, " M"]) -> FittedSrm:
+    """A fold's mixture, its specialists numbered as those of the full one that answer for the same queries.
+
+    Args:
+        full: fitted on all training queries.
+        part: fitted on some.
+        kept: which queries these are.
+    """
+    place = {int(query): row for row, query in enumerate(full.informative)}
+    rows = [place[int(query)] for query in kept[part.informative]]
+    shared = full.shares[rows].T @ part.shares  # (K, K) queries that both give to j and k
+    _, order = linear_sum_assignment(-shared)
+    return part.renumbered(order)
+
+
+def judge(
+    fitted: FittedSrm, data: Dataset, scores: Float[np.ndarray, " R"], anomaly: bytes, cutoff: int
+) -> dict[str, np.ndarray]:
+    """Aggregates of every list, ``(N, A)``, and NDCG of every specialist, ``(N, K)``."""
+    count = len(fitted.weights)
+    seen = Aggregates(data.schema, count)
+    forest = OnnxScorer(anomaly, seen.numeric, columns=1, name="anomaly score")
+
+    def strangeness(means: Float[np.ndarray, " M"]) -> float:
+        return float(forest.score(means[None])[0, 0])
+
+    lists = lists_of(fitted.spec, data, scores)
+    aggregates = np.empty((len(data), len(seen.names)), dtype=np.float32)
+    values = np.empty((len(data), count))
+    for n, (features, labels) in enumerate(data.lists()):
+        first, kept = scores[data.slice(n)], lists.kept(n)
+        with torch.inference_mode():
+            found = fitted.module(torch.from_numpy(lists.inputs(n))).numpy()
+        by_first_stage = rank_by_score(first)
+        aggregates[n] = seen.of(features, first, by_first_stage, strangeness, found, kept)
+        values[n] = [refined_ndcg(found[:, k], kept, first, labels, cutoff, data.gains) for k in range(count)]
+    return {"aggregates": aggregates, "specialists": values}

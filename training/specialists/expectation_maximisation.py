@@ -1,0 +1,263 @@
+"""EM for a mixture of K Plackett-Luce rankers (Jagerman, Oosterhuis, de Rijke, 2017, equations (4) to (12)).
+
+Works on dense inputs; :mod:`training.specialists.srm` makes them from features. Lists whose labels are all equal say
+nothing about any ranker and are left out by the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from ranking.errors import ScoringError
+from training.losses.exact_plackett_luce import Likelihood, evaluate
+from training.losses.label_groups import LabelGroups
+from training.losses.plackett_luce_top import log_likelihood_of_top
+
+SMALLEST_SHARE = 1e-3
+"""A component below this mixture weight has lost its queries and starts anew."""
+
+QUADRATURE = 1e-6
+"""What the integral of one label group may be off by, at 32 nodes (``docs/exact-plackett-luce.md``)."""
+
+RESEEDS = 2
+"""How often a component may start anew: one that loses its queries again and again is not needed."""
+
+SETTLING = 3
+"""Iterations before the end of a run in which no component starts anew: it would be left as it was drawn."""
+
+CONVERGED = 1e-6
+"""Relative change of the objective below which EM stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class PaddedLists:
+    """N informative training lists.
+
+    Args:
+        x: ``(R, P)`` float64 dense inputs, rows of one list together.
+        labels: ``(R,)`` float64.
+        mask: ``(N, L)`` True = real candidate; its True places, row by row, are the rows of ``x``.
+        groups: label groups of the padded lists.
+        top: m of the top-m event; None for the full event.
+    """
+
+    x: Float[Tensor, "R P"]
+    labels: Float[Tensor, " R"]
+    mask: Bool[Tensor, "N L"]
+    groups: LabelGroups
+    top: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        x: Float[Tensor, "R P"],
+        labels: Float[Tensor, " R"],
+        lengths: Int[Tensor, " N"],
+        *,
+        top: int | None = None,
+    ) -> PaddedLists:
+        """From flat rows, their labels and how many rows each list has."""
+        mask = torch.arange(int(lengths.max()))[None, :] < lengths[:, None]
+        padded = torch.zeros(mask.shape, dtype=labels.dtype).masked_scatter(mask, labels)
+        return cls(x, labels, mask, LabelGroups.of(padded, mask), top)
+
+    def __len__(self) -> int:
+        return len(self.mask)
+
+    def select(self, picked: Int[Tensor, " M"]) -> PaddedLists:
+        """Some of the lists, in the order given."""
+        lengths = self.mask.sum(dim=1)
+        starts = lengths.cumsum(0) - lengths
+        kept = torch.arange(self.mask.shape[1])[None, :] < lengths[picked, None]
+        rows = (starts[picked, None] + torch.arange(self.mask.shape[1]))[kept]
+        return PaddedLists.of(self.x[rows], self.labels[rows], lengths[picked], top=self.top)
+
+    def likelihood(self, scores: Float[Tensor, " R"]) -> Likelihood:
+        """Of every list, and its gradient in the rows' scores, ``(N, L)``."""
+        padded = torch.zeros(self.mask.shape, dtype=scores.dtype).masked_scatter(self.mask, scores)
+        if self.top is None:
+            return evaluate(padded, self.groups)
+        padded.requires_grad_()
+        labels = torch.zeros(self.mask.shape, dtype=scores.dtype).masked_scatter(self.mask, self.labels)
+        with torch.enable_grad():
+            value = log_likelihood_of_top(padded, labels, self.mask, top=self.top)
+            (gradient,) = torch.autograd.grad(value.sum(), padded)
+        return Likelihood(value.detach(), gradient)
+
+
+class Ranker(Protocol):
+    """What scores rows for one component and learns from weighted lists."""
+
+    ascends: bool
+    """Whether :meth:`fit` never lowers its objective, so that EM may insist on it."""
+
+    def scores(self, x: Float[Tensor, "R P"]) -> Float[Tensor, " R"]:
+        """f_k of every row."""
+        ...
+
+    def penalty(self) -> float:
+        """``||w||^2 / (2 sigma^2)``, the negative log-prior but for its constant."""
+        ...
+
+    def fit(self, lists: PaddedLists, weights: Float[Tensor, " N"], rng: np.random.Generator) -> None:
+        """Raise ``sum_n T_n log P_n - penalty``, eq. (12)."""
+        ...
+
+    def forget(self, rng: np.random.Generator) -> None:
+        """Start anew from random weights."""
+        ...
+
+    def state(self) -> dict[str, Tensor]:
+        """The weights, to be given to :meth:`restore`."""
+        ...
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Take over weights."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The state after one iteration.
+
+    Args:
+        number: counted from 1.
+        objective: penalised log-likelihood of all lists.
+        weights: ``(K,)`` pi.
+        entropy: mean entropy of the responsibilities, in nats; log K where nothing is known, 0 where all is decided.
+        reseeded: components that started anew in this iteration.
+    """
+
+    number: int
+    objective: float
+    weights: tuple[float, ...]
+    entropy: float
+    reseeded: tuple[int, ...] = ()
+
+
+def responsibilities(
+    log_p: Float[Tensor, "N K"], weights: Float[Tensor, " K"]
+) -> tuple[Float[Tensor, "N K"], Float[Tensor, " N"]]:
+    """E-step, eq. (10), in logarithms: T, and each list's log-likelihood under the mixture."""
+    joint = log_p + torch.log(weights)
+    total = torch.logsumexp(joint, dim=1)
+    return torch.exp(joint - total[:, None]), total
+
+
+def mixture_weights(shares: Float[Tensor, "N K"], alpha: float) -> Float[Tensor, " K"]:
+    """M-step for pi, eq. (11)."""
+    counts = alpha - 1.0 + shares.sum(dim=0)
+    return counts / counts.sum()
+
+
+def log_likelihoods(lists: PaddedLists, rankers: Sequence[Ranker]) -> Float[Tensor, "N K"]:
+    """``log P(Omega_n | w_k)`` of every list under every ranker."""
+    return torch.stack([lists.likelihood(ranker.scores(lists.x)).value for ranker in rankers], dim=1)
+
+
+class Mixture:
+    """K rankers and their weights, as EM goes along.
+
+    Args:
+        lists: what is learnt from.
+        rankers: K of them; changed in place.
+        shares: ``(N, K)`` responsibilities to begin with.
+        alpha: of the Dirichlet prior, eq. (4).
+        counts: ``(N,)`` how often each list was seen, 0 or more; None for once each.
+        seed: every iteration draws from it and its own number, so that a resumed run repeats it.
+        steps: iterations that are done already.
+    """
+
+    def __init__(
+        self,
+        lists: PaddedLists,
+        rankers: list[Ranker],
+        shares: Float[Tensor, "N K"],
+        *,
+        alpha: float,
+        counts: Float[Tensor, " N"] | None = None,
+        seed: tuple[int, ...],
+        steps: Sequence[Step] = (),
+    ) -> None:
+        self.lists, self.rankers, self.shares = lists, rankers, shares
+        self.steps = list(steps)
+        self._counts = torch.ones_like(shares[:, 0]) if counts is None else counts
+        self.weights = mixture_weights(self._seen, alpha)
+        if self.steps:
+            self.weights = torch.tensor(self.steps[-1].weights, dtype=shares.dtype)
+        self._alpha, self._seed = alpha, seed
+
+    @property
+    def objective(self) -> float:
+        """The penalised log-likelihood reached so far."""
+        return self.steps[-1].objective if self.steps else -float("inf")
+
+    @property
+    def converged(self) -> bool:
+        """Whether the last iteration changed next to nothing."""
+        if len(self.steps) < 2 or self.steps[-1].reseeded:
+            return False
+        before, now = self.steps[-2].objective, self.steps[-1].objective
+        return abs(now - before) <= CONVERGED * abs(before)
+
+    @property
+    def _seen(self) -> Float[Tensor, "N K"]:
+        """How often each component is expected to have seen each list."""
+        return self._counts[:, None] * self.shares
+
+    def run(self, iterations: int, on_step: Callable[[Step], None] = lambda _step: None) -> None:
+        """Until converged, or ``iterations`` are done in all.
+
+        Raises:
+            ScoringError: if the objective falls although nothing allows it to.
+        """
+        while len(self.steps) < iterations and not self.converged:
+            on_step(self._iterate(may_reseed=len(self.steps) + SETTLING < iterations))
+
+    def _iterate(self, *, may_reseed: bool) -> Step:
+        reseeded = self._lost() if may_reseed else ()
+        rng = np.random.default_rng([*self._seed, len(self.steps)])
+        for k, ranker in enumerate(self.rankers):
+            if k in reseeded:
+                ranker.forget(rng)
+            else:
+                ranker.fit(self.lists, self._seen[:, k], rng)
+        if reseeded:
+            self.weights = torch.full_like(self.weights, 1.0 / len(self.weights))
+        else:
+            self.weights = mixture_weights(self._seen, self._alpha)
+        self.shares, total = responsibilities(log_likelihoods(self.lists, self.rankers), self.weights)
+        prior = torch.xlogy(self._alpha - 1.0, self.weights).sum() - sum(ranker.penalty() for ranker in self.rankers)
+        step = Step(
+            number=len(self.steps) + 1,
+            objective=float((self._counts * total).sum() + prior),
+            weights=tuple(self.weights.tolist()),
+            entropy=float(torch.special.entr(self.shares).sum(dim=1).mean()),
+            reseeded=reseeded,
+        )
+        self._check(step)
+        self.steps.append(step)
+        return step
+
+    def _lost(self) -> tuple[int, ...]:
+        """Components without queries that may start anew."""
+        begun = [k for step in self.steps for k in step.reseeded]
+        weights = self.weights.tolist()
+        return tuple(k for k, weight in enumerate(weights) if weight < SMALLEST_SHARE and begun.count(k) < RESEEDS)
+
+    def _check(self, step: Step) -> None:
+        """EM never lowers its objective, up to what the quadrature is worth."""
+        tolerance = QUADRATURE * len(self.lists.groups.sizes) * max(1.0, float(self._counts.max()))
+        ascends = all(ranker.ascends for ranker in self.rankers) and not step.reseeded
+        if ascends and not step.objective >= self.objective - tolerance:  # NaN is no ascent either
+            raise ScoringError(
+                f"EM iteration {step.number}: the penalised log-likelihood fell from {self.objective:.6f} to "
+                f"{step.objective:.6f}: a bug, or features that overflow; please report it"
+            )

@@ -1,0 +1,281 @@
+"""SRM, the Specialized Rankers Model (Jagerman, Oosterhuis, de Rijke, 2017): K rankers, each for a group of queries.
+
+The groups are found by EM (:mod:`training.specialists.expectation_maximisation`) on the exact likelihood
+(:mod:`training.losses.exact_plackett_luce`). EM finds one of many optima, so several starts are tried and the most
+likely goes on.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor, nn
+
+from ranking.errors import DataError
+from ranking.stages import FeatureWeight, Specialist
+from training.data.dataset import Dataset
+from training.recipe.config import Srm as SrmSpec
+from training.second_stage.batching import Lists
+from training.specialists.expectation_maximisation import (
+    Mixture,
+    PaddedLists,
+    Ranker,
+    Step,
+    log_likelihoods,
+    responsibilities,
+)
+from training.specialists.linear_ranker import LinearRanker
+from training.specialists.network_ranker import NetworkRanker
+from training.specialists.srm_network import SrmNetwork
+from training.specialists.standardise import Standardise
+
+TOP_FEATURES = 5
+"""Largest weights of a linear specialist that the bundle tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class FittedSrm:
+    """A fitted mixture.
+
+    Args:
+        module: all specialists.
+        spec: what was fitted.
+        weights: ``(K,)`` pi.
+        shares: ``(M, K)`` responsibilities of the M training queries that have two different labels.
+        informative: ``(M,)`` which queries these are.
+        steps: every iteration of the start that went on.
+        converged: whether the last of them changed next to nothing.
+        starts: penalised log-likelihood of each start after its trial run.
+        rankers: as EM left them.
+    """
+
+    module: SrmNetwork
+    spec: SrmSpec
+    weights: Float[np.ndarray, " K"]
+    shares: Float[np.ndarray, "M K"]
+    informative: Int[np.ndarray, " M"]
+    steps: tuple[Step, ...]
+    converged: bool
+    starts: tuple[float, ...]
+    rankers: tuple[Ranker, ...]
+
+    def describe(self) -> tuple[Specialist, ...]:
+        """Weight, size and largest features of every specialist."""
+        sizes = np.bincount(self.shares.argmax(axis=1), minlength=len(self.weights))
+        return tuple(
+            Specialist(weight=float(weight), queries=int(size), top_features=self._top_features(ranker))
+            for weight, size, ranker in zip(self.weights, sizes, self.rankers, strict=True)
+        )
+
+    def renumbered(self, order: Int[np.ndarray, " K"]) -> FittedSrm:
+        """The same mixture with its specialist ``order[k]`` as number k."""
+        rankers = [self.rankers[k] for k in order]
+        return replace(
+            self,
+            module=SrmNetwork(self.module.standardise, rankers).eval(),
+            weights=self.weights[order],
+            shares=self.shares[:, order],
+            rankers=tuple(rankers),
+        )
+
+    def _top_features(self, ranker: Ranker) -> tuple[FeatureWeight, ...]:
+        if not isinstance(ranker, LinearRanker):
+            return ()
+        w, names = ranker.w.numpy(), self.module.standardise.names
+        largest = np.argsort(-np.abs(w), kind="stable")[:TOP_FEATURES]
+        return tuple(FeatureWeight(feature=names[p], weight=float(w[p])) for p in largest if w[p] != 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class EmProgress:
+    """One iteration of one start; ``start`` is counted from 1, ``starts`` are tried."""
+
+    start: int
+    starts: int
+    step: Step
+
+
+def fit_srm(
+    spec: SrmSpec,
+    train: Dataset,
+    train_scores: Float[np.ndarray, " R"] | None = None,
+    *,
+    seed: int,
+    checkpoint: Path | None = None,
+    on_step: Callable[[EmProgress], None] = lambda _progress: None,
+) -> FittedSrm:
+    """Fit the mixture by EM.
+
+    Args:
+        spec: of the recipe.
+        train: training queries; those whose labels are all equal say nothing about any ranker and are left out. A
+            query's weight says how often it was seen.
+        train_scores: ``(R,)`` out-of-fold first-stage scores; needed for a cutoff or as an input.
+        seed: fixes every start.
+        checkpoint: file that remembers every finished iteration; if it is there, EM goes on from it.
+        on_step: told every iteration.
+
+    Raises:
+        DataError: if there are fewer queries with two different labels than specialists.
+        ScoringError: if the penalised log-likelihood falls where it must not.
+    """
+    fitting = _Fitting(spec, train, train_scores, seed=seed, checkpoint=checkpoint, on_step=on_step)
+    count = spec.restarts if spec.specialists > 1 else 1
+    trial = min(spec.short_run, spec.max_iterations)
+    mixtures = [fitting.mixture(number) for number in range(count)]
+    for number, mixture in enumerate(mixtures):
+        fitting.advance(mixture, number, count, trial)
+    starts = [mixture.steps[min(trial, len(mixture.steps)) - 1].objective for mixture in mixtures]
+    best = int(np.argmax(starts))
+    fitting.advance(mixtures[best], best, count, spec.max_iterations)
+    return fitting.finish(mixtures[best], starts=tuple(starts))
+
+
+def check_enough(spec: SrmSpec, informative: int) -> None:
+    """Raise DataError if there are fewer queries with two different labels than specialists."""
+    if informative < spec.specialists:
+        raise DataError(
+            "training split",
+            f"{informative} queries have two different labels, too few for {spec.specialists} "
+            "specialists: give more queries, or lower specialists in the recipe",
+        )
+
+
+def lists_of(spec: SrmSpec, data: Dataset, scores: Float[np.ndarray, " R"] | None = None) -> Lists:
+    """The candidates and inputs that the specialists see.
+
+    Args:
+        spec: of the recipe.
+        data: lists.
+        scores: ``(R,)`` first-stage scores; needed for a cutoff or as an input.
+    """
+    if scores is None:
+        if spec.cutoff is not None or spec.first_stage_score:
+            raise ValueError("cutoff and first_stage_score need the first stage's scores")
+        scores = np.zeros(data.rows)
+    return Lists(data, scores, cutoff=spec.cutoff or int(data.lengths.max()), append_score=spec.first_stage_score)
+
+
+class _Fitting:
+    """The data of a fit as EM wants them, and what its checkpoint remembers."""
+
+    def __init__(
+        self,
+        spec: SrmSpec,
+        train: Dataset,
+        train_scores: Float[np.ndarray, " R"] | None,
+        *,
+        seed: int,
+        checkpoint: Path | None,
+        on_step: Callable[[EmProgress], None],
+    ) -> None:
+        self._spec, self._seed, self._checkpoint, self._on_step = spec, seed, checkpoint, on_step
+        kept = lists_of(spec, train, train_scores)
+        labels = train.labels[kept.rows]
+        low, high = (ends.reduceat(labels, kept.offsets[:-1]) for ends in (np.minimum, np.maximum))
+        self._informative = np.flatnonzero(low < high)
+        check_enough(spec, len(self._informative))
+        self._standardise = Standardise(train.schema, kept.matrix, spec.transform)
+        lengths = torch.from_numpy(np.diff(kept.offsets))
+        everything = PaddedLists.of(
+            self._standardise(torch.from_numpy(kept.matrix)).double(),
+            torch.from_numpy(labels.astype(np.float64)),
+            lengths,
+            top=spec.top,
+        )
+        weights = train.query_weights
+        self._counts = None if weights is None else torch.from_numpy(weights[self._informative])
+        self._lists = everything.select(torch.from_numpy(self._informative))
+        self._saved: dict[str, Any] = {}
+        if checkpoint is not None and checkpoint.exists():
+            self._saved = torch.load(checkpoint, weights_only=True)
+
+    def mixture(self, number: int) -> Mixture:
+        """The mixture of one start: as the checkpoint remembers it, or begun."""
+        saved = self._saved.get(str(number))
+        if saved is None:
+            rankers, shares = self._start(number)
+            steps: list[Step] = []
+        else:
+            rankers, shares = self._rankers(np.random.default_rng(0)), saved["shares"]
+            for ranker, state in zip(rankers, saved["rankers"], strict=True):
+                ranker.restore(state)
+            steps = [Step(**step) for step in saved["steps"]]
+        seed = (self._seed, number)
+        return Mixture(
+            self._lists, rankers, shares, alpha=self._spec.alpha, counts=self._counts, seed=seed, steps=steps
+        )
+
+    def _start(self, number: int) -> tuple[list[Ranker], Tensor]:
+        """Rankers and responsibilities to begin with: even starts from random weights, odd ones from clusters."""
+        rng = np.random.default_rng([self._seed, number, 0])
+        rankers = self._rankers(rng)
+        count = len(rankers)
+        if number % 2 == 0:
+            for ranker in rankers:
+                ranker.forget(rng)
+            uniform = torch.full((count,), 1.0 / count, dtype=torch.float64)
+            return rankers, responsibilities(log_likelihoods(self._lists, rankers), uniform)[0]
+        with warnings.catch_warnings():  # of fewer different lists than clusters: some then begin without any
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            group = KMeans(count, n_init=1, random_state=int(rng.integers(2**31))).fit_predict(self._wishes())
+        return rankers, nn.functional.one_hot(torch.from_numpy(group.astype(np.int64)), count).double()
+
+    def _rankers(self, rng: np.random.Generator) -> list[Ranker]:
+        spec, width = self._spec, self._standardise.width
+        if spec.m_step == "adam" or spec.hidden:
+            return [NetworkRanker(width, spec, rng) for _ in range(spec.specialists)]
+        return [LinearRanker(width, spec.sigma, concave=spec.top is None) for _ in range(spec.specialists)]
+
+    def _wishes(self) -> Float[np.ndarray, "M P"]:
+        """Which way each list would turn a ranker that knows nothing: its gradient at w = 0, as a direction."""
+        pull = self._lists.likelihood(torch.zeros(len(self._lists.x), dtype=torch.float64)).gradient
+        weighed = self._lists.x * pull[self._lists.mask][:, None]
+        of_list = torch.arange(len(self._lists)).repeat_interleave(self._lists.mask.sum(dim=1))
+        wishes = torch.zeros(len(self._lists), weighed.shape[1], dtype=torch.float64).index_add_(0, of_list, weighed)
+        found: Float[np.ndarray, "M P"] = nn.functional.normalize(wishes, dim=1).numpy()
+        return found
+
+    def advance(self, mixture: Mixture, number: int, count: int, iterations: int) -> None:
+        """Iterate, remember, tell."""
+
+        def done(step: Step) -> None:
+            self._remember(mixture, number)
+            self._on_step(EmProgress(number + 1, count, step))
+
+        mixture.run(iterations, done)
+
+    def _remember(self, mixture: Mixture, number: int) -> None:
+        if self._checkpoint is None:
+            return
+        self._saved[str(number)] = {
+            "rankers": [ranker.state() for ranker in mixture.rankers],
+            "shares": mixture.shares,
+            "steps": [asdict(step) for step in mixture.steps],
+        }
+        temporary = self._checkpoint.with_suffix(".tmp")
+        torch.save(self._saved, temporary)
+        temporary.replace(self._checkpoint)  # in one step: an interruption leaves the iteration before
+
+    def finish(self, mixture: Mixture, *, starts: tuple[float, ...]) -> FittedSrm:
+        """The mixture that EM arrived at."""
+        return FittedSrm(
+            module=SrmNetwork(self._standardise, mixture.rankers).eval(),
+            spec=self._spec,
+            weights=mixture.weights.numpy(),
+            shares=mixture.shares.numpy(),
+            informative=self._informative,
+            steps=tuple(mixture.steps),
+            converged=mixture.converged,
+            starts=starts,
+            rankers=tuple(mixture.rankers),
+        )

@@ -1,0 +1,82 @@
+"""The schema that a bundle will have: a given model's categories, the recipe's defaults, no constant columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from rich.progress import Progress
+
+from ranking.errors import RecipeError
+from training.data import load as door
+from training.data.constant import without_constant
+from training.data.dataset import Splits
+from training.data.defaults import with_defaults
+from training.first_stage import bring_your_own, monotone
+from training.recipe.config import GivenColumn, GivenModel, LambdaMart, Recipe
+from training.recipe.model_config import FirstStageAlone
+
+
+def load(recipe: Recipe, sources: Sequence[str], *, progress: Progress | None = None) -> Splits:
+    """The data of a recipe as everything that is fitted to them sees them.
+
+    Args:
+        recipe, sources, progress: as of :func:`training.data.load.load`.
+
+    Raises:
+        ListwrightError: as :func:`training.data.load.load` and :func:`under_bundle_schema`.
+    """
+    return under_bundle_schema(recipe, door.load(recipe, sources, progress=progress))
+
+
+def under_bundle_schema(recipe: Recipe, splits: Splits) -> Splits:
+    """Splits under the schema that the bundle will have.
+
+    Args:
+        recipe: its first stage, and what it says of the features.
+        splits: under the schema that the training queries fix.
+
+    Raises:
+        RecipeError: if a default or a monotone constraint does not fit; see
+            :func:`training.data.defaults.with_defaults` and :func:`training.first_stage.monotone.check`. If there are
+            weights that a part of the recipe cannot honour. If an ONNX graph that was brought along does not fit the
+            data.
+        SchemaMismatchError: if a model that was brought along does not fit the data.
+        DataError: if all columns are constant, a label has no gain, or no weight of a split is above 0.
+    """
+    needed: frozenset[str] = frozenset()
+    splits = splits.worth(recipe.data.gains).weighed()
+    _check_weights(recipe, splits)
+    match recipe.first_stage:
+        case GivenModel(path=path):
+            model = bring_your_own.read_model(Path(path), splits.train.schema)
+            if isinstance(model, str):
+                splits = splits.under(bring_your_own.under_model_categories(model, splits.train.schema))
+            needed = bring_your_own.columns_of(model, splits.train.schema)
+        case GivenColumn(column=column):
+            needed = frozenset([column])
+        case LambdaMart(monotone=directions):
+            monotone.check(directions, splits.train.schema)
+    splits = splits.described_by(with_defaults(splits.train.schema, recipe.data.defaults))
+    return without_constant(splits, needed) if recipe.data.drop_constant else splits
+
+
+def _check_weights(recipe: Recipe, splits: Splits) -> None:
+    """Raise RecipeError for a part of the recipe that cannot honour the weights of these rows."""
+    train, weights = splits.train, splits.train.weights
+    if weights is None:
+        return
+    if recipe.router is not None:
+        raise RecipeError("a [router] counts every query the same: leave it out, or leave out the weights")
+    by_query = "[specialists]" if recipe.specialists is not None else None
+    if not isinstance(recipe.model, FirstStageAlone) and recipe.model.rank_loss == "plackett_luce":
+        by_query = 'rank_loss = "plackett_luce"'
+    for n in range(len(train) if by_query else 0):
+        low, high = (end(weights[train.slice(n)]) for end in (np.min, np.max))
+        if low < high:
+            ratio = "inf" if low == 0.0 else f"{high / low:.3g}"
+            raise RecipeError(
+                f"{by_query} weighs whole queries, and rows of query {train.qids[n]!r} have different weights (largest "
+                f"over smallest: {ratio}): give the rows of a query one weight, or fit by another loss"
+            )

@@ -1,0 +1,161 @@
+"""From fitted stages to the files of a bundle: export, parity gate, golden lists, seal."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+
+from ranking import bundle, golden, packed_linear
+from ranking.manifest import Manifest
+from ranking.stages import GOLDEN, ColumnStage, NetworkStage
+from training.choice.comparing import Chosen
+from training.data.dataset import Dataset, Splits
+from training.evaluation.calibration import temperatures
+from training.export.export import check_parity, to_onnx
+from training.export.inference_form import to_export
+from training.first_stage.first_stage import FittedFirstStage
+from training.networks.ranker import Unbatched
+from training.recipe.config import Recipe
+from training.router.anomaly import FittedAnomaly
+from training.second_stage.learn import FittedNetwork
+from training.specialists.specialists import FittedSpecialists
+
+GOLDEN_LISTS = 8
+GOLDEN_LENGTH = 15
+"""Golden lists are cut to this length: enough to notice a fault, small enough for a repository."""
+
+
+def write_bundle(
+    folder: Path,
+    out: Path,
+    recipe: Recipe,
+    splits: Splits,
+    first: FittedFirstStage,
+    networks: Sequence[FittedNetwork],
+    anomaly: FittedAnomaly | None,
+    specialists: FittedSpecialists | None = None,
+    *,
+    chosen: Chosen | None = None,
+) -> Manifest:
+    """Export into a folder, pass the parity gate, record golden lists, seal (without metrics yet).
+
+    Args:
+        folder: where the files are written; empty.
+        out: where the bundle will stand: its parent and its own name are the bundle's name and version.
+        recipe, splits, first, networks, anomaly, specialists: the run; no network where the first stage stands alone.
+        chosen: what ``auto`` means, and why; None for the first network, or the first stage.
+
+    Returns:
+        The manifest as sealed.
+
+    Raises:
+        ScoringError: if the exported graph does not compute what was trained.
+    """
+    schema = splits.train.schema
+    stages = [_stage(fitted) for fitted in networks]
+    default = Chosen(stages[0].kind if stages else "first_stage") if chosen is None else chosen
+    manifest = Manifest(
+        name=out.absolute().parent.name,
+        version=out.name,
+        created_at=datetime.now(UTC).replace(microsecond=0),
+        recipe=recipe.model_dump(mode="json"),
+        data=splits.how,
+        feature_schema=schema,
+        fingerprint=schema.fingerprint,
+        relative=first.relative,
+        first_stage=first.entry,
+        second_stages=tuple(stages),
+        strategy=default.strategy,
+        default_reason=default.reason,
+        choice=default.comparisons,
+        made_with=_versions(),
+    )
+    files = [GOLDEN]
+    for stage, fitted in zip(stages, networks, strict=True):
+        files.append(stage.file)
+        graph = to_onnx(to_export(fitted.module), bundle.input_width(stage, manifest))
+        (folder / stage.file).write_bytes(graph)
+    if not isinstance(first.entry, ColumnStage) and first.model is not None:
+        files.append(first.entry.file)
+        content = first.model if isinstance(first.model, bytes) else first.model.encode()
+        (folder / first.entry.file).write_bytes(content)
+    if anomaly is not None:
+        manifest = manifest.model_copy(update={"anomaly": anomaly.stage})
+        files.append(anomaly.stage.file)
+        (folder / anomaly.stage.file).write_bytes(anomaly.graph)
+    if specialists is not None:
+        manifest = manifest.model_copy(update=_stages(specialists))
+        files += _write_specialists(folder, specialists, manifest)
+    reranker = bundle.open_unsealed(folder, manifest)
+    longest = int(max(part.lengths.max() for part in (splits.train, splits.valid, splits.test)))
+    rng = np.random.default_rng(recipe.seed)
+    rows = splits.valid.features
+    lengths: tuple[int, ...] = ()
+    for stage, fitted in zip(stages, networks, strict=True):
+        lengths = check_parity(Unbatched(fitted.module), reranker, stage, rows, longest=longest, rng=rng)
+    if specialists is not None:
+        check_parity(specialists.srm.module, reranker, specialists.stage, rows, longest=longest, rng=rng)
+    (folder / GOLDEN).write_bytes(golden.record(reranker, _golden_lists(splits.valid)))
+    found = {"validated_lengths": lengths, "temperatures": temperatures(reranker, splits)}
+    return bundle.seal(folder, manifest.model_copy(update=found), files)
+
+
+def seal_again(folder: Path, manifest: Manifest, valid: Dataset) -> Manifest:
+    """Seal the same files under another manifest; golden lists are answered anew.
+
+    Args:
+        folder: of a sealed bundle.
+        manifest: its own, with another default.
+        valid: where the golden lists come from.
+    """
+    reranker = bundle.open_unsealed(folder, manifest)
+    (folder / GOLDEN).write_bytes(golden.record(reranker, _golden_lists(valid)))
+    return bundle.seal(folder, manifest, [file.name for file in manifest.files])
+
+
+def _stage(fitted: FittedNetwork) -> NetworkStage:
+    spec = fitted.spec
+    return NetworkStage(
+        kind=spec.kind,
+        file=f"{spec.kind}.onnx",
+        cutoff=spec.cutoff,
+        first_stage_score=spec.first_stage_score,
+        relative=spec.relative,
+    )
+
+
+def _stages(specialists: FittedSpecialists) -> dict[str, object]:
+    router = None if specialists.router is None else specialists.router.stage
+    return {"srm": specialists.stage, "router": router}
+
+
+def _write_specialists(folder: Path, specialists: FittedSpecialists, manifest: Manifest) -> list[str]:
+    """The files of the specialists and the router."""
+    width = bundle.input_width(specialists.stage, manifest)
+    packed = specialists.srm.module.packed()
+    metadata = None if packed is None else {packed_linear.METADATA: packed.to_text()}
+    contents = {specialists.stage.file: to_onnx(specialists.srm.module, width, metadata)}
+    if specialists.router is not None:
+        contents[specialists.router.stage.file] = specialists.router.graph
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    return list(contents)
+
+
+def _golden_lists(dataset: Dataset) -> Iterator[Float[np.ndarray, "L D"]]:
+    """Lists of many lengths, from the shortest to the longest."""
+    by_length = np.argsort(dataset.lengths, kind="stable")
+    picks = dict.fromkeys(int(n) for n in by_length[np.linspace(0, len(by_length) - 1, GOLDEN_LISTS).astype(int)])
+    for n in picks:
+        yield dataset.features[dataset.slice(n)][:GOLDEN_LENGTH]
+
+
+def _versions() -> dict[str, str]:
+    names = ("listwright", "lightgbm", "numpy", "onnx", "onnxruntime", "torch")
+    return {"python": platform.python_version(), **{name: version(name) for name in names}}

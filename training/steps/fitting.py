@@ -1,0 +1,264 @@
+"""The steps of a run that take time, each with its bars: first stage, choice, networks, anomaly score, specialists."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+from rich.markup import escape
+from rich.progress import TaskID
+
+from ranking.errors import ScoringError
+from ranking.manifest import Comparison
+from training.choice import comparing
+from training.choice.comparing import Chosen, Strategy, compared, cross_fitted
+from training.data.dataset import Splits
+from training.first_stage import bring_your_own, first_stage
+from training.first_stage.first_stage import FittedFirstStage
+from training.first_stage.lambdamart import query_ndcg
+from training.progress import Bars
+from training.recipe.config import LambdaMart, Recipe
+from training.recipe.model_config import FirstStageAlone, NetworkSpec
+from training.router.anomaly import FittedAnomaly, fit_anomaly
+from training.second_stage import second_stage
+from training.second_stage.epoch import Epoch
+from training.second_stage.learn import FittedNetwork
+from training.specialists.specialists import FittedSpecialists, fit_specialists
+from training.specialists.srm import EmProgress
+
+_LAMBDAMART = {"plain": "LambdaMART", "relative": "LambdaMART + relative"}
+
+
+def fit_first_stage(
+    recipe: Recipe, splits: Splits, state: Path, bars: Bars
+) -> tuple[FittedFirstStage, FittedFirstStage | None, tuple[Comparison, ...]]:
+    """The first stage of a recipe.
+
+    Returns:
+        The first stage; the one without list-relative columns where it has some and was compared with that; and the
+        comparison.
+    """
+    spec = recipe.first_stage
+    if not isinstance(spec, LambdaMart):
+        bars.console.print(f"[yellow]Note:[/] {bring_your_own.WARNING}")
+        given = first_stage.fit(spec, splits, seed=recipe.seed, state=state)
+        for note in given.notes:
+            bars.console.print(f"[yellow]Note:[/] {escape(note)}")
+        return given, None, ()
+    progress = _boosting(spec, bars)
+    if spec.relative != "auto":
+        return first_stage.fit(spec, splits, seed=recipe.seed, state=state, progress=progress), None, ()
+    plain, relative = first_stage.with_and_without(spec, splits, seed=recipe.seed, state=state, progress=progress)
+    return better_first_stage(plain, relative, splits, spec.ndcg_at, comparisons=1 + len(compared_networks(recipe)))
+
+
+def better_first_stage(
+    plain: FittedFirstStage, relative: FittedFirstStage, splits: Splits, cutoff: int, *, comparisons: int = 1
+) -> tuple[FittedFirstStage, FittedFirstStage | None, tuple[Comparison, ...]]:
+    """The one of two first stages that out-of-fold scores of the training queries speak for.
+
+    Args:
+        plain, relative: without and with list-relative columns, which the second may have found no use for.
+        splits: of the run.
+        cutoff: of the NDCG.
+        comparisons: that the choice makes, this one and those of second stages.
+
+    Returns:
+        As :func:`fit_first_stage`.
+    """
+    if not relative.relative:
+        return plain, None, ()
+    gains = _out_of_fold(relative, splits, cutoff) - _out_of_fold(plain, splits, cutoff)
+    weights = splits.train.query_weights
+    comparison = compared("relative", "plain", gains, f"ndcg@{cutoff}", weights, comparisons=comparisons)
+    if comparing.pays(comparison):
+        return relative, plain, (comparison,)
+    return plain, None, (comparison,)
+
+
+def _out_of_fold(first: FittedFirstStage, splits: Splits, cutoff: int) -> Float[np.ndarray, " N"]:
+    return query_ndcg(splits.train, first.train_scores, cutoff)
+
+
+def _boosting(spec: LambdaMart, bars: Bars) -> first_stage.Progress:
+    """Bars for tuning and for out-of-fold scores, of each LambdaMART that is fitted."""
+    tuning: dict[str, TaskID] = {}
+    folding: dict[str, TaskID] = {}
+
+    def on_trial(which: str, done: int, best: float) -> None:
+        if which not in tuning:
+            tuning[which] = bars.add_task("", total=spec.trials)
+        text = f"Tuning {_LAMBDAMART[which]}, held-out NDCG@{spec.ndcg_at} {best:.4f}"
+        bars.update(tuning[which], completed=done, description=text)
+
+    def on_fold(which: str, done: int) -> None:
+        if which not in folding:
+            folding[which] = bars.add_task(f"Out-of-fold scores, {_LAMBDAMART[which]}", total=spec.folds)
+        bars.update(folding[which], completed=done)
+
+    return first_stage.Progress(on_trial, on_fold)
+
+
+def choose(
+    recipe: Recipe,
+    splits: Splits,
+    first: FittedFirstStage,
+    comparisons: tuple[Comparison, ...],
+    state: Path,
+    bars: Bars,
+    device: str,
+) -> Chosen:
+    """What ``auto`` will mean, by the training queries alone.
+
+    Args:
+        recipe, splits, first: of the run.
+        comparisons: of first stages, which only the reason tells.
+        state, bars, device: of the run.
+    """
+    specs = compared_networks(recipe)
+    if not specs:  # a network that is not compared is the default for no reason
+        alone = isinstance(recipe.model, FirstStageAlone) and comparisons
+        return Chosen(recipe.model.kind, comparing.reason(comparisons, {}) if alone else None, comparisons)
+    assert recipe.choice is not None
+    task = bars.add_task("Comparing second stages", total=len(specs) * recipe.choice.folds)
+    current: Strategy = "first_stage"
+    values: dict[str, Float[np.ndarray, " N"]] = {current: _out_of_fold(first, splits, specs[0].ndcg_at)}
+    found = list(comparisons)
+    for number, spec in enumerate(specs):
+
+        def on_fold(done: int, spec: NetworkSpec = spec, before: int = number * recipe.choice.folds) -> None:
+            bars.update(task, completed=before + done, description=f"Comparing {spec.title}, by folds")
+
+        values[spec.kind] = cross_fitted(
+            spec,
+            splits,
+            first,
+            folds=recipe.choice.folds,
+            seed=recipe.seed,
+            state=state,
+            device=device,
+            on_fold=on_fold,
+        )
+        gains = values[spec.kind] - values[current]
+        metric, weights = f"ndcg@{spec.ndcg_at}", splits.train.query_weights
+        found.append(compared(spec.kind, current, gains, metric, weights, comparisons=len(comparisons) + len(specs)))
+        if comparing.pays(found[-1]):
+            current = spec.kind
+    titles: dict[str, str] = {spec.kind: spec.title for spec in specs}
+    return Chosen(current, comparing.reason(found, titles), tuple(found))
+
+
+def compared_networks(recipe: Recipe) -> list[NetworkSpec]:
+    """The second stages that a recipe compares, the simplest first; none where it fits one without comparing."""
+    if recipe.choice is None or isinstance(recipe.model, FirstStageAlone):
+        return []
+    # a router is fitted for one generalist, which abstaining leads to
+    kinds = () if recipe.router is not None else recipe.choice.second_stages
+    others = {kind: recipe.model_named(kind) for kind in kinds}
+    specs = {**others, recipe.model.kind: recipe.model}  # in the place that the choice gives it
+    return [spec for spec in specs.values() if not isinstance(spec, FirstStageAlone)]
+
+
+def fit_networks(
+    recipe: Recipe, splits: Splits, first: FittedFirstStage, chosen: Chosen, state: Path, bars: Bars, device: str
+) -> list[FittedNetwork]:
+    """The second stages of the bundle: the chosen one, which answers, the recipe's own, and QILCM if compared."""
+    if isinstance(recipe.model, FirstStageAlone):
+        return []
+    specs = {spec.kind: spec for spec in (*compared_networks(recipe), recipe.model)}
+    kinds = dict.fromkeys((chosen.strategy, recipe.model.kind, *(("qilcm",) if "qilcm" in specs else ())))
+    return [
+        _fit_network(specs[kind], recipe.seed, splits, first, state, bars, device)
+        for kind in kinds
+        if kind != "first_stage"
+    ]
+
+
+def _fit_network(
+    spec: NetworkSpec, seed: int, splits: Splits, first: FittedFirstStage, state: Path, bars: Bars, device: str
+) -> FittedNetwork:
+    task = bars.add_task(f"Training {spec.title}", total=spec.max_epochs)
+
+    def on_epoch(epoch: Epoch) -> None:
+        text = f"Training {spec.title}, valid NDCG@{spec.ndcg_at} {epoch.valid_ndcg:.4f} (best {epoch.best_ndcg:.4f})"
+        bars.update(task, completed=epoch.number, description=text)
+
+    fitted = second_stage.fit(
+        spec,
+        splits,
+        first,
+        seed=seed,
+        checkpoint=state / f"{spec.kind}.pt",
+        device=device,
+        on_epoch=on_epoch,
+    )
+    assert fitted is not None
+    epochs, best = len(fitted.history), fitted.best_epoch
+    bars.update(
+        task, total=epochs, completed=epochs, description=f"Training {spec.title}, best epoch {best} of {epochs}"
+    )
+    return fitted
+
+
+def fit_anomaly_score(recipe: Recipe, splits: Splits, first: FittedFirstStage, bars: Bars) -> FittedAnomaly | None:
+    """A ranking does not depend on it but through a router: without one, a bundle can do without."""
+    try:
+        return fit_anomaly(splits.train, first.train_scores, seed=recipe.seed)
+    except ScoringError as error:
+        if recipe.router is not None:
+            raise
+        bars.console.print(f"[yellow]Note:[/] no anomaly score could be made of these features: {escape(str(error))}")
+        return None
+
+
+def fit_mixture(
+    recipe: Recipe,
+    splits: Splits,
+    first: FittedFirstStage,
+    anomaly: FittedAnomaly | None,
+    generalist: FittedNetwork | None,
+    state: Path,
+    bars: Bars,
+    device: str,
+) -> FittedSpecialists | None:
+    """The specialists of a recipe, and their router."""
+    spec = recipe.specialists
+    assert spec is not None
+    task = bars.add_task("Specialists", total=spec.max_iterations)
+    folding = None if recipe.router is None else bars.add_task("Router, by folds", total=recipe.router.folds)
+
+    def on_step(progress: EmProgress) -> None:
+        step = progress.step
+        shares = " ".join(f"{weight:.2f}" for weight in step.weights)
+        text = f"EM {progress.start}/{progress.starts}, log P {step.objective:.1f}, pi {shares}, H {step.entropy:.2f}"
+        bars.update(task, completed=step.number, description=text)
+
+    def on_fold(done: int) -> None:
+        if folding is not None:
+            bars.update(folding, completed=done)
+
+    fitted = fit_specialists(
+        recipe,
+        splits,
+        first,
+        anomaly,
+        None if generalist is None else generalist.spec,
+        state=state,
+        device=device,
+        on_step=on_step,
+        on_fold=on_fold,
+    )
+    assert fitted is not None
+    done = len(fitted.srm.steps)
+    text = f"{spec.specialists} specialists, log P {fitted.srm.steps[-1].objective:.1f}"
+    bars.update(task, total=done, completed=done, description=text)
+    idle = [k for k, specialist in enumerate(fitted.stage.specialists) if specialist.queries == 0]
+    if idle:
+        bars.console.print(
+            f"[yellow]Note:[/] no training query is most likely specialist {', '.join(map(str, idle))}'s: lower "
+            "specialists in the recipe"
+        )
+    if not fitted.srm.converged:
+        bars.console.print(f"[yellow]Note:[/] EM had not converged after {done} iterations (max_iterations)")
+    return fitted

@@ -1,0 +1,77 @@
+"""The sealed bundle on the test split, until nothing that ``auto`` answers with is shown to harm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+
+from ranking import bundle
+from ranking.bundle import Bundle
+from training.choice.default_strategy import without_harm
+from training.data.dataset import Splits
+from training.evaluation.evaluate import Evaluation, evaluate
+from training.evaluation.evaluate_routing import RoutingEvaluation, evaluate_routing
+from training.progress import Bars
+from training.recipe.config import Recipe
+from training.steps.bundling import seal_again
+
+_SCORING = "Scoring the test split"
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A sealed bundle and its figures.
+
+    Args:
+        served: the bundle, as the service would load it.
+        evaluation: every ranker by name.
+        routing: what choosing among specialists is worth; None without a router.
+    """
+
+    served: Bundle
+    evaluation: Evaluation
+    routing: RoutingEvaluation | None
+
+
+def measure(
+    folder: Path,
+    recipe: Recipe,
+    splits: Splits,
+    *,
+    metric: str,
+    as_fitted: bool,
+    bars: Bars,
+    plain: Float[np.ndarray, " R"] | None = None,
+) -> Measured:
+    """Measure the bundle of a folder, and take away from its default what harms; then measure again.
+
+    Args:
+        folder: of the sealed bundle; sealed again where something is taken away.
+        recipe, splits: of the run.
+        metric: whose interval counts.
+        as_fitted: take nothing away.
+        bars: show how far it is.
+        plain: as for :func:`training.evaluation.evaluate.evaluate`.
+
+    Raises:
+        BundleError, ScoringError: if the bundle does not do what it should.
+    """
+    while True:
+        served = bundle.load(folder)
+        evaluation = _evaluated(served, splits, plain, bars)
+        harmless = None if as_fitted else without_harm(served.manifest, evaluation, metric)
+        if harmless is None:
+            break
+        seal_again(folder, harmless, splits.valid)
+    router = recipe.router
+    routing = None if router is None else evaluate_routing(folder, splits.test, ndcg_at=router.ndcg_at)
+    return Measured(served, evaluation, routing)
+
+
+def _evaluated(served: Bundle, splits: Splits, plain: Float[np.ndarray, " R"] | None, bars: Bars) -> Evaluation:
+    again = ", with another default" if bars.tasks and bars.tasks[-1].description == _SCORING else ""
+    task = bars.add_task(_SCORING + again, total=len(splits.test))
+    return evaluate(served.reranker, splits.test, plain=plain, on_query=lambda done: bars.update(task, completed=done))

@@ -18,8 +18,8 @@ from rich.console import Console
 from benchmarks import machine
 from ranking import bundle
 from training.recipe.config import Choice, LambdaMart, Recipe
-from training.recipe.data_config import SyntheticData
-from training.recipe.model_config import Qilcm
+from training.recipe.data import SyntheticData
+from training.recipe.model import Qilcm
 from training.run import run
 
 SIZES, LENGTH = (600, 2000), 20

@@ -31,11 +31,11 @@ from ranking.first_stage import LightGbmFirstStage
 from ranking.forest import Forest, read_forest
 from ranking.relative import KINDS, RelativeColumns
 from ranking.scorers import OnnxScorer
-from training.export.export import to_onnx
 from training.export.inference_form import InferenceForm
+from training.export.onnx import to_onnx
 from training.first_stage.relative import candidates, widened_part
 from training.networks.ranker import Ranker, Unbatched
-from training.recipe.model_config import Qilcm as QilcmSpec
+from training.recipe.model import Qilcm as QilcmSpec
 
 LENGTHS = {10: 300, 100: 200, 1000: 40}
 """Rounds at each list length."""

@@ -19,9 +19,9 @@ from torch import Tensor
 
 from benchmarks import machine
 from training.losses import att_rank
-from training.losses.chamfer import confusion_loss
+from training.losses.confusion import confusion_loss
 from training.networks.qilcm import QilcmNetwork
-from training.recipe.model_config import Qilcm as QilcmSpec
+from training.recipe.model import Qilcm as QilcmSpec
 
 LISTS, LENGTH, INPUTS = 80, 100, 137
 CONFUSION_WEIGHT = 1e-8

@@ -23,7 +23,7 @@ import polars as pl
 
 from benchmarks import machine
 from training.data import synthetic
-from training.recipe.data_config import SyntheticData
+from training.recipe.data import SyntheticData
 
 LISTS, LENGTH = 2000, 50
 """100,000 rows."""

@@ -18,10 +18,10 @@ from benchmarks import machine
 from ranking.features import Feature, FeatureSchema
 from training.data.dataset import Dataset
 from training.networks.ranker import Ranker
-from training.recipe.model_config import Mlp, NetworkSpec, Qilcm
+from training.recipe.model import Mlp, NetworkSpec, Qilcm
 from training.second_stage import batching
 from training.second_stage.batching import Lists
-from training.second_stage.learn import loss_of
+from training.second_stage.loop import loss_of
 
 QUERIES, SHORTEST, LONGEST, FEATURES = 1600, 5, 100, 136
 

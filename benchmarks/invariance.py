@@ -27,14 +27,15 @@ from torch import Tensor
 from benchmarks import machine
 from ranking.errors import ListwrightError
 from training.experiments.listwise import plans
-from training.first_stage import first_stage, lambdamart
-from training.losses.chamfer import confusion_loss
+from training.first_stage import fit as first_stage
+from training.first_stage import lambdamart
+from training.losses.confusion import confusion_loss
 from training.networks.qilcm import QilcmNetwork, Representation
 from training.networks.ranker import Ranker
 from training.recipe import config
-from training.second_stage import second_stage
+from training.second_stage import fit as second_stage
 from training.second_stage.batching import Lists
-from training.second_stage.learn import predict, query_ndcg
+from training.second_stage.loop import predict, query_ndcg
 from training.steps.bundle_schema import load
 
 VARIANTS = ("qilcm", "qilcm-v1", "qilcm-v2", "qilcm-v3")

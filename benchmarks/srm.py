@@ -27,9 +27,9 @@ from torch import Tensor, nn
 from benchmarks import machine
 from training.data.synthetic import generate
 from training.recipe.config import Srm as SrmSpec
-from training.recipe.data_config import SyntheticData
-from training.specialists.expectation_maximisation import Mixture, PaddedLists
-from training.specialists.linear_ranker import LinearRanker
+from training.recipe.data import SyntheticData
+from training.specialists.em import Mixture, PaddedLists
+from training.specialists.linear import LinearRanker
 from training.specialists.srm import fit_srm
 
 QUERIES, CANDIDATES, FEATURES, SPECIALISTS = 1_000, 100, 136, 5

@@ -18,16 +18,16 @@ from ranking import bundle
 from ranking.features import Feature, FeatureSchema
 from ranking.stages import LightGbmStage, SrmStage
 from training.data.dataset import Dataset, Splits, fit_schema
-from training.first_stage.first_stage import FittedFirstStage
+from training.first_stage.fit import FittedFirstStage
 from training.networks.ranker import Ranker
 from training.recipe.config import Recipe, Router, Srm
-from training.recipe.data_config import LetorData
-from training.recipe.model_config import Qilcm
+from training.recipe.data import LetorData
+from training.recipe.model import Qilcm
 from training.router.anomaly import FittedAnomaly, fit_anomaly
-from training.router.routing import JudgedLists, fit_router
-from training.second_stage.learn import FittedNetwork
+from training.router.fit import JudgedLists, fit_router
+from training.second_stage.loop import FittedNetwork
 from training.specialists.cross_fitting import judge
-from training.specialists.specialists import FittedSpecialists
+from training.specialists.fit import FittedSpecialists
 from training.specialists.srm import fit_srm
 from training.steps.bundling import write_bundle
 

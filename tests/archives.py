@@ -7,7 +7,7 @@ import zipfile
 import numpy as np
 
 from training.data.letor.layout import load
-from training.recipe.data_config import LetorData
+from training.recipe.data import LetorData
 
 
 def text(*qids, wide=2):

@@ -3,7 +3,7 @@
 import numpy as np
 import polars as pl
 
-from training.evaluation.evaluate_routing import RoutingEvaluation
+from training.evaluation.routing import RoutingEvaluation
 from training.experiments.listwise.fits import NDCG_AT, TRUNCATED
 from training.experiments.listwise.measured import by_shift
 

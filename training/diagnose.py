@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from ranking.errors import ListwrightError, RecipeError
 from training.command import repeatable
-from training.recipe.recipe_options import add_source_options, recipe_from
+from training.recipe.options import add_source_options, recipe_from
 
 _EXAMPLES = """examples:
   python -m training.diagnose                 synthetic data
@@ -60,7 +60,7 @@ def _diagnosed(
     """Numbers, tables and advice."""
     recipe = recipe_from(options)
     with console.status("loading torch"):  # seconds, which --help and mistyped options need not wait for
-        from training.diagnosis import diagnosis_text  # noqa: PLC0415
+        from training.diagnosis import text as diagnosis_text  # noqa: PLC0415
         from training.diagnosis.diagnosis import diagnose  # noqa: PLC0415
         from training.progress import progress_bars  # noqa: PLC0415
         from training.run import usable_device  # noqa: PLC0415

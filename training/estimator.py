@@ -26,12 +26,12 @@ from ranking.stages import MANIFEST
 from training.data import memory, split
 from training.data.dataset import Dataset, Remedies, Splits
 from training.data.memory import Values
-from training.library.estimator_recipe import UNSAVED, parameters_of, recipe_of
-from training.library.ranker_words import refuse
+from training.library.parameters import UNSAVED, parameters_of, recipe_of
+from training.library.refused_words import refuse
 from training.library.saving import save_as
 from training.recipe.config import Recipe
-from training.recipe.data_config import Default
-from training.recipe.model_config import RankLoss
+from training.recipe.data import Default
+from training.recipe.model import RankLoss
 
 _UNSAVED = (UNSAVED, "1")
 """Name and version of a bundle that has none yet."""
@@ -45,20 +45,20 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
     the second one is shown to be worse.
 
     Args:
-        model: second stage, one of :data:`training.recipe.model_config.MODEL_NAMES`; or ``auto``, which compares those
+        model: second stage, one of :data:`training.recipe.model.MODEL_NAMES`; or ``auto``, which compares those
             of :class:`training.recipe.config.Choice` and answers with the simplest ranker that no other beats.
         encoder_width, hidden, rank_loss, precision, first_stage_score, cutoff, dropout, weight_decay, batch_size,
-        learning_rate, max_epochs, patience, ndcg_at: see :class:`training.recipe.model_config.Network`.
+        learning_rate, max_epochs, patience, ndcg_at: see :class:`training.recipe.model.Network`.
         query_norm, confusion_weight, confusion_pairs: of QILCM and its variants, see
-            :class:`training.recipe.model_config.Qilcm`; other models take no notice.
+            :class:`training.recipe.model.Qilcm`; other models take no notice.
         trials, max_trees, folds, monotone, relative: of the first stage, see
         :class:`training.recipe.config.LambdaMart`.
         parts: 5 is the papers' 60/20/20; at least 3.
         categorical: columns to treat as categories whatever their type; text always is.
         defaults: values by name of a feature, for frames and requests that lack it: a number, or one of its categories.
-        gains: what label 0, 1 and so on is worth, see :class:`training.recipe.data_config.AnyData`.
+        gains: what label 0, 1 and so on is worth, see :class:`training.recipe.data.AnyData`.
         drop_constant: whether columns with one value in all training rows become no features, see
-            :class:`training.recipe.data_config.AnyData`.
+            :class:`training.recipe.data.AnyData`.
         seed: fixes everything random.
         device: ``auto`` takes CUDA where there is one; or a torch device.
         verbose: whether progress is printed.

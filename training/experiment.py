@@ -16,8 +16,8 @@ from ranking.errors import ListwrightError, RecipeError
 from training.command import repeatable
 from training.data.sources import files_by_split, path_of
 from training.recipe.config import Recipe
-from training.recipe.data_config import LetorData, TableData
-from training.recipe.recipe_options import add_data_options, recipe_for, with_data_options
+from training.recipe.data import LetorData, TableData
+from training.recipe.options import add_data_options, recipe_for, with_data_options
 
 ORACLE_COUNTS = (1, 2, 5, 10)
 MOST_SPECIALISTS = 100
@@ -122,9 +122,9 @@ def _listwise(
     options: argparse.Namespace, recipe: Recipe, folds: tuple[int, ...], out: Path, command: str, console: Console
 ) -> str:
     with console.status("loading torch"):
-        from training.experiments.listwise import listwise  # noqa: PLC0415
+        from training.experiments.listwise import suite  # noqa: PLC0415
 
-    asked = listwise.Asked(
+    asked = suite.Asked(
         suite=options.suite,
         recipe=recipe,
         sources=tuple(options.data),
@@ -139,7 +139,7 @@ def _listwise(
         relative=options.relative,
         methods=_names(options.methods),
     )
-    return listwise.run(asked, out, [_contents(source) for source in options.data], console)
+    return suite.run(asked, out, [_contents(source) for source in options.data], console)
 
 
 def _specialised(
@@ -153,7 +153,7 @@ def _specialised(
     if counts and counts[-1] > MOST_SPECIALISTS:
         raise RecipeError(f"--specialists {options.specialists}: at most {MOST_SPECIALISTS}")
     with console.status("loading torch"):
-        from training.experiments.specialised import specialised  # noqa: PLC0415
+        from training.experiments.specialised import suite  # noqa: PLC0415
 
     seeds = options.seeds or 1
     settings = {
@@ -165,10 +165,10 @@ def _specialised(
         "folds": folds,
         "ndcg_at": options.ndcg_at,
     }
-    asked = specialised.Asked(
+    asked = suite.Asked(
         options.suite, recipe, options.data, counts, seeds, folds, options.ndcg_at, command, _made_with("scikit-learn")
     )
-    return specialised.run(asked, out, settings, console)
+    return suite.run(asked, out, settings, console)
 
 
 def _cores() -> int:

@@ -13,7 +13,7 @@ from ranking.errors import ListwrightError
 from training.command import repeatable
 from training.recipe import config
 from training.recipe.config import Choice, LambdaMart, Recipe
-from training.recipe.recipe_options import MODELS, add_recipe_options, recipe_from
+from training.recipe.options import MODELS, add_recipe_options, recipe_from
 from training.workspace import next_version, partial_of
 
 _EXAMPLES = """examples:

@@ -20,7 +20,7 @@ from training.progress import Bars, progress_bars
 from training.recipe.config import Recipe
 from training.reporting.measures.details import alone, default_of, details, repeat
 from training.reporting.measures.latency import measured_here
-from training.reporting.measures.score_details import score_details
+from training.reporting.measures.scores import score_details
 from training.reporting.report import HEADLINE, Report
 from training.specialists.srm import check_enough
 from training.steps import bundle_schema, fitting

@@ -18,13 +18,14 @@ from rich.progress import Progress
 from ranking.errors import RecipeError
 from ranking.relative import KINDS
 from training.data.dataset import Splits
-from training.first_stage import first_stage, lambdamart
-from training.first_stage.first_stage import FittedFirstStage
+from training.first_stage import fit as first_stage
+from training.first_stage import lambdamart
+from training.first_stage.fit import FittedFirstStage
 from training.recipe import config
 from training.recipe.config import LambdaMart, Recipe
-from training.recipe.model_config import FirstStageAlone, NetworkSpec
-from training.search.search import Found
-from training.search.search_space import Value
+from training.recipe.model import FirstStageAlone, NetworkSpec
+from training.search.optuna_search import Found
+from training.search.space import Value
 from training.second_stage.epoch import Epoch
 from training.second_stage.network_search import search_network, with_values
 from training.steps.fitting import better_first_stage

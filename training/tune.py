@@ -13,7 +13,7 @@ from rich.markup import escape
 from ranking.errors import ListwrightError, RecipeError
 from training.command import repeatable
 from training.recipe.config import Recipe
-from training.recipe.recipe_options import MODELS, add_recipe_options, recipe_from
+from training.recipe.options import MODELS, add_recipe_options, recipe_from
 
 if TYPE_CHECKING:
     from training.study import Winner

@@ -16,10 +16,10 @@ from torch import Tensor
 from benchmarks.attempts import objectives
 from benchmarks.attempts.problem import Problem, Scores, by_query
 from training.data.dataset import Dataset, Splits
-from training.recipe.model_config import Mlp, NetworkSpec, Qilcm, Qilcm2
-from training.second_stage import learn
+from training.recipe.model import Mlp, NetworkSpec, Qilcm, Qilcm2
+from training.second_stage import loop
 from training.second_stage.batching import Lists
-from training.second_stage.learn import FittedNetwork, fit_network, predict
+from training.second_stage.loop import FittedNetwork, fit_network, predict
 
 COMMON: dict[str, Any] = {
     "cutoff": 1000,  # whole lists
@@ -60,7 +60,7 @@ def with_objective(problem: Problem, splits: Splits, name: str, first: Scores) -
     def loss(_: str, logits: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         return objective(logits, labels, mask)
 
-    with patch.object(learn, "ranking_loss", loss):
+    with patch.object(loop, "ranking_loss", loss):
         return single(problem, splits, QILCM2, first)
 
 

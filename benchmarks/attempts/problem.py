@@ -17,7 +17,7 @@ from ranking.relative import KINDS, RelativeColumn, RelativeColumns
 from training.data.dataset import Dataset, Splits, fit_schema
 from training.recipe import config
 from training.recipe.config import LambdaMart, Recipe
-from training.recipe.data_config import SyntheticData
+from training.recipe.data import SyntheticData
 from training.steps.bundle_schema import load
 
 CUTOFF = 10

@@ -12,8 +12,8 @@ from training.data.leaks import evidence
 from training.data.leaks import findings as leaks
 from training.data.tables import marks
 from training.recipe import config
-from training.recipe.data_config import TableData, TableSplit
-from training.recipe.recipe_options import TABLES, recipe_for
+from training.recipe.data import TableData, TableSplit
+from training.recipe.options import TABLES, recipe_for
 
 PAGE = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
 PROGRAMS = {"diagnose": diagnose, "fit": fit, "tune": tune, "experiment": experiment}

@@ -9,7 +9,7 @@ import torch
 
 from training import fit, losses
 from training.recipe import config
-from training.recipe.model_config import MODEL_NAMES, named
+from training.recipe.model import MODEL_NAMES, named
 
 PAGE = (Path(__file__).parents[2] / "docs" / "rivals.md").read_text(encoding="utf-8")
 

@@ -9,7 +9,8 @@ from benchmarks import diagnose as benchmark
 from ranking.relative import KINDS, RelativeColumn
 from training import diagnose
 from training.data.load import load
-from training.diagnosis import diagnosis, diagnosis_text
+from training.diagnosis import diagnosis
+from training.diagnosis import text as diagnosis_text
 from training.diagnosis.diagnosis import quick
 from training.recipe import config
 

@@ -6,8 +6,9 @@ from pathlib import Path
 from training import tune
 from training.first_stage import lambdamart
 from training.recipe import config
-from training.search import search, search_space
-from training.search.search_space import Range
+from training.search import optuna_search
+from training.search import space as search_space
+from training.search.space import Range
 from training.second_stage import network_search
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tuning.md").read_text(encoding="utf-8")
@@ -48,7 +49,7 @@ def test_the_piece_on_the_page_fits_into_a_recipe(tmp_path):
 
 
 def test_the_numbers_of_the_page():
-    assert search.STARTUP_TRIALS == 5
+    assert optuna_search.STARTUP_TRIALS == 5
     assert "After five finished trials" in PAGE
     assert network_search.PRUNE_AFTER == 3
     assert "from its third epoch on" in PAGE

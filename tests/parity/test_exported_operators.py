@@ -12,16 +12,16 @@ import given_networks
 from ranking.features import Feature, FeatureSchema
 from ranking.onnx_graph import OPERATORS
 from ranking.scorers import OnnxScorer
-from training.export.export import to_onnx
-from training.export.forest_export import attach, forest_graph
+from training.export.forest import attach, forest_graph
 from training.export.inference_form import to_export
+from training.export.onnx import to_onnx
 from training.first_stage.given_onnx import canonical
 from training.networks.ranker import Ranker
 from training.recipe.config import Srm
-from training.recipe.model_config import Dcm, Dlcm, Mlp, Qilcm, Qilcm2
+from training.recipe.model import Dcm, Dlcm, Mlp, Qilcm, Qilcm2
 from training.router.anomaly import fit_forest
-from training.specialists.linear_ranker import LinearRanker
-from training.specialists.network_ranker import NetworkRanker
+from training.specialists.linear import LinearRanker
+from training.specialists.neural import NetworkRanker
 from training.specialists.srm_network import SrmNetwork
 from training.specialists.standardise import Standardise
 

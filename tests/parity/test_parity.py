@@ -13,11 +13,11 @@ from ranking.errors import ScoringError
 from ranking.features import Feature, FeatureSchema
 from ranking.scorers import OnnxScorer
 from training.data.load import load
-from training.export.export import check_parity, to_onnx
 from training.export.inference_form import to_export
+from training.export.onnx import check_parity, to_onnx
 from training.networks.ranker import Ranker, Unbatched
 from training.recipe import config
-from training.recipe.model_config import Qilcm
+from training.recipe.model import Qilcm
 
 
 def test_the_gate_notices_another_model(fitted, recipe):

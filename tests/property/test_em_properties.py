@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from training.specialists.expectation_maximisation import Mixture, PaddedLists
-from training.specialists.linear_ranker import LinearRanker
+from training.specialists.em import Mixture, PaddedLists
+from training.specialists.linear import LinearRanker
 
 WIDTH = 2
 NUMBERS = st.integers(-8, 8).map(lambda quarter: quarter / 4)

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from ranking.features import Feature, FeatureSchema
 from training.losses import att_rank
-from training.losses.chamfer import confusion_loss
+from training.losses.confusion import confusion_loss
 from training.networks.ranker import Ranker
-from training.recipe.model_config import Qilcm as QilcmSpec
+from training.recipe.model import Qilcm as QilcmSpec
 
 SCHEMA = FeatureSchema(
     features=(

@@ -11,7 +11,7 @@ from ranking.candidates import CandidateList
 from ranking.metrics import ndcg
 from ranking.relevance import relevance
 from training import fit
-from training.recipe.recipe_options import recipe_from
+from training.recipe.options import recipe_from
 from training.steps.bundle_schema import load
 
 QUERIES, LENGTH = 150, 6

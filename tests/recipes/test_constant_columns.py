@@ -16,7 +16,7 @@ from training import experiment, fit, run
 from training.experiments.listwise.fits import Fit, measure
 from training.experiments.store import Place
 from training.recipe import config
-from training.recipe.model_config import FirstStageAlone
+from training.recipe.model import FirstStageAlone
 from training.steps import bundle_schema
 
 NAMES = ("--qid", "search", "--label", "clicked")

@@ -121,7 +121,7 @@ def test_and_where_the_data_have_none_a_note_tells_of_requests(folder, tmp_path,
 
 
 def test_a_graph_that_does_not_fit_is_refused_before_anything_is_fitted(folder, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("training.second_stage.second_stage.fit", lambda *_args, **_more: pytest.fail("too late"))
+    monkeypatch.setattr("training.second_stage.fit.fit", lambda *_args, **_more: pytest.fail("too late"))
     given = ("--first-stage", folder / "wide.onnx", "--out", tmp_path / "own" / "1")
     assert run(folder / "own.toml", "--data", folder / "own.csv", *given) == 1
     output = said(capsys)

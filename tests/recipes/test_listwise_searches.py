@@ -14,7 +14,7 @@ from training.experiments.listwise.plans import Shipped
 from training.experiments.store import Store
 from training.first_stage import lambdamart
 from training.recipe import config
-from training.recipe.model_config import FirstStageAlone, Mlp
+from training.recipe.model import FirstStageAlone, Mlp
 
 
 def test_more_rows_join_those_that_are_there(tiny_recipe, tmp_path, here):

@@ -14,7 +14,8 @@ from measured import measured, planted_gains, results, routed
 from ranking import bundle
 from tiny import SPECIALISED
 from training import fit
-from training.experiments.listwise import listwise_pages, plans
+from training.experiments.listwise import pages as listwise_pages
+from training.experiments.listwise import plans
 from training.experiments.specialised import oracle
 from training.experiments.specialised import pages as suites
 from training.reporting import fit_page

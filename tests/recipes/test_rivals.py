@@ -15,11 +15,11 @@ from training import fit
 from training.data.load import load
 from training.evaluation.evaluate import evaluate
 from training.experiments.listwise import plans
-from training.first_stage import first_stage
+from training.first_stage import fit as first_stage
 from training.recipe import config
 from training.recipe.config import GivenColumn, Recipe
-from training.recipe.model_config import MODEL_NAMES, Dcm, Dlcm, Mlp, Qilcm, Qilcm2, named
-from training.second_stage import second_stage
+from training.recipe.model import MODEL_NAMES, Dcm, Dlcm, Mlp, Qilcm, Qilcm2, named
+from training.second_stage import fit as second_stage
 from training.steps.bundling import write_bundle
 
 STRATEGIES = {"qilcm-v1": "qilcm", "qilcm-v2": "qilcm", "qilcm-v3": "qilcm", "qilcm-paper": "qilcm"}

@@ -12,7 +12,7 @@ from tiny import SPECIALISED
 from training import fit
 from training.data.load import load
 from training.recipe import config
-from training.recipe.data_config import SyntheticData
+from training.recipe.data import SyntheticData
 
 
 def run(*arguments):

@@ -9,8 +9,8 @@ import torch
 
 from training.data.synthetic import generate
 from training.recipe.config import Srm as SrmSpec
-from training.recipe.data_config import SyntheticData
-from training.specialists.expectation_maximisation import PaddedLists, log_likelihoods
+from training.recipe.data import SyntheticData
+from training.specialists.em import PaddedLists, log_likelihoods
 from training.specialists.srm import fit_srm
 
 NOISE = 0.5

@@ -5,7 +5,7 @@ import pytest
 
 from ranking.metrics import ndcg
 from training.data.synthetic import generate
-from training.recipe.data_config import SyntheticData
+from training.recipe.data import SyntheticData
 
 BASE = {
     "queries": 400,

@@ -15,8 +15,8 @@ from tiny import TINY
 from training import fit, progress, tune
 from training.first_stage import lambdamart
 from training.recipe import config
-from training.second_stage import second_stage
-from training.second_stage.learn import fit_network
+from training.second_stage import fit as second_stage
+from training.second_stage.loop import fit_network
 
 ROOT = Path(__file__).resolve().parents[2]
 

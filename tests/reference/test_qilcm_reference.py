@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from training.losses import att_rank
-from training.losses.chamfer import confusion_loss
+from training.losses.confusion import confusion_loss
 from training.networks import qilcm
-from training.recipe.model_config import Qilcm as QilcmSpec
+from training.recipe.model import Qilcm as QilcmSpec
 
 SMALL = Path(__file__).parent / "qilcm_small.json"
 """The shortest of the reference cases, so that a checkout without the reference folder checks numbers too."""

@@ -15,13 +15,13 @@ from ranking.stages import NetworkKind
 from training.data.dataset import Splits
 from training.evaluation.evaluate import bootstrap_interval
 from training.evaluation.verdicts import verdict_of
-from training.first_stage.first_stage import FittedFirstStage
+from training.first_stage.fit import FittedFirstStage
 from training.first_stage.lambdamart import mean_ndcg, query_folds
 from training.first_stage.relative import widened
-from training.recipe.model_config import NetworkSpec
+from training.recipe.model import NetworkSpec
 from training.second_stage.batching import Lists
-from training.second_stage.learn import FittedNetwork, fit_network, predict, query_ndcg
-from training.second_stage.second_stage import as_fitted
+from training.second_stage.fit import as_fitted
+from training.second_stage.loop import FittedNetwork, fit_network, predict, query_ndcg
 
 NAMES = {
     "plain": "the first stage without list-relative columns",

@@ -8,7 +8,7 @@ from ranking.errors import RecipeError
 from ranking.features import FLOAT32_MAX, Feature, FeatureSchema
 from training.data.tables.columns import spelled
 from training.data.tables.frames import listed
-from training.recipe.data_config import Default, Defaults
+from training.recipe.data import Default, Defaults
 
 
 def with_defaults(schema: FeatureSchema, defaults: Defaults) -> FeatureSchema:

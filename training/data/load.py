@@ -19,7 +19,7 @@ from training.data.leaks.findings import leaks
 from training.data.letor import layout
 from training.data.tables import table
 from training.recipe.config import Recipe
-from training.recipe.data_config import LetorData, SyntheticData, TableData
+from training.recipe.data import LetorData, SyntheticData, TableData
 
 
 def load(recipe: Recipe, sources: Sequence[str], *, progress: Progress | None = None) -> Splits:

@@ -13,7 +13,7 @@ from ranking.features import FeatureSchema
 from training.data.dataset import Dataset, Splits, fit_schema
 from training.data.sources import SPLITS
 from training.data.times import Time, shown
-from training.recipe.data_config import Split
+from training.recipe.data import Split
 
 
 def by_query(dataset: Dataset, split: Split, *, fold: int, rng: np.random.Generator, source: str) -> Splits:

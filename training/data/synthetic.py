@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from ranking.features import Feature, FeatureSchema
 from training.data.context_effects import context_effects
 from training.data.dataset import Dataset
-from training.recipe.data_config import SyntheticData
+from training.recipe.data import SyntheticData
 
 ANOMALY_FACTOR = 3.0
 """How much stronger the shift of an anomalous query is."""

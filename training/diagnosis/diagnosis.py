@@ -19,7 +19,7 @@ from training.first_stage.lambdamart import query_ndcg
 from training.progress import Bars
 from training.recipe import config
 from training.recipe.config import Choice, FirstStage, LambdaMart, Recipe
-from training.recipe.model_config import Qilcm2, Rivals
+from training.recipe.model import Qilcm2, Rivals
 from training.steps import fitting
 from training.steps.bundle_schema import load
 

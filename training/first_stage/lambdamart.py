@@ -20,8 +20,8 @@ from training.data.dataset import Dataset
 from training.first_stage.monotone import Directions, constraints
 from training.first_stage.summed_trees import summed
 from training.recipe.config import LambdaMart
-from training.search.search import Found, Report, search
-from training.search.search_space import LAMBDAMART, Value
+from training.search.optuna_search import Found, Report, search
+from training.search.space import LAMBDAMART, Value
 
 Params = Mapping[str, Value]
 

@@ -6,7 +6,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from training.networks.encoder import Encoder, Output, mlp
-from training.recipe.model_config import Mlp as MlpSpec
+from training.recipe.model import Mlp as MlpSpec
 
 
 class PointwiseNetwork(nn.Module):

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from training.networks.encoder import MASKED_LOGIT, Encoder, Output, mlp
 from training.networks.qilcm import STABLE_EPSILON
-from training.recipe.model_config import Qilcm2 as Qilcm2Spec
+from training.recipe.model import Qilcm2 as Qilcm2Spec
 
 
 class Qilcm2Network(nn.Module):

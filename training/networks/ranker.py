@@ -14,7 +14,7 @@ from training.networks.preprocess import Preprocess
 from training.networks.qilcm import QilcmNetwork
 from training.networks.qilcm2 import Qilcm2Network
 from training.networks.recurrent import DcmNetwork, DlcmNetwork
-from training.recipe.model_config import Dcm, Dlcm, Mlp, NetworkSpec, Qilcm, Qilcm2
+from training.recipe.model import Dcm, Dlcm, Mlp, NetworkSpec, Qilcm, Qilcm2
 
 
 class Ranker(nn.Module):

@@ -13,8 +13,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from training.networks.encoder import Encoder, Output
-from training.recipe.model_config import Dcm as DcmSpec
-from training.recipe.model_config import Dlcm as DlcmSpec
+from training.recipe.model import Dcm as DcmSpec
+from training.recipe.model import Dlcm as DlcmSpec
 
 
 class DlcmNetwork(nn.Module):

@@ -12,8 +12,8 @@ from pydantic import Field, ValidationError, model_validator
 from ranking.errors import RecipeError
 from ranking.relative import RelativeKind
 from ranking.stages import LightGbmEngine, NetworkKind
-from training.recipe.data_config import Data, Frozen, Monotone, Positive
-from training.recipe.model_config import FirstStageAlone, Model, Qilcm, Rivals, named
+from training.recipe.data import Data, Frozen, Monotone, Positive
+from training.recipe.model import FirstStageAlone, Model, Qilcm, Rivals, named
 
 
 class LambdaMartSettings(Frozen):

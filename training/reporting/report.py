@@ -16,7 +16,7 @@ from rich.table import Table
 from ranking.manifest import Metric
 from ranking.metrics import EvalProtocol
 from training.evaluation.evaluate import PLAIN, ROUTED, Evaluation
-from training.evaluation.evaluate_routing import RoutingEvaluation
+from training.evaluation.routing import RoutingEvaluation
 from training.evaluation.verdicts import Verdict, verdict_of
 from training.reporting.fit_page import fit_page
 from training.reporting.score_sections import score_lines

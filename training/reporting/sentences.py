@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from training.evaluation.verdicts import verdict_of
-from training.recipe.model_config import TITLES
+from training.recipe.model import TITLES
 from training.reporting.fit_figures import Facts, metric_name
 
 GIVEN = (

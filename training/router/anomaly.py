@@ -24,7 +24,7 @@ from ranking.order import rank_by_score
 from ranking.packed_forest import open_forest
 from ranking.stages import AnomalyStage
 from training.data.dataset import Dataset
-from training.export.forest_export import attach, forest_graph
+from training.export.forest import attach, forest_graph
 
 TREES = 100
 TOLERANCE = 1e-5

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from ranking.errors import ScoringError
 from training.data.dataset import Splits
-from training.first_stage.first_stage import FittedFirstStage
-from training.recipe.model_config import NetworkSpec
-from training.search.search import Found, Pruned, Report, search
-from training.search.search_space import Value, own_values, space_of
-from training.second_stage import second_stage
+from training.first_stage.fit import FittedFirstStage
+from training.recipe.model import NetworkSpec
+from training.search.optuna_search import Found, Pruned, Report, search
+from training.search.space import Value, own_values, space_of
+from training.second_stage import fit as second_stage
 from training.second_stage.epoch import Epoch
 
 PRUNE_AFTER = 3
@@ -35,7 +35,7 @@ def search_network(
 
     Args:
         model: whose own values are the first trial.
-        splits, first: as for :func:`training.second_stage.second_stage.fit`; test queries are never looked at.
+        splits, first: as for :func:`training.second_stage.fit.fit`; test queries are never looked at.
         trials: in all, those of the journal included.
         seed: of the proposals and of every fit.
         journal: file that remembers finished trials.

@@ -23,10 +23,10 @@ from ranking.scorers import OnnxScorer
 from training.data.dataset import Dataset
 from training.first_stage.relative import widened_part
 from training.recipe.config import Router
-from training.recipe.model_config import NetworkSpec
-from training.router.routing import JudgedLists
+from training.recipe.model import NetworkSpec
+from training.router.fit import JudgedLists
 from training.second_stage.batching import Lists, refined_ndcg
-from training.second_stage.learn import fit_network, predict, query_ndcg
+from training.second_stage.loop import fit_network, predict, query_ndcg
 from training.specialists.srm import FittedSrm, fit_srm, lists_of
 
 

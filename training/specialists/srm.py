@@ -1,6 +1,6 @@
 """SRM, the Specialized Rankers Model (Jagerman, Oosterhuis, de Rijke, 2017): K rankers, each for a group of queries.
 
-The groups are found by EM (:mod:`training.specialists.expectation_maximisation`) on the exact likelihood
+The groups are found by EM (:mod:`training.specialists.em`) on the exact likelihood
 (:mod:`training.losses.exact_plackett_luce`). EM finds one of many optima, so several starts are tried and the most
 likely goes on.
 """
@@ -25,16 +25,9 @@ from ranking.stages import FeatureWeight, Specialist
 from training.data.dataset import Dataset
 from training.recipe.config import Srm as SrmSpec
 from training.second_stage.batching import Lists
-from training.specialists.expectation_maximisation import (
-    Mixture,
-    PaddedLists,
-    Ranker,
-    Step,
-    log_likelihoods,
-    responsibilities,
-)
-from training.specialists.linear_ranker import LinearRanker
-from training.specialists.network_ranker import NetworkRanker
+from training.specialists.em import Mixture, PaddedLists, Ranker, Step, log_likelihoods, responsibilities
+from training.specialists.linear import LinearRanker
+from training.specialists.neural import NetworkRanker
 from training.specialists.srm_network import SrmNetwork
 from training.specialists.standardise import Standardise
 

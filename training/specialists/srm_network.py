@@ -10,9 +10,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ranking.packed_linear import PackedLinear
-from training.specialists.expectation_maximisation import Ranker
-from training.specialists.linear_ranker import LinearRanker
-from training.specialists.network_ranker import NetworkRanker
+from training.specialists.em import Ranker
+from training.specialists.linear import LinearRanker
+from training.specialists.neural import NetworkRanker
 from training.specialists.standardise import Standardise
 
 

@@ -15,7 +15,7 @@ from training.data.dataset import Splits
 from training.data.defaults import with_defaults
 from training.first_stage import bring_your_own, monotone
 from training.recipe.config import GivenColumn, GivenModel, LambdaMart, Recipe
-from training.recipe.model_config import FirstStageAlone
+from training.recipe.model import FirstStageAlone
 
 
 def load(recipe: Recipe, sources: Sequence[str], *, progress: Progress | None = None) -> Splits:

@@ -17,14 +17,14 @@ from ranking.stages import GOLDEN, ColumnStage, NetworkStage
 from training.choice.comparing import Chosen
 from training.data.dataset import Dataset, Splits
 from training.evaluation.calibration import temperatures
-from training.export.export import check_parity, to_onnx
 from training.export.inference_form import to_export
-from training.first_stage.first_stage import FittedFirstStage
+from training.export.onnx import check_parity, to_onnx
+from training.first_stage.fit import FittedFirstStage
 from training.networks.ranker import Unbatched
 from training.recipe.config import Recipe
 from training.router.anomaly import FittedAnomaly
-from training.second_stage.learn import FittedNetwork
-from training.specialists.specialists import FittedSpecialists
+from training.second_stage.loop import FittedNetwork
+from training.specialists.fit import FittedSpecialists
 
 GOLDEN_LISTS = 8
 GOLDEN_LENGTH = 15

@@ -14,17 +14,18 @@ from ranking.manifest import Comparison
 from training.choice import comparing
 from training.choice.comparing import Chosen, Strategy, compared, cross_fitted
 from training.data.dataset import Splits
-from training.first_stage import bring_your_own, first_stage
-from training.first_stage.first_stage import FittedFirstStage
+from training.first_stage import bring_your_own
+from training.first_stage import fit as first_stage
+from training.first_stage.fit import FittedFirstStage
 from training.first_stage.lambdamart import query_ndcg
 from training.progress import Bars
 from training.recipe.config import LambdaMart, Recipe
-from training.recipe.model_config import FirstStageAlone, NetworkSpec
+from training.recipe.model import FirstStageAlone, NetworkSpec
 from training.router.anomaly import FittedAnomaly, fit_anomaly
-from training.second_stage import second_stage
+from training.second_stage import fit as second_stage
 from training.second_stage.epoch import Epoch
-from training.second_stage.learn import FittedNetwork
-from training.specialists.specialists import FittedSpecialists, fit_specialists
+from training.second_stage.loop import FittedNetwork
+from training.specialists.fit import FittedSpecialists, fit_specialists
 from training.specialists.srm import EmProgress
 
 _LAMBDAMART = {"plain": "LambdaMART", "relative": "LambdaMART + relative"}

@@ -13,7 +13,7 @@ from ranking.bundle import Bundle
 from training.choice.default_strategy import without_harm
 from training.data.dataset import Splits
 from training.evaluation.evaluate import Evaluation, evaluate
-from training.evaluation.evaluate_routing import RoutingEvaluation, evaluate_routing
+from training.evaluation.routing import RoutingEvaluation, evaluate_routing
 from training.progress import Bars
 from training.recipe.config import Recipe
 from training.steps.bundling import seal_again

@@ -10,7 +10,7 @@ from benchmarks.attempts.stack import choice_weights
 from ranking.metrics import ndcg
 from training.data.dataset import Splits, fit_schema
 from training.data.synthetic import generate
-from training.recipe.data_config import SyntheticData
+from training.recipe.data import SyntheticData
 
 
 def made(queries=60, **changes):

@@ -6,7 +6,7 @@ import torch
 
 from ranking.features import Feature, FeatureSchema
 from training.networks.ranker import Ranker
-from training.recipe.model_config import Qilcm2
+from training.recipe.model import Qilcm2
 from training.reporting.measures.attention import attention
 from training.reporting.measures.behaviour import Seen
 

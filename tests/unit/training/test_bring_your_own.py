@@ -9,7 +9,8 @@ from ranking.errors import DataError, RecipeError, SchemaMismatchError
 from ranking.features import Feature, FeatureSchema
 from training.data.dataset import Dataset, Splits
 from training.data.letor.text import letor_schema
-from training.first_stage import bring_your_own, first_stage
+from training.first_stage import bring_your_own
+from training.first_stage import fit as first_stage
 from training.first_stage.lambdamart import scores_of
 from training.recipe.config import GivenModel
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from training.losses import chamfer
-from training.losses.chamfer import confusion_loss, normalised_weight
+from training.losses import confusion
+from training.losses.confusion import confusion_loss, normalised_weight
 from training.networks.qilcm import QilcmNetwork
-from training.recipe.model_config import Qilcm
+from training.recipe.model import Qilcm
 
 
 def naive(h, mask):
@@ -129,7 +129,7 @@ def test_sampled_pairs_are_unbiased(lengths, pairs):
 @pytest.mark.parametrize("block", [1, 2, 10])
 def test_a_sample_is_its_pairs_by_their_formula(pairs, chosen, block, monkeypatch):
     """Neighbours in the ring first, then those two apart; every pair once."""
-    monkeypatch.setattr(chamfer, "BLOCK", block)
+    monkeypatch.setattr(confusion, "BLOCK", block)
     h, mask = lists([3, 1, 4, 2, 3], 5)
     both = sum(naive(h[[a, b]], mask[[a, b]]).item() * 4 / 2 for a, b in chosen)  # d_CH of these
     found = confusion_loss(h, mask, pairs=pairs, rng=Order([3, 1, 0, 4, 2])).item()

@@ -10,7 +10,7 @@ from training.choice import comparing
 from training.choice.comparing import compared, pays
 from training.recipe import config
 from training.recipe.config import Choice
-from training.recipe.model_config import Dlcm, FirstStageAlone, Qilcm
+from training.recipe.model import Dlcm, FirstStageAlone, Qilcm
 from training.steps.fitting import compared_networks
 
 

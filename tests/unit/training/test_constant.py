@@ -16,7 +16,7 @@ from training.data.load import doubtful
 from training.data.memory import judged
 from training.data.split import checked
 from training.recipe.config import GivenColumn, GivenModel, LambdaMart, Recipe
-from training.recipe.data_config import TableData
+from training.recipe.data import TableData
 from training.steps import bundle_schema
 
 _, QUERY, _, LABELS, RNG = lists()

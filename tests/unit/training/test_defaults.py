@@ -15,8 +15,8 @@ from training.data.defaults import with_defaults
 from training.data.load import describe
 from training.recipe import config
 from training.recipe.config import GivenModel, Recipe
-from training.recipe.data_config import LetorData, SyntheticData, TableData
-from training.recipe.recipe_options import recipe_for, recipe_from, with_data_options
+from training.recipe.data import LetorData, SyntheticData, TableData
+from training.recipe.options import recipe_for, recipe_from, with_data_options
 from training.steps import bundle_schema
 
 SCHEMA = FeatureSchema(

@@ -14,7 +14,7 @@ from training.data.dataset import Dataset, Splits
 from training.diagnosis import diagnosis
 from training.diagnosis.between_lists import Spread, spreads
 from training.diagnosis.diagnosis import Diagnosis, Gain, quick, sampled
-from training.diagnosis.diagnosis_text import SHOWN, advice, numbers, tables
+from training.diagnosis.text import SHOWN, advice, numbers, tables
 from training.progress import progress_bars
 from training.recipe import config
 from training.recipe.config import GivenColumn, LambdaMart

@@ -14,9 +14,9 @@ from sklearn.utils import estimator_checks
 import training
 from ranking.errors import DataError, RecipeError
 from training.recipe.config import LambdaMart
-from training.recipe.data_config import AnyData, Split
-from training.recipe.model_config import MODEL_NAMES
-from training.recipe.model_config import Qilcm as Spec
+from training.recipe.data import AnyData, Split
+from training.recipe.model import MODEL_NAMES
+from training.recipe.model import Qilcm as Spec
 
 # of check_estimator, those that do not fit: the others know no query ids
 CHECKS = (

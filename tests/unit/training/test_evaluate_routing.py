@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from training.evaluation.evaluate_routing import ABSTAINED, RoutingEvaluation
+from training.evaluation.routing import ABSTAINED, RoutingEvaluation
 from training.reporting.report import verdict
 
 

@@ -9,7 +9,7 @@ import pytest
 from measured import results, routed
 from ranking.errors import RecipeError
 from training.evaluation.bootstrap import interval, resampled_means
-from training.evaluation.evaluate_routing import RoutingEvaluation
+from training.evaluation.routing import RoutingEvaluation
 from training.experiments.specialised import figures, oracle, pages, routing
 from training.experiments.store import RESULTS, Store
 

@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 from ranking.compiled import traversal
 from ranking.packed_forest import METADATA, ForestScorer, PackedForest, open_forest
 from ranking.scorers import OnnxScorer
-from training.export.forest_export import attach, forest_graph
+from training.export.forest import attach, forest_graph
 
 
 @pytest.mark.skipif(traversal is None, reason="ranking.traversal is not built: there was no C compiler")

@@ -15,13 +15,13 @@ from training.data.dataset import Splits
 from training.evaluation.evaluate import EvalProtocol
 from training.first_stage import lambdamart
 from training.losses import softmax_cross_entropy
-from training.losses.losses import ranking_loss
+from training.losses.listwise import ranking_loss
 from training.recipe import config
 from training.recipe.config import LambdaMart
-from training.recipe.model_config import Mlp
-from training.recipe.recipe_options import recipe_from
+from training.recipe.model import Mlp
+from training.recipe.options import recipe_from
 from training.second_stage.batching import Lists
-from training.second_stage.learn import fit_network, query_ndcg
+from training.second_stage.loop import fit_network, query_ndcg
 from unit.training.test_lambdamart import ranking_data
 
 GAINS = (0.0, 5.0, 6.0)

@@ -7,7 +7,7 @@ import pytest
 from ranking.errors import DataError, RecipeError
 from tests.archives import PACKERS, as_folder, as_zip, folds, splits_of, text
 from training.data.letor.reader import Reader
-from training.recipe.data_config import Split
+from training.recipe.data import Split
 
 
 @pytest.fixture(autouse=True)

@@ -12,11 +12,11 @@ from ranking.order import rank_by_score, ranks_of
 from training import losses
 from training.data.synthetic import generate
 from training.networks.ranker import Unbatched
-from training.recipe.data_config import SyntheticData
-from training.recipe.model_config import Dlcm, Qilcm2, named
-from training.recipe.model_config import Qilcm as QilcmSpec
-from training.second_stage import learn
-from training.second_stage.learn import fit_network
+from training.recipe.data import SyntheticData
+from training.recipe.model import Dlcm, Qilcm2, named
+from training.recipe.model import Qilcm as QilcmSpec
+from training.second_stage import loop
+from training.second_stage.loop import fit_network
 
 SPEC = QilcmSpec(
     encoder_width=8,
@@ -149,7 +149,7 @@ def test_interrupted_run_ends_as_an_uninterrupted_one(data, fitted, tmp_path, st
 def test_finished_run_is_not_repeated(data, fitted, tmp_path, monkeypatch):
     checkpoint = tmp_path / "qilcm.pt"
     fit_network(SPEC, *data, seed=3, checkpoint=checkpoint)
-    monkeypatch.setattr(learn, "_run_epoch", lambda *_args, **_options: pytest.fail("trained again"))
+    monkeypatch.setattr(loop, "_run_epoch", lambda *_args, **_options: pytest.fail("trained again"))
     assert same(fit_network(SPEC, *data, seed=3, checkpoint=checkpoint), fitted)
 
 
@@ -223,7 +223,7 @@ def test_a_recipe_chooses_the_ranking_loss():
     }
     assert len({value.item() for value in expected.values()}) == 4
     for name, value in expected.items():
-        assert torch.equal(learn.ranking_loss(name, *lists, mask), value)
+        assert torch.equal(loop.ranking_loss(name, *lists, mask), value)
 
 
 @pytest.mark.parametrize(

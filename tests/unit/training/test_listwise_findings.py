@@ -9,10 +9,9 @@ from scipy import stats
 
 from measured import fitted_results, measured, planted_gains
 from training.evaluation.bootstrap import crossed_means, interval, resampled_means
-from training.experiments.listwise import findings, plans, printed
-from training.experiments.listwise import listwise_pages as pages
+from training.experiments.listwise import findings, pages, plans, printed
 from training.experiments.listwise.measured import by_shift
-from training.experiments.listwise.statistics import compare, holm, paired_p
+from training.experiments.listwise.significance import compare, holm, paired_p
 from training.reporting.page import render
 
 NAN = float("nan")

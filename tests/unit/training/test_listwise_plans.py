@@ -6,8 +6,8 @@ from ranking.errors import RecipeError
 from training.experiments.listwise import plans
 from training.recipe import config
 from training.recipe.config import Choice, LambdaMartSettings
-from training.recipe.model_config import Network
-from training.search.search_space import own_values, space_of
+from training.recipe.model import Network
+from training.search.space import own_values, space_of
 from training.steps.fitting import compared_networks
 
 

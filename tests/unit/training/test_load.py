@@ -9,7 +9,7 @@ from ranking.features import Feature, FeatureSchema
 from training.data.dataset import Dataset, Splits
 from training.data.load import describe, doubtful, load
 from training.recipe.config import Recipe
-from training.recipe.data_config import LetorData, SyntheticData, TableData
+from training.recipe.data import LetorData, SyntheticData, TableData
 
 
 def recipe(data, **changes):

@@ -12,7 +12,7 @@ from training.data import memory
 from training.data.dataset import fit_schema
 from training.data.defaults import with_defaults
 from training.data.tables.table import read
-from training.recipe.data_config import TableData
+from training.recipe.data import TableData
 
 NAN = float("nan")
 COLUMNS = {

@@ -15,8 +15,8 @@ from training.data.dataset import Dataset, Splits, fit_schema
 from training.first_stage import lambdamart, monotone, relative
 from training.recipe import config
 from training.recipe.config import LambdaMart
-from training.recipe.recipe_options import recipe_from
-from training.reporting.measures.monotone import violations
+from training.recipe.options import recipe_from
+from training.reporting.measures.violations import violations
 from training.study import _table
 from unit.training.test_lambdamart import SPEC, ranking_data
 

@@ -8,7 +8,7 @@ from lists import lists
 from training.data.load import doubtful, load
 from training.recipe import config
 from training.recipe.config import Recipe
-from training.recipe.data_config import TableData, TableSplit
+from training.recipe.data import TableData, TableSplit
 
 _, QUERY, PLACE, LABELS, RNG = lists()
 ROWS = len(QUERY)

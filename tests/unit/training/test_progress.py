@@ -10,7 +10,7 @@ from rich.progress import TextColumn
 
 from training import progress
 from training.experiments.listwise import workers
-from training.experiments.specialised import specialised, units
+from training.experiments.specialised import suite, units
 from training.progress import EVERY, LOOK, Bars, progress_bars
 from training.stopwatch import Stopwatch
 
@@ -275,6 +275,6 @@ def test_units_of_a_suite_are_told(hasty, monkeypatch, tmp_path):
             return self
 
     monkeypatch.setattr(units, "oracle", measured)
-    asked = specialised.Asked("oracle", Recipe(), (), (1, 5), 1, (1,), 10, "", {})
+    asked = suite.Asked("oracle", Recipe(), (), (1, 5), 1, (1,), 10, "", {})
     with pytest.raises(KeyboardInterrupt):
-        specialised._measure_all(asked, Store(), Console(file=log))
+        suite._measure_all(asked, Store(), Console(file=log))

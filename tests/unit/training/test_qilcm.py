@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from ranking.features import Feature, FeatureSchema
-from training.export.export import to_onnx
 from training.export.inference_form import InferenceForm
+from training.export.onnx import to_onnx
 from training.networks.encoder import MASKED_LOGIT
 from training.networks.preprocess import Preprocess
 from training.networks.qilcm import QilcmNetwork
 from training.networks.ranker import Ranker, Unbatched
-from training.recipe.model_config import Qilcm as QilcmSpec
+from training.recipe.model import Qilcm as QilcmSpec
 
 FORMS = ["stable", "paper"]
 SCHEMA = FeatureSchema(

@@ -6,14 +6,14 @@ import torch
 
 from ranking.features import Feature, FeatureSchema
 from ranking.scorers import OnnxScorer
-from training.export.export import TOLERANCE, to_onnx
 from training.export.inference_form import to_export
+from training.export.onnx import TOLERANCE, to_onnx
 from training.losses import att_rank
 from training.networks.encoder import MASKED_LOGIT
 from training.networks.ranker import Ranker
-from training.recipe.model_config import Qilcm2
+from training.recipe.model import Qilcm2
 from training.second_stage.batching import Batch
-from training.second_stage.learn import loss_of
+from training.second_stage.loop import loss_of
 
 SCHEMA = FeatureSchema(
     features=(Feature(name="price"), Feature(name="kind", kind="categorical", categories=("a", "b", "c")))

@@ -12,7 +12,7 @@ from training.data.leaks.findings import leaks
 from training.data.letor.reader import Reader
 from training.data.letor.text import read
 from training.recipe import config
-from training.recipe.data_config import TableData
+from training.recipe.data import TableData
 from training.steps.bundle_schema import load
 
 

@@ -5,8 +5,8 @@ import pytest
 from ranking.errors import RecipeError
 from training import experiment, fit, tune
 from training.recipe import config
-from training.recipe.data_config import TableSplit
-from training.recipe.recipe_options import recipe_for, recipe_from, with_data_options
+from training.recipe.data import TableSplit
+from training.recipe.options import recipe_for, recipe_from, with_data_options
 
 RECIPE = """
 name = "shop"

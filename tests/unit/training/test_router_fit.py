@@ -9,8 +9,8 @@ from ranking.scorers import OnnxScorer
 from training.data.dataset import Dataset
 from training.data.letor.text import letor_schema
 from training.recipe.config import Router
-from training.recipe.model_config import Qilcm
-from training.router.routing import FEWEST, JudgedLists, calibrate, choose_margin, fit_router
+from training.recipe.model import Qilcm
+from training.router.fit import FEWEST, JudgedLists, calibrate, choose_margin, fit_router
 from training.specialists import cross_fitting
 
 SPEC = Router(trees=30)

@@ -3,10 +3,10 @@
 import pytest
 
 from ranking.errors import RecipeError
-from training.recipe.model_config import MODEL_NAMES, Dlcm, FirstStageAlone, Qilcm, Qilcm2, named
-from training.search import search as searching
-from training.search.search import Pruned, search
-from training.search.search_space import Choice, Range, own_values, space_of
+from training.recipe.model import MODEL_NAMES, Dlcm, FirstStageAlone, Qilcm, Qilcm2, named
+from training.search import optuna_search as searching
+from training.search.optuna_search import Pruned, search
+from training.search.space import Choice, Range, own_values, space_of
 from training.second_stage.network_search import with_values
 
 SPACE = {

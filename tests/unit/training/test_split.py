@@ -7,7 +7,7 @@ from ranking.errors import DataError, RecipeError
 from ranking.features import Feature, FeatureSchema
 from training.data.dataset import Dataset
 from training.data.split import apart, by_query, check_fold, checked, merged, set_aside
-from training.recipe.data_config import Split
+from training.recipe.data import Split
 
 SCHEMA = FeatureSchema(features=(Feature(name="x"), Feature(name="c", kind="categorical", categories=("a", "b"))))
 

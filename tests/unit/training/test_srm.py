@@ -11,7 +11,7 @@ from scipy.optimize import approx_fprime, minimize
 from ranking.errors import DataError
 from ranking.features import Feature, FeatureSchema
 from training.data.dataset import Dataset
-from training.export.export import to_onnx
+from training.export.onnx import to_onnx
 from training.losses.exact_plackett_luce import log_likelihood
 from training.recipe.config import Srm as SrmSpec
 from training.specialists.srm import TOP_FEATURES, fit_srm
@@ -82,8 +82,8 @@ def test_one_specialist_is_the_plain_listwise_ranker():
 
 def test_gradient_of_the_m_step_is_that_of_its_objective():
     """Eq. (13) against finite differences of eq. (12), with the responsibilities as weights."""
-    from training.specialists.expectation_maximisation import PaddedLists
-    from training.specialists.linear_ranker import LinearRanker
+    from training.specialists.em import PaddedLists
+    from training.specialists.linear import LinearRanker
 
     rng = np.random.default_rng(0)
     x, labels = torch.as_tensor(rng.normal(size=(20, 4))), torch.as_tensor(rng.integers(0, 3, 20)).double()

@@ -7,10 +7,10 @@ import torch
 from ranking import packed_linear
 from ranking.features import Feature, FeatureSchema
 from ranking.packed_linear import LinearScorer, PackedLinear, open_specialists
-from training.export.export import to_onnx
+from training.export.onnx import to_onnx
 from training.recipe.config import Srm
-from training.specialists.linear_ranker import LinearRanker
-from training.specialists.network_ranker import NetworkRanker
+from training.specialists.linear import LinearRanker
+from training.specialists.neural import NetworkRanker
 from training.specialists.srm_network import SrmNetwork
 from training.specialists.standardise import Standardise
 

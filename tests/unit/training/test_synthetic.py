@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from training.data.synthetic import generate
-from training.recipe.data_config import SyntheticData
+from training.recipe.data import SyntheticData
 
 
 def made(seed=0, **changes):

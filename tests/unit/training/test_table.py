@@ -10,7 +10,7 @@ import pytest
 
 from ranking.errors import DataError, RecipeError
 from training.data.tables.table import read
-from training.recipe.data_config import TableData, TableSplit
+from training.recipe.data import TableData, TableSplit
 
 SPEC = TableData(qid="q", label="y")
 

@@ -8,7 +8,7 @@ import pytest
 
 from ranking.errors import DataError, RecipeError
 from training.data.tables import table
-from training.recipe.data_config import TableData, TableSplit
+from training.recipe.data import TableData, TableSplit
 
 DAY = datetime.date(2024, 1, 1)
 MOMENT = datetime.datetime(2024, 1, 1, 12)

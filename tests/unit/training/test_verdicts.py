@@ -5,9 +5,9 @@ import math
 import pytest
 
 from training.evaluation.verdicts import verdict_of
-from training.experiments.listwise import listwise_pages
+from training.experiments.listwise import pages as listwise_pages
 from training.experiments.listwise.findings import Growth
-from training.experiments.listwise.statistics import Comparison
+from training.experiments.listwise.significance import Comparison
 from training.reporting import sentences
 from training.reporting.drawing import COLOURS, SOFT
 from training.reporting.fit_figures import COLOUR_OF

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from training.losses.losses import ranking_loss
-from training.specialists.expectation_maximisation import Mixture, PaddedLists
-from training.specialists.linear_ranker import LinearRanker
+from training.losses.listwise import ranking_loss
+from training.specialists.em import Mixture, PaddedLists
+from training.specialists.linear import LinearRanker
 
 LOSSES = ("per_query", "paper", "softmax", "plackett_luce")
 

@@ -18,10 +18,10 @@ from training.evaluation.evaluate import METRICS, Evaluation, bootstrap_interval
 from training.first_stage import lambdamart
 from training.recipe import config
 from training.recipe.config import LambdaMart
-from training.recipe.data_config import TableData
-from training.recipe.model_config import Mlp
-from training.recipe.recipe_options import recipe_from
-from training.second_stage.learn import fit_network
+from training.recipe.data import TableData
+from training.recipe.model import Mlp
+from training.recipe.options import recipe_from
+from training.second_stage.loop import fit_network
 from training.steps.bundle_schema import under_bundle_schema
 from training.workspace import digest_of
 from unit.training.test_lambdamart import ranking_data

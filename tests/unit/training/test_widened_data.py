@@ -11,7 +11,8 @@ from ranking.features import Feature, FeatureSchema
 from ranking.first_stage import read_booster
 from ranking.relative import KINDS, RelativeColumns
 from training.data.dataset import Splits, fit_schema
-from training.first_stage import first_stage, lambdamart, relative
+from training.first_stage import fit as first_stage
+from training.first_stage import lambdamart, relative
 from training.recipe.config import LambdaMart
 
 SPEC = LambdaMart(trials=1, max_trees=30, patience=10, folds=3)

@@ -15,7 +15,7 @@ from training.data.dataset import Splits
 from training.data.letor.reader import Reader, as_wide, together
 from training.data.sources import NAMED, SPLITS, check_exists, files_by_split
 from training.data.split import apart, by_query, check_fold, checked, merged, set_aside
-from training.recipe.data_config import LetorData
+from training.recipe.data import LetorData
 
 _ROLE_OF = {
     "train": "train",

@@ -10,7 +10,7 @@ from training.data.dataset import Dataset
 from training.data.fault import Fault
 from training.data.tables.frames import Table
 from training.data.times import Time, times_of
-from training.recipe.data_config import TableSplit
+from training.recipe.data import TableSplit
 
 _SPLIT_OF = {"train": "train", "test": "test"} | dict.fromkeys(("valid", "validation", "vali", "dev"), "valid")
 """What the rows of a table may say of their split."""

@@ -23,7 +23,7 @@ from training.data.tables.columns import features_of, grouped, row_weights, whol
 from training.data.tables.frames import Table, check_table, read_table
 from training.data.tables.marks import marks_of
 from training.data.times import Time
-from training.recipe.data_config import AnyData, TableData, TableSplit
+from training.recipe.data import AnyData, TableData, TableSplit
 
 _OPTION = {"time": "--time-column", "column": "--split-column"}
 

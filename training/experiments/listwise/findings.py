@@ -14,7 +14,7 @@ from training.evaluation.verdicts import verdict_of
 from training.experiments.listwise.fits import TRUNCATED
 from training.experiments.listwise.measured import CONVENTIONS, METRICS, Measured
 from training.experiments.listwise.plans import BASELINES, LAMBDAMART, LAMBDAMART_RELATIVE, OURS, WEIGHTS, weight_name
-from training.experiments.listwise.statistics import Comparison
+from training.experiments.listwise.significance import Comparison
 
 MOST_BINS = 10
 FEWEST_IN_BIN = 20

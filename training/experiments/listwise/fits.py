@@ -31,16 +31,17 @@ from training.experiments.listwise.plans import (
 )
 from training.experiments.listwise.tuned import keep, tuned_lambdamart, tuned_network
 from training.experiments.store import Place, part_file, settings_file
-from training.first_stage import first_stage, relative
-from training.first_stage.first_stage import FittedFirstStage
+from training.first_stage import fit as first_stage
+from training.first_stage import relative
+from training.first_stage.fit import FittedFirstStage
 from training.progress import progress_bars
 from training.recipe.config import Recipe
-from training.recipe.data_config import SyntheticData
-from training.recipe.model_config import FirstStageAlone, Model, NetworkSpec
+from training.recipe.data import SyntheticData
+from training.recipe.model import FirstStageAlone, Model, NetworkSpec
 from training.router.anomaly import fit_anomaly
-from training.second_stage import second_stage
+from training.second_stage import fit as second_stage
 from training.second_stage.batching import Lists, refined_scores
-from training.second_stage.learn import predict
+from training.second_stage.loop import predict
 from training.steps import fitting
 from training.steps.bundle_schema import load
 

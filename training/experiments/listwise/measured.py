@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from ranking.metrics import EmptyQueries, EvalProtocol
 from training.evaluation.bootstrap import crossed_means, interval
 from training.experiments.listwise.fits import HIT_AT, NDCG_AT, TRUNCATED
-from training.experiments.listwise.statistics import Comparison, compare
+from training.experiments.listwise.significance import Comparison, compare
 
 CONVENTIONS: tuple[EmptyQueries, ...] = (0, 1, "drop")
 

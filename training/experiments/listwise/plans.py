@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from ranking.errors import RecipeError
 from training.recipe import config
 from training.recipe.config import Choice, LambdaMart, LambdaMartSettings, Recipe
-from training.recipe.data_config import SyntheticData
-from training.recipe.model_config import FirstStageAlone, Model, Network, NetworkSpec, Rivals
-from training.search.search_space import space_of
+from training.recipe.data import SyntheticData
+from training.recipe.model import FirstStageAlone, Model, Network, NetworkSpec, Rivals
+from training.search.space import space_of
 from training.steps.fitting import compared_networks
 
 RELATIVE = "+relative"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from training.data.dataset import Splits
 from training.first_stage import lambdamart, relative
-from training.first_stage.first_stage import FittedFirstStage, kinds_of
+from training.first_stage.fit import FittedFirstStage, kinds_of
 from training.recipe.config import LambdaMart, LambdaMartSettings
-from training.recipe.model_config import NetworkSpec
+from training.recipe.model import NetworkSpec
 from training.second_stage.network_search import search_network, with_values
 
 

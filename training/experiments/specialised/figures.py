@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from training.evaluation.evaluate_routing import RoutingEvaluation
+from training.evaluation.routing import RoutingEvaluation
 from training.experiments.specialised import oracle, routing
 from training.reporting.drawing import COLOURS, INK, legend, one, style, svg
 

@@ -19,8 +19,8 @@ from ranking.metrics import ndcg
 from ranking.scorers import OnnxScorer
 from training.data.dataset import Splits
 from training.evaluation.bootstrap import interval, resampled_means
-from training.export.export import to_onnx
-from training.first_stage import first_stage
+from training.export.onnx import to_onnx
+from training.first_stage import fit as first_stage
 from training.first_stage.lambdamart import scores_of
 from training.recipe.config import LambdaMart, Recipe, Srm
 from training.second_stage.batching import refined_ndcg

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from training.evaluation.evaluate_routing import RoutingEvaluation
+from training.evaluation.routing import RoutingEvaluation
 from training.experiments.specialised import figures, oracle, routing
 from training.reporting.page import PageFigure, PageSection, PageTable, render
 from training.reporting.report import verdict

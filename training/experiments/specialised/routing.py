@@ -14,7 +14,7 @@ import polars as pl
 from jaxtyping import Float
 
 from training.evaluation.bootstrap import interval, resampled_means
-from training.evaluation.evaluate_routing import RoutingEvaluation
+from training.evaluation.routing import RoutingEvaluation
 
 COVERAGES = np.linspace(0.0, 1.0, 101)
 BINS = 8

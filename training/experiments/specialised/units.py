@@ -10,7 +10,7 @@ import polars as pl
 from rich.console import Console
 
 from training.data.load import measurable
-from training.evaluation.evaluate_routing import evaluate_routing
+from training.evaluation.routing import evaluate_routing
 from training.experiments.specialised import oracle as oracle_suite
 from training.experiments.specialised import routing as routing_suite
 from training.recipe.config import Recipe

@@ -15,7 +15,7 @@ from ranking.metrics import ndcg
 from training.data.dataset import Dataset
 from training.evaluation.bootstrap import interval, resampled_means
 from training.evaluation.evaluate import whole
-from training.router.routing import bests
+from training.router.fit import bests
 
 ABSTAINED = -1
 

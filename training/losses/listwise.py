@@ -6,7 +6,7 @@ All take ``(scores, labels, mask)``, and but for the last ``weights``, and give 
     softmax_cross_entropy  ListNet's cross entropy with gain 2^y - 1, or gains of your own
     plackett_luce          exact likelihood of the labels, ties included
 
-and :func:`training.losses.chamfer.confusion_loss`, which looks at representations instead of scores, stands here too.
+and :func:`training.losses.confusion.confusion_loss`, which looks at representations instead of scores, stands here too.
 What padding holds never matters, be it NaN, and no mask means no padding. ``docs/rivals.md`` has an example.
 """
 
@@ -19,9 +19,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from training.losses.chamfer import confusion_loss
+from training.losses.confusion import confusion_loss
 from training.losses.exact_plackett_luce import log_likelihood
-from training.recipe.model_config import RankLoss
+from training.recipe.model import RankLoss
 
 __all__ = ["att_rank", "confusion_loss", "plackett_luce", "softmax_cross_entropy"]
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from ranking.errors import RecipeError
 from ranking.stages import SrmStage
 from training.data.dataset import Splits
-from training.first_stage.first_stage import FittedFirstStage
+from training.first_stage.fit import FittedFirstStage
 from training.recipe.config import Recipe
-from training.recipe.model_config import NetworkSpec
+from training.recipe.model import NetworkSpec
 from training.router.anomaly import FittedAnomaly
-from training.router.routing import FittedRouter, fit_router
+from training.router.fit import FittedRouter, fit_router
 from training.specialists.cross_fitting import cross_fit
 from training.specialists.srm import EmProgress, FittedSrm, fit_srm
 

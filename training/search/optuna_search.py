@@ -17,7 +17,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
 from ranking.errors import RecipeError
-from training.search.search_space import Space, Value, stored, widened
+from training.search.space import Space, Value, stored, widened
 
 STARTUP_TRIALS = 5
 """Trials that are finished before the first one is pruned: a median of fewer says little."""

@@ -9,7 +9,7 @@ from matplotlib.ticker import MaxNLocator
 from training.experiments.listwise.findings import VARIANTS, Gaps
 from training.experiments.listwise.measured import Measured
 from training.experiments.listwise.plans import WEIGHTS, title, weight_name
-from training.experiments.listwise.statistics import Comparison
+from training.experiments.listwise.significance import Comparison
 from training.reporting.drawing import COLOURS, INK, legend, one, style, svg
 from training.reporting.fit_figures import COLOUR_OF, metric_name
 

@@ -8,7 +8,7 @@ from training.experiments.listwise.findings import Gaps, conventions
 from training.experiments.listwise.measured import Measured
 from training.experiments.listwise.plans import WEIGHTS, title, weight_name
 from training.experiments.listwise.printed import Printed
-from training.experiments.listwise.statistics import Comparison
+from training.experiments.listwise.significance import Comparison
 from training.reporting.fit_figures import metric_name
 from training.reporting.page import PageTable
 

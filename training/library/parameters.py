@@ -9,7 +9,7 @@ import numpy as np
 
 from training.recipe import config
 from training.recipe.config import Choice, Recipe
-from training.recipe.model_config import Qilcm, named
+from training.recipe.model import Qilcm, named
 
 UNSAVED = "library"
 """Name of a recipe, and a bundle, that has none of its own."""

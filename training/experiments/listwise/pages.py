@@ -6,12 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 from training.evaluation.verdicts import verdict_of
-from training.experiments.listwise import findings, printed
-from training.experiments.listwise import listwise_figures as figures
-from training.experiments.listwise import listwise_tables as tables
+from training.experiments.listwise import figures, findings, printed, tables
 from training.experiments.listwise.measured import Measured
 from training.experiments.listwise.plans import BASELINES, LAMBDAMART_RELATIVE, OURS, title
-from training.experiments.listwise.statistics import Comparison
+from training.experiments.listwise.significance import Comparison
 from training.reporting.fit_figures import metric_name
 from training.reporting.page import PageFigure, PageSection
 

@@ -22,7 +22,7 @@ from ranking.packed_forest import open_forest
 from ranking.router import SMALLEST_SHARE
 from ranking.scorers import OnnxScorer
 from ranking.stages import RouterStage
-from training.export.forest_export import attach, forest_graph
+from training.export.forest import attach, forest_graph
 from training.recipe.config import Router as RouterSpec
 
 FOLDS = 5

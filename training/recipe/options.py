@@ -10,8 +10,8 @@ from typing import Any
 from ranking.errors import RecipeError
 from training.recipe import config
 from training.recipe.config import GIVEN_IS_FREE, FirstStage, GivenColumn, GivenModel, LambdaMart, Recipe
-from training.recipe.data_config import LetorData, TableData
-from training.recipe.model_config import MODEL_NAMES
+from training.recipe.data import LetorData, TableData
+from training.recipe.model import MODEL_NAMES
 
 MODELS = """
 models:

@@ -17,8 +17,7 @@ from rich.console import Console
 
 from ranking.errors import RecipeError
 from training.data.load import announce, data_facts, measurable
-from training.experiments.listwise import listwise_pages as pages
-from training.experiments.listwise import plans
+from training.experiments.listwise import pages, plans
 from training.experiments.listwise.fits import NDCG_AT, Fit
 from training.experiments.listwise.measured import Measured, by_shift
 from training.experiments.listwise.workers import run_all

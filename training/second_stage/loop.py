@@ -16,11 +16,11 @@ from torch import Tensor
 from ranking.errors import ScoringError
 from ranking.features import FeatureSchema
 from training.data.dataset import Dataset
-from training.losses.chamfer import confusion_loss, normalised_weight
-from training.losses.losses import ranking_loss
+from training.losses.confusion import confusion_loss, normalised_weight
+from training.losses.listwise import ranking_loss
 from training.networks.qilcm import QilcmNetwork
 from training.networks.ranker import Ranker
-from training.recipe.model_config import NetworkSpec, Qilcm, Qilcm2
+from training.recipe.model import NetworkSpec, Qilcm, Qilcm2
 from training.second_stage.batching import Batch, Lists, refined_ndcg
 from training.second_stage.epoch import Epoch
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from ranking.errors import RecipeError
-from training.recipe.data_config import Frozen, Positive
+from training.recipe.data import Frozen, Positive
 
 RankLoss = Literal["per_query", "paper", "softmax", "plackett_luce"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ranking.reranker import Reranker
 from training.data.dataset import Splits
 from training.recipe.config import LambdaMart, Recipe
-from training.reporting.measures.monotone import violations
 from training.reporting.measures.reliability import reliability
+from training.reporting.measures.violations import violations
 
 
 def score_details(reranker: Reranker, recipe: Recipe, splits: Splits) -> dict[str, object]:

@@ -1,6 +1,32 @@
 """The trainer: real data in, a sealed bundle out.
 
 ``python -m training.fit --help`` starts here; so does ``training.Qilcm(...).fit(X, y, qid)``, see ``docs/library.md``.
+Each file imports from its own line or from lines below; ``pyproject.toml`` holds them to it::
+
+    fit, tune, experiment, diagnose    the commands: python -m training.fit ...
+    estimator                          the same run as a scikit-learn estimator
+    library/                           its parameters, what it refuses, how it saves
+    experiments/                       suites of fits over seeds and folds, and their pages
+    diagnosis/                         whether a second stage is likely to pay, in a minute
+    study                              one search for hyperparameters, in a folder of its own
+    run                                a fit from the data to the published bundle, in ten steps
+    steps/                             these steps: schema, fits, bundle, measurement
+    reporting/                         report.json, report.html and the table on the terminal
+    workspace                          where a run keeps what an interruption must not lose
+    choice/                            which ranker ``auto`` means, and why
+    specialists/                       SRM: K rankers found by EM
+    evaluation/                        metrics, intervals and verdicts on held-out queries
+    second_stage/                      batches and the training loop of every network
+    router/                            which specialist for a list; how unlike the training queries it is
+    first_stage/                       LambdaMART, list-relative columns, models brought along
+    export/                            fitted rankers as ONNX graphs
+    losses/                            losses for any torch module; the exact Plackett-Luce likelihood
+    search/                            what may be tried, and what is tried next
+    networks/                          QILCM, QILCM2, DLCM, DCM and an MLP as torch modules
+    data/                              LETOR text, tables, arrays and synthetic data; splits by query
+    recipe/                            what a recipe may say; its options on a command line
+    recipes/                           the recipes that come along, as TOML
+    command, progress, stopwatch       a command that repeats a run; bars; seconds per step
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def test_every_error_of_the_table_is_tested():
             "recipes/test_bad_input.py",
             "recipes/test_library.py",
             "recipes/test_own_tables.py",
-            "unit/training/test_memory.py",
+            "unit/training/data/test_memory.py",
         )
         for path in [ROOT / "tests" / name]
     )

@@ -22,7 +22,7 @@ from training.recipe.model import Mlp
 from training.recipe.options import recipe_from
 from training.second_stage.batching import Lists
 from training.second_stage.loop import fit_network, query_ndcg
-from unit.training.test_lambdamart import ranking_data
+from unit.training.first_stage.test_lambdamart import ranking_data
 
 GAINS = (0.0, 5.0, 6.0)
 

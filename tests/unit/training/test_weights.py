@@ -24,7 +24,7 @@ from training.recipe.options import recipe_from
 from training.second_stage.loop import fit_network
 from training.steps.bundle_schema import under_bundle_schema
 from training.workspace import digest_of
-from unit.training.test_lambdamart import ranking_data
+from unit.training.first_stage.test_lambdamart import ranking_data
 
 
 def weighed(data, weights):

@@ -18,7 +18,7 @@ from training.recipe.config import LambdaMart
 from training.recipe.options import recipe_from
 from training.reporting.measures.violations import violations
 from training.study import _table
-from unit.training.test_lambdamart import SPEC, ranking_data
+from unit.training.first_stage.test_lambdamart import SPEC, ranking_data
 
 SCHEMA = FeatureSchema(
     features=(

@@ -17,6 +17,7 @@ from rich.progress import Progress
 
 from ranking.errors import RecipeError
 from ranking.relative import KINDS
+from training.choice.comparing import better_first_stage
 from training.data.dataset import Splits
 from training.first_stage import fit as first_stage
 from training.first_stage import lambdamart
@@ -28,7 +29,6 @@ from training.search.optuna_search import Found
 from training.search.space import Value
 from training.second_stage.epoch import Epoch
 from training.second_stage.network_search import search_network, with_values
-from training.steps.fitting import better_first_stage
 from training.workspace import digest_of
 
 WINNER = "winner.toml"

@@ -15,10 +15,12 @@ from ranking.stages import NetworkKind
 from training.data.dataset import Splits
 from training.evaluation.evaluate import bootstrap_interval
 from training.evaluation.verdicts import verdict_of
+from training.first_stage import lambdamart
 from training.first_stage.fit import FittedFirstStage
 from training.first_stage.lambdamart import mean_ndcg, query_folds
 from training.first_stage.relative import widened
-from training.recipe.model import NetworkSpec
+from training.recipe.config import Recipe
+from training.recipe.model import FirstStageAlone, NetworkSpec
 from training.second_stage.batching import Lists
 from training.second_stage.fit import as_fitted
 from training.second_stage.loop import FittedNetwork, fit_network, predict, query_ndcg
@@ -75,6 +77,46 @@ def compared(
 def pays(comparison: Comparison) -> bool:
     """Whether the gain is beyond doubt: its interval lies above 0."""
     return verdict_of(comparison.low, comparison.high) == "gain"
+
+
+def compared_networks(recipe: Recipe) -> list[NetworkSpec]:
+    """The second stages that a recipe compares, the simplest first; none where it fits one without comparing."""
+    if recipe.choice is None or isinstance(recipe.model, FirstStageAlone):
+        return []
+    # a router is fitted for one generalist, which abstaining leads to
+    kinds = () if recipe.router is not None else recipe.choice.second_stages
+    others = {kind: recipe.model_named(kind) for kind in kinds}
+    specs = {**others, recipe.model.kind: recipe.model}  # in the place that the choice gives it
+    return [spec for spec in specs.values() if not isinstance(spec, FirstStageAlone)]
+
+
+def better_first_stage(
+    plain: FittedFirstStage, relative: FittedFirstStage, splits: Splits, cutoff: int, *, comparisons: int = 1
+) -> tuple[FittedFirstStage, FittedFirstStage | None, tuple[Comparison, ...]]:
+    """The one of two first stages that out-of-fold scores of the training queries speak for.
+
+    Args:
+        plain, relative: without and with list-relative columns, which the second may have found no use for.
+        splits: of the run.
+        cutoff: of the NDCG.
+        comparisons: that the choice makes, this one and those of second stages.
+
+    Returns:
+        The first stage; the one without list-relative columns where the other is taken; and the comparison.
+    """
+    if not relative.relative:
+        return plain, None, ()
+    gains = out_of_fold(relative, splits, cutoff) - out_of_fold(plain, splits, cutoff)
+    weights = splits.train.query_weights
+    comparison = compared("relative", "plain", gains, f"ndcg@{cutoff}", weights, comparisons=comparisons)
+    if pays(comparison):
+        return relative, plain, (comparison,)
+    return plain, None, (comparison,)
+
+
+def out_of_fold(first: FittedFirstStage, splits: Splits, cutoff: int) -> Float[np.ndarray, " N"]:
+    """``(N,)`` NDCG of every training query by the first stage's out-of-fold scores."""
+    return lambdamart.query_ndcg(splits.train, first.train_scores, cutoff)
 
 
 def reason(comparisons: Sequence[Comparison], titles: Mapping[str, str]) -> str:

@@ -12,12 +12,19 @@ from rich.progress import TaskID
 from ranking.errors import ScoringError
 from ranking.manifest import Comparison
 from training.choice import comparing
-from training.choice.comparing import Chosen, Strategy, compared, cross_fitted
+from training.choice.comparing import (
+    Chosen,
+    Strategy,
+    better_first_stage,
+    compared,
+    compared_networks,
+    cross_fitted,
+    out_of_fold,
+)
 from training.data.dataset import Splits
 from training.first_stage import bring_your_own
 from training.first_stage import fit as first_stage
 from training.first_stage.fit import FittedFirstStage
-from training.first_stage.lambdamart import query_ndcg
 from training.progress import Bars
 from training.recipe.config import LambdaMart, Recipe
 from training.recipe.model import FirstStageAlone, NetworkSpec
@@ -52,34 +59,6 @@ def fit_first_stage(
         return first_stage.fit(spec, splits, seed=recipe.seed, state=state, progress=progress), None, ()
     plain, relative = first_stage.with_and_without(spec, splits, seed=recipe.seed, state=state, progress=progress)
     return better_first_stage(plain, relative, splits, spec.ndcg_at, comparisons=1 + len(compared_networks(recipe)))
-
-
-def better_first_stage(
-    plain: FittedFirstStage, relative: FittedFirstStage, splits: Splits, cutoff: int, *, comparisons: int = 1
-) -> tuple[FittedFirstStage, FittedFirstStage | None, tuple[Comparison, ...]]:
-    """The one of two first stages that out-of-fold scores of the training queries speak for.
-
-    Args:
-        plain, relative: without and with list-relative columns, which the second may have found no use for.
-        splits: of the run.
-        cutoff: of the NDCG.
-        comparisons: that the choice makes, this one and those of second stages.
-
-    Returns:
-        As :func:`fit_first_stage`.
-    """
-    if not relative.relative:
-        return plain, None, ()
-    gains = _out_of_fold(relative, splits, cutoff) - _out_of_fold(plain, splits, cutoff)
-    weights = splits.train.query_weights
-    comparison = compared("relative", "plain", gains, f"ndcg@{cutoff}", weights, comparisons=comparisons)
-    if comparing.pays(comparison):
-        return relative, plain, (comparison,)
-    return plain, None, (comparison,)
-
-
-def _out_of_fold(first: FittedFirstStage, splits: Splits, cutoff: int) -> Float[np.ndarray, " N"]:
-    return query_ndcg(splits.train, first.train_scores, cutoff)
 
 
 def _boosting(spec: LambdaMart, bars: Bars) -> first_stage.Progress:
@@ -124,7 +103,7 @@ def choose(
     assert recipe.choice is not None
     task = bars.add_task("Comparing second stages", total=len(specs) * recipe.choice.folds)
     current: Strategy = "first_stage"
-    values: dict[str, Float[np.ndarray, " N"]] = {current: _out_of_fold(first, splits, specs[0].ndcg_at)}
+    values: dict[str, Float[np.ndarray, " N"]] = {current: out_of_fold(first, splits, specs[0].ndcg_at)}
     found = list(comparisons)
     for number, spec in enumerate(specs):
 
@@ -148,17 +127,6 @@ def choose(
             current = spec.kind
     titles: dict[str, str] = {spec.kind: spec.title for spec in specs}
     return Chosen(current, comparing.reason(found, titles), tuple(found))
-
-
-def compared_networks(recipe: Recipe) -> list[NetworkSpec]:
-    """The second stages that a recipe compares, the simplest first; none where it fits one without comparing."""
-    if recipe.choice is None or isinstance(recipe.model, FirstStageAlone):
-        return []
-    # a router is fitted for one generalist, which abstaining leads to
-    kinds = () if recipe.router is not None else recipe.choice.second_stages
-    others = {kind: recipe.model_named(kind) for kind in kinds}
-    specs = {**others, recipe.model.kind: recipe.model}  # in the place that the choice gives it
-    return [spec for spec in specs.values() if not isinstance(spec, FirstStageAlone)]
 
 
 def fit_networks(

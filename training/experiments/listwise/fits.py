@@ -19,6 +19,7 @@ from ranking.manifest import Comparison
 from ranking.metrics import hit, ndcg, precision, reciprocal_rank
 from ranking.packed_forest import open_forest
 from ranking.relative import KINDS
+from training.choice.comparing import better_first_stage
 from training.data.dataset import Dataset, Splits
 from training.experiments.listwise.plans import (
     LAMBDAMART,
@@ -223,7 +224,7 @@ def _better_first_stage(
     if spec.relative != "auto":
         return _first_stage(fit, splits, place, relative=spec.relative != "none"), ()
     plain, with_columns = (_first_stage(fit, splits, place, relative=which) for which in (False, True))
-    better, _, found = fitting.better_first_stage(plain, with_columns, splits, spec.ndcg_at, comparisons=comparisons)
+    better, _, found = better_first_stage(plain, with_columns, splits, spec.ndcg_at, comparisons=comparisons)
     return better, found
 
 

@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ranking.errors import RecipeError
+from training.choice.comparing import compared_networks
 from training.recipe import config
 from training.recipe.config import Choice, LambdaMart, LambdaMartSettings, Recipe
 from training.recipe.data import SyntheticData
 from training.recipe.model import FirstStageAlone, Model, Network, NetworkSpec, Rivals
 from training.search.space import space_of
-from training.steps.fitting import compared_networks
 
 RELATIVE = "+relative"
 """Ends the name of what stands on the first stage with list-relative columns."""

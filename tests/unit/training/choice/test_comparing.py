@@ -7,11 +7,10 @@ import pytest
 
 from ranking.manifest import Comparison
 from training.choice import comparing
-from training.choice.comparing import compared, pays
+from training.choice.comparing import compared, compared_networks, pays
 from training.recipe import config
 from training.recipe.config import Choice
 from training.recipe.model import Dlcm, FirstStageAlone, Qilcm
-from training.steps.fitting import compared_networks
 
 
 def of(mean, spread, ranker="qilcm", over="first_stage"):

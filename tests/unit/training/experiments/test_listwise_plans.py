@@ -3,12 +3,12 @@
 import pytest
 
 from ranking.errors import RecipeError
+from training.choice.comparing import compared_networks
 from training.experiments.listwise import plans
 from training.recipe import config
 from training.recipe.config import Choice, LambdaMartSettings
 from training.recipe.model import Network
 from training.search.space import own_values, space_of
-from training.steps.fitting import compared_networks
 
 
 def test_methods_of_every_suite():

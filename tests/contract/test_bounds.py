@@ -12,7 +12,7 @@ from asgi import asking
 from contract.test_problems import check
 from ranking import bundle
 from ranking.pace import NO_DEADLINE
-from service import answering
+from service.api import pipeline
 from service.app import create_app
 from service.settings import Settings
 from waiting import until
@@ -35,7 +35,7 @@ class Held:
 
     def __init__(self, monkeypatch):
         self.started, self.go, self.count = threading.Semaphore(0), threading.Event(), 0
-        rank = answering.rank
+        rank = pipeline.rank
 
         def waiting(*arguments):
             self.count += 1
@@ -43,7 +43,7 @@ class Held:
             assert self.go.wait(10)
             return rank(*arguments)
 
-        monkeypatch.setattr(answering, "rank", waiting)
+        monkeypatch.setattr(pipeline, "rank", waiting)
 
 
 @pytest.fixture
@@ -238,8 +238,8 @@ def test_where_no_degraded_answer_is_wanted_there_is_an_error(bundle_folder):
 
 def test_answers_after_their_deadline_are_counted(bundle_folder, monkeypatch):
     with serving(bundle_folder) as client:
-        rank = answering.rank
-        monkeypatch.setattr(answering, "rank", lambda *a: (time.sleep(0.03), rank(*a[:2], NO_DEADLINE))[1])
+        rank = pipeline.rank
+        monkeypatch.setattr(pipeline, "rank", lambda *a: (time.sleep(0.03), rank(*a[:2], NO_DEADLINE))[1])
         assert client.post("/rerank", json={**BODY, "timeout_ms": 20}).json()["meta"]["status"] == "ok"
         assert client.post("/rerank", json=BODY).json()["meta"]["status"] == "ok"
         text = client.get("/metrics").text

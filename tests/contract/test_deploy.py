@@ -13,8 +13,8 @@ from asgi import asking
 from bundles import make_bundle
 from ranking import bundle
 from service.app import create_app
-from service.drift import Drift
 from service.settings import Settings
+from service.telemetry.drift import Drift
 from unit.service.test_drift import Inline
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"

@@ -12,11 +12,11 @@ from bundles import make_bundle
 from contract.test_binary import INFER
 from contract.test_openapi import ADMIN, OPERATIONS, RANKINGS, VALID
 from ranking import bundle
-from service import folder
+from service.api.open_inference import INFER_PATHS
 from service.app import create_app
-from service.binary_routes import INFER_PATHS
-from service.matrix_doors import JSON_HEAD
+from service.bundles import folder
 from service.settings import Settings
+from service.wire.matrix_codecs import JSON_HEAD
 
 KEY = "a" * 20
 CODES = {"type": "integer", "minimum": 0, "maximum": 3}

@@ -9,8 +9,8 @@ import schemathesis
 import yaml
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from service.binary_routes import INFER_PATHS
-from service.examples import INFERENCES, REQUESTS
+from service.api.open_inference import INFER_PATHS
+from service.wire.examples import INFERENCES, REQUESTS
 
 ROOT = Path(__file__).resolve().parents[2]
 

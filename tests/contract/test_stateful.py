@@ -11,9 +11,9 @@ from schemathesis.specs.openapi.checks import negative_data_rejection, positive_
 from contract.test_fitting_requests import for_this_bundle
 from contract.test_openapi import CONFIG
 from ranking import bundle
+from service.api.open_inference import INFER_PATHS
 from service.app import create_app
-from service.binary_routes import INFER_PATHS
-from service.guard import HEALTH
+from service.paths import HEALTH
 from service.settings import Settings
 
 KEY, ADMIN_KEY = "k" * 20, "a" * 20

@@ -20,12 +20,14 @@ from starlette.types import Receive, Scope, Send
 from ranking.bundle import Bundle
 from ranking.errors import AbandonedError
 from service import hook, paths, problems
+from service.admission.body_budget import BodyBudget
 from service.admission.early_refusal import EarlyRefusal
 from service.admission.gate import Gate
 from service.admission.readiness import DegradedRun
 from service.api import admin, health, info, open_inference, rerank
 from service.api.openapi import completed
 from service.api.pacing import Pacing, Scraped
+from service.api.pipeline import Compute
 from service.auth.keys import Key, digest_of
 from service.auth.middleware import Guard, Keyring
 from service.bundles import loading
@@ -159,23 +161,8 @@ def create_app(
     app.state.watch = Watch(app.state, settings, telemetry, swapped)
     app.state.draining, app.state.degraded = threading.Event(), DegradedRun()
     app.state.ignored, app.state.json_bounds = IgnoredFeatures(telemetry), JsonBounds(settings)
-    admin_key = settings.admin_key
-    app.state.admin_key = None if admin_key is None else Key("admin", digest_of(admin_key.get_secret_value().encode()))
-    app.state.gate = gate = Gate(
-        settings.threads, settings.queue, settings.max_buffered_bytes, patience_s=settings.queue_ms / 1000.0
-    )
-    app.early_refusal, app.pacing = EarlyRefusal(gate, telemetry), Pacing(keyring, app.state.admin_key)
-    app.state.connection_limit = connections = ConnectionLimit(settings.max_connections, telemetry)
-    telemetry.watch(
-        {
-            "listwright_waiting_requests": lambda: gate.waiting,
-            "listwright_working_requests": lambda: gate.working,
-            "listwright_buffered_bytes": lambda: gate.held,
-            "listwright_open_connections": lambda: connections.present,
-            "listwright_ready_workers": lambda: health.unready(app.state, app.state.models) is None,
-            "listwright_workers": lambda: settings.workers,
-        }
-    )
+    _admit(app, settings, telemetry, keyring)
+    telemetry.watch(_gauges(app, settings))
     routers = (*open_inference.FAST, rerank.ranking, health.routes, info.routes, open_inference.routes, admin.admin)
     answers = [route for router in routers for route in router.routes]
     app.router.routes.extend(answers)  # not by include_router, behind which FastAPI matches each request three times
@@ -186,6 +173,30 @@ def create_app(
         app.add_middleware(Guard, keyring=keyring, open_paths=open_paths, telemetry=telemetry)
     app.add_middleware(Observed, telemetry=telemetry, paths=known, tracer=tracer)
     return app
+
+
+def _admit(app: Contract, settings: Settings, telemetry: Telemetry, keyring: Keyring) -> None:
+    """Bound what is let in: slots, bytes of bodies, connections, other paths."""
+    admin_key = settings.admin_key
+    app.state.admin_key = None if admin_key is None else Key("admin", digest_of(admin_key.get_secret_value().encode()))
+    app.state.compute = Compute(settings.threads)
+    app.state.gate = gate = Gate(app.state.compute.slots, settings.queue, patience_s=settings.queue_ms / 1000.0)
+    app.state.bodies = BodyBudget(settings.max_buffered_bytes, lambda: gate.retry_after_s)
+    app.early_refusal, app.pacing = EarlyRefusal(gate, telemetry), Pacing(keyring, app.state.admin_key)
+    app.state.connection_limit = ConnectionLimit(settings.max_connections, telemetry)
+
+
+def _gauges(app: FastAPI, settings: Settings) -> dict[str, Callable[[], float]]:
+    """The state of this process, for the metrics."""
+    state = app.state
+    return {
+        "listwright_waiting_requests": lambda: state.gate.waiting,
+        "listwright_working_requests": lambda: state.gate.working,
+        "listwright_buffered_bytes": lambda: state.bodies.held,
+        "listwright_open_connections": lambda: state.connection_limit.present,
+        "listwright_ready_workers": lambda: health.unready(state, state.models) is None,
+        "listwright_workers": lambda: settings.workers,
+    }
 
 
 def _log_served(models: Models, settings: Settings) -> None:

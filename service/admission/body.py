@@ -28,7 +28,7 @@ _JSON = re.compile(r"application/([^/]+\+)?json")
 
 
 class Limit(NamedTuple):
-    """The largest body that a door reads.
+    """The largest body that a codec reads.
 
     Args:
         size: bytes.
@@ -43,7 +43,7 @@ class BoundedRequest(Request):
     """A request whose body is refused as soon as it is known to be too large, too slow, or one too many."""
 
     held = 0
-    """Bytes of the body that the gate counts."""
+    """Bytes of the body that the budget counts."""
 
     _lost: OverloadedError | None = None
 
@@ -56,7 +56,7 @@ class BoundedRequest(Request):
         """The whole body.
 
         Args:
-            limit: of the door; where that of the settings is smaller, it counts.
+            limit: of the codec; where that of the settings is smaller, it counts.
 
         Raises:
             OverloadedError: if it would only be refused later, or there is no room for it.
@@ -65,8 +65,8 @@ class BoundedRequest(Request):
             UndecodableBodyError: if the caller goes away in the middle.
             NotReadyError: if the service stops before all has arrived.
         """
-        gate, settings = self.app.state.gate, self.app.state.settings
-        gate.check()
+        budget, settings = self.app.state.bodies, self.app.state.settings
+        self.app.state.gate.check()
         if settings.max_payload_bytes < limit.size:
             limit = Limit(settings.max_payload_bytes, "(LISTWRIGHT_MAX_PAYLOAD_BYTES)")
         announced = self.headers.get("content-length", "0").lstrip("0")
@@ -80,7 +80,7 @@ class BoundedRequest(Request):
                 async for chunk in self.stream():
                     if self.held + len(chunk) > limit.size:
                         raise _too_large("more", limit)
-                    gate.hold(self, len(chunk))
+                    budget.hold(self, len(chunk))
                     self._chunks.append(chunk)
             return b"".join(self._chunks)
         except TimeoutError as error:
@@ -95,11 +95,11 @@ class BoundedRequest(Request):
             # the last moment of a stop: an answer, not a broken connection
             raise NotReadyError("the service stopped before the body was complete") from error
         finally:
-            gate.keep(self)
+            budget.keep(self)
             self._chunks.clear()  # an error's traceback would keep them until it is told
 
     def lose(self, error: OverloadedError) -> None:
-        """Called by the gate while the body arrives: others need its room."""
+        """Called by the budget while the body arrives: others need its room."""
         self._lost = error
         self._chunks.clear()
         self._reader.cancel()
@@ -144,7 +144,7 @@ class PlainRoute(APIRoute):
                 response: Response = await endpoint(request=bounded, **request.path_params)
                 return response
             finally:
-                request.app.state.gate.release(bounded)
+                request.app.state.bodies.release(bounded)
 
         return handle_plain
 

@@ -1,7 +1,4 @@
-"""Bounded admission: who is worked for, who waits, and who is told at once to come back later.
-
-Nothing here knows what the work is: whichever door a request comes through, it goes through one :class:`Gate`.
-"""
+"""Bounded admission: who is worked for, who waits, and who is told at once to come back later."""
 
 from __future__ import annotations
 
@@ -9,17 +6,14 @@ import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from statistics import median_high
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from ranking.pace import Deadline
 from service.errors import NotReadyError, OverloadedError
-
-T = TypeVar("T")
 
 LONGEST_S = 3600.0
 """Of a wait: timers know no infinity."""
@@ -32,25 +26,11 @@ REMEMBERED = 8
 """Turns that say how long the next ones take: each as long as the middle one of them, as the burst behind a stall is no
 reason to refuse. Whoever waits longer than that promised is refused in the end."""
 
-SMALL = 4 * 2**20
-"""Bytes of a body that may make the event loop deaf while it is worked for: a thousand candidates by name, 10 ms."""
-
 Receive = Callable[[], Awaitable[Any]]
 """ASGI's, of a request."""
 
 Caller = asyncio.Future[Any]
 """Done once whoever asked has gone."""
-
-
-class Body(Protocol):
-    """A body that is held: equal to itself only."""
-
-    held: int
-    """Its bytes that the gate counts; the gate's to change."""
-
-    def lose(self, error: OverloadedError) -> None:
-        """Its bytes are counted no more: let go of them, and have ``error`` told to its caller."""
-        ...
 
 
 @contextmanager
@@ -69,29 +49,24 @@ class Gate:
     For one thread, the event loop's.
 
     Args:
-        threads: requests worked for at a time, each in a thread of its own; 0 is one at a time, on the event loop.
+        slots: requests in work at a time.
         places: requests that may wait.
         patience_s: when their turns must have ended: they are not let in if the last turns say otherwise, and refused
             if it comes otherwise; but one for each slot may always wait.
-        buffer: bytes of bodies that may be held, arriving or waiting.
         clock: seconds.
     """
 
     def __init__(
         self,
-        threads: int,
+        slots: int,
         places: int,
-        buffer: int,
         *,
         patience_s: float = math.inf,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._slots, self._places, self._buffer, self._clock = max(1, threads), places, buffer, clock
+        self._slots, self._places, self._clock = slots, places, clock
         self._patience_s = patience_s
-        self._threaded = threads > 0
-        self._threads = ThreadPoolExecutor(self._slots, "work")
-        self._free, self._held = self._slots, 0
-        self._arriving: dict[Body, None] = {}  # the first to begin is the first
+        self._free = slots
         self._line: deque[asyncio.Future[float | None]] = deque()
         self._turns_s: deque[float] = deque(maxlen=REMEMBERED)
 
@@ -106,9 +81,9 @@ class Gate:
         return len(self._line)
 
     @property
-    def held(self) -> int:
-        """Bytes of bodies."""
-        return self._held
+    def retry_after_s(self) -> int:
+        """Whole seconds, at least one, until the turn of whoever comes now."""
+        return max(1, math.ceil(self._wait_s()))
 
     @property
     def is_full(self) -> bool:
@@ -127,67 +102,34 @@ class Gate:
         if self.is_full:
             raise self.refusal()
 
-    def hold(self, body: Body, size: int) -> None:
-        """Count ``size`` more bytes of a body that arrives.
-
-        Where there is no room for them, the body that has been arriving longest loses what it holds, and then the next:
-        slow bodies do not keep out quick ones. A body that has arrived loses nothing.
-
-        Raises:
-            OverloadedError: if no other body has been arriving longer, and there is still no room.
-        """
-        self._arriving.setdefault(body)
-        while self._held + size > self._buffer:
-            longest = next(iter(self._arriving))
-            if longest is body:
-                self.release(body)
-                raise self._overloaded(f"{self._held} bytes of other bodies are held already")
-            self.release(longest)
-            message = "newer bodies took the room of this one, which was slow to arrive"
-            longest.lose(self._overloaded(message, closes=True))
-        body.held += size
-        self._held += size
-
-    def keep(self, body: Body) -> None:
-        """The body has arrived, or arrives no more: it is held until it is released."""
-        self._arriving.pop(body, None)
-
-    def release(self, body: Body) -> None:
-        """The body is held no more."""
-        self.keep(body)
-        self._held -= body.held
-        body.held = 0
-
-    async def run(self, work: Callable[[Deadline], T], deadline: Deadline, receive: Receive, size: int) -> T:
-        """What ``work`` returns, once it is its turn.
-
-        Without threads, a body of at most :data:`SMALL` bytes is worked for on the event loop itself: two changes of
-        thread, as one waits for the other, take longer than all else around a ranking.
+    @asynccontextmanager
+    async def turn(self, deadline: Deadline, receive: Receive, *, on_loop: bool) -> AsyncIterator[Deadline]:
+        """A slot, once it is this request's turn.
 
         Args:
-            work: gets the deadline, and in a thread also whether the caller is still there.
             deadline: when its turn must have come.
             receive: of the request, whose body has arrived.
-            size: of that, in bytes.
+            on_loop: whether the work is done on the event loop, where nobody can be heard to go meanwhile.
+
+        Yields:
+            The deadline for the work, which also knows whether the caller is still there.
 
         Raises:
             OverloadedError: if the line is full, or its turn would come after the deadline, or did not come in time.
             AbandonedError: if the caller went while it waited.
             NotReadyError: if the service stopped meanwhile.
         """
-        here = not self._threaded and size <= SMALL
         try:
-            if self._free and here:
-                with self._turn(self._take()):
+            if self._free and on_loop:
+                with self._timed(self._take()):
                     # whoever has arrived meanwhile takes a place or is refused, before the loop is busy
                     await asyncio.sleep(0)
-                    return work(deadline)
+                    yield deadline
+                return
             with listening(receive) as caller:
                 deadline = Deadline(deadline.at, caller.done)
-                with self._turn(self._take() if self._free else await self._wait(deadline, caller)):
-                    if here:
-                        return work(deadline)
-                    return await asyncio.get_running_loop().run_in_executor(self._threads, work, deadline)
+                with self._timed(self._take() if self._free else await self._wait(deadline, caller)):
+                    yield deadline
         except asyncio.CancelledError as error:  # the last moment of a stop: an answer, not a broken connection
             raise NotReadyError("the service stopped before the answer was ready") from error
 
@@ -197,7 +139,7 @@ class Gate:
         return self._clock()
 
     @contextmanager
-    def _turn(self, began: float) -> Iterator[None]:
+    def _timed(self, began: float) -> Iterator[None]:
         """Work in a slot, timed from when it was to be had: what else the event loop did meanwhile is part of it."""
         try:
             yield
@@ -259,5 +201,5 @@ class Gate:
         """How long the next turns take; 0.0 where nothing is known."""
         return median_high(self._turns_s) if self._turns_s else 0.0
 
-    def _overloaded(self, message: str, *, closes: bool = False) -> OverloadedError:
-        return OverloadedError(message, max(1, math.ceil(self._wait_s())), closes=closes)
+    def _overloaded(self, message: str) -> OverloadedError:
+        return OverloadedError(message, self.retry_after_s)

@@ -1,12 +1,14 @@
-"""From a decoded request to its answer: what every door has in common."""
+"""From a request to its answer, whatever its format: its turn, decoding, ranking, encoding."""
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from fastapi import Response
 from starlette.types import Receive, Scope, Send
@@ -14,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 from ranking.candidates import Ranking
 from ranking.pace import Deadline
 from service.admission.body import BoundedRequest
+from service.admission.gate import Gate
 from service.admission.readiness import fails_on_zeros
 from service.bundles.routing_switch import Deciders
 from service.errors import DegradedError
@@ -21,9 +24,48 @@ from service.settings import Settings
 from service.wire.answers import facts
 from service.wire.codec import Codec, EncodedAnswer, RankingRequest
 
+T = TypeVar("T")
+
 FAIR = 0.5
 """Share of the time that the settings give which must be left when the body is complete: if less is, and the answer is
 late, the way that the body took is to blame."""
+
+
+SMALL = 4 * 2**20
+"""Bytes of a body that may make the event loop deaf while it is worked for: a thousand candidates by name, 10 ms."""
+
+
+class Compute:
+    """Where rankings are computed: in threads, or on the event loop itself.
+
+    Without threads, a body of at most :data:`SMALL` bytes is worked for on the event loop. Two changes of thread take
+    longer than all else around a ranking, as one waits for the other.
+
+    Args:
+        threads: requests computed at a time, each in a thread of its own; 0 is one at a time, on the event loop.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self.slots = max(1, threads)
+        self._threaded = threads > 0
+        self._pool = ThreadPoolExecutor(self.slots, "work")
+
+    async def run(self, gate: Gate, job: Callable[[Deadline], T], request: BoundedRequest) -> T:
+        """What ``job`` returns, once it is the request's turn.
+
+        Args:
+            gate: that the request waits at.
+            job: gets the deadline.
+            request: whose body has arrived.
+
+        Raises:
+            ListwrightError: of :meth:`service.admission.gate.Gate.turn`, or of the job.
+        """
+        on_loop = not self._threaded and request.held <= SMALL
+        async with gate.turn(request.deadline, request.receive, on_loop=on_loop) as deadline:
+            if on_loop:
+                return job(deadline)
+            return await asyncio.get_running_loop().run_in_executor(self._pool, job, deadline)
 
 
 class _Done(NamedTuple):
@@ -51,7 +93,7 @@ async def answer(request: BoundedRequest, codec: Codec) -> Response:
     state = request.app.state
     queued = time.perf_counter()
     job = partial(_work, codec, state.settings, state.deciders, request.state.arrived, queued)
-    done = await state.gate.run(job, request.deadline, request.receive, request.held)
+    done = await state.compute.run(state.gate, job, request)
     after = partial(_note, request, done)
     if done.ranking.degraded and state.settings.on_failure == "error":
         after()

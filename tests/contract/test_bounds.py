@@ -83,7 +83,7 @@ def test_beyond_the_queue_a_request_is_refused_at_once(bundle_folder, held, pool
             assert answer.status_code == 200
             assert "queue;dur=" in answer.headers["server-timing"]
         assert waiting.result().json()["meta"]["timings_ms"]["queue"] > 0
-        assert client.app.state.gate.held == 0
+        assert client.app.state.bodies.held == 0
 
 
 def test_a_turn_that_does_not_come_in_time_is_refused(bundle_folder, held, pool):
@@ -103,11 +103,11 @@ def test_bodies_have_room_together(bundle_folder, held, pool):
     with serving(bundle_folder, threads=1, max_payload_bytes=2048, max_buffered_bytes=2048) as client:
         working = pool.submit(client.post, "/rerank", json=large)
         assert held.started.acquire(timeout=10)
-        assert 1500 < client.app.state.gate.held < 2048
+        assert 1500 < client.app.state.bodies.held < 2048
         assert "bytes of other bodies" in check(client.post("/rerank", json=large), 429, "overloaded")["detail"]
         held.go.set()
         assert working.result().status_code == 200
-        assert client.app.state.gate.held == 0
+        assert client.app.state.bodies.held == 0
         assert client.post("/rerank", json=large).status_code == 200
 
 
@@ -148,7 +148,7 @@ def test_no_more_is_read_than_the_longest_list_takes(bundle_folder, door, announ
 
     with serving(bundle_folder) as client:
         client._portal.call(client.app, scope(*door, **lengths), receive, send)
-        assert client.app.state.gate.held == 0
+        assert client.app.state.bodies.held == 0
     assert sent[0]["status"] == 413
     assert b"candidates (LISTWRIGHT_MAX_CANDIDATES) with 4 features" in sent[1]["body"]
     assert arrived <= 4 * 2**20

@@ -15,7 +15,7 @@ from ranking import bundle
 from service.app import create_app
 from service.settings import Settings
 from service.telemetry.drift import Drift
-from unit.service.test_drift import Inline
+from unit.service.telemetry.test_drift import Inline
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 RULES = DEPLOY / "prometheus" / "rules.yml"

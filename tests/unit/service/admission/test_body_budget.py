@@ -1,19 +1,19 @@
-"""Which bodies the gate holds, and which of them loses its room."""
+"""Which bodies the budget holds, and which of them loses its room."""
 
 import pytest
 
-from service.admission.gate import Gate
+from service.admission.body_budget import BodyBudget
 from service.errors import OverloadedError
 
 
 class Body:
-    """A body as the gate knows it."""
+    """A body as the budget knows it."""
 
-    def __init__(self, gate, size, *, arrived=False):
+    def __init__(self, budget, size, *, arrived=False):
         self.held, self.lost = 0, None
-        gate.hold(self, size)
+        budget.hold(self, size)
         if arrived:
-            gate.keep(self)
+            budget.keep(self)
 
     def lose(self, error):
         self.lost = error
@@ -22,7 +22,7 @@ class Body:
 @pytest.fixture
 def room():
     """For bodies of 100 bytes together."""
-    return Gate(1, 1, buffer=100)
+    return BodyBudget(100, lambda: 1)
 
 
 def test_bodies_are_held_up_to_the_limit(room):

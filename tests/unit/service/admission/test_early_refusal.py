@@ -22,7 +22,7 @@ class Caller:
 
     def __init__(self):
         self.telemetry, self.now = Telemetry(), 0.0
-        self.early_refusal = EarlyRefusal(FullGate(1, 0, 1000), self.telemetry, lambda: self.now)
+        self.early_refusal = EarlyRefusal(FullGate(1, 0), self.telemetry, lambda: self.now)
 
     def scope(self, path, method="POST", headers=()):
         return {"type": "http", "method": method, "path": path, "headers": list(headers)}
@@ -66,7 +66,7 @@ def test_a_refusal_is_a_problem_and_is_counted_under_its_route(caller, path, lab
     assert headers[b"content-type"] == b"application/problem+json"
     assert (body["type"], body["request_id"], body["errors"]) == ("urn:listwright:overloaded", "r-1", [])
     with pytest.raises(OverloadedError) as dear:
-        FullGate(1, 0, 1000).check()
+        FullGate(1, 0).check()
     assert body["detail"] == str(dear.value)
     assert caller.count(label) == 1
 

@@ -7,9 +7,11 @@ from time import perf_counter
 
 import pytest
 
+from gates import Request
 from ranking.errors import AbandonedError
 from ranking.pace import Deadline
 from service.admission.gate import Gate, listening
+from service.api.pipeline import Compute
 from service.errors import NotReadyError, OverloadedError
 
 HOUR = 3600.0
@@ -19,7 +21,8 @@ class Bench:
     """A gate, and requests that work until they are told to end."""
 
     def __init__(self, **options):
-        self.gate = Gate(**{"threads": 1, "places": 2, "buffer": 100, **options})
+        self.gate = Gate(**{"slots": 1, "places": 2, **options})
+        self.compute = Compute(options.get("slots", 1))
         self.started, self.tasks, self.ends, self.deadlines = [], {}, {}, {}
 
     async def ask(self, name, *, seconds=HOUR, caller=None):
@@ -34,7 +37,7 @@ class Bench:
             return name
 
         deadline = Deadline(perf_counter() + seconds)
-        self.tasks[name] = asyncio.ensure_future(self.gate.run(work, deadline, lambda: caller, 1))
+        self.tasks[name] = asyncio.ensure_future(self.compute.run(self.gate, work, Request(deadline, lambda: caller)))
         for _ in range(3):
             await asyncio.sleep(0)
         return self.tasks[name]
@@ -77,7 +80,7 @@ async def test_first_come_first_served():
 
 @run
 async def test_as_many_slots_as_said_work_at_once():
-    async with bench(threads=2) as b:
+    async with bench(slots=2) as b:
         for name in "abc":
             await b.ask(name)
         assert (b.gate.working, b.gate.waiting) == (2, 1)
@@ -172,7 +175,7 @@ async def test_a_turn_that_would_come_too_late_is_not_waited_for():
 @run
 async def test_retry_after_is_what_is_queued_times_what_it_takes():
     now = [0.0]
-    async with bench(threads=2, places=3, clock=lambda: now[0]) as b:
+    async with bench(slots=2, places=3, clock=lambda: now[0]) as b:
         await b.ask("first")
         now[0] = 3.0
         await b.end("first")
@@ -205,14 +208,14 @@ async def test_a_stop_answers_whoever_waits_and_whoever_is_in_work():
 
 @run
 async def test_a_failure_of_the_work_is_its_own_and_frees_the_slot():
-    gate = Gate(1, 0, buffer=1)
+    gate, compute = Gate(1, 0), Compute(1)
 
     def fails(_deadline):
         raise ValueError("no oil")
 
     for _ in range(3):
         with pytest.raises(ValueError, match="no oil"):
-            await gate.run(fails, Deadline(), asyncio.Event().wait, 1)
+            await compute.run(gate, fails, Request())
     assert gate.working == 0
 
 

@@ -5,8 +5,9 @@ import threading
 
 import pytest
 
-from ranking.pace import Deadline
-from service.admission.gate import SMALL, Gate
+from gates import Request
+from service.admission.gate import Gate
+from service.api.pipeline import SMALL, Compute
 from service.errors import NotReadyError, OverloadedError
 
 
@@ -25,7 +26,7 @@ class Turns:
 
     def __init__(self, **options):
         self.now = 0.0
-        self.gate = Gate(0, 10, buffer=1, clock=lambda: self.now, **options)
+        self.gate, self.compute = Gate(1, 10, clock=lambda: self.now, **options), Compute(0)
 
     async def take(self, *seconds):
         """Some turns, one after the other."""
@@ -34,12 +35,12 @@ class Turns:
             def work(_deadline, each_s=each_s):
                 self.now += each_s
 
-            await self.gate.run(work, Deadline(), asyncio.Event().wait, 1)
+            await self.compute.run(self.gate, work, Request())
 
     async def ask(self, count):
         """How many of so many callers at once are let in."""
         work = asyncio.gather(
-            *(self.gate.run(lambda _: None, Deadline(), asyncio.Event().wait, 1) for _ in range(count)),
+            *(self.compute.run(self.gate, lambda _: None, Request()) for _ in range(count)),
             return_exceptions=True,
         )
         await asyncio.sleep(0)
@@ -81,12 +82,12 @@ async def test_a_few_slow_turns_mean_nothing_half_of_them_do():
 
 @run
 async def test_a_turn_that_comes_later_than_was_expected_is_refused():
-    gate = Gate(1, 10, buffer=1, patience_s=0.05, clock=lambda: 0.0)
+    gate, compute = Gate(1, 10, patience_s=0.05, clock=lambda: 0.0), Compute(1)
     end = threading.Event()
-    begun = asyncio.ensure_future(gate.run(lambda _: end.wait(10), Deadline(), asyncio.Event().wait, 1))
+    begun = asyncio.ensure_future(compute.run(gate, lambda _: end.wait(10), Request()))
     await asyncio.sleep(0)
     with pytest.raises(OverloadedError, match="its turn did not come in time"):
-        await gate.run(lambda _: None, Deadline(), asyncio.Event().wait, 1)
+        await compute.run(gate, lambda _: None, Request())
     end.set()
     await begun
     assert (gate.working, gate.waiting) == (0, 0)
@@ -106,24 +107,20 @@ async def test_a_turn_must_come_while_there_is_time_for_an_answer():
 @pytest.mark.parametrize("size", [SMALL, SMALL + 1])
 def test_small_bodies_need_no_thread_where_there_are_none(threads, size):
     async def ask():
-        return await Gate(threads, 0, buffer=1).run(
-            lambda _deadline: threading.current_thread(), Deadline(), asyncio.Event().wait, size
-        )
+        return await Compute(threads).run(Gate(1, 0), lambda _deadline: threading.current_thread(), Request(held=size))
 
     assert (asyncio.run(ask()) is threading.current_thread()) == (threads == 0 and size == SMALL)
 
 
 @run
 async def test_without_threads_others_take_places_before_the_loop_is_busy():
-    gate, seen = Gate(0, 1, buffer=1), []
+    gate, compute, seen = Gate(1, 1), Compute(0), []
 
     def work(_deadline):
         seen.append((gate.working, gate.waiting))
         return len(seen)
 
-    found = await asyncio.gather(
-        *(gate.run(work, Deadline(), asyncio.Event().wait, 1) for _ in range(3)), return_exceptions=True
-    )
+    found = await asyncio.gather(*(compute.run(gate, work, Request()) for _ in range(3)), return_exceptions=True)
     assert found[:2] == [1, 2]
     assert isinstance(found[2], OverloadedError)
     assert seen == [(1, 1), (1, 0)]
@@ -132,14 +129,14 @@ async def test_without_threads_others_take_places_before_the_loop_is_busy():
 
 @run
 async def test_without_threads_a_failure_or_a_stop_frees_the_slot():
-    gate = Gate(0, 0, buffer=1)
+    gate, compute = Gate(1, 0), Compute(0)
 
     def fails(_deadline):
         raise ValueError("no oil")
 
     with pytest.raises(ValueError, match="no oil"):
-        await gate.run(fails, Deadline(), asyncio.Event().wait, 1)
-    task = asyncio.ensure_future(gate.run(fails, Deadline(), asyncio.Event().wait, 1))
+        await compute.run(gate, fails, Request())
+    task = asyncio.ensure_future(compute.run(gate, fails, Request()))
     await asyncio.sleep(0)
     assert gate.working == 1
     task.cancel()

@@ -17,7 +17,7 @@ setup(
             ("ranking/list_relative", []),
             ("ranking/look", []),
             ("ranking/traversal", ["ranking/lockstep.h", "ranking/lockstep_kernel.h"]),
-            ("service/scan", []),
+            ("service/wire/json_fast", []),
         )
     ]
 )

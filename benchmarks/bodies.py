@@ -27,8 +27,8 @@ from benchmarks.wide_bundle import build
 from ranking import bundle
 from ranking.features import FeatureSchema
 from service.app import create_app
-from service.decode import Bounds, bounds_of
 from service.settings import Settings
+from service.wire.json_parse import Bounds, bounds_of
 
 HONEST = ("by name", "by name, each in another order", "by name, with accents", "a colon in an id")
 """Lists that people send: most JSON libraries escape what is not ASCII. The slowest of them is the measure."""

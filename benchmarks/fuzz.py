@@ -41,15 +41,19 @@ with atheris.instrument_imports(include=["ranking", "service", "training"], excl
     from benchmarks import machine
     from ranking.errors import DataError
     from ranking.features import Feature, FeatureSchema
-    from service import convert, decode, matrix, npy, tensors
     from service.problems import STATUS
-    from service.schemas import RerankRequest
-    from service.validation import validated
+    from service.wire import json_matrix as convert
+    from service.wire import json_parse as decode
+    from service.wire import npy
+    from service.wire import open_inference as tensors
+    from service.wire import raw_matrix as matrix
+    from service.wire.schemas import RerankRequest
+    from service.wire.validation import validated
     from training.data.letor import text as letor
     from training.data.letor.fast import Block, parse_fast
     from training.data.letor.lines import parse_lines
 
-scan: Any = import_module("service.scan")  # compiled: there is nothing in it to instrument
+scan: Any = import_module("service.wire.json_fast")  # compiled: there is nothing in it to instrument
 
 MAX_BYTES = 2048
 MEMORY_MIB = 2048
@@ -83,18 +87,18 @@ IDS = {"name": "ids", "datatype": "BYTES", "shape": [2], "data": ["a", "b"]}
 
 
 def a_json_body(data: bytes) -> None:
-    """``service.decode``, validation, ``service.convert``."""
+    """``service.wire.json_parse``, validation, ``service.wire.json_matrix``."""
     request = validated(RerankRequest, decode.decode(data, decode.bounds_of(LIMIT, [SCHEMA])))
     convert.to_candidates(request, SCHEMA)
 
 
 def an_npy_body(data: bytes) -> None:
-    """``service.npy``."""
+    """``service.wire.npy``."""
     matrix.to_candidates(npy.decode(data, SCHEMA, LIMIT), SCHEMA)
 
 
 def tensors_in_a_body(data: bytes) -> None:
-    """``service.tensors``: two bytes say the length of the JSON object."""
+    """``service.wire.open_inference``: two bytes say the length of the JSON object."""
     length = int.from_bytes(data[:2], "big")
     tensors.decode(data[2:], None if length == 0 else str(length), SCHEMA, LIMIT)
 

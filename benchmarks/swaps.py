@@ -24,7 +24,7 @@ from benchmarks.drain import Callers, free_port, golden_body, lost, until_ready
 from benchmarks.machine import save
 from ranking import bundle
 from ranking.manifest import parse
-from service import folder
+from service.bundles import folder
 
 VERSIONS = ("1", "2", "3")
 KEY = "benchmarks.swaps"

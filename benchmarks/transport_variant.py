@@ -13,10 +13,10 @@ from typing import Any
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from service import server
+from service.admission.early_refusal import EarlyRefusal
 from service.command_line import main
-from service.shedding import Shedding
-from service.turnstile import BACKLOG, Turnstile
+from service.transport import server
+from service.transport.fair_accept import BACKLOG, FairAccept
 
 _options = server.options
 
@@ -55,17 +55,17 @@ def limit_concurrency() -> None:
 def plain_accept() -> None:
     """Take whatever waits at the port at once, as asyncio does."""
 
-    def knocked(self: Turnstile) -> None:
+    def knocked(self: FairAccept) -> None:
         with suppress(BlockingIOError):
             for _ in range(BACKLOG):
                 self._take_one()
 
-    Turnstile._knocked = knocked  # type: ignore[method-assign]
+    FairAccept._knocked = knocked  # type: ignore[method-assign]
 
 
 def no_shedding() -> None:
     """A refusal for lack of room goes all the way that an answer goes."""
-    Shedding.refuses = lambda *_: False  # type: ignore[method-assign]
+    EarlyRefusal.refuses = lambda *_: False  # type: ignore[method-assign]
 
 
 VARIANTS = {one.__name__: one for one in (httptools, h11, limit_concurrency, plain_accept, no_shedding)}

@@ -1,1 +1,18 @@
-"""The server: reads a sealed bundle and answers ``POST /rerank``. ``python -m service --help`` starts here."""
+"""The server: reads a sealed bundle and answers ``POST /rerank``. ``python -m service --help`` starts here.
+
+From top to bottom, each knows only what stands below it:
+
+=============  ======================================================================
+``workers``    several processes behind one socket: supervisor, worker, heartbeat
+``app``        the application: what stands below, composed
+``api``        endpoints, and the pipeline of a ranking request
+``wire``       how requests and answers travel: JSON, ``.npy``, Open Inference Protocol
+``admission``  slots, bodies, early refusals, readiness
+``auth``       API keys and their rates
+``bundles``    what is served: loading, models folder, reload
+``transport``  connections: server, HTTP/1.1 within bounds, connection limit
+``telemetry``  metrics, logs, drift, traces
+``problems``   every error as one body (RFC 9457); ``hook``: the operator's own router
+``settings``   ``LISTWRIGHT_*`` environment variables
+=============  ======================================================================
+"""

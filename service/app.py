@@ -15,32 +15,32 @@ from typing import Any
 
 from anyio import to_thread
 from fastapi import FastAPI, Request, Response
-from fastapi.encoders import jsonable_encoder
-from fastapi.openapi.models import OpenAPI
 from starlette.types import Receive, Scope, Send
 
 from ranking.bundle import Bundle
 from ranking.errors import AbandonedError
-from service import binary_routes, examples, guard, hook, loading, problems
-from service.admin import admin
-from service.admission import Gate
-from service.connection_limit import ConnectionLimit
-from service.degradation import DegradedRun
-from service.ignored import IgnoredFeatures
-from service.inference import InferRequest
-from service.json_door import JsonBounds
-from service.keys import Key, digest_of
-from service.models import Models, only
-from service.pacing import Pacing, Scraped
-from service.problems import OverloadedError
-from service.reload import Watch, tell
-from service.routes import ranking, routes, unready
-from service.routing_switch import Deciders, RoutingSwitch
-from service.schemas import RerankRequest
+from service import hook, paths, problems
+from service.admission.body_budget import BodyBudget
+from service.admission.early_refusal import EarlyRefusal
+from service.admission.gate import Gate
+from service.admission.readiness import DegradedRun
+from service.api import admin, health, info, open_inference, rerank
+from service.api.openapi import completed
+from service.api.pacing import Pacing, Scraped
+from service.api.pipeline import Compute
+from service.auth.keys import Key, digest_of
+from service.auth.middleware import Guard, Keyring
+from service.bundles import loading
+from service.bundles.reload import Watch, tell
+from service.bundles.routing_switch import Deciders, RoutingSwitch
+from service.bundles.served import Models, only
+from service.errors import OverloadedError
 from service.settings import EVERY, Settings
-from service.shedding import Shedding
-from service.telemetry import Observed, Telemetry
-from service.tracing import open_tracer
+from service.telemetry.metrics import Observed, Telemetry
+from service.telemetry.open_tracer import open_tracer
+from service.transport.connection_limit import ConnectionLimit
+from service.wire.ignored import IgnoredFeatures
+from service.wire.json_codec import JsonBounds
 
 HOOK_THREADS = 2
 """Threads of the hook for each request that is computed at a time: as many again may hang before any is refused."""
@@ -60,21 +60,21 @@ class _First:
 
 
 class Contract(FastAPI):
-    """FastAPI, with some things said in its document that it has no words for."""
+    """FastAPI behind the early refusals, with a complete document."""
 
-    shedding: Shedding
+    early_refusal: EarlyRefusal
     pacing: Pacing
     _text: bytes | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI; what there is no room for goes no further."""
-        if self.shedding.refuses(scope):
-            await self.shedding.refuse(scope, send)
+        if self.early_refusal.refuses(scope):
+            await self.early_refusal.refuse(scope, send)
             return
         try:
             await self.pacing.wait(scope, receive)
         except OverloadedError as error:
-            await self.shedding.refuse(scope, send, error)
+            await self.early_refusal.refuse(scope, send, error)
             return
         except AbandonedError:
             return
@@ -82,7 +82,7 @@ class Contract(FastAPI):
 
     def setup(self) -> None:
         """FastAPI's hook for the routes of its own: the document, made once."""
-        self.add_route("/openapi.json", self._document, include_in_schema=False)
+        self.add_route(paths.OPENAPI, self._document, include_in_schema=False)
 
     async def _document(self, _: Request) -> Response:
         if self._text is None:
@@ -90,30 +90,10 @@ class Contract(FastAPI):
         return Response(self._text, media_type="application/json")
 
     def openapi(self) -> dict[str, Any]:
-        """The document: refusals under their own media type, examples word for word (FastAPI drops their nulls), and
-        the words of bodies that FastAPI does not parse.
-        """
+        """FastAPI's hook for the document, completed."""
         if self.openapi_schema is None:
-            document = super().openapi()
-            for path, operation in ((path, o) for path, found in document["paths"].items() for o in found.values()):
-                guard.document(path, operation)
-                if "HTTPValidationError" in str(operation["responses"].get("422")):  # a name in a path is never invalid
-                    del operation["responses"]["422"]
-                for status, response in operation["responses"].items():
-                    if status >= "4":
-                        response["content"] = {problems.MEDIA_TYPE: response["content"]["application/json"]}
-            bodies = {"/rerank": examples.REQUESTS} | dict.fromkeys(binary_routes.INFER_PATHS, examples.INFERENCES)
-            schemas = document["components"]["schemas"]
-            for model in (RerankRequest, InferRequest):
-                words = model.model_json_schema(ref_template="#/components/schemas/{model}")
-                schemas = {**words.pop("$defs"), model.__name__: words, **schemas}
-            document["components"]["securitySchemes"] |= guard.SCHEME
-            unused = ("HTTPValidationError", "ValidationError")
-            document["components"]["schemas"] = {k: v for k, v in sorted(schemas.items()) if k not in unused}
-            document = self.openapi_schema = jsonable_encoder(OpenAPI(**document), by_alias=True, exclude_none=True)
-            for path, shown in bodies.items():
-                document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["examples"] = shown
-        return super().openapi()
+            self.openapi_schema = completed(super().openapi())
+        return self.openapi_schema
 
 
 def create_app(
@@ -133,7 +113,7 @@ def create_app(
     telemetry, tracer = Telemetry(), open_tracer()
     first = _First(only(loaded) if isinstance(loaded, Bundle) else loaded)
     del loaded
-    keyring, switch = guard.Keyring(settings), RoutingSwitch(settings)
+    keyring, switch = Keyring(settings), RoutingSwitch(settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -181,29 +161,42 @@ def create_app(
     app.state.watch = Watch(app.state, settings, telemetry, swapped)
     app.state.draining, app.state.degraded = threading.Event(), DegradedRun()
     app.state.ignored, app.state.json_bounds = IgnoredFeatures(telemetry), JsonBounds(settings)
-    admin_key = settings.admin_key
-    app.state.admin_key = None if admin_key is None else Key("admin", digest_of(admin_key.get_secret_value().encode()))
-    app.state.gate = Gate(
-        settings.threads, settings.queue, settings.max_buffered_bytes, patience_s=settings.queue_ms / 1000.0
-    )
-    app.shedding, app.pacing = Shedding(app.state.gate, telemetry), Pacing(keyring, app.state.admin_key)
-    app.state.connection_limit = connections = ConnectionLimit(settings.max_connections, telemetry)
-    telemetry.watch(
-        app.state.gate,
-        connections=lambda: connections.present,
-        ready=lambda: unready(app.state, app.state.models) is None,
-        workers=settings.workers,
-    )
-    routers = (*binary_routes.FAST, ranking, routes, binary_routes.routes, admin)
+    _admit(app, settings, telemetry, keyring)
+    telemetry.watch(_gauges(app, settings))
+    routers = (*open_inference.FAST, rerank.ranking, health.routes, info.routes, open_inference.routes, admin.admin)
     answers = [route for router in routers for route in router.routes]
     app.router.routes.extend(answers)  # not by include_router, behind which FastAPI matches each request three times
     problems.install(app)
-    paths = frozenset(getattr(route, "path", "") for route in answers)
+    known = frozenset(getattr(route, "path", "") for route in answers)
     if keyring:
-        open_paths = guard.HEALTH | guard.INFORMATION if settings.open_info else guard.HEALTH
-        app.add_middleware(guard.Guard, keyring=keyring, open_paths=open_paths, telemetry=telemetry)
-    app.add_middleware(Observed, telemetry=telemetry, paths=paths, tracer=tracer)
+        open_paths = paths.HEALTH | paths.INFORMATION if settings.open_info else paths.HEALTH
+        app.add_middleware(Guard, keyring=keyring, open_paths=open_paths, telemetry=telemetry)
+    app.add_middleware(Observed, telemetry=telemetry, paths=known, tracer=tracer)
     return app
+
+
+def _admit(app: Contract, settings: Settings, telemetry: Telemetry, keyring: Keyring) -> None:
+    """Bound what is let in: slots, bytes of bodies, connections, other paths."""
+    admin_key = settings.admin_key
+    app.state.admin_key = None if admin_key is None else Key("admin", digest_of(admin_key.get_secret_value().encode()))
+    app.state.compute = Compute(settings.threads)
+    app.state.gate = gate = Gate(app.state.compute.slots, settings.queue, patience_s=settings.queue_ms / 1000.0)
+    app.state.bodies = BodyBudget(settings.max_buffered_bytes, lambda: gate.retry_after_s)
+    app.early_refusal, app.pacing = EarlyRefusal(gate, telemetry), Pacing(keyring, app.state.admin_key)
+    app.state.connection_limit = ConnectionLimit(settings.max_connections, telemetry)
+
+
+def _gauges(app: FastAPI, settings: Settings) -> dict[str, Callable[[], float]]:
+    """The state of this process, for the metrics."""
+    state = app.state
+    return {
+        "listwright_waiting_requests": lambda: state.gate.waiting,
+        "listwright_working_requests": lambda: state.gate.working,
+        "listwright_buffered_bytes": lambda: state.bodies.held,
+        "listwright_open_connections": lambda: state.connection_limit.present,
+        "listwright_ready_workers": lambda: health.unready(state, state.models) is None,
+        "listwright_workers": lambda: settings.workers,
+    }
 
 
 def _log_served(models: Models, settings: Settings) -> None:

@@ -10,11 +10,14 @@ from functools import partial
 from pydantic import ValidationError
 
 from ranking.errors import ListwrightError
-from service import disk, hook, keys, loading, logs
+from service import disk, hook
 from service.app import create_app
-from service.server import DrainingServer, check_tls
+from service.auth import keys
+from service.bundles import loading
 from service.settings import PREFIX, Settings, describe, near_misses
-from service.workers import supervise
+from service.telemetry import logs
+from service.transport.server import DrainingServer, check_tls
+from service.workers.supervisor import supervise
 
 
 def main(arguments: list[str] | None = None) -> int:

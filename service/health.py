@@ -12,6 +12,8 @@ import os
 import ssl
 import sys
 
+from service.paths import READY
+
 WITHIN_S = 2.0
 
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where the service listens everywhere, it is asked here
@@ -48,7 +50,7 @@ def _status() -> int:
         context.verify_mode = ssl.CERT_NONE
         connection = http.client.HTTPSConnection(host, number, timeout=WITHIN_S, context=context)
     try:
-        connection.request("GET", "/readyz", headers={"Connection": "close"})
+        connection.request("GET", READY, headers={"Connection": "close"})
         return connection.getresponse().status
     finally:
         connection.close()

@@ -6,27 +6,39 @@ import http
 import json
 import logging
 from collections.abc import Iterable
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from ranking.errors import (
     AbandonedError,
     CandidateError,
     EmptyListError,
-    ListwrightError,
     SchemaMismatchError,
     UnknownStrategyError,
 )
-from service.schemas import Fault, Problem
+from service import paths
+from service.errors import (
+    DegradedError,
+    NotReadyError,
+    OverloadedError,
+    PlacedError,
+    RateLimitedError,
+    ReloadRefusedError,
+    RepeatedNameError,
+    SlowBodyError,
+    TooLargeError,
+    UnauthorizedError,
+    UndecodableBodyError,
+    UnknownModelError,
+    UnsupportedMediaTypeError,
+)
 
 MEDIA_TYPE = "application/problem+json"
-INFERENCE_PATHS = ("/v2/models/", "/v2/health/")
-"""Where clients of the Open Inference Protocol ask, which look for a member ``error``."""
-
 MAX_FAULTS = 20
 MAX_DETAIL = 2000
 """Characters; some details repeat what was sent."""
@@ -36,71 +48,26 @@ _CLOSING = {"Connection": "close"}
 _log = logging.getLogger("listwright.service")
 
 
-class _PlacedError(ListwrightError):
-    """An error that has a place in the body, as JSON path segments; the whole body if there are none."""
+class Fault(BaseModel):
+    """One thing that is wrong, and where."""
 
-    def __init__(self, message: str, path: tuple[str | int, ...] = ()) -> None:
-        super().__init__(message)
-        self.message = message
-        self.path = path
+    path: Annotated[str, Field(description="JSON path below the body")]
+    message: str
 
 
-class UndecodableBodyError(_PlacedError):
-    """The body is not what it is announced as."""
+class Problem(BaseModel):
+    """An error (RFC 9457)."""
 
-
-class SlowBodyError(ListwrightError):
-    """The body did not arrive in time."""
-
-
-class UnsupportedMediaTypeError(ListwrightError):
-    """The body is announced as something that is not read."""
-
-
-class RepeatedNameError(_PlacedError):
-    """A name stands twice in one object of the body."""
-
-
-class TooLargeError(_PlacedError):
-    """The body or the list is larger than the limits."""
-
-
-class UnknownModelError(ListwrightError):
-    """The caller asked for a bundle that is not served."""
-
-
-class UnauthorizedError(ListwrightError):
-    """No key, or a wrong one."""
-
-
-class ReloadRefusedError(ListwrightError):
-    """What the operator asked to be served is not; what was served is."""
-
-
-class OverloadedError(ListwrightError):
-    """There is more to do than can be done in time.
-
-    Args:
-        message: what is full.
-        retry_after_s: whole seconds after which there may be room.
-        closes: whether the connection ends, as the rest of the body is not read.
-    """
-
-    def __init__(self, message: str, retry_after_s: int, *, closes: bool = False) -> None:
-        super().__init__(f"{message}: ask again in {retry_after_s} s")
-        self.retry_after_s, self.closes = retry_after_s, closes
-
-
-class RateLimitedError(OverloadedError):
-    """One key's holder asks more often than it may."""
-
-
-class NotReadyError(ListwrightError):
-    """No bundle is loaded, or the process is draining, or its answers are degraded."""
-
-
-class DegradedError(ListwrightError):
-    """A stage failed or would have been late, and the settings allow no degraded answer."""
+    type: Annotated[str, Field(description="stable name of the kind of problem")]
+    title: str
+    status: int
+    detail: str
+    request_id: str
+    errors: list[Fault] = []
+    expected: Annotated[list[str], Field(description="names that the bundle was fitted on")] = []
+    sent: Annotated[list[str], Field(description="names that arrived, at most as many as expected and ten more")] = []
+    fingerprint: Annotated[str | None, Field(description="of the served schema")] = None
+    error: Annotated[str, Field(description="detail once more, where inference clients look; below /v2/models")] = ""
 
 
 STATUS: dict[type[Exception], int] = {
@@ -186,7 +153,7 @@ def problem(
             "status": status,
             "detail": detail,
             "request_id": request.state.request_id,
-            "error": detail if request.scope["path"].startswith(INFERENCE_PATHS) else "",
+            "error": detail if request.scope["path"].startswith(paths.INFERENCE_PROBLEMS) else "",
             **more,
         }
     )
@@ -206,7 +173,7 @@ def encoded(status: http.HTTPStatus, kind: str, detail: str, request_id: str, *,
         "request_id": request_id,
         "errors": [],
     }
-    if path.startswith(INFERENCE_PATHS):
+    if path.startswith(paths.INFERENCE_PROBLEMS):
         content["error"] = detail
     return json.dumps(content).encode()
 
@@ -237,7 +204,7 @@ async def deliberate(request: Request, error: Exception) -> JSONResponse:
         return problem(request, status, kind, str(error), headers=told)
     if isinstance(error, SlowBodyError):  # the rest of it is not read
         return problem(request, status, kind, str(error), headers=_CLOSING)
-    if isinstance(error, CandidateError | _PlacedError):
+    if isinstance(error, CandidateError | PlacedError):
         fault = Fault(path=_clean(json_path(error.path)), message=_clean(error.message))
         return problem(request, status, kind, f"{json_path(error.path)}: {error.message}", errors=[fault])
     headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, UnauthorizedError) else None

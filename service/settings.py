@@ -11,14 +11,14 @@ from typing import Annotated, Literal, get_args
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from service.schemas import Strategy
+from ranking.stages import NetworkKind
 
 PREFIX = "LISTWRIGHT_"
 
 EVERY = ""
 """Stands for the name of every bundle that is not named."""
 
-STRATEGIES = tuple(strategy for strategy in get_args(Strategy) if strategy != "auto")
+STRATEGIES = (*get_args(NetworkKind), "srm", "first_stage")
 
 _HOOK = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 

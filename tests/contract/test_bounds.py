@@ -12,7 +12,7 @@ from asgi import asking
 from contract.test_problems import check
 from ranking import bundle
 from ranking.pace import NO_DEADLINE
-from service import answering
+from service.api import pipeline
 from service.app import create_app
 from service.settings import Settings
 from waiting import until
@@ -35,7 +35,7 @@ class Held:
 
     def __init__(self, monkeypatch):
         self.started, self.go, self.count = threading.Semaphore(0), threading.Event(), 0
-        rank = answering.rank
+        rank = pipeline.rank
 
         def waiting(*arguments):
             self.count += 1
@@ -43,7 +43,7 @@ class Held:
             assert self.go.wait(10)
             return rank(*arguments)
 
-        monkeypatch.setattr(answering, "rank", waiting)
+        monkeypatch.setattr(pipeline, "rank", waiting)
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_beyond_the_queue_a_request_is_refused_at_once(bundle_folder, held, pool
             assert answer.status_code == 200
             assert "queue;dur=" in answer.headers["server-timing"]
         assert waiting.result().json()["meta"]["timings_ms"]["queue"] > 0
-        assert client.app.state.gate.held == 0
+        assert client.app.state.bodies.held == 0
 
 
 def test_a_turn_that_does_not_come_in_time_is_refused(bundle_folder, held, pool):
@@ -103,11 +103,11 @@ def test_bodies_have_room_together(bundle_folder, held, pool):
     with serving(bundle_folder, threads=1, max_payload_bytes=2048, max_buffered_bytes=2048) as client:
         working = pool.submit(client.post, "/rerank", json=large)
         assert held.started.acquire(timeout=10)
-        assert 1500 < client.app.state.gate.held < 2048
+        assert 1500 < client.app.state.bodies.held < 2048
         assert "bytes of other bodies" in check(client.post("/rerank", json=large), 429, "overloaded")["detail"]
         held.go.set()
         assert working.result().status_code == 200
-        assert client.app.state.gate.held == 0
+        assert client.app.state.bodies.held == 0
         assert client.post("/rerank", json=large).status_code == 200
 
 
@@ -148,7 +148,7 @@ def test_no_more_is_read_than_the_longest_list_takes(bundle_folder, door, announ
 
     with serving(bundle_folder) as client:
         client._portal.call(client.app, scope(*door, **lengths), receive, send)
-        assert client.app.state.gate.held == 0
+        assert client.app.state.bodies.held == 0
     assert sent[0]["status"] == 413
     assert b"candidates (LISTWRIGHT_MAX_CANDIDATES) with 4 features" in sent[1]["body"]
     assert arrived <= 4 * 2**20
@@ -238,8 +238,8 @@ def test_where_no_degraded_answer_is_wanted_there_is_an_error(bundle_folder):
 
 def test_answers_after_their_deadline_are_counted(bundle_folder, monkeypatch):
     with serving(bundle_folder) as client:
-        rank = answering.rank
-        monkeypatch.setattr(answering, "rank", lambda *a: (time.sleep(0.03), rank(*a[:2], NO_DEADLINE))[1])
+        rank = pipeline.rank
+        monkeypatch.setattr(pipeline, "rank", lambda *a: (time.sleep(0.03), rank(*a[:2], NO_DEADLINE))[1])
         assert client.post("/rerank", json={**BODY, "timeout_ms": 20}).json()["meta"]["status"] == "ok"
         assert client.post("/rerank", json=BODY).json()["meta"]["status"] == "ok"
         text = client.get("/metrics").text

@@ -11,7 +11,8 @@ import pytest
 
 from listwright_client import AsyncClient, Client, RequestError, answers, options
 from ranking.candidates import CandidateList
-from service import info, schemas
+from service.api import info
+from service.wire import schemas
 
 NAMES = ["price", "stars", "bm25", "carrier"]
 ROWS = [

@@ -11,10 +11,10 @@ import pytest
 
 from listwright_client import AsyncClient, Client, DeadlineExceededError
 from ranking import bundle
-from service import answering
+from service.api import pipeline
 from service.app import create_app
-from service.server import DrainingServer
 from service.settings import Settings
+from service.transport.server import DrainingServer
 
 ROWS = [[1.0, 2.0, 3.0, "A5"], [2.0, 1.0, 0.0, "B2"]]
 LONG_MS = 600_000
@@ -74,7 +74,7 @@ class Rankings:
 
 @pytest.fixture
 def rankings(monkeypatch):
-    seen, rank = Rankings(), answering.rank
+    seen, rank = Rankings(), pipeline.rank
 
     def watched(asked, deciders, deadline):
         seen.told.append(asked.options.timeout_ms)
@@ -86,7 +86,7 @@ def rankings(monkeypatch):
             assert seen.go.wait(30)
         return rank(asked, deciders, deadline)
 
-    monkeypatch.setattr(answering, "rank", watched)
+    monkeypatch.setattr(pipeline, "rank", watched)
     return seen
 
 

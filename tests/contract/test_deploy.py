@@ -13,9 +13,9 @@ from asgi import asking
 from bundles import make_bundle
 from ranking import bundle
 from service.app import create_app
-from service.drift import Drift
 from service.settings import Settings
-from unit.service.test_drift import Inline
+from service.telemetry.drift import Drift
+from unit.service.telemetry.test_drift import Inline
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 RULES = DEPLOY / "prometheus" / "rules.yml"

@@ -9,8 +9,8 @@ import pytest
 
 from ranking import bundle
 from service.app import create_app
-from service.server import DrainingServer
 from service.settings import Settings
+from service.transport.server import DrainingServer
 
 
 @pytest.fixture

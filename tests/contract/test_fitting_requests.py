@@ -12,11 +12,11 @@ from bundles import make_bundle
 from contract.test_binary import INFER
 from contract.test_openapi import ADMIN, OPERATIONS, RANKINGS, VALID
 from ranking import bundle
-from service import folder
+from service import paths
 from service.app import create_app
-from service.binary_routes import INFER_PATHS
-from service.matrix_doors import JSON_HEAD
+from service.bundles import folder
 from service.settings import Settings
+from service.wire.matrix_codecs import JSON_HEAD
 
 KEY = "a" * 20
 CODES = {"type": "integer", "minimum": 0, "maximum": 3}
@@ -166,7 +166,7 @@ def valid(document, words, body):
     return Draft202012Validator(found).is_valid(body)
 
 
-@pytest.mark.parametrize("path", INFER_PATHS)
+@pytest.mark.parametrize("path", paths.INFER)
 def test_a_head_of_no_bytes_is_neither_taken_nor_allowed(app, path):
     named = {parameter["name"]: parameter for parameter in app.openapi()["paths"][path]["post"]["parameters"]}
     assert named.keys() - {"name", "version"} == {JSON_HEAD}

@@ -7,7 +7,7 @@ import pytest
 
 from contract.test_client_deadlines import LONG_MS, serving
 from contract.test_connection import BODY, answer, request
-from service import answering
+from service.api import pipeline
 from waiting import until
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -22,13 +22,13 @@ def served(bundle_folder):
 @pytest.fixture
 def held(monkeypatch):
     """Rankings wait until this is set."""
-    go, rank = threading.Event(), answering.rank
+    go, rank = threading.Event(), pipeline.rank
 
     def waiting(*arguments):
         assert go.wait(30)
         return rank(*arguments)
 
-    monkeypatch.setattr(answering, "rank", waiting)
+    monkeypatch.setattr(pipeline, "rank", waiting)
     yield go
     go.set()
 

@@ -17,7 +17,8 @@ from contract.test_connection import answer as heard
 from contract.test_connection import request
 from ranking import bundle
 from service.app import create_app
-from service.guard import HEALTH, INFORMATION, LOOK_S
+from service.auth.middleware import LOOK_S
+from service.paths import HEALTH, INFORMATION
 from service.settings import Settings
 from swapping import BODY
 

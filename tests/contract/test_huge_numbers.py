@@ -13,8 +13,8 @@ from contract.test_problems import JSON, check
 from ranking import bundle
 from service.app import create_app
 from service.problems import DOCUMENTED
-from service.schemas import MAX_WHOLE
 from service.settings import Settings
+from service.wire.schemas import MAX_WHOLE
 
 ADMIN = {"Authorization": "Bearer " + "a" * 20}
 PLACE = "a number stands here"

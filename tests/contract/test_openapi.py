@@ -9,8 +9,8 @@ import schemathesis
 import yaml
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from service.binary_routes import INFER_PATHS
-from service.examples import INFERENCES, REQUESTS
+from service.paths import INFER
+from service.wire.examples import INFERENCES, REQUESTS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -38,7 +38,7 @@ MODELS = [
     for prefix in ("/v2/models/{name}", "/v2/models/{name}/versions/{version}")
     for suffix in ("", "/ready")
 ]
-RANKINGS = ("/rerank", *INFER_PATHS)
+RANKINGS = ("/rerank", *INFER)
 ADMIN = ("/admin/reload", "/admin/rollback")
 OPERATIONS = [("POST", path) for path in (*RANKINGS, *ADMIN)] + [("GET", path) for path in (*PROBES, *MODELS)]
 

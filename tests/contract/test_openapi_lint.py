@@ -12,8 +12,8 @@ import yaml
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from service.binary_routes import INFER_PATHS
-from service.examples import INFERENCES, REQUESTS
+from service.paths import INFER
+from service.wire.examples import INFERENCES, REQUESTS
 
 ROOT = Path(__file__).resolve().parents[2]
 PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
@@ -104,7 +104,7 @@ def test_the_document_keeps_every_rule(document, rule):
     assert rule(document) == []
 
 
-@pytest.mark.parametrize("path", ["/rerank", *INFER_PATHS])
+@pytest.mark.parametrize("path", ["/rerank", *INFER])
 def test_rankings_document_every_refusal(document, path):
     assert set(document["paths"][path]["post"]["responses"]) >= REFUSALS
 
@@ -113,7 +113,7 @@ def test_examples_are_the_applications_own(document):
     """Word for word: FastAPI drops a null on the way, and with it what the example shows."""
     body = document["paths"]["/rerank"]["post"]["requestBody"]
     assert body["content"]["application/json"]["examples"] == REQUESTS
-    for path in INFER_PATHS:
+    for path in INFER:
         body = document["paths"][path]["post"]["requestBody"]
         assert body["content"]["application/json"]["examples"] == INFERENCES
 

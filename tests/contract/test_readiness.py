@@ -9,8 +9,8 @@ from contract.test_bounds import BODY, BROKEN, serving
 from contract.test_problems import check
 from ranking import bundle
 from ranking.errors import ScoringError
+from service.admission.readiness import REST_S, RUN
 from service.app import create_app
-from service.degradation import REST_S, RUN
 from service.settings import Settings
 
 

@@ -14,7 +14,7 @@ from bundles import make_bundle
 from ranking import bundle
 from ranking.router import Choice
 from service.app import create_app
-from service.routing_switch import RoutingSwitch
+from service.bundles.routing_switch import RoutingSwitch
 from service.settings import Settings
 from waiting import until
 

@@ -12,8 +12,7 @@ from contract.test_fitting_requests import for_this_bundle
 from contract.test_openapi import CONFIG
 from ranking import bundle
 from service.app import create_app
-from service.binary_routes import INFER_PATHS
-from service.guard import HEALTH
+from service.paths import HEALTH, INFER
 from service.settings import Settings
 
 KEY, ADMIN_KEY = "k" * 20, "a" * 20
@@ -83,5 +82,5 @@ def test_sequences_of_requests_keep_the_contract(bundle_folder):
         ),
     )
     assert ("/rerank", 200) in statuses
-    assert any(path in INFER_PATHS and status in (400, 422) for path, status in statuses)
+    assert any(path in INFER and status in (400, 422) for path, status in statuses)
     assert not [status for _, status in statuses if status >= 500]

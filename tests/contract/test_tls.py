@@ -119,7 +119,7 @@ def test_our_own_manners_hold_under_tls(secure):
         assert answer(connection)[0] == 408
     with connect(client, context) as connection:
         connection.sendall(request() + BODY)
-        with suppress(OSError):  # the answer may cross our farewell
+        with suppress(OSError):  # the answer may cross our closing
             connection.unwrap()
     assert client.get("/livez").status_code == 200
 

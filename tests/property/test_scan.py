@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from pydantic_core import ValidationError, from_json
 
 from ranking.features import Feature, FeatureSchema
-from service.convert import to_candidates
-from service.json_door import plan_of
-from service.schemas import RerankRequest
+from service.wire.json_codec import plan_of
+from service.wire.json_matrix import to_candidates
+from service.wire.schemas import RerankRequest
 
 scan = pytest.importorskip(
-    "service.scan", reason="service.scan is not built: there was no C compiler", exc_type=ImportError
+    "service.wire.json_fast", reason="service.scan is not built: there was no C compiler", exc_type=ImportError
 )
 
 SCHEMA = FeatureSchema(

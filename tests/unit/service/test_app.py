@@ -10,11 +10,13 @@ from asgi import asking
 from bundles import make_bundle
 from ranking import bundle
 from ranking.errors import CandidateError, EmptyListError, ListwrightError, SchemaMismatchError
-from service import json_door, pacing, problems
+from service import problems
+from service.api import pacing
 from service.app import create_app
-from service.guard import Bucket
-from service.logs import json_lines
+from service.auth.middleware import Bucket
 from service.settings import Settings
+from service.telemetry.logs import json_lines
+from service.wire import json_codec
 
 BODY = {"features": [[1234.5, 2.0, 3.0, "A5"], [2.0, 1.0, 0.0, "B2"]]}
 
@@ -73,7 +75,7 @@ def test_a_bug_is_answered_counted_and_logged(client, monkeypatch, caplog):
     def broken(*_):
         raise RuntimeError("a secret of ours")
 
-    monkeypatch.setattr(json_door, "decode", broken)
+    monkeypatch.setattr(json_codec, "decode", broken)
     response = client.post("/rerank", json=BODY, headers={"X-Request-ID": "r-1"})
     assert response.status_code == 500
     assert response.headers["content-type"] == "application/problem+json"

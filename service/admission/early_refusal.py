@@ -1,0 +1,70 @@
+"""Refusing what there is no room for, at the lowest price: under a flood the refusals are most of the work."""
+
+from __future__ import annotations
+
+import http
+import logging
+import re
+import time
+from collections.abc import Callable
+
+from starlette.types import Scope, Send
+
+from service import paths, problems
+from service.admission.gate import Gate
+from service.errors import OverloadedError
+from service.telemetry.metrics import Telemetry, identified
+
+LOG_S = 10.0
+"""Seconds between two log lines, each of which counts the refusals since the last."""
+
+_RANKS = re.compile(r"(?:/v[12])?/rerank|/v2/models/[^/]+(/versions/[^/]+)?/infer")
+
+_log = logging.getLogger("listwright.requests")
+
+
+def ranks(scope: Scope) -> bool:
+    """Whether this is a request to rank."""
+    return scope["method"] == "POST" and _RANKS.fullmatch(scope["path"]) is not None
+
+
+class EarlyRefusal:
+    """Answers requests that are refused before anything of them but their head is looked at.
+
+    Args:
+        gate: that may be full.
+        telemetry: where answers are counted.
+        clock: seconds.
+    """
+
+    def __init__(self, gate: Gate, telemetry: Telemetry, clock: Callable[[], float] = time.monotonic) -> None:
+        self._gate, self._telemetry, self._clock = gate, telemetry, clock
+        self._said, self._since = -LOG_S, 0
+
+    def refuses(self, scope: Scope) -> bool:
+        """Whether this is a request to rank, and there is no room for it."""
+        return scope["type"] == "http" and self._gate.is_full and ranks(scope)
+
+    async def refuse(self, scope: Scope, send: Send, error: OverloadedError | None = None) -> None:
+        """429, with the same body and headers as any other refusal; without an error, that of the gate."""
+        error = error or self._gate.refusal()
+        facts, own = identified({name: value.decode("latin-1") for name, value in scope["headers"]})
+        status = http.HTTPStatus.TOO_MANY_REQUESTS
+        body = problems.encoded(status, "overloaded", str(error), facts["request_id"], path=scope["path"])
+        headers = [
+            (b"content-type", problems.MEDIA_TYPE.encode()),
+            (b"content-length", str(len(body)).encode()),
+            (b"retry-after", str(error.retry_after_s).encode()),
+            *own,
+        ]
+        await send({"type": "http.response.start", "status": status.value, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+        self._note(scope["path"] if ranks(scope) else "other", error)
+
+    def _note(self, path: str, error: OverloadedError) -> None:
+        self._telemetry.requests.labels(paths.route_of(path), "429").inc()
+        self._since += 1
+        now = self._clock()
+        if now - self._said >= LOG_S:
+            self._said, count, self._since = now, self._since, 0
+            _log.warning("%s", error, extra={"facts": {"status": 429, "refused": count}})

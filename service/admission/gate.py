@@ -1,0 +1,205 @@
+"""Bounded admission: who is worked for, who waits, and who is told at once to come back later."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from statistics import median_high
+from typing import Any
+
+from ranking.pace import Deadline
+from service.errors import NotReadyError, OverloadedError
+
+LONGEST_S = 3600.0
+"""Of a wait: timers know no infinity."""
+
+OWN_TURNS = 3
+"""Of whoever comes now: its own, and two as the event loop may have been deaf before it was read, and be so again
+before it is answered."""
+
+REMEMBERED = 8
+"""Turns that say how long the next ones take: each as long as the middle one of them, as the burst behind a stall is no
+reason to refuse. Whoever waits longer than that promised is refused in the end."""
+
+Receive = Callable[[], Awaitable[Any]]
+"""ASGI's, of a request."""
+
+Caller = asyncio.Future[Any]
+"""Done once whoever asked has gone."""
+
+
+@contextmanager
+def listening(receive: Receive) -> Iterator[Caller]:
+    """A future that is done once the caller has gone: after the body, that is all there is to receive."""
+    task = asyncio.ensure_future(receive())
+    try:
+        yield task
+    finally:
+        task.cancel()
+
+
+class Gate:
+    """So many requests in work and ``places`` waiting, first come first served; the next is refused at once.
+
+    For one thread, the event loop's.
+
+    Args:
+        slots: requests in work at a time.
+        places: requests that may wait.
+        patience_s: when their turns must have ended: they are not let in if the last turns say otherwise, and refused
+            if it comes otherwise; but one for each slot may always wait.
+        clock: seconds.
+    """
+
+    def __init__(
+        self,
+        slots: int,
+        places: int,
+        *,
+        patience_s: float = math.inf,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._slots, self._places, self._clock = slots, places, clock
+        self._patience_s = patience_s
+        self._free = slots
+        self._line: deque[asyncio.Future[float | None]] = deque()
+        self._turns_s: deque[float] = deque(maxlen=REMEMBERED)
+
+    @property
+    def working(self) -> int:
+        """Requests in work."""
+        return self._slots - self._free
+
+    @property
+    def waiting(self) -> int:
+        """Requests in line."""
+        return len(self._line)
+
+    @property
+    def retry_after_s(self) -> int:
+        """Whole seconds, at least one, until the turn of whoever comes now."""
+        return max(1, math.ceil(self._wait_s()))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next request is refused."""
+        if self._free or not self._line:
+            return self._free == 0 and self._places == 0
+        waiting = len(self._line)
+        return waiting >= self._places or (waiting >= self._slots and self._wait_s(OWN_TURNS) > self._patience_s)
+
+    def refusal(self) -> OverloadedError:
+        """What the next request is told if it is."""
+        return self._overloaded(f"{self.working} requests are in work and {len(self._line)} wait")
+
+    def check(self) -> None:
+        """Raise OverloadedError if a request would be refused: asked before its body is read."""
+        if self.is_full:
+            raise self.refusal()
+
+    @asynccontextmanager
+    async def turn(self, deadline: Deadline, receive: Receive, *, on_loop: bool) -> AsyncIterator[Deadline]:
+        """A slot, once it is this request's turn.
+
+        Args:
+            deadline: when its turn must have come.
+            receive: of the request, whose body has arrived.
+            on_loop: whether the work is done on the event loop, where nobody can be heard to go meanwhile.
+
+        Yields:
+            The deadline for the work, which also knows whether the caller is still there.
+
+        Raises:
+            OverloadedError: if the line is full, or its turn would come after the deadline, or did not come in time.
+            AbandonedError: if the caller went while it waited.
+            NotReadyError: if the service stopped meanwhile.
+        """
+        try:
+            if self._free and on_loop:
+                with self._timed(self._take()):
+                    # whoever has arrived meanwhile takes a place or is refused, before the loop is busy
+                    await asyncio.sleep(0)
+                    yield deadline
+                return
+            with listening(receive) as caller:
+                deadline = Deadline(deadline.at, caller.done)
+                with self._timed(self._take() if self._free else await self._wait(deadline, caller)):
+                    yield deadline
+        except asyncio.CancelledError as error:  # the last moment of a stop: an answer, not a broken connection
+            raise NotReadyError("the service stopped before the answer was ready") from error
+
+    def _take(self) -> float:
+        """A slot that is free; the time."""
+        self._free -= 1
+        return self._clock()
+
+    @contextmanager
+    def _timed(self, began: float) -> Iterator[None]:
+        """Work in a slot, timed from when it was to be had: what else the event loop did meanwhile is part of it."""
+        try:
+            yield
+        finally:
+            self._turns_s.append(self._clock() - began)
+            self._pass_on()
+
+    async def _wait(self, deadline: Deadline, caller: Caller) -> float:
+        """Return with a slot, and since when it was to be had; or raise without."""
+        self.check()
+        left_s = deadline.left_s
+        if self._wait_s() > left_s:
+            raise self._overloaded("the requests before this one take until its deadline")
+        if self._wait_s(OWN_TURNS) <= self._patience_s:  # else it is the one that may always wait
+            left_s = min(left_s, self._patience_s - (OWN_TURNS - 1) * self._turn_s)
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[float | None] = loop.create_future()
+        self._line.append(turn)
+        give_up = partial(self._give_up, turn)
+        timer = loop.call_later(min(left_s, LONGEST_S), give_up)
+        caller.add_done_callback(give_up)
+        try:
+            began = await turn
+        except asyncio.CancelledError:
+            if turn.cancelled():
+                self._line.remove(turn)
+            else:
+                self._pass_on()
+            raise
+        finally:
+            timer.cancel()
+            caller.remove_done_callback(give_up)
+        if began is not None and not deadline.abandoned():
+            return began
+        if began is not None:
+            self._pass_on()
+        deadline.check_awaited()
+        raise self._overloaded("its turn did not come in time")
+
+    def _give_up(self, turn: asyncio.Future[float | None], _caller: Caller | None = None) -> None:
+        """The caller has gone, or it is too late: the place is for others."""
+        if not turn.done():
+            self._line.remove(turn)
+            turn.set_result(None)
+
+    def _pass_on(self) -> None:
+        """One slot is free: the first in line has it, or whoever comes next."""
+        if self._line:
+            self._line.popleft().set_result(self._clock())
+        else:
+            self._free += 1
+
+    def _wait_s(self, more: int = 0) -> float:
+        """Seconds until the turn of whoever comes now, or as many turns later: each slot takes its share of them."""
+        return (self.working + len(self._line) + more) * self._turn_s / self._slots
+
+    @property
+    def _turn_s(self) -> float:
+        """How long the next turns take; 0.0 where nothing is known."""
+        return median_high(self._turns_s) if self._turns_s else 0.0
+
+    def _overloaded(self, message: str) -> OverloadedError:
+        return OverloadedError(message, self.retry_after_s)

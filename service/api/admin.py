@@ -1,0 +1,81 @@
+"""What an operator may ask for, with the admin key: reload, roll back."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, HTTPException, Query, Request
+from fastapi.security import HTTPBearer
+from fastapi.security.http import HTTPAuthorizationCredentials
+
+from service.api.info import Serving, serving_info
+from service.auth import keys
+from service.bundles.reload import EVERYTHING, Watch
+from service.bundles.served import Models, serving
+from service.errors import ReloadRefusedError, UnauthorizedError
+from service.paths import RELOAD, ROLLBACK
+from service.problems import DOCUMENTED
+from service.wire.schemas import Name
+
+_key = HTTPBearer(auto_error=False, scheme_name="adminKey", description="the value of LISTWRIGHT_ADMIN_KEY")
+
+
+def watch(
+    request: Request,
+    documented: Annotated[HTTPAuthorizationCredentials | None, Depends(_key)],  # noqa: ARG001
+    _: Annotated[Models, Depends(serving)],
+) -> Watch:
+    """What reloads, for whoever has the key.
+
+    Raises:
+        HTTPException: 404 where no key is set: nobody can have it, so there is nothing here.
+        UnauthorizedError: for no key, or a wrong one.
+    """
+    key = request.app.state.admin_key
+    if key is None:
+        raise HTTPException(404)
+    sent = keys.bearer(request.scope["headers"])
+    if sent is None or keys.holder([key], sent) is None:
+        raise UnauthorizedError("send the admin key: Authorization: Bearer KEY")
+    found: Watch = request.app.state.watch
+    return found
+
+
+Allowed = Annotated[Watch, Depends(watch)]
+
+_ANSWERS: dict[int | str, dict[str, Any]] = {
+    200: {"description": "What this worker process serves now; others follow within LISTWRIGHT_POLL_S"},
+    401: DOCUMENTED[401],
+    404: DOCUMENTED[404] | {"description": "No admin key is set, or there is no such model"},
+    409: DOCUMENTED[409]
+    | {"description": "A bundle was refused, or there is none to go back to; the served one stays"},
+    422: DOCUMENTED[422],
+    503: DOCUMENTED[503],
+}
+
+admin = APIRouter(tags=["admin"])
+
+
+@admin.post(
+    RELOAD,
+    operation_id="reload",
+    summary="Serve what the models folder says",
+    responses=_ANSWERS,
+)
+async def reload(allowed: Allowed) -> Serving:
+    """Look at the models folder now, and try again what was refused before; 409 with the reasons if anything is."""
+    models = await allowed.reload(again=True)
+    if models.refused:
+        refused = sorted(models.refused.values(), key=lambda refusal: refusal.model)
+        reasons = (f"{r.model}/{r.version}: {r.reason}" if r.model != EVERYTHING else r.reason for r in refused)
+        raise ReloadRefusedError("; ".join(reasons))
+    return serving_info(models)
+
+
+@admin.post(ROLLBACK, operation_id="rollback", summary="Serve the version before", responses=_ANSWERS)
+async def rollback(
+    allowed: Allowed,
+    model: Annotated[Name | None, Query(description="its name; by default that of the default model")] = None,
+) -> Serving:
+    """Write the version that a model served before into its ``CURRENT``, and serve it at once."""
+    return serving_info(await allowed.rollback(model))

@@ -1,0 +1,45 @@
+"""The OpenAPI document, where FastAPI has no words for something."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi.encoders import jsonable_encoder
+from fastapi.openapi.models import OpenAPI
+
+from service import paths, problems
+from service.auth import middleware
+from service.wire import examples
+from service.wire.open_inference_schemas import InferRequest
+from service.wire.schemas import RerankRequest
+
+_EXAMPLES = {paths.RERANK: examples.REQUESTS} | dict.fromkeys(paths.INFER, examples.INFERENCES)
+_UNUSED = ("HTTPValidationError", "ValidationError")
+
+
+def completed(document: dict[str, Any]) -> dict[str, Any]:
+    """FastAPI's document with what it leaves out.
+
+    Refusals get their own media type, and bodies that FastAPI does not parse get their schemas. Examples stand word for
+    word: FastAPI drops their nulls.
+
+    Args:
+        document: of FastAPI; it is changed.
+    """
+    for path, operation in ((path, o) for path, found in document["paths"].items() for o in found.values()):
+        middleware.document(path, operation)
+        if "HTTPValidationError" in str(operation["responses"].get("422")):  # a name in a path is never invalid
+            del operation["responses"]["422"]
+        for status, response in operation["responses"].items():
+            if status >= "4":
+                response["content"] = {problems.MEDIA_TYPE: response["content"]["application/json"]}
+    schemas = document["components"]["schemas"]
+    for model in (RerankRequest, InferRequest):
+        words = model.model_json_schema(ref_template="#/components/schemas/{model}")
+        schemas = {**words.pop("$defs"), model.__name__: words, **schemas}
+    document["components"]["securitySchemes"] |= middleware.SCHEME
+    document["components"]["schemas"] = {k: v for k, v in sorted(schemas.items()) if k not in _UNUSED}
+    document = jsonable_encoder(OpenAPI(**document), by_alias=True, exclude_none=True)
+    for path, shown in _EXAMPLES.items():
+        document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["examples"] = shown
+    return document

@@ -1,0 +1,124 @@
+"""How often the service answers what is no ranking: enough for people, probes and scrapes, not to starve ranking."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+from starlette.types import Receive, Scope
+
+from ranking.errors import AbandonedError
+from service.admission.early_refusal import ranks
+from service.auth import keys
+from service.auth.keys import Key
+from service.auth.middleware import Bucket, Keyring
+from service.errors import OverloadedError
+from service.paths import ADMIN, is_probe
+
+RATE, BURST = 100.0, 200.0
+"""Requests a second, and at once, of each kind."""
+
+HOLD_S = 1.0
+"""What comes beyond the rate is held so long: callers that ask again at once keep their connections busy."""
+
+MOST_HELD = 1000
+"""Requests of each kind that are held at a time: one for each connection that a worker has where nothing is set. Fewer,
+and a flood from so many connections would be refused as fast as it comes.
+"""
+
+PROBE_S = 0.25
+"""Probes are held less long: whoever sends them gives up after a second or more."""
+
+SCRAPES, SCRAPE_BURST = 10.0, 50.0
+"""MetricsRelay a second, and at once, that are counted anew; others get what the last one got."""
+
+
+class _Kind:
+    """What is paced together.
+
+    Args:
+        now: seconds.
+    """
+
+    def __init__(self, now: float) -> None:
+        self.bucket, self.held = Bucket(RATE, BURST, now), 0
+
+
+class Pacing:
+    """For one thread: the event loop's.
+
+    Whoever sends a key and whoever sends none are paced apart: strangers take nothing from those who may ask.
+
+    Args:
+        keyring: the keys; where there are none, everybody is a stranger.
+        admin_key: the operator's.
+        clock: seconds.
+    """
+
+    def __init__(self, keyring: Keyring, admin_key: Key | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._keyring, self._operator, self._clock = keyring, () if admin_key is None else (admin_key,), clock
+        self._kinds = {(known, must): _Kind(clock()) for known in (False, True) for must in (False, True)}
+
+    async def wait(self, scope: Scope, receive: Receive) -> None:
+        """Return at once, or later if there are too many requests like this one.
+
+        Args:
+            scope: of a request.
+            receive: its own; while it is held, its body is read and dropped.
+
+        Raises:
+            OverloadedError: if it is neither a probe nor what the operator asks for: these are answered, later.
+            AbandonedError: if the caller went meanwhile.
+        """
+        if scope["type"] != "http" or ranks(scope):
+            return
+        probe, known = is_probe(scope["path"]), self._knows(scope)
+        must = probe or (known and scope["path"].startswith(ADMIN))
+        kind = self._kinds[known, must]
+        if kind.bucket.take(self._clock()) == 0.0:
+            return
+        if kind.held < MOST_HELD:
+            kind.held += 1
+            try:
+                await _hold(receive, PROBE_S if probe else HOLD_S)
+            finally:
+                kind.held -= 1
+        if not must:
+            raise OverloadedError(f"more than {RATE:g} requests a second that are no rankings", 1)
+
+    def _knows(self, scope: Scope) -> bool:
+        """Whether the key was sent that opens the path."""
+        sent = keys.bearer(scope["headers"])
+        if scope["path"].startswith(ADMIN):
+            return sent is not None and keys.holder(self._operator, sent) is not None
+        return self._keyring.knows(sent)
+
+
+async def _hold(receive: Receive, seconds: float) -> None:
+    """Return so much later; raise AbandonedError once the caller has gone."""
+    try:
+        async with asyncio.timeout(seconds):
+            while (await receive())["type"] != "http.disconnect":
+                pass  # nothing that is paced has a use for its body
+    except TimeoutError:
+        return
+    raise AbandonedError("the caller has gone: it is not answered")
+
+
+class Scraped:
+    """The metrics, counted anew as often as that is cheap.
+
+    Args:
+        clock: seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._last = clock, b""
+        self._bucket = Bucket(SCRAPES, SCRAPE_BURST, clock())
+
+    async def text(self, scrape: Callable[[], Awaitable[bytes]]) -> bytes:
+        """What ``scrape`` returns, or returned last."""
+        if not self._last or self._bucket.take(self._clock()) == 0.0:
+            self._last = await scrape()
+        return self._last

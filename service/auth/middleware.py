@@ -1,0 +1,185 @@
+"""At the door: who may come in, and how often. Before the body is read, before anything is looked up."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from service import paths, problems
+from service.auth import keys
+from service.auth.keys import Key, KeysError
+from service.disk import Disk
+from service.errors import RateLimitedError, UnauthorizedError
+from service.problems import DOCUMENTED
+from service.settings import Settings
+from service.telemetry.metrics import Telemetry
+
+SCHEME = {
+    "apiKey": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "one of the keys that LISTWRIGHT_KEYS_FILE or LISTWRIGHT_KEYS names, if any is set",
+    }
+}
+"""For the document: how a key is sent."""
+
+LOOK_S = 1.0
+"""Between two looks at the file of keys."""
+
+LOOK_WITHIN_S = 10.0
+
+_log = logging.getLogger("listwright.keys")
+
+
+class Bucket:
+    """A token bucket: full at first, one token per request, refilled at a rate.
+
+    Args:
+        rate: tokens per second.
+        burst: how many it holds, at least 1.
+        now: seconds of any clock that only goes forward.
+    """
+
+    def __init__(self, rate: float, burst: float, now: float) -> None:
+        self.rate, self.burst = rate, burst
+        self._tokens, self._at = burst, now
+
+    def take(self, now: float) -> float:
+        """Take a token; the seconds until there is one, 0 if it was taken."""
+        self._tokens = min(self.burst, self._tokens + (now - self._at) * self.rate)
+        self._at = now
+        if self._tokens >= 1.0 - 1e-9:  # who waited as long as it was told to is not refused for a rounding error
+            self._tokens = max(0.0, self._tokens - 1.0)
+            return 0.0
+        return (1.0 - self._tokens) / self.rate
+
+
+class Keyring:
+    """The keys of this moment, and a bucket for each name that has a limit. For one thread: the event loop's.
+
+    Args:
+        settings: name the keys.
+        clock: seconds.
+
+    Raises:
+        KeysError: if the keys cannot be read. Later on they stay as they were.
+    """
+
+    def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+        self._settings, self._clock = settings, clock
+        self._buckets: dict[str, Bucket] = {}
+        self._fault, self._disk = "", Disk("the file system of the keys")
+        self._keys: tuple[Key, ...] = ()
+        self._change(keys.read(settings))
+
+    def __bool__(self) -> bool:
+        return bool(self._keys)
+
+    def admit(self, sent: bytes | None) -> Key:
+        """Whose key was sent.
+
+        Raises:
+            UnauthorizedError: if it is nobody's, or there is none.
+        """
+        key = None if sent is None else keys.holder(self._keys, sent)
+        if key is None:
+            raise UnauthorizedError("send a key: Authorization: Bearer KEY")
+        return key
+
+    def knows(self, sent: bytes | None) -> bool:
+        """Whether that is somebody's key."""
+        return sent is not None and keys.holder(self._keys, sent) is not None
+
+    def take(self, key: Key) -> None:
+        """Count a request.
+
+        Raises:
+            RateLimitedError: if there were too many; it says when there is room for one more.
+        """
+        bucket = self._buckets.get(key.name)
+        if bucket is not None and (wait_s := bucket.take(self._clock())):
+            raise RateLimitedError(f"{key.name} may send {bucket.rate:g} requests per second", math.ceil(wait_s))
+
+    async def watch(self) -> None:
+        """Look at the file for ever."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            await self.look()
+
+    async def look(self) -> None:
+        """Take what the file says now. One that cannot be read, or is half written, changes nothing and is logged."""
+        try:
+            found = await self._disk.run(partial(keys.read, self._settings), LOOK_WITHIN_S)
+        except (KeysError, OSError) as error:
+            if str(error) != self._fault:
+                _log.error("the keys stay as they are: %s", error)
+            self._fault = str(error)
+            return
+        self._fault = ""
+        if found != self._keys:
+            self._change(found)
+            _log.info("keys of %s", ", ".join(sorted({key.name for key in found})))
+
+    def _change(self, found: tuple[Key, ...]) -> None:
+        """A name keeps its bucket, or a new key would be a new allowance; one that is gone leaves nothing behind."""
+        before, self._keys, self._buckets = self._buckets, found, {}
+        for key in found:
+            if key.rate is not None:
+                bucket = before.get(key.name)
+                same = bucket is not None and (bucket.rate, bucket.burst) == (key.rate, key.burst)
+                self._buckets[key.name] = bucket if bucket and same else Bucket(key.rate, key.burst, self._clock())
+
+
+class Guard:
+    """ASGI middleware: a request without a key, or one too many, is answered here; its body is never asked for.
+
+    The key's name goes into the log line of the request and into a metric.
+
+    Args:
+        app: what it guards.
+        keyring: who may come in.
+        open_paths: where everyone may.
+        telemetry: where requests are counted.
+    """
+
+    def __init__(self, app: ASGIApp, keyring: Keyring, open_paths: frozenset[str], telemetry: Telemetry) -> None:
+        self.app, self._keyring, self._open, self._telemetry = app, keyring, open_paths, telemetry
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        path = scope.get("path", "")
+        if scope["type"] != "http" or path in self._open or path.startswith(paths.ADMIN):
+            await self.app(scope, receive, send)
+            return
+        name = ""
+        try:
+            key = self._keyring.admit(keys.bearer(scope["headers"]))
+            name = scope["state"]["facts"]["key"] = key.name
+            self._keyring.take(key)
+        except (UnauthorizedError, RateLimitedError) as error:
+            outcome = "rate_limited" if name else "unauthorized"
+            self._telemetry.keys.labels(name, outcome).inc()
+            answer = await problems.deliberate(Request(scope), error)
+            await answer(scope, receive, send)
+            return
+        self._telemetry.keys.labels(name, "admitted").inc()
+        await self.app(scope, receive, send)
+
+
+def document(path: str, operation: dict[str, Any]) -> None:
+    """Say in the document what the guard may answer."""
+    if path in paths.HEALTH or path.startswith(paths.ADMIN):
+        return
+    operation["security"] = [{}, {"apiKey": []}]
+    schema = {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    for status in (401, 429):
+        said = {name: value for name, value in DOCUMENTED[status].items() if name != "model"}
+        operation["responses"][str(status)] = {**said, "content": schema}

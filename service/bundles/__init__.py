@@ -1,0 +1,1 @@
+"""Which bundles are served: loading, the models folder, reload, the routing switch."""

@@ -1,0 +1,166 @@
+"""Loading what the settings name, verified and warm: at the start, and again whenever something new is to be served."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from ranking import bundle
+from ranking.bundle import Bundle
+from ranking.candidates import CandidateList
+from ranking.errors import BundleError, ListwrightError, UnknownStrategyError
+from service.bundles import folder
+from service.bundles.served import Models, Refusal, only
+from service.settings import EVERY, PREFIX, Settings
+
+WARM_UP_LENGTHS = (1, 10, 100)
+
+WARM_UPS = 2
+"""The first ranking of a length takes unusually long; the second says what to expect of the stages."""
+
+_log = logging.getLogger("listwright.service")
+
+Paths = Mapping[str, Path]
+"""The bundle's folder of each name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What one worker process can tell another of what it serves.
+
+    Args:
+        current: what it serves.
+        kept: what it served before and keeps for a rollback.
+    """
+
+    current: Paths
+    kept: Paths
+
+    @classmethod
+    def of(cls, models: Models) -> Served:
+        """What a worker that serves these tells."""
+        return cls(*({name: one.path for name, one in bundles.items()} for bundles in (models.current, models.kept)))
+
+
+def start(settings: Settings, others: Served | None = None) -> Models:
+    """What to serve first.
+
+    Args:
+        settings: name one bundle, or a folder of them.
+        others: what the other workers serve: that of a name whose current version is refused, for a worker that is
+            started again must not fail over what the others have refused and serve on without; and what they keep, so
+            that a rollback and a request for a version are answered alike by all. None: a refusal is an error.
+
+    Raises:
+        BundleError: if there is nothing to serve, or a bundle is refused.
+    """
+    if settings.models is None:
+        assert settings.bundle is not None
+        return only(_load(settings.bundle, settings))
+    root = settings.models
+    try:
+        pointers = folder.read(root)
+    except OSError as error:
+        raise BundleError(root, f"cannot be read: {error.strerror}") from error
+    errors: dict[str, ListwrightError] = {n: BundleError(root / n, reason) for n, reason in pointers.faults.items()}
+    current = {}
+    for name, version in pointers.versions.items():
+        try:
+            current[name] = load_named(root, name, version, settings)
+        except ListwrightError as error:
+            errors[name] = error
+    refused = {}
+    for name, fault in errors.items():
+        if others is None:
+            raise fault
+        refused[name] = refusal(name, pointers.versions.get(name, ""), reason_of(fault))
+        _log.error("refused %s/%s: %s", name, refused[name].version, refused[name].reason)
+        if name in others.current:
+            current[name] = _load(others.current[name], settings)
+    if not current:
+        raise BundleError(
+            root,
+            f"holds no NAME/{folder.CURRENT}, so there is nothing to serve: write a version into one, e.g. "
+            f"echo 1 > {root / 'shop' / folder.CURRENT}",
+        )
+    kept = {} if others is None else _kept(current, others, settings)
+    return Models(current, kept, pointers.aliases, refused)
+
+
+def _kept(current: Mapping[str, Bundle], others: Served, settings: Settings) -> dict[str, Bundle]:
+    """What the other workers keep for a rollback, or will, once they have seen what this one has seen."""
+    kept = {}
+    for name, ready in current.items():
+        path = others.kept.get(name) if others.current.get(name) == ready.path else others.current.get(name)
+        if path is not None and path != ready.path and (loaded := load_kept(path, settings)) is not None:
+            kept[name] = loaded
+    return kept
+
+
+def load_kept(path: Path, settings: Settings) -> Bundle | None:
+    """A version that other workers keep; None, and a line in the log, if it can be loaded no more."""
+    try:
+        return _load(path, settings)
+    except ListwrightError as error:
+        _log.warning("%s/%s is not kept for a rollback: %s", path.parent.name, path.name, reason_of(error))
+        return None
+
+
+def load_named(root: Path, name: str, version: str, settings: Settings) -> Bundle:
+    """The bundle at ``NAME/VERSION``, if it is what it is filed under.
+
+    Raises:
+        BundleError: naming the file at fault and why.
+    """
+    loaded = _load(root / name / version, settings)
+    found = (loaded.manifest.name, loaded.manifest.version)
+    if found != (name, version):
+        raise BundleError(loaded.path / "manifest.json", f"says {'/'.join(found)}: a bundle lies under its own name")
+    return loaded
+
+
+def _load(path: Path, settings: Settings) -> Bundle:
+    loaded = bundle.load(path)
+    name = loaded.manifest.name
+    wanted = settings.strategies.get(name, settings.strategies.get(EVERY))
+    if wanted is not None:
+        try:
+            loaded.reranker.answer_with(wanted)
+        except UnknownStrategyError as error:
+            raise BundleError(path, f"{PREFIX}STRATEGY says {wanted} for {name}: {error}") from error
+    warm_up(loaded, settings.max_candidates)
+    return loaded
+
+
+def warm_up(ready: Bundle, max_candidates: int) -> None:
+    """Rank lists of every size class, so that the first caller does not pay for allocations.
+
+    Raises:
+        BundleError: if such a list cannot be ranked without degrading.
+    """
+    width = len(ready.reranker.schema)
+    cutoff = {stage.cutoff for stage in ready.manifest.second_stages}
+    for length in sorted({*WARM_UP_LENGTHS, *cutoff, max_candidates}):
+        if length <= max_candidates:
+            candidates = CandidateList(np.zeros((length, width), dtype=np.float32))
+            for strategy in ("auto", *ready.manifest.strategies) * WARM_UPS:
+                ranking = ready.reranker.rerank(candidates, strategy=strategy)
+                if ranking.degraded:
+                    raise BundleError(
+                        ready.path, f"cannot rank {length} candidates of zeros by {strategy}: {ranking.reason}"
+                    )
+
+
+def refusal(name: str, version: str, reason: str) -> Refusal:
+    """A refusal of this moment."""
+    return Refusal(name, version, reason, datetime.now(UTC))
+
+
+def reason_of(error: ListwrightError) -> str:
+    """The file at fault and why, without the folder that it lies in."""
+    return f"{error.file.name}: {error.reason}" if isinstance(error, BundleError) else str(error)

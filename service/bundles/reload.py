@@ -1,0 +1,230 @@
+"""Keeping what is served to what the models folder says: look, load, verify, warm up, swap in one assignment."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from anyio import move_on_after
+
+from ranking.bundle import Bundle
+from ranking.errors import ListwrightError
+from service.bundles import folder
+from service.bundles.loading import Paths, load_kept, load_named, reason_of, refusal
+from service.bundles.served import Models, Refusal
+from service.disk import Disk
+from service.errors import ReloadRefusedError
+from service.settings import Settings
+from service.telemetry.metrics import Telemetry
+
+EVERYTHING = "*"
+"""Stands for the name where the models folder itself cannot be read."""
+
+FIXED = "LISTWRIGHT_BUNDLE serves one bundle for good: serve a folder of them with LISTWRIGHT_MODELS"
+
+LOOK_WITHIN_S = 10.0
+"""For the pointers, which are a few bytes each."""
+
+LOAD_WITHIN_S = 600.0
+"""For a bundle: gigabytes may have to come over a network."""
+
+_log = logging.getLogger("listwright.service")
+
+
+class Watch:
+    """Keeps what is served to what the models folder says. For one event loop.
+
+    Args:
+        state: the application's; its ``models`` is what is served.
+        settings: name the folder.
+        telemetry: where swaps and refusals are counted.
+        swapped: called after each swap.
+    """
+
+    def __init__(
+        self, state: Any, settings: Settings, telemetry: Telemetry, swapped: Callable[[Models], None] | None
+    ) -> None:
+        self._state, self._settings, self._telemetry, self._swapped = state, settings, telemetry, swapped
+        self._one_at_a_time = asyncio.Lock()
+        self._disk = Disk("the file system of the models folder")
+        self._woken = asyncio.Event()
+        self._tried: dict[str, object] = {}
+
+    @property
+    def hangs(self) -> bool:
+        """Whether a file system holds a thread of this watch."""
+        return self._disk.hangs
+
+    def wake(self) -> None:
+        """Look now, and try again what was refused. From the event loop's thread."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Look every so often, and whenever woken."""
+        poll_s = self._settings.poll_s or None
+        while True:
+            with move_on_after(poll_s):
+                await self._woken.wait()
+            woken = self._woken.is_set()
+            self._woken.clear()
+            try:
+                await self.reload(again=woken)
+            except Exception:
+                _log.exception("looking at the models folder failed; what is served stays")
+
+    async def reload(self, *, again: bool) -> Models:
+        """Serve what the folder says, as far as it can be trusted; what cannot is refused, and what was served stays.
+
+        Args:
+            again: try even what was refused before and has not changed since.
+
+        Returns:
+            What is served now, refusals included.
+        """
+        async with self._one_at_a_time:
+            root = self._root()
+            before: Models = self._state.models
+            try:
+                pointers = await self._disk.run(partial(folder.read, root), LOOK_WITHIN_S)
+            except OSError as error:
+                return self._all_stays(before, f"the models folder cannot be read: {error.strerror}")
+            if not pointers.versions and not pointers.faults:
+                return self._all_stays(before, f"the models folder holds no NAME/{folder.CURRENT}")
+            current: dict[str, Bundle] = {}
+            kept: dict[str, Bundle] = {}
+            refused = {name: self._still_refused(before, name, reason) for name, reason in pointers.faults.items()}
+            aliases = {n: t for n, t in before.aliases.items() if n in pointers.faults} | dict(pointers.aliases)
+            for name in sorted(before.current.keys() & pointers.faults.keys()):
+                current[name] = before.current[name]
+            for name, version in pointers.versions.items():
+                taken = await self._wanted(before, name, version, again=again)
+                if isinstance(taken, Bundle):
+                    current[name] = taken
+                else:
+                    refused[name] = taken
+                    if name in before.current:
+                        current[name] = before.current[name]
+            for name in current.keys() & before.current.keys():
+                last = before.kept.get(name) if current[name] is before.current[name] else before.current[name]
+                if last is not None:
+                    kept[name] = last
+            self._swap(before, Models(current, kept, aliases, refused))
+            return self._state.models  # type: ignore[no-any-return]
+
+    async def rollback(self, model: str | None) -> Models:
+        """Point a name back to the version that it served before, and serve that at once: it is in memory still.
+
+        Raises:
+            UnknownModelError: if there is no such name.
+            ReloadRefusedError: if no version is kept, or the pointer cannot be written.
+        """
+        root, models = self._root(), self._state.models
+        name = models.choose(model, None).manifest.name
+        if name not in models.kept:
+            raise ReloadRefusedError(f"this process has served no other version of {name!r}: write {name}/CURRENT")
+        version = models.kept[name].manifest.version
+        try:
+            await self._disk.run(partial(folder.point, root, name, version), LOOK_WITHIN_S)
+        except OSError as error:
+            raise ReloadRefusedError(
+                f"{name}/CURRENT cannot be written ({error.strerror}): write {version!r} there yourself; that version "
+                "is in memory still and answers as soon as the file says so"
+            ) from error
+        return await self.reload(again=False)
+
+    async def keep(self, paths: Paths) -> None:
+        """Keep for a rollback what the other workers keep; this one may have missed a version, or served another."""
+        async with self._one_at_a_time:
+            before: Models = self._state.models
+            kept = dict(before.kept)
+            for name, path in paths.items():
+                if name not in before.current or path in (_path(before.current, name), _path(before.kept, name)):
+                    continue
+                with suppress(OSError):  # the next look at the folder says so
+                    load = partial(load_kept, path, self._settings)
+                    if (loaded := await self._disk.run(load, LOAD_WITHIN_S)) is not None:
+                        kept[name] = loaded
+            self._swap(before, Models(before.current, kept, before.aliases, before.refused))
+
+    def _root(self) -> Path:
+        if self._settings.models is None:
+            raise ReloadRefusedError(FIXED)
+        return self._settings.models
+
+    async def _wanted(self, before: Models, name: str, version: str, *, again: bool) -> Bundle | Refusal:
+        """The bundle to serve under a name: the served one, the kept one, or a new one; or why there is none."""
+        for ready in (before.current.get(name), before.kept.get(name)):
+            if ready is not None and ready.manifest.version == version:
+                return ready
+        root = self._root()
+        state: object = None
+        with suppress(OSError):  # nor will it load, and that says why
+            state = await self._disk.run(partial(folder.state, root, name, version), LOOK_WITHIN_S)
+        last = before.refused.get(name)
+        if last is not None and not again and self._tried.get(name) == state:
+            return last
+        self._tried[name] = state
+        load = partial(load_named, root, name, version, self._settings)
+        try:
+            return await self._disk.run(load, LOAD_WITHIN_S)
+        except ListwrightError as error:
+            reason = reason_of(error)
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+        except Exception as error:  # whatever a bundle can bring about, the served one must go on
+            _log.exception("loading %s/%s failed", name, version)
+            reason = f"loading raised {type(error).__name__}; the log has it all"
+        return self._refuse(before, name, version, reason)
+
+    def _still_refused(self, before: Models, name: str, reason: str) -> Refusal:
+        """What is seen at every look is said once."""
+        last = before.refused.get(name)
+        if last is not None and last.reason == reason:
+            return last
+        return self._refuse(before, name, "", reason)
+
+    def _refuse(self, before: Models, name: str, version: str, reason: str) -> Refusal:
+        self._telemetry.reloads.labels(name, "refused").inc()
+        serves = before.current.get(name)
+        goes_on = "nothing is served under that name" if serves is None else f"{serves.manifest.version} serves on"
+        _log.error("refused %s/%s: %s; %s", name, version, reason, goes_on)
+        return refusal(name, version, reason)
+
+    def _all_stays(self, before: Models, reason: str) -> Models:
+        refused = {EVERYTHING: self._still_refused(before, EVERYTHING, reason)}
+        self._swap(before, Models(before.current, before.kept, before.aliases, refused))
+        return self._state.models  # type: ignore[no-any-return]
+
+    def _swap(self, before: Models, after: Models) -> None:
+        if after == before:
+            return
+        self._state.models = after  # the one assignment
+        tell(self._telemetry, after)
+        for name in sorted(after.current.keys() | before.current.keys()):
+            old, new = (m.current[name].manifest.version if name in m.current else None for m in (before, after))
+            if old != new:
+                self._telemetry.reloads.labels(name, "swapped").inc()
+                _log.info("serving %s/%s instead of %s", name, new, old)
+        if self._swapped is not None:
+            self._swapped(after)
+
+
+def _path(bundles: Mapping[str, Bundle], name: str) -> Path | None:
+    return bundles[name].path if name in bundles else None
+
+
+def tell(telemetry: Telemetry, models: Models) -> None:
+    """Let the metrics say what is served."""
+    telemetry.serving(
+        {
+            (bundle.manifest.name, bundle.manifest.version): bundle.reranker.first_stage.engine
+            for bundle in models.current.values()
+        },
+        ((bundle.manifest.name, bundle.manifest.version) for bundle in models.kept.values()),
+        ((refusal.model, refusal.version, refusal.reason) for refusal in models.refused.values()),
+    )

@@ -1,0 +1,128 @@
+"""Which bundles are served: one value that never changes, replaced whole in one assignment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import MappingProxyType
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from ranking.bundle import Bundle
+from ranking.features import FeatureSchema
+from service.errors import NotReadyError, UnknownModelError
+
+DEFAULT = "default"
+"""The name, of a bundle or an alias, that answers a request without ``model`` where several bundles are served."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A bundle, or a pointer to one, that was not taken.
+
+    Args:
+        model: the name in the models folder.
+        version: what ``CURRENT`` says; empty if that itself is wrong.
+        reason: why, without the folder's path.
+        at: when, in UTC.
+    """
+
+    model: str
+    version: str
+    reason: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class Models:
+    """What is served at one moment.
+
+    A request takes this value once, at its start, and uses it to its end: whatever is swapped meanwhile, its answer is
+    of one version.
+
+    Args:
+        current: the bundle of each name.
+        kept: the bundle that each name served before, ready for a rollback.
+        aliases: other names of bundles.
+        refused: by name, what should be served instead and is not.
+    """
+
+    current: Mapping[str, Bundle]
+    kept: Mapping[str, Bundle] = field(default_factory=dict)
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, Refusal] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("current", "kept", "aliases", "refused"):
+            object.__setattr__(self, name, MappingProxyType(dict(sorted(getattr(self, name).items()))))
+
+    @property
+    def default(self) -> str | None:
+        """Name of the bundle that answers where the request names none; None where it must name one."""
+        if len(self.current) == 1:
+            return next(iter(self.current))
+        name = self.aliases.get(DEFAULT, DEFAULT)
+        return name if name in self.current else None
+
+    @property
+    def schemas(self) -> list[FeatureSchema]:
+        """Of all bundles that a request may name."""
+        return [bundle.reranker.schema for bundle in (*self.current.values(), *self.kept.values())]
+
+    @property
+    def usual(self) -> Bundle | None:
+        """The bundle that answers where the request names none; None where it must name one."""
+        return None if self.default is None else self.current[self.default]
+
+    def choose(self, model: str | None, version: str | None) -> Bundle:
+        """The bundle that a request asks for.
+
+        Args:
+            model: name or alias; None for the default.
+            version: the current one, or the one kept for a rollback; None for the current one.
+
+        Raises:
+            UnknownModelError: if it is not served, or several are and the request names none.
+        """
+        name = self.default if model is None else self.aliases.get(model, model)
+        if name is None:
+            raise UnknownModelError(f"several models are served and none is the default: name {_either(self.current)}")
+        if name not in self.current:
+            raise UnknownModelError(f"model {model!r} is not served here, {_listed(self.current)}")
+        offered = [bundle[name] for bundle in (self.current, self.kept) if name in bundle]
+        for bundle in offered:
+            if version in (None, bundle.manifest.version):
+                return bundle
+        versions = [bundle.manifest.version for bundle in offered]
+        raise UnknownModelError(f"version {version!r} is not served here, {_listed(versions)}")
+
+
+def only(bundle: Bundle) -> Models:
+    """One bundle, under its own name."""
+    return Models({bundle.manifest.name: bundle})
+
+
+def serving(request: Request) -> Models:
+    """What is served now.
+
+    Raises:
+        NotReadyError: if nothing is yet.
+    """
+    models: Models | None = request.app.state.models
+    if models is None:
+        raise NotReadyError("no bundle is loaded yet: ask /readyz until it says 200")
+    return models
+
+
+Served = Annotated[Models, Depends(serving)]
+"""An argument of an endpoint."""
+
+
+def _either(names: Mapping[str, Bundle]) -> str:
+    return " or ".join(map(repr, names))
+
+
+def _listed(names: Mapping[str, Bundle] | list[str]) -> str:
+    return f"{', '.join(map(repr, names))} {'is' if len(names) == 1 else 'are'}"

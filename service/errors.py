@@ -1,0 +1,72 @@
+"""What the service refuses, and why; ``problems.STATUS`` has the status of each."""
+
+from __future__ import annotations
+
+from ranking.errors import ListwrightError
+
+
+class PlacedError(ListwrightError):
+    """An error that has a place in the body, as JSON path segments; the whole body if there are none."""
+
+    def __init__(self, message: str, path: tuple[str | int, ...] = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.path = path
+
+
+class UndecodableBodyError(PlacedError):
+    """The body is not what it is announced as."""
+
+
+class SlowBodyError(ListwrightError):
+    """The body did not arrive in time."""
+
+
+class UnsupportedMediaTypeError(ListwrightError):
+    """The body is announced as something that is not read."""
+
+
+class RepeatedNameError(PlacedError):
+    """A name stands twice in one object of the body."""
+
+
+class TooLargeError(PlacedError):
+    """The body or the list is larger than the limits."""
+
+
+class UnknownModelError(ListwrightError):
+    """The caller asked for a bundle that is not served."""
+
+
+class UnauthorizedError(ListwrightError):
+    """No key, or a wrong one."""
+
+
+class ReloadRefusedError(ListwrightError):
+    """What the operator asked to be served is not; what was served is."""
+
+
+class OverloadedError(ListwrightError):
+    """There is more to do than can be done in time.
+
+    Args:
+        message: what is full.
+        retry_after_s: whole seconds after which there may be room.
+        closes: whether the connection ends, as the rest of the body is not read.
+    """
+
+    def __init__(self, message: str, retry_after_s: int, *, closes: bool = False) -> None:
+        super().__init__(f"{message}: ask again in {retry_after_s} s")
+        self.retry_after_s, self.closes = retry_after_s, closes
+
+
+class RateLimitedError(OverloadedError):
+    """One key's holder asks more often than it may."""
+
+
+class NotReadyError(ListwrightError):
+    """No bundle is loaded, or the process is draining, or its answers are degraded."""
+
+
+class DegradedError(ListwrightError):
+    """A stage failed or would have been late, and the settings allow no degraded answer."""

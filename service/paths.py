@@ -1,0 +1,49 @@
+"""Every path that the service answers, and which of them are probes."""
+
+from __future__ import annotations
+
+import re
+
+RERANK = "/rerank"
+RERANK_ALIASES = ("/v1/rerank", "/v2/rerank")
+"""Where clients of other rerankers look."""
+
+LIVE, READY = "/livez", "/readyz"
+INFO, METRICS, OPENAPI = "/info", "/metrics", "/openapi.json"
+
+ADMIN = "/admin/"
+"""Below it the operator's key opens, and no other."""
+
+RELOAD, ROLLBACK = f"{ADMIN}reload", f"{ADMIN}rollback"
+
+INFERENCE = "/v2"
+INFERENCE_LIVE, INFERENCE_READY = f"{INFERENCE}/health/live", f"{INFERENCE}/health/ready"
+INFERENCE_MODELS = f"{INFERENCE}/models/"
+MODEL = (f"{INFERENCE_MODELS}{{name}}", f"{INFERENCE_MODELS}{{name}}/versions/{{version}}")
+"""A model of the Open Inference Protocol: its current version, and the one that is named."""
+
+INFER = (f"{MODEL[0]}/infer", f"{MODEL[1]}/infer")
+MODEL_READY = (f"{MODEL[0]}/ready", f"{MODEL[1]}/ready")
+
+INFERENCE_PROBLEMS = (INFERENCE_MODELS, f"{INFERENCE}/health/")
+"""Where clients of the Open Inference Protocol ask, which look for a member ``error``."""
+
+HEALTH = frozenset((LIVE, READY, INFERENCE_LIVE, INFERENCE_READY))
+INFORMATION = frozenset((INFO, METRICS, OPENAPI))
+
+PROBES = frozenset((*HEALTH, METRICS, *MODEL_READY))
+"""What machines ask on and on: neither logged nor traced, and answered when nothing else is."""
+
+_MODEL_READY = re.compile(r"/v2/models/[^/]+(/versions/[^/]+)?/ready")
+
+
+def is_probe(path: str) -> bool:
+    """Whether a request's path is a probe's."""
+    return path in PROBES or _MODEL_READY.fullmatch(path) is not None
+
+
+def route_of(path: str) -> str:
+    """The route of a path that ranks: its names are replaced by their placeholders."""
+    if not path.startswith(INFERENCE_MODELS):
+        return path
+    return INFER[1] if "/versions/" in path else INFER[0]

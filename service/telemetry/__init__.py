@@ -1,0 +1,1 @@
+"""Metrics, logs, drift and traces."""

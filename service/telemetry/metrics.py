@@ -1,0 +1,293 @@
+"""What the service counts, times and logs: Prometheus metrics, one id and one line per request."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import re
+import time
+import uuid
+from collections import Counter as Tally
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ranking.candidates import Ranking
+from ranking.errors import RoutingError
+from ranking.first_stage import Engine
+from ranking.manifest import Manifest
+from service.hook import PASSED
+from service.paths import PROBES
+from service.telemetry import logs, merge, processes
+from service.telemetry.drift import Drift
+from service.telemetry.tracer import Traced, Tracer
+
+SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+VERSION = ("model", "version")
+"""Labels of what is counted by bundle: of those that are served, or kept for a rollback."""
+CANDIDATES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
+
+_REQUEST_ID = re.compile(r"[!-~]{1,128}")
+_TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
+_TRACE_HEADERS = {"traceparent": b"traceparent", "tracestate": b"tracestate"}
+
+FAULT_LOG_S = 10.0
+"""Seconds between two log lines of one kind of routing fault: a hook that hangs would fill the disk."""
+
+_log = logging.getLogger("listwright.requests")
+_routing_log = logging.getLogger("listwright.routing")
+
+WATCHED = {
+    "listwright_waiting_requests": "Requests that wait for their turn",
+    "listwright_working_requests": "Requests in work",
+    "listwright_buffered_bytes": "Bytes of bodies held, arriving, waiting or in work",
+    "listwright_open_connections": "Connections that are open",
+    "listwright_ready_workers": "Workers to which traffic may come",
+    "listwright_workers": "Workers that should be ready",
+}
+"""Gauges of the state of a process, and their help texts."""
+
+
+class Telemetry:
+    """The metrics of one process, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter("listwright_requests", "Answered requests", ["path", "status"], registry=self.registry)
+        self.keys = Counter(
+            "listwright_key_requests",
+            "Requests by whose key they came with",
+            ["key", "outcome"],
+            registry=self.registry,
+        )
+        self.degraded = Counter(
+            "listwright_degraded",
+            "Answers by an earlier stage than asked for",
+            ["stage_reached", "cause"],
+            registry=self.registry,
+        )
+        self.ignored = Counter(
+            "listwright_ignored_features",
+            "Features that the bundle does not know, each once per request, where they are ignored",
+            ["model", "version"],
+            registry=self.registry,
+        )
+        self.late = Counter(
+            "listwright_late_answers",
+            "Answers that were ready after their deadline",
+            ["stage_reached"],
+            registry=self.registry,
+        )
+        self.routes = Counter(
+            "listwright_routes",
+            "Rankings by ranker and who chose it",
+            ["strategy", "decided_by", "specialist"],
+            registry=self.registry,
+        )
+        self.routing_faults = Counter(
+            "listwright_routing_faults", "Hooks and routers that could not decide", ["kind"], registry=self.registry
+        )
+        self._fault_log = FaultLog()
+        self.seconds = Histogram(
+            "listwright_stage_seconds",
+            "Time by stage",
+            [*VERSION, "stage", "outcome"],
+            buckets=SECONDS,
+            registry=self.registry,
+        )
+        self.route_seconds = Histogram(
+            "listwright_route_seconds",
+            "Time from a request's first byte to its ranking, by ranker and who chose it",
+            [*VERSION, "strategy", "decided_by", "outcome"],
+            buckets=SECONDS,
+            registry=self.registry,
+        )
+        self.by_version: list[MetricWrapperBase] = [self.seconds, self.route_seconds]
+        self.drift = Drift()
+        self.registry.register(self.drift)
+        self.registry.register(_DroppedLines())
+        self._known: frozenset[tuple[str, str]] = frozenset()
+        self.candidates = Histogram("listwright_candidates", "List lengths", buckets=CANDIDATES, registry=self.registry)
+        self._bundle = Gauge(
+            "listwright_bundle_info", "The served bundles", ["model", "version", "engine"], registry=self.registry
+        )
+        self._refused = Gauge(
+            "listwright_bundle_refused_info",
+            "What should be served and is not",
+            ["model", "version", "reason"],
+            registry=self.registry,
+        )
+        self.reloads = Counter(
+            "listwright_reloads", "Bundles swapped in, and refused", ["model", "outcome"], registry=self.registry
+        )
+        processes.build_info(self.registry)
+        processes.own_metrics(self.registry)
+        self.excess_connections = Counter(
+            "listwright_excess_connections", "Connections beyond the limit", registry=self.registry
+        )
+        self.evicted_connections = Counter(
+            "listwright_evicted_connections", "Idle connections closed to make room", registry=self.registry
+        )
+
+    async def text(self) -> bytes:
+        """All of it, in Prometheus' text format."""
+        return await asyncio.to_thread(lambda: merge.text(merge.snapshot(self.registry)))
+
+    def serving(
+        self,
+        served: Mapping[tuple[str, str], Engine],
+        kept: Iterable[tuple[str, str]],
+        refused: Iterable[tuple[str, str, str]],
+    ) -> None:
+        """Say what is served now, by name and version, on which engine, and what is not: name, version and reason.
+
+        Versions that are neither served nor kept for a rollback are forgotten: else each swap would leave its series.
+        """
+        for model, version in self._known - (known := frozenset((*served, *kept))):
+            for metric in self.by_version:
+                metric.remove_by_labels({"model": model, "version": version})
+        self._known = known
+        self.drift.keep(known)
+        self._bundle.clear()
+        for (name, version), engine in served.items():
+            self._bundle.labels(name, version, engine).set(1)
+        self._refused.clear()
+        for name, version, reason in refused:
+            self._refused.labels(name, version, reason).set(1)
+
+    def watch(self, values: Mapping[str, Callable[[], float]]) -> None:
+        """Show the state of this process, read at each scrape.
+
+        Args:
+            values: of the gauges of :data:`WATCHED`, by name.
+        """
+        for name, value in values.items():
+            Gauge(name, WATCHED[name], registry=self.registry).set_function(value)
+
+    def observe(self, ranking: Ranking, manifest: Manifest, milliseconds: Mapping[str, float]) -> None:
+        """Count one ranking by a bundle and its time by step."""
+        route, bundle = ranking.route, (manifest.name, manifest.version)
+        outcome = "degraded" if ranking.degraded else "ok"
+        self.candidates.observe(len(ranking.order))
+        if bundle in self._known:  # an answer may outlive its bundle, whose series are then gone
+            for step, value in milliseconds.items():
+                self.seconds.labels(*bundle, step, outcome).observe(value / 1000.0)
+            total_s = milliseconds["total"] / 1000.0
+            self.route_seconds.labels(*bundle, route.strategy, route.decided_by, outcome).observe(total_s)
+        if ranking.degraded:
+            self.degraded.labels(ranking.stage_reached, "deadline" if ranking.late else "failure").inc()
+        specialist = "none" if route.specialist is None else str(route.specialist)
+        self.routes.labels(route.strategy, route.decided_by, specialist).inc()
+        for fault in route.faults:
+            if fault.kind != PASSED:
+                self.routing_faults.labels(fault.kind).inc()
+                self._fault_log.note(fault)
+
+
+class _DroppedLines(Collector):
+    """The log's own count."""
+
+    def collect(self) -> Iterator[Metric]:
+        """As prometheus_client asks for it."""
+        yield CounterMetricFamily("listwright_dropped_log_lines", "Log lines that nobody read", value=logs.dropped())
+
+
+class FaultLog:
+    """Logs routing faults, of each kind one at most in :data:`FAULT_LOG_S`, which counts those since the last.
+
+    For one thread: the event loop's.
+
+    Args:
+        clock: seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._said: dict[str, float] = {}
+        self._since: Tally[str] = Tally()
+
+    def note(self, fault: RoutingError) -> None:
+        """Log the fault, or only count it."""
+        self._since[fault.kind] += 1
+        now = self._clock()
+        if now - self._said.get(fault.kind, -math.inf) < FAULT_LOG_S:
+            return
+        self._said[fault.kind] = now
+        facts = {"kind": fault.kind, "faults": self._since.pop(fault.kind)}
+        _routing_log.warning("%s; the next in turn decided", fault, extra={"facts": facts})
+
+
+def identified(sent: Mapping[bytes, str]) -> tuple[dict[str, Any], list[tuple[bytes, bytes]]]:
+    """What the log says of who a request is, and the headers that its answer carries for it.
+
+    Args:
+        sent: the request's headers.
+    """
+    request_id = sent.get(b"x-request-id", "")
+    if not _REQUEST_ID.fullmatch(request_id):
+        request_id = uuid.uuid4().hex
+    facts: dict[str, Any] = {"request_id": request_id}
+    own = [(b"x-request-id", request_id.encode())]
+    if trace := _TRACEPARENT.fullmatch(sent.get(b"traceparent", "")):
+        facts["trace_id"] = trace[1]
+        own.append((b"traceparent", trace[0].encode()))
+    return facts, own
+
+
+class Observed:
+    """ASGI middleware: every request gets an id (the caller's ``X-Request-ID`` or a new one), a count and a log line.
+
+    A caller's ``traceparent`` (W3C Trace Context) comes back in the answer, and its trace id stands in the log line.
+
+    Args:
+        app: what it wraps. What its endpoints put into ``request.state.facts`` stands in the log line.
+        telemetry: where responses are counted.
+        paths: paths of routes that get a label of their own; all else shares one, or callers could make metrics grow.
+        tracer: makes spans of requests, if any are wanted.
+    """
+
+    def __init__(self, app: ASGIApp, telemetry: Telemetry, paths: frozenset[str], tracer: Tracer | None) -> None:
+        self.app, self.telemetry, self.paths, self.tracer = app, telemetry, paths, tracer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started = time.perf_counter()
+        sent = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        facts, own = identified(sent)
+        state = scope.setdefault("state", {})
+        state.setdefault("arrived", started)  # our connections know better: from the first byte of the head
+        state.update(request_id=facts["request_id"], facts=facts)
+        status = 500  # what an exception that nothing inside answers becomes, further out
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], *own]
+            await send(message)
+
+        try:
+            await self.app(scope, receive, answer)
+        finally:
+            path = getattr(scope.get("route"), "path", scope["path"])  # no route: refused at the door
+            path = path if path in self.paths else "other"
+            self.telemetry.requests.labels(path, str(status)).inc()
+            ended = time.perf_counter()
+            facts |= {"path": path, "status": status, "ms": round((ended - started) * 1000.0, 3)}
+            if self.tracer is not None and path not in PROBES:
+                headers = {name: sent[key] for name, key in _TRACE_HEADERS.items() if key in sent}
+                name, began = f"{scope['method']} {path}", state.get("began")
+                traced = Traced(name, state["arrived"], began, ended, status, facts, headers)
+                facts["trace_id"] = self.tracer.record(traced)
+            level = logging.WARNING if facts.get("reason") else logging.DEBUG if path in PROBES else logging.INFO
+            _log.log(level, "%s %s", scope["method"], path, extra={"facts": facts})

@@ -1,0 +1,27 @@
+"""Whether requests are traced: where OpenTelemetry's own variables name a receiver, and only there."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+from service.telemetry.tracer import Tracer
+
+ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+"""Variables that OpenTelemetry has for the receiver's address; no trace is made unless one is set."""
+
+_log = logging.getLogger("listwright.tracing")
+
+
+def open_tracer() -> Tracer | None:
+    """As the ``OTEL_*`` variables say; None where they name no receiver, or turn tracing off."""
+    named = next((name for name in ENDPOINTS if os.environ.get(name)), None)
+    off = os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or os.environ.get("OTEL_TRACES_EXPORTER") == "none"
+    if named is None or off:
+        return None
+    try:
+        from service.telemetry import otel  # noqa: PLC0415 - an extra, see pyproject.toml
+    except ModuleNotFoundError as error:
+        _log.warning("%s is set, but %s is not installed: no traces; pip install 'listwright[otel]'", named, error.name)
+        return None
+    return otel.exporting()

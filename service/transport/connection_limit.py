@@ -1,0 +1,165 @@
+"""How many connections a process has: up to a limit, beyond which a newcomer is refused, or takes an idle one's place.
+
+Probes are answered beyond it, too: who takes all connections must not get the process restarted by its own probe.
+"""
+
+from __future__ import annotations
+
+import http
+import logging
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from service.paths import is_probe
+from service.problems import problem
+from service.settings import PREFIX
+from service.telemetry.metrics import Telemetry, identified
+
+OUTSIDE = 100
+"""Newcomers beyond the limit that may be on their way out. Who comes then has the oldest that says nothing cut off."""
+
+PATIENCE_S = 1.0
+"""How long each of them may take to ask, and to take its refusal."""
+
+RETRY_AFTER_S = 1
+"""What each is told: connections come and go by the moment."""
+
+IDLE_S = 1.0
+"""Before a connection may be closed for a newcomer: a caller that asks again at once keeps it."""
+
+LOG_S = 10.0
+"""Seconds between two log lines, each of which counts the newcomers since the last."""
+
+_log = logging.getLogger("listwright.connections")
+
+
+class Closable(Protocol):
+    """A connection, as far as the limit needs it."""
+
+    @property
+    def sends(self) -> bool:
+        """Whether something has yet to leave."""
+        ...
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close it; it is idle."""
+        ...
+
+    def cut(self) -> None:
+        """End it at once."""
+        ...
+
+
+class ConnectionLimit:
+    """The connections of one process. For one thread: the event loop's.
+
+    At the limit a newcomer takes the place of the connection that has been idle longest, if that is a while, as in
+    nginx; otherwise it is told to come back. So callers that keep many connections open shut nobody out.
+
+    Args:
+        most: connections that are served.
+        telemetry: where those beyond it are counted.
+        clock: seconds.
+    """
+
+    def __init__(self, most: int, telemetry: Telemetry, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most, self._telemetry, self._clock = most, telemetry, clock
+        self._inside: set[Closable] = set()
+        self._outside: set[Closable] = set()
+        self._silent: dict[Closable, None] = {}
+        """Those outside that have not begun to ask; the oldest first."""
+        self._idle: dict[Closable, float] = {}
+        """Since when; the longest first."""
+        self._said, self._since = -LOG_S, 0
+
+    @property
+    def inside(self) -> int:
+        """Connections that are served."""
+        return len(self._inside)
+
+    @property
+    def outside(self) -> int:
+        """Connections beyond the limit, on their way out."""
+        return len(self._outside)
+
+    @property
+    def present(self) -> int:
+        """Connections that are open."""
+        return self.inside + self.outside
+
+    def enter(self, connection: Closable) -> bool:
+        """Count a newcomer; whether it is served."""
+        if self.inside >= self._most:
+            self._make_room()
+        if self.inside < self._most:
+            self._inside.add(connection)
+            return True
+        self._outside.add(connection)
+        self._note()
+        self._silent[connection] = None
+        if self.outside > OUTSIDE:
+            longest = next(iter(self._silent))
+            self.leave(longest)
+            longest.cut()
+        return False
+
+    def leave(self, connection: Closable) -> None:
+        """A connection has ended."""
+        self._inside.discard(connection)
+        self._outside.discard(connection)
+        self._silent.pop(connection, None)
+        self._idle.pop(connection, None)
+
+    def rest(self, connection: Closable) -> None:
+        """A connection that is served waits for its next request."""
+        self._idle[connection] = self._clock()
+
+    def wake(self, connection: Closable) -> float:
+        """A connection's request has begun; seconds that it had waited, 0 if it had not."""
+        self._silent.pop(connection, None)
+        now = self._clock()
+        return now - self._idle.pop(connection, now)
+
+    def _make_room(self) -> None:
+        long_enough = self._clock() - IDLE_S
+        for idle, since in self._idle.items():
+            if since > long_enough:
+                return
+            if not idle.sends:
+                self.leave(idle)  # it is gone only after the event loop's next turn
+                self._telemetry.evicted_connections.inc()
+                idle.timeout_keep_alive_handler()
+                return
+
+    def answering(self, path: str, app: ASGIApp) -> ASGIApp:
+        """What answers a request for ``path`` on a connection that is not served."""
+        return app if is_probe(path) else self._refuse
+
+    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """503, with the same body and headers as any other refusal."""
+        facts, own = identified({name: value.decode("latin-1") for name, value in scope["headers"]})
+        scope["state"]["request_id"] = facts["request_id"]
+        answer = problem(
+            Request(scope),
+            http.HTTPStatus.SERVICE_UNAVAILABLE,
+            "too-many-connections",
+            f"{self._words()}: ask again in {RETRY_AFTER_S} s, or over a connection that you have",
+            headers={"Retry-After": str(RETRY_AFTER_S)},
+        )
+        answer.raw_headers += own
+        await answer(scope, receive, send)
+
+    def _note(self) -> None:
+        self._telemetry.excess_connections.inc()
+        self._since += 1
+        now = self._clock()
+        if now - self._said >= LOG_S:
+            self._said, count, self._since = now, self._since, 0
+            _log.warning("%s: newcomers get 503", self._words(), extra={"facts": {"excess": count}})
+
+    def _words(self) -> str:
+        return f"{self._most} connections are open, which is the limit ({PREFIX}MAX_CONNECTIONS)"

@@ -1,0 +1,101 @@
+"""Taking connections off a port that several processes share, so that each gets its part.
+
+Whoever keeps connections open, as proxies do, has few of them; an event loop that takes all that wait leaves none to
+the others, and a worker without connections is a core without work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Awaitable, Callable
+from socket import socket
+
+PAUSE_S = 0.001
+"""For each connection that a process has, it lets the others go first this long: as short as the event loop can."""
+
+MOST_PAUSES = 3
+"""With more connections than these an even share comes by itself, and newcomers should not wait for it."""
+
+CALM_LOOKS, CALM_S, MOST_AT_ONCE = 8, 0.02, 256
+"""After so many looks in a row, none later than this after the one before and none that took all who waited, each takes
+twice as many as the one before, up to a most: under a rush an even share comes by itself."""
+
+EXHAUSTED_S = 1.0
+"""After the system has refused to give a connection for lack of files or memory."""
+
+BACKLOG = 2048
+
+_log = logging.getLogger("listwright.connections")
+
+
+class FairAccept:
+    """Takes connections one at a time, the later the more there are already. For one thread: the event loop's.
+
+    Args:
+        port: bound; shared with other processes.
+        take: makes a connection of what was accepted.
+        present: how many there are.
+    """
+
+    def __init__(self, port: socket, take: Callable[[socket], Awaitable[object]], present: Callable[[], int]) -> None:
+        self.port, self._take, self._present = port, take, present
+        self._entering: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._rush, self._looked = 0, 0.0
+
+    def open(self) -> None:
+        """Begin."""
+        self.port.setblocking(False)
+        self.port.listen(BACKLOG)
+        asyncio.get_running_loop().add_reader(self.port, self._knocked)
+
+    def close(self) -> None:
+        """Take no more; the port stays as it is."""
+        asyncio.get_running_loop().remove_reader(self.port)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _knocked(self) -> None:
+        pauses = min(self._present() + len(self._entering), MOST_PAUSES)
+        if pauses:
+            self._wait(pauses * PAUSE_S, self._accept)
+        else:
+            self._accept()
+
+    def _wait(self, seconds: float, then: Callable[[], None]) -> None:
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self.port)
+        self._timer = loop.call_later(seconds, then)
+
+    def _accept(self) -> None:
+        now = asyncio.get_running_loop().time()
+        self._rush = self._rush + 1 if now - self._looked < CALM_S else 0
+        self._looked = now
+        try:
+            for _ in range(min(2 ** max(0, self._rush - CALM_LOOKS), MOST_AT_ONCE)):
+                self._take_one()
+        except BlockingIOError:  # nobody waits any more; perhaps another process was first
+            self._rush = 0
+        except OSError as error:
+            _log.error("no connection can be taken for %g s: %s", EXHAUSTED_S, error)
+            self._wait(EXHAUSTED_S, self._accept)
+            return
+        asyncio.get_running_loop().add_reader(self.port, self._knocked)
+
+    def _take_one(self) -> None:
+        try:
+            accepted, _ = self.port.accept()
+        except ConnectionAbortedError:  # the caller has gone
+            return
+        task = asyncio.get_running_loop().create_task(self._enter(accepted))
+        self._entering.add(task)
+        task.add_done_callback(self._entering.discard)
+
+    async def _enter(self, accepted: socket) -> None:
+        accepted.setblocking(False)
+        try:
+            await self._take(accepted)
+        except (OSError, ssl.SSLError, TimeoutError) as error:
+            _log.debug("a connection ended before it began: %s", error)

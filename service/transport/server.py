@@ -1,0 +1,193 @@
+"""One serving process: uvicorn with our manners at its end."""
+
+from __future__ import annotations
+
+import asyncio
+import http
+import os
+import signal
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from socket import socket
+from types import FrameType
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+
+from ranking import plain_file
+from ranking.plain_file import NotPlainError
+from service.settings import PREFIX, Settings
+from service.transport.connection import HEADERS, Connection
+from service.transport.fair_accept import FairAccept
+
+FINISH_WITHIN_S = 25
+"""What is still unanswered this long after the last moment of draining is dropped: before Kubernetes kills at 30."""
+
+LINGER_S = 1.0
+"""After the port is closed, connections stay open this long: a request may be on its way in one of them."""
+
+LET_GO_S = 0.02
+"""What the event loop may take to let go of a socket that it was told to close."""
+
+
+MOST_PEM_BYTES = 2**20
+"""A certificate with its chain, or a key, has a few thousand."""
+
+
+def options(settings: Settings) -> dict[str, Any]:
+    """What uvicorn has to know."""
+    return {
+        "ws": "none",
+        "host": settings.host,
+        "port": settings.port,
+        "log_level": settings.log_level,
+        "log_config": None,
+        "access_log": False,
+        "server_header": False,
+        "headers": list(HEADERS),
+        "ssl_certfile": settings.tls_cert,
+        "ssl_keyfile": settings.tls_key,
+        "timeout_graceful_shutdown": FINISH_WITHIN_S,
+    }
+
+
+def check_tls(settings: Settings) -> str | None:
+    """What is wrong with the certificate or its key, before anything is loaded; None if nothing is."""
+    cert, key = settings.tls_cert, settings.tls_key
+    if cert is None and key is None:
+        return None
+    if cert is None or key is None:
+        here, missing = ("KEY", "CERT") if cert is None else ("CERT", "KEY")
+        return f"{PREFIX}TLS_{here} is set and {PREFIX}TLS_{missing} is not: set both, or neither"
+    for name, path in (("CERT", cert), ("KEY", key)):
+        try:
+            plain_file.read(path, MOST_PEM_BYTES)
+        except NotPlainError as error:
+            return f"{PREFIX}TLS_{name}: {path} {error}"
+        except OSError as error:
+            return f"{PREFIX}TLS_{name}: {path} cannot be read: {error.strerror}"
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password="")  # else it would ask for one
+    except ssl.SSLError as error:
+        why = (error.reason or "no certificate and key in PEM").lower().replace("_", " ")
+        return f"{PREFIX}TLS_CERT, {PREFIX}TLS_KEY: {cert} and {key} do not go together: {why}"
+    return None
+
+
+class DrainingServer(uvicorn.Server):
+    """uvicorn that, on SIGTERM, says so in ``/readyz``, keeps serving for a while, and exits with 0.
+
+    Each answer that begins from SIGTERM on closes its connection, so that callers go elsewhere with their next request
+    instead of meeting a closed connection with it.
+
+    Args:
+        app: the application.
+        settings: of the process.
+        started: called in the event loop once requests are answered.
+    """
+
+    def __init__(self, app: FastAPI, settings: Settings, started: Callable[[], None] | None = None) -> None:
+        connection: Any = partial(
+            Connection,
+            patience_s=settings.timeout_ms / 1000.0,
+            keep_alive_s=settings.keep_alive_s,
+            limit=app.state.connection_limit,
+            refused=self._count_refusal,
+        )
+        super().__init__(uvicorn.Config(app, **options(settings), http=connection))
+        self._app, self._settings, self._on_start = app, settings, started
+        self._fair_accepts: list[FairAccept] = []
+
+    def _count_refusal(self, status: http.HTTPStatus) -> None:
+        self._app.state.telemetry.requests.labels("other", str(status.value)).inc()
+
+    async def startup(self, sockets: list[socket] | None = None) -> None:
+        """Called by uvicorn; when it returns, requests are answered."""
+        self.server_state.default_headers = self.config.encoded_headers  # uvicorn's own first time is after this
+        await super().startup(None if sockets is None else [])
+        self._fair_accepts = [
+            FairAccept(port, self._take, lambda: len(self.server_state.connections)) for port in sockets or []
+        ]
+        for fair_accept in self._fair_accepts:
+            fair_accept.open()
+        if self._settings.models is not None:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._app.state.watch.wake)
+        if self._on_start is not None:
+            self._on_start()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - uvicorn's own words
+        """Called by uvicorn for SIGINT and SIGTERM; unlike its own method, this ends the process as a success.
+
+        A signal may interrupt anything, even an answer between its head and its body: what it asks for waits its turn.
+        """
+        asyncio.get_running_loop().call_soon_threadsafe(self._stop, sig)
+
+    def _stop(self, sig: int) -> None:
+        draining = self._app.state.draining
+        drain_s = self._settings.drain_s
+        if sig == signal.SIGTERM and self.started and drain_s > 0 and not draining.is_set() and not self.should_exit:
+            self._say_farewell()
+            asyncio.get_running_loop().call_later(drain_s, self._stop, sig)
+        else:
+            self.force_exit = sig == signal.SIGINT and self.should_exit  # a second Ctrl-C does not wait
+            self.should_exit = True
+
+    def _say_farewell(self) -> None:
+        self._app.state.draining.set()
+        closing = (b"connection", b"close")
+        if closing not in self.config.encoded_headers:
+            self.config.encoded_headers.append(closing)  # uvicorn takes them up every second
+            self.server_state.default_headers = [*self.server_state.default_headers, closing]
+        for connection in self.server_state.connections:  # those at work took their headers from before
+            if isinstance(connection, Connection) and connection.owes_an_answer():
+                connection.shutdown()
+
+    async def shutdown(self, sockets: list[socket] | None = None) -> None:
+        """Called by uvicorn: close the port, then, a little later, what is idle, and wait for what is at work."""
+        self._say_farewell()
+        await self._close_port(sockets or [])
+        linger_until = asyncio.get_running_loop().time() + LINGER_S
+        while self.server_state.connections and not self.force_exit:
+            if asyncio.get_running_loop().time() > linger_until:
+                break
+            await asyncio.sleep(0.01)
+        for _ in range(2):  # requests that came while the loop was deaf, computing, are read before idle is called idle
+            await asyncio.sleep(0)
+        await super().shutdown(sockets)
+
+    async def _close_port(self, sockets: list[socket]) -> None:
+        """Take no more connections, but do take those that the system has completed already: it would reset them.
+
+        A copy keeps the port open while the event loop closes its own, so that nothing but a moment lies between the
+        last connection taken and the end.
+        """
+        open_ports = [fair_accept.port for fair_accept in self._fair_accepts]
+        open_ports += [port for server in self.servers for port in server.sockets]
+        ports = [socket(fileno=os.dup(port.fileno())) for port in open_ports]
+        for fair_accept in self._fair_accepts:
+            fair_accept.close()
+        for server in self.servers:
+            server.close()
+        for shared in sockets:
+            shared.close()
+        await asyncio.sleep(LET_GO_S)
+        late = []
+        for port in ports:
+            port.setblocking(False)
+            with suppress(BlockingIOError):
+                while True:
+                    late.append(port.accept()[0])
+            port.close()
+        for accepted in late:
+            await self._take(accepted)
+
+    async def _take(self, accepted: socket) -> None:
+        await asyncio.get_running_loop().connect_accepted_socket(self._connection, accepted, ssl=self.config.ssl)
+
+    def _connection(self) -> Connection:
+        make: Any = self.config.http_protocol_class  # a Connection as the settings want it
+        connection: Connection = make(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+        return connection

@@ -1,0 +1,1 @@
+"""How requests and answers travel: schemas, JSON, ``.npy``, the Open Inference Protocol."""

@@ -1,0 +1,100 @@
+"""From a ranking to the words of the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from ranking.candidates import Ranking
+from ranking.manifest import Manifest
+from ranking.order import rank_by_score, ranks_of
+from service.hook import PASSED
+from service.wire.schemas import MAX_CONTEXT_KEY, MOST_IGNORED, Envelope
+
+_STEPS = ("parse", "queue", "first_stage", "routing", "second_stage", "total")
+_STAGES = {"second_stage": "second", "first_stage": "first", "input_order": "input"}
+
+
+def to_answer(
+    ranking: Ranking,
+    request: Envelope,
+    manifest: Manifest,
+    ids: tuple[str, ...] | None,
+    milliseconds: Mapping[str, float],
+    ignored: Sequence[str] = (),
+) -> dict[str, Any]:
+    """The body of :class:`service.wire.schemas.RerankResponse`, as plain values."""
+    scores = nullable(ranking.scores if request.raw_scores else ranking.relevance)
+    first_scores = nullable(ranking.first_stage_scores)
+    first_ranks: Sequence[int | None] = [None] * len(scores)
+    if first_scores[0] is not None:
+        first_ranks = ranks_of(rank_by_score(ranking.first_stage_scores)).tolist()
+    reached = _STAGES[ranking.stage_reached]
+    order = ranking.order.tolist()
+    return {
+        "id": request.id,
+        "model": manifest.name,
+        "version": manifest.version,
+        "results": [
+            {
+                "index": index,
+                "id": None if ids is None else ids[index],
+                "rank": rank,
+                "relevance_score": scores[index],
+                "stage": "first" if scores[index] is None and reached == "second" else reached,
+                "first_stage_score": first_scores[index],
+                "first_stage_rank": first_ranks[index],
+            }
+            for rank, index in enumerate(order[: request.top_n], start=1)
+        ],
+        "scores": scores,
+        "ranks": ranking.ranks.tolist(),
+        "route": {
+            "strategy": ranking.route.strategy,
+            "specialist": ranking.route.specialist,
+            "confidence": ranking.route.confidence,
+            "decided_by": ranking.route.decided_by,
+        },
+        "meta": {
+            "status": "degraded" if ranking.degraded else "ok",
+            "stage_reached": ranking.stage_reached,
+            "reason": ranking.reason,
+            "ignored": [shortened(name) for name in ignored[:MOST_IGNORED]],
+            "timings_ms": {step: _rounded(milliseconds.get(step)) for step in _STEPS},
+        },
+    }
+
+
+def shortened(name: str) -> str:
+    """A name as it is told: some that callers send have no end."""
+    return name if len(name) <= MAX_CONTEXT_KEY else name[:MAX_CONTEXT_KEY] + "…"
+
+
+def facts(ranking: Ranking, manifest: Manifest, milliseconds: Mapping[str, float]) -> dict[str, Any]:
+    """What a log line says about a ranking."""
+    return {
+        "version": f"{manifest.name}/{manifest.version}",
+        "strategy": ranking.route.strategy,
+        "specialist": ranking.route.specialist,
+        "confidence": _rounded(ranking.route.confidence),
+        "decided_by": ranking.route.decided_by,
+        "routing_faults": [fault.kind for fault in ranking.route.faults if fault.kind != PASSED],
+        "stage_reached": ranking.stage_reached,
+        "reason": ranking.reason,
+        "candidates": len(ranking.order),
+        "timings_ms": {step: _rounded(value) for step, value in milliseconds.items()},
+    }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)
+
+
+def nullable(values: Float[np.ndarray, " L"]) -> list[float | None]:
+    """Numbers as JSON has them: null for NaN."""
+    if not np.isnan(values).any():
+        return values.tolist()  # type: ignore[no-any-return]
+    return [None if value != value else value for value in values.tolist()]  # noqa: PLR0124 - NaN

@@ -1,0 +1,39 @@
+"""What a request asks, what an answer is, and the protocol of everything that reads the one and writes the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+from ranking.bundle import Bundle
+from ranking.candidates import CandidateList, Ranking
+from service.wire.schemas import Options
+
+
+class RankingRequest(NamedTuple):
+    """What a request asks for, and of which bundle."""
+
+    candidates: CandidateList
+    options: Options
+    bundle: Bundle
+    ignored: tuple[str, ...] = ()  # names of unknown features
+
+
+class EncodedAnswer(NamedTuple):
+    """An answer as it travels."""
+
+    content: bytes
+    media_type: str
+    headers: Mapping[str, str]
+
+
+class Codec(Protocol):
+    """A format of requests and answers. Its methods are called one after the other, in whichever thread works."""
+
+    def decode(self) -> RankingRequest:
+        """Decode the body."""
+        ...
+
+    def encode(self, asked: RankingRequest, ranking: Ranking, milliseconds: Mapping[str, float]) -> EncodedAnswer:
+        """Encode the answer."""
+        ...

@@ -1,0 +1,135 @@
+"""JSON at ``POST /rerank``: features by name, by position or as a matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+from weakref import ReferenceType, WeakKeyDictionary, ref
+
+from pydantic import ValidationError
+from pydantic_core import to_json
+from starlette.datastructures import State
+
+from ranking.bundle import Bundle
+from ranking.candidates import CandidateList, Ranking
+from ranking.errors import ListwrightError
+from ranking.features import FeatureSchema
+from ranking.reranker import Reranker
+from service.admission.body import Limit
+from service.bundles.served import Models
+from service.settings import Settings
+from service.wire.answers import to_answer
+from service.wire.codec import EncodedAnswer, RankingRequest
+from service.wire.compiled import scan
+from service.wire.json_matrix import checked_context, to_candidates
+from service.wire.json_parse import Bounds, bounds_of, decode, most_ignored
+from service.wire.schemas import RerankRequest
+from service.wire.validation import validated
+
+_plans: WeakKeyDictionary[Reranker, Any] = WeakKeyDictionary()
+
+
+class JsonBounds:
+    """What a body may hold that is for any bundle that is served, counted once for each value of these.
+
+    Args:
+        settings: of the service.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._models: ReferenceType[Models] | None = None
+
+    def of(self, models: Models) -> tuple[Bounds, Limit]:
+        """The bounds, and what follows for the body's bytes."""
+        if self._models is None or self._models() is not models:
+            ignores = self._settings.unknown_features == "ignore"
+            bounds = bounds_of(self._settings.max_candidates, models.schemas, ignores=ignores)
+            self._models, self._found = ref(models), (bounds, Limit(bounds.size, bounds.why))
+        return self._found
+
+
+class JsonCodec:
+    """One request.
+
+    An ordinary body is scanned, which makes no object of each number; any other is read the general way, which accepts
+    all that the contract does and says where the rest is at fault.
+
+    Args:
+        body: JSON, of no more bytes than the bounds allow.
+        bounds: of bodies for these models.
+        models: what is served, for as long as this takes.
+        settings: of the service.
+        state: of the request; gets the fingerprint of the bundle that answers.
+    """
+
+    def __init__(self, body: bytes, bounds: Bounds, models: Models, settings: Settings, state: State) -> None:
+        self._body, self._bounds, self._models, self._settings, self._state = body, bounds, models, settings, state
+        self._ignores = settings.unknown_features == "ignore"
+
+    def decode(self) -> RankingRequest:
+        """Decode, validate, choose the bundle, make the matrix."""
+        found = self._scanned()
+        if found is not None:
+            return found
+        request = validated(RerankRequest, decode(self._body, self._bounds))
+        bundle = self._chosen(request)
+        ignored: dict[str, None] = {}
+        candidates = to_candidates(request, bundle.reranker.schema, ignored if self._ignores else None)
+        return RankingRequest(candidates, request, bundle, tuple(ignored))
+
+    def _scanned(self) -> RankingRequest | None:
+        """What an ordinary request asks for; None leaves it to the general way."""
+        usual = self._models.usual
+        if scan is None or usual is None:
+            return None
+        schema = usual.reranker.schema
+        try:
+            plan = self._plan(usual.reranker)
+            rest, matrix, ids, lacking, ignored = scan.scan(self._body, plan, self._settings.max_candidates)
+            request = RerankRequest.model_validate(decode(rest, self._bounds))
+        except (scan.GivenUp, ListwrightError, ValidationError):
+            return None
+        bundle = self._chosen(request)
+        if bundle is not usual or (lacking and request.context and not schema.index.keys().isdisjoint(request.context)):
+            return None
+        if ids is None:
+            ids = request.ids
+        context = MappingProxyType(checked_context(request.context, schema) if request.context else {})
+        return RankingRequest(
+            CandidateList(matrix, None if ids is None else tuple(ids), context), request, bundle, ignored
+        )
+
+    def _plan(self, reranker: Reranker) -> Any:
+        """How to scan the rows of a bundle, made once for each."""
+        plan = _plans.get(reranker)
+        if plan is None:
+            plan = _plans[reranker] = plan_of(reranker.schema, ignores=self._ignores)
+        return plan
+
+    def _chosen(self, request: RerankRequest) -> Bundle:
+        bundle = self._models.choose(request.model, request.version)
+        self._state.fingerprint = bundle.manifest.fingerprint
+        return bundle
+
+    def encode(self, asked: RankingRequest, ranking: Ranking, milliseconds: Mapping[str, float]) -> EncodedAnswer:
+        """JSON again."""
+        assert isinstance(asked.options, RerankRequest)
+        content = to_answer(
+            ranking, asked.options, asked.bundle.manifest, asked.candidates.ids, milliseconds, asked.ignored
+        )
+        return EncodedAnswer(to_json(content), "application/json", {})
+
+
+def plan_of(schema: FeatureSchema, *, ignores: bool = False) -> Any:
+    """How to scan the rows of a schema; where unknown features are ignored, as many as a body may have."""
+    codes = [
+        {category.encode(): feature.code(category) for category in feature.categories}
+        if feature.kind == "categorical"
+        else None
+        for feature in schema.features
+    ]
+    absent = [feature.absent if feature.optional else None for feature in schema.features]
+    ignored = most_ignored(len(schema)) if ignores else 0
+    return scan.Plan([name.encode() for name in schema.names], codes, absent, ignored)

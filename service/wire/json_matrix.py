@@ -1,0 +1,298 @@
+"""From the contract's words to the kernel's values: names to columns, JSON to float32."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import chain, islice
+from operator import itemgetter
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from ranking.candidates import CandidateList
+from ranking.errors import CandidateError, EmptyListError, SchemaMismatchError
+from ranking.features import UNKNOWN_CODE, Feature, FeatureSchema
+from service.wire.schemas import MAX_CONTEXT_KEY, Candidate, RerankRequest
+
+_NUMBERS = frozenset((float, int, type(None)))
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
+_FLOAT64_MAX = float(np.finfo(np.float64).max)
+_LARGEST_SPELLED = 2**63
+"""A number beyond is no category that anyone has, and its digits take long to write."""
+
+LISTED = 10
+"""Names that an error lists; of what was sent it repeats so many more than there should be."""
+
+Path = tuple[str | int, ...]
+Place = Callable[[int, int], Path]
+
+
+def to_candidates(
+    request: RerankRequest, schema: FeatureSchema, ignored: dict[str, None] | None = None
+) -> CandidateList:
+    """The candidate list of a request, in schema order.
+
+    A feature that is left out has its default; without one it is missing, or an unknown category.
+
+    A context entry that is named like a feature is its value for every candidate that does not send it by name itself;
+    a null that a candidate sends is its own.
+
+    Args:
+        request: as it was sent.
+        schema: of the bundle that answers.
+        ignored: takes the names of unknown features, whose values are not looked at; None: they are refused.
+
+    Raises:
+        EmptyListError: if there are no candidates.
+        SchemaMismatchError: if names are unknown or required ones absent, or an array has another width.
+        CandidateError: if a value cannot be used; with its JSON path.
+    """
+    if len(request) == 0:
+        name = "features" if request.candidates is None else "candidates"
+        raise EmptyListError("the list holds no candidates: send at least one", (name,))
+    context = MappingProxyType(checked_context(request.context, schema) if request.context else {})
+    supplied = {name: value for name, value in context.items() if name in schema.index}
+    if request.candidates is not None:
+        matrix = _from_rows(request.candidates, schema, supplied, ignored)
+        return CandidateList(matrix, _ids(request.candidates), context)
+    ids = None if request.ids is None else tuple(request.ids)
+    matrix = _from_matrix(request.features or [], request.feature_names, schema, supplied, ignored)
+    return CandidateList(matrix, ids, context)
+
+
+def checked_context(context: dict[str, Any], schema: FeatureSchema) -> dict[str, Any]:
+    """The context as it is; an entry that cannot be used is refused, a feature's like a candidate's value."""
+    for name, value in context.items():
+        place = ("context", name)
+        if len(name) > MAX_CONTEXT_KEY:
+            raise CandidateError(f"the name has {len(name)} characters, the limit is {MAX_CONTEXT_KEY}", place)
+        if name in schema.index:
+            _supplied(name, value, schema)
+        elif type(value) not in _NUMBERS and type(value) is not str:
+            raise CandidateError(f"expected a string, a number or null, found {_shown(value)}", place)
+        elif type(value) is not str and value is not None and not abs(value) <= _FLOAT64_MAX:
+            raise CandidateError(f"expected a finite number, found {_shown(value)}", place)
+    return context
+
+
+def _supplied(name: str, value: Any, schema: FeatureSchema) -> float:
+    """A context entry as the feature of its name."""
+    return float(_matrix([[value]], [schema.features[schema.index[name]]], lambda *_: ("context", name))[0, 0])
+
+
+def _ids(candidates: Sequence[Candidate]) -> tuple[str, ...] | None:
+    """Their ids; a list in which only some have one is refused."""
+    absent = [position for position, candidate in enumerate(candidates) if candidate.id is None]
+    if len(absent) == len(candidates):
+        return None
+    if absent:
+        raise CandidateError("this candidate has no id, others have: give all or none", ("candidates", absent[0], "id"))
+    ids = tuple(candidate.id for candidate in candidates if candidate.id is not None)
+    repeated = _repeated(ids)
+    if repeated is not None:
+        first, again = repeated
+        raise CandidateError(
+            f"id {_shown(ids[first])} was used at {first} already: ids are unique in a list",
+            ("candidates", again, "id"),
+        )
+    return ids
+
+
+def _repeated(names: Sequence[str]) -> tuple[int, int] | None:
+    """Where a name stands first and where it stands again; None if each stands once."""
+    seen: dict[str, int] = {}
+    for position, name in enumerate(names):
+        first = seen.setdefault(name, position)
+        if first != position:
+            return first, position
+    return None
+
+
+def _from_rows(
+    candidates: Sequence[Candidate],
+    schema: FeatureSchema,
+    supplied: Mapping[str, Any],
+    ignored: dict[str, None] | None,
+) -> Float[np.ndarray, "L D"]:
+    """Rows by name or by position; each may be either. What rows by name lack is of ``supplied``, or the default."""
+    names = schema.names
+    defaults = [feature.default for feature in schema.features]
+    pick = itemgetter(*names) if len(names) > 1 else lambda row: (row[names[0]],)
+    rows = []
+    for position, candidate in enumerate(candidates):
+        values = candidate.features
+        if isinstance(values, dict):
+            if supplied:
+                values = {**supplied, **values}
+            try:
+                picked = pick(values) if len(values) == len(names) else None
+            except KeyError:
+                picked = None
+            if picked is None:
+                _check_names(values, schema, ("candidates", position, "features"), ignored)
+                picked = tuple(map(values.get, names, defaults))
+            values = picked
+        elif not isinstance(values, list):
+            raise CandidateError(
+                f"expected an object or an array of values, found {_shown(values)}",
+                ("candidates", position, "features"),
+            )
+        elif len(values) != len(names):
+            raise _wrong_width(len(values), schema, ("candidates", position, "features"))
+        rows.append(values)
+    named = [isinstance(candidate.features, dict) for candidate in candidates]
+
+    def place(row: int, column: int) -> Path:
+        return ("candidates", row, "features", names[column] if named[row] else column)
+
+    return _matrix(rows, schema.features, place)
+
+
+def _from_matrix(
+    rows: Sequence[Any],
+    sent: Sequence[str] | None,
+    schema: FeatureSchema,
+    supplied: Mapping[str, Any],
+    ignored: dict[str, None] | None,
+) -> Float[np.ndarray, "L D"]:
+    """A matrix whose columns are named once, or stand in schema order. Columns not named come from ``supplied``."""
+    features: Sequence[Feature] = schema.features
+    filled: list[str] = []
+    if sent is not None:
+        if supplied:
+            named = set(sent)
+            filled = [name for name in supplied if name not in named]
+        _check_names([*sent, *filled], schema, ("feature_names",), ignored)
+        kept = [place for place, name in enumerate(sent) if name in schema.index]
+        features = [schema.features[schema.index[sent[place]]] for place in kept]
+    width = len(features) if sent is None else len(sent)
+    for position, row in enumerate(rows):
+        if type(row) is not list:
+            raise CandidateError(f"expected an array of values, found {_shown(row)}", ("features", position))
+        if len(row) != width:
+            if sent is None:
+                raise _wrong_width(len(row), schema, ("features", position))
+            raise CandidateError(f"has {len(row)} values for {width} feature_names", ("features", position))
+    if sent is None or tuple(sent) == schema.names:
+        return _matrix(rows, features, lambda row, column: ("features", row, column))
+    if len(kept) < width:
+        rows = [[row[place] for place in kept] for row in rows]
+    matrix = _matrix(rows, features, lambda row, column: ("features", row, kept[column]))
+    ordered = np.empty((len(rows), len(schema)), dtype=np.float32)
+    ordered[:] = [feature.absent for feature in schema.features]
+    ordered[:, [schema.index[feature.name] for feature in features]] = matrix
+    for name in filled:
+        ordered[:, schema.index[name]] = _supplied(name, supplied[name], schema)
+    return ordered
+
+
+def _check_names(sent: Collection[str], schema: FeatureSchema, path: Path, ignored: dict[str, None] | None) -> None:
+    """Raise unless the names are the schema's, each once, with all required ones; note unknown ones to be ignored."""
+    names = set(sent)
+    if len(names) < len(sent):
+        first, again = _repeated(tuple(sent)) or (0, 0)
+        raise CandidateError(f"feature {_shown(list(sent)[first])} is named twice", (*path, again))
+    known = schema.index
+    absent = sorted(schema.required.difference(sent), key=known.__getitem__)
+    unknown = len(names - known.keys())
+    if ignored is not None:
+        ignored.update((name, None) for name in sent if name not in known)
+    if not absent and (not unknown or ignored is not None):
+        return
+    parts = []
+    if absent:
+        parts.append(f"lacks {_listed(absent)} (send null where a value is missing)")
+    if unknown:
+        found = list(islice((name for name in sent if name not in known), LISTED))
+        parts.append(f"has unknown features {_listed(found, unknown)}")
+    place = "feature_names" if path == ("feature_names",) else f"candidate {path[1]}"
+    raise SchemaMismatchError(
+        f"{place} {' and '.join(parts)}: the bundle was fitted on other features, see /info",
+        expected=schema.names,
+        sent=tuple(islice(sent, len(schema) + LISTED)),
+        path=path,
+    )
+
+
+def _wrong_width(width: int, schema: FeatureSchema, path: Path) -> SchemaMismatchError:
+    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return SchemaMismatchError(
+        f"${place} has {width} values, the bundle was fitted on {len(schema)} features: "
+        "send them by name, or all in order",
+        expected=schema.names,
+        path=path,
+    )
+
+
+def _listed(names: Sequence[str], count: int | None = None) -> str:
+    more = (count or len(names)) - LISTED
+    return ", ".join(map(_shown, names[:LISTED])) + (f" and {more} more" if more > 0 else "")
+
+
+def _matrix(rows: Sequence[Sequence[Any]], features: Sequence[Feature], place: Place) -> Float[np.ndarray, "L D"]:
+    """JSON values as float32: numbers and null in bulk, categories through the schema, errors cell by cell."""
+    categorical = [column for column, feature in enumerate(features) if feature.kind == "categorical"]
+    if categorical:
+        coded = [list(row) for row in rows]
+        for column in categorical:
+            for position, row in enumerate(coded):
+                row[column] = _code(row[column], features[column], place, position, column)
+        rows = coded
+    if not set(map(type, chain.from_iterable(rows))) <= _NUMBERS:
+        raise _first_fault(rows, features, place)
+    try:
+        wide = np.array(rows, dtype=np.float64)
+    except OverflowError:
+        raise _first_fault(rows, features, place) from None
+    if (np.abs(wide) > _FLOAT32_MAX).any():
+        raise _first_fault(rows, features, place)
+    return wide.astype(np.float32)
+
+
+def _code(value: Any, feature: Feature, place: Place, row: int, column: int) -> int:
+    """The code of a category; whole numbers are spelled without a decimal point, as in training."""
+    if type(value) is str:
+        return feature.code(value)
+    if value is None:
+        return UNKNOWN_CODE
+    if type(value) is int or type(value) is float:
+        if value in (math.inf, -math.inf):
+            raise CandidateError(f"feature {feature.name!r}: expected a category, found {value}", place(row, column))
+        if not abs(value) < _LARGEST_SPELLED:
+            return UNKNOWN_CODE
+        return feature.code(str(int(value)) if value == int(value) else str(value))
+    raise CandidateError(
+        f"feature {feature.name!r} is a category: expected a string, found {_shown(value)}", place(row, column)
+    )
+
+
+def _first_fault(rows: Sequence[Sequence[Any]], features: Sequence[Feature], place: Place) -> CandidateError:
+    """The error of the first value that is no number, or too large for float32."""
+    for position, row in enumerate(rows):
+        for column, value in enumerate(row):
+            name = features[column].name
+            if type(value) not in _NUMBERS:
+                return CandidateError(
+                    f"feature {name!r} is numeric: expected a number or null, found {_shown(value)}",
+                    place(position, column),
+                )
+            if value is not None and not abs(value) <= _FLOAT32_MAX:
+                return CandidateError(
+                    f"feature {name!r} does not fit float32 (at most {_FLOAT32_MAX:.4g}), found {_shown(value)}",
+                    place(position, column),
+                )
+    raise AssertionError("no value is at fault")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "an array"
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    if isinstance(value, int) and value.bit_length() > 200:
+        return "a huge integer"
+    text = repr(value)
+    return text if len(text) <= 100 else text[:100] + "…"

@@ -1,0 +1,88 @@
+"""Matrices as they travel: ``.npy`` files, and tensors of the Open Inference Protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic_core import to_json
+
+from ranking.bundle import Bundle
+from ranking.candidates import Ranking
+from service.wire import npy
+from service.wire import open_inference as tensors
+from service.wire.answers import to_answer
+from service.wire.codec import EncodedAnswer, RankingRequest
+from service.wire.raw_matrix import to_candidates
+from service.wire.schemas import Envelope
+
+OCTETS = "application/octet-stream"
+
+JSON_HEAD = "Inference-Header-Content-Length"
+
+NOTHING_SAID = Envelope()
+
+
+class NpyCodec:
+    """A ``.npy`` file in; another one, or JSON, out.
+
+    Args:
+        body: the file.
+        options: of the query string.
+        bundle: that answers.
+        limit: most candidates.
+        wants_npy: whether the caller accepts a ``.npy`` file.
+    """
+
+    def __init__(self, body: bytes, options: Envelope, bundle: Bundle, limit: int, *, wants_npy: bool) -> None:
+        self._body, self._options, self._bundle, self._limit = body, options, bundle, limit
+        self._wants_npy = wants_npy
+
+    def decode(self) -> RankingRequest:
+        """The matrix is a view of the body."""
+        schema = self._bundle.reranker.schema
+        matrix = npy.decode(self._body, schema, self._limit)
+        return RankingRequest(to_candidates(matrix, schema), self._options, self._bundle)
+
+    def encode(self, asked: RankingRequest, ranking: Ranking, milliseconds: Mapping[str, float]) -> EncodedAnswer:
+        """Scores in input order, or the JSON answer."""
+        if self._wants_npy:
+            scores = ranking.scores if asked.options.raw_scores else ranking.relevance
+            return EncodedAnswer(npy.encode(scores), npy.MEDIA_TYPE, _said_in_headers(ranking, asked.bundle))
+        answer = to_answer(ranking, self._options, asked.bundle.manifest, None, milliseconds)
+        return EncodedAnswer(to_json(answer), "application/json", {})
+
+
+def _said_in_headers(ranking: Ranking, bundle: Bundle) -> dict[str, str]:
+    """``Listwright-Version`` and so on; a reason may hold what no header can."""
+    manifest = bundle.manifest
+    values = {"model": manifest.name, "version": manifest.version, **tensors.said(ranking)}
+    return {
+        f"Listwright-{name.replace('_', '-').title()}": " ".join(str(value).split()).encode("ascii", "replace").decode()
+        for name, value in values.items()
+    }
+
+
+class TensorCodec:
+    """Tensors in and out.
+
+    Args:
+        body: a JSON object, and raw tensors behind it.
+        head_length: of the header :data:`JSON_HEAD`; None where all of the body is JSON.
+        bundle: that answers.
+        limit: most candidates.
+    """
+
+    def __init__(self, body: bytes, head_length: str | None, bundle: Bundle, limit: int) -> None:
+        self._body, self._head_length, self._bundle, self._limit = body, head_length, bundle, limit
+
+    def decode(self) -> RankingRequest:
+        """The features are a view of the body."""
+        self._inference = tensors.decode(self._body, self._head_length, self._bundle.reranker.schema, self._limit)
+        return RankingRequest(self._inference.candidates, self._inference.request.parameters, self._bundle)
+
+    def encode(self, asked: RankingRequest, ranking: Ranking, milliseconds: Mapping[str, float]) -> EncodedAnswer:  # noqa: ARG002
+        """The outputs that were asked for."""
+        content, head = tensors.encode(ranking, self._inference, asked.bundle.manifest)
+        if head is None:
+            return EncodedAnswer(content, "application/json", {})
+        return EncodedAnswer(content, OCTETS, {JSON_HEAD: str(head)})

@@ -1,0 +1,240 @@
+"""Tensors of the Open Inference Protocol: from bytes to candidates, from a ranking to bytes.
+
+A tensor stands in the JSON object that begins a body, or behind it as raw little-endian bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import lru_cache
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from pydantic_core import to_json
+
+from ranking.candidates import CandidateList, Ranking
+from ranking.errors import CandidateError
+from ranking.features import FeatureSchema
+from ranking.manifest import Manifest
+from service.admission.body import Limit
+from service.errors import UndecodableBodyError
+from service.wire.answers import nullable
+from service.wire.json_parse import Bounds, bounds_of
+from service.wire.json_parse import decode as decode_json
+from service.wire.open_inference_schemas import OUTPUTS, InferRequest, InputTensor
+from service.wire.raw_matrix import check_shape, to_candidates, value_bytes
+from service.wire.schemas import MAX_ID
+from service.wire.validation import validated
+
+DATATYPES: dict[str, np.dtype[Any]] = {"FP32": np.dtype("<f4"), "FP64": np.dtype("<f8")}
+
+LENGTH_BYTES, UTF8_BYTES = 4, 4
+"""Before each raw string, and of a character at most."""
+
+_NUMBERS = frozenset((float, int, type(None)))
+
+Path = tuple[str | int, ...]
+
+
+class Inference(NamedTuple):
+    """A request, decoded."""
+
+    request: InferRequest
+    candidates: CandidateList
+
+
+@lru_cache
+def body_limit(candidates: int, features: int, spelling: int) -> Limit:
+    """Of a body: the largest JSON object, and raw features and ids behind it. ``spelling`` is the schema's."""
+    bounds, ids = Bounds(candidates, features, spelling), candidates * (LENGTH_BYTES + UTF8_BYTES * MAX_ID)
+    return Limit(bounds.size + value_bytes(candidates, features) + ids, bounds.why)
+
+
+def decode(body: bytes, head_length: str | None, schema: FeatureSchema, limit: int) -> Inference:
+    """What a body asks for; features of the schema's type are a view of it where they are aligned.
+
+    Args:
+        body: of the request.
+        head_length: of ``Inference-Header-Content-Length``; None where all of the body is JSON.
+        schema: what the features must fit.
+        limit: most candidates.
+
+    Raises:
+        UndecodableBodyError: if it is no JSON object with as many bytes behind it as its tensors need.
+        RequestValidationError: if the object is not the protocol's.
+        CandidateError: if a tensor cannot be used; with its JSON path, or its row and column.
+        EmptyListError, TooLargeError, SchemaMismatchError: if its shape does not fit; the data is not looked at.
+    """
+    head = _head(body, head_length)
+    request = validated(InferRequest, decode_json(body[:head], bounds_of(limit, [schema])))
+    named: dict[str, tuple[int, InputTensor, memoryview | None]] = {}
+    for position, tensor in enumerate(request.inputs):
+        if tensor.name in named:
+            raise CandidateError(f"{tensor.name!r} stands twice", ("inputs", position, "name"))
+        size, raw = tensor.parameters.binary_data_size, None
+        if (size is None) == (tensor.data is None):
+            raise CandidateError("has no data, or twice: send either binary_data_size or data", ("inputs", position))
+        if size is not None:
+            raw = memoryview(body)[head : head + size]
+            head += size
+        named[tensor.name] = (position, tensor, raw)
+    if head != len(body):
+        raise UndecodableBodyError(f"the JSON object and its tensors take {head} bytes, the body has {len(body)}")
+    if "features" not in named:
+        raise CandidateError("there is no input named 'features'", ("inputs",))
+    matrix = _features(*named["features"], schema, limit)
+    ids = _ids(*named["ids"], len(matrix)) if "ids" in named else None
+    _check_outputs(request, ids)
+    return Inference(request, to_candidates(matrix, schema, ids, request.parameters.context))
+
+
+def _head(body: bytes, announced: str | None) -> int:
+    """How many bytes of the body are JSON."""
+    if announced is None:
+        return len(body)
+    if not (announced.isascii() and announced.isdecimal() and len(announced) <= len(str(len(body)))):
+        raise UndecodableBodyError("Inference-Header-Content-Length is not a number of bytes within the body")
+    return int(announced)
+
+
+def _check_outputs(request: InferRequest, ids: tuple[str, ...] | None) -> None:
+    wanted = [output.name for output in request.outputs or ()]
+    for position, name in enumerate(wanted):
+        if name in wanted[:position]:
+            raise CandidateError(f"{name!r} is asked for twice", ("outputs", position, "name"))
+        if name == "ids" and ids is None:
+            raise CandidateError("ids are asked for, but were not sent", ("outputs", position, "name"))
+
+
+def _features(
+    position: int, tensor: InputTensor, raw: memoryview | None, schema: FeatureSchema, limit: int
+) -> Float[np.ndarray, "L D"]:
+    kind = DATATYPES.get(tensor.datatype)
+    if kind is None:
+        raise CandidateError(f"features are FP32 or FP64, found {tensor.datatype!r}", ("inputs", position, "datatype"))
+    if len(tensor.shape) != 2:
+        raise CandidateError(
+            f"expected [L, D], found {tensor.shape}: one list a request, without a batch axis",
+            ("inputs", position, "shape"),
+        )
+    length, width = tensor.shape
+    check_shape(length, width, schema, limit)
+    if raw is None:
+        return _numbers(tensor.data, length, width, ("inputs", position, "data"))
+    if len(raw) != length * width * kind.itemsize:
+        raise CandidateError(
+            f"binary_data_size is {len(raw)}, {tensor.datatype} of shape {tensor.shape} takes "
+            f"{length * width * kind.itemsize} bytes",
+            ("inputs", position, "parameters", "binary_data_size"),
+        )
+    return np.frombuffer(raw, kind).reshape(length, width)
+
+
+def _numbers(data: Any, length: int, width: int, path: Path) -> Float[np.ndarray, "L D"]:
+    """JSON numbers, flat or a list of rows."""
+    if isinstance(data, list) and len(data) == length and all(type(row) is list and len(row) == width for row in data):
+        data = list(chain.from_iterable(data))
+    if not isinstance(data, list) or len(data) != length * width:
+        raise CandidateError(f"expected {length * width} values, or {length} rows of {width}", path)
+    if not set(map(type, data)) <= _NUMBERS:
+        raise CandidateError("expected numbers, or null for a missing one", path)
+    try:
+        return np.array(data, dtype=np.float64).reshape(length, width)
+    except OverflowError:
+        raise CandidateError("a number does not fit float32", path) from None
+
+
+def _ids(position: int, tensor: InputTensor, raw: memoryview | None, length: int) -> tuple[str, ...]:
+    if tensor.datatype != "BYTES" or tensor.shape != [length]:
+        raise CandidateError(
+            f"expected BYTES of shape [{length}], one for each candidate, found {tensor.datatype!r} of {tensor.shape}",
+            ("inputs", position),
+        )
+    ids = tensor.data if raw is None else _strings(bytes(raw), length, ("inputs", position))
+    if type(ids) is not list or len(ids) != length or not all(type(i) is str and len(i) <= MAX_ID for i in ids):
+        raise CandidateError(f"expected {length} strings of at most {MAX_ID} characters", ("inputs", position, "data"))
+    return tuple(ids)
+
+
+def _strings(raw: bytes, count: int, path: Path) -> list[str]:
+    """UTF-8 strings, each behind its length in four bytes."""
+    found, at = [], 0
+    try:
+        for _ in range(count):
+            (size,) = struct.unpack_from("<I", raw, at)
+            at += 4 + size
+            found.append(raw[at - size : at].decode())
+    except (struct.error, UnicodeDecodeError):
+        raise CandidateError("the BYTES are not UTF-8 strings, each behind its length in four bytes", path) from None
+    if at != len(raw):
+        raise CandidateError(f"the BYTES of {count} strings take {at} bytes, found {len(raw)}", path)
+    return found
+
+
+def encode(ranking: Ranking, inference: Inference, manifest: Manifest) -> tuple[bytes, int | None]:
+    """The answer's body, and how many bytes of it are JSON if raw tensors follow."""
+    request = inference.request
+    by_default = request.parameters.binary_data_output
+    if request.outputs is None:
+        binary = dict.fromkeys((n for n in OUTPUTS if n != "ids" or inference.candidates.ids), by_default)
+    else:
+        asked = ((output.name, output.parameters.binary_data) for output in request.outputs)
+        binary = {name: by_default if own is None else own for name, own in asked}
+    tensors, raws = [], []
+    for name, is_binary in binary.items():
+        tensor, raw = _output(name, ranking, inference, binary=is_binary)
+        tensors.append(tensor)
+        raws.append(raw)
+    head = {
+        "model_name": manifest.name,
+        "model_version": manifest.version,
+        **({} if request.id is None else {"id": request.id}),
+        "parameters": said(ranking),
+        "outputs": tensors,
+    }
+    text = to_json(head)
+    return (b"".join([text, *raws]), len(text)) if any(binary.values()) else (text, None)
+
+
+def _output(name: str, ranking: Ranking, inference: Inference, *, binary: bool) -> tuple[dict[str, Any], bytes]:
+    """A tensor's place in the JSON object, and the raw bytes behind it."""
+    best = ranking.order[: inference.request.parameters.top_n]
+    values: Any
+    if name == "ids":
+        assert inference.candidates.ids is not None
+        values = [inference.candidates.ids[index] for index in best]
+    elif name == "order":
+        values = best.astype("<i8")
+    elif name == "ranks":
+        values = ranking.ranks.astype("<i8")
+    elif name == "first_stage_scores":
+        values = ranking.first_stage_scores.astype("<f4")
+    else:
+        raw_scores = inference.request.parameters.raw_scores
+        values = (ranking.scores if raw_scores else ranking.relevance).astype("<f4")
+    tensor = {"name": name, "datatype": OUTPUTS[name], "shape": [len(values)]}
+    if not binary:
+        return {**tensor, "data": values if name == "ids" else nullable(values)}, b""
+    if name == "ids":
+        texts = [text.encode() for text in values]
+        raw = b"".join(struct.pack("<I", len(text)) + text for text in texts)
+    else:
+        raw = values.tobytes()
+    return {**tensor, "parameters": {"binary_data_size": len(raw)}}, raw
+
+
+def said(ranking: Ranking) -> dict[str, str | int | float]:
+    """What an answer says of itself beside its numbers; what there is nothing to say of is left out."""
+    route = ranking.route
+    facts = {
+        "status": "degraded" if ranking.degraded else "ok",
+        "stage_reached": ranking.stage_reached,
+        "reason": ranking.reason,
+        "strategy": route.strategy,
+        "specialist": route.specialist,
+        "confidence": route.confidence,
+        "decided_by": route.decided_by,
+    }
+    return {name: value for name, value in facts.items() if value is not None}

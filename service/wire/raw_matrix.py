@@ -1,0 +1,88 @@
+"""A feature matrix that arrived as numbers: held against the limits and the schema before anything looks at its values.
+
+Here a categorical column holds codes, not names: 1 for the first of the manifest's categories, in their order, and 0
+for a value that training never saw; NaN, a missing one, counts as 0 too, as ``null`` does in JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from ranking.candidates import CandidateList
+from ranking.errors import CandidateError, EmptyListError, SchemaMismatchError
+from ranking.features import UNKNOWN_CODE, FeatureSchema
+from service.wire.json_matrix import checked_context
+from service.wire.json_parse import LEAST_VALUES, check_length
+
+FLOAT64_BYTES = 8
+
+
+def value_bytes(candidates: int, features: int) -> int:
+    """Bytes of float64 that a body may have: twice the longest list's, so that a matrix for another bundle, or one that
+    is a little too long, hears what differs.
+    """
+    return 2 * FLOAT64_BYTES * max(LEAST_VALUES, candidates * features)
+
+
+def check_shape(length: int, width: int, schema: FeatureSchema, limit: int) -> None:
+    """Raise unless a matrix of this shape can be ranked: before a byte of it is looked at.
+
+    Raises:
+        EmptyListError: if there are no candidates.
+        TooLargeError: if there are more than ``limit``.
+        SchemaMismatchError: if the width is not the schema's.
+    """
+    if length == 0:
+        raise EmptyListError("the list holds no candidates: send at least one", ("features",))
+    check_length(length, limit)
+    if width != len(schema):
+        raise SchemaMismatchError(
+            f"the matrix has {width} columns, the bundle was fitted on {len(schema)} features: send all, in order",
+            expected=schema.names,
+            path=("features",),
+        )
+
+
+def to_candidates(
+    matrix: Float[np.ndarray, "L D"],
+    schema: FeatureSchema,
+    ids: tuple[str, ...] | None = None,
+    context: Mapping[str, Any] | None = None,
+) -> CandidateList:
+    """The candidate list of a matrix whose shape was checked; float32 in C order is not copied.
+
+    Raises:
+        CandidateError: if a value is infinite as float32, a category is no code of the schema's, an id stands twice, or
+            a context entry cannot be used.
+    """
+    with np.errstate(over="ignore"):  # what does not fit float32 becomes infinite, and is refused as that
+        matrix = np.require(matrix, np.float32, ["C_CONTIGUOUS", "ALIGNED"])
+    if schema.categorical:
+        matrix = _with_codes(matrix, schema)
+    return CandidateList(matrix, ids, checked_context(dict(context), schema) if context else {})
+
+
+def _with_codes(matrix: Float[np.ndarray, "L D"], schema: FeatureSchema) -> Float[np.ndarray, "L D"]:
+    """The matrix with missing categories as unknown ones."""
+    columns = list(schema.categorical)
+    known = [len(schema.features[column].categories) for column in columns]
+    codes = matrix[:, columns]  # a copy
+    missing = np.isnan(codes)
+    wrong: Bool[np.ndarray, "L F"] = ~missing & ((codes < 0) | (codes > known) | (codes != np.floor(codes)))
+    if wrong.any():
+        row, place = (int(i) for i in np.argwhere(wrong)[0])
+        raise CandidateError(
+            f"feature {schema.names[columns[place]]!r} is a category: expected a code, a whole number from "
+            f"{UNKNOWN_CODE} to {known[place]}, found {codes[row, place]:g}",
+            ("features", row, columns[place]),
+        )
+    if not missing.any():
+        return matrix
+    codes[missing] = UNKNOWN_CODE
+    matrix = matrix.copy()
+    matrix[:, columns] = codes
+    return matrix

@@ -1,0 +1,274 @@
+"""The words of the HTTP contract.
+
+Feature values pass as they are: :mod:`service.wire.json_matrix` validates them in bulk against the served schema. The
+OpenAPI document describes them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, WithJsonSchema, model_validator
+from pydantic.config import JsonDict
+
+from ranking.stages import NetworkKind
+
+
+def _whole(value: Any) -> Any:
+    """3.0 is an integer in JSON."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+FLOAT32: JsonDict = {"minimum": -3.4028234663852886e38, "maximum": 3.4028234663852886e38}
+_SAID = "number, category, or null for a missing value"
+_VALUE = {"type": ["number", "string", "null"], **FLOAT32, "description": _SAID}
+_ROW = {"type": "array", "items": _VALUE, "description": "values in the order of the schema, or of feature_names"}
+_NAMED = {"type": "object", "additionalProperties": _VALUE, "description": "values by feature name, in any order"}
+
+_LIST: JsonDict = {"type": "array", "minItems": 1}  # an empty list is a 400 of its own, so pydantic does not check it
+_NO: JsonDict = {"type": "null"}
+_IDS_OF_ALL_OR_NONE: JsonDict = {
+    "anyOf": [
+        {"items": {"required": ["id"], "properties": {"id": {"type": "string"}}}},
+        {"items": {"properties": {"id": _NO}}},
+    ]
+}
+_SPECIALISTS: JsonDict = {  # a 404 of the bundle's, so pydantic does not check it
+    "anyOf": [{"properties": {"specialist": _NO}}, {"properties": {"strategy": {"enum": ["auto", "srm"]}}}]
+}
+_UNIQUE: JsonDict = {"uniqueItems": True}
+
+MAX_CONTEXT, MAX_CONTEXT_KEY = 100, 200
+"""Entries that a context may have, and characters of a name: as many as a feature's may have."""
+
+_CONTEXT = {
+    "type": "object",
+    "maxProperties": MAX_CONTEXT,
+    "propertyNames": {"maxLength": MAX_CONTEXT_KEY},
+    "additionalProperties": _VALUE,
+}
+
+MAX_WHOLE = 2**53 - 1
+"""Largest whole number of a request: every reader of JSON has it exactly, and it can be written into any message."""
+
+Whole = Annotated[int, Field(ge=1, le=MAX_WHOLE), BeforeValidator(_whole)]
+Number = Annotated[int, Field(ge=0, le=MAX_WHOLE), BeforeValidator(_whole)]
+Context = Annotated[dict[str, Any], Field(max_length=MAX_CONTEXT), WithJsonSchema(_CONTEXT)]
+NamedOrRow = Annotated[Any, WithJsonSchema({"anyOf": [_NAMED, _ROW]})]
+Rows = Annotated[
+    list[Any],
+    WithJsonSchema({"type": "array", "minItems": 1, "items": _ROW, "description": "one row of values per candidate"}),
+]
+
+MOST_IGNORED = 32
+"""Names of ignored features that an answer tells."""
+
+MAX_ID = 512
+"""Characters of an id."""
+
+Id = Annotated[str, Field(max_length=MAX_ID)]
+Name = Annotated[str, Field(max_length=100)]
+Strategy = Literal["auto", NetworkKind, "srm", "first_stage"]
+
+MAX_FIELDS = 32
+"""Fields that an object of the envelope may have before it is refused unseen: a million faults would cost too much."""
+
+
+class Strict(BaseModel):
+    """What a caller sends: nothing unknown, nothing converted."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_small(cls, value: Any) -> Any:
+        if isinstance(value, dict) and len(value) > MAX_FIELDS:
+            raise ValueError(f"{len(value)} fields, of which {len(cls.model_fields)} are known: see /openapi.json")
+        return value
+
+
+class Candidate(Strict):
+    """One candidate: its features by name, or as an array in the order of the schema."""
+
+    id: Annotated[Id | None, Field(description="opaque, echoed, unique in the list")] = None
+    features: NamedOrRow
+
+
+class Options(Strict):
+    """How to rank, and what to answer."""
+
+    model_config = ConfigDict(json_schema_extra=_SPECIALISTS)
+
+    top_n: Annotated[Whole | None, Field(description="length of results; scores and ranks stay complete")] = None
+    context: Annotated[
+        Context | None,
+        Field(
+            description="what holds for the whole query; an entry named like a feature is its value for every "
+            "candidate that does not send it by name; a hook sees all entries"
+        ),
+    ] = None
+    strategy: Annotated[
+        Strategy,
+        Field(
+            description="auto: the specialist that hook or router pick, else default_strategy of /info; "
+            "srm: the same, else the mixture of all specialists; the others name one ranker, see strategies of /info"
+        ),
+    ] = "auto"
+    specialist: Annotated[
+        Number | None,
+        Field(description="number of the specialist to use, from 0, see /info; with strategy auto or srm"),
+    ] = None
+    timeout_ms: Annotated[
+        float | None,
+        Field(
+            gt=0,
+            allow_inf_nan=False,
+            description="milliseconds, counted from the first byte of the request, its arrival and the queue included; "
+            "a stage that would miss them is not started, and the answer is degraded. Default and most: see /info",
+        ),
+    ] = None
+    raw_scores: Annotated[bool, Field(description="the ranker's own scores, without softmax and temperature")] = False
+
+
+class Envelope(Options):
+    """All of a request but the candidates."""
+
+    id: Annotated[Id | None, Field(description="echoed")] = None
+    model: Annotated[
+        Name | None, Field(description="name or alias of the bundle that is to answer; 404 if it is not served")
+    ] = None
+    version: Annotated[
+        Name | None, Field(description="its version; 404 if it is not served; default: the current one")
+    ] = None
+
+
+class RerankRequest(Envelope):
+    """One query's candidates, as rows (``candidates``) or as a matrix (``features``)."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            **_SPECIALISTS,
+            "oneOf": [
+                {
+                    "title": "rows",
+                    "required": ["candidates"],
+                    "properties": {
+                        "candidates": {**_LIST, **_IDS_OF_ALL_OR_NONE},
+                        "features": _NO,
+                        "feature_names": _NO,
+                        "ids": _NO,
+                    },
+                },
+                {"title": "matrix", "required": ["features"], "properties": {"features": _LIST, "candidates": _NO}},
+            ],
+        }
+    )
+
+    candidates: Annotated[list[Candidate] | None, FailFast(), Field(description="candidates, in input order")] = None
+    feature_names: Annotated[
+        list[str] | None,
+        FailFast(),
+        Field(description="columns of features; default: the schema's", json_schema_extra=_UNIQUE),
+    ] = None
+    features: Annotated[Rows | None, Field(description="one row per candidate: the fast JSON form")] = None
+    ids: Annotated[
+        list[Id] | None, FailFast(), Field(description="one id per row of features", json_schema_extra=_UNIQUE)
+    ] = None
+
+    @model_validator(mode="after")
+    def _one_form(self) -> RerankRequest:
+        if (self.candidates is None) == (self.features is None):
+            raise ValueError("send either candidates or features")
+        if self.candidates is not None and (self.feature_names is not None or self.ids is not None):
+            raise ValueError("feature_names and ids go with features, not with candidates")
+        return self
+
+    def __len__(self) -> int:
+        rows = self.candidates if self.candidates is not None else self.features
+        return len(rows or ())
+
+
+class Result(BaseModel):
+    """One candidate's place."""
+
+    index: Annotated[int, Field(description="position in the request, from 0")]
+    id: str | None
+    rank: Annotated[int, Field(description="from 1")]
+    relevance_score: Annotated[
+        float | None,
+        Field(
+            description="share of the list, from a softmax over the candidates that were scored; sums to 1. It is the "
+            "probability of being chosen where temperatures of GET /info names the strategy of the answer. null below "
+            "the cutoff"
+        ),
+    ]
+    stage: Literal["second", "first", "input"]
+    first_stage_score: float | None
+    first_stage_rank: int | None
+
+
+class RouteInfo(BaseModel):
+    """Which ranker was asked for, and who chose it."""
+
+    strategy: Annotated[
+        str, Field(description="the second stage's kind (qilcm, qilcm2, dlcm, dcm, mlp), srm or first_stage")
+    ]
+    specialist: Annotated[int | None, Field(description="its number; null for other rankers, and the mixture of all")]
+    confidence: Annotated[
+        float | None,
+        Field(description="probability that this specialist is the best, by who chose; null if nobody said"),
+    ]
+    decided_by: Annotated[
+        Literal["caller", "hook", "router", "abstained", "bundle"],
+        Field(
+            description="caller: the request named it; hook: the operator's; router: the bundle's; abstained: the "
+            "router left it to the strategy's default; bundle: nobody was asked, or nobody could decide"
+        ),
+    ]
+
+
+class Timings(BaseModel):
+    """Milliseconds by step; null for a step that did not run."""
+
+    parse: float
+    queue: Annotated[float, Field(description="from the body's last byte until its turn")]
+    first_stage: float | None
+    routing: float | None
+    second_stage: float | None
+    total: Annotated[float, Field(description="from the first byte of the request")]
+
+
+class Meta(BaseModel):
+    """How the answer came about."""
+
+    status: Literal["ok", "degraded"]
+    stage_reached: Literal["second_stage", "first_stage", "input_order"]
+    reason: Annotated[str | None, Field(description="why an earlier stage answered")]
+    ignored: Annotated[
+        list[str],
+        Field(
+            max_length=MOST_IGNORED,
+            description="features that were sent by name and that the bundle does not know, the first of them; empty "
+            "unless the service is set to ignore them (LISTWRIGHT_UNKNOWN_FEATURES)",
+        ),
+    ] = []
+    timings_ms: Timings
+
+
+class RerankResponse(BaseModel):
+    """The order, best first in ``results`` and by input position in ``scores`` and ``ranks``."""
+
+    id: str | None
+    model: str
+    version: str
+    results: list[Result]
+    scores: Annotated[list[float | None], Field(description="in input order")]
+    ranks: Annotated[list[int], Field(description="in input order, from 1")]
+    route: RouteInfo
+    meta: Meta
+
+
+class Health(BaseModel):
+    """State of the process."""
+
+    status: Literal["ok"]

@@ -1,0 +1,79 @@
+"""A worker process: one of several that serve behind one listening socket."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+from multiprocessing.connection import Connection
+
+from ranking.errors import ListwrightError
+from service import hook
+from service.app import create_app
+from service.bundles import loading
+from service.bundles.loading import Served
+from service.bundles.served import Models
+from service.settings import Settings
+from service.telemetry import logs
+from service.transport.server import DrainingServer
+from service.workers.heartbeat import LOOKS, HeartbeatSender
+from service.workers.metrics_relay import MetricsRelay
+
+HELD = (signal.SIGINT, signal.SIGHUP)
+"""Signals that wait while a worker starts, until it can heed them."""
+
+
+def work(settings: Settings, sock: socket.socket, pipe: Connection, beats: Connection, others: Served | None) -> None:
+    """Load, serve, end.
+
+    Args:
+        settings: of the service.
+        sock: bound; shared with the other workers.
+        pipe: tells the supervisor what is served, first when ready and then after each swap; or why nothing can be;
+            and what is counted.
+        beats: tells it that the event loop turns.
+        others: what they serve, in case that a bundle is refused, and what they keep for a rollback.
+    """
+    os.setpgrp()  # Ctrl-C is the supervisor's to pass on
+    logs.configure(settings.log_level)
+    try:
+        _serve(settings, sock, pipe, beats, others)
+    finally:
+        logs.close()
+
+
+def _serve(settings: Settings, sock: socket.socket, pipe: Connection, beats: Connection, others: Served | None) -> None:
+    def tell(served: Models) -> None:
+        pipe.send(Served.of(served))
+
+    try:
+        app = create_app(settings, loaded=loading.start(settings, others), swapped=tell)
+    except ListwrightError as error:
+        pipe.send(str(error))
+        sys.exit(1)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    sentinel = parent.sentinel
+
+    def orphaned() -> None:  # nobody would end this process, and it holds the port
+        asyncio.get_running_loop().remove_reader(sentinel)
+        server.handle_exit(signal.SIGTERM, None)
+
+    scrapes = MetricsRelay(pipe, app.state.telemetry, app.state.watch.keep)
+    app.state.scrape = scrapes.text
+    heart = HeartbeatSender(beats, settings.hang_s / LOOKS)
+
+    def started() -> None:
+        asyncio.get_running_loop().add_reader(sentinel, orphaned)
+        scrapes.start()
+        heart.beat()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
+        tell(app.state.models)
+
+    server = DrainingServer(app, settings, started)
+    server.run([sock])
+    if settings.hook is not None or app.state.watch.hangs:
+        hook.leave(0)

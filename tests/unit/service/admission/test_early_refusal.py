@@ -1,0 +1,89 @@
+"""Refusals at the lowest price say what dearer ones say."""
+
+import asyncio
+import json
+
+import pytest
+
+from service.admission.early_refusal import LOG_S, EarlyRefusal
+from service.admission.gate import Gate
+from service.errors import OverloadedError
+from service.telemetry.metrics import Telemetry
+
+
+class FullGate(Gate):
+    """Nobody else gets in."""
+
+    is_full = True
+
+
+class Caller:
+    """Sends heads and keeps what comes back."""
+
+    def __init__(self):
+        self.telemetry, self.now = Telemetry(), 0.0
+        self.early_refusal = EarlyRefusal(FullGate(1, 0), self.telemetry, lambda: self.now)
+
+    def scope(self, path, method="POST", headers=()):
+        return {"type": "http", "method": method, "path": path, "headers": list(headers)}
+
+    def ask(self, path, headers=()):
+        sent = []
+
+        async def send(message):
+            sent.append(message)
+
+        asyncio.run(self.early_refusal.refuse(self.scope(path, headers=headers), send))
+        head, body = sent
+        return head["status"], dict(head["headers"]), json.loads(body["body"])
+
+    def count(self, path):
+        return self.telemetry.registry.get_sample_value("listwright_requests_total", {"path": path, "status": "429"})
+
+
+@pytest.fixture
+def caller():
+    return Caller()
+
+
+@pytest.mark.parametrize(
+    ("path", "label"),
+    [
+        ("/rerank", "/rerank"),
+        ("/v1/rerank", "/v1/rerank"),
+        ("/v2/models/shop/infer", "/v2/models/{name}/infer"),
+        ("/v2/models/shop/versions/7/infer", "/v2/models/{name}/versions/{version}/infer"),
+    ],
+)
+def test_a_refusal_is_a_problem_and_is_counted_under_its_route(caller, path, label):
+    assert caller.early_refusal.refuses(caller.scope(path))
+    trace = b"00-" + b"a" * 32 + b"-" + b"b" * 16 + b"-01"
+    status, headers, body = caller.ask(path, [(b"x-request-id", b"r-1"), (b"traceparent", trace)])
+    assert headers[b"traceparent"] == trace
+    assert body.get("error") == (body["detail"] if "infer" in path else None)
+    assert status == body["status"] == 429
+    assert (headers[b"x-request-id"], headers[b"retry-after"]) == (b"r-1", b"1")
+    assert headers[b"content-type"] == b"application/problem+json"
+    assert (body["type"], body["request_id"], body["errors"]) == ("urn:listwright:overloaded", "r-1", [])
+    with pytest.raises(OverloadedError) as dear:
+        FullGate(1, 0).check()
+    assert body["detail"] == str(dear.value)
+    assert caller.count(label) == 1
+
+
+@pytest.mark.parametrize(("path", "method"), [("/readyz", "GET"), ("/rerank", "GET"), ("/v2/models/shop", "POST")])
+def test_what_is_no_ranking_goes_on(caller, path, method):
+    assert not caller.early_refusal.refuses(caller.scope(path, method))
+    assert not caller.early_refusal.refuses({"type": "lifespan"})
+
+
+def test_a_request_id_that_no_header_can_hold_is_replaced(caller):
+    _, headers, body = caller.ask("/rerank", [(b"x-request-id", b"a b\n")])
+    assert headers[b"x-request-id"].decode() == body["request_id"]
+    assert len(body["request_id"]) == 32
+
+
+def test_a_flood_is_few_lines(caller, caplog):
+    for caller.now in (0.0, 1.0, 2.0, LOG_S, LOG_S + 1):
+        caller.ask("/rerank")
+    assert [record.facts["refused"] for record in caplog.records] == [1, 3]

@@ -1,0 +1,181 @@
+"""A models folder that hangs, whole or in part: what is served goes on, and whoever asks hears why."""
+
+import asyncio
+import os
+import threading
+
+import pytest
+
+from service.auth.middleware import Keyring
+from service.bundles import folder, loading, reload
+from service.bundles.loading import Served
+from service.disk import Disk
+from service.settings import Settings
+from swapping import run, serving, tell, version
+
+WORD = "hunter2-is-no-version"
+
+
+@pytest.fixture
+def hang():
+    """Functions that never return, until the test ends."""
+    let_go = threading.Event()
+    yield lambda *_: let_go.wait(60)
+    let_go.set()
+
+
+def test_a_fifo_as_a_pointer_is_refused_at_once(models):
+    async def scenario():
+        async with serving(models) as (_, client):
+            (models / "shop" / "CURRENT").unlink()
+            os.mkfifo(models / "shop" / "CURRENT")
+            answer = await tell(client)
+            assert answer.status_code == 409
+            assert "CURRENT is not a plain file" in answer.json()["detail"]
+            assert await version(client) == "1"
+            (models / "shop" / "CURRENT").unlink()
+            folder.point(models, "shop", "2")
+            assert (await tell(client)).status_code == 200
+            assert await version(client) == "2"
+
+    run(scenario)
+
+
+def test_a_fifo_in_a_bundle_is_refused_at_once(models):
+    async def scenario():
+        async with serving(models) as (_, client):
+            (models / "shop" / "2" / "golden.jsonl").unlink()
+            os.mkfifo(models / "shop" / "2" / "golden.jsonl")
+            folder.point(models, "shop", "2")
+            assert "golden.jsonl: is not a plain file" in (await tell(client)).json()["detail"]
+            assert await version(client) == "1"
+
+    run(scenario)
+
+
+def test_the_content_of_another_file_is_told_nowhere(models, tmp_path_factory, caplog):
+    secret = tmp_path_factory.mktemp("secret") / "password"
+
+    async def scenario():
+        async with serving(models) as (_, client):
+            (models / "shop" / "CURRENT").unlink()
+            for content, links in ((WORD, True), (f"{WORD}:{WORD}", False)):
+                secret.write_text(content)
+                if links:
+                    (models / "shop" / "CURRENT").symlink_to(secret)
+                else:
+                    (models / "shop" / "CURRENT").unlink()
+                    (models / "shop" / "CURRENT").write_text(content)
+                answer = await tell(client)
+                assert answer.status_code == 409
+                told = [answer.text, (await client.get("/info")).text, (await client.get("/metrics")).text]
+                assert WORD not in "".join(told)
+            assert await version(client) == "1"
+
+    run(scenario)
+    assert "refused shop/" in caplog.text
+    assert WORD not in caplog.text
+
+
+@pytest.mark.parametrize("what", ["read", "state", "point"])
+def test_a_folder_that_hangs_is_given_up(models, monkeypatch, hang, what):
+    monkeypatch.setattr(reload, "LOOK_WITHIN_S", 0.05)
+
+    async def scenario():
+        async with serving(models) as (_, client):
+            folder.point(models, "shop", "2")
+            if what == "point":
+                await tell(client)
+            monkeypatch.setattr(folder, what, hang)
+            for words in ("does not answer within 0.05 s", "still does not answer"):
+                answer = await tell(client, "rollback" if what == "point" else "reload")
+                assert answer.status_code == 409
+                assert what == "state" or words in answer.json()["detail"]
+                assert await version(client) == ("2" if what == "point" else "1")
+
+    run(scenario)
+
+
+def test_a_bundle_that_hangs_is_given_up(models, monkeypatch, hang):
+    monkeypatch.setattr(reload, "LOAD_WITHIN_S", 0.05)
+    monkeypatch.setattr(reload, "load_named", hang)
+
+    async def scenario():
+        async with serving(models) as (_, client):
+            folder.point(models, "shop", "2")
+            assert "does not answer within 0.05 s" in (await tell(client)).json()["detail"]
+            assert await version(client) == "1"
+
+    run(scenario)
+
+
+def test_the_end_does_not_wait_for_a_folder_that_hangs(models, monkeypatch, hang):
+    async def scenario():
+        async with serving(models, poll_s=0.01) as (app, _):
+            monkeypatch.setattr(folder, "read", hang)
+            await asyncio.sleep(0.2)
+        return app
+
+    assert asyncio.run(asyncio.wait_for(scenario(), 20)).state.watch.hangs
+
+
+def test_keys_that_hang_stay_as_they_are(tmp_path, monkeypatch, hang, caplog):
+    file = tmp_path / "keys"
+    file.write_text("web:" + "w" * 20)
+    ring = Keyring(Settings(bundle="x", keys_file=file))
+    monkeypatch.setattr("service.auth.middleware.LOOK_WITHIN_S", 0.05)
+    monkeypatch.setattr("service.auth.keys.read", hang)
+
+    async def scenario():
+        for _ in range(3):
+            await ring.look()
+
+    run(scenario)
+    assert ring.admit(b"w" * 20).name == "web"
+    assert "does not answer within 0.05 s" in caplog.text
+
+
+def test_what_others_keep_is_kept(models):
+    """A worker that missed a version, or has just been started."""
+    one, two = models / "shop" / "1", models / "shop" / "2"
+
+    async def scenario():
+        async with serving(models) as (app, client):
+            await app.state.watch.keep({"shop": one, "gone": two})
+            assert Served.of(app.state.models) == Served({"shop": one}, {}), "it is served: there is nothing to keep"
+            await app.state.watch.keep({"shop": two})
+            assert await version(client, version="2") == "2"
+            await app.state.watch.keep({"shop": models / "shop" / "9"})
+            assert Served.of(app.state.models) == Served({"shop": one}, {"shop": two}), "there is no version 9"
+            assert (await tell(client, "rollback")).status_code == 200
+            assert await version(client) == "2"
+
+    run(scenario)
+
+
+def test_a_file_system_that_hangs_while_others_tell_changes_nothing(models, monkeypatch, hang):
+    monkeypatch.setattr(reload, "LOAD_WITHIN_S", 0.05)
+    monkeypatch.setattr(reload, "load_kept", hang)
+
+    async def scenario():
+        async with serving(models) as (app, client):
+            await app.state.watch.keep({"shop": models / "shop" / "2"})
+            assert await version(client) == "1"
+            assert isinstance(app.state.watch._disk, Disk)
+            assert app.state.watch.hangs
+
+    run(scenario)
+
+
+def test_a_worker_that_starts_keeps_what_the_others_keep_from_its_first_request_on(models):
+    one, two = models / "shop" / "1", models / "shop" / "2"
+
+    def started(current, kept):
+        settings = Settings(models=models, max_candidates=10)
+        return Served.of(loading.start(settings, Served({"shop": current}, {"shop": kept} if kept else {})))
+
+    assert started(one, two) == Served({"shop": one}, {"shop": two})
+    assert started(one, None) == Served({"shop": one}, {})
+    assert started(one, models / "shop" / "9") == Served({"shop": one}, {}), "it is gone"
+    folder.point(models, "shop", "2")
+    assert started(one, None) == Served({"shop": two}, {"shop": one}), "the others will see it, too"

@@ -1,0 +1,133 @@
+"""Who is counted, told, logged and let go beyond the most connections: no socket."""
+
+import logging
+
+import pytest
+
+from connections import Loop, connect
+from service.telemetry.metrics import Telemetry
+from service.transport.connection import GRACE_S
+from service.transport.connection_limit import IDLE_S, LOG_S, OUTSIDE, PATIENCE_S, ConnectionLimit
+
+REQUEST = b"GET /livez HTTP/1.1\r\nHost: x\r\n"
+"""Not complete: a connection that has sent it is not idle."""
+
+
+@pytest.fixture
+def telemetry():
+    return Telemetry()
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+def newcomers(limit, count, patience_s=60.0):
+    """Connections that have just been made."""
+    return [connect(lambda scope: None, limit=limit, loop=Loop(), patience_s=patience_s) for _ in range(count)]
+
+
+def test_there_are_never_more_than_the_limit_and_those_on_their_way_out(telemetry):
+    limit = ConnectionLimit(3, telemetry)
+    made = newcomers(limit, 3 + OUTSIDE + 5)
+    ended = [connection.transport.ended for connection in made]
+    assert ended == [None] * 3 + ["aborted"] * 5 + [None] * OUTSIDE, "those that were silent for longest"
+    for connection in made[3:8]:
+        connection.connection_lost(None)
+    assert (limit.inside, limit.outside, limit.present) == (3, OUTSIDE, 3 + OUTSIDE)
+    assert telemetry.excess_connections._value.get() == OUTSIDE + 5
+
+
+def test_who_has_begun_to_ask_stays_and_newcomers_go_where_all_have(telemetry):
+    """A probe that comes among silent connections is answered."""
+    limit = ConnectionLimit(1, telemetry)
+    made = newcomers(limit, 1 + OUTSIDE)
+    made[1].data_received(REQUEST)
+    newcomers(limit, OUTSIDE - 1)
+    assert made[1].transport.ended is None
+    for connection in limit._outside:
+        connection.data_received(REQUEST)
+    (late,) = newcomers(limit, 1)
+    assert late.transport.ended == "aborted"
+    assert limit.outside == OUTSIDE
+
+
+def test_room_is_for_those_inside_only(telemetry):
+    """A newcomer that was refused and lingers takes nobody's place, and makes none when it goes."""
+    limit = ConnectionLimit(2, telemetry)
+    inside, refused = newcomers(limit, 2), newcomers(limit, 1)
+    inside[0].connection_lost(None)
+    newcomers(limit, 1)
+    assert (limit.inside, limit.outside) == (2, 1)
+    refused[0].connection_lost(None)
+    assert (limit.inside, limit.outside) == (2, 0)
+    newcomers(limit, 1)
+    assert (limit.inside, limit.outside) == (2, 1)
+
+
+def test_a_newcomer_takes_the_place_of_the_one_that_is_idle_longest(telemetry):
+    clock = Clock()
+    limit = ConnectionLimit(3, telemetry, clock)
+    busy, first, second = newcomers(limit, 3)
+    busy.data_received(REQUEST)
+    clock.now += IDLE_S
+    newcomers(limit, 1)
+    assert [c.transport.ended for c in (busy, first, second)] == [None, "closed", None]
+    assert (limit.inside, limit.outside) == (3, 0)
+    first.connection_lost(None)
+    assert limit.inside == 3, "it left its place already"
+    assert telemetry.evicted_connections._value.get() == 1
+
+
+def test_nobody_is_closed_whose_answer_has_yet_to_leave(telemetry):
+    clock = Clock()
+    limit = ConnectionLimit(2, telemetry, clock)
+    sending, idle = newcomers(limit, 2)
+    sending.transport.unsent = 1000
+    clock.now += IDLE_S
+    newcomers(limit, 2)
+    assert [c.transport.ended for c in (sending, idle)] == [None, "closed"]
+    assert (limit.inside, limit.outside) == (2, 1)
+
+
+def test_nobody_is_closed_who_was_busy_a_moment_ago(telemetry):
+    clock = Clock()
+    limit = ConnectionLimit(1, telemetry, clock)
+    (inside,) = newcomers(limit, 1)
+    clock.now += IDLE_S - 0.01
+    newcomers(limit, 1)
+    assert inside.transport.ended is None
+    assert (limit.inside, limit.outside) == (1, 1)
+
+
+def test_who_has_begun_to_ask_is_not_idle(telemetry):
+    clock = Clock()
+    limit = ConnectionLimit(1, telemetry, clock)
+    (inside,) = newcomers(limit, 1)
+    inside.data_received(REQUEST)
+    clock.now += 100.0
+    newcomers(limit, 1)
+    assert inside.transport.ended is None
+
+
+@pytest.mark.parametrize(("patience_s", "given_s"), [(60.0, PATIENCE_S), (0.1, 0.1)])
+def test_who_is_refused_has_less_time(telemetry, patience_s, given_s):
+    inside, refused = newcomers(ConnectionLimit(1, telemetry), 2, patience_s)
+    assert [timer.seconds for timer in inside.loop.running] == [75.0 + GRACE_S]
+    assert [timer.seconds for timer in refused.loop.running] == [given_s]
+    refused.data_received(REQUEST)
+    assert [timer.seconds for timer in refused.loop.running] == [given_s]
+
+
+def test_they_are_logged_now_and_then(telemetry, caplog):
+    clock = Clock()
+    limit = ConnectionLimit(1, telemetry, clock)
+    with caplog.at_level(logging.WARNING, "listwright.connections"):
+        newcomers(limit, 1)[0].data_received(REQUEST)
+        newcomers(limit, 4)
+        clock.now += LOG_S
+        newcomers(limit, 1)
+    assert [record.facts["excess"] for record in caplog.records] == [1, 4]

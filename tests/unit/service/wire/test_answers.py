@@ -1,0 +1,114 @@
+import numpy as np
+
+from bundles import schema
+from ranking.candidates import Ranking, Route
+from ranking.errors import RoutingError
+from ranking.manifest import Manifest
+from ranking.stages import LightGbmStage, NetworkStage
+from service.wire.answers import facts, to_answer
+from service.wire.schemas import RerankRequest, RerankResponse
+
+NAN = float("nan")
+MANIFEST = Manifest(
+    name="shop",
+    version="7",
+    created_at="2026-01-01T00:00:00Z",
+    recipe={},
+    data="",
+    feature_schema=schema(),
+    fingerprint=schema().fingerprint,
+    first_stage=LightGbmStage(),
+    second_stages=(NetworkStage(cutoff=2, first_stage_score=True),),
+)
+MILLISECONDS = {"parse": 0.12345, "queue": 0.5, "first_stage": 1.0, "total": 2.0}
+
+
+def ranking(**changes):
+    values = {
+        "order": np.array([2, 0, 1]),
+        "scores": np.array([1.0, NAN, 3.0]),
+        "relevance": np.array([0.25, NAN, 0.75]),
+        "first_stage_scores": np.array([0.5, -1.0, 0.25]),
+        "stage_reached": "second_stage",
+        "route": Route("qilcm", "bundle"),
+    }
+    return Ranking(**(values | changes))
+
+
+def answer(ranked, ids=("a", "b", "c"), **request):
+    body = RerankRequest.model_validate({"features": [[0.0]], **request})
+    found = to_answer(ranked, body, MANIFEST, ids, MILLISECONDS)
+    RerankResponse.model_validate(found, strict=True)
+    return found
+
+
+def test_results_stand_in_ranked_order_and_arrays_in_input_order():
+    found = answer(ranking())
+    keys = ("index", "id", "rank", "relevance_score", "stage", "first_stage_score", "first_stage_rank")
+    assert [tuple(result[key] for key in keys) for result in found["results"]] == [
+        (2, "c", 1, 0.75, "second", 0.25, 2),
+        (0, "a", 2, 0.25, "second", 0.5, 1),
+        (1, "b", 3, None, "first", -1.0, 3),
+    ]
+    assert found["scores"] == [0.25, None, 0.75]
+    assert found["ranks"] == [2, 3, 1]
+
+
+def test_raw_scores_top_n_and_id():
+    found = answer(ranking(), ids=None, raw_scores=True, top_n=1, id="q")
+    assert [result["relevance_score"] for result in found["results"]] == [3.0]
+    assert found["results"][0]["id"] is None
+    assert found["scores"] == [1.0, None, 3.0]
+    assert found["id"] == "q"
+
+
+def test_input_order_has_no_scores_at_all():
+    nothing = np.full(3, NAN)
+    ranked = ranking(
+        order=np.arange(3),
+        scores=nothing,
+        relevance=nothing,
+        first_stage_scores=nothing,
+        stage_reached="input_order",
+        reason="the first stage gave nan for candidate 1",
+    )
+    found = answer(ranked)
+    assert {result["stage"] for result in found["results"]} == {"input"}
+    for key in ("relevance_score", "first_stage_score", "first_stage_rank"):
+        assert [result[key] for result in found["results"]] == [None] * 3
+    assert found["ranks"] == [1, 2, 3]
+    assert found["meta"]["status"] == "degraded"
+    assert found["meta"]["reason"] == "the first stage gave nan for candidate 1"
+    assert found["meta"]["timings_ms"] == {
+        "parse": 0.123,
+        "queue": 0.5,
+        "first_stage": 1.0,
+        "routing": None,
+        "second_stage": None,
+        "total": 2.0,
+    }
+
+
+def test_the_route_is_told_to_the_caller_and_to_the_log():
+    faults = (RoutingError("hook_timeout", "too slow"), RoutingError("hook_passed", "no opinion"))
+    routed = ranking(route=Route("srm", "router", 2, 0.81249, faults))
+    told = {"strategy": "srm", "specialist": 2, "confidence": 0.81249, "decided_by": "router"}
+    assert answer(routed)["route"] == told
+    logged = facts(routed, MANIFEST, MILLISECONDS)
+    assert {key: logged[key] for key in told} == {**told, "confidence": 0.812}
+    assert logged["routing_faults"] == ["hook_timeout"], "having no opinion is none"
+
+
+def test_the_log_line_holds_no_values_of_the_request():
+    assert facts(ranking(), MANIFEST, MILLISECONDS) == {
+        "version": "shop/7",
+        "strategy": "qilcm",
+        "specialist": None,
+        "confidence": None,
+        "decided_by": "bundle",
+        "routing_faults": [],
+        "stage_reached": "second_stage",
+        "reason": None,
+        "candidates": 3,
+        "timings_ms": {"parse": 0.123, "queue": 0.5, "first_stage": 1.0, "total": 2.0},
+    }

@@ -1,0 +1,70 @@
+"""Messages between a supervisor and its workers, over a real pipe: neither waits for the other to read."""
+
+import asyncio
+from multiprocessing import Pipe
+
+import pytest
+
+from service.telemetry.metrics import Telemetry
+from service.workers import metrics_relay
+from service.workers.metrics_relay import MOST_UNHEARD, MetricsRelay, Outbox, Samples, Scraped
+
+
+async def nothing_to_keep(_):
+    raise AssertionError("nobody asks for it")
+
+
+LARGE = Samples((b"x" * 10_000,))
+
+
+@pytest.fixture
+def pipes():
+    ours, theirs = Pipe()
+    with ours, theirs:
+        yield ours, theirs
+
+
+def test_messages_to_a_worker_that_reads_arrive_in_their_order(pipes):
+    outbox = Outbox(pipes[0])
+    sent = [Samples((b"%d" % number,)) for number in range(10)]
+    for message in sent:
+        outbox.put(message)
+    assert [pipes[1].recv() for _ in sent] == sent
+    outbox.close()
+
+
+def test_nobody_waits_for_a_worker_that_hangs(pipes, monkeypatch):
+    monkeypatch.setattr(metrics_relay, "WITHIN_S", 0.05)
+    outbox = Outbox(pipes[0])
+    for _ in range(1000):
+        outbox.put(LARGE)
+    outbox.close()
+    found = 0
+    while pipes[1].poll(0.2):
+        pipes[1].recv()
+        found += 1
+    assert MOST_UNHEARD <= found < 100, "the last ones were dropped"
+
+
+def test_a_worker_that_has_ended_is_no_error(pipes):
+    outbox = Outbox(pipes[0])
+    pipes[1].close()
+    for _ in range(3):
+        outbox.put(LARGE)
+    outbox.close()
+
+
+def test_a_supervisor_that_hangs_is_asked_a_few_times_only(pipes, monkeypatch):
+    """A scrape then gets what this worker counts."""
+    monkeypatch.setattr(metrics_relay, "WITHIN_S", 0.001)
+
+    async def scrape():
+        of_this_worker = MetricsRelay(pipes[0], Telemetry(), nothing_to_keep)
+        return [await of_this_worker.text() for _ in range(MOST_UNHEARD + 5)]
+
+    assert all(b"listwright_candidates" in text for text in asyncio.run(scrape()))
+    asked = 0
+    while pipes[1].poll():
+        assert pipes[1].recv() == Scraped()
+        asked += 1
+    assert asked == MOST_UNHEARD

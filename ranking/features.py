@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 from jaxtyping import Float
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
 UNKNOWN_CODE = 0
 """Code of a category that training never saw, and of a missing one."""
@@ -22,6 +22,20 @@ MAX_NAME = 220
 
 QUANTILE_LEVELS = (0.001, 0.01, 0.25, 0.5, 0.75, 0.99, 0.999)
 """Levels of :attr:`Feature.quantiles`."""
+
+
+def _are_quantiles(values: tuple[float, ...]) -> tuple[float, ...]:
+    if len(values) != len(QUANTILE_LEVELS):
+        raise ValueError(f"there are {len(QUANTILE_LEVELS)} quantiles, not {len(values)}")
+    if list(values) != sorted(values):
+        raise ValueError(f"quantiles never fall from one level to the next, found {values}")
+    return values
+
+
+Quantiles = Annotated[
+    tuple[Annotated[float, Field(ge=-FLOAT32_MAX, le=FLOAT32_MAX)], ...], AfterValidator(_are_quantiles)
+]
+"""Of a column, at :data:`QUANTILE_LEVELS`: float32 numbers that never fall."""
 
 
 class Feature(BaseModel):
@@ -44,7 +58,7 @@ class Feature(BaseModel):
     kind: Literal["numeric", "categorical"] = "numeric"
     categories: tuple[str, ...] = ()
     missing_in_training: bool = False
-    quantiles: tuple[float, ...] | None = None
+    quantiles: Quantiles | None = None
     default: FiniteFloat | str | None = None
 
     @model_validator(mode="after")
@@ -53,8 +67,6 @@ class Feature(BaseModel):
             raise ValueError(f"feature {self.name!r} is numeric and cannot have categories")
         if len(set(self.categories)) != len(self.categories):
             raise ValueError(f"feature {self.name!r} lists a category twice")
-        if self.quantiles is not None and len(self.quantiles) != len(QUANTILE_LEVELS):
-            raise ValueError(f"feature {self.name!r} needs {len(QUANTILE_LEVELS)} quantiles, not {len(self.quantiles)}")
         return self
 
     @model_validator(mode="after")

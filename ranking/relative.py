@@ -16,7 +16,7 @@ from jaxtyping import Float
 from pydantic import BaseModel, ConfigDict, Field
 
 from ranking.compiled import list_relative
-from ranking.features import FLOAT32_MAX, QUANTILE_LEVELS, Feature, FeatureSchema
+from ranking.features import FLOAT32_MAX, Feature, FeatureSchema, Quantiles
 
 RelativeKind = Literal["z", "rank"]
 
@@ -46,9 +46,7 @@ class RelativeColumn(BaseModel):
     feature: str
     kind: RelativeKind
     scale: Annotated[float, Field(ge=0.0, le=2 * FLOAT32_MAX)] = 0.0
-    quantiles: Annotated[tuple[float, ...], Field(min_length=len(QUANTILE_LEVELS), max_length=len(QUANTILE_LEVELS))] | (
-        None
-    ) = None
+    quantiles: Quantiles | None = None
 
     @property
     def name(self) -> str:

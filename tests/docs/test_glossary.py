@@ -14,7 +14,9 @@ def letters_of(text):
 
 
 def used():
-    files = [path for package in ("ranking", "service", "training", "client") for path in (ROOT / package).rglob("*.py")]
+    files = [
+        path for package in ("ranking", "service", "training", "client") for path in (ROOT / package).rglob("*.py")
+    ]
     return set().union(*(letters_of(path.read_text(encoding="utf-8")) for path in files))
 
 
@@ -25,7 +27,9 @@ def explained():
 
 
 def test_the_probe_reads_shapes():
-    assert letters_of('a: Float[np.ndarray, "L D"], b: Int[Tensor, " N+1"], c: Float[Tensor, "*batch H"]') == set("LDNH")
+    assert letters_of('a: Float[np.ndarray, "L D"], b: Int[Tensor, " N+1"], c: Float[Tensor, "*batch H"]') == set(
+        "LDNH"
+    )
 
 
 def test_every_letter_is_explained_once():

@@ -14,7 +14,7 @@ from ranking.manifest import Comparison
 from ranking.stages import NetworkKind
 from training.data.dataset import Splits
 from training.evaluation.evaluate import bootstrap_interval
-from training.evaluation.verdicts import verdict_of
+from training.evaluation.verdicts import choice_verdict_of
 from training.first_stage import lambdamart
 from training.first_stage.fit import FittedFirstStage
 from training.first_stage.lambdamart import mean_ndcg, query_folds
@@ -71,12 +71,21 @@ def compared(
     """
     low, high = bootstrap_interval(gains, weights, intervals=comparisons)
     mean = float(np.average(gains, weights=weights))
-    return Comparison(ranker=ranker, over=over, metric=metric, mean=mean, low=low, high=high, n=len(gains))
+    return Comparison(
+        ranker=ranker, over=over, metric=metric, mean=mean, low=low, high=high, n=_that_count(gains, weights)
+    )
+
+
+def _that_count(gains: Float[np.ndarray, " N"], weights: Float[np.ndarray, " N"] | None) -> int:
+    """How many queries of one weight would tell as much as these: (sum of weights)^2 / sum of squares (Kish, 1965)."""
+    if weights is None:
+        return len(gains)
+    return round(float(weights.sum() ** 2 / (weights**2).sum()))
 
 
 def pays(comparison: Comparison) -> bool:
-    """Whether the gain is beyond doubt: its interval lies above 0."""
-    return verdict_of(comparison.low, comparison.high) == "gain"
+    """Whether the gain is beyond doubt: its interval lies above 0, and enough queries count."""
+    return choice_verdict_of(comparison.low, comparison.high, comparison.n) == "gain"
 
 
 def compared_networks(recipe: Recipe) -> list[NetworkSpec]:
@@ -129,7 +138,7 @@ def reason(comparisons: Sequence[Comparison], titles: Mapping[str, str]) -> str:
     names = {**NAMES, **titles}
     said = [
         f"{names[c.ranker]} over {names[c.over]}: {c.metric.replace('ndcg', 'NDCG')} {c.mean:+.4f} "
-        f"[{c.low:+.4f}, {c.high:+.4f}], {verdict_of(c.low, c.high)}"
+        f"[{c.low:+.4f}, {c.high:+.4f}], {choice_verdict_of(c.low, c.high, c.n)}"
         for c in comparisons
     ]
     n = comparisons[0].n

@@ -11,6 +11,9 @@ from jaxtyping import Float, Int
 from ranking.errors import DataError
 from ranking.features import QUANTILE_LEVELS, UNKNOWN_CODE, Feature, FeatureSchema
 
+MOST_WEIGHT = 1e9
+"""Of a row, in units of the mean training query."""
+
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
@@ -197,18 +200,29 @@ class Splits:
         """The same splits with weights whose mean over the training queries is 1: only their ratios count.
 
         Raises:
-            DataError: if no query of a split has a weight above 0.
+            DataError: if no query of a split has a weight above 0, or one is beyond all measure.
         """
-        weights = self.train.query_weights
-        if weights is None:
+        if self.train.weights is None:
             return self
         named = {"training": self.train, "validation": self.valid, "test": self.test}
         for name, part in named.items():
             assert part.weights is not None
             if not part.weights.any():
                 raise DataError(self.how, f"all weights of the {name} queries are 0: none of them counts; raise some")
-        scale = 1.0 / weights.mean()
-        train, valid, test = (replace(part, weights=part.weights * scale) for part in named.values())
+        largest = self.train.weights.max()  # first of all: sums of huge weights overflow, and tiny ones vanish
+        train, valid, test = (replace(part, weights=part.weights / largest) for part in named.values())
+        weights = train.query_weights
+        assert weights is not None
+        mean = weights.mean()
+        train, valid, test = (replace(part, weights=part.weights / mean) for part in (train, valid, test))
+        for name, part in (("training", train), ("validation", valid), ("test", test)):
+            assert part.weights is not None
+            if not np.isfinite(part.weights).all() or part.weights.max() > MOST_WEIGHT:
+                raise DataError(
+                    self.how,
+                    f"the largest weight of the {name} queries is more than {MOST_WEIGHT:g} times the mean of the "
+                    "training queries: lower it",
+                )
         return replace(self, train=train, valid=valid, test=test)
 
     def described_by(self, schema: FeatureSchema) -> Splits:

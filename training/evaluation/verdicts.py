@@ -6,6 +6,10 @@ from typing import Literal
 
 Verdict = Literal["gain", "no difference shown", "harm"]
 
+FEWEST = 20
+"""Queries below which a bootstrap interval is too narrow to choose by: of 10, it shows a gain that is not there in 2.5 of
+100 cases instead of 0.8, of 3 in 10."""
+
 
 def verdict_of(low: float, high: float) -> Verdict:
     """What a 95 % interval of a difference says.
@@ -21,3 +25,13 @@ def verdict_of(low: float, high: float) -> Verdict:
     if low > 0.0:
         return "gain"
     return "harm" if high < 0.0 else "no difference shown"
+
+
+def choice_verdict_of(low: float, high: float, n: int) -> Verdict | Literal["too few queries"]:
+    """The same where something is chosen by it: of fewer than :data:`FEWEST` queries it says nothing.
+
+    Args:
+        low, high: its ends.
+        n: queries that count.
+    """
+    return verdict_of(low, high) if n >= FEWEST else "too few queries"

@@ -202,7 +202,8 @@ def _needed(graph: onnx.GraphProto, scores: str) -> tuple[list[onnx.NodeProto], 
 
 def _constant(node: onnx.NodeProto) -> onnx.TensorProto | None:
     """What a Constant holds, where it is a tensor or numbers."""
-    if node.op_type != "Constant" or node.domain not in ("", "ai.onnx") or len(node.attribute) != 1:
+    plain = node.op_type == "Constant" and node.domain in ("", "ai.onnx")
+    if not plain or len(node.attribute) != 1 or len(node.output) != 1:
         return None
     (attribute,) = node.attribute
     tensor = onnx.TensorProto()
@@ -211,7 +212,11 @@ def _constant(node: onnx.NodeProto) -> onnx.TensorProto | None:
             tensor.CopyFrom(attribute.t)
         case "value_float" | "value_floats" | "value_int" | "value_ints":
             number = "float32" if "float" in attribute.name else "int64"
-            tensor.CopyFrom(numpy_helper.from_array(np.array(helper.get_attribute_value(attribute), dtype=number)))
+            try:
+                values = np.array(helper.get_attribute_value(attribute), dtype=number)
+            except (TypeError, ValueError, OverflowError) as error:  # the attribute says another type than its name
+                raise ScoringError(_DAMAGED) from error
+            tensor.CopyFrom(numpy_helper.from_array(values))
         case _:
             return None
     tensor.name = node.output[0]

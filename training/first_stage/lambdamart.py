@@ -170,11 +170,21 @@ def query_ndcg(data: Dataset, scores: Float[np.ndarray, " R"], cutoff: int) -> F
 
 
 def query_folds(train: Dataset, folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """For each part: the queries to fit on, and those to hold out."""
-    folds = min(folds, len(train))
+    """For each part: the queries to fit on, and those to hold out. Each part has queries of a weight above 0.
+
+    Raises:
+        RecipeError: if fewer than two queries count.
+    """
+    weights = train.query_weights
+    counts = len(train) if weights is None else int((weights > 0.0).sum())
+    folds = min(folds, counts)
     if folds < 2:
-        raise RecipeError(f"cross-fitting needs at least 2 training queries, there are {len(train)}")
-    part_of = np.random.default_rng(seed).permutation(len(train)) % folds
+        above = "" if weights is None else " with a weight above 0"
+        raise RecipeError(f"cross-fitting needs at least 2 training queries{above}, there are {counts}")
+    place = np.random.default_rng(seed).permutation(len(train))
+    if weights is not None:  # those that count are dealt first, so that each part has some
+        place[np.lexsort((place, weights == 0.0))] = np.arange(len(train))
+    part_of = place % folds
     return [(np.flatnonzero(part_of != part), np.flatnonzero(part_of == part)) for part in range(folds)]
 
 

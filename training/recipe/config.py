@@ -63,6 +63,13 @@ class LambdaMart(Frozen):
     ndcg_at: Positive = 10
     monotone: Monotone = ()
 
+    @field_validator("relative")
+    @classmethod
+    def _names_each_kind_once(cls, kinds: str | tuple[RelativeKind, ...]) -> str | tuple[RelativeKind, ...]:
+        if isinstance(kinds, tuple) and len(set(kinds)) < len(kinds):
+            raise ValueError("names a kind of column twice")
+        return kinds
+
 
 class _Given(Frozen):
     """A first stage that was fitted elsewhere."""
@@ -207,10 +214,10 @@ class Recipe(Frozen):
             return self
         for kind in Rivals.model_fields:
             rival = self.rivals.spec(kind)
-            for field in ("cutoff", "first_stage_score"):
+            for field in ("cutoff", "first_stage_score", "ndcg_at"):
                 if rival is not None and (has := getattr(rival, field)) != (wanted := getattr(self.model, field)):
                     said = f"rivals.{kind}.{field} = {has!r}, but model.{field} = {wanted!r}"
-                    raise ValueError(f"{said}: all must see the same candidates and inputs")
+                    raise ValueError(f"{said}: all must see the same candidates and inputs, and be measured alike")
         return self
 
     def model_named(self, name: str) -> Model:
@@ -287,4 +294,6 @@ def _said(fault: Any) -> str:
         return f"{place}: there is no such field"
     if fault["type"] == "missing":
         return f"{place}: is missing"
-    return f"{place}: {message} (got {fault['input']!r})" if place else message
+    if not place or isinstance(fault["input"], dict):  # a section: the message names what is wrong in it
+        return f"{place}: {message}" if place else message
+    return f"{place}: {message} (got {fault['input']!r})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from training.evaluation.verdicts import verdict_of
+from training.evaluation.verdicts import choice_verdict_of, verdict_of
 from training.recipe.model import TITLES
 from training.reporting.fit_figures import Facts, metric_name
 
@@ -64,7 +64,7 @@ def compared_rows(default: Mapping[str, Any], names: Mapping[str, str]) -> list[
             called.get(one["ranker"], one["ranker"]),
             called.get(one["over"], one["over"]),
             gain_text(one),
-            verdict_of(one["low"], one["high"]),
+            choice_verdict_of(one["low"], one["high"], one["n"]),
         )
         for one in default.get("compared", ())
     ]

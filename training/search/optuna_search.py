@@ -6,6 +6,7 @@ was killed, or is given more trials later, ends as one that went through.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,7 +81,7 @@ def search(
         on_trial: told the number of finished trials and the best value so far.
 
     Raises:
-        RecipeError: if no trial got to its end.
+        RecipeError: if no trial got to its end, or one is worth no number.
     """
     space = widened(space, first)
     study = _study(journal, name, prune_after)
@@ -95,6 +96,10 @@ def search(
         except Pruned:
             study.tell(trial, state=TrialState.PRUNED)
         else:
+            if not math.isfinite(value):  # optuna would not count the trial, and this loop would have no end
+                raise RecipeError(
+                    f"a trial's held-out value is {value}: look at labels and weights, or fit more queries"
+                )
             trial.set_user_attr("fact", fact)
             study.tell(trial, value)
         on_trial(done + 1, max((t.value for t in _finished(study) if t.value is not None), default=float("nan")))

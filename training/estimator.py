@@ -12,7 +12,6 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float, Int
 from rich.console import Console
-from rich.progress import Progress
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -24,7 +23,7 @@ from ranking.manifest import to_json
 from ranking.relative import RelativeKind
 from ranking.stages import MANIFEST
 from training.data import memory, split
-from training.data.dataset import Dataset, Remedies, Splits
+from training.data.dataset import Dataset, Remedies
 from training.data.memory import Values
 from training.library.parameters import UNSAVED, parameters_of, recipe_of
 from training.library.refused_words import refuse
@@ -156,17 +155,15 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         refuse("fit", others)
         recipe = self._recipe()
         data = memory.judged(X, y, qid, categorical=tuple(self.categorical), sample_weight=sample_weight)
+        rng = np.random.default_rng(recipe.seed)
+        splits = split.by_query(data, recipe.data.split, fold=recipe.fold, rng=rng, source="X, y, qid")
+        splits = replace(splits, remedies=Remedies("leave it out of X", keep_constant="drop_constant=False"))
         from training.run import run_on  # noqa: PLC0415 - torch: seconds that a mistake need not wait for
-
-        def read(_bars: Progress) -> Splits:
-            rng = np.random.default_rng(recipe.seed)
-            splits = split.by_query(data, recipe.data.split, fold=recipe.fold, rng=rng, source="X, y, qid")
-            return replace(splits, remedies=Remedies("leave it out of X", keep_constant="drop_constant=False"))
 
         console = Console(quiet=not self.verbose, highlight=False)
         with tempfile.TemporaryDirectory(prefix="listwright-") as folder:
             out = Path(folder, *_UNSAVED)
-            run_on(recipe, read, out, device=self.device, command=f"{self!r}.fit(X, y, qid)", console=console)
+            run_on(recipe, splits, out, device=self.device, command=f"{self!r}.fit(X, y, qid)", console=console)
             return self._read(bundle.load(out))
 
     def predict(self, X: Values, qid: Values = None) -> Float[np.ndarray, " R"]:

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 from rich.console import Console
-from rich.progress import Progress
 
 from ranking import bundle
 from ranking.errors import RecipeError
 from training.choice.comparing import not_worse
 from training.data.dataset import Splits
 from training.data.load import announce, load
-from training.progress import Bars, progress_bars
+from training.progress import progress_bars
 from training.recipe.config import Recipe
 from training.reporting.measures.details import alone, default_of, details, repeat
 from training.reporting.measures.latency import measured_here
 from training.reporting.measures.scores import score_details
 from training.reporting.report import HEADLINE, Report
 from training.specialists.srm import check_enough
-from training.steps import bundle_schema, fitting
+from training.steps import fitting
+from training.steps.bundle_schema import under_bundle_schema
 from training.steps.bundling import write_bundle
+from training.steps.fitting import RunContext
 from training.steps.measuring import measure
 from training.stopwatch import Stopwatch
 from training.workspace import Workspace
@@ -60,75 +60,68 @@ def run(
     Raises:
         ListwrightError: with the place and the remedy; nothing is published, checkpoints stay.
     """
-    read = partial(load, recipe, sources)
-    return run_on(
-        recipe,
-        lambda bars: read(progress=bars),
-        out,
-        resume=resume,
-        device=device,
-        command=command,
-        as_fitted=as_fitted,
-        console=console,
-    )
+    usable = usable_device(device)
+    with Workspace(out, recipe, resume=resume) as workspace, progress_bars(console) as bars:
+        watch = Stopwatch(bars.enter)
+        with watch.step("data"):
+            read = load(recipe, sources, progress=bars)
+            for file in bars.tasks:  # compressed text is longer than its file: only now is the end known
+                bars.update(file.id, total=file.completed)
+            splits, fingerprint = _checked(recipe, read, workspace)
+        context = RunContext(recipe, splits, workspace.state, bars, usable)
+        return _fit_and_publish(context, workspace, watch, fingerprint, command, as_fitted=as_fitted)
 
 
 def run_on(
-    recipe: Recipe,
-    read: Callable[[Progress], Splits],
-    out: Path,
-    *,
-    resume: bool = False,
-    device: str = "auto",
-    command: str = "",
-    as_fitted: bool = False,
-    console: Console,
+    recipe: Recipe, read: Splits, out: Path, *, device: str = "auto", command: str = "", console: Console
 ) -> Report:
-    """The same on splits that ``read`` gives; of the data, the recipe then says no more than what their features are.
+    """The same on splits that are there; of the data, the recipe then says no more than what their features are.
+
+    Args:
+        recipe, out, device, command, console: as of :func:`run`.
+        read: under the schema that the training queries fix.
 
     Raises:
         ListwrightError: as :func:`run`.
     """
     usable = usable_device(device)
-    with Workspace(out, recipe, resume=resume) as workspace, progress_bars(console) as bars:
-        return _fit_and_publish(recipe, read, workspace, bars, usable, command, as_fitted=as_fitted)
+    with Workspace(out, recipe, resume=False) as workspace, progress_bars(console) as bars:
+        watch = Stopwatch(bars.enter)
+        with watch.step("data"):
+            splits, fingerprint = _checked(recipe, read, workspace)
+        context = RunContext(recipe, splits, workspace.state, bars, usable)
+        return _fit_and_publish(context, workspace, watch, fingerprint, command, as_fitted=False)
+
+
+def _checked(recipe: Recipe, read: Splits, workspace: Workspace) -> tuple[Splits, str]:
+    """Splits under the schema that the bundle will have, those of the interrupted run if one goes on; their digest."""
+    splits = under_bundle_schema(recipe, read)
+    if recipe.specialists is not None:  # now rather than after the generalist
+        informative = sum(len(np.unique(labels)) > 1 for _, labels in splits.train.lists())
+        check_enough(recipe.specialists, informative)
+    return splits, workspace.belongs_to(splits)
 
 
 def _fit_and_publish(
-    recipe: Recipe,
-    read: Callable[[Progress], Splits],
-    workspace: Workspace,
-    bars: Bars,
-    device: str,
-    command: str,
-    *,
-    as_fitted: bool,
+    context: RunContext, workspace: Workspace, watch: Stopwatch, fingerprint: str, command: str, *, as_fitted: bool
 ) -> Report:
-    watch = Stopwatch(bars.enter)
-    with watch.step("data"):
-        splits = bundle_schema.under_bundle_schema(recipe, read(bars))
-        for file in bars.tasks:  # compressed text is longer than its file: only now is the end known
-            bars.update(file.id, total=file.completed)
-        if recipe.specialists is not None:  # now rather than after the generalist
-            informative = sum(len(np.unique(labels)) > 1 for _, labels in splits.train.lists())
-            check_enough(recipe.specialists, informative)
-        fingerprint = workspace.belongs_to(splits)
-    notes = announce(recipe, splits, bars.console)
+    recipe, splits = context.recipe, context.splits
+    notes = announce(recipe, splits, context.bars.console)
     with watch.step("first stage"):
-        first, plain, comparisons = fitting.fit_first_stage(recipe, splits, workspace.state, bars)
+        first, plain, comparisons = fitting.fit_first_stage(context)
     with watch.step("anomaly score"):
-        anomaly = fitting.fit_anomaly_score(recipe, splits, first, bars)
+        anomaly = fitting.fit_anomaly_score(context, first)
     with watch.step("choice"):
-        chosen = fitting.choose(recipe, splits, first, comparisons, workspace.state, bars, device)
+        chosen = fitting.choose(context, first, comparisons)
     with watch.step("second stage"):
-        networks = fitting.fit_networks(recipe, splits, first, chosen, workspace.state, bars, device)
+        networks = fitting.fit_networks(context, first, chosen)
     generalist = networks[0] if networks else None
     if generalist is not None and recipe.choice is None and not as_fitted:
         chosen = not_worse(chosen, generalist, splits, first)
     specialists = None
     if recipe.specialists is not None:
         with watch.step("specialists"):
-            specialists = fitting.fit_mixture(recipe, splits, first, anomaly, generalist, workspace.state, bars, device)
+            specialists = fitting.fit_mixture(context, first, anomaly, generalist)
     with watch.step("export and parity"):
         write_bundle(
             workspace.bundle, workspace.out, recipe, splits, first, networks, anomaly, specialists, chosen=chosen
@@ -140,7 +133,7 @@ def _fit_and_publish(
             splits,
             metric=HEADLINE,
             as_fitted=as_fitted or recipe.choice is not None,  # what was chosen on training queries stays so
-            bars=bars,
+            bars=context.bars,
             plain=None if plain is None else plain.scores_of(splits.test),
         )
     reranker, manifest, evaluation = measured.served.reranker, measured.served.manifest, measured.evaluation

@@ -123,10 +123,11 @@ def diagnose(recipe: Recipe, sources: Sequence[str], *, device: str, bars: Bars)
 def _compared(recipe: Recipe, splits: Splits, device: str, bars: Bars) -> tuple[Gain | None, Gain]:
     """List-relative columns beside none, and the second stage beside what is better of the two."""
     with tempfile.TemporaryDirectory() as folder:
+        run = fitting.RunContext(recipe, splits, Path(folder), bars, device)
         bars.enter("first stage")
-        first, _, comparisons = fitting.fit_first_stage(recipe, splits, Path(folder), bars)
+        first, _, comparisons = fitting.fit_first_stage(run)
         bars.enter("second stage")
-        chosen = fitting.choose(recipe, splits, first, comparisons, Path(folder), bars, device)
+        chosen = fitting.choose(run, first, comparisons)
     *columns, network = chosen.comparisons
     values = query_ndcg(splits.train, first.train_scores, NDCG_AT)
     level = float(np.average(values, weights=splits.train.query_weights))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -38,8 +39,27 @@ from training.specialists.srm import EmProgress
 _LAMBDAMART = {"plain": "LambdaMART", "relative": "LambdaMART + relative"}
 
 
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """What every step of a run is given.
+
+    Args:
+        recipe: what to fit.
+        splits: under the schema that the bundle will have.
+        state: folder for checkpoints; what is finished there is not done again.
+        bars: show how far it is.
+        device: torch device of the networks.
+    """
+
+    recipe: Recipe
+    splits: Splits
+    state: Path
+    bars: Bars
+    device: str
+
+
 def fit_first_stage(
-    recipe: Recipe, splits: Splits, state: Path, bars: Bars
+    run: RunContext,
 ) -> tuple[FittedFirstStage, FittedFirstStage | None, tuple[Comparison, ...]]:
     """The first stage of a recipe.
 
@@ -47,6 +67,7 @@ def fit_first_stage(
         The first stage; the one without list-relative columns where it has some and was compared with that; and the
         comparison.
     """
+    recipe, splits, state, bars = run.recipe, run.splits, run.state, run.bars
     spec = recipe.first_stage
     if not isinstance(spec, LambdaMart):
         bars.console.print(f"[yellow]Note:[/] {bring_your_own.WARNING}")
@@ -80,35 +101,28 @@ def _boosting(spec: LambdaMart, bars: Bars) -> first_stage.Progress:
     return first_stage.Progress(on_trial, on_fold)
 
 
-def choose(
-    recipe: Recipe,
-    splits: Splits,
-    first: FittedFirstStage,
-    comparisons: tuple[Comparison, ...],
-    state: Path,
-    bars: Bars,
-    device: str,
-) -> Chosen:
+def choose(run: RunContext, first: FittedFirstStage, comparisons: tuple[Comparison, ...]) -> Chosen:
     """What ``auto`` will mean, by the training queries alone.
 
     Args:
-        recipe, splits, first: of the run.
+        run: the recipe says what is compared.
+        first: that the second stages stand on.
         comparisons: of first stages, which only the reason tells.
-        state, bars, device: of the run.
     """
+    recipe, splits = run.recipe, run.splits
     specs = compared_networks(recipe)
     if not specs:  # a network that is not compared is the default for no reason
         alone = isinstance(recipe.model, FirstStageAlone) and comparisons
         return Chosen(recipe.model.kind, comparing.reason(comparisons, {}) if alone else None, comparisons)
     assert recipe.choice is not None
-    task = bars.add_task("Comparing second stages", total=len(specs) * recipe.choice.folds)
+    task = run.bars.add_task("Comparing second stages", total=len(specs) * recipe.choice.folds)
     current: Strategy = "first_stage"
     values: dict[str, Float[np.ndarray, " N"]] = {current: out_of_fold(first, splits, specs[0].ndcg_at)}
     found = list(comparisons)
     for number, spec in enumerate(specs):
 
         def on_fold(done: int, spec: NetworkSpec = spec, before: int = number * recipe.choice.folds) -> None:
-            bars.update(task, completed=before + done, description=f"Comparing {spec.title}, by folds")
+            run.bars.update(task, completed=before + done, description=f"Comparing {spec.title}, by folds")
 
         values[spec.kind] = cross_fitted(
             spec,
@@ -116,8 +130,8 @@ def choose(
             first,
             folds=recipe.choice.folds,
             seed=recipe.seed,
-            state=state,
-            device=device,
+            state=run.state,
+            device=run.device,
             on_fold=on_fold,
         )
         gains = values[spec.kind] - values[current]
@@ -129,24 +143,18 @@ def choose(
     return Chosen(current, comparing.reason(found, titles), tuple(found))
 
 
-def fit_networks(
-    recipe: Recipe, splits: Splits, first: FittedFirstStage, chosen: Chosen, state: Path, bars: Bars, device: str
-) -> list[FittedNetwork]:
+def fit_networks(run: RunContext, first: FittedFirstStage, chosen: Chosen) -> list[FittedNetwork]:
     """The second stages of the bundle: the chosen one, which answers, the recipe's own, and QILCM if compared."""
+    recipe = run.recipe
     if isinstance(recipe.model, FirstStageAlone):
         return []
     specs = {spec.kind: spec for spec in (*compared_networks(recipe), recipe.model)}
     kinds = dict.fromkeys((chosen.strategy, recipe.model.kind, *(("qilcm",) if "qilcm" in specs else ())))
-    return [
-        _fit_network(specs[kind], recipe.seed, splits, first, state, bars, device)
-        for kind in kinds
-        if kind != "first_stage"
-    ]
+    return [_fit_network(run, specs[kind], first) for kind in kinds if kind != "first_stage"]
 
 
-def _fit_network(
-    spec: NetworkSpec, seed: int, splits: Splits, first: FittedFirstStage, state: Path, bars: Bars, device: str
-) -> FittedNetwork:
+def _fit_network(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) -> FittedNetwork:
+    bars = run.bars
     task = bars.add_task(f"Training {spec.title}", total=spec.max_epochs)
 
     def on_epoch(epoch: Epoch) -> None:
@@ -155,11 +163,11 @@ def _fit_network(
 
     fitted = second_stage.fit(
         spec,
-        splits,
+        run.splits,
         first,
-        seed=seed,
-        checkpoint=state / f"{spec.kind}.pt",
-        device=device,
+        seed=run.recipe.seed,
+        checkpoint=run.state / f"{spec.kind}.pt",
+        device=run.device,
         on_epoch=on_epoch,
     )
     assert fitted is not None
@@ -170,28 +178,24 @@ def _fit_network(
     return fitted
 
 
-def fit_anomaly_score(recipe: Recipe, splits: Splits, first: FittedFirstStage, bars: Bars) -> FittedAnomaly | None:
+def fit_anomaly_score(run: RunContext, first: FittedFirstStage) -> FittedAnomaly | None:
     """A ranking does not depend on it but through a router: without one, a bundle can do without."""
     try:
-        return fit_anomaly(splits.train, first.train_scores, seed=recipe.seed)
+        return fit_anomaly(run.splits.train, first.train_scores, seed=run.recipe.seed)
     except ScoringError as error:
-        if recipe.router is not None:
+        if run.recipe.router is not None:
             raise
-        bars.console.print(f"[yellow]Note:[/] no anomaly score could be made of these features: {escape(str(error))}")
+        run.bars.console.print(
+            f"[yellow]Note:[/] no anomaly score could be made of these features: {escape(str(error))}"
+        )
         return None
 
 
 def fit_mixture(
-    recipe: Recipe,
-    splits: Splits,
-    first: FittedFirstStage,
-    anomaly: FittedAnomaly | None,
-    generalist: FittedNetwork | None,
-    state: Path,
-    bars: Bars,
-    device: str,
+    run: RunContext, first: FittedFirstStage, anomaly: FittedAnomaly | None, generalist: FittedNetwork | None
 ) -> FittedSpecialists | None:
     """The specialists of a recipe, and their router."""
+    recipe, bars = run.recipe, run.bars
     spec = recipe.specialists
     assert spec is not None
     task = bars.add_task("Specialists", total=spec.max_iterations)
@@ -209,12 +213,12 @@ def fit_mixture(
 
     fitted = fit_specialists(
         recipe,
-        splits,
+        run.splits,
         first,
         anomaly,
         None if generalist is None else generalist.spec,
-        state=state,
-        device=device,
+        state=run.state,
+        device=run.device,
         on_step=on_step,
         on_fold=on_fold,
     )

@@ -209,7 +209,8 @@ def _choice(fit: Fit, spec: Shipped, splits: Splits, place: Place) -> tuple[str,
         first, comparisons = _better_first_stage(fit, splits, place, comparisons=1 + len(spec.networks))
         recipe = with_networks(fit.recipe, spec.networks, spec.folds)
         with progress_bars(Console(quiet=True)) as bars:
-            chosen = fitting.choose(recipe, splits, first, comparisons, place.state, bars, "cpu")
+            run = fitting.RunContext(recipe, splits, place.state, bars, "cpu")
+            chosen = fitting.choose(run, first, comparisons)
         made = [comparison.model_dump() for comparison in chosen.comparisons]
         keep(file, json.dumps({"strategy": chosen.strategy, "relative": bool(first.relative), "comparisons": made}))
     found = json.loads(file.read_bytes())

@@ -68,7 +68,7 @@ def _diagnosed(
     with progress_bars(console) as bars:
         found = diagnose(recipe, options.data, device=device, bars=bars)
     advice = diagnosis_text.advice(found)
-    command = _fit_command(words, alone=advice.alone)
+    command = _fit_command(words, alone=advice.alone and recipe.router is None)  # which needs a second stage
     numbers = {**diagnosis_text.numbers(found), "advice": advice.key, "fit": command}
     return numbers, diagnosis_text.tables(found), f"{advice.lines}\n  {command}"
 
@@ -92,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m training.diagnose",
         description="Say before a long fit whether list-relative columns and a second stage pay:\n"
         "how much of each feature lies between lists, and what quick rankers gain on\n"
-        "training queries that they were not fitted on, with 95 % intervals.",
+        "training queries that they were not fitted on, with intervals that hold together with 95 %.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -11,11 +11,11 @@ from rich.console import Console
 
 from ranking import bundle
 from ranking.errors import RecipeError
-from training.choice.comparing import not_worse
+from training.choice.comparing import compared_networks, not_worse
 from training.data.dataset import Splits
 from training.data.load import announce, load
 from training.progress import progress_bars
-from training.recipe.config import Recipe
+from training.recipe.config import GivenModel, Recipe
 from training.reporting.measures.details import alone, default_of, details, repeat
 from training.reporting.measures.latency import measured_here
 from training.reporting.measures.scores import score_details
@@ -99,7 +99,8 @@ def _checked(recipe: Recipe, read: Splits, workspace: Workspace) -> tuple[Splits
     if recipe.specialists is not None:  # now rather than after the generalist
         informative = sum(len(np.unique(labels)) > 1 for _, labels in splits.train.lists())
         check_enough(recipe.specialists, informative)
-    return splits, workspace.belongs_to(splits)
+    given = recipe.first_stage
+    return splits, workspace.belongs_to(splits, Path(given.path) if isinstance(given, GivenModel) else None)
 
 
 def _fit_and_publish(
@@ -116,7 +117,8 @@ def _fit_and_publish(
     with watch.step("second stage"):
         networks = fitting.fit_networks(context, first, chosen)
     generalist = networks[0] if networks else None
-    if generalist is not None and recipe.choice is None and not as_fitted:
+    chose = bool(compared_networks(recipe))
+    if generalist is not None and not chose and not as_fitted:
         chosen = not_worse(chosen, generalist, splits, first)
     specialists = None
     if recipe.specialists is not None:
@@ -132,7 +134,7 @@ def _fit_and_publish(
             recipe,
             splits,
             metric=HEADLINE,
-            as_fitted=as_fitted or recipe.choice is not None,  # what was chosen on training queries stays so
+            as_fitted=as_fitted or chose,  # what was chosen on training queries stays so
             bars=context.bars,
             plain=None if plain is None else plain.scores_of(splits.test),
         )

@@ -85,21 +85,27 @@ class Workspace:
                 f"{self.folder} cannot be made: {error.strerror or error}; choose another --out"
             ) from error
 
-    def belongs_to(self, splits: Splits) -> str:
+    def belongs_to(self, splits: Splits, model: Path | None = None) -> str:
         """Note which data this run is about; on a resumed run, check that they are still the same.
+
+        Args:
+            splits: of the run.
+            model: file of a first stage that was brought along.
 
         Returns:
             sha256 of features, labels and lists of all splits.
 
         Raises:
-            RecipeError: if the data differ from those of the interrupted run.
+            RecipeError: if the data or the model differ from those of the interrupted run.
         """
         digest = digest_of(splits)
+        given = None if model is None else hashlib.sha256(model.read_bytes()).hexdigest()
         known = json.loads((self.folder / _RUN).read_text(encoding="utf-8"))
         if "data" in known:
             self._check("data", digest)
+            self._check("first stage", given)
         else:
-            self._remember({"recipe": self._recipe, "data": digest})
+            self._remember({"recipe": self._recipe, "data": digest, "first stage": given})
         return digest
 
     def discard(self) -> None:

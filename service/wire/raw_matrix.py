@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 
 from ranking.candidates import CandidateList
 from ranking.errors import CandidateError, EmptyListError, SchemaMismatchError
-from ranking.features import UNKNOWN_CODE, FeatureSchema
+from ranking.features import FLOAT32_MAX, UNKNOWN_CODE, FeatureSchema
 from service.wire.json_matrix import checked_context
 from service.wire.json_parse import LEAST_VALUES, check_length
 
@@ -59,11 +59,26 @@ def to_candidates(
         CandidateError: if a value is infinite as float32, a category is no code of the schema's, an id stands twice, or
             a context entry cannot be used.
     """
-    with np.errstate(over="ignore"):  # what does not fit float32 becomes infinite, and is refused as that
-        matrix = np.require(matrix, np.float32, ["C_CONTIGUOUS", "ALIGNED"])
+    with np.errstate(over="ignore"):
+        converted = np.require(matrix, np.float32, ["C_CONTIGUOUS", "ALIGNED"])
+    if matrix.dtype != converted.dtype:
+        _check_fits(matrix, converted, schema)
+    matrix = converted
     if schema.categorical:
         matrix = _with_codes(matrix, schema)
     return CandidateList(matrix, ids, checked_context(dict(context), schema) if context else {})
+
+
+def _check_fits(sent: Float[np.ndarray, "L D"], converted: Float[np.ndarray, "L D"], schema: FeatureSchema) -> None:
+    """Raise CandidateError for a finite number that is none as float32."""
+    large = np.isinf(converted) & np.isfinite(sent)
+    if large.any():
+        row, column = (int(i) for i in np.argwhere(large)[0])
+        raise CandidateError(
+            f"feature {schema.names[column]!r} does not fit float32 (at most {FLOAT32_MAX:.4g}), found "
+            f"{sent[row, column]:g}",
+            ("features", row, column),
+        )
 
 
 def _with_codes(matrix: Float[np.ndarray, "L D"], schema: FeatureSchema) -> Float[np.ndarray, "L D"]:

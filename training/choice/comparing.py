@@ -89,12 +89,13 @@ def pays(comparison: Comparison) -> bool:
 
 
 def compared_networks(recipe: Recipe) -> list[NetworkSpec]:
-    """The second stages that a recipe compares, the simplest first; none where it fits one without comparing."""
-    if recipe.choice is None or isinstance(recipe.model, FirstStageAlone):
+    """The second stages that a recipe compares, the simplest first; none where it fits one without comparing.
+
+    A router learns what it gains over one second stage, and abstains to that. So with a router nothing is compared.
+    """
+    if recipe.choice is None or recipe.router is not None or isinstance(recipe.model, FirstStageAlone):
         return []
-    # a router is fitted for one generalist, which abstaining leads to
-    kinds = () if recipe.router is not None else recipe.choice.second_stages
-    others = {kind: recipe.model_named(kind) for kind in kinds}
+    others = {kind: recipe.model_named(kind) for kind in recipe.choice.second_stages}
     specs = {**others, recipe.model.kind: recipe.model}  # in the place that the choice gives it
     return [spec for spec in specs.values() if not isinstance(spec, FirstStageAlone)]
 

@@ -171,7 +171,8 @@ def _quick_first_stage(spec: FirstStage, columns: int) -> FirstStage:
         "feature_fraction": min(own.feature_fraction, MOST_COLUMNS / columns),
     }
     budget = {"trials": 1, "members": 1, "max_trees": 150, "patience": 15, "folds": FOLDS, "ndcg_at": NDCG_AT}
-    return spec.model_copy(update={"settings": own.model_copy(update=fast), "relative": "auto", **budget})
+    relative = "none" if spec.relative == "none" else "auto"
+    return spec.model_copy(update={"settings": own.model_copy(update=fast), "relative": relative, **budget})
 
 
 def sampled(splits: Splits, *, seed: int) -> Splits:

@@ -10,7 +10,7 @@ from typing import Literal
 from training.choice.comparing import pays
 from training.diagnosis.between_lists import Spread
 from training.diagnosis.diagnosis import NDCG_AT, Diagnosis, Gain
-from training.evaluation.verdicts import verdict_of
+from training.evaluation.verdicts import choice_verdict_of
 
 SHOWN = 10
 """Features that are printed; all of them are among the numbers."""
@@ -92,7 +92,7 @@ def _gain(gain: Gain) -> dict[str, object]:
         "before": gain.before,
         "after": gain.after,
         **one.model_dump(include={"metric", "mean", "low", "high", "n"}),
-        "verdict": verdict_of(one.low, one.high),
+        "verdict": choice_verdict_of(one.low, one.high, one.n),
     }
 
 
@@ -128,7 +128,7 @@ def _hint(share: float) -> str:
 
 def _gains(found: Diagnosis) -> Iterator[str]:
     yield f"What quick rankers gain: NDCG@{NDCG_AT} on {found.queries:,} training queries, each ranked"
-    yield "by models that did not see it; paired, with 95 % intervals over queries"
+    yield "by models that did not see it; paired; the intervals hold together with 95 %"
     yield ""
     if found.relative is None:
         yield "  relative columns  not compared: the first stage is given, or uses none"
@@ -141,7 +141,9 @@ def _gains(found: Diagnosis) -> Iterator[str]:
 def _row(name: str, gain: Gain) -> str:
     one = gain.comparison
     interval = f"{one.mean:+.3f} [{one.low:+.3f}, {one.high:+.3f}]"
-    return f"  {name:16}  {gain.before:.3f} → {gain.after:.3f}  {interval}  {verdict_of(one.low, one.high)}"
+    return (
+        f"  {name:16}  {gain.before:.3f} → {gain.after:.3f}  {interval}  {choice_verdict_of(one.low, one.high, one.n)}"
+    )
 
 
 def _cut(text: str, width: int) -> str:

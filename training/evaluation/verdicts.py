@@ -7,8 +7,7 @@ from typing import Literal
 Verdict = Literal["gain", "no difference shown", "harm"]
 
 FEWEST = 20
-"""Queries below which a bootstrap interval is too narrow to choose by: of 10, it shows a gain that is not there in 2.5 of
-100 cases instead of 0.8, of 3 in 10."""
+"""Queries below which a bootstrap interval is too narrow to choose by."""
 
 
 def verdict_of(low: float, high: float) -> Verdict:

@@ -12,6 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidat
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
+LEAST_GAIN, MOST_GAIN = 1e-6, 1e12
+"""Of a label above 0: sums of gains keep their digits."""
+
 
 class Frozen(BaseModel):
     """A value that never changes, and refuses fields that it does not know."""
@@ -82,6 +85,11 @@ class AnyData(Frozen):
                 raise ValueError(
                     f"gains = {list(gains)}: label {label} gains {gain:g}, label {label - 1} {below:g}: expected "
                     "finite numbers, each larger than the one before"
+                )
+            if not LEAST_GAIN <= gain <= MOST_GAIN:
+                raise ValueError(
+                    f"gains = {list(gains)}: label {label} gains {gain:g}: expected {LEAST_GAIN:g} to {MOST_GAIN:g}; "
+                    "only ratios count, so multiply all of them"
                 )
         return self
 

@@ -176,7 +176,8 @@ def add_recipe_options(parser: argparse.ArgumentParser) -> None:
         "--model",
         metavar="NAME",
         help=f"another second stage, fitted like the recipe's unless its [rivals] says how: {', '.join(MODEL_NAMES)}; "
-        "see below. The bundle answers with it unless the test split shows it to harm",
+        "see below. The bundle answers with it unless it ranks the validation queries worse than the first stage, or "
+        "the test split shows it to harm",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from training.evaluation.verdicts import choice_verdict_of, verdict_of
+from training.evaluation.verdicts import FEWEST, choice_verdict_of, verdict_of
 from training.recipe.model import TITLES
 from training.reporting.fit_figures import Facts, metric_name
 
@@ -50,9 +50,11 @@ def choice_sentence(default: Mapping[str, Any], names: Mapping[str, str]) -> str
     compared = default.get("compared")
     if not compared:
         return None
+    n = compared[0]["n"]
+    few = f" {FEWEST} are needed to choose another." if n < FEWEST else ""
     return (
         f"auto means {names.get(default['strategy'], default['strategy'])}: the simplest ranker that no other is shown "
-        f"to beat on {compared[0]['n']:,} training queries. No model fitted here ranks one that it was trained on."
+        f"to beat on {n:,} training queries.{few} No model fitted here ranks one that it was trained on."
     )
 
 

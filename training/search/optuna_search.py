@@ -97,9 +97,7 @@ def search(
             study.tell(trial, state=TrialState.PRUNED)
         else:
             if not math.isfinite(value):  # optuna would not count the trial, and this loop would have no end
-                raise RecipeError(
-                    f"a trial's held-out value is {value}: look at labels and weights, or fit more queries"
-                )
+                raise RecipeError(f"a trial's held-out value is {value}: look at labels and weights")
             trial.set_user_attr("fact", fact)
             study.tell(trial, value)
         on_trial(done + 1, max((t.value for t in _finished(study) if t.value is not None), default=float("nan")))

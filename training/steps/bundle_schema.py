@@ -9,6 +9,7 @@ import numpy as np
 from rich.progress import Progress
 
 from ranking.errors import RecipeError
+from training.choice.comparing import compared_networks
 from training.data import load as door
 from training.data.constant import without_constant
 from training.data.dataset import Splits
@@ -70,7 +71,8 @@ def _check_weights(recipe: Recipe, splits: Splits) -> None:
     if recipe.router is not None:
         raise RecipeError("a [router] counts every query the same: leave it out, or leave out the weights")
     by_query = "[specialists]" if recipe.specialists is not None else None
-    if not isinstance(recipe.model, FirstStageAlone) and recipe.model.rank_loss == "plackett_luce":
+    networks = [spec for spec in (recipe.model, *compared_networks(recipe)) if not isinstance(spec, FirstStageAlone)]
+    if any(spec.rank_loss == "plackett_luce" for spec in networks):
         by_query = 'rank_loss = "plackett_luce"'
     for n in range(len(train) if by_query else 0):
         low, high = (end(weights[train.slice(n)]) for end in (np.min, np.max))

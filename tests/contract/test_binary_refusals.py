@@ -38,6 +38,13 @@ def test_lists_that_are_refused_at_both_doors(live, array, status, kind, path):
         assert path is None or problem["errors"][0]["path"] == path
 
 
+def test_a_number_beyond_float32_is_told_as_it_was_sent(live):
+    problem = check(
+        live.post("/rerank", content=saved(spoiled(2, 0, -1e39, np.float64)), headers=NPY), 422, "candidate"
+    )
+    assert "does not fit float32 (at most 3.403e+38), found -1e+39" in problem["errors"][0]["message"]
+
+
 @pytest.mark.parametrize(
     ("content", "status", "kind"),
     [

@@ -96,7 +96,7 @@ def search(
         except Pruned:
             study.tell(trial, state=TrialState.PRUNED)
         else:
-            if not math.isfinite(value):  # optuna would not count the trial, and this loop would have no end
+            if math.isnan(value):  # optuna would not count the trial, and this loop would have no end
                 raise RecipeError(f"a trial's held-out value is {value}: look at labels and weights")
             trial.set_user_attr("fact", fact)
             study.tell(trial, value)

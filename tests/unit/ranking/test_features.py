@@ -110,7 +110,10 @@ def test_a_schema_survives_json():
         ({"name": "x" * 221}, "at most 220 characters"),
         ({"name": "x", "categories": ("a",)}, "'x' is numeric and cannot have categories"),
         ({"name": "x", "kind": "categorical", "categories": ("a", "b", "a")}, "'x' lists a category twice"),
-        ({"name": "x", "quantiles": (0.0, 1.0)}, f"'x' needs {len(QUANTILE_LEVELS)} quantiles, not 2"),
+        ({"name": "x", "quantiles": (0.0, 1.0)}, f"there are {len(QUANTILE_LEVELS)} quantiles, not 2"),
+        ({"name": "x", "quantiles": (0.0, 1.0, 2.0, 1.5, 3.0, 4.0, 5.0)}, "never fall"),
+        ({"name": "x", "quantiles": (0.0, 1.0, 2.0, 2.5, 3.0, 4.0, float("inf"))}, "less than or equal to"),
+        ({"name": "x", "quantiles": (0.0, 1.0, 2.0, 2.5, 3.0, 4.0, float("nan"))}, "less than or equal to"),
         ({"name": "x", "unit": "EUR"}, "Extra inputs are not permitted"),
     ],
 )

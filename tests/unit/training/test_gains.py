@@ -35,6 +35,8 @@ def recipe(gains):
     ("gains", "says"),
     [
         ([0.0], "expected two numbers or more"),
+        ([0, 1e-320, 1.0], "label 1 gains .*: expected 1e-06 to 1e"),
+        ([0, 1.0, 1e308], "label 2 gains 1e.308: expected 1e-06 to 1e"),
         ([1, 2], "label 0 is irrelevant and gains nothing: begin with 0"),
         ([0, -1], "label 1 gains -1, label 0 0"),
         ([0, 3, 3], "label 2 gains 3, label 1 3: expected finite numbers, each larger"),

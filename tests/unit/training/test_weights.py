@@ -16,6 +16,7 @@ from training.data.split import merged
 from training.data.tables import table
 from training.evaluation.evaluate import METRICS, Evaluation, bootstrap_interval
 from training.first_stage import lambdamart
+from training.first_stage.lambdamart import query_folds
 from training.recipe import config
 from training.recipe.config import LambdaMart
 from training.recipe.data import TableData
@@ -66,6 +67,35 @@ def test_only_ratios_count(data):
         splits_of(data, rows[0], 0.0 * rows[1], rows[2]).weighed()
 
 
+@pytest.mark.parametrize("size", [1e308, 1e-300, 5e-324])
+def test_weights_of_any_size_have_their_ratios(data, size):
+    train, valid = data
+    rows = [np.full(part.rows, size) for part in (train, valid, valid)]
+    found = splits_of(data, *rows).weighed()
+    for part in (found.train, found.valid, found.test):
+        assert part.weights == pytest.approx(1.0)
+
+
+def test_a_weight_beyond_all_measure_is_refused(data):
+    train, valid = data
+    plain = np.ones(valid.rows)
+    with pytest.raises(DataError, match="largest weight of the test queries"):
+        splits_of(data, np.ones(train.rows), plain, np.full(valid.rows, 1e300)).weighed()
+
+
+def test_each_fold_holds_out_queries_that_count(data):
+    train, _ = data
+    weights = np.zeros(len(train))
+    weights[[0, 1, 2, len(train) - 1]] = 1.0
+    weighted = dataclasses.replace(train, weights=np.repeat(weights, train.lengths))
+    folds = query_folds(weighted, 3, 0)
+    assert [bool(weights[held_out].any() and weights[rest].any()) for rest, held_out in folds] == [True] * 3
+    assert sorted(np.concatenate([held_out for _, held_out in folds])) == list(range(len(train)))
+    weights[1:] = 0.0
+    with pytest.raises(RecipeError, match="with a weight above 0, there are 1"):
+        query_folds(dataclasses.replace(train, weights=np.repeat(weights, train.lengths)), 3, 0)
+
+
 def recipe(**parts):
     parts = {"first_stage": {"kind": "lambdamart"}, "model": {"kind": "mlp"}} | parts
     return config.of({"name": "x", "data": {"kind": "table"}, **parts}, "x")
@@ -75,6 +105,10 @@ def recipe(**parts):
     ("parts", "says"),
     [
         ({"model": {"kind": "mlp", "rank_loss": "plackett_luce"}}, 'rank_loss = "plackett_luce" weighs whole queries'),
+        (
+            {"choice": {}, "rivals": {"qilcm2": {"kind": "qilcm2", "rank_loss": "plackett_luce"}}},
+            'rank_loss = "plackett_luce" weighs whole queries',
+        ),
         ({"specialists": {"specialists": 2}}, r"\[specialists\] weighs whole queries, and rows of query 'q1'"),
         ({"specialists": {"specialists": 2}, "router": {}}, r"\[router\] counts every query the same"),
     ],

@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ranking.errors import RecipeError
+from ranking.features import Feature, FeatureSchema
+from training.data.dataset import Dataset, Splits
 from training.recipe import config
 from training.workspace import Workspace, next_version, partial_of
 
@@ -91,3 +94,19 @@ def test_next_version_is_the_first_free_number(tmp_path):
     (tmp_path / "shop" / "1").mkdir(parents=True)
     (tmp_path / "shop" / "3").mkdir()
     assert next_version(tmp_path, "shop") == tmp_path / "shop" / "2"
+
+
+def test_resume_with_another_model_in_the_same_file_is_refused(out, tmp_path):
+    values = np.zeros((2, 1), dtype=np.float32)
+    schema = FeatureSchema(features=(Feature(name="f"),))
+    part = Dataset(values, np.array([0, 1], np.int32), np.array([0, 2]), ("q",), schema)
+    splits, model = Splits(part, part, part, "two rows"), tmp_path / "ranker.onnx"
+    model.write_bytes(b"one")
+    with Workspace(out, recipe(), resume=False) as workspace:
+        workspace.belongs_to(splits, model)
+        (workspace.state / "trials.journal").write_text("done")
+    with Workspace(out, recipe(), resume=True) as again:
+        again.belongs_to(splits, model)
+        model.write_bytes(b"two")
+        with pytest.raises(RecipeError, match="had another first stage"):
+            again.belongs_to(splits, model)

@@ -96,7 +96,8 @@ def default_of(manifest: Manifest) -> dict[str, object]:
     """What ``auto`` means where no router decides, why, and the comparisons that chose it: none for a forced model."""
     found: dict[str, object] = {"strategy": manifest.strategy, "reason": manifest.default_reason}
     recipe = manifest.recipe
-    chosen = recipe.get("choice") is not None or recipe["model"]["kind"] == "first_stage"
+    compared = recipe.get("choice") is not None and recipe.get("router") is None
+    chosen = compared or recipe["model"]["kind"] == "first_stage"
     return found | ({"compared": [one.model_dump() for one in manifest.choice]} if chosen and manifest.choice else {})
 
 

@@ -8,13 +8,14 @@ import pytest
 from ranking.manifest import Comparison
 from training.choice import comparing
 from training.choice.comparing import compared, compared_networks, pays
+from training.evaluation.verdicts import FEWEST
 from training.recipe import config
 from training.recipe.config import Choice
 from training.recipe.model import Dlcm, FirstStageAlone, Qilcm
 
 
-def of(mean, spread, ranker="qilcm", over="first_stage"):
-    return Comparison(ranker=ranker, over=over, metric="ndcg@10", mean=mean, low=mean - spread, high=mean + spread, n=9)
+def of(mean, spread, ranker="qilcm", over="first_stage", n=90):
+    return Comparison(ranker=ranker, over=over, metric="ndcg@10", mean=mean, low=mean - spread, high=mean + spread, n=n)
 
 
 def test_a_comparison_is_paired_and_has_an_interval():
@@ -43,6 +44,20 @@ def test_only_a_gain_beyond_doubt_pays(mean, spread, expected):
     assert pays(of(mean, spread)) is expected
 
 
+def test_few_queries_choose_nothing():
+    assert [pays(of(0.2, 0.01, n=n)) for n in (3, FEWEST - 1, FEWEST)] == [False, False, True]
+    assert "too few queries" in comparing.reason([of(0.2, 0.01, n=3)], {"qilcm": "QILCM"})
+
+
+def test_queries_of_little_weight_do_not_count():
+    gains, weights = np.full(36, 0.06), np.full(36, 1e-6)
+    weights[7] = 1.0
+    lone = compared("qilcm", "first_stage", gains, "ndcg@10", weights)
+    assert (lone.n, pays(lone)) == (1, False)
+    assert compared("qilcm", "first_stage", gains, "ndcg@10", np.ones(36)).n == 36
+    assert compared("qilcm", "first_stage", gains, "ndcg@10", np.repeat([1.0, 0.0], 18)).n == 18
+
+
 def test_a_tie_keeps_the_simpler_one():
     """QILCM2 that stops before its first epoch is the first stage to the bit: its gain is 0, and so is the interval."""
     assert not pays(compared("qilcm2", "first_stage", np.zeros(50), "ndcg@10"))
@@ -50,7 +65,7 @@ def test_a_tie_keeps_the_simpler_one():
 
 def test_the_reason_tells_every_comparison():
     said = comparing.reason([of(0.02, 0.01, "relative", "plain"), of(-0.01, 0.02)], {"qilcm": "QILCM"})
-    assert said.startswith("on 9 training queries")
+    assert said.startswith("on 90 training queries")
     assert "NDCG@10 +0.0200 [+0.0100, +0.0300], gain; QILCM over the first stage: NDCG@10 -0.0100" in said
 
 
@@ -81,6 +96,8 @@ def test_only_kinds_of_networks_can_be_compared():
         Choice(second_stages=("first_stage",))
 
 
-def test_a_router_leaves_one_generalist_to_compare():
+def test_with_a_router_nothing_is_compared():
+    """It learns its gain over one second stage: another one, or none, as the default would make that untrue."""
     recipe = config.changed(config.load("planted"), {"choice": Choice()})
-    assert [spec.kind for spec in compared_networks(recipe)] == [recipe.model.kind]
+    assert recipe.router is not None
+    assert compared_networks(recipe) == []

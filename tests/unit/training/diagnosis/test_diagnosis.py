@@ -22,7 +22,9 @@ from training.recipe.config import GivenColumn, LambdaMart
 
 def gain(low, high, ranker="relative"):
     mean = (low + high) / 2
-    return Gain(Comparison(ranker=ranker, over="plain", metric="ndcg@10", mean=mean, low=low, high=high, n=9), 0.5, 0.5)
+    return Gain(
+        Comparison(ranker=ranker, over="plain", metric="ndcg@10", mean=mean, low=low, high=high, n=90), 0.5, 0.5
+    )
 
 
 def found(relative, second):
@@ -165,6 +167,12 @@ def test_the_budget_is_small_whatever_the_recipe_says():
         assert small.model.max_epochs == small.model.patience == diagnosis.EPOCHS[1], "nothing ends it early"
     given = GivenColumn(column="noise")
     assert quick(config.load("letor").model_copy(update={"first_stage": given}), lists(40, 10)).first_stage == given
+
+
+def test_columns_that_a_recipe_rules_out_are_not_measured():
+    recipe = config.load("letor")
+    without = recipe.model_copy(update={"first_stage": recipe.first_stage.model_copy(update={"relative": "none"})})
+    assert quick(without, lists(40, 10)).first_stage.relative == "none"
 
 
 def test_epochs_shrink_with_the_rows(monkeypatch):

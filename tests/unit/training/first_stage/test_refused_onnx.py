@@ -63,7 +63,15 @@ def tree_ensemble():
     return model([helper.make_node("TreeEnsemble", ["x"], ["y"], domain="ai.onnx.ml", nodes_splits=numbers)])
 
 
+def constant(outputs, **attribute):
+    """An Add of what a Constant holds."""
+    made = helper.make_node("Constant", [], outputs)
+    made.attribute.append(helper.make_attribute(*next(iter(attribute.items()))))
+    return model([made, helper.make_node("Add", ["x", "c"], ["y"])])
+
+
 REFUSED = {
+    "a constant that is no number": (lambda: constant(["c"], value_float="abc"), "truncated or damaged"),
     "another width": (
         lambda: model(inputs=[("x", ["L", 4], FLOAT)]),
         r"input 'x' \(float32, \(\?, 4\)\) takes 4 features, the data have 3 numeric ones \(price, stars, bm25\): "

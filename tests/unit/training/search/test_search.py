@@ -124,6 +124,11 @@ def test_a_trial_that_fails_is_as_bad_as_any():
         run(always)
 
 
+def test_a_value_that_is_no_number_ends_the_search():
+    with pytest.raises(RecipeError, match="held-out value is nan"):
+        run(lambda _number, values, _report: (float("nan"), values["n"]))
+
+
 def test_a_space_is_widened_to_the_recipe():
     first = {"x": 3.0, "n": 20, "widths": (7, 7)}
     tried = []

@@ -1,0 +1,34 @@
+"""What a recipe must not say, told before anything is fitted."""
+
+import pytest
+
+from ranking.errors import RecipeError
+from training.recipe import config
+
+TABLE = {"name": "x", "data": {"kind": "table"}}
+
+
+@pytest.mark.parametrize(
+    ("parts", "says"),
+    [
+        ({"first_stage": {"kind": "lambdamart", "relative": ["z", "z"]}}, "relative: .*names a kind of column twice"),
+        (
+            {"model": {"kind": "qilcm", "ndcg_at": 1}, "rivals": {"qilcm2": {"kind": "qilcm2"}}},
+            "rivals.qilcm2.ndcg_at = 10, but model.ndcg_at = 1: all must .* be measured alike",
+        ),
+        (
+            {"model": {"kind": "qilcm", "cutoff": 5}, "rivals": {"mlp": {"kind": "mlp"}}},
+            "rivals.mlp.cutoff = 100, but model.cutoff = 5",
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_refused(parts, says):
+    with pytest.raises(RecipeError, match=says):
+        config.of(TABLE | parts, "x")
+
+
+def test_a_section_is_not_repeated_word_for_word():
+    with pytest.raises(RecipeError) as refused:
+        config.of({"name": "x", "data": {"kind": "table", "gains": [0, -1]}}, "x")
+    assert "label 1 gains -1" in str(refused.value)
+    assert "drop_constant" not in str(refused.value)

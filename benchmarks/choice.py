@@ -1,7 +1,7 @@
 """``python -m benchmarks.choice``: what ``auto`` means after a default fit, on planted data with and without a reason.
 
 Without a shift and without context the plain first stage is right; with planted shifts it is wrong. Every seed draws
-its own data, once as a small table, where chance has room, and once as a larger one.
+its own data, once as a larger table, and once as a small one, where chance has room.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from training.recipe.data import SyntheticData
 from training.recipe.model import Qilcm
 from training.run import run
 
-SIZES, LENGTH = (600, 2000), 20
+SIZES, LENGTH = (2000, 600), 20
 SHIFTS = {"without a shift": 0.0, "with planted shifts": 0.5}
 
 
@@ -34,7 +34,7 @@ def recipe(queries: int, shift: float, seed: int) -> Recipe:
     return Recipe(
         name="choice",
         data=data,
-        first_stage=LambdaMart(trials=2, max_trees=200, patience=20, folds=4),
+        first_stage=LambdaMart(trials=8, folds=4),
         model=Qilcm(confusion_weight=0.0, max_epochs=15, patience=4),
         choice=Choice(folds=3),
         seed=seed,

@@ -1,4 +1,4 @@
-"""The README says what the results say, and its commands exist."""
+"""The README and the page of results say what the results say, and the README's commands exist."""
 
 import json
 import re
@@ -11,6 +11,7 @@ from training.recipe import config
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+RESULTS_PAGE = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
 RESULTS = ROOT / "benchmarks" / "results"
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 
@@ -33,17 +34,24 @@ QUALITY = {
 """Real sets of which there are results of searches within each fold."""
 
 
-def quality_tables():
-    """Lines of the README: NDCG@10 of every ranker that was measured, then the paired gains."""
+def quality_table():
+    """Lines of NDCG@10 of every ranker that was measured."""
     methods = [method for method in RANKERS if any(method in found["methods"] for found in QUALITY.values())]
-    pairs = [(method, rival) for method, rival in PAIRS if method in methods]
     lines = [f"| NDCG@10 | {' | '.join(RANKERS[method] for method in methods)} |", "|---" * (1 + len(methods)) + "|"]
     for name, found in QUALITY.items():
         means = [found["methods"].get(method, {}).get("means", {}).get("ndcg@10") for method in methods]
         cells = ["not measured" if m is None else f"{m['mean']:.3f} ±{(m['high'] - m['low']) / 2:.3f}" for m in means]
         lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def paired_table():
+    """Lines of the paired gains."""
+    pairs = [
+        (method, rival) for method, rival in PAIRS if any(method in found["methods"] for found in QUALITY.values())
+    ]
     head = " | ".join(f"{RANKERS[method]} over {RANKERS[rival]}" for method, rival in pairs)
-    lines += ["", f"| paired | {head} |", "|---" * (1 + len(pairs)) + "|"]
+    lines = [f"| paired | {head} |", "|---" * (1 + len(pairs)) + "|"]
     for name, found in QUALITY.items():
         over = {(one["method"], one["rival"]): one for one in found["over_lambdamart"]}
         gains = [over.get(pair) for pair in pairs]
@@ -55,7 +63,9 @@ def quality_tables():
 
 
 def test_quality_tables_are_the_committed_results():
-    assert quality_tables() in README
+    assert quality_table() in README
+    assert quality_table() in RESULTS_PAGE
+    assert paired_table() in RESULTS_PAGE
     for found in QUALITY.values():
         assert found["seeds"] >= FEWEST_SEEDS
         assert {one["metric"] for one in found["over_lambdamart"]} == {"ndcg@10"}
@@ -65,9 +75,10 @@ def test_the_readme_says_how_it_was_measured():
     seeds = {found["seeds"] for found in QUALITY.values()}
     (trials,) = {found["command"].partition("--tune ")[2].split()[0] for found in QUALITY.values()}
     assert f"{', '.join(map(str, seeds))} seeds" in README
-    assert f"{trials} trials per network" in README
+    for page in (README, RESULTS_PAGE):
+        assert f"{trials} trials per network" in page
+        assert "20 trials per LightGBM" in page
     assert {config.load(name).first_stage.trials for name in QUALITY} == {20}
-    assert "20 trials per LightGBM" in README
 
 
 def test_demo_figures_are_those_of_the_committed_bundle():
@@ -92,14 +103,20 @@ def test_speed_is_the_committed_result():
         for door in ("npy", "columnar JSON", "rows by name"):
             row = measured[count, door]
             cells.append(f"{row['p50_ms']:.1f} ({row['p99_ms']:.1f}), {row['over_floor']:.2f} ×")
-        assert f"| {count} | {' | '.join(cells)} |" in README
+        assert f"| {count} | {' | '.join(cells)} |" in RESULTS_PAGE
     (first,) = (row for row in compute["first_stage"] if row["candidates"] == 100)
-    assert f"{first['compiled times']:.1f} × as fast as LightGBM's own" in README
+    assert f"{first['compiled times']:.1f} × as fast as LightGBM's own" in RESULTS_PAGE
     start_up = service["start_up"]
-    assert f"{start_up['ready_s']:.1f} s and {start_up['resident_mb_when_ready']:.0f} MB" in README
+    assert f"{start_up['ready_s']:.1f} s and {start_up['resident_mb_when_ready']:.0f} MB" in RESULTS_PAGE
     parse = json.loads((ROOT / "benchmarks" / "results" / "parse.json").read_text())
-    assert f"{parse['whole_file']['listwright']['rows_per_second']:,} rows" in README
-    assert f"{parse['speed_ratio_on_a_tenth']:.1f} × scikit-learn" in README
+    assert f"{parse['whole_file']['listwright']['rows_per_second']:,} rows" in RESULTS_PAGE
+    assert f"{parse['speed_ratio_on_a_tenth']:.1f} × scikit-learn" in RESULTS_PAGE
+    (columnar,) = (row for row in floor["table"] if (row["candidates"], row["door"]) == (100, "columnar JSON"))
+    assert f"100\ncandidates of 136 features in {columnar['p50_ms']:.1f} ms" in README
+
+
+def test_the_readme_is_short():
+    assert len(README.split()) <= 900
 
 
 def test_make_targets_exist():

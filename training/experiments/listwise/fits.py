@@ -14,10 +14,10 @@ from rich.console import Console
 
 from ranking.aggregates import Aggregates
 from ranking.anomaly import AnomalyScore
+from ranking.compiled.forest import open_forest
 from ranking.errors import RecipeError
 from ranking.manifest import Comparison
 from ranking.metrics import hit, ndcg, precision, reciprocal_rank
-from ranking.packed_forest import open_forest
 from ranking.relative import KINDS
 from training.choice.comparing import better_first_stage
 from training.data.dataset import Dataset, Splits

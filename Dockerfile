@@ -23,7 +23,7 @@ COPY service service
 # pip leaves the environment last: nothing installs in production.
 RUN /opt/venv/bin/python -m pip install --no-cache-dir --no-deps . \
     && rm -r ranking service \
-    && /opt/venv/bin/python -c "import ranking.linear, ranking.look, ranking.traversal, service.wire.json_fast, service.telemetry.otel" \
+    && /opt/venv/bin/python -c "import ranking.compiled.linear_product, ranking.compiled.list_summary, ranking.compiled.relative_columns, ranking.compiled.tree_traversal, service.wire.json_fast, service.telemetry.otel" \
     && /opt/venv/bin/python -m pip uninstall --yes setuptools pip
 COPY models/demo/1 /models/demo/1
 # A checkout made under a strict umask would hide the bundle from the service's user.

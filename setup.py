@@ -9,14 +9,16 @@ from setuptools import Extension, setup
 FLAGS = ["-O3", "-ffp-contract=off"]
 """No product and sum in one rounding: what is compiled equals its NumPy twin to the bit, whatever the processor."""
 
+LOCKSTEP = ["ranking/compiled/lockstep.h", "ranking/compiled/lockstep_kernel.h"]
+
 setup(
     ext_modules=[
         Extension(name.replace("/", "."), [f"{name}.pyx"], depends=headers, extra_compile_args=FLAGS, optional=True)
         for name, headers in (
-            ("ranking/linear", []),
-            ("ranking/list_relative", []),
-            ("ranking/look", []),
-            ("ranking/traversal", ["ranking/lockstep.h", "ranking/lockstep_kernel.h"]),
+            ("ranking/compiled/linear_product", []),
+            ("ranking/compiled/list_summary", []),
+            ("ranking/compiled/relative_columns", []),
+            ("ranking/compiled/tree_traversal", LOCKSTEP),
             ("service/wire/json_fast", []),
         )
     ]

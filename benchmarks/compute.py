@@ -26,9 +26,9 @@ from onnx import TensorProto, helper
 from benchmarks import machine
 from benchmarks.wide_bundle import FEATURES, boost, build, noise, rows
 from ranking import bundle
-from ranking.compiled_first_stage import CompiledFirstStage
+from ranking.compiled.first_stage import CompiledFirstStage
+from ranking.compiled.lightgbm_trees import Forest, read_forest
 from ranking.first_stage import LightGbmFirstStage
-from ranking.forest import Forest, read_forest
 from ranking.relative import KINDS, RelativeColumns
 from ranking.scorers import OnnxScorer
 from training.export.inference_form import InferenceForm

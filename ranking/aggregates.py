@@ -8,11 +8,12 @@ from itertools import combinations
 import numpy as np
 from jaxtyping import Float, Int
 
-from ranking import compiled, list_statistics
+from ranking import extensions
+from ranking.compiled import list_statistics
 from ranking.features import FeatureSchema
 from ranking.order import best
 
-statistics = compiled.look or list_statistics
+statistics = extensions.list_summary or list_statistics
 
 TOP = 10
 """How many of the first stage's best (:func:`ranking.order.best`) make up "the top"."""

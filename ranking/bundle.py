@@ -17,13 +17,13 @@ from pathlib import Path
 from ranking import golden, plain_file
 from ranking.aggregates import Aggregates
 from ranking.anomaly import AnomalyScore
-from ranking.compiled_first_stage import open_first_stage
+from ranking.compiled.first_stage import open_first_stage
+from ranking.compiled.forest import open_forest
+from ranking.compiled.linear import open_specialists
 from ranking.errors import BundleError, ListwrightError, SchemaMismatchError, ScoringError
 from ranking.first_stage import ColumnFirstStage, FirstStage
 from ranking.manifest import BundleFile, Manifest, parse, to_json
 from ranking.onnx_first_stage import OnnxFirstStage
-from ranking.packed_forest import open_forest
-from ranking.packed_linear import open_specialists
 from ranking.plain_file import NotPlainError
 from ranking.relative import RelativeColumns
 from ranking.reranker import Reranker

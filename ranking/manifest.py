@@ -55,7 +55,7 @@ class Comparison(Frozen):
     Args:
         ranker, over: the less simple one, and the one that it had to beat.
         metric: e.g. ``ndcg@10``.
-        mean, low, high: paired difference over queries, with its interval; those of a choice hold together with 95 %.
+        mean, low, high: paired difference over queries, with its 95 % interval; those of second stages hold together.
         n: queries that count: all, or as many of one weight as would tell as much as those with their weights.
     """
 

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import BaseModel, ConfigDict, Field
 
-from ranking.compiled import list_relative
+from ranking.extensions import relative_columns
 from ranking.features import FLOAT32_MAX, Feature, FeatureSchema, Quantiles
 
 RelativeKind = Literal["z", "rank"]
@@ -110,7 +110,7 @@ class RelativeColumns:
 
 
 def write(features: Float[np.ndarray, "L D"], sources: np.ndarray, out: Float[np.ndarray, "L W"]) -> None:
-    """The reference of what ``ranking.list_relative``, which is compiled, writes.
+    """The reference of what ``ranking.compiled.relative_columns``, which is compiled, writes.
 
     Args:
         features: ``(L, D)`` float32, NaN = missing.
@@ -160,7 +160,7 @@ def _agrees() -> bool:
         features[:, 3] = rng.integers(-2, 3, length) * -1.0
         features[rng.random(features.shape) < 0.1] = np.nan
         found, expected = (np.zeros((length, 10), dtype=np.float32) for _ in range(2))
-        list_relative.write(features, sources, found)
+        relative_columns.write(features, sources, found)
         write(features, sources, expected)
         if not np.array_equal(found, expected, equal_nan=True):
             return False
@@ -170,11 +170,11 @@ def _agrees() -> bool:
 @cache
 def _fastest() -> Callable[..., None]:
     """The compiled twin, if it is built and agrees; the log says where it does not."""
-    if list_relative is None:
+    if relative_columns is None:
         log.warning("list-relative columns are computed by NumPy, several times slower: no C compiler built them here")
         return write
     if _agrees():
-        compiled: Callable[..., None] = list_relative.write
+        compiled: Callable[..., None] = relative_columns.write
         return compiled
     log.error("list-relative columns are computed by NumPy, several times slower: the compiled ones differ from it")
     return write

@@ -13,6 +13,7 @@ from jaxtyping import Float
 
 from ranking.anomaly import AnomalyScore
 from ranking.candidates import CandidateList, Ranking, Route, Stage
+from ranking.deadline import NO_DEADLINE, Deadline, Pace
 from ranking.errors import (
     RoutingError,
     SchemaMismatchError,
@@ -25,7 +26,6 @@ from ranking.first_pass import FirstPass
 from ranking.first_stage import FirstStage
 from ranking.manifest import Manifest
 from ranking.order import rank_by_score, refined_order
-from ranking.pace import NO_DEADLINE, Deadline, Pace
 from ranking.relative import RelativeColumns
 from ranking.relevance import mixture, relevance
 from ranking.router import BundleRouter, Choice, Hook, Query

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from ranking.pace import Deadline
+from ranking.deadline import Deadline
 
 
 class Request:

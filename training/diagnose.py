@@ -92,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m training.diagnose",
         description="Say before a long fit whether list-relative columns and a second stage pay:\n"
         "how much of each feature lies between lists, and what quick rankers gain on\n"
-        "training queries that they were not fitted on, with intervals that hold together with 95 %.",
+        "training queries that they were not fitted on, with 95 % intervals.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

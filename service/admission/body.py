@@ -11,7 +11,7 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
 
-from ranking.pace import Deadline
+from ranking.deadline import Deadline
 from service.errors import (
     NotReadyError,
     OverloadedError,

@@ -12,7 +12,7 @@ from functools import partial
 from statistics import median_high
 from typing import Any
 
-from ranking.pace import Deadline
+from ranking.deadline import Deadline
 from service.errors import NotReadyError, OverloadedError
 
 LONGEST_S = 3600.0

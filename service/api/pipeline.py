@@ -14,7 +14,7 @@ from fastapi import Response
 from starlette.types import Receive, Scope, Send
 
 from ranking.candidates import Ranking
-from ranking.pace import Deadline
+from ranking.deadline import Deadline
 from service.admission.body import BoundedRequest
 from service.admission.gate import Gate
 from service.admission.readiness import fails_on_zeros

@@ -11,7 +11,7 @@ import pytest
 from asgi import asking
 from contract.test_problems import check
 from ranking import bundle
-from ranking.pace import NO_DEADLINE
+from ranking.deadline import NO_DEADLINE
 from service.api import pipeline
 from service.app import create_app
 from service.settings import Settings

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from ranking import relative
-from ranking.compiled import list_relative
+from ranking.extensions import relative_columns
 from ranking.features import Feature, FeatureSchema
 from ranking.relative import KINDS, SOURCE, RelativeColumn, RelativeColumns
 
@@ -86,11 +86,11 @@ def test_a_positive_affine_map_changes_nothing(features, power, shift):
 
 
 @given(lists(most=400))
-@pytest.mark.skipif(list_relative is None, reason="no C compiler built ranking.list_relative")
+@pytest.mark.skipif(relative_columns is None, reason="no C compiler built ranking.compiled.relative_columns")
 def test_compiled_and_numpy_give_the_same_bits(features):
     sources = np.array([(0, 0, 1, 0, 0.0), (1, -1, 2, 0, 0.0), (1, 3, -1, 0, 1e-4)], dtype=SOURCE)
     one, other = (np.zeros((len(features), 4), dtype=np.float32) for _ in range(2))
-    list_relative.write(features, sources, one)
+    relative_columns.write(features, sources, one)
     relative.write(features, sources, other)
     np.testing.assert_array_equal(one.view(np.uint32), other.view(np.uint32))
 

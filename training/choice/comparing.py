@@ -14,7 +14,7 @@ from ranking.manifest import Comparison
 from ranking.stages import NetworkKind
 from training.data.dataset import Splits
 from training.evaluation.evaluate import bootstrap_interval
-from training.evaluation.verdicts import choice_verdict_of
+from training.evaluation.verdicts import FEWEST, choice_verdict_of
 from training.first_stage import lambdamart
 from training.first_stage.fit import FittedFirstStage
 from training.first_stage.lambdamart import mean_ndcg, query_folds
@@ -67,7 +67,7 @@ def compared(
         gains: ``(N,)`` difference of the metric for every query.
         metric: its name.
         weights: ``(N,)`` of the queries; None: all alike.
-        comparisons: that the choice makes; their intervals hold together with 95 %.
+        comparisons: of second stages; their intervals hold together with 95 %.
     """
     low, high = bootstrap_interval(gains, weights, intervals=comparisons)
     mean = float(np.average(gains, weights=weights))
@@ -88,6 +88,11 @@ def pays(comparison: Comparison) -> bool:
     return choice_verdict_of(comparison.low, comparison.high, comparison.n) == "gain"
 
 
+def ranks_better(comparison: Comparison) -> bool:
+    """Whether the mean gain is above 0, and enough queries count."""
+    return comparison.mean > 0.0 and comparison.n >= FEWEST
+
+
 def compared_networks(recipe: Recipe) -> list[NetworkSpec]:
     """The second stages that a recipe compares, the simplest first; none where it fits one without comparing.
 
@@ -101,15 +106,14 @@ def compared_networks(recipe: Recipe) -> list[NetworkSpec]:
 
 
 def better_first_stage(
-    plain: FittedFirstStage, relative: FittedFirstStage, splits: Splits, cutoff: int, *, comparisons: int = 1
+    plain: FittedFirstStage, relative: FittedFirstStage, splits: Splits, cutoff: int
 ) -> tuple[FittedFirstStage, FittedFirstStage | None, tuple[Comparison, ...]]:
-    """The one of two first stages that out-of-fold scores of the training queries speak for.
+    """The one of two first stages that ranks the training queries better out of fold, as settings are chosen.
 
     Args:
         plain, relative: without and with list-relative columns, which the second may have found no use for.
         splits: of the run.
         cutoff: of the NDCG.
-        comparisons: that the choice makes, this one and those of second stages.
 
     Returns:
         The first stage; the one without list-relative columns where the other is taken; and the comparison.
@@ -118,8 +122,8 @@ def better_first_stage(
         return plain, None, ()
     gains = out_of_fold(relative, splits, cutoff) - out_of_fold(plain, splits, cutoff)
     weights = splits.train.query_weights
-    comparison = compared("relative", "plain", gains, f"ndcg@{cutoff}", weights, comparisons=comparisons)
-    if pays(comparison):
+    comparison = compared("relative", "plain", gains, f"ndcg@{cutoff}", weights)
+    if ranks_better(comparison):
         return relative, plain, (comparison,)
     return plain, None, (comparison,)
 

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Int
 
 from ranking.manifest import Comparison
-from training.choice.comparing import pays
+from training.choice.comparing import ranks_better
 from training.data.dataset import Dataset, Splits
 from training.data.load import announce
 from training.diagnosis.between_lists import Spread, spreads
@@ -135,7 +135,7 @@ def _compared(recipe: Recipe, splits: Splits, device: str, bars: Bars) -> tuple[
     if not columns:
         return None, second
     (comparison,) = columns
-    plain = level - comparison.mean if pays(comparison) else level
+    plain = level - comparison.mean if ranks_better(comparison) else level
     return Gain(comparison, plain, plain + comparison.mean), second
 
 

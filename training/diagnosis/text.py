@@ -128,7 +128,7 @@ def _hint(share: float) -> str:
 
 def _gains(found: Diagnosis) -> Iterator[str]:
     yield f"What quick rankers gain: NDCG@{NDCG_AT} on {found.queries:,} training queries, each ranked"
-    yield "by models that did not see it; paired; the intervals hold together with 95 %"
+    yield "by models that did not see it; paired, with 95 % intervals over queries"
     yield ""
     if found.relative is None:
         yield "  relative columns  not compared: the first stage is given, or uses none"

@@ -23,9 +23,9 @@ def choice_section(report: Facts) -> list[PageSection]:
     if not rows:
         return []
     text = (
-        "Each training query is ranked by models that were fitted without it. A less simple ranker becomes the "
-        "default if the interval of its gain lies above 0. The intervals hold together with 95 % (Bonferroni). "
-        "The test split takes no part."
+        "Each training query is ranked by models that were fitted without it. A second stage becomes the "
+        "default if the 95 % interval of its gain lies above 0; those of several second stages hold together "
+        "(Bonferroni). LightGBM takes list-relative columns if its mean gain is above 0. The test split takes no part."
     )
     table = PageTable("", ["ranker", "over", "NDCG gain"], rows)
     return [PageSection("How the default was chosen", [text], (), [table])]

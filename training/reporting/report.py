@@ -211,7 +211,7 @@ def _show_choice(report: Report, console: Console) -> None:
     if said is None:
         return
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title="Compared on training queries, out of fold")
-    for name in ("ranker", "over", "NDCG gain, joint 95 % interval", "verdict"):
+    for name in ("ranker", "over", "NDCG gain, 95 % interval", "verdict"):
         table.add_column(name)
     for row in compared_rows(report.default, report.names):
         table.add_row(*row)

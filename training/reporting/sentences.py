@@ -53,8 +53,8 @@ def choice_sentence(default: Mapping[str, Any], names: Mapping[str, str]) -> str
     n = compared[0]["n"]
     few = f" {FEWEST} are needed to choose another." if n < FEWEST else ""
     return (
-        f"auto means {names.get(default['strategy'], default['strategy'])}: the simplest ranker that no other is shown "
-        f"to beat on {n:,} training queries.{few} No model fitted here ranks one that it was trained on."
+        f"auto means {names.get(default['strategy'], default['strategy'])}: the simplest ranker that no second stage "
+        f"is shown to beat on {n:,} training queries.{few} No model fitted here ranks one that it was trained on."
     )
 
 

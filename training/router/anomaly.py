@@ -18,10 +18,10 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 
 from ranking.aggregates import Aggregates
+from ranking.compiled.forest import open_forest
 from ranking.errors import ScoringError
 from ranking.features import QUANTILE_LEVELS
 from ranking.order import rank_by_score
-from ranking.packed_forest import open_forest
 from ranking.stages import AnomalyStage
 from training.data.dataset import Dataset
 from training.export.forest import attach, forest_graph

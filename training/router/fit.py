@@ -17,8 +17,8 @@ from sklearn.impute import SimpleImputer
 from sklearn.model_selection import KFold
 from sklearn.pipeline import Pipeline, make_pipeline
 
+from ranking.compiled.forest import open_forest
 from ranking.errors import DataError, ScoringError
-from ranking.packed_forest import open_forest
 from ranking.router import SMALLEST_SHARE
 from ranking.scorers import OnnxScorer
 from ranking.stages import RouterStage

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ranking.packed_linear import PackedLinear
+from ranking.compiled.linear import PackedLinear
 from training.specialists.em import Ranker
 from training.specialists.linear import LinearRanker
 from training.specialists.neural import NetworkRanker

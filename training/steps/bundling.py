@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from ranking import bundle, golden, packed_linear
+from ranking import bundle, golden
+from ranking.compiled import linear as packed_linear
 from ranking.manifest import Manifest
 from ranking.stages import GOLDEN, ColumnStage, NetworkStage
 from training.choice.comparing import Chosen

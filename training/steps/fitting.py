@@ -79,7 +79,7 @@ def fit_first_stage(
     if spec.relative != "auto":
         return first_stage.fit(spec, splits, seed=recipe.seed, state=state, progress=progress), None, ()
     plain, relative = first_stage.with_and_without(spec, splits, seed=recipe.seed, state=state, progress=progress)
-    return better_first_stage(plain, relative, splits, spec.ndcg_at, comparisons=1 + len(compared_networks(recipe)))
+    return better_first_stage(plain, relative, splits, spec.ndcg_at)
 
 
 def _boosting(spec: LambdaMart, bars: Bars) -> first_stage.Progress:
@@ -136,7 +136,7 @@ def choose(run: RunContext, first: FittedFirstStage, comparisons: tuple[Comparis
         )
         gains = values[spec.kind] - values[current]
         metric, weights = f"ndcg@{spec.ndcg_at}", splits.train.query_weights
-        found.append(compared(spec.kind, current, gains, metric, weights, comparisons=len(comparisons) + len(specs)))
+        found.append(compared(spec.kind, current, gains, metric, weights, comparisons=len(specs)))
         if comparing.pays(found[-1]):
             current = spec.kind
     titles: dict[str, str] = {spec.kind: spec.title for spec in specs}

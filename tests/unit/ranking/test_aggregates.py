@@ -5,8 +5,9 @@ import pytest
 from scipy.stats import entropy as entropy_of
 from scipy.stats import kendalltau
 
-from ranking import aggregates, compiled, list_statistics
+from ranking import aggregates, extensions
 from ranking.aggregates import MAX_CATEGORIES, TOP, Aggregates
+from ranking.compiled import list_statistics
 from ranking.features import Feature, FeatureSchema
 from ranking.order import rank_by_score
 
@@ -22,9 +23,9 @@ SCHEMA = FeatureSchema(
 @pytest.fixture(autouse=True, params=["numpy", "compiled"])
 def statistics(request, monkeypatch):
     """Both ways to the same numbers."""
-    chosen = list_statistics if request.param == "numpy" else compiled.look
+    chosen = list_statistics if request.param == "numpy" else extensions.list_summary
     if chosen is None:
-        pytest.skip("ranking.look is not built: there was no C compiler")
+        pytest.skip("ranking.compiled.list_summary is not built: there was no C compiler")
     monkeypatch.setattr(aggregates, "statistics", chosen)
     return chosen
 

@@ -119,5 +119,5 @@ def test_numpy_takes_over_where_compiled_differs(monkeypatch):
     def wrong(features, sources, out):
         out[:] = 1.0
 
-    monkeypatch.setattr(relative, "list_relative", type("M", (), {"write": staticmethod(wrong)}))
+    monkeypatch.setattr(relative, "relative_columns", type("M", (), {"write": staticmethod(wrong)}))
     assert not relative._agrees()

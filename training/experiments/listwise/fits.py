@@ -14,10 +14,10 @@ from rich.console import Console
 
 from ranking.aggregates import Aggregates
 from ranking.anomaly import AnomalyScore
+from ranking.compiled.forest import open_forest
 from ranking.errors import RecipeError
 from ranking.manifest import Comparison
 from ranking.metrics import hit, ndcg, precision, reciprocal_rank
-from ranking.packed_forest import open_forest
 from ranking.relative import KINDS
 from training.choice.comparing import better_first_stage
 from training.data.dataset import Dataset, Splits
@@ -206,7 +206,7 @@ def _choice(fit: Fit, spec: Shipped, splits: Splits, place: Place) -> tuple[str,
     """
     file = settings_file(place.tuned, fit.search_named(SHIPPED))
     if not file.exists():
-        first, comparisons = _better_first_stage(fit, splits, place, comparisons=1 + len(spec.networks))
+        first, comparisons = _better_first_stage(fit, splits, place)
         recipe = with_networks(fit.recipe, spec.networks, spec.folds)
         with progress_bars(Console(quiet=True)) as bars:
             run = fitting.RunContext(recipe, splits, place.state, bars, "cpu")
@@ -217,15 +217,13 @@ def _choice(fit: Fit, spec: Shipped, splits: Splits, place: Place) -> tuple[str,
     return found["strategy"], found["relative"]
 
 
-def _better_first_stage(
-    fit: Fit, splits: Splits, place: Place, *, comparisons: int
-) -> tuple[FittedFirstStage, tuple[Comparison, ...]]:
+def _better_first_stage(fit: Fit, splits: Splits, place: Place) -> tuple[FittedFirstStage, tuple[Comparison, ...]]:
     """The one that a fit of the recipe would take, and why."""
     spec = lambdamart_of(fit.recipe)
     if spec.relative != "auto":
         return _first_stage(fit, splits, place, relative=spec.relative != "none"), ()
     plain, with_columns = (_first_stage(fit, splits, place, relative=which) for which in (False, True))
-    better, _, found = better_first_stage(plain, with_columns, splits, spec.ndcg_at, comparisons=comparisons)
+    better, _, found = better_first_stage(plain, with_columns, splits, spec.ndcg_at)
     return better, found
 
 

@@ -8,8 +8,8 @@ from time import perf_counter
 import pytest
 
 from gates import Request
+from ranking.deadline import Deadline
 from ranking.errors import AbandonedError
-from ranking.pace import Deadline
 from service.admission.gate import Gate, listening
 from service.api.pipeline import Compute
 from service.errors import NotReadyError, OverloadedError

@@ -6,13 +6,15 @@ from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 
-from ranking.compiled import traversal
-from ranking.packed_forest import METADATA, ForestScorer, PackedForest, open_forest
+from ranking.compiled.forest import METADATA, ForestScorer, PackedForest, open_forest
+from ranking.extensions import tree_traversal
 from ranking.scorers import OnnxScorer
 from training.export.forest import attach, forest_graph
 
 
-@pytest.mark.skipif(traversal is None, reason="ranking.traversal is not built: there was no C compiler")
+@pytest.mark.skipif(
+    tree_traversal is None, reason="ranking.compiled.tree_traversal is not built: there was no C compiler"
+)
 @pytest.mark.parametrize("kind", [ExtraTreesRegressor, RandomForestRegressor])
 @pytest.mark.parametrize("outputs", [1, 6])
 def test_graph_and_packed_forest_compute_what_was_fitted(kind, outputs):

@@ -6,7 +6,7 @@ import lightgbm
 import numpy as np
 import pytest
 
-from ranking.compiled_first_stage import open_first_stage
+from ranking.compiled.first_stage import open_first_stage
 from ranking.features import Feature, FeatureSchema
 from ranking.first_stage import lightgbm_input, read_booster
 from training.first_stage.summed_trees import summed

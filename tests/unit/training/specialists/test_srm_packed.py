@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from ranking import packed_linear
+from ranking.compiled import linear as packed_linear
+from ranking.compiled.linear import LinearScorer, PackedLinear, open_specialists
 from ranking.features import Feature, FeatureSchema
-from ranking.packed_linear import LinearScorer, PackedLinear, open_specialists
 from training.export.onnx import to_onnx
 from training.recipe.config import Srm
 from training.specialists.linear import LinearRanker
@@ -42,7 +42,9 @@ def network(rng, *, transform="none", hidden=()):
     return SrmNetwork(standardise, rankers)
 
 
-@pytest.mark.skipif(packed_linear.linear is None, reason="ranking.linear is not built: there was no C compiler")
+@pytest.mark.skipif(
+    packed_linear.linear_product is None, reason="ranking.compiled.linear_product is not built: there was no C compiler"
+)
 def test_graph_and_packed_rankers_compute_what_was_fitted():
     rng = np.random.default_rng(0)
     module = network(rng)

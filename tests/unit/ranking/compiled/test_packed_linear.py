@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ranking import packed_linear
+from ranking.compiled import linear as packed_linear
+from ranking.compiled.linear import LinearScorer, PackedLinear
 from ranking.errors import ScoringError
-from ranking.packed_linear import LinearScorer, PackedLinear
 
 pytestmark = pytest.mark.skipif(
-    packed_linear.linear is None, reason="ranking.linear is not built: there was no C compiler"
+    packed_linear.linear_product is None, reason="ranking.compiled.linear_product is not built: there was no C compiler"
 )
 
 

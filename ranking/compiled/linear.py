@@ -1,6 +1,6 @@
 """Linear specialists as they travel in the metadata of their own ONNX graph, and the compiled product.
 
-ONNX Runtime needs longer to start on a short list than to score it; see :mod:`ranking.packed_forest`.
+ONNX Runtime needs longer to start on a short list than to score it; see :mod:`ranking.compiled.forest`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from ranking import packed
-from ranking.compiled import linear
+from ranking.compiled import metadata as packed
 from ranking.errors import ScoringError
+from ranking.extensions import linear_product
 from ranking.scorers import OnnxScorer, Scorer
 
 METADATA = "listwright.linear"
@@ -128,9 +128,9 @@ class LinearScorer:
     """Scores rows with packed linear rankers, on one thread."""
 
     def __init__(self, rankers: PackedLinear) -> None:
-        padding = ((0, 0), (0, -rankers.weights.shape[1] % linear.WIDTH))
+        padding = ((0, 0), (0, -rankers.weights.shape[1] % linear_product.WIDTH))
         self._count = len(rankers.weights)
-        self._linear = linear.Linear(**asdict(rankers) | {"weights": np.pad(rankers.weights, padding)})
+        self._linear = linear_product.Linear(**asdict(rankers) | {"weights": np.pad(rankers.weights, padding)})
 
     def score(self, features: Float[np.ndarray, "C E"]) -> Float[np.ndarray, "C K"]:
         """``(C, K)`` finite scores: :class:`PackedLinear` has seen to it."""
@@ -153,7 +153,7 @@ def open_specialists(model: bytes, width: int, columns: int, name: str) -> Score
     """
     graph = OnnxScorer(model, width, columns=columns, name=name)
     text = graph.metadata.get(METADATA)
-    if text is None or linear is None:
+    if text is None or linear_product is None:
         return graph
     rankers = PackedLinear.from_text(text)
     if rankers.width > width or len(rankers.weights) != columns:

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ranking import packed_forest
+from ranking.compiled import forest as packed_forest
+from ranking.compiled.forest import ForestScorer, PackedForest
+from ranking.compiled.lightgbm_trees import NODE
 from ranking.errors import ScoringError
-from ranking.forest import NODE
-from ranking.packed_forest import ForestScorer, PackedForest
 
 pytestmark = pytest.mark.skipif(
-    packed_forest.traversal is None, reason="ranking.traversal is not built: there was no C compiler"
+    packed_forest.tree_traversal is None, reason="ranking.compiled.tree_traversal is not built: there was no C compiler"
 )
 
 INF = np.inf

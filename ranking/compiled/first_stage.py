@@ -7,12 +7,12 @@ import logging
 import numpy as np
 from jaxtyping import Float
 
-from ranking.compiled import traversal
+from ranking.compiled.lightgbm_trees import Forest, UnsupportedForestError, float32_below, read_forest
+from ranking.compiled.lockstep import schedule
 from ranking.errors import ScoringError
+from ranking.extensions import tree_traversal
 from ranking.features import FeatureSchema
 from ranking.first_stage import Engine, FirstStage, LightGbmFirstStage, all_finite, lightgbm_input
-from ranking.forest import Forest, UnsupportedForestError, float32_below, read_forest
-from ranking.lockstep import schedule
 
 PROBES = 512
 """Rows on which the compiled traversal is held against LightGBM before it may serve."""
@@ -48,7 +48,7 @@ class CompiledFirstStage:
         """``(L,)`` raw LambdaMART scores."""
         matrix = np.ascontiguousarray(lightgbm_input(features, self._schema), dtype=np.float32)
         forest, turns, scores = self._forest, self._schedule, np.empty(len(features))
-        traversal.score(
+        tree_traversal.score(
             matrix,
             self._columns,
             forest.nodes,
@@ -82,7 +82,7 @@ def open_first_stage(model: str, schema: FeatureSchema, engine: str) -> FirstSta
     reference = LightGbmFirstStage(model, schema)
     if engine == "lightgbm":
         return reference
-    if traversal is None:
+    if tree_traversal is None:
         log.warning("%s: the compiled traversal is not built here, for want of a C compiler", SLOWER)
         return reference
     try:

@@ -1,7 +1,7 @@
 """A regression forest as it travels in the metadata of its own ONNX graph, and the compiled walk through it.
 
 ONNX Runtime needs longer to start on the one row of a query than to walk through the forest, so the router and the
-anomaly score are read from there, where :mod:`ranking.traversal` is built.
+anomaly score are read from there, where :mod:`ranking.compiled.tree_traversal` is built.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-from ranking import packed
-from ranking.compiled import traversal
+from ranking.compiled import metadata as packed
+from ranking.compiled.lightgbm_trees import NODE
 from ranking.errors import ScoringError
-from ranking.forest import NODE
+from ranking.extensions import tree_traversal
 from ranking.scorers import OnnxScorer, Scorer
 
 METADATA = "listwright.forest"
@@ -47,7 +47,7 @@ class PackedForest:
 
     Args:
         fills: ``(E,)`` what stands for a missing value.
-        nodes: of :data:`ranking.forest.NODE`, as a :class:`ranking.forest.Forest` has them.
+        nodes: of :data:`ranking.compiled.lightgbm_trees.NODE`, as its ``Forest`` has them.
         roots: ``(T,)`` where each tree begins.
         leaves: of every node; of a leaf, its row of ``values``.
         values: ``(V, K)``.
@@ -106,7 +106,8 @@ class ForestScorer:
 
     def __init__(self, forest: PackedForest) -> None:
         self._outputs, power = forest.values.shape[1], float(forest.power[0]) if len(forest.power) else 0.0
-        self._average = traversal.Average(forest.fills, forest.nodes, forest.roots, forest.leaves, forest.values, power)
+        parts = (forest.fills, forest.nodes, forest.roots, forest.leaves, forest.values)
+        self._average = tree_traversal.Average(*parts, power)
 
     def score(self, features: Float[np.ndarray, "n E"]) -> Float[np.ndarray, "n K"]:
         """``(n, K)`` means of finite numbers, or powers of 2 between the smallest and the largest of the leaves'."""
@@ -129,7 +130,7 @@ def open_forest(model: bytes, width: int, columns: int, name: str) -> Scorer:
     """
     graph = OnnxScorer(model, width, columns=columns, name=name)
     text = graph.metadata.get(METADATA)
-    if text is None or traversal is None:
+    if text is None or tree_traversal is None:
         return graph
     forest = PackedForest.from_text(text)
     if (len(forest.fills), forest.values.shape[1]) != (width, columns):

@@ -8,14 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ranking import compiled_first_stage, forest
-from ranking.compiled_first_stage import CompiledFirstStage, open_first_stage, probes
+from ranking.compiled import first_stage as compiled_first_stage
+from ranking.compiled import lightgbm_trees as forest
+from ranking.compiled.first_stage import CompiledFirstStage, open_first_stage, probes
 from ranking.errors import ScoringError
 from ranking.features import Feature, FeatureSchema
 from ranking.first_stage import LightGbmFirstStage, lightgbm_input
 
 pytestmark = pytest.mark.skipif(
-    compiled_first_stage.traversal is None, reason="ranking.traversal is not built: there was no C compiler"
+    compiled_first_stage.tree_traversal is None,
+    reason="ranking.compiled.tree_traversal is not built: there was no C compiler",
 )
 
 NUMBERS = FeatureSchema(features=tuple(Feature(name=f"n{d}") for d in range(5)))
@@ -110,7 +112,7 @@ def test_what_is_not_supported_is_scored_by_lightgbm_and_said(params, reason, ca
 
 
 def test_where_nothing_was_compiled_lightgbm_scores_and_it_is_said(monkeypatch, caplog):
-    monkeypatch.setattr(compiled_first_stage, "traversal", None)
+    monkeypatch.setattr(compiled_first_stage, "tree_traversal", None)
     assert open_first_stage(fitted(trees=2), NUMBERS, "compiled").engine == "lightgbm"
     assert "C compiler" in caplog.text
 

@@ -4,9 +4,9 @@ import lightgbm
 import numpy as np
 import pytest
 
-from ranking import lockstep
-from ranking.compiled import traversal
-from ranking.forest import read_forest
+from ranking.compiled import lockstep
+from ranking.compiled.lightgbm_trees import read_forest
+from ranking.extensions import tree_traversal
 
 FEATURES = 6
 
@@ -45,7 +45,7 @@ def on_thresholds(found, model):
 
 def scores(model, asked, *, fastest=True):
     turns, out = lockstep.schedule(model), np.empty(len(asked))
-    traversal.score(
+    tree_traversal.score(
         *(asked, model.columns, model.nodes, model.trees, model.sets, model.values),
         *(turns.groups, turns.splits, turns.walked, turns.turns, out, fastest),
     )
@@ -61,7 +61,9 @@ def test_every_tree_has_a_turn_of_its_own(uneven):
     assert turns.groups["steps"].sum() == len(turns.splits)
 
 
-@pytest.mark.skipif(traversal is None, reason="ranking.traversal is not built: there was no C compiler")
+@pytest.mark.skipif(
+    tree_traversal is None, reason="ranking.compiled.tree_traversal is not built: there was no C compiler"
+)
 @pytest.mark.parametrize("fastest", [True, False], ids=["fastest registers", "registers of any processor"])
 @pytest.mark.parametrize("count", [1, 15, 16, 17, 100])
 def test_in_step_is_walking_to_the_last_bit(uneven, count, fastest, monkeypatch):

@@ -8,12 +8,12 @@ from typing import Any
 
 def _built(name: str) -> Any:
     try:
-        return import_module(f"ranking.{name}")
+        return import_module(f"ranking.compiled.{name}")
     except ImportError:
         return None
 
 
-linear = _built("linear")
-list_relative = _built("list_relative")
-look = _built("look")
-traversal = _built("traversal")
+linear_product = _built("linear_product")
+list_summary = _built("list_summary")
+relative_columns = _built("relative_columns")
+tree_traversal = _built("tree_traversal")

@@ -1,4 +1,4 @@
-"""What :mod:`ranking.aggregates` asks of a list, in NumPy: where ``ranking.look``, which is compiled, is not built."""
+"""What :mod:`ranking.aggregates` asks of a list, in NumPy, where ``ranking.compiled.list_summary`` is not built."""
 
 from __future__ import annotations
 

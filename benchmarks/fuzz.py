@@ -104,7 +104,7 @@ def tensors_in_a_body(data: bytes) -> None:
 
 
 def a_scanned_body(data: bytes) -> None:
-    """``service.scan``: what it accepts, the general way accepts as the same.
+    """``service.wire.json_fast``: what it accepts, the general way accepts as the same.
 
     Nothing shows which places of compiled code were reached: those of the general way lead on.
     """

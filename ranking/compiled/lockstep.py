@@ -1,4 +1,4 @@
-"""Which trees of a forest go in step, and what each of their splits does to the rows: for ``ranking/lockstep.h``."""
+"""Which trees of a forest go in step, and what each of their splits does to the rows: for ``ranking/compiled/lockstep.h``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jaxtyping import Int
 from ranking.compiled.lightgbm_trees import Forest
 
 ABREAST = 4
-"""Trees that go in step; as in ``ranking/lockstep.h``."""
+"""Trees that go in step; as in ``ranking/compiled/lockstep.h``."""
 
 MOST_LEAVES = 64
 """Of a tree that goes in step. It passes all splits, a tree that is walked through only those on a row's way."""

@@ -104,7 +104,9 @@ def test_the_report_says_how_well(bought):
         gain = one["log_probability"]["gain"]
         assert gain["low"] <= gain["mean"] <= gain["high"]
         assert one["after"]["ece"] < one["before"]["ece"] + (0.01 if one["ranker"] == "qilcm" else 0.0), "badly scaled"
-        assert sum(row[0] for row in one["after"]["bins"]) == one["lists"] * (LENGTH if one["ranker"] == "first_stage" else 4)
+        assert sum(row[0] for row in one["after"]["bins"]) == one["lists"] * (
+            LENGTH if one["ranker"] == "first_stage" else 4
+        )
     page = (bought / "report.html").read_text()
     assert "A score is the probability of being chosen" in page
     assert 'aria-label="Share chosen by probability' in page

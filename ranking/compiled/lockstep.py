@@ -1,4 +1,4 @@
-"""Which trees of a forest go in step, and what each of their splits does to the rows: for ``ranking/compiled/lockstep.h``."""
+"""Which trees of a forest go in step, and what each of their splits does to the rows: for ``lockstep.h``."""
 
 from __future__ import annotations
 

@@ -14,7 +14,9 @@ from service.wire.json_matrix import to_candidates
 from service.wire.schemas import RerankRequest
 
 scan = pytest.importorskip(
-    "service.wire.json_fast", reason="service.wire.json_fast is not built: there was no C compiler", exc_type=ImportError
+    "service.wire.json_fast",
+    reason="service.wire.json_fast is not built: there was no C compiler",
+    exc_type=ImportError,
 )
 
 SCHEMA = FeatureSchema(

@@ -55,7 +55,7 @@ $(DEMO)/manifest.json: | $(VENV)/.training
 	$(BIN)/python -m training.fit demo --out $(DEMO) $$resume
 
 # One stamp per set of dependencies, each built on the one before, so that `make -j` never installs twice at a time.
-$(VENV)/.service: $(VENV)/.installer pyproject.toml setup.py constraints.txt $(wildcard ranking/*.pyx service/*.pyx)
+$(VENV)/.service: $(VENV)/.installer pyproject.toml setup.py constraints.txt $(wildcard ranking/compiled/*.pyx ranking/compiled/*.h service/wire/*.pyx)
 	@$(call install,.,the service)
 
 $(VENV)/.training: $(VENV)/.service

@@ -55,6 +55,22 @@ def test_what_is_shipped_is_the_committed_result():
             assert f"| {name} | {said} |" in PAGE
 
 
+def test_what_each_rule_for_the_columns_takes_is_the_committed_result():
+    decision = (ROOT / "docs" / "decisions" / "0006-what-auto-means.md").read_text(encoding="utf-8")
+    choices = result("shipped_choices")["choices"]
+    rules = {
+        "better mean: the decision": lambda one: one["mean"] > 0.0,
+        "one standard error": lambda one: one["mean"] > (one["high"] - one["low"]) / 2 / 1.96,
+        "95 % interval above 0": lambda one: one["low"] > 0.0,
+    }
+    for rule, takes in rules.items():
+        counts = [sum(takes(fold["comparisons"][0]) for fold in choices[name].values()) for name in sorted(choices)]
+        assert f"| {rule} | {' | '.join(f'{count} of 5' for count in counts)} |" in decision
+    for folds in choices.values():
+        for fold in folds.values():
+            assert fold["relative"] == (fold["comparisons"][0]["mean"] > 0.0)
+
+
 def test_a_result_is_of_as_many_seeds_as_it_takes():
     assert set(TABLE2) >= {"airline", "mq2008", "ohsumed", "shifted"}
     for name in TABLE2:

@@ -26,7 +26,12 @@ RANKERS = {
     "qilcm": "QILCM",
     "shipped": "shipped",
 }
-PAIRS = (("lambdamart+relative", "lambdamart"), ("qilcm", "lambdamart+relative"), ("shipped", "lambdamart+relative"))
+PAIRS = (
+    ("lambdamart+relative", "lambdamart"),
+    ("qilcm", "lambdamart+relative"),
+    ("shipped", "lambdamart"),
+    ("shipped", "lambdamart+relative"),
+)
 FEWEST_SEEDS = 5
 QUALITY = {
     name: found for name in ("mq2008", "ohsumed", "airline") if "over_lambdamart" in (found := result(f"table2_{name}"))

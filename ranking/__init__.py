@@ -7,6 +7,5 @@ Data flows one way::
 
 ``training`` writes bundles with it and ``service`` reads them; neither knows the other.
 
-Shape letters, used in every docstring and annotation: ``B`` lists in a batch, ``L`` list length, ``C``
-cutoff (candidates that the second stage scores), ``D`` features, ``H`` hidden width, ``N`` queries.
+``docs/glossary.md`` has the words, and the shape letters of docstrings and annotations.
 """

@@ -34,12 +34,24 @@ INFORMATION = frozenset((INFO, METRICS, OPENAPI))
 PROBES = frozenset((*HEALTH, METRICS, *MODEL_READY))
 """What machines ask on and on: neither logged nor traced, and answered when nothing else is."""
 
-_MODEL_READY = re.compile(r"/v2/models/[^/]+(/versions/[^/]+)?/ready")
+
+def _any_of(routes: tuple[str, ...]) -> re.Pattern[str]:
+    """What matches the paths of routes, whatever stands for their placeholders."""
+    return re.compile("|".join(re.sub(r"\\{\w+\\}", "[^/]+", re.escape(route)) for route in routes))
+
+
+_PROBES = _any_of(tuple(sorted(PROBES)))
+_RANKINGS = _any_of((RERANK, *RERANK_ALIASES, *INFER))
 
 
 def is_probe(path: str) -> bool:
     """Whether a request's path is a probe's."""
-    return path in PROBES or _MODEL_READY.fullmatch(path) is not None
+    return _PROBES.fullmatch(path) is not None
+
+
+def is_ranking(path: str) -> bool:
+    """Whether a request's path is one that ranks."""
+    return _RANKINGS.fullmatch(path) is not None
 
 
 def route_of(path: str) -> str:

@@ -45,7 +45,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
 
     Args:
         model: second stage, one of :data:`training.recipe.model.MODEL_NAMES`; or ``auto``, which compares those
-            of :class:`training.recipe.config.Choice` and answers with the simplest ranker that no other beats.
+            of :class:`training.recipe.config.Choice` and answers with the simplest ranker that no second stage beats.
         encoder_width, hidden, rank_loss, precision, first_stage_score, cutoff, dropout, weight_decay, batch_size,
         learning_rate, max_epochs, patience, ndcg_at: see :class:`training.recipe.model.Network`.
         query_norm, confusion_weight, confusion_pairs: of QILCM and its variants, see

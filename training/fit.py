@@ -81,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m training.fit",
         description="Compare LightGBM with and without list-relative columns and the second stages on held-out "
-        "training queries; make the simplest that nothing beats the default of a bundle; publish it.",
+        "training queries; make the simplest that no second stage beats the default of a bundle; publish it.",
         epilog=_EXAMPLES + MODELS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

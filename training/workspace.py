@@ -103,7 +103,8 @@ class Workspace:
         known = json.loads((self.folder / _RUN).read_text(encoding="utf-8"))
         if "data" in known:
             self._check("data", digest)
-            self._check("first stage", given)
+            if given is not None or "first stage" in known:
+                self._check("first stage", given)
         else:
             self._remember({"recipe": self._recipe, "data": digest, "first stage": given})
         return digest

@@ -1,4 +1,5 @@
-"""What is compiled by Cython, and the Python and NumPy that does the same where there is no C compiler.
+"""What is compiled by Cython, and what does the same where there is no C compiler.
 
-Each compiled part is checked against its twin when it is loaded.
+Forests and linear rankers are checked against LightGBM or their ONNX graphs when a bundle is loaded. List-relative
+columns are checked against NumPy at their first use.
 """

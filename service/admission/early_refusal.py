@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http
 import logging
-import re
 import time
 from collections.abc import Callable
 
@@ -18,14 +17,12 @@ from service.telemetry.metrics import Telemetry, identified
 LOG_S = 10.0
 """Seconds between two log lines, each of which counts the refusals since the last."""
 
-_RANKS = re.compile(r"(?:/v[12])?/rerank|/v2/models/[^/]+(/versions/[^/]+)?/infer")
-
 _log = logging.getLogger("listwright.requests")
 
 
 def ranks(scope: Scope) -> bool:
     """Whether this is a request to rank."""
-    return scope["method"] == "POST" and _RANKS.fullmatch(scope["path"]) is not None
+    return scope["method"] == "POST" and paths.is_ranking(scope["path"])
 
 
 class EarlyRefusal:

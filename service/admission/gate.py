@@ -112,7 +112,8 @@ class Gate:
             on_loop: whether the work is done on the event loop, where nobody can be heard to go meanwhile.
 
         Yields:
-            The deadline for the work, which also knows whether the caller is still there.
+            The deadline for the work. It also knows whether the caller is still there, unless a slot was free for work
+            on the event loop.
 
         Raises:
             OverloadedError: if the line is full, or its turn would come after the deadline, or did not come in time.

@@ -31,7 +31,7 @@ PROBE_S = 0.25
 """Probes are held less long: whoever sends them gives up after a second or more."""
 
 SCRAPES, SCRAPE_BURST = 10.0, 50.0
-"""MetricsRelay a second, and at once, that are counted anew; others get what the last one got."""
+"""Scrapes a second, and at once, that are counted anew; others get what the last one got."""
 
 
 class _Kind:

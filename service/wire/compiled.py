@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-scan: Any
+json_fast: Any
 try:
-    scan = import_module("service.wire.json_fast")
+    json_fast = import_module("service.wire.json_fast")
 except ImportError:
-    scan = None
+    json_fast = None

@@ -21,7 +21,7 @@ from service.bundles.served import Models
 from service.settings import Settings
 from service.wire.answers import to_answer
 from service.wire.codec import EncodedAnswer, RankingRequest
-from service.wire.compiled import scan
+from service.wire.compiled import json_fast
 from service.wire.json_matrix import checked_context, to_candidates
 from service.wire.json_parse import Bounds, bounds_of, decode, most_ignored
 from service.wire.schemas import RerankRequest
@@ -82,14 +82,14 @@ class JsonCodec:
     def _scanned(self) -> RankingRequest | None:
         """What an ordinary request asks for; None leaves it to the general way."""
         usual = self._models.usual
-        if scan is None or usual is None:
+        if json_fast is None or usual is None:
             return None
         schema = usual.reranker.schema
         try:
             plan = self._plan(usual.reranker)
-            rest, matrix, ids, lacking, ignored = scan.scan(self._body, plan, self._settings.max_candidates)
+            rest, matrix, ids, lacking, ignored = json_fast.scan(self._body, plan, self._settings.max_candidates)
             request = RerankRequest.model_validate(decode(rest, self._bounds))
-        except (scan.GivenUp, ListwrightError, ValidationError):
+        except (json_fast.GivenUp, ListwrightError, ValidationError):
             return None
         bundle = self._chosen(request)
         if bundle is not usual or (lacking and request.context and not schema.index.keys().isdisjoint(request.context)):
@@ -132,4 +132,4 @@ def plan_of(schema: FeatureSchema, *, ignores: bool = False) -> Any:
     ]
     absent = [feature.absent if feature.optional else None for feature in schema.features]
     ignored = most_ignored(len(schema)) if ignores else 0
-    return scan.Plan([name.encode() for name in schema.names], codes, absent, ignored)
+    return json_fast.Plan([name.encode() for name in schema.names], codes, absent, ignored)

@@ -14,11 +14,10 @@ from jaxtyping import Float
 
 from ranking.candidates import CandidateList
 from ranking.errors import CandidateError, EmptyListError, SchemaMismatchError
-from ranking.features import UNKNOWN_CODE, Feature, FeatureSchema
+from ranking.features import FLOAT32_MAX, UNKNOWN_CODE, Feature, FeatureSchema
 from service.wire.schemas import MAX_CONTEXT_KEY, Candidate, RerankRequest
 
 _NUMBERS = frozenset((float, int, type(None)))
-_FLOAT32_MAX = float(np.finfo(np.float32).max)
 _FLOAT64_MAX = float(np.finfo(np.float64).max)
 _LARGEST_SPELLED = 2**63
 """A number beyond is no category that anyone has, and its digits take long to write."""
@@ -247,7 +246,7 @@ def _matrix(rows: Sequence[Sequence[Any]], features: Sequence[Feature], place: P
         wide = np.array(rows, dtype=np.float64)
     except OverflowError:
         raise _first_fault(rows, features, place) from None
-    if (np.abs(wide) > _FLOAT32_MAX).any():
+    if (np.abs(wide) > FLOAT32_MAX).any():
         raise _first_fault(rows, features, place)
     return wide.astype(np.float32)
 
@@ -279,9 +278,9 @@ def _first_fault(rows: Sequence[Sequence[Any]], features: Sequence[Feature], pla
                     f"feature {name!r} is numeric: expected a number or null, found {_shown(value)}",
                     place(position, column),
                 )
-            if value is not None and not abs(value) <= _FLOAT32_MAX:
+            if value is not None and not abs(value) <= FLOAT32_MAX:
                 return CandidateError(
-                    f"feature {name!r} does not fit float32 (at most {_FLOAT32_MAX:.4g}), found {_shown(value)}",
+                    f"feature {name!r} does not fit float32 (at most {FLOAT32_MAX:.4g}), found {_shown(value)}",
                     place(position, column),
                 )
     raise AssertionError("no value is at fault")

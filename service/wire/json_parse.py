@@ -22,7 +22,7 @@ from jaxtyping import UInt8
 
 from ranking.features import FeatureSchema
 from service.errors import RepeatedNameError, TooLargeError, UndecodableBodyError
-from service.wire.compiled import scan
+from service.wire.compiled import json_fast
 from service.wire.schemas import MAX_CONTEXT, MAX_FIELDS
 
 LEAST_VALUES = 2**13
@@ -141,8 +141,8 @@ def decode(body: bytes, bounds: Bounds) -> Any:
 
 def _counted(body: bytes) -> tuple[int, int, int]:
     """Commas, opening brackets and braces, and colons outside of strings."""
-    if scan is not None:
-        counts: tuple[int, int, int] = scan.counted(body)
+    if json_fast is not None:
+        counts: tuple[int, int, int] = json_fast.counted(body)
         return counts
     return _outside_strings(body, _COMMA), _outside_strings(body, _OPENING), _outside_strings(body, _COLON)
 

@@ -1,4 +1,4 @@
-"""Which ranker ``auto`` means: the simplest that no other beats, by paired gains on queries that none was fitted on."""
+"""Which ranker ``auto`` means: the simplest that no second stage beats on queries that none was fitted on."""
 
 from __future__ import annotations
 

@@ -210,13 +210,19 @@ class Splits:
             if not part.weights.any():
                 raise DataError(self.how, f"all weights of the {name} queries are 0: none of them counts; raise some")
         largest = self.train.weights.max()  # first of all: sums of huge weights overflow, and tiny ones vanish
-        train, valid, test = (replace(part, weights=part.weights / largest) for part in named.values())
+        with np.errstate(over="ignore", under="ignore"):  # told below
+            train, valid, test = (replace(part, weights=part.weights / largest) for part in named.values())
         weights = train.query_weights
         assert weights is not None
         mean = weights.mean()
-        train, valid, test = (replace(part, weights=part.weights / mean) for part in (train, valid, test))
+        with np.errstate(over="ignore", under="ignore"):
+            train, valid, test = (replace(part, weights=part.weights / mean) for part in (train, valid, test))
         for name, part in (("training", train), ("validation", valid), ("test", test)):
             assert part.weights is not None
+            if not part.weights.any():
+                raise DataError(
+                    self.how, f"the weights of the {name} queries vanish beside those of the training queries"
+                )
             if not np.isfinite(part.weights).all() or part.weights.max() > MOST_WEIGHT:
                 raise DataError(
                     self.how,

@@ -15,6 +15,7 @@ from training.choice.comparing import ranks_better
 from training.data.dataset import Dataset, Splits
 from training.data.load import announce
 from training.diagnosis.between_lists import Spread, spreads
+from training.evaluation.verdicts import FEWEST
 from training.first_stage.lambdamart import query_ndcg
 from training.progress import Bars
 from training.recipe import config
@@ -66,9 +67,10 @@ class Diagnosis:
         of_queries, of_rows: all training queries and candidates.
         features: the numeric features, over all training queries.
         categorical: names of the features that are left out of ``features``.
-        relative: LightGBM with list-relative columns beside LightGBM without; None where a first stage is given, or
-            its trees use no such column.
-        second: a quick second stage beside the first stage that it stands on: with list-relative columns if they gain.
+        relative: LightGBM with list-relative columns beside LightGBM without; None where a first stage is given,
+            the recipe rules them out, or its trees use none.
+        second: a quick second stage beside the first stage that it stands on. That has list-relative columns if its
+            mean is better with them.
     """
 
     data: str
@@ -181,16 +183,16 @@ def sampled(splits: Splits, *, seed: int) -> Splits:
     rows = min(MOST_ROWS, MOST_VALUES // max(numeric, 1))
     rng = np.random.default_rng([seed, rows])
     train, valid = (
-        part if part.rows <= most else part.select(_drawn(part, most, rng))
-        for part, most in ((splits.train, rows), (splits.valid, rows // 3))
+        part if part.rows <= most else part.select(_drawn(part, most, fewest, rng))
+        for part, most, fewest in ((splits.train, rows, FEWEST), (splits.valid, rows // 3, 2))
     )
     return replace(splits, train=train, valid=valid)
 
 
-def _drawn(data: Dataset, rows: int, rng: np.random.Generator) -> Int[np.ndarray, " M"]:
-    """Queries with about so many rows in all, in the order of the data: one to learn an order from, two at least."""
+def _drawn(data: Dataset, rows: int, fewest: int, rng: np.random.Generator) -> Int[np.ndarray, " M"]:
+    """Queries with about so many rows in all, ``fewest`` at least, in the order of the data; one has an order to learn."""
     order = rng.permutation(len(data))
     mixed = np.array([np.ptp(data.labels[data.slice(n)]) > 0 for n in order])
     order = order[np.argsort(np.arange(len(order)) != np.argmax(mixed), kind="stable")]
     count = int(np.searchsorted(np.cumsum(data.lengths[order]), rows, side="right"))
-    return np.sort(order[: max(count, 2)])
+    return np.sort(order[: max(count, fewest)])

@@ -10,7 +10,7 @@ from typing import Literal
 from training.choice.comparing import pays
 from training.diagnosis.between_lists import Spread
 from training.diagnosis.diagnosis import NDCG_AT, Diagnosis, Gain
-from training.evaluation.verdicts import choice_verdict_of
+from training.evaluation.verdicts import FEWEST, choice_verdict_of
 
 SHOWN = 10
 """Features that are printed; all of them are among the numbers."""
@@ -32,7 +32,7 @@ class Advice:
 
     Args:
         key: a second stage pays; list-relative columns alone pay; nothing is shown, or a gain is not ruled out; a
-            plain LightGBM is enough; the given first stage is enough.
+            plain LightGBM is enough; the first stage is enough where columns were not compared.
         text: one sentence, which a command follows.
         alone: whether that command fits no second stage.
     """
@@ -50,6 +50,9 @@ class Advice:
 def advice(found: Diagnosis) -> Advice:
     """What to do, by the intervals."""
     relative, second = found.relative, found.second.comparison
+    if second.n < FEWEST:
+        text = f"{second.n} training queries are too few to say, {FEWEST} are needed; a fit compares all it has:"
+        return Advice("unsure", text, alone=False)
     with_columns = relative is not None and pays(relative.comparison)
     if pays(second):
         on = "list-relative columns" if with_columns else "the first stage"

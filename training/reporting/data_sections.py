@@ -4,6 +4,7 @@ outside training.
 
 from __future__ import annotations
 
+from training.evaluation.verdicts import FEWEST
 from training.reporting.fit_figures import Facts
 from training.reporting.page import PageSection, PageTable
 from training.reporting.sentences import compared_rows, coverage_sentence
@@ -22,13 +23,18 @@ def choice_section(report: Facts) -> list[PageSection]:
     rows = [[ranker, over, f"{gain}\n{verdict}"] for ranker, over, gain, verdict in compared]
     if not rows:
         return []
-    text = (
-        "Each training query is ranked by models that were fitted without it. A second stage becomes the "
-        "default if the 95 % interval of its gain lies above 0; those of several second stages hold together "
-        "(Bonferroni). LightGBM takes list-relative columns if its mean gain is above 0. The test split takes no part."
-    )
+    rankers = {one["ranker"] for one in report["default_strategy"]["compared"]}
+    text = [f"No model fitted here ranks a query that it was trained on. Fewer than {FEWEST} queries choose nothing."]
+    if "relative" in rankers:
+        text.append("LightGBM takes list-relative columns if its mean gain is above 0.")
+    if rankers != {"relative"}:
+        text.append(
+            "A second stage becomes the default if the 95 % interval of its gain lies above 0; those of several second "
+            "stages hold together (Bonferroni)."
+        )
+    text.append("The test split takes no part.")
     table = PageTable("", ["ranker", "over", "NDCG gain"], rows)
-    return [PageSection("How the default was chosen", [text], (), [table])]
+    return [PageSection("How the default was chosen", [" ".join(text)], (), [table])]
 
 
 def coverage_section(found: Facts) -> PageSection:

@@ -50,12 +50,14 @@ def choice_sentence(default: Mapping[str, Any], names: Mapping[str, str]) -> str
     compared = default.get("compared")
     if not compared:
         return None
-    n = compared[0]["n"]
+    n, taken = compared[0]["n"], names.get(default["strategy"], default["strategy"])
     few = f" {FEWEST} are needed to choose another." if n < FEWEST else ""
-    return (
-        f"auto means {names.get(default['strategy'], default['strategy'])}: the simplest ranker that no second stage "
-        f"is shown to beat on {n:,} training queries.{few} No model fitted here ranks one that it was trained on."
+    why = (
+        f"the simplest ranker that no second stage is shown to beat on {n:,} training queries"
+        if any(one["ranker"] != "relative" for one in compared)
+        else f"it was compared with list-relative columns and without on {n:,} training queries"
     )
+    return f"auto means {taken}: {why}.{few} No model fitted here ranks one that it was trained on."
 
 
 def compared_rows(default: Mapping[str, Any], names: Mapping[str, str]) -> list[tuple[str, str, str, str]]:

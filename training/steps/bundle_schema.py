@@ -10,7 +10,7 @@ from rich.progress import Progress
 
 from ranking.errors import RecipeError
 from training.choice.comparing import compared_networks
-from training.data import load as door
+from training.data import load as reading
 from training.data.constant import without_constant
 from training.data.dataset import Splits
 from training.data.defaults import with_defaults
@@ -28,7 +28,7 @@ def load(recipe: Recipe, sources: Sequence[str], *, progress: Progress | None = 
     Raises:
         ListwrightError: as :func:`training.data.load.load` and :func:`under_bundle_schema`.
     """
-    return under_bundle_schema(recipe, door.load(recipe, sources, progress=progress))
+    return under_bundle_schema(recipe, reading.load(recipe, sources, progress=progress))
 
 
 def under_bundle_schema(recipe: Recipe, splits: Splits) -> Splits:

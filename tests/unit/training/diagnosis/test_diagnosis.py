@@ -129,6 +129,7 @@ def test_few_rows_are_all_compared(monkeypatch):
 
 def test_many_are_drawn_by_query_and_by_seed(monkeypatch):
     monkeypatch.setattr(diagnosis, "MOST_ROWS", 95)
+    monkeypatch.setattr(diagnosis, "FEWEST", 2)
     whole = splits(lists(40, 10), lists(20, 10))
     part, again, other = (sampled(whole, seed=seed) for seed in (0, 0, 1))
     assert (len(part.train), len(part.valid)) == (9, 3)
@@ -140,6 +141,7 @@ def test_many_are_drawn_by_query_and_by_seed(monkeypatch):
 
 def test_wide_rows_count_by_their_values(monkeypatch):
     monkeypatch.setattr(diagnosis, "MOST_VALUES", 2 * 95)
+    monkeypatch.setattr(diagnosis, "FEWEST", 2)
     assert len(sampled(splits(lists(40, 10), lists(20, 10)), seed=0).train) == 9, "two numeric features"
 
 
@@ -153,8 +155,8 @@ def test_a_list_to_learn_from_is_among_them(monkeypatch, mixed):
 
 def test_lists_longer_than_the_budget_stay_whole(monkeypatch):
     monkeypatch.setattr(diagnosis, "MOST_ROWS", 5)
-    part = sampled(splits(lists(40, 10), lists(20, 10)), seed=0)
-    assert (len(part.train), part.train.rows) == (2, 20), "two, because folds need two"
+    part = sampled(splits(lists(40, 10), lists(30, 10)), seed=0)
+    assert (len(part.train), part.train.rows) == (20, 200), "twenty, because fewer choose nothing"
 
 
 def test_the_budget_is_small_whatever_the_recipe_says():

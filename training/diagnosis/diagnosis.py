@@ -190,7 +190,7 @@ def sampled(splits: Splits, *, seed: int) -> Splits:
 
 
 def _drawn(data: Dataset, rows: int, fewest: int, rng: np.random.Generator) -> Int[np.ndarray, " M"]:
-    """Queries with about so many rows in all, ``fewest`` at least, in the order of the data; one has an order to learn."""
+    """Queries with about so many rows, ``fewest`` at least, in the order of the data; one has an order to learn."""
     order = rng.permutation(len(data))
     mixed = np.array([np.ptp(data.labels[data.slice(n)]) > 0 for n in order])
     order = order[np.argsort(np.arange(len(order)) != np.argmax(mixed), kind="stable")]

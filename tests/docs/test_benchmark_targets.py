@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "benchmarks" / "results"
 
 
 def result(name):
@@ -31,10 +32,16 @@ def test_list_relative_columns_cost_little_beside_the_trees():
         assert row["40 columns of 20 features ms"] <= limit * row["without ms"]
 
 
-def test_planted_shifts_are_never_left_to_the_plain_first_stage():
+def test_the_plain_first_stage_is_the_default_where_nothing_is_planted_and_never_where_shifts_are():
     run = result("choice")
+    found = {(one["data"], one["default"]): one["seeds"] for one in run["defaults"]}
     assert run["seeds"] >= 10
-    assert run["plain"]["with planted shifts"] == 0
+    assert found["without a shift", "plain"] >= 0.9 * run["seeds"]
+    assert ("with planted shifts", "plain") not in found
+    decision = (ROOT / "docs" / "decisions" / "0006-what-auto-means.md").read_text(encoding="utf-8")
+    for data in ("without a shift", "with planted shifts"):
+        counts = [found.get((data, kind), 0) for kind in ("plain", "relative", "qilcm", "qilcm2")]
+        assert f"| {data} | {' | '.join(map(str, counts))} |" in decision
 
 
 def test_four_clients_on_two_cores():

@@ -55,12 +55,12 @@ def limit_concurrency() -> None:
 def plain_accept() -> None:
     """Take whatever waits at the port at once, as asyncio does."""
 
-    def knocked(self: FairAccept) -> None:
+    def readable(self: FairAccept) -> None:
         with suppress(BlockingIOError):
             for _ in range(BACKLOG):
                 self._take_one()
 
-    FairAccept._knocked = knocked  # type: ignore[method-assign]
+    FairAccept._readable = readable  # type: ignore[method-assign]
 
 
 def no_shedding() -> None:

@@ -68,12 +68,12 @@ def _diagnosed(
     with progress_bars(console) as bars:
         found = diagnose(recipe, options.data, device=device, bars=bars)
     advice = diagnosis_text.advice(found)
-    command = _fit_command(words, alone=advice.alone and recipe.router is None)  # which needs a second stage
+    command = fit_command(words, alone=advice.alone and recipe.router is None)  # which needs a second stage
     numbers = {**diagnosis_text.numbers(found), "advice": advice.key, "fit": command}
     return numbers, diagnosis_text.tables(found), f"{advice.lines}\n  {command}"
 
 
-def _fit_command(words: Sequence[str], *, alone: bool) -> str:
+def fit_command(words: Sequence[str], *, alone: bool) -> str:
     """The fit of the same data, paths as they were given."""
     own = argparse.ArgumentParser(add_help=False, allow_abbrev=True)
     own.add_argument("--json")

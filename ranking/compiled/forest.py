@@ -6,7 +6,6 @@ anomaly score are read from there, where :mod:`ranking.compiled.tree_traversal` 
 
 from __future__ import annotations
 
-import logging
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -15,17 +14,15 @@ from jaxtyping import Float, Int, Shaped
 
 from ranking.compiled import metadata as packed
 from ranking.compiled.lightgbm_trees import NODE
+from ranking.compiled.packed_graph import open_packed
 from ranking.errors import ScoringError
 from ranking.extensions import tree_traversal
-from ranking.scorers import OnnxScorer, Scorer
+from ranking.scorers import Scorer
 
 METADATA = "listwright.forest"
 """Name of the graph's metadata entry."""
 
 PROBES = 64
-TOLERANCE = 1e-5
-"""Largest difference from what ONNX Runtime computes; it adds up in float32."""
-
 LARGEST = 100.0
 """Of a leaf, or of an exponent: every mean and every power of 2 is then finite."""
 
@@ -37,8 +34,6 @@ _KINDS: dict[str, np.dtype[Any]] = {
     "values": np.dtype("f4"),
     "power": np.dtype("f8"),
 }
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,18 +123,15 @@ def open_forest(model: bytes, width: int, columns: int, name: str) -> Scorer:
     Raises:
         ScoringError: if it is not such a graph, or its metadata hold no such forest.
     """
-    graph = OnnxScorer(model, width, columns=columns, name=name)
-    text = graph.metadata.get(METADATA)
-    if text is None or tree_traversal is None:
-        return graph
-    forest = PackedForest.from_text(text)
-    if (len(forest.fills), forest.values.shape[1]) != (width, columns):
-        raise ScoringError(f"the packed forest maps {len(forest.fills)} columns to {forest.values.shape[1]}")
-    compiled, rows = ForestScorer(forest), _probes(forest)
-    if np.abs(compiled.score(rows) - graph.score(rows)).max() > TOLERANCE:
-        log.error("the compiled %s differs from its ONNX graph, which is slower and scores instead", name)
-        return graph
-    return compiled
+
+    def compiled(text: str) -> tuple[Scorer, Float[np.ndarray, "R E"]]:
+        forest = PackedForest.from_text(text)
+        if (len(forest.fills), forest.values.shape[1]) != (width, columns):
+            raise ScoringError(f"the packed forest maps {len(forest.fills)} columns to {forest.values.shape[1]}")
+        return ForestScorer(forest), _probes(forest)
+
+    built = None if tree_traversal is None else compiled
+    return open_packed(model, width, columns, name, entry=METADATA, compile_packed=built)
 
 
 def _probes(forest: PackedForest) -> Float[np.ndarray, "R E"]:

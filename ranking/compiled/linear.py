@@ -5,7 +5,6 @@ ONNX Runtime needs longer to start on a short list than to score it; see :mod:`r
 
 from __future__ import annotations
 
-import logging
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -13,17 +12,15 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ranking.compiled import metadata as packed
+from ranking.compiled.packed_graph import open_packed
 from ranking.errors import ScoringError
 from ranking.extensions import linear_product
-from ranking.scorers import OnnxScorer, Scorer
+from ranking.scorers import Scorer
 
 METADATA = "listwright.linear"
 """Name of the graph's metadata entry."""
 
 PROBES = 64
-TOLERANCE = 1e-5
-"""Largest difference from what ONNX Runtime computes, in units of the largest score, or of 1; both add in float32."""
-
 LARGEST = 1e30
 """Of a score that could come out: far from where float32 ends."""
 
@@ -40,8 +37,6 @@ _KINDS: dict[str, tuple[np.dtype[Any], int]] = {
     "category_starts": (np.dtype("i4"), 1),
     "category_weights": (np.dtype("f4"), 2),
 }
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,19 +146,15 @@ def open_specialists(model: bytes, width: int, columns: int, name: str) -> Score
     Raises:
         ScoringError: if it is not such a graph, or its metadata hold no such rankers.
     """
-    graph = OnnxScorer(model, width, columns=columns, name=name)
-    text = graph.metadata.get(METADATA)
-    if text is None or linear_product is None:
-        return graph
-    rankers = PackedLinear.from_text(text)
-    if rankers.width > width or len(rankers.weights) != columns:
-        raise ScoringError(f"the packed rankers map {rankers.width} columns to {len(rankers.weights)}")
-    compiled, rows = LinearScorer(rankers), _probes(rankers, width)
-    expected = graph.score(rows)
-    if np.abs(compiled.score(rows) - expected).max() > TOLERANCE * max(1.0, float(np.abs(expected).max())):
-        log.error("the compiled %s differs from its ONNX graph, which is slower and scores instead", name)
-        return graph
-    return compiled
+
+    def compiled(text: str) -> tuple[Scorer, Float[np.ndarray, "R E"]]:
+        rankers = PackedLinear.from_text(text)
+        if rankers.width > width or len(rankers.weights) != columns:
+            raise ScoringError(f"the packed rankers map {rankers.width} columns to {len(rankers.weights)}")
+        return LinearScorer(rankers), _probes(rankers, width)
+
+    built = None if linear_product is None else compiled
+    return open_packed(model, width, columns, name, entry=METADATA, compile_packed=built)
 
 
 def _probes(rankers: PackedLinear, width: int) -> Float[np.ndarray, "R E"]:

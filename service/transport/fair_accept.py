@@ -49,7 +49,7 @@ class FairAccept:
         """Begin."""
         self.port.setblocking(False)
         self.port.listen(BACKLOG)
-        asyncio.get_running_loop().add_reader(self.port, self._knocked)
+        asyncio.get_running_loop().add_reader(self.port, self._readable)
 
     def close(self) -> None:
         """Take no more; the port stays as it is."""
@@ -57,7 +57,7 @@ class FairAccept:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _knocked(self) -> None:
+    def _readable(self) -> None:
         pauses = min(self._present() + len(self._entering), MOST_PAUSES)
         if pauses:
             self._wait(pauses * PAUSE_S, self._accept)
@@ -82,7 +82,7 @@ class FairAccept:
             _log.error("no connection can be taken for %g s: %s", EXHAUSTED_S, error)
             self._wait(EXHAUSTED_S, self._accept)
             return
-        asyncio.get_running_loop().add_reader(self.port, self._knocked)
+        asyncio.get_running_loop().add_reader(self.port, self._readable)
 
     def _take_one(self) -> None:
         try:

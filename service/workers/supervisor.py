@@ -100,7 +100,7 @@ class Workers:
         self._said: str | None = None
         self._stop_by: float | None = None
         self._deaths, self._killed, self._died_at, self._start_at = 0, 0, -STEADY_AFTER_S, 0.0
-        self._feel_at: float | None = None
+        self._check_at: float | None = None
 
     @property
     def ended(self) -> bool:
@@ -114,21 +114,21 @@ class Workers:
     def pause_s(self) -> float | None:
         """How long nothing needs to be done unless something happens; None for as long as it takes."""
         start_at = self._start_at if len(self._workers) < self._wanted() else None
-        moments = [at for at in (self._stop_by or start_at, self._rounds.due, self._feel_at) if at is not None]
+        moments = [at for at in (self._stop_by or start_at, self._rounds.due, self._check_at) if at is not None]
         return max(0.0, min(moments) - time.monotonic()) if moments else None
 
     def start_missing(self) -> None:
         """Start workers until there are enough, unless it is too early after the last death."""
         while len(self._workers) < self._wanted() and time.monotonic() >= self._start_at:
             ours, theirs = _spawn.Pipe()
-            felt, beats = _spawn.Pipe(duplex=False)
-            process = _spawn.Process(target=work, args=(self._settings, self._sock, theirs, beats, self._served))
+            beats_in, beats_out = _spawn.Pipe(duplex=False)
+            process = _spawn.Process(target=work, args=(self._settings, self._sock, theirs, beats_out, self._served))
             before = signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
             process.start()
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             theirs.close()
-            beats.close()
-            self._workers.append(Worker(process, ours, Outbox(ours), HeartbeatMonitor(felt)))
+            beats_out.close()
+            self._workers.append(Worker(process, ours, Outbox(ours), HeartbeatMonitor(beats_in)))
 
     def heed(self, number: signal.Signals) -> None:
         """Pass a signal on; SIGTERM and SIGINT are the beginning of the end."""
@@ -145,9 +145,9 @@ class Workers:
                 self._hear(worker)  # its last words
                 self._workers.remove(worker)
                 self._rounds.ended(worker.process.pid)
-                self._bury(worker)
+                self._record_end(worker)
         self._rounds.look(self._serving())
-        self._feel()
+        self._kill_hung()
         if self._stop_by is not None and time.monotonic() >= self._stop_by:
             for worker in self._workers:
                 _log.error("worker %s does not end: killed", worker.process.pid)
@@ -155,14 +155,14 @@ class Workers:
                 self.code = self.code or 1
             self._stop_by = time.monotonic() + KILL_AFTER_S
 
-    def _feel(self) -> None:
+    def _kill_hung(self) -> None:
         """Kill whoever serves nobody any more; those that load, or end, have limits of their own."""
         serving = [worker for worker in self._workers if worker.ready and self._stop_by is None]
         if not serving:
-            self._feel_at = None
-        elif self._feel_at is None or time.monotonic() >= self._feel_at:
+            self._check_at = None
+        elif self._check_at is None or time.monotonic() >= self._check_at:
             hang_s = self._settings.hang_s
-            self._feel_at = time.monotonic() + hang_s / LOOKS
+            self._check_at = time.monotonic() + hang_s / LOOKS
             for worker in serving:
                 if worker.heartbeat.stops():
                     _log.error("the event loop of worker %s has hung for %g s: killed", worker.process.pid, hang_s)
@@ -213,7 +213,7 @@ class Workers:
             logs.say(f"error: {error}")
         self._said = error
 
-    def _bury(self, worker: Worker) -> None:
+    def _record_end(self, worker: Worker) -> None:
         worker.process.join()
         worker.outbox.close()
         worker.pipe.close()

@@ -62,14 +62,14 @@ def _serve(settings: Settings, sock: socket.socket, pipe: Connection, beats: Con
         asyncio.get_running_loop().remove_reader(sentinel)
         server.handle_exit(signal.SIGTERM, None)
 
-    scrapes = MetricsRelay(pipe, app.state.telemetry, app.state.watch.keep)
-    app.state.scrape = scrapes.text
-    heart = HeartbeatSender(beats, settings.hang_s / LOOKS)
+    relay = MetricsRelay(pipe, app.state.telemetry, app.state.watch.keep)
+    app.state.scrape = relay.text
+    heartbeat = HeartbeatSender(beats, settings.hang_s / LOOKS)
 
     def started() -> None:
         asyncio.get_running_loop().add_reader(sentinel, orphaned)
-        scrapes.start()
-        heart.beat()
+        relay.start()
+        heartbeat.beat()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
         tell(app.state.models)
 

@@ -147,7 +147,7 @@ def reason(comparisons: Sequence[Comparison], titles: Mapping[str, str]) -> str:
         for c in comparisons
     ]
     n = comparisons[0].n
-    return f"on {n} training queries, no model fitted here ranks one that it was trained on: {'; '.join(said)}"
+    return f"on {n} training queries, each ranked by models of this fit that were not trained on it: {'; '.join(said)}"
 
 
 def not_worse(chosen: Chosen, fitted: FittedNetwork, splits: Splits, first: FittedFirstStage) -> Chosen:

@@ -57,7 +57,7 @@ def choice_sentence(default: Mapping[str, Any], names: Mapping[str, str]) -> str
         if any(one["ranker"] != "relative" for one in compared)
         else f"it was compared with list-relative columns and without on {n:,} training queries"
     )
-    return f"auto means {taken}: {why}.{few} No model fitted here ranks one that it was trained on."
+    return f"auto means {taken}: {why}.{few} Each is ranked by models of this fit that were not trained on it."
 
 
 def compared_rows(default: Mapping[str, Any], names: Mapping[str, str]) -> list[tuple[str, str, str, str]]:

@@ -83,6 +83,13 @@ def test_a_weight_beyond_all_measure_is_refused(data):
         splits_of(data, np.ones(train.rows), plain, np.full(valid.rows, 1e300)).weighed()
 
 
+def test_weights_that_vanish_beside_others_are_refused(data):
+    train, valid = data
+    plain = np.ones(valid.rows)
+    with pytest.raises(DataError, match="weights of the test queries vanish beside those of the training queries"):
+        splits_of(data, np.full(train.rows, 1e300), 1e300 * plain, 1e-300 * plain).weighed()
+
+
 def test_each_fold_holds_out_queries_that_count(data):
     train, _ = data
     weights = np.zeros(len(train))

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ranking.compiled import forest as packed_forest
+from ranking.compiled import packed_graph
 from ranking.compiled.forest import ForestScorer, PackedForest
 from ranking.compiled.lightgbm_trees import NODE
 from ranking.errors import ScoringError
@@ -108,7 +109,7 @@ class Graph:
 @pytest.mark.parametrize(("text", "off", "walks"), [(None, 0.0, False), ("good", 0.0, True), ("good", 1e-3, False)])
 def test_the_graph_scores_where_its_metadata_do_not_agree(monkeypatch, caplog, text, off, walks):
     graph = Graph(forest().to_text() if text else None, off)
-    monkeypatch.setattr(packed_forest, "OnnxScorer", lambda *_, **__: graph)
+    monkeypatch.setattr(packed_graph, "OnnxScorer", lambda *_, **__: graph)
     with caplog.at_level(logging.ERROR):
         found = packed_forest.open_forest(b"", 2, 2, "router")
     assert isinstance(found, ForestScorer) == walks
@@ -116,6 +117,6 @@ def test_the_graph_scores_where_its_metadata_do_not_agree(monkeypatch, caplog, t
 
 
 def test_a_forest_of_another_shape_is_refused(monkeypatch):
-    monkeypatch.setattr(packed_forest, "OnnxScorer", lambda *_, **__: Graph(forest().to_text()))
+    monkeypatch.setattr(packed_graph, "OnnxScorer", lambda *_, **__: Graph(forest().to_text()))
     with pytest.raises(ScoringError, match="maps 2 columns to 2"):
         packed_forest.open_forest(b"", 3, 2, "router")

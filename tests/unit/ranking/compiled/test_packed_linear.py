@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ranking.compiled import linear as packed_linear
+from ranking.compiled import packed_graph
 from ranking.compiled.linear import LinearScorer, PackedLinear
 from ranking.errors import ScoringError
 
@@ -129,7 +130,7 @@ class Graph:
 @pytest.mark.parametrize(("text", "off", "compiled"), [(None, 0.0, False), ("good", 0.0, True), ("good", 0.1, False)])
 def test_the_graph_scores_where_its_metadata_do_not_agree(monkeypatch, caplog, text, off, compiled):
     graph = Graph(rankers().to_text() if text else None, off)
-    monkeypatch.setattr(packed_linear, "OnnxScorer", lambda *_, **__: graph)
+    monkeypatch.setattr(packed_graph, "OnnxScorer", lambda *_, **__: graph)
     with caplog.at_level(logging.ERROR):
         found = packed_linear.open_specialists(b"", 3, 2, "specialists' graph")
     assert isinstance(found, LinearScorer) == compiled
@@ -138,6 +139,6 @@ def test_the_graph_scores_where_its_metadata_do_not_agree(monkeypatch, caplog, t
 
 @pytest.mark.parametrize(("width", "columns"), [(2, 2), (3, 1)])
 def test_rankers_of_another_shape_are_refused(monkeypatch, width, columns):
-    monkeypatch.setattr(packed_linear, "OnnxScorer", lambda *_, **__: Graph(rankers().to_text()))
+    monkeypatch.setattr(packed_graph, "OnnxScorer", lambda *_, **__: Graph(rankers().to_text()))
     with pytest.raises(ScoringError, match="map 3 columns to 2"):
         packed_linear.open_specialists(b"", width, columns, "specialists' graph")

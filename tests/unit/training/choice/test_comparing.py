@@ -7,7 +7,7 @@ import pytest
 
 from ranking.manifest import Comparison
 from training.choice import comparing
-from training.choice.comparing import compared, compared_networks, pays
+from training.choice.comparing import compared, compared_networks, pays, ranks_better
 from training.evaluation.verdicts import FEWEST
 from training.recipe import config
 from training.recipe.config import Choice
@@ -47,6 +47,14 @@ def test_only_a_gain_beyond_doubt_pays(mean, spread, expected):
 def test_few_queries_choose_nothing():
     assert [pays(of(0.2, 0.01, n=n)) for n in (3, FEWEST - 1, FEWEST)] == [False, False, True]
     assert "too few queries" in comparing.reason([of(0.2, 0.01, n=3)], {"qilcm": "QILCM"})
+
+
+@pytest.mark.parametrize(
+    ("mean", "spread", "n", "expected"),
+    [(0.01, 0.03, 90, True), (0.0, 0.03, 90, False), (-0.01, 0.03, 90, False), (0.01, 0.005, FEWEST - 1, False)],
+)
+def test_columns_are_chosen_by_the_mean_of_enough_queries(mean, spread, n, expected):
+    assert ranks_better(of(mean, spread, "relative", "plain", n)) is expected
 
 
 def test_queries_of_little_weight_do_not_count():

@@ -11,10 +11,12 @@ from ranking.features import Feature, FeatureSchema
 from ranking.manifest import Comparison
 from training.choice.comparing import Chosen
 from training.data.dataset import Dataset, Splits
+from training.diagnose import fit_command
 from training.diagnosis import diagnosis
 from training.diagnosis.between_lists import Spread, spreads
 from training.diagnosis.diagnosis import Diagnosis, Gain, quick, sampled
 from training.diagnosis.text import SHOWN, advice, numbers, tables
+from training.evaluation.verdicts import FEWEST
 from training.progress import progress_bars
 from training.recipe import config
 from training.recipe.config import GivenColumn, LambdaMart
@@ -67,6 +69,21 @@ def test_advice_follows_from_the_intervals(relative, second, key, alone):
     assert (said.key, said.alone) == (key, alone)
     assert all(len(line) <= 80 for line in said.lines.splitlines())
     assert ("0.050" in said.text) == (key == "unsure"), "the highest gain that is not ruled out"
+
+
+def test_too_few_queries_advise_a_whole_fit():
+    second = gain(*GAIN, "qilcm2")
+    few = replace(second, comparison=second.comparison.model_copy(update={"n": FEWEST - 1}))
+    said = advice(found(gain(*GAIN), few))
+    assert (said.key, said.alone) == ("unsure", False)
+    assert f"{FEWEST - 1} training queries" in said.text
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_the_command_fits_the_same_data(alone):
+    words = ["letor", "--data", "my rows.txt", "--json", "found.json"]
+    expected = "python -m training.fit letor --data 'my rows.txt'" + (" --model first_stage" if alone else "")
+    assert fit_command(words, alone=alone) == expected
 
 
 @pytest.mark.parametrize("relative", [gain(-0.123, 0.456), None])

@@ -6,6 +6,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from given_graphs import DOUBLE, FLOAT, INT64, SCHEMA, model
 from ranking.errors import ScoringError
+from ranking.onnx_first_stage import OnnxFirstStage
 from training.first_stage.given_onnx import canonical
 
 
@@ -136,3 +137,9 @@ def test_what_is_refused_says_so(what):
     with pytest.raises(ScoringError, match=says) as caught:
         canonical(given().SerializeToString(), SCHEMA)
     assert "fit a new version" not in str(caught.value), "which is the remedy for a bundle"
+
+
+def test_a_constant_without_an_output_is_refused_when_the_graph_is_opened():
+    made = canonical(constant([], value_float=1.0).SerializeToString(), SCHEMA)
+    with pytest.raises(ScoringError):
+        OnnxFirstStage(made, SCHEMA)

@@ -1,0 +1,67 @@
+"""What the report says of ``auto``: by which comparisons it was chosen, and which it does not tell."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from ranking.features import Feature, FeatureSchema
+from ranking.manifest import Comparison, Manifest
+from ranking.stages import LightGbmStage
+from training.evaluation.verdicts import FEWEST
+from training.reporting.measures.details import default_of
+from training.reporting.sentences import choice_sentence
+
+SCHEMA = FeatureSchema(features=(Feature(name="price"),))
+
+
+def comparison(ranker, n=90):
+    return Comparison(ranker=ranker, over="plain", metric="ndcg@10", mean=0.1, low=0.05, high=0.15, n=n)
+
+
+def manifest(recipe, *choice):
+    return Manifest(
+        name="shop",
+        version="1",
+        created_at=datetime(2026, 1, 1, tzinfo=UTC),
+        recipe=recipe,
+        data="x",
+        feature_schema=SCHEMA,
+        fingerprint=SCHEMA.fingerprint,
+        first_stage=LightGbmStage(),
+        second_stages=(),
+        strategy="first_stage",
+        choice=choice,
+    )
+
+
+COMPARED = {"model": {"kind": "qilcm"}, "choice": {"folds": 5}}
+
+
+@pytest.mark.parametrize(
+    ("recipe", "told"),
+    [
+        (COMPARED, True),
+        (COMPARED | {"router": None}, True),
+        (COMPARED | {"router": {"kind": "forest"}}, False),
+        ({"model": {"kind": "qilcm"}}, False),
+        ({"model": {"kind": "first_stage"}}, True),
+    ],
+)
+def test_comparisons_are_told_where_they_chose(recipe, told):
+    found = default_of(manifest(recipe, comparison("relative")))
+    assert ("compared" in found) == told
+
+
+@pytest.mark.parametrize(("rankers", "by_columns"), [(["relative"], True), (["relative", "qilcm"], False)])
+@pytest.mark.parametrize(("n", "few"), [(FEWEST - 1, True), (FEWEST, False)])
+def test_a_sentence_names_the_ranker_and_the_queries(rankers, by_columns, n, few):
+    compared = [comparison(ranker, n).model_dump() for ranker in rankers]
+    said = choice_sentence({"strategy": "first_stage", "compared": compared}, {"first_stage": "LightGBM + relative"})
+    assert said.startswith("auto means LightGBM + relative")
+    assert f"{n} training queries" in said
+    assert ("list-relative columns" in said) == by_columns
+    assert (f" {FEWEST} are needed" in said) == few
+
+
+def test_nothing_compared_is_nothing_said():
+    assert choice_sentence({"strategy": "first_stage"}, {}) is None

@@ -18,12 +18,13 @@ RUN python -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['p
         > requirements.txt \
     && /opt/venv/bin/python -m pip install --no-cache-dir -r requirements.txt -c constraints.txt
 COPY README.md LICENSE setup.py ./
+COPY listwright listwright
 COPY ranking ranking
 COPY service service
 # pip leaves the environment last: nothing installs in production.
 RUN /opt/venv/bin/python -m pip install --no-cache-dir --no-deps . \
-    && rm -r ranking service \
-    && /opt/venv/bin/python -c "import ranking.compiled.linear_product, ranking.compiled.list_summary, ranking.compiled.relative_columns, ranking.compiled.tree_traversal, service.wire.json_fast, service.telemetry.otel" \
+    && rm -r listwright ranking service \
+    && /opt/venv/bin/python -c "import listwright.ranking.compiled.linear_product, listwright.ranking.compiled.list_summary, listwright.ranking.compiled.relative_columns, listwright.ranking.compiled.tree_traversal, listwright.service.wire.json_fast, listwright.service.telemetry.otel" \
     && /opt/venv/bin/python -m pip uninstall --yes setuptools pip
 COPY models/demo/1 /models/demo/1
 # A checkout made under a strict umask would hide the bundle from the service's user.
@@ -52,5 +53,5 @@ USER 10001:10001
 EXPOSE 8000
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=3s --start-period=20s --retries=3 \
-    CMD ["python", "-m", "service.health"]
-ENTRYPOINT ["python", "-m", "service"]
+    CMD ["listwright", "health"]
+ENTRYPOINT ["listwright", "serve"]

@@ -20,7 +20,7 @@ serve: $(VENV)/.service ## keep the service running: the demo fitted here if the
 	@bundle=$${LISTWRIGHT_BUNDLE:-models/demo/1}; \
 	if [ -z "$${LISTWRIGHT_BUNDLE:-}" ] && [ -f $(DEMO)/manifest.json ]; then bundle=$(DEMO); fi; \
 	echo "serving $$bundle; Ctrl-C stops it"; \
-	LISTWRIGHT_BUNDLE=$$bundle exec $(BIN)/python -m service
+	LISTWRIGHT_BUNDLE=$$bundle exec $(BIN)/listwright serve
 
 test: check ## lint, types, walls, then the tests, but for the slow ones
 	@$(BIN)/pytest -m "not slow" $(PYTEST_ARGS)
@@ -52,7 +52,7 @@ clean: ## remove what was fitted and built here; .venv stays
 
 $(DEMO)/manifest.json: | $(VENV)/.training
 	@resume=; if [ -d build/demo/.1.partial ]; then resume=--resume; fi; \
-	$(BIN)/python -m training.fit demo --out $(DEMO) $$resume
+	$(BIN)/listwright fit demo --out $(DEMO) $$resume
 
 # One stamp per set of dependencies, each built on the one before, so that `make -j` never installs twice at a time.
 $(VENV)/.service: $(VENV)/.installer pyproject.toml setup.py constraints.txt $(wildcard ranking/compiled/*.pyx ranking/compiled/*.h service/wire/*.pyx)

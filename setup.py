@@ -13,7 +13,13 @@ LOCKSTEP = ["ranking/compiled/lockstep.h", "ranking/compiled/lockstep_kernel.h"]
 
 setup(
     ext_modules=[
-        Extension(name.replace("/", "."), [f"{name}.pyx"], depends=headers, extra_compile_args=FLAGS, optional=True)
+        Extension(
+            f"listwright.{name.replace('/', '.')}",
+            [f"{name}.pyx"],
+            depends=headers,
+            extra_compile_args=FLAGS,
+            optional=True,
+        )
         for name, headers in (
             ("ranking/compiled/linear_product", []),
             ("ranking/compiled/list_summary", []),

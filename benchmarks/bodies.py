@@ -24,11 +24,11 @@ from starlette.types import Message
 
 from benchmarks import machine
 from benchmarks.wide_bundle import build
-from ranking import bundle
-from ranking.features import FeatureSchema
-from service.app import create_app
-from service.settings import Settings
-from service.wire.json_parse import Bounds, bounds_of
+from listwright.ranking import bundle
+from listwright.ranking.features import FeatureSchema
+from listwright.service.app import create_app
+from listwright.service.settings import Settings
+from listwright.service.wire.json_parse import Bounds, bounds_of
 
 HONEST = ("by name", "by name, each in another order", "by name, with accents", "a colon in an id")
 """Lists that people send: most JSON libraries escape what is not ASCII. The slowest of them is the measure."""

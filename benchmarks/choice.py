@@ -16,11 +16,11 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks import machine
-from ranking import bundle
-from training.recipe.config import Choice, LambdaMart, Recipe
-from training.recipe.data import SyntheticData
-from training.recipe.model import Qilcm
-from training.run import run
+from listwright.ranking import bundle
+from listwright.training.recipe.config import Choice, LambdaMart, Recipe
+from listwright.training.recipe.data import SyntheticData
+from listwright.training.recipe.model import Qilcm
+from listwright.training.run import run
 
 LENGTH = 20
 SHIFTS = {"without a shift": 0.0, "with planted shifts": 0.5}

@@ -25,17 +25,17 @@ from onnx import TensorProto, helper
 
 from benchmarks import machine
 from benchmarks.wide_bundle import FEATURES, boost, build, noise, rows
-from ranking import bundle
-from ranking.compiled.first_stage import CompiledFirstStage
-from ranking.compiled.lightgbm_trees import Forest, read_forest
-from ranking.first_stage import LightGbmFirstStage
-from ranking.relative import KINDS, RelativeColumns
-from ranking.scorers import OnnxScorer
-from training.export.inference_form import InferenceForm
-from training.export.onnx import to_onnx
-from training.first_stage.relative import candidates, widened_part
-from training.networks.ranker import Ranker, Unbatched
-from training.recipe.model import Qilcm as QilcmSpec
+from listwright.ranking import bundle
+from listwright.ranking.compiled.first_stage import CompiledFirstStage
+from listwright.ranking.compiled.lightgbm_trees import Forest, read_forest
+from listwright.ranking.first_stage import LightGbmFirstStage
+from listwright.ranking.relative import KINDS, RelativeColumns
+from listwright.ranking.scorers import OnnxScorer
+from listwright.training.export.inference_form import InferenceForm
+from listwright.training.export.onnx import to_onnx
+from listwright.training.first_stage.relative import candidates, widened_part
+from listwright.training.networks.ranker import Ranker, Unbatched
+from listwright.training.recipe.model import Qilcm as QilcmSpec
 
 LENGTHS = {10: 300, 100: 200, 1000: 40}
 """Rounds at each list length."""

@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 from benchmarks import machine
-from training.losses import att_rank
-from training.losses.confusion import confusion_loss
-from training.networks.qilcm import QilcmNetwork
-from training.recipe.model import Qilcm as QilcmSpec
+from listwright.training.losses import att_rank
+from listwright.training.losses.confusion import confusion_loss
+from listwright.training.networks.qilcm import QilcmNetwork
+from listwright.training.recipe.model import Qilcm as QilcmSpec
 
 LISTS, LENGTH, INPUTS = 80, 100, 137
 CONFUSION_WEIGHT = 1e-8

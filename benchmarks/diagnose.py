@@ -22,8 +22,8 @@ import numpy as np
 import polars as pl
 
 from benchmarks import machine
-from training.data import synthetic
-from training.recipe.data import SyntheticData
+from listwright.training.data import synthetic
+from listwright.training.recipe.data import SyntheticData
 
 LISTS, LENGTH = 2000, 50
 """100,000 rows."""

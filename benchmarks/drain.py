@@ -67,7 +67,7 @@ PATIENT_MS = 60_000
 
 
 class Service:
-    """``python -m service`` with two workers, which can be stopped and started again."""
+    """``listwright serve`` with two workers, which can be stopped and started again."""
 
     def __init__(self, bundle: Path) -> None:
         self.port, self._bundle = free_port(), bundle

@@ -15,13 +15,13 @@ import numpy as np
 import torch
 
 from benchmarks import machine
-from ranking.features import Feature, FeatureSchema
-from training.data.dataset import Dataset
-from training.networks.ranker import Ranker
-from training.recipe.model import Mlp, NetworkSpec, Qilcm
-from training.second_stage import batching
-from training.second_stage.batching import Lists
-from training.second_stage.loop import loss_of
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.training.data.dataset import Dataset
+from listwright.training.networks.ranker import Ranker
+from listwright.training.recipe.model import Mlp, NetworkSpec, Qilcm
+from listwright.training.second_stage import batching
+from listwright.training.second_stage.batching import Lists
+from listwright.training.second_stage.loop import loss_of
 
 QUERIES, SHORTEST, LONGEST, FEATURES = 1600, 5, 100, 136
 

@@ -22,7 +22,7 @@ from benchmarks.floor import doors
 from benchmarks.load import Plan
 from benchmarks.service import service
 from benchmarks.wide_bundle import build, rows
-from ranking import bundle
+from listwright.ranking import bundle
 
 CANDIDATES, RANKERS, FLOOD = 100, 4, 64
 TARGETS = (

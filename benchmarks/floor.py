@@ -26,9 +26,9 @@ from jaxtyping import Float
 from benchmarks import machine
 from benchmarks.service import bodies, service
 from benchmarks.wide_bundle import build, rows
-from ranking import bundle
-from ranking.candidates import CandidateList
-from ranking.reranker import Reranker
+from listwright.ranking import bundle
+from listwright.ranking.candidates import CandidateList
+from listwright.ranking.reranker import Reranker
 
 ROUNDS = {10: 400, 100: 400, 1000: 60}
 STARTS = 10

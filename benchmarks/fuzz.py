@@ -33,27 +33,27 @@ import atheris
 import numpy as np
 
 # atheris 3.0 keeps a little of every array that instrumented code compares: 2 KB an input, 2 GB in five minutes
-with atheris.instrument_imports(include=["ranking", "service", "training"], exclude=["training.data.letor.fast"]):
+with atheris.instrument_imports(include=["listwright"], exclude=["listwright.training.data.letor.fast"]):
     from fastapi.exceptions import RequestValidationError
     from pydantic import ValidationError
     from pydantic_core import from_json
 
     from benchmarks import machine
-    from ranking.errors import DataError
-    from ranking.features import Feature, FeatureSchema
-    from service.problems import STATUS
-    from service.wire import json_matrix as convert
-    from service.wire import json_parse as decode
-    from service.wire import npy
-    from service.wire import open_inference as tensors
-    from service.wire import raw_matrix as matrix
-    from service.wire.schemas import RerankRequest
-    from service.wire.validation import validated
-    from training.data.letor import text as letor
-    from training.data.letor.fast import Block, parse_fast
-    from training.data.letor.lines import parse_lines
+    from listwright.ranking.errors import DataError
+    from listwright.ranking.features import Feature, FeatureSchema
+    from listwright.service.problems import STATUS
+    from listwright.service.wire import json_matrix as convert
+    from listwright.service.wire import json_parse as decode
+    from listwright.service.wire import npy
+    from listwright.service.wire import open_inference as tensors
+    from listwright.service.wire import raw_matrix as matrix
+    from listwright.service.wire.schemas import RerankRequest
+    from listwright.service.wire.validation import validated
+    from listwright.training.data.letor import text as letor
+    from listwright.training.data.letor.fast import Block, parse_fast
+    from listwright.training.data.letor.lines import parse_lines
 
-scan: Any = import_module("service.wire.json_fast")  # compiled: there is nothing in it to instrument
+scan: Any = import_module("listwright.service.wire.json_fast")  # compiled: there is nothing in it to instrument
 
 MAX_BYTES = 2048
 MEMORY_MIB = 2048

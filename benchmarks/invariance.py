@@ -25,18 +25,18 @@ from rich.console import Console
 from torch import Tensor
 
 from benchmarks import machine
-from ranking.errors import ListwrightError
-from training.experiments.listwise import plans
-from training.first_stage import fit as first_stage
-from training.first_stage import lambdamart
-from training.losses.confusion import confusion_loss
-from training.networks.qilcm import QilcmNetwork, Representation
-from training.networks.ranker import Ranker
-from training.recipe import config
-from training.second_stage import fit as second_stage
-from training.second_stage.batching import Lists
-from training.second_stage.loop import predict, query_ndcg
-from training.steps.bundle_schema import load
+from listwright.ranking.errors import ListwrightError
+from listwright.training.experiments.listwise import plans
+from listwright.training.first_stage import fit as first_stage
+from listwright.training.first_stage import lambdamart
+from listwright.training.losses.confusion import confusion_loss
+from listwright.training.networks.qilcm import QilcmNetwork, Representation
+from listwright.training.networks.ranker import Ranker
+from listwright.training.recipe import config
+from listwright.training.second_stage import fit as second_stage
+from listwright.training.second_stage.batching import Lists
+from listwright.training.second_stage.loop import predict, query_ndcg
+from listwright.training.steps.bundle_schema import load
 
 VARIANTS = ("qilcm", "qilcm-v1", "qilcm-v2", "qilcm-v3")
 

@@ -26,8 +26,8 @@ from benchmarks.floor import doors
 from benchmarks.load import Plan
 from benchmarks.service import service
 from benchmarks.wide_bundle import build, rows
-from ranking import bundle
-from service.settings import Settings
+from listwright.ranking import bundle
+from listwright.service.settings import Settings
 
 CANDIDATES = 100
 CALLERS = (4, 16, 64)

@@ -53,7 +53,7 @@ def write(path: Path, rows: int, rng: np.random.Generator) -> None:
 def measure(reader: str, path: Path) -> dict[str, float]:
     """Seconds, peak memory and a sum over what was read, to see that both read the same."""
     if reader == "listwright":
-        from training.data.letor.text import read  # noqa: PLC0415 - each process loads its own reader only
+        from listwright.training.data.letor.text import read  # noqa: PLC0415 - each process loads its own reader only
 
         started = time.perf_counter()
         with path.open("rb") as file:

@@ -1,7 +1,8 @@
-"""The SRM paper's own ways to what :mod:`training.losses.exact_plackett_luce` has in linear time: to check it.
+"""The SRM paper's own ways to what :mod:`listwright.training.losses.exact_plackett_luce` has in linear time: to check
+it.
 
 Jagerman, Oosterhuis, de Rijke, 2017, section 4.4: dynamic programming over subsets, and importance sampling. One list
-at a time, float64. (The third way, top-m, is :mod:`training.losses.plackett_luce_top`.)
+at a time, float64. (The third way, top-m, is :mod:`listwright.training.losses.plackett_luce_top`.)
 """
 
 from __future__ import annotations

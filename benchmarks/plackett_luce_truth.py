@@ -1,7 +1,7 @@
 """A label group's probability in eighty digits, by another rule than the one it judges.
 
-The integral of :mod:`training.losses.exact_plackett_luce` by the trapezoidal rule over all of log-time, in mpmath's
-arithmetic: no window, no Gauss-Legendre nodes, no logarithm of a factor. The integrand is entire and falls off
+The integral of :mod:`listwright.training.losses.exact_plackett_luce` by the trapezoidal rule over all of log-time, in
+mpmath's arithmetic: no window, no Gauss-Legendre nodes, no logarithm of a factor. The integrand is entire and falls off
 exponentially on the left and twice exponentially on the right, so each halving of the step about doubles the number of
 correct digits.
 """

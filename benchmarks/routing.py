@@ -17,9 +17,9 @@ import numpy as np
 
 from benchmarks import machine
 from benchmarks.wide_bundle import build, rows
-from ranking import bundle
-from ranking.candidates import CandidateList
-from ranking.reranker import Reranker
+from listwright.ranking import bundle
+from listwright.ranking.candidates import CandidateList
+from listwright.ranking.reranker import Reranker
 
 REQUESTS = {10: 600, 100: 400, 1000: 80}
 """Requests of each kind at each list length."""

@@ -12,12 +12,12 @@ import numpy as np
 from jaxtyping import Float
 
 from benchmarks import machine
-from ranking.metrics import EvalProtocol, ndcg
-from training.data.dataset import Dataset
-from training.first_stage.lambdamart import scores_of, tune
-from training.recipe import config
-from training.recipe.config import LambdaMart
-from training.steps.bundle_schema import load
+from listwright.ranking.metrics import EvalProtocol, ndcg
+from listwright.training.data.dataset import Dataset
+from listwright.training.first_stage.lambdamart import scores_of, tune
+from listwright.training.recipe import config
+from listwright.training.recipe.config import LambdaMart
+from listwright.training.steps.bundle_schema import load
 
 CUTOFF = 10
 WAYS = ("valid", "folds")

@@ -1,6 +1,6 @@
 """``python -m benchmarks.service [--bundle DIR]``: what serving costs, beside the same computation in this process.
 
-Starts ``python -m service`` and asks it over one kept-alive connection, one request at a time. Requests in every JSON
+Starts ``listwright serve`` and asks it over one kept-alive connection, one request at a time. Requests in every JSON
 form and the in-process call take turns on the same lists, so that whatever else the machine does meets all of them;
 the ratios are of medians and 99th percentiles of the same run. Start-up and memory are measured with the demo bundle.
 """
@@ -28,10 +28,10 @@ from jaxtyping import Float
 
 from benchmarks import machine
 from benchmarks.wide_bundle import build, rows
-from ranking import bundle
-from ranking.candidates import CandidateList
-from ranking.errors import ListwrightError
-from ranking.reranker import Reranker
+from listwright.ranking import bundle
+from listwright.ranking.candidates import CandidateList
+from listwright.ranking.errors import ListwrightError
+from listwright.ranking.reranker import Reranker
 
 REQUESTS = {10: 300, 100: 300, 1000: 60}
 """Requests per form at each list length."""

@@ -7,9 +7,10 @@ queries, candidates or K double. The fastest round counts, because other program
 Seconds on the wall grow with what else runs. So do the CPU seconds of two threads that wait for each other, but hardly
 those of one; ratios and starts are taken with one.
 
-Starts are compared on small planted data sets: even starts of :func:`training.specialists.srm.fit_srm` are random
-weights, odd ones are clusters of queries; each runs until it stops, 10 iterations at most. A start counts as reaching
-the best where its penalised log-likelihood comes within 1e-3 (relative) of the highest of all starts of that data set.
+Starts are compared on small planted data sets: even starts of :func:`listwright.training.specialists.srm.fit_srm` are
+random weights, odd ones are clusters of queries; each runs until it stops, 10 iterations at most. A start counts as
+reaching the best where its penalised log-likelihood comes within 1e-3 (relative) of the highest of all starts of that
+data set.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from benchmarks import machine
-from training.data.synthetic import generate
-from training.recipe.config import Srm as SrmSpec
-from training.recipe.data import SyntheticData
-from training.specialists.em import Mixture, PaddedLists
-from training.specialists.linear import LinearRanker
-from training.specialists.srm import fit_srm
+from listwright.training.data.synthetic import generate
+from listwright.training.recipe.config import Srm as SrmSpec
+from listwright.training.recipe.data import SyntheticData
+from listwright.training.specialists.em import Mixture, PaddedLists
+from listwright.training.specialists.linear import LinearRanker
+from listwright.training.specialists.srm import fit_srm
 
 QUERIES, CANDIDATES, FEATURES, SPECIALISTS = 1_000, 100, 136, 5
 SIGMA, ALPHA = 0.1, 1.01

@@ -22,9 +22,9 @@ import psutil
 
 from benchmarks.drain import Callers, free_port, golden_body, lost, until_ready
 from benchmarks.machine import save
-from ranking import bundle
-from ranking.manifest import parse
-from service.bundles import folder
+from listwright.ranking import bundle
+from listwright.ranking.manifest import parse
+from listwright.service.bundles import folder
 
 VERSIONS = ("1", "2", "3")
 KEY = "benchmarks.swaps"

@@ -26,8 +26,8 @@ from benchmarks.floor import STARTS, ask, bare_app, doors, post, summary
 from benchmarks.load import Plan
 from benchmarks.service import service
 from benchmarks.wide_bundle import build, rows
-from ranking import bundle
-from ranking.reranker import Reranker
+from listwright.ranking import bundle
+from listwright.ranking.reranker import Reranker
 
 CANDIDATES, CLIENTS, SECONDS = 100, 4, 10.0
 LENGTHS = (100, 550, 1000)

@@ -30,7 +30,7 @@ from benchmarks.floor import doors
 from benchmarks.load import Plan
 from benchmarks.service import service
 from benchmarks.wide_bundle import build, rows
-from ranking import bundle
+from listwright.ranking import bundle
 
 TURNS = 5
 MOST, FILES, HELD, TRIES = 100, 140, 200, 20

@@ -13,10 +13,10 @@ from typing import Any
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from service.admission.early_refusal import EarlyRefusal
-from service.command_line import main
-from service.transport import server
-from service.transport.fair_accept import BACKLOG, FairAccept
+from listwright.service.admission.early_refusal import EarlyRefusal
+from listwright.service.command_line import main
+from listwright.service.transport import server
+from listwright.service.transport.fair_accept import BACKLOG, FairAccept
 
 _options = server.options
 

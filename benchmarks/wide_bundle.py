@@ -14,22 +14,22 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from ranking import bundle
-from ranking.features import Feature, FeatureSchema
-from ranking.stages import LightGbmStage, SrmStage
-from training.data.dataset import Dataset, Splits, fit_schema
-from training.first_stage.fit import FittedFirstStage
-from training.networks.ranker import Ranker
-from training.recipe.config import Recipe, Router, Srm
-from training.recipe.data import LetorData
-from training.recipe.model import Qilcm
-from training.router.anomaly import FittedAnomaly, fit_anomaly
-from training.router.fit import JudgedLists, fit_router
-from training.second_stage.loop import FittedNetwork
-from training.specialists.cross_fitting import judge
-from training.specialists.fit import FittedSpecialists
-from training.specialists.srm import fit_srm
-from training.steps.bundling import write_bundle
+from listwright.ranking import bundle
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.ranking.stages import LightGbmStage, SrmStage
+from listwright.training.data.dataset import Dataset, Splits, fit_schema
+from listwright.training.first_stage.fit import FittedFirstStage
+from listwright.training.networks.ranker import Ranker
+from listwright.training.recipe.config import Recipe, Router, Srm
+from listwright.training.recipe.data import LetorData
+from listwright.training.recipe.model import Qilcm
+from listwright.training.router.anomaly import FittedAnomaly, fit_anomaly
+from listwright.training.router.fit import JudgedLists, fit_router
+from listwright.training.second_stage.loop import FittedNetwork
+from listwright.training.specialists.cross_fitting import judge
+from listwright.training.specialists.fit import FittedSpecialists
+from listwright.training.specialists.srm import fit_srm
+from listwright.training.steps.bundling import write_bundle
 
 FEATURES, TREES, LEAVES = 136, 500, 63
 

@@ -8,15 +8,15 @@ from itertools import combinations
 import numpy as np
 from jaxtyping import Float, Int
 
-from ranking import extensions
-from ranking.compiled import list_statistics
-from ranking.features import FeatureSchema
-from ranking.order import best
+from listwright.ranking import extensions
+from listwright.ranking.compiled import list_statistics
+from listwright.ranking.features import FeatureSchema
+from listwright.ranking.order import best
 
 statistics = extensions.list_summary or list_statistics
 
 TOP = 10
-"""How many of the first stage's best (:func:`ranking.order.best`) make up "the top"."""
+"""How many of the first stage's best (:func:`listwright.ranking.order.best`) make up "the top"."""
 
 MAX_CATEGORIES = 32
 """A categorical feature with more values has no aggregates: a share of each would drown the others."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
-from ranking.aggregates import Aggregates
-from ranking.order import rank_by_score
-from ranking.scorers import Scorer
+from listwright.ranking.aggregates import Aggregates
+from listwright.ranking.order import rank_by_score
+from listwright.ranking.scorers import Scorer
 
 
 class AnomalyScore:

@@ -1,35 +1,33 @@
 """The bundle: a folder that holds rankers, what they were fitted on, and how to tell that they still work.
 
-``python -m ranking.bundle verify DIR`` checks one. The format is described in ``docs/bundle-format.md``.
+``listwright verify DIR`` checks one. The format is described in ``docs/bundle-format.md``.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import os
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from ranking import golden, plain_file
-from ranking.aggregates import Aggregates
-from ranking.anomaly import AnomalyScore
-from ranking.compiled.first_stage import open_first_stage
-from ranking.compiled.forest import open_forest
-from ranking.compiled.linear import open_specialists
-from ranking.errors import BundleError, ListwrightError, SchemaMismatchError, ScoringError
-from ranking.first_stage import ColumnFirstStage, FirstStage
-from ranking.manifest import BundleFile, Manifest, parse, to_json
-from ranking.onnx_first_stage import OnnxFirstStage
-from ranking.plain_file import NotPlainError
-from ranking.relative import RelativeColumns
-from ranking.reranker import Reranker
-from ranking.router import BundleRouter
-from ranking.scorers import OnnxScorer, Scorer
-from ranking.stages import GOLDEN, MANIFEST, SecondStage
+from listwright.ranking import golden, plain_file
+from listwright.ranking.aggregates import Aggregates
+from listwright.ranking.anomaly import AnomalyScore
+from listwright.ranking.compiled.first_stage import open_first_stage
+from listwright.ranking.compiled.forest import open_forest
+from listwright.ranking.compiled.linear import open_specialists
+from listwright.ranking.errors import BundleError, SchemaMismatchError, ScoringError
+from listwright.ranking.first_stage import ColumnFirstStage, FirstStage
+from listwright.ranking.manifest import BundleFile, Manifest, parse, to_json
+from listwright.ranking.onnx_first_stage import OnnxFirstStage
+from listwright.ranking.plain_file import NotPlainError
+from listwright.ranking.relative import RelativeColumns
+from listwright.ranking.reranker import Reranker
+from listwright.ranking.router import BundleRouter
+from listwright.ranking.scorers import OnnxScorer, Scorer
+from listwright.ranking.stages import GOLDEN, MANIFEST, SecondStage
 
 MAX_FILE_BYTES = 2 * 1024**3
 """A larger file is refused before it is read."""
@@ -227,43 +225,3 @@ def _read(path: Path, name: str) -> bytes:
         raise BundleError(file, f"does not exist{hint}") from error
     except OSError as error:
         raise BundleError(file, f"cannot be read: {error.strerror or error}") from error
-
-
-def _summary(bundle: Bundle) -> str:
-    manifest = bundle.manifest
-    total = sum(entry.size for entry in manifest.files)
-    second = "no second stage" if manifest.second_stage is None else f"cutoff {manifest.second_stage.cutoff}"
-    lengths = ", ".join(map(str, manifest.validated_lengths)) or "none"
-    lines = [
-        f"{manifest.name}/{manifest.version}: good",
-        f"  format {manifest.format_version}, created {manifest.created_at:%Y-%m-%d %H:%M} UTC, "
-        f"{len(manifest.files)} files, {total / 1e6:.2f} MB",
-        f"  {len(manifest.feature_schema)} features, {manifest.fingerprint}",
-        f"  strategy {manifest.strategy}, {second}, validated at list lengths {lengths}",
-        *([] if manifest.default_reason is None else [f"  default: {manifest.default_reason}"]),
-    ]
-    return "\n".join(lines)
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Command line of ``python -m ranking.bundle``; 0 if the bundle is good, 1 if it is refused."""
-    parser = argparse.ArgumentParser(
-        prog="python -m ranking.bundle",
-        description="Check a bundle: manifest, file sizes and hashes, graphs, golden lists.",
-        epilog="example: python -m ranking.bundle verify models/demo/1",
-    )
-    commands = parser.add_subparsers(dest="command", required=True)
-    verify = commands.add_parser("verify", help="load a bundle as the service would; exit 1 and say why if it is bad")
-    verify.add_argument("folder", type=Path, metavar="DIR", help="the bundle, e.g. models/demo/1")
-    options = parser.parse_args(arguments)
-    try:
-        bundle = load(options.folder)
-    except ListwrightError as error:
-        print(f"refused: {error}", file=sys.stderr)
-        return 1
-    print(_summary(bundle))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float, Int
 
-from ranking.errors import CandidateError, EmptyListError, RoutingError
-from ranking.order import ranks_of
+from listwright.ranking.errors import CandidateError, EmptyListError, RoutingError
+from listwright.ranking.order import ranks_of
 
 Stage = Literal["second_stage", "first_stage", "input_order"]
 DecidedBy = Literal["caller", "hook", "router", "abstained", "bundle"]
@@ -22,7 +22,7 @@ class CandidateList:
 
     Args:
         features: ``(L, D)`` in schema order. Numeric features are raw, NaN means missing; categorical ones hold the
-            code of :meth:`ranking.features.Feature.code`. Anything else than float32 is converted.
+            code of :meth:`listwright.ranking.features.Feature.code`. Anything else than float32 is converted.
         ids: one opaque id per candidate, unique within the list; None where the caller has none.
         context: what the request says of the query as a whole, for hooks.
 

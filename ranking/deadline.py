@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
 
-from ranking.errors import AbandonedError
+from listwright.ranking.errors import AbandonedError
 
 REMEMBERED = 8
 """Times kept of a stage and size class."""

@@ -8,7 +8,7 @@ from typing import Any
 
 def _built(name: str) -> Any:
     try:
-        return import_module(f"ranking.compiled.{name}")
+        return import_module(f"listwright.ranking.compiled.{name}")
     except ImportError:
         return None
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from ranking.candidates import CandidateList
-from ranking.order import best
-from ranking.stages import SecondStage
+from listwright.ranking.candidates import CandidateList
+from listwright.ranking.order import best
+from listwright.ranking.stages import SecondStage
 
 
 class FirstPass(NamedTuple):
@@ -28,7 +28,8 @@ class FirstPass(NamedTuple):
     order: Int[np.ndarray, " L"]
 
     def kept(self, stage: SecondStage | None) -> Int[np.ndarray, " C"]:
-        """The candidates that reach a stage, in input order, so that ties keep it; see :func:`ranking.order.best`."""
+        """The candidates that reach a stage, in input order, so that ties keep it; see
+        :func:`listwright.ranking.order.best`."""
         if stage is None or stage.cutoff is None or stage.cutoff >= len(self.order):
             return np.arange(len(self.order))
         return np.sort(best(stage.cutoff, self.order, self.scores, self.candidates.features))

@@ -9,8 +9,8 @@ import lightgbm
 import numpy as np
 from jaxtyping import Float
 
-from ranking.errors import SchemaMismatchError, ScoringError
-from ranking.features import FeatureSchema
+from listwright.ranking.errors import SchemaMismatchError, ScoringError
+from listwright.ranking.features import FeatureSchema
 
 _DEFAULT_NAME = re.compile(r"Column_\d+")
 

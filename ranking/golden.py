@@ -12,11 +12,11 @@ import numpy as np
 from jaxtyping import Float, Int
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ranking.aggregates import TOP
-from ranking.candidates import CandidateList, Ranking
-from ranking.errors import BundleError, ListwrightError
-from ranking.order import rank_by_score, tied_after
-from ranking.reranker import Reranker
+from listwright.ranking.aggregates import TOP
+from listwright.ranking.candidates import CandidateList, Ranking
+from listwright.ranking.errors import BundleError, ListwrightError
+from listwright.ranking.order import rank_by_score, tied_after
+from listwright.ranking.reranker import Reranker
 
 SCORE_TOLERANCE = 1e-4
 """Largest difference of a score that still counts as the same computation (absolute, and relative above 1)."""

@@ -10,11 +10,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, FiniteFloat, ValidationError, model_validator
 
-from ranking.errors import BundleError, BundleFormatError
-from ranking.features import FeatureSchema
-from ranking.metrics import EvalProtocol
-from ranking.relative import RelativeColumn, RelativeColumns
-from ranking.stages import (
+from listwright.ranking.errors import BundleError, BundleFormatError
+from listwright.ranking.features import FeatureSchema
+from listwright.ranking.metrics import EvalProtocol
+from listwright.ranking.relative import RelativeColumn, RelativeColumns
+from listwright.ranking.stages import (
     AnomalyStage,
     ColumnStage,
     FileName,
@@ -95,7 +95,7 @@ class Manifest(Frozen):
         recipe, data: the recipe that made it, as JSON; and one line: which data, split how.
         feature_schema: the columns of every feature matrix.
         fingerprint: of ``feature_schema``; stored so that a hand-edited schema is noticed.
-        relative: list-relative columns, computed from the features of a list; see :mod:`ranking.relative`.
+        relative: list-relative columns, computed from the features of a list; see :mod:`listwright.ranking.relative`.
         first_stage, second_stages: the rankers; no second stage where the first one stands alone.
         srm, anomaly, router: specialists, and what chooses among them; None where the bundle has none.
         strategy: what ``auto`` means where no router or an abstaining one is asked.

@@ -1,7 +1,8 @@
 """Ranking metrics under an explicit protocol.
 
 Every function takes ``scores`` and ``labels`` of one list, in input order, and sorts by
-:func:`ranking.order.rank_by_score`. To measure a finished :class:`~ranking.candidates.Ranking`, pass its negated ranks.
+:func:`listwright.ranking.order.rank_by_score`. To measure a finished :class:`~listwright.ranking.candidates.Ranking`,
+pass its negated ranks.
 
 Gain is ``2^y - 1``, unless gains are given, and the discount ``1 / log2(rank + 1)`` (Burges et al., ICML 2005).
 """
@@ -15,7 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from pydantic import BaseModel, ConfigDict
 
-from ranking.order import rank_by_score
+from listwright.ranking.order import rank_by_score
 
 EmptyQueries = Literal[0, 1, "drop"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
-from ranking.features import FeatureSchema
-from ranking.first_stage import Engine
-from ranking.scorers import OnnxScorer
+from listwright.ranking.features import FeatureSchema
+from listwright.ranking.first_stage import Engine
+from listwright.ranking.scorers import OnnxScorer
 
 
 class OnnxFirstStage:
@@ -22,7 +22,8 @@ class OnnxFirstStage:
         schema: of the feature matrices that will be scored.
 
     Raises:
-        ScoringError: if it is not such a graph, or holds what :mod:`ranking.onnx_graph` does not let through.
+        ScoringError: if it is not such a graph, or holds what :mod:`listwright.ranking.onnx_graph` does not let
+            through.
     """
 
     engine: Engine = "onnx"

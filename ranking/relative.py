@@ -15,8 +15,8 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import BaseModel, ConfigDict, Field
 
-from ranking.extensions import relative_columns
-from ranking.features import FLOAT32_MAX, Feature, FeatureSchema, Quantiles
+from listwright.ranking.extensions import relative_columns
+from listwright.ranking.features import FLOAT32_MAX, Feature, FeatureSchema, Quantiles
 
 RelativeKind = Literal["z", "rank"]
 
@@ -38,7 +38,7 @@ class RelativeColumn(BaseModel):
         feature: the numeric feature that is compared.
         kind: ``z``, the z-score within the list; or ``rank``, the mid-rank within the list as a fraction in [0, 1].
         scale: spread of the feature over the training rows, in its own unit; see :data:`EPSILON`.
-        quantiles: of the column over the training rows, at :data:`ranking.features.QUANTILE_LEVELS`.
+        quantiles: of the column over the training rows, at :data:`listwright.ranking.features.QUANTILE_LEVELS`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -11,26 +11,26 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from ranking.anomaly import AnomalyScore
-from ranking.candidates import CandidateList, Ranking, Route, Stage
-from ranking.deadline import NO_DEADLINE, Deadline, Pace
-from ranking.errors import (
+from listwright.ranking.anomaly import AnomalyScore
+from listwright.ranking.candidates import CandidateList, Ranking, Route, Stage
+from listwright.ranking.deadline import NO_DEADLINE, Deadline, Pace
+from listwright.ranking.errors import (
     RoutingError,
     SchemaMismatchError,
     ScoringError,
     UnknownSpecialistError,
     UnknownStrategyError,
 )
-from ranking.features import FeatureSchema
-from ranking.first_pass import FirstPass
-from ranking.first_stage import FirstStage
-from ranking.manifest import Manifest
-from ranking.order import rank_by_score, refined_order
-from ranking.relative import RelativeColumns
-from ranking.relevance import mixture, relevance
-from ranking.router import BundleRouter, Choice, Hook, Query
-from ranking.scorers import Scorer
-from ranking.stages import NetworkStage
+from listwright.ranking.features import FeatureSchema
+from listwright.ranking.first_pass import FirstPass
+from listwright.ranking.first_stage import FirstStage
+from listwright.ranking.manifest import Manifest
+from listwright.ranking.order import rank_by_score, refined_order
+from listwright.ranking.relative import RelativeColumns
+from listwright.ranking.relevance import mixture, relevance
+from listwright.ranking.router import BundleRouter, Choice, Hook, Query
+from listwright.ranking.scorers import Scorer
+from listwright.ranking.stages import NetworkStage
 
 _TOO_LATE = "the {} stage was not started: it would have missed the deadline"
 
@@ -100,8 +100,9 @@ class Reranker:
     ) -> Ranking:
         """Order the candidates, best first.
 
-        The first stage scores all; the second stage rescores the top C of them (by :func:`ranking.order.best`, whatever
-        the input order) and puts them in front; the others follow in first-stage order.
+        The first stage scores all; the second stage rescores the top C of them (by
+        :func:`listwright.ranking.order.best`, whatever the input order) and puts them in front; the others follow in
+        first-stage order.
 
         Which second stage: the caller's specialist; or else, for ``auto`` and ``srm``, what the hook chooses, or what
         the bundle's router does. Where these abstain, ``auto`` is the generalist, and ``srm`` the mixture of all

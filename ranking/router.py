@@ -9,10 +9,10 @@ from typing import Protocol
 import numpy as np
 from jaxtyping import Float, Int
 
-from ranking.aggregates import Aggregates
-from ranking.errors import RoutingError, ScoringError
-from ranking.scorers import Scorer
-from ranking.stages import RouterStage
+from listwright.ranking.aggregates import Aggregates
+from listwright.ranking.errors import RoutingError, ScoringError
+from listwright.ranking.scorers import Scorer
+from listwright.ranking.stages import RouterStage
 
 SMALLEST_SHARE = 1e-3
 """A forest says 0 of what it has not met; no probability is."""
@@ -99,7 +99,8 @@ class BundleRouter:
         """Look at a list.
 
         Args:
-            features, first_scores, by_first_stage, scores, scored: as for :meth:`ranking.aggregates.Aggregates.of`.
+            features, first_scores, by_first_stage, scores, scored: as for
+                :meth:`listwright.ranking.aggregates.Aggregates.of`.
 
         Raises:
             RoutingError: if a graph fails.

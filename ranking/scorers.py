@@ -10,9 +10,9 @@ import onnxruntime
 from jaxtyping import Float
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
-from ranking.errors import ScoringError
-from ranking.first_stage import all_finite
-from ranking.onnx_graph import checked
+from listwright.ranking.errors import ScoringError
+from listwright.ranking.first_stage import all_finite
+from listwright.ranking.onnx_graph import checked
 
 _ORT_ERRORS = (
     ort_errors.Fail,
@@ -52,7 +52,8 @@ class OnnxScorer:
     ``metadata`` are the graph's own.
 
     Raises:
-        ScoringError: if it is not such a graph, or holds what :mod:`ranking.onnx_graph` does not let through.
+        ScoringError: if it is not such a graph, or holds what :mod:`listwright.ranking.onnx_graph` does not let
+            through.
     """
 
     def __init__(self, model: bytes, width: int, *, columns: int | None = None, name: str = "second stage") -> None:

@@ -54,7 +54,8 @@ class ColumnStage(Frozen):
 
 
 class OnnxStage(Frozen):
-    """First stage: an ONNX graph over the numeric features, see :class:`ranking.onnx_first_stage.OnnxFirstStage`."""
+    """First stage: an ONNX graph over the numeric features, see
+    :class:`listwright.ranking.onnx_first_stage.OnnxFirstStage`."""
 
     kind: Literal["onnx"] = "onnx"
     file: FileName = "first_stage.onnx"
@@ -135,7 +136,7 @@ class AnomalyStage(Frozen):
     """Anomaly score of a query: an Isolation Forest over the mean features of the first stage's top ten.
 
     Args:
-        quantiles: of the training queries' scores, at :data:`ranking.features.QUANTILE_LEVELS`.
+        quantiles: of the training queries' scores, at :data:`listwright.ranking.features.QUANTILE_LEVELS`.
     """
 
     file: FileName = "anomaly.onnx"

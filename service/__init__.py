@@ -1,4 +1,4 @@
-"""The server: reads a sealed bundle and answers ``POST /rerank``. ``python -m service --help`` starts here.
+"""The server: reads a sealed bundle and answers ``POST /rerank``. ``listwright serve --help`` starts here.
 
 From top to bottom, each knows only what stands below it:
 

@@ -1,4 +1,4 @@
-"""``python -m service``: serve bundles over HTTP."""
+"""``listwright serve``: serve bundles over HTTP."""
 
 import os
 import signal
@@ -11,9 +11,14 @@ def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as sig
     os._exit(128 + number)
 
 
-if __name__ == "__main__":
+def main(arguments: list[str] | None = None) -> int:
+    """Command line; see :func:`listwright.service.command_line.main`."""
     signal.signal(signal.SIGTERM, _end)  # before the imports, which take a second; until the server heeds it
     signal.signal(signal.SIGINT, _end)
-    from service.command_line import main
+    from listwright.service.command_line import main as serve  # noqa: PLC0415
 
+    return serve(arguments)
+
+
+if __name__ == "__main__":
     sys.exit(main())

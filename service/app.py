@@ -17,30 +17,30 @@ from anyio import to_thread
 from fastapi import FastAPI, Request, Response
 from starlette.types import Receive, Scope, Send
 
-from ranking.bundle import Bundle
-from ranking.errors import AbandonedError
-from service import hook, paths, problems
-from service.admission.body_budget import BodyBudget
-from service.admission.early_refusal import EarlyRefusal
-from service.admission.gate import Gate
-from service.admission.readiness import DegradedRun
-from service.api import admin, health, info, open_inference, rerank
-from service.api.openapi import completed
-from service.api.pacing import Pacing, Scraped
-from service.api.pipeline import Compute
-from service.auth.keys import Key, digest_of
-from service.auth.middleware import Guard, Keyring
-from service.bundles import loading
-from service.bundles.reload import Watch, tell
-from service.bundles.routing_switch import Deciders, RoutingSwitch
-from service.bundles.served import Models, only
-from service.errors import OverloadedError
-from service.settings import EVERY, Settings
-from service.telemetry.metrics import Observed, Telemetry
-from service.telemetry.open_tracer import open_tracer
-from service.transport.connection_limit import ConnectionLimit
-from service.wire.ignored import IgnoredFeatures
-from service.wire.json_codec import JsonBounds
+from listwright.ranking.bundle import Bundle
+from listwright.ranking.errors import AbandonedError
+from listwright.service import hook, paths, problems
+from listwright.service.admission.body_budget import BodyBudget
+from listwright.service.admission.early_refusal import EarlyRefusal
+from listwright.service.admission.gate import Gate
+from listwright.service.admission.readiness import DegradedRun
+from listwright.service.api import admin, health, info, open_inference, rerank
+from listwright.service.api.openapi import completed
+from listwright.service.api.pacing import Pacing, Scraped
+from listwright.service.api.pipeline import Compute
+from listwright.service.auth.keys import Key, digest_of
+from listwright.service.auth.middleware import Guard, Keyring
+from listwright.service.bundles import loading
+from listwright.service.bundles.reload import Watch, tell
+from listwright.service.bundles.routing_switch import Deciders, RoutingSwitch
+from listwright.service.bundles.served import Models, only
+from listwright.service.errors import OverloadedError
+from listwright.service.settings import EVERY, Settings
+from listwright.service.telemetry.metrics import Observed, Telemetry
+from listwright.service.telemetry.open_tracer import open_tracer
+from listwright.service.transport.connection_limit import ConnectionLimit
+from listwright.service.wire.ignored import IgnoredFeatures
+from listwright.service.wire.json_codec import JsonBounds
 
 HOOK_THREADS = 2
 """Threads of the hook for each request that is computed at a time: as many again may hang before any is refused."""

@@ -1,4 +1,4 @@
-"""The command line of ``python -m service``."""
+"""The command line of ``listwright serve``."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from functools import partial
 
 from pydantic import ValidationError
 
-from ranking.errors import ListwrightError
-from service import disk, hook
-from service.app import create_app
-from service.auth import keys
-from service.bundles import loading
-from service.settings import PREFIX, Settings, describe, near_misses
-from service.telemetry import logs
-from service.transport.server import DrainingServer, check_tls
-from service.workers.supervisor import supervise
+from listwright.ranking.errors import ListwrightError
+from listwright.service import disk, hook
+from listwright.service.app import create_app
+from listwright.service.auth import keys
+from listwright.service.bundles import loading
+from listwright.service.settings import PREFIX, Settings, describe, near_misses
+from listwright.service.telemetry import logs
+from listwright.service.transport.server import DrainingServer, check_tls
+from listwright.service.workers.supervisor import supervise
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Command line; 0 after a clean stop, 1 if nothing can be served, 2 for a wrong setting, 3 for a taken address."""
     parser = argparse.ArgumentParser(
-        prog="python -m service",
+        prog="listwright serve",
         description="Serve bundles: POST /rerank, GET /readyz /livez /info /metrics.",
         epilog=f"settings, from the environment:\n{describe()}\n\nexample:\n"
-        f"  {PREFIX}BUNDLE=models/demo/1 {PREFIX}PORT=8000 python -m service",
+        f"  {PREFIX}BUNDLE=models/demo/1 {PREFIX}PORT=8000 listwright serve",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.parse_args(arguments)
@@ -34,12 +34,12 @@ def main(arguments: list[str] | None = None) -> int:
         settings = Settings()
     except ValidationError as error:
         for line in _faults(error):
-            print(f"error: {line}; see python -m service --help", file=sys.stderr)
+            print(f"error: {line}; see listwright serve --help", file=sys.stderr)
         return 2
     for written, meant in near_misses(os.environ):
-        print(f"warning: {written} is no setting; is {meant} meant? see python -m service --help", file=sys.stderr)
+        print(f"warning: {written} is no setting; is {meant} meant? see listwright serve --help", file=sys.stderr)
     if fault := _misnamed(settings):
-        print(f"error: {fault}; see python -m service --help", file=sys.stderr)
+        print(f"error: {fault}; see listwright serve --help", file=sys.stderr)
         return 2
     if settings.workers > 1:
         return supervise(settings)

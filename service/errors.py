@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ranking.errors import ListwrightError
+from listwright.ranking.errors import ListwrightError
 
 
 class PlacedError(ListwrightError):

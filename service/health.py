@@ -1,4 +1,4 @@
-"""``python -m service.health``: whether the service of this environment is ready; for the container's health check.
+"""``listwright health``: whether the service of this environment is ready; for the container's health check.
 
 Reads ``LISTWRIGHT_HOST``, ``LISTWRIGHT_PORT`` and ``LISTWRIGHT_TLS_CERT`` as the service does. Imports little, for it
 runs every few seconds.
@@ -12,7 +12,7 @@ import os
 import ssl
 import sys
 
-from service.paths import READY
+from listwright.service.paths import READY
 
 WITHIN_S = 2.0
 
@@ -23,10 +23,10 @@ _NAMES = ("host", "port", "tls_cert")
 def main(arguments: list[str] | None = None) -> int:
     """Command line; 0 if ``GET /readyz`` answers 200, else 1 with the reason."""
     argparse.ArgumentParser(
-        prog="python -m service.health",
+        prog="listwright health",
         description="Ask the service of this machine whether it is ready: exit 0 if GET /readyz answers 200, else 1. "
         "LISTWRIGHT_HOST, LISTWRIGHT_PORT and LISTWRIGHT_TLS_CERT say where it listens, as they tell the service.",
-        epilog="example: LISTWRIGHT_PORT=8000 python -m service.health",
+        epilog="example: LISTWRIGHT_PORT=8000 listwright health",
     ).parse_args(arguments)
     try:
         status = _status()

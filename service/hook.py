@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ranking.errors import ListwrightError, RoutingError
-from ranking.router import Choice, Hook, Query
+from listwright.ranking.errors import ListwrightError, RoutingError
+from listwright.ranking.router import Choice, Hook, Query
 
 PASSED = "hook_passed"
 """Kind of the RoutingError that says "no opinion": the bundle's router decides, and nothing went wrong."""
@@ -164,8 +164,8 @@ def checked(choice: Any) -> Choice:
     """What a hook returned, as plain numbers.
 
     Args:
-        choice: :class:`ranking.router.Choice`, or None for no opinion. NumPy's numbers count as numbers; a truth value
-            is none.
+        choice: :class:`listwright.ranking.router.Choice`, or None for no opinion. NumPy's numbers count as numbers; a
+            truth value is none.
 
     Raises:
         RoutingError: of kind ``hook_invalid``, or :data:`PASSED` for None.

@@ -14,15 +14,15 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
-from ranking.errors import (
+from listwright.ranking.errors import (
     AbandonedError,
     CandidateError,
     EmptyListError,
     SchemaMismatchError,
     UnknownStrategyError,
 )
-from service import paths
-from service.errors import (
+from listwright.service import paths
+from listwright.service.errors import (
     DegradedError,
     NotReadyError,
     OverloadedError,

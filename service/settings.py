@@ -11,7 +11,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from ranking.stages import NetworkKind
+from listwright.ranking.stages import NetworkKind
 
 PREFIX = "LISTWRIGHT_"
 

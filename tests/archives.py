@@ -6,8 +6,8 @@ import zipfile
 
 import numpy as np
 
-from training.data.letor.layout import load
-from training.recipe.data import LetorData
+from listwright.training.data.letor.layout import load
+from listwright.training.recipe.data import LetorData
 
 
 def text(*qids, wide=2):

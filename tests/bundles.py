@@ -13,13 +13,13 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from ranking import bundle, golden
-from ranking.aggregates import Aggregates
-from ranking.features import Feature, FeatureSchema
-from ranking.first_stage import lightgbm_input
-from ranking.manifest import FORMAT_VERSION, Manifest
-from ranking.relative import RelativeColumn, RelativeColumns
-from ranking.stages import (
+from listwright.ranking import bundle, golden
+from listwright.ranking.aggregates import Aggregates
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.ranking.first_stage import lightgbm_input
+from listwright.ranking.manifest import FORMAT_VERSION, Manifest
+from listwright.ranking.relative import RelativeColumn, RelativeColumns
+from listwright.ranking.stages import (
     GOLDEN,
     AnomalyStage,
     FeatureWeight,

@@ -9,8 +9,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import hypothesis
 import pytest
 
+from listwright.training import fit
 from tiny import TINY
-from training import fit
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from uvicorn import Config
 from uvicorn.server import ServerState
 
-from service.telemetry.metrics import Telemetry
-from service.transport.connection import Connection
-from service.transport.connection_limit import ConnectionLimit
+from listwright.service.telemetry.metrics import Telemetry
+from listwright.service.transport.connection import Connection
+from listwright.service.transport.connection_limit import ConnectionLimit
 
 
 class Timer:

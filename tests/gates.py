@@ -2,7 +2,7 @@
 
 import asyncio
 
-from ranking.deadline import Deadline
+from listwright.ranking.deadline import Deadline
 
 
 class Request:

@@ -3,7 +3,7 @@
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from ranking.features import Feature, FeatureSchema
+from listwright.ranking.features import Feature, FeatureSchema
 
 SCHEMA = FeatureSchema(
     features=(

@@ -3,9 +3,9 @@
 import numpy as np
 import polars as pl
 
-from training.evaluation.routing import RoutingEvaluation
-from training.experiments.listwise.fits import NDCG_AT, TRUNCATED
-from training.experiments.listwise.measured import by_shift
+from listwright.training.evaluation.routing import RoutingEvaluation
+from listwright.training.experiments.listwise.fits import NDCG_AT, TRUNCATED
+from listwright.training.experiments.listwise.measured import by_shift
 
 
 def results(best, mean_of_rest, single, lambdamart, seed=0, count=2):

@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 
 import httpx
 
-from service.app import create_app
-from service.settings import Settings
+from listwright.service.app import create_app
+from listwright.service.settings import Settings
 
 KEY = "0123456789abcdef"
 BODY = {"features": [[1.0, 2.0, 3.0, "A5"], [2.0, 1.0, 0.0, "B2"], [-1.0, 0.5, None, "C7"]]}

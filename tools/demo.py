@@ -23,12 +23,12 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from ranking import bundle
-from ranking.errors import ListwrightError
-from ranking.features import FeatureSchema
-from training.data.dataset import Dataset
-from training.recipe.config import Recipe
-from training.steps.bundle_schema import load
+from listwright.ranking import bundle
+from listwright.ranking.errors import ListwrightError
+from listwright.ranking.features import FeatureSchema
+from listwright.training.data.dataset import Dataset
+from listwright.training.recipe.config import Recipe
+from listwright.training.steps.bundle_schema import load
 
 READY_WITHIN_S = 30.0
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy has no business on this machine

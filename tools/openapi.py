@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from service.app import create_app
-from service.settings import Settings
+from listwright.service.app import create_app
+from listwright.service.settings import Settings
 
 
 def document() -> dict[str, Any]:

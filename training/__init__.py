@@ -1,9 +1,9 @@
 """The trainer: real data in, a sealed bundle out.
 
-``python -m training.fit --help`` starts here; so does ``training.Qilcm(...).fit(X, y, qid)``, see ``docs/library.md``.
+``listwright fit --help`` starts here; so does ``training.Qilcm(...).fit(X, y, qid)``, see ``docs/library.md``.
 Each file imports from its own line or from lines below; ``pyproject.toml`` holds them to it::
 
-    fit, tune, experiment, diagnose    the commands: python -m training.fit ...
+    fit, tune, experiment, diagnose    the commands: listwright fit ...
     estimator                          the same run as a scikit-learn estimator
     library/                           its parameters, what it refuses, how it saves
     experiments/                       suites of fits over seeds and folds, and their pages
@@ -34,7 +34,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from training.estimator import Qilcm
+    from listwright.training.estimator import Qilcm
 
 __all__ = ["Qilcm"]
 
@@ -42,7 +42,7 @@ __all__ = ["Qilcm"]
 def __getattr__(name: str) -> Any:
     """Load the estimator, and scikit-learn, when it is asked for: importing the package stays cheap."""
     if name in __all__:
-        from training import estimator  # noqa: PLC0415
+        from listwright.training import estimator  # noqa: PLC0415
 
         return getattr(estimator, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

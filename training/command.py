@@ -9,8 +9,8 @@ from itertools import pairwise
 from pathlib import Path
 
 
-def repeatable(program: str, arguments: Sequence[str]) -> str:
-    """``python -m PROGRAM ARGUMENTS`` without what is of one machine or one attempt.
+def repeatable(command: str, arguments: Sequence[str]) -> str:
+    """``listwright COMMAND ARGUMENTS`` without what is of one machine or one attempt.
 
     Folders of absolute paths go, because they are nobody else's, and so do ``--out``, ``--study``, ``--json`` and
     ``--resume``, because they change nothing in the result.
@@ -25,7 +25,7 @@ def repeatable(program: str, arguments: Sequence[str]) -> str:
         word if "--default" in (before, word.partition("=")[0]) else _without_folder(word)  # a category is no path
         for before, word in pairwise(["", *kept])
     ]
-    return f"python -m {program} {shlex.join(shown)}".rstrip()
+    return f"listwright {command} {shlex.join(shown)}".rstrip()
 
 
 def _without_folder(word: str) -> str:

@@ -1,4 +1,4 @@
-"""``python -m training.diagnose``: the command line of the question whether a second stage pays."""
+"""``listwright diagnose``: the command line of the question whether a second stage pays."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from ranking.errors import ListwrightError, RecipeError
-from training.command import repeatable
-from training.recipe.options import add_source_options, recipe_from
+from listwright.ranking.errors import ListwrightError, RecipeError
+from listwright.training.command import repeatable
+from listwright.training.recipe.options import add_source_options, recipe_from
 
 _EXAMPLES = """examples:
-  python -m training.diagnose                 synthetic data
-  python -m training.diagnose --data rows.csv --qid search_id --label clicked
-  python -m training.diagnose --data rows.parquet --qid search_id \\
+  listwright diagnose                 synthetic data
+  listwright diagnose --data rows.csv --qid search_id --label clicked
+  listwright diagnose --data rows.parquet --qid search_id \\
       --label clicked --categorical carrier --json diagnosis.json
-  python -m training.diagnose mq2008 --data data/MQ2008 --fold 2
-  python -m training.diagnose letor --data rows.txt \\
+  listwright diagnose mq2008 --data data/MQ2008 --fold 2
+  listwright diagnose letor --data rows.txt \\
       --first-stage production.txt
 
 It takes about a minute and fits no bundle. The last lines name the command
@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
         console.print(text, markup=False, soft_wrap=True)
         console.print(advice, markup=False, soft_wrap=True)
         if options.json is not None:
-            _write(options.json, {"command": repeatable("training.diagnose", words), **found})
+            _write(options.json, {"command": repeatable("diagnose", words), **found})
     except (ListwrightError, OSError) as error:
         console.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
         return 1
@@ -60,10 +60,10 @@ def _diagnosed(
     """Numbers, tables and advice."""
     recipe = recipe_from(options)
     with console.status("loading torch"):  # seconds, which --help and mistyped options need not wait for
-        from training.diagnosis import text as diagnosis_text  # noqa: PLC0415
-        from training.diagnosis.diagnosis import diagnose  # noqa: PLC0415
-        from training.progress import progress_bars  # noqa: PLC0415
-        from training.run import usable_device  # noqa: PLC0415
+        from listwright.training.diagnosis import text as diagnosis_text  # noqa: PLC0415
+        from listwright.training.diagnosis.diagnosis import diagnose  # noqa: PLC0415
+        from listwright.training.progress import progress_bars  # noqa: PLC0415
+        from listwright.training.run import usable_device  # noqa: PLC0415
     device = usable_device(options.device)
     with progress_bars(console) as bars:
         found = diagnose(recipe, options.data, device=device, bars=bars)
@@ -78,7 +78,7 @@ def fit_command(words: Sequence[str], *, alone: bool) -> str:
     own = argparse.ArgumentParser(add_help=False, allow_abbrev=True)
     own.add_argument("--json")
     _, kept = own.parse_known_args(list(words))
-    return shlex.join(["python", "-m", "training.fit", *kept, *(["--model", "first_stage"] if alone else [])])
+    return shlex.join(["listwright", "fit", *kept, *(["--model", "first_stage"] if alone else [])])
 
 
 def _write(path: Path, found: dict[str, object]) -> None:
@@ -89,7 +89,7 @@ def _write(path: Path, found: dict[str, object]) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m training.diagnose",
+        prog="listwright diagnose",
         description="Say before a long fit whether list-relative columns and a second stage pay:\n"
         "how much of each feature lies between lists, and what quick rankers gain on\n"
         "training queries that they were not fitted on, with 95 % intervals.",

@@ -1,4 +1,4 @@
-"""``training.Qilcm``: the run of ``python -m training.fit`` as a scikit-learn estimator, on arrays and frames."""
+"""``training.Qilcm``: the run of ``listwright fit`` as a scikit-learn estimator, on arrays and frames."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from rich.console import Console
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from ranking import bundle
-from ranking.bundle import Bundle
-from ranking.candidates import CandidateList
-from ranking.errors import ScoringError
-from ranking.manifest import to_json
-from ranking.relative import RelativeKind
-from ranking.stages import MANIFEST
-from training.data import memory, split
-from training.data.dataset import Dataset, Remedies
-from training.data.memory import Values
-from training.library.parameters import UNSAVED, parameters_of, recipe_of
-from training.library.refused_words import refuse
-from training.library.saving import save_as
-from training.recipe.config import Recipe
-from training.recipe.data import Default
-from training.recipe.model import RankLoss
+from listwright.ranking import bundle
+from listwright.ranking.bundle import Bundle
+from listwright.ranking.candidates import CandidateList
+from listwright.ranking.errors import ScoringError
+from listwright.ranking.manifest import to_json
+from listwright.ranking.relative import RelativeKind
+from listwright.ranking.stages import MANIFEST
+from listwright.training.data import memory, split
+from listwright.training.data.dataset import Dataset, Remedies
+from listwright.training.data.memory import Values
+from listwright.training.library.parameters import UNSAVED, parameters_of, recipe_of
+from listwright.training.library.refused_words import refuse
+from listwright.training.library.saving import save_as
+from listwright.training.recipe.config import Recipe
+from listwright.training.recipe.data import Default
+from listwright.training.recipe.model import RankLoss
 
 _UNSAVED = (UNSAVED, "1")
 """Name and version of a bundle that has none yet."""
@@ -44,20 +44,21 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
     the second one is shown to be worse.
 
     Args:
-        model: second stage, one of :data:`training.recipe.model.MODEL_NAMES`; or ``auto``, which compares those
-            of :class:`training.recipe.config.Choice` and answers with the simplest ranker that no second stage beats.
+        model: second stage, one of :data:`listwright.training.recipe.model.MODEL_NAMES`; or ``auto``, which compares
+            those of :class:`listwright.training.recipe.config.Choice` and answers with the simplest ranker that no
+            second stage beats.
         encoder_width, hidden, rank_loss, precision, first_stage_score, cutoff, dropout, weight_decay, batch_size,
-        learning_rate, max_epochs, patience, ndcg_at: see :class:`training.recipe.model.Network`.
+        learning_rate, max_epochs, patience, ndcg_at: see :class:`listwright.training.recipe.model.Network`.
         query_norm, confusion_weight, confusion_pairs: of QILCM and its variants, see
-            :class:`training.recipe.model.Qilcm`; other models take no notice.
+            :class:`listwright.training.recipe.model.Qilcm`; other models take no notice.
         trials, max_trees, folds, monotone, relative: of the first stage, see
-        :class:`training.recipe.config.LambdaMart`.
+        :class:`listwright.training.recipe.config.LambdaMart`.
         parts: 5 is the papers' 60/20/20; at least 3.
         categorical: columns to treat as categories whatever their type; text always is.
         defaults: values by name of a feature, for frames and requests that lack it: a number, or one of its categories.
-        gains: what label 0, 1 and so on is worth, see :class:`training.recipe.data.AnyData`.
+        gains: what label 0, 1 and so on is worth, see :class:`listwright.training.recipe.data.AnyData`.
         drop_constant: whether columns with one value in all training rows become no features, see
-            :class:`training.recipe.data.AnyData`.
+            :class:`listwright.training.recipe.data.AnyData`.
         seed: fixes everything random.
         device: ``auto`` takes CUDA where there is one; or a torch device.
         verbose: whether progress is printed.
@@ -158,7 +159,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         rng = np.random.default_rng(recipe.seed)
         splits = split.by_query(data, recipe.data.split, fold=recipe.fold, rng=rng, source="X, y, qid")
         splits = replace(splits, remedies=Remedies("leave it out of X", keep_constant="drop_constant=False"))
-        from training.run import run_on  # noqa: PLC0415 - torch: seconds that a mistake need not wait for
+        from listwright.training.run import run_on  # noqa: PLC0415 - torch: seconds that a mistake need not wait for
 
         console = Console(quiet=not self.verbose, highlight=False)
         with tempfile.TemporaryDirectory(prefix="listwright-") as folder:
@@ -206,7 +207,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
             DataError: if a label has no gain.
         """
         refuse("score", others)
-        from training.first_stage.lambdamart import mean_ndcg  # noqa: PLC0415 - LightGBM and Optuna
+        from listwright.training.first_stage.lambdamart import mean_ndcg  # noqa: PLC0415 - LightGBM and Optuna
 
         scores = self.predict(X, qid)
         data, order = self._asked(X, qid)
@@ -214,7 +215,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         return mean_ndcg(judged, scores[order], self.ndcg_at)
 
     def save(self, path: str | Path) -> Path:
-        """Write the bundle that ``python -m service`` serves; no pickle.
+        """Write the bundle that ``listwright serve`` serves; no pickle.
 
         Args:
             path: ``.../NAME/VERSION``; must not exist.
@@ -231,7 +232,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def load(cls, path: str | Path) -> Qilcm:
-        """A fitted estimator from a bundle, whoever wrote it: this class or ``python -m training.fit``.
+        """A fitted estimator from a bundle, whoever wrote it: this class or ``listwright fit``.
 
         Its parameters are those of the bundle's recipe, where this class has them.
 

@@ -1,4 +1,4 @@
-"""``python -m training.experiment SUITE``: measured over seeds and folds, resumable, one page at the end."""
+"""``listwright experiment SUITE``: measured over seeds and folds, resumable, one page at the end."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from ranking.errors import ListwrightError, RecipeError
-from training.command import repeatable
-from training.data.sources import files_by_split, path_of
-from training.recipe.config import Recipe
-from training.recipe.data import LetorData, TableData
-from training.recipe.options import add_data_options, recipe_for, with_data_options
+from listwright.ranking.errors import ListwrightError, RecipeError
+from listwright.training.command import repeatable
+from listwright.training.data.sources import files_by_split, path_of
+from listwright.training.recipe.config import Recipe
+from listwright.training.recipe.data import LetorData, TableData
+from listwright.training.recipe.options import add_data_options, recipe_for, with_data_options
 
 ORACLE_COUNTS = (1, 2, 5, 10)
 MOST_SPECIALISTS = 100
@@ -49,19 +49,19 @@ _EXAMPLES = """suites:
   routing    does a router that sees only the list pay?
 
 examples:
-  python -m training.experiment table2 --data data/MQ2008     five folds, 20 seeds
-  python -m training.experiment table2 --data MSLR-WEB30K.zip --recipe mslr
-  python -m training.experiment table2 --data airline --recipe airline-paper
-  python -m training.experiment table2 --data own.csv --qid search --label clicked --ignore row_id
-  python -m training.experiment oracle --data own.csv --qid search --label clicked \\
+  listwright experiment table2 --data data/MQ2008     five folds, 20 seeds
+  listwright experiment table2 --data MSLR-WEB30K.zip --recipe mslr
+  listwright experiment table2 --data airline --recipe airline-paper
+  listwright experiment table2 --data own.csv --qid search --label clicked --ignore row_id
+  listwright experiment oracle --data own.csv --qid search --label clicked \\
       --split time --time-column searched_at     one fold, the newest queries
-  python -m training.experiment table2 --data data/OHSUMED --seeds 5 --tune 6
-  python -m training.experiment table3 --recipe shifted --seeds 3 --relative
-  python -m training.experiment oracle --data data/MQ2008     five folds, one seed
-  python -m training.experiment oracle --data MSLR-WEB10K.zip --recipe mslr --folds 1
-  python -m training.experiment oracle --data train=set1.train.txt valid=set1.valid.txt test=set1.test.txt
-  python -m training.experiment oracle --recipe planted
-  python -m training.experiment routing --data data/OHSUMED --seeds 3
+  listwright experiment table2 --data data/OHSUMED --seeds 5 --tune 6
+  listwright experiment table3 --recipe shifted --seeds 3 --relative
+  listwright experiment oracle --data data/MQ2008     five folds, one seed
+  listwright experiment oracle --data MSLR-WEB10K.zip --recipe mslr --folds 1
+  listwright experiment oracle --data train=set1.train.txt valid=set1.valid.txt test=set1.test.txt
+  listwright experiment oracle --recipe planted
+  listwright experiment routing --data data/OHSUMED --seeds 3
 
 An interrupted experiment goes on with the same command; table2, table3, anomaly and lambda
 also with more seeds, folds, shifts or methods.
@@ -78,7 +78,7 @@ def main(arguments: list[str] | None = None) -> int:
         folds = _numbers(options.folds) or tuple(range(1, _folds_of(options.suite, recipe, options.data) + 1))
         name = f"{options.suite}-{recipe.name}{'-relative' if options.relative else ''}"
         out = options.out or Path("experiments") / name
-        command = repeatable("training.experiment", sys.argv[1:] if arguments is None else arguments)
+        command = repeatable("experiment", sys.argv[1:] if arguments is None else arguments)
         run = _listwise if options.suite in LISTWISE else _specialised
         console.print(escape(run(options, recipe, folds, out, command, console)))
         console.print(f"Page: {out / 'page.html'}", soft_wrap=True, markup=False)
@@ -94,13 +94,11 @@ def main(arguments: list[str] | None = None) -> int:
 def _measurable(recipe: Recipe) -> Recipe:
     """The recipe, unless it asks for what the suites' figures do not know."""
     if recipe.data.gains is not None:
-        raise RecipeError(
-            "the suites measure by the gain 2^label - 1: leave out gains; python -m training.fit has them"
-        )
+        raise RecipeError("the suites measure by the gain 2^label - 1: leave out gains; listwright fit has them")
     if isinstance(recipe.data, TableData) and recipe.data.weight is not None:
         raise RecipeError(
-            f"the suites count every query the same: say --ignore {recipe.data.weight} instead of a weight; python -m "
-            "training.fit has weights"
+            f"the suites count every query the same: say --ignore {recipe.data.weight} instead of a weight; "
+            "listwright fit has weights"
         )
     return recipe
 
@@ -122,7 +120,7 @@ def _listwise(
     options: argparse.Namespace, recipe: Recipe, folds: tuple[int, ...], out: Path, command: str, console: Console
 ) -> str:
     with console.status("loading torch"):
-        from training.experiments.listwise import suite  # noqa: PLC0415
+        from listwright.training.experiments.listwise import suite  # noqa: PLC0415
 
     asked = suite.Asked(
         suite=options.suite,
@@ -153,7 +151,7 @@ def _specialised(
     if counts and counts[-1] > MOST_SPECIALISTS:
         raise RecipeError(f"--specialists {options.specialists}: at most {MOST_SPECIALISTS}")
     with console.status("loading torch"):
-        from training.experiments.specialised import suite  # noqa: PLC0415
+        from listwright.training.experiments.specialised import suite  # noqa: PLC0415
 
     seeds = options.seeds or 1
     settings = {
@@ -237,7 +235,7 @@ def _shifts(text: str | None) -> tuple[float, ...]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m training.experiment",
+        prog="listwright experiment",
         description="Measure a claim over seeds and folds; leaves results.parquet, summary.json and page.html.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -1,4 +1,4 @@
-"""``python -m training.fit``: the command line of a run."""
+"""``listwright fit``: the command line of a run."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from ranking.errors import ListwrightError
-from training.command import repeatable
-from training.recipe import config
-from training.recipe.config import Choice, LambdaMart, Recipe
-from training.recipe.options import MODELS, add_recipe_options, recipe_from
-from training.workspace import next_version, partial_of
+from listwright.ranking.errors import ListwrightError
+from listwright.training.command import repeatable
+from listwright.training.recipe import config
+from listwright.training.recipe.config import Choice, LambdaMart, Recipe
+from listwright.training.recipe.options import MODELS, add_recipe_options, recipe_from
+from listwright.training.workspace import next_version, partial_of
 
 _EXAMPLES = """examples:
-  python -m training.fit                      synthetic data, about a minute
-  python -m training.fit --quick              the same, comparing nothing
-  python -m training.fit mq2008 --data data/MQ2008 --fold 2
-  python -m training.fit mslr --data MSLR-WEB10K.zip    read inside the archive
-  python -m training.fit letor --data train=a.txt.gz valid=b.txt test=c.txt
-  python -m training.fit --data rows.parquet --qid search_id --label clicked \\
+  listwright fit                      synthetic data, about a minute
+  listwright fit --quick              the same, comparing nothing
+  listwright fit mq2008 --data data/MQ2008 --fold 2
+  listwright fit mslr --data MSLR-WEB10K.zip    read inside the archive
+  listwright fit letor --data train=a.txt.gz valid=b.txt test=c.txt
+  listwright fit --data rows.parquet --qid search_id --label clicked \\
       --categorical carrier,country --ignore row_id
-  python -m training.fit --data rows.csv --qid search_id --label clicked \\
+  listwright fit --data rows.csv --qid search_id --label clicked \\
       --split time --time-column searched_at    the newest queries are tested
-  python -m training.fit --data train=a.csv valid=b.csv test=c.parquet \\
+  listwright fit --data train=a.csv valid=b.csv test=c.parquet \\
       --qid search_id --label clicked
-  python -m training.fit letor --data rows.txt --first-stage production.txt \\
+  listwright fit letor --data rows.txt --first-stage production.txt \\
       --out models/shop/1
-  python -m training.fit --out models/demo/2 --resume   after an interruption
-  python -m training.fit mq2008 --data data/MQ2008 --model dlcm    a rival instead
+  listwright fit --out models/demo/2 --resume   after an interruption
+  listwright fit mq2008 --data data/MQ2008 --model dlcm    a rival instead
 """
 
 
@@ -43,9 +43,9 @@ def main(arguments: list[str] | None = None) -> int:
         recipe = _as_asked(recipe_from(options), options)
         out = options.out or next_version(Path("models"), recipe.name)
         with console.status("loading torch"):  # seconds, which --help and mistyped options need not wait for
-            from training.reporting.report import show  # noqa: PLC0415
-            from training.run import run  # noqa: PLC0415
-        command = repeatable("training.fit", sys.argv[1:] if arguments is None else arguments)
+            from listwright.training.reporting.report import show  # noqa: PLC0415
+            from listwright.training.run import run  # noqa: PLC0415
+        command = repeatable("fit", sys.argv[1:] if arguments is None else arguments)
         report = run(
             recipe, options.data, out, resume=options.resume, device=options.device, command=command, console=console
         )
@@ -60,8 +60,8 @@ def main(arguments: list[str] | None = None) -> int:
     show(report, console)
     console.print(f"\nBundle: {out}", soft_wrap=True, markup=False)
     console.print(f"Report: {out / 'report.html'}", soft_wrap=True, markup=False)
-    console.print(f"Check:  python -m ranking.bundle verify {out}", soft_wrap=True, markup=False)
-    console.print(f"Serve:  LISTWRIGHT_BUNDLE={out} python -m service", soft_wrap=True, markup=False)
+    console.print(f"Check:  listwright verify {out}", soft_wrap=True, markup=False)
+    console.print(f"Serve:  LISTWRIGHT_BUNDLE={out} listwright serve", soft_wrap=True, markup=False)
     return 0
 
 
@@ -79,7 +79,7 @@ def _as_asked(recipe: Recipe, options: argparse.Namespace) -> Recipe:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m training.fit",
+        prog="listwright fit",
         description="Compare LightGBM with and without list-relative columns and the second stages on held-out "
         "training queries; make the simplest that no second stage beats the default of a bundle; publish it.",
         epilog=_EXAMPLES + MODELS,

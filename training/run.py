@@ -9,25 +9,25 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from ranking import bundle
-from ranking.errors import RecipeError
-from training.choice.comparing import compared_networks, not_worse
-from training.data.dataset import Splits
-from training.data.load import announce, load
-from training.progress import progress_bars
-from training.recipe.config import GivenModel, Recipe
-from training.reporting.measures.details import alone, default_of, details, repeat
-from training.reporting.measures.latency import measured_here
-from training.reporting.measures.scores import score_details
-from training.reporting.report import HEADLINE, Report
-from training.specialists.srm import check_enough
-from training.steps import fitting
-from training.steps.bundle_schema import under_bundle_schema
-from training.steps.bundling import write_bundle
-from training.steps.fitting import RunContext
-from training.steps.measuring import measure
-from training.stopwatch import Stopwatch
-from training.workspace import Workspace
+from listwright.ranking import bundle
+from listwright.ranking.errors import RecipeError
+from listwright.training.choice.comparing import compared_networks, not_worse
+from listwright.training.data.dataset import Splits
+from listwright.training.data.load import announce, load
+from listwright.training.progress import progress_bars
+from listwright.training.recipe.config import GivenModel, Recipe
+from listwright.training.reporting.measures.details import alone, default_of, details, repeat
+from listwright.training.reporting.measures.latency import measured_here
+from listwright.training.reporting.measures.scores import score_details
+from listwright.training.reporting.report import HEADLINE, Report
+from listwright.training.specialists.srm import check_enough
+from listwright.training.steps import fitting
+from listwright.training.steps.bundle_schema import under_bundle_schema
+from listwright.training.steps.bundling import write_bundle
+from listwright.training.steps.fitting import RunContext
+from listwright.training.steps.measuring import measure
+from listwright.training.stopwatch import Stopwatch
+from listwright.training.workspace import Workspace
 
 
 def run(

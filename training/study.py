@@ -15,21 +15,21 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 from rich.progress import Progress
 
-from ranking.errors import RecipeError
-from ranking.relative import KINDS
-from training.choice.comparing import better_first_stage
-from training.data.dataset import Splits
-from training.first_stage import fit as first_stage
-from training.first_stage import lambdamart
-from training.first_stage.fit import FittedFirstStage
-from training.recipe import config
-from training.recipe.config import LambdaMart, Recipe
-from training.recipe.model import FirstStageAlone, NetworkSpec
-from training.search.optuna_search import Found
-from training.search.space import Value
-from training.second_stage.epoch import Epoch
-from training.second_stage.network_search import search_network, with_values
-from training.workspace import digest_of
+from listwright.ranking.errors import RecipeError
+from listwright.ranking.relative import KINDS
+from listwright.training.choice.comparing import better_first_stage
+from listwright.training.data.dataset import Splits
+from listwright.training.first_stage import fit as first_stage
+from listwright.training.first_stage import lambdamart
+from listwright.training.first_stage.fit import FittedFirstStage
+from listwright.training.recipe import config
+from listwright.training.recipe.config import LambdaMart, Recipe
+from listwright.training.recipe.model import FirstStageAlone, NetworkSpec
+from listwright.training.search.optuna_search import Found
+from listwright.training.search.space import Value
+from listwright.training.second_stage.epoch import Epoch
+from listwright.training.second_stage.network_search import search_network, with_values
+from listwright.training.workspace import digest_of
 
 WINNER = "winner.toml"
 

@@ -1,4 +1,4 @@
-"""``python -m training.tune``: the command line of a search for better hyperparameters."""
+"""``listwright tune``: the command line of a search for better hyperparameters."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.markup import escape
 
-from ranking.errors import ListwrightError, RecipeError
-from training.command import repeatable
-from training.recipe.config import Recipe
-from training.recipe.options import MODELS, add_recipe_options, recipe_from
+from listwright.ranking.errors import ListwrightError, RecipeError
+from listwright.training.command import repeatable
+from listwright.training.recipe.config import Recipe
+from listwright.training.recipe.options import MODELS, add_recipe_options, recipe_from
 
 if TYPE_CHECKING:
-    from training.study import Winner
+    from listwright.training.study import Winner
 
 TRIALS = 30
 
 _EXAMPLES = """examples:
-  python -m training.tune                     synthetic data, the recipe's QILCM
-  python -m training.tune mq2008 --data data/MQ2008 --trials 50
-  python -m training.tune mq2008 --data data/MQ2008 --trials 50 \\
+  listwright tune                     synthetic data, the recipe's QILCM
+  listwright tune mq2008 --data data/MQ2008 --trials 50
+  listwright tune mq2008 --data data/MQ2008 --trials 50 \\
       --model first_stage                     LightGBM instead, as hard
-  python -m training.tune mslr --data MSLR-WEB10K.zip --model dlcm
-  python -m training.tune --data rows.parquet --qid search_id --label clicked \\
+  listwright tune mslr --data MSLR-WEB10K.zip --model dlcm
+  listwright tune --data rows.parquet --qid search_id --label clicked \\
       --study studies/shop
 
 An interrupted search goes on with the same command, and so does one that is
@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
             raise RecipeError(f"--trials {options.trials}: expected 1 or more")
         recipe = recipe_from(options)
         folder = options.study or Path("studies") / recipe.name
-        command = repeatable("training.tune", sys.argv[1:] if arguments is None else arguments)
+        command = repeatable("tune", sys.argv[1:] if arguments is None else arguments)
         winner, text = _search(recipe, options, folder, command, console)
     except (ListwrightError, OSError) as error:
         console.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
@@ -72,11 +72,11 @@ def _search(
     recipe: Recipe, options: argparse.Namespace, folder: Path, command: str, console: Console
 ) -> tuple[Winner, str]:
     with console.status("loading torch"):  # seconds, which --help and mistyped options need not wait for
-        from training import study  # noqa: PLC0415
-        from training.data.load import announce  # noqa: PLC0415
-        from training.progress import progress_bars  # noqa: PLC0415
-        from training.run import usable_device  # noqa: PLC0415
-        from training.steps.bundle_schema import load  # noqa: PLC0415
+        from listwright.training import study  # noqa: PLC0415
+        from listwright.training.data.load import announce  # noqa: PLC0415
+        from listwright.training.progress import progress_bars  # noqa: PLC0415
+        from listwright.training.run import usable_device  # noqa: PLC0415
+        from listwright.training.steps.bundle_schema import load  # noqa: PLC0415
     device = usable_device(options.device)
     with progress_bars(console) as bars:
         splits = load(recipe, options.data, progress=bars)
@@ -92,7 +92,7 @@ def _search(
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m training.tune",
+        prog="listwright tune",
         description="Search for better hyperparameters of a recipe's network, or of LightGBM\n"
         "where it has none (--model first_stage), by validation NDCG. Trials below the\n"
         "median of earlier ones are ended early.",

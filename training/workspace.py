@@ -11,10 +11,10 @@ import numpy as np
 from filelock import FileLock, Timeout
 from pydantic import TypeAdapter, ValidationError
 
-from ranking.errors import RecipeError
-from ranking.manifest import BundleName
-from training.data.dataset import Splits
-from training.recipe.config import Recipe
+from listwright.ranking.errors import RecipeError
+from listwright.ranking.manifest import BundleName
+from listwright.training.data.dataset import Splits
+from listwright.training.recipe.config import Recipe
 
 _RUN = "run.json"
 

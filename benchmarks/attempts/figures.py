@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 
 from benchmarks.attempts.problem import PLANTED
 from benchmarks.attempts.registry import ATTEMPTS, RIVAL
-from training.evaluation.bootstrap import interval, resampled_means
+from listwright.training.evaluation.bootstrap import interval, resampled_means
 
 Figures = dict[str, object]
 

@@ -15,11 +15,11 @@ from torch import Tensor
 
 from benchmarks.attempts import objectives
 from benchmarks.attempts.problem import Problem, Scores, by_query
-from training.data.dataset import Dataset, Splits
-from training.recipe.model import Mlp, NetworkSpec, Qilcm, Qilcm2
-from training.second_stage import loop
-from training.second_stage.batching import Lists
-from training.second_stage.loop import FittedNetwork, fit_network, predict
+from listwright.training.data.dataset import Dataset, Splits
+from listwright.training.recipe.model import Mlp, NetworkSpec, Qilcm, Qilcm2
+from listwright.training.second_stage import loop
+from listwright.training.second_stage.batching import Lists
+from listwright.training.second_stage.loop import FittedNetwork, fit_network, predict
 
 COMMON: dict[str, Any] = {
     "cutoff": 1000,  # whole lists

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from training.losses import plackett_luce, softmax_cross_entropy
+from listwright.training.losses import plackett_luce, softmax_cross_entropy
 
 TEMPERATURE = 1.0
 """Of NeuralSort's relaxed permutation."""

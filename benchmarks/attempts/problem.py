@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from ranking.features import FeatureSchema
-from ranking.metrics import ndcg
-from ranking.relative import KINDS, RelativeColumn, RelativeColumns
-from training.data.dataset import Dataset, Splits, fit_schema
-from training.recipe import config
-from training.recipe.config import LambdaMart, Recipe
-from training.recipe.data import SyntheticData
-from training.steps.bundle_schema import load
+from listwright.ranking.features import FeatureSchema
+from listwright.ranking.metrics import ndcg
+from listwright.ranking.relative import KINDS, RelativeColumn, RelativeColumns
+from listwright.training.data.dataset import Dataset, Splits, fit_schema
+from listwright.training.recipe import config
+from listwright.training.recipe.config import LambdaMart, Recipe
+from listwright.training.recipe.data import SyntheticData
+from listwright.training.steps.bundle_schema import load
 
 CUTOFF = 10
 PLANTED_QUERIES = 1000

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from scipy.optimize import minimize
 
 from benchmarks.attempts.problem import Problem, Scores
-from training.data.dataset import Dataset
+from listwright.training.data.dataset import Dataset
 
 
 def stacked(problem: Problem, parts: list[Scores], *, fitted_on: list[Scores] | None = None) -> Scores:

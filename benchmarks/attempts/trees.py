@@ -10,9 +10,9 @@ import numpy as np
 from jaxtyping import Float
 
 from benchmarks.attempts.problem import Problem, Scores
-from ranking.first_stage import lightgbm_input
-from training.data.dataset import Dataset, Splits
-from training.first_stage import lambdamart
+from listwright.ranking.first_stage import lightgbm_input
+from listwright.training.data.dataset import Dataset, Splits
+from listwright.training.first_stage import lambdamart
 
 MEMBERS = 8
 
@@ -85,7 +85,7 @@ def _sum(problem: Problem, trees: int, more: dict[str, Any], train_scores: Float
 
 
 def _settings(problem: Problem, more: dict[str, Any]) -> dict[str, Any]:
-    """Those of :mod:`training.first_stage.lambdamart`."""
+    """Those of :mod:`listwright.training.first_stage.lambdamart`."""
     return {
         **problem.first_stage.settings.model_dump(),
         "bagging_freq": 1,

@@ -23,8 +23,8 @@ from benchmarks.rivals.environments import BUILD, NotInstallableError, prepare
 from benchmarks.rivals.measure import CANDIDATES, CLIENTS, QUICK, WHOLE, Bench, DisagreementError, measure
 from benchmarks.rivals.processes import NotServingError
 from benchmarks.rivals.report import Result
-from ranking import bundle
-from ranking.errors import ListwrightError
+from listwright.ranking import bundle
+from listwright.ranking.errors import ListwrightError
 
 
 def main() -> int:

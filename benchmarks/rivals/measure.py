@@ -21,8 +21,8 @@ from benchmarks.rivals.cores import Cores, on
 from benchmarks.rivals.environments import BUILD, prepare, versions
 from benchmarks.rivals.processes import NotServingError, Server, first_answer, free_port, running
 from benchmarks.rivals.report import Result
-from ranking import bundle
-from ranking.candidates import CandidateList
+from listwright.ranking import bundle
+from listwright.ranking.candidates import CandidateList
 
 CANDIDATES, PROBE = 100, 150
 """Length of the lists under load, and of the one that all must rank alike: some of it is below the cutoff."""

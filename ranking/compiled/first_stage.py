@@ -7,12 +7,12 @@ import logging
 import numpy as np
 from jaxtyping import Float
 
-from ranking.compiled.lightgbm_trees import Forest, UnsupportedForestError, float32_below, read_forest
-from ranking.compiled.lockstep import schedule
-from ranking.errors import ScoringError
-from ranking.extensions import tree_traversal
-from ranking.features import FeatureSchema
-from ranking.first_stage import Engine, FirstStage, LightGbmFirstStage, all_finite, lightgbm_input
+from listwright.ranking.compiled.lightgbm_trees import Forest, UnsupportedForestError, float32_below, read_forest
+from listwright.ranking.compiled.lockstep import schedule
+from listwright.ranking.errors import ScoringError
+from listwright.ranking.extensions import tree_traversal
+from listwright.ranking.features import FeatureSchema
+from listwright.ranking.first_stage import Engine, FirstStage, LightGbmFirstStage, all_finite, lightgbm_input
 
 PROBES = 512
 """Rows on which the compiled traversal is held against LightGBM before it may serve."""

@@ -1,7 +1,7 @@
 """A regression forest as it travels in the metadata of its own ONNX graph, and the compiled walk through it.
 
 ONNX Runtime needs longer to start on the one row of a query than to walk through the forest, so the router and the
-anomaly score are read from there, where :mod:`ranking.compiled.tree_traversal` is built.
+anomaly score are read from there, where :mod:`listwright.ranking.compiled.tree_traversal` is built.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-from ranking.compiled import metadata as packed
-from ranking.compiled.lightgbm_trees import NODE
-from ranking.compiled.packed_graph import open_packed
-from ranking.errors import ScoringError
-from ranking.extensions import tree_traversal
-from ranking.scorers import Scorer
+from listwright.ranking.compiled import metadata as packed
+from listwright.ranking.compiled.lightgbm_trees import NODE
+from listwright.ranking.compiled.packed_graph import open_packed
+from listwright.ranking.errors import ScoringError
+from listwright.ranking.extensions import tree_traversal
+from listwright.ranking.scorers import Scorer
 
 METADATA = "listwright.forest"
 """Name of the graph's metadata entry."""
@@ -42,7 +42,7 @@ class PackedForest:
 
     Args:
         fills: ``(E,)`` what stands for a missing value.
-        nodes: of :data:`ranking.compiled.lightgbm_trees.NODE`, as its ``Forest`` has them.
+        nodes: of :data:`listwright.ranking.compiled.lightgbm_trees.NODE`, as its ``Forest`` has them.
         roots: ``(T,)`` where each tree begins.
         leaves: of every node; of a leaf, its row of ``values``.
         values: ``(V, K)``.

@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 from jaxtyping import Float
 
-from ranking.errors import ScoringError
+from listwright.ranking.errors import ScoringError
 
 NODE = np.dtype([("threshold", "f4"), ("column", "u2"), ("child", "u2")])
 TREE = np.dtype([("root", "i4"), ("depth", "i4"), ("categorical", "i4")])

@@ -1,6 +1,6 @@
 """Linear specialists as they travel in the metadata of their own ONNX graph, and the compiled product.
 
-ONNX Runtime needs longer to start on a short list than to score it; see :mod:`ranking.compiled.forest`.
+ONNX Runtime needs longer to start on a short list than to score it; see :mod:`listwright.ranking.compiled.forest`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from ranking.compiled import metadata as packed
-from ranking.compiled.packed_graph import open_packed
-from ranking.errors import ScoringError
-from ranking.extensions import linear_product
-from ranking.scorers import Scorer
+from listwright.ranking.compiled import metadata as packed
+from listwright.ranking.compiled.packed_graph import open_packed
+from listwright.ranking.errors import ScoringError
+from listwright.ranking.extensions import linear_product
+from listwright.ranking.scorers import Scorer
 
 METADATA = "listwright.linear"
 """Name of the graph's metadata entry."""

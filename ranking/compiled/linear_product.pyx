@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""The linear specialists of :mod:`ranking.compiled.linear`, all of them in one pass over a list.
+"""The linear specialists of :mod:`listwright.ranking.compiled.linear`, all of them in one pass over a list.
 
 Its arrays come from there, which has checked them: nothing is checked here.
 """

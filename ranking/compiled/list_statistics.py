@@ -1,4 +1,5 @@
-"""What :mod:`ranking.aggregates` asks of a list, in NumPy, where ``ranking.compiled.list_summary`` is not built."""
+"""What :mod:`listwright.ranking.aggregates` asks of a list, in NumPy, where ``ranking.compiled.list_summary`` is not
+built."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""What :mod:`ranking.aggregates` asks of a list, in two passes over it, for which NumPy needs some forty.
+"""What :mod:`listwright.ranking.aggregates` asks of a list, in two passes over it, for which NumPy needs some forty.
 
 Its arrays come from there, which has checked them: nothing is checked here.
 """

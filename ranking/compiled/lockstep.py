@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int
 
-from ranking.compiled.lightgbm_trees import Forest
+from listwright.ranking.compiled.lightgbm_trees import Forest
 
 ABREAST = 4
 """Trees that go in step; as in ``ranking/compiled/lockstep.h``."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from ranking.errors import ScoringError
+from listwright.ranking.errors import ScoringError
 
 
 def to_text(arrays: Mapping[str, np.ndarray]) -> str:

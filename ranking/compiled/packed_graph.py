@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float
 
-from ranking.scorers import OnnxScorer, Scorer
+from listwright.ranking.scorers import OnnxScorer, Scorer
 
 TOLERANCE = 1e-5
 """Largest difference from ONNX Runtime, in units of the largest score, or of 1; both add up in float32."""

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""The list-relative columns of :mod:`ranking.relative`, equal to its NumPy reference to the last bit.
+"""The list-relative columns of :mod:`listwright.ranking.relative`, equal to its NumPy reference to the last bit.
 
 Its arrays come from there, which has checked them: nothing is checked here. Every sum runs over sorted values, so that
 the order of the candidates never matters.
@@ -153,7 +153,7 @@ def write(const float[:, ::1] features, const Source[::1] sources, float[:, ::1]
 
     Args:
         features: ``(L, D)``, NaN = missing.
-        sources: as :data:`ranking.relative.SOURCE` has them.
+        sources: as :data:`listwright.ranking.relative.SOURCE` has them.
         out: ``(L, W)``; only the columns that the sources name are written.
 
     Raises:

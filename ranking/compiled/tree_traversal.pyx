@@ -2,8 +2,8 @@
 """Scores rows with a forest, sixteen rows side by side.
 
 Through small trees they go in step (``lockstep.h``); through the others each walks its own way, and while one waits for
-memory, the others compute. The arrays are those of :mod:`ranking.compiled.lightgbm_trees`, which has checked them, and of
-:mod:`ranking.compiled.lockstep`: nothing is checked here.
+memory, the others compute. The arrays are those of :mod:`listwright.ranking.compiled.lightgbm_trees`, which has checked them, and of
+:mod:`listwright.ranking.compiled.lockstep`: nothing is checked here.
 """
 
 from libc.math cimport INFINITY, exp2, isnan
@@ -149,7 +149,7 @@ def score(
         trees: where each one begins.
         sets: the sets of categorical nodes.
         values: of all nodes; only those of leaves are read.
-        groups, splits, walked, turns: as a :class:`ranking.compiled.lockstep.Schedule` has them.
+        groups, splits, walked, turns: as a :class:`listwright.ranking.compiled.lockstep.Schedule` has them.
         scores: ``(L,)``.
         fastest: as this processor can, or else as every processor can: the same to the last bit.
 

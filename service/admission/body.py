@@ -11,8 +11,8 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
 
-from ranking.deadline import Deadline
-from service.errors import (
+from listwright.ranking.deadline import Deadline
+from listwright.service.errors import (
     NotReadyError,
     OverloadedError,
     SlowBodyError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from service.errors import OverloadedError
+from listwright.service.errors import OverloadedError
 
 
 class Body(Protocol):

@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 from starlette.types import Scope, Send
 
-from service import paths, problems
-from service.admission.gate import Gate
-from service.errors import OverloadedError
-from service.telemetry.metrics import Telemetry, identified
+from listwright.service import paths, problems
+from listwright.service.admission.gate import Gate
+from listwright.service.errors import OverloadedError
+from listwright.service.telemetry.metrics import Telemetry, identified
 
 LOG_S = 10.0
 """Seconds between two log lines, each of which counts the refusals since the last."""

@@ -12,8 +12,8 @@ from functools import partial
 from statistics import median_high
 from typing import Any
 
-from ranking.deadline import Deadline
-from service.errors import NotReadyError, OverloadedError
+from listwright.ranking.deadline import Deadline
+from listwright.service.errors import NotReadyError, OverloadedError
 
 LONGEST_S = 3600.0
 """Of a wait: timers know no infinity."""

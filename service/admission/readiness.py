@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ranking.candidates import CandidateList, Route
-from ranking.reranker import Reranker
+from listwright.ranking.candidates import CandidateList, Route
+from listwright.ranking.reranker import Reranker
 
 RUN = 20
 """Degraded answers one after another that make a run."""

@@ -8,14 +8,14 @@ from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.security import HTTPBearer
 from fastapi.security.http import HTTPAuthorizationCredentials
 
-from service.api.info import Serving, serving_info
-from service.auth import keys
-from service.bundles.reload import EVERYTHING, Watch
-from service.bundles.served import Models, serving
-from service.errors import ReloadRefusedError, UnauthorizedError
-from service.paths import RELOAD, ROLLBACK
-from service.problems import DOCUMENTED
-from service.wire.schemas import Name
+from listwright.service.api.info import Serving, serving_info
+from listwright.service.auth import keys
+from listwright.service.bundles.reload import EVERYTHING, Watch
+from listwright.service.bundles.served import Models, serving
+from listwright.service.errors import ReloadRefusedError, UnauthorizedError
+from listwright.service.paths import RELOAD, ROLLBACK
+from listwright.service.problems import DOCUMENTED
+from listwright.service.wire.schemas import Name
 
 _key = HTTPBearer(auto_error=False, scheme_name="adminKey", description="the value of LISTWRIGHT_ADMIN_KEY")
 

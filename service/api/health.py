@@ -6,12 +6,12 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
-from service import paths
-from service.admission.readiness import RUN
-from service.bundles.served import Models, Served
-from service.errors import NotReadyError
-from service.problems import DOCUMENTED
-from service.wire.schemas import Health
+from listwright.service import paths
+from listwright.service.admission.readiness import RUN
+from listwright.service.bundles.served import Models, Served
+from listwright.service.errors import NotReadyError
+from listwright.service.problems import DOCUMENTED
+from listwright.service.wire.schemas import Health
 
 routes = APIRouter()
 

@@ -8,16 +8,16 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel, Field
 
-from ranking.bundle import Bundle
-from ranking.first_stage import Engine
-from ranking.manifest import Manifest
-from ranking.stages import FeatureWeight
-from service import paths
-from service.bundles.routing_switch import Deciders
-from service.bundles.served import Models, Served
-from service.problems import DOCUMENTED
-from service.settings import Settings
-from service.wire.schemas import Name
+from listwright.ranking.bundle import Bundle
+from listwright.ranking.first_stage import Engine
+from listwright.ranking.manifest import Manifest
+from listwright.ranking.stages import FeatureWeight
+from listwright.service import paths
+from listwright.service.bundles.routing_switch import Deciders
+from listwright.service.bundles.served import Models, Served
+from listwright.service.problems import DOCUMENTED
+from listwright.service.settings import Settings
+from listwright.service.wire.schemas import Name
 
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -1,6 +1,7 @@
 """The endpoints that take matrices: the Open Inference Protocol, and ``application/x-npy`` at ``POST /rerank``.
 
-The same bundles, limits, errors and counts as in :mod:`service.api.rerank`; only the spelling of a list differs.
+The same bundles, limits, errors and counts as in :mod:`listwright.service.api.rerank`; only the spelling of a list
+differs.
 """
 
 from __future__ import annotations
@@ -12,23 +13,29 @@ from fastapi import APIRouter, Request, Response
 from starlette.routing import Match
 from starlette.types import Scope
 
-from ranking.bundle import Bundle
-from service import paths
-from service.admission.body import BoundedRequest, PlainRoute, media_type_of
-from service.api.accept import prefers
-from service.api.health import readyz
-from service.api.pipeline import answer
-from service.api.rerank import HEADERS, RANKED
-from service.bundles.served import Served, serving
-from service.errors import UnsupportedMediaTypeError
-from service.problems import DOCUMENTED
-from service.wire import examples, npy
-from service.wire import open_inference as tensors
-from service.wire import open_inference_schemas as inference
-from service.wire.matrix_codecs import JSON_HEAD, NOTHING_SAID, OCTETS, NpyCodec, TensorCodec
-from service.wire.open_inference_schemas import InferResponse, ModelMetadata, ModelReady, ServerHealth, ServerMetadata
-from service.wire.schemas import Envelope
-from service.wire.validation import validated_query
+from listwright.ranking.bundle import Bundle
+from listwright.service import paths
+from listwright.service.admission.body import BoundedRequest, PlainRoute, media_type_of
+from listwright.service.api.accept import prefers
+from listwright.service.api.health import readyz
+from listwright.service.api.pipeline import answer
+from listwright.service.api.rerank import HEADERS, RANKED
+from listwright.service.bundles.served import Served, serving
+from listwright.service.errors import UnsupportedMediaTypeError
+from listwright.service.problems import DOCUMENTED
+from listwright.service.wire import examples, npy
+from listwright.service.wire import open_inference as tensors
+from listwright.service.wire import open_inference_schemas as inference
+from listwright.service.wire.matrix_codecs import JSON_HEAD, NOTHING_SAID, OCTETS, NpyCodec, TensorCodec
+from listwright.service.wire.open_inference_schemas import (
+    InferResponse,
+    ModelMetadata,
+    ModelReady,
+    ServerHealth,
+    ServerMetadata,
+)
+from listwright.service.wire.schemas import Envelope
+from listwright.service.wire.validation import validated_query
 
 _VERSION = version_of("listwright")
 

@@ -7,11 +7,11 @@ from typing import Any
 from fastapi.encoders import jsonable_encoder
 from fastapi.openapi.models import OpenAPI
 
-from service import paths, problems
-from service.auth import middleware
-from service.wire import examples
-from service.wire.open_inference_schemas import InferRequest
-from service.wire.schemas import RerankRequest
+from listwright.service import paths, problems
+from listwright.service.auth import middleware
+from listwright.service.wire import examples
+from listwright.service.wire.open_inference_schemas import InferRequest
+from listwright.service.wire.schemas import RerankRequest
 
 _EXAMPLES = {paths.RERANK: examples.REQUESTS} | dict.fromkeys(paths.INFER, examples.INFERENCES)
 _UNUSED = ("HTTPValidationError", "ValidationError")

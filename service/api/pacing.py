@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable
 
 from starlette.types import Receive, Scope
 
-from ranking.errors import AbandonedError
-from service.admission.early_refusal import ranks
-from service.auth import keys
-from service.auth.keys import Key
-from service.auth.middleware import Bucket, Keyring
-from service.errors import OverloadedError
-from service.paths import ADMIN, is_probe
+from listwright.ranking.errors import AbandonedError
+from listwright.service.admission.early_refusal import ranks
+from listwright.service.auth import keys
+from listwright.service.auth.keys import Key
+from listwright.service.auth.middleware import Bucket, Keyring
+from listwright.service.errors import OverloadedError
+from listwright.service.paths import ADMIN, is_probe
 
 RATE, BURST = 100.0, 200.0
 """Requests a second, and at once, of each kind."""

@@ -13,16 +13,16 @@ from typing import NamedTuple, TypeVar
 from fastapi import Response
 from starlette.types import Receive, Scope, Send
 
-from ranking.candidates import Ranking
-from ranking.deadline import Deadline
-from service.admission.body import BoundedRequest
-from service.admission.gate import Gate
-from service.admission.readiness import fails_on_zeros
-from service.bundles.routing_switch import Deciders
-from service.errors import DegradedError
-from service.settings import Settings
-from service.wire.answers import facts
-from service.wire.codec import Codec, EncodedAnswer, RankingRequest
+from listwright.ranking.candidates import Ranking
+from listwright.ranking.deadline import Deadline
+from listwright.service.admission.body import BoundedRequest
+from listwright.service.admission.gate import Gate
+from listwright.service.admission.readiness import fails_on_zeros
+from listwright.service.bundles.routing_switch import Deciders
+from listwright.service.errors import DegradedError
+from listwright.service.settings import Settings
+from listwright.service.wire.answers import facts
+from listwright.service.wire.codec import Codec, EncodedAnswer, RankingRequest
 
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ class Compute:
             request: whose body has arrived.
 
         Raises:
-            ListwrightError: of :meth:`service.admission.gate.Gate.turn`, or of the job.
+            ListwrightError: of :meth:`listwright.service.admission.gate.Gate.turn`, or of the job.
         """
         on_loop = not self._threaded and request.held <= SMALL
         async with gate.turn(request.deadline, request.receive, on_loop=on_loop) as deadline:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
-from service import paths
-from service.admission.body import BoundedRequest, PlainRoute
-from service.api.pipeline import answer
-from service.bundles.served import serving
-from service.problems import DOCUMENTED
-from service.wire import npy
-from service.wire.examples import REQUESTS
-from service.wire.json_codec import JsonCodec
-from service.wire.schemas import RerankResponse
+from listwright.service import paths
+from listwright.service.admission.body import BoundedRequest, PlainRoute
+from listwright.service.api.pipeline import answer
+from listwright.service.bundles.served import serving
+from listwright.service.problems import DOCUMENTED
+from listwright.service.wire import npy
+from listwright.service.wire.examples import REQUESTS
+from listwright.service.wire.json_codec import JsonCodec
+from listwright.service.wire.schemas import RerankResponse
 
 HEADERS = {
     "X-Request-ID": {

@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ranking import plain_file
-from ranking.errors import ListwrightError
-from ranking.plain_file import NotPlainError
-from service.settings import PREFIX, Settings
+from listwright.ranking import plain_file
+from listwright.ranking.errors import ListwrightError
+from listwright.ranking.plain_file import NotPlainError
+from listwright.service.settings import PREFIX, Settings
 
 MAX_KEYS = 256
 """Each request is compared with all of them."""

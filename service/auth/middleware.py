@@ -13,14 +13,14 @@ from typing import Any
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service import paths, problems
-from service.auth import keys
-from service.auth.keys import Key, KeysError
-from service.disk import Disk
-from service.errors import RateLimitedError, UnauthorizedError
-from service.problems import DOCUMENTED
-from service.settings import Settings
-from service.telemetry.metrics import Telemetry
+from listwright.service import paths, problems
+from listwright.service.auth import keys
+from listwright.service.auth.keys import Key, KeysError
+from listwright.service.disk import Disk
+from listwright.service.errors import RateLimitedError, UnauthorizedError
+from listwright.service.problems import DOCUMENTED
+from listwright.service.settings import Settings
+from listwright.service.telemetry.metrics import Telemetry
 
 SCHEME = {
     "apiKey": {

@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ranking import plain_file
-from ranking.plain_file import NotPlainError
+from listwright.ranking import plain_file
+from listwright.ranking.plain_file import NotPlainError
 
 CURRENT = "CURRENT"
 ALIAS = "ALIAS"

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
-from ranking import bundle
-from ranking.bundle import Bundle
-from ranking.candidates import CandidateList
-from ranking.errors import BundleError, ListwrightError, UnknownStrategyError
-from service.bundles import folder
-from service.bundles.served import Models, Refusal, only
-from service.settings import EVERY, PREFIX, Settings
+from listwright.ranking import bundle
+from listwright.ranking.bundle import Bundle
+from listwright.ranking.candidates import CandidateList
+from listwright.ranking.errors import BundleError, ListwrightError, UnknownStrategyError
+from listwright.service.bundles import folder
+from listwright.service.bundles.served import Models, Refusal, only
+from listwright.service.settings import EVERY, PREFIX, Settings
 
 WARM_UP_LENGTHS = (1, 10, 100)
 

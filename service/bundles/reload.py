@@ -12,15 +12,15 @@ from typing import Any
 
 from anyio import move_on_after
 
-from ranking.bundle import Bundle
-from ranking.errors import ListwrightError
-from service.bundles import folder
-from service.bundles.loading import Paths, load_kept, load_named, reason_of, refusal
-from service.bundles.served import Models, Refusal
-from service.disk import Disk
-from service.errors import ReloadRefusedError
-from service.settings import Settings
-from service.telemetry.metrics import Telemetry
+from listwright.ranking.bundle import Bundle
+from listwright.ranking.errors import ListwrightError
+from listwright.service.bundles import folder
+from listwright.service.bundles.loading import Paths, load_kept, load_named, reason_of, refusal
+from listwright.service.bundles.served import Models, Refusal
+from listwright.service.disk import Disk
+from listwright.service.errors import ReloadRefusedError
+from listwright.service.settings import Settings
+from listwright.service.telemetry.metrics import Telemetry
 
 EVERYTHING = "*"
 """Stands for the name where the models folder itself cannot be read."""

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ranking.router import Hook
-from service.settings import PREFIX, Settings
+from listwright.ranking.router import Hook
+from listwright.service.settings import PREFIX, Settings
 
 LOOK_S = 0.05
 """Between two looks at the file."""

@@ -10,9 +10,9 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from ranking.bundle import Bundle
-from ranking.features import FeatureSchema
-from service.errors import NotReadyError, UnknownModelError
+from listwright.ranking.bundle import Bundle
+from listwright.ranking.features import FeatureSchema
+from listwright.service.errors import NotReadyError, UnknownModelError
 
 DEFAULT = "default"
 """The name, of a bundle or an alias, that answers a request without ``model`` where several bundles are served."""

@@ -19,9 +19,9 @@ from jaxtyping import Float, Int
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from ranking.features import QUANTILE_LEVELS, UNKNOWN_CODE, FeatureSchema
-from ranking.reranker import Reranker
-from ranking.stages import AnomalyStage
+from listwright.ranking.features import QUANTILE_LEVELS, UNKNOWN_CODE, FeatureSchema
+from listwright.ranking.reranker import Reranker
+from listwright.ranking.stages import AnomalyStage
 
 EVERY_S = 0.1
 """Seconds from one list that is looked at to the next, of one process."""

@@ -19,15 +19,15 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ranking.candidates import Ranking
-from ranking.errors import RoutingError
-from ranking.first_stage import Engine
-from ranking.manifest import Manifest
-from service.hook import PASSED
-from service.paths import PROBES
-from service.telemetry import logs, merge, processes
-from service.telemetry.drift import Drift
-from service.telemetry.tracer import Traced, Tracer
+from listwright.ranking.candidates import Ranking
+from listwright.ranking.errors import RoutingError
+from listwright.ranking.first_stage import Engine
+from listwright.ranking.manifest import Manifest
+from listwright.service.hook import PASSED
+from listwright.service.paths import PROBES
+from listwright.service.telemetry import logs, merge, processes
+from listwright.service.telemetry.drift import Drift
+from listwright.service.telemetry.tracer import Traced, Tracer
 
 SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 VERSION = ("model", "version")

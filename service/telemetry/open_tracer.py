@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 
-from service.telemetry.tracer import Tracer
+from listwright.service.telemetry.tracer import Tracer
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 """Variables that OpenTelemetry has for the receiver's address; no trace is made unless one is set."""
@@ -20,7 +20,7 @@ def open_tracer() -> Tracer | None:
     if named is None or off:
         return None
     try:
-        from service.telemetry import otel  # noqa: PLC0415 - an extra, see pyproject.toml
+        from listwright.service.telemetry import otel  # noqa: PLC0415 - an extra, see pyproject.toml
     except ModuleNotFoundError as error:
         _log.warning("%s is set, but %s is not installed: no traces; pip install 'listwright[otel]'", named, error.name)
         return None

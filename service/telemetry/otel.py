@@ -15,7 +15,7 @@ from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_contex
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from opentelemetry.util.types import AttributeValue
 
-from service.telemetry.tracer import Traced
+from listwright.service.telemetry.tracer import Traced
 
 FLUSH_S = 2.0
 """Longest wait for the receiver at the end."""

@@ -11,10 +11,10 @@ from typing import Any
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from service import problems
-from service.transport.connection_limit import PATIENCE_S, ConnectionLimit
-from service.transport.framing import RefusedRequestError
-from service.transport.unsent_answers import UnsentAnswers
+from listwright.service import problems
+from listwright.service.transport.connection_limit import PATIENCE_S, ConnectionLimit
+from listwright.service.transport.framing import RefusedRequestError
+from listwright.service.transport.unsent_answers import UnsentAnswers
 
 HEADERS = (("x-content-type-options", "nosniff"), ("cache-control", "no-store"))
 """On every answer: it may repeat a caller's words, which are no HTML, and is meant for that caller, not for caches."""

@@ -14,10 +14,10 @@ from typing import Protocol
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.paths import is_probe
-from service.problems import problem
-from service.settings import PREFIX
-from service.telemetry.metrics import Telemetry, identified
+from listwright.service.paths import is_probe
+from listwright.service.problems import problem
+from listwright.service.settings import PREFIX
+from listwright.service.telemetry.metrics import Telemetry, identified
 
 OUTSIDE = 100
 """Newcomers beyond the limit that may be on their way out. Who comes then has the oldest that says nothing cut off."""

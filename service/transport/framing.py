@@ -10,7 +10,7 @@ import http
 import re
 from collections.abc import Sequence
 
-from ranking.errors import ListwrightError
+from listwright.ranking.errors import ListwrightError
 
 MAX_HEAD_BYTES = 64 * 2**10
 """Bytes of a request line with its header fields."""

@@ -11,8 +11,8 @@ import httptools
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from service.transport import framing
-from service.transport.framing import RefusedRequestError
+from listwright.service.transport import framing
+from listwright.service.transport.framing import RefusedRequestError
 
 MAX_PIPELINED = 64
 """Requests that wait in one connection for the one before: a packet may hold thousands."""
@@ -21,9 +21,9 @@ MAX_PIPELINED = 64
 class RequestParser(HttpToolsProtocol, ABC):
     """Makes requests of what arrives in one connection.
 
-    - Heads, trailers and chunks are bounded, see :mod:`service.transport.framing`; trailer fields are dropped.
-    - An offer to upgrade is not taken (RFC 9110, section 7.8); the request is served. The parser stops there, without
-      its body: another one reads on.
+    - Heads, trailers and chunks are bounded, see :mod:`listwright.service.transport.framing`; trailer fields are
+    dropped. - An offer to upgrade is not taken (RFC 9110, section 7.8); the request is served. The parser stops there,
+      without its body: another one reads on.
     - The application is told when the first byte of a request arrived: ``scope["state"]["arrived"]``.
 
     How packets divide the bytes changes nothing but which of two limits an oversized request meets first.

@@ -17,11 +17,11 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 
-from ranking import plain_file
-from ranking.plain_file import NotPlainError
-from service.settings import PREFIX, Settings
-from service.transport.connection import HEADERS, Connection
-from service.transport.fair_accept import FairAccept
+from listwright.ranking import plain_file
+from listwright.ranking.plain_file import NotPlainError
+from listwright.service.settings import PREFIX, Settings
+from listwright.service.transport.connection import HEADERS, Connection
+from listwright.service.transport.fair_accept import FairAccept
 
 FINISH_WITHIN_S = 25
 """What is still unanswered this long after the last moment of draining is dropped: before Kubernetes kills at 30."""

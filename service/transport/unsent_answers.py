@@ -6,7 +6,7 @@ import asyncio
 from abc import abstractmethod
 from typing import Any
 
-from service.transport.request_parser import RequestParser
+from listwright.service.transport.request_parser import RequestParser
 
 
 class UnsentAnswers(RequestParser):

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from ranking.candidates import Ranking
-from ranking.manifest import Manifest
-from ranking.order import rank_by_score, ranks_of
-from service.hook import PASSED
-from service.wire.schemas import MAX_CONTEXT_KEY, MOST_IGNORED, Envelope
+from listwright.ranking.candidates import Ranking
+from listwright.ranking.manifest import Manifest
+from listwright.ranking.order import rank_by_score, ranks_of
+from listwright.service.hook import PASSED
+from listwright.service.wire.schemas import MAX_CONTEXT_KEY, MOST_IGNORED, Envelope
 
 _STEPS = ("parse", "queue", "first_stage", "routing", "second_stage", "total")
 _STAGES = {"second_stage": "second", "first_stage": "first", "input_order": "input"}
@@ -26,7 +26,7 @@ def to_answer(
     milliseconds: Mapping[str, float],
     ignored: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The body of :class:`service.wire.schemas.RerankResponse`, as plain values."""
+    """The body of :class:`listwright.service.wire.schemas.RerankResponse`, as plain values."""
     scores = nullable(ranking.scores if request.raw_scores else ranking.relevance)
     first_scores = nullable(ranking.first_stage_scores)
     first_ranks: Sequence[int | None] = [None] * len(scores)

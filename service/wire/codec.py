@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
-from ranking.bundle import Bundle
-from ranking.candidates import CandidateList, Ranking
-from service.wire.schemas import Options
+from listwright.ranking.bundle import Bundle
+from listwright.ranking.candidates import CandidateList, Ranking
+from listwright.service.wire.schemas import Options
 
 
 class RankingRequest(NamedTuple):

@@ -7,6 +7,6 @@ from typing import Any
 
 json_fast: Any
 try:
-    json_fast = import_module("service.wire.json_fast")
+    json_fast = import_module("listwright.service.wire.json_fast")
 except ImportError:
     json_fast = None

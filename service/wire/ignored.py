@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from ranking.manifest import Manifest
-from service.telemetry.metrics import Telemetry
-from service.wire.answers import shortened
+from listwright.ranking.manifest import Manifest
+from listwright.service.telemetry.metrics import Telemetry
+from listwright.service.wire.answers import shortened
 
 MOST_NAMED = 100
 """Names of a version that are logged; whoever sends more sends them without end."""

@@ -11,21 +11,21 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 from starlette.datastructures import State
 
-from ranking.bundle import Bundle
-from ranking.candidates import CandidateList, Ranking
-from ranking.errors import ListwrightError
-from ranking.features import FeatureSchema
-from ranking.reranker import Reranker
-from service.admission.body import Limit
-from service.bundles.served import Models
-from service.settings import Settings
-from service.wire.answers import to_answer
-from service.wire.codec import EncodedAnswer, RankingRequest
-from service.wire.compiled import json_fast
-from service.wire.json_matrix import checked_context, to_candidates
-from service.wire.json_parse import Bounds, bounds_of, decode, most_ignored
-from service.wire.schemas import RerankRequest
-from service.wire.validation import validated
+from listwright.ranking.bundle import Bundle
+from listwright.ranking.candidates import CandidateList, Ranking
+from listwright.ranking.errors import ListwrightError
+from listwright.ranking.features import FeatureSchema
+from listwright.ranking.reranker import Reranker
+from listwright.service.admission.body import Limit
+from listwright.service.bundles.served import Models
+from listwright.service.settings import Settings
+from listwright.service.wire.answers import to_answer
+from listwright.service.wire.codec import EncodedAnswer, RankingRequest
+from listwright.service.wire.compiled import json_fast
+from listwright.service.wire.json_matrix import checked_context, to_candidates
+from listwright.service.wire.json_parse import Bounds, bounds_of, decode, most_ignored
+from listwright.service.wire.schemas import RerankRequest
+from listwright.service.wire.validation import validated
 
 _plans: WeakKeyDictionary[Reranker, Any] = WeakKeyDictionary()
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from ranking.candidates import CandidateList
-from ranking.errors import CandidateError, EmptyListError, SchemaMismatchError
-from ranking.features import FLOAT32_MAX, UNKNOWN_CODE, Feature, FeatureSchema
-from service.wire.schemas import MAX_CONTEXT_KEY, Candidate, RerankRequest
+from listwright.ranking.candidates import CandidateList
+from listwright.ranking.errors import CandidateError, EmptyListError, SchemaMismatchError
+from listwright.ranking.features import FLOAT32_MAX, UNKNOWN_CODE, Feature, FeatureSchema
+from listwright.service.wire.schemas import MAX_CONTEXT_KEY, Candidate, RerankRequest
 
 _NUMBERS = frozenset((float, int, type(None)))
 _FLOAT64_MAX = float(np.finfo(np.float64).max)

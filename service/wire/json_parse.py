@@ -20,10 +20,10 @@ import numpy as np
 import pydantic_core
 from jaxtyping import UInt8
 
-from ranking.features import FeatureSchema
-from service.errors import RepeatedNameError, TooLargeError, UndecodableBodyError
-from service.wire.compiled import json_fast
-from service.wire.schemas import MAX_CONTEXT, MAX_FIELDS
+from listwright.ranking.features import FeatureSchema
+from listwright.service.errors import RepeatedNameError, TooLargeError, UndecodableBodyError
+from listwright.service.wire.compiled import json_fast
+from listwright.service.wire.schemas import MAX_CONTEXT, MAX_FIELDS
 
 LEAST_VALUES = 2**13
 """Values that any body may have: a list for another bundle shall hear what differs, not that it is large."""

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 from pydantic_core import to_json
 
-from ranking.bundle import Bundle
-from ranking.candidates import Ranking
-from service.wire import npy
-from service.wire import open_inference as tensors
-from service.wire.answers import to_answer
-from service.wire.codec import EncodedAnswer, RankingRequest
-from service.wire.raw_matrix import to_candidates
-from service.wire.schemas import Envelope
+from listwright.ranking.bundle import Bundle
+from listwright.ranking.candidates import Ranking
+from listwright.service.wire import npy
+from listwright.service.wire import open_inference as tensors
+from listwright.service.wire.answers import to_answer
+from listwright.service.wire.codec import EncodedAnswer, RankingRequest
+from listwright.service.wire.raw_matrix import to_candidates
+from listwright.service.wire.schemas import Envelope
 
 OCTETS = "application/octet-stream"
 

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from ranking.errors import CandidateError
-from ranking.features import FeatureSchema
-from service.admission.body import Limit
-from service.errors import UndecodableBodyError
-from service.wire.json_parse import why
-from service.wire.raw_matrix import check_shape, value_bytes
+from listwright.ranking.errors import CandidateError
+from listwright.ranking.features import FeatureSchema
+from listwright.service.admission.body import Limit
+from listwright.service.errors import UndecodableBodyError
+from listwright.service.wire.json_parse import why
+from listwright.service.wire.raw_matrix import check_shape, value_bytes
 
 MEDIA_TYPE = "application/x-npy"
 

@@ -14,19 +14,19 @@ import numpy as np
 from jaxtyping import Float
 from pydantic_core import to_json
 
-from ranking.candidates import CandidateList, Ranking
-from ranking.errors import CandidateError
-from ranking.features import FeatureSchema
-from ranking.manifest import Manifest
-from service.admission.body import Limit
-from service.errors import UndecodableBodyError
-from service.wire.answers import nullable
-from service.wire.json_parse import Bounds, bounds_of
-from service.wire.json_parse import decode as decode_json
-from service.wire.open_inference_schemas import OUTPUTS, InferRequest, InputTensor
-from service.wire.raw_matrix import check_shape, to_candidates, value_bytes
-from service.wire.schemas import MAX_ID
-from service.wire.validation import validated
+from listwright.ranking.candidates import CandidateList, Ranking
+from listwright.ranking.errors import CandidateError
+from listwright.ranking.features import FeatureSchema
+from listwright.ranking.manifest import Manifest
+from listwright.service.admission.body import Limit
+from listwright.service.errors import UndecodableBodyError
+from listwright.service.wire.answers import nullable
+from listwright.service.wire.json_parse import Bounds, bounds_of
+from listwright.service.wire.json_parse import decode as decode_json
+from listwright.service.wire.open_inference_schemas import OUTPUTS, InferRequest, InputTensor
+from listwright.service.wire.raw_matrix import check_shape, to_candidates, value_bytes
+from listwright.service.wire.schemas import MAX_ID
+from listwright.service.wire.validation import validated
 
 DATATYPES: dict[str, np.dtype[Any]] = {"FP32": np.dtype("<f4"), "FP64": np.dtype("<f8")}
 

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, FailFast, Field, WithJsonSchema
 from pydantic.config import JsonDict
 
-from ranking.manifest import Manifest
-from service.wire.schemas import FLOAT32, MAX_ID, Id, Number, Options, Strict
+from listwright.ranking.manifest import Manifest
+from listwright.service.wire.schemas import FLOAT32, MAX_ID, Id, Number, Options, Strict
 
 OUTPUTS = {"scores": "FP32", "ranks": "INT64", "first_stage_scores": "FP32", "order": "INT64", "ids": "BYTES"}
 """``order`` holds positions, best first, at most ``top_n`` of them; ``ids`` the ids there, if the caller sent any."""

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from ranking.candidates import CandidateList
-from ranking.errors import CandidateError, EmptyListError, SchemaMismatchError
-from ranking.features import FLOAT32_MAX, UNKNOWN_CODE, FeatureSchema
-from service.wire.json_matrix import checked_context
-from service.wire.json_parse import LEAST_VALUES, check_length
+from listwright.ranking.candidates import CandidateList
+from listwright.ranking.errors import CandidateError, EmptyListError, SchemaMismatchError
+from listwright.ranking.features import FLOAT32_MAX, UNKNOWN_CODE, FeatureSchema
+from listwright.service.wire.json_matrix import checked_context
+from listwright.service.wire.json_parse import LEAST_VALUES, check_length
 
 FLOAT64_BYTES = 8
 

@@ -1,7 +1,7 @@
 """The words of the HTTP contract.
 
-Feature values pass as they are: :mod:`service.wire.json_matrix` validates them in bulk against the served schema. The
-OpenAPI document describes them.
+Feature values pass as they are: :mod:`listwright.service.wire.json_matrix` validates them in bulk against the served
+schema. The OpenAPI document describes them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, WithJsonSchema, model_validator
 from pydantic.config import JsonDict
 
-from ranking.stages import NetworkKind
+from listwright.ranking.stages import NetworkKind
 
 
 def _whole(value: Any) -> Any:

@@ -8,7 +8,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.datastructures import QueryParams
 
-from service.wire.schemas import Strict
+from listwright.service.wire.schemas import Strict
 
 Sent = TypeVar("Sent", bound=Strict)
 

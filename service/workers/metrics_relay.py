@@ -14,10 +14,10 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from service.bundles.loading import Paths
-from service.telemetry.merge import Snapshot, counted, current, merged, packed, snapshot, text, unpacked
-from service.telemetry.metrics import Telemetry
-from service.telemetry.processes import START_TIME
+from listwright.service.bundles.loading import Paths
+from listwright.service.telemetry.merge import Snapshot, counted, current, merged, packed, snapshot, text, unpacked
+from listwright.service.telemetry.metrics import Telemetry
+from listwright.service.telemetry.processes import START_TIME
 
 WITHIN_S = 1.0
 """A worker that has not said what it counts after this long goes into the sum as it was last known."""

@@ -20,14 +20,14 @@ from typing import Any
 import uvicorn
 from prometheus_client import CollectorRegistry
 
-from service.bundles.loading import Served
-from service.settings import Settings
-from service.telemetry import logs
-from service.telemetry.processes import own_metrics
-from service.transport.server import FINISH_WITHIN_S, options
-from service.workers.heartbeat import LOOKS, HeartbeatMonitor
-from service.workers.metrics_relay import Keep, Outbox, Samples, Scraped, ScrapeRounds
-from service.workers.worker import HELD, work
+from listwright.service.bundles.loading import Served
+from listwright.service.settings import Settings
+from listwright.service.telemetry import logs
+from listwright.service.telemetry.processes import own_metrics
+from listwright.service.transport.server import FINISH_WITHIN_S, options
+from listwright.service.workers.heartbeat import LOOKS, HeartbeatMonitor
+from listwright.service.workers.metrics_relay import Keep, Outbox, Samples, Scraped, ScrapeRounds
+from listwright.service.workers.worker import HELD, work
 
 LONGEST_PAUSE_S = 30.0
 """Between the end of a worker and the start of the next, where they keep ending."""

@@ -10,17 +10,17 @@ import socket
 import sys
 from multiprocessing.connection import Connection
 
-from ranking.errors import ListwrightError
-from service import hook
-from service.app import create_app
-from service.bundles import loading
-from service.bundles.loading import Served
-from service.bundles.served import Models
-from service.settings import Settings
-from service.telemetry import logs
-from service.transport.server import DrainingServer
-from service.workers.heartbeat import LOOKS, HeartbeatSender
-from service.workers.metrics_relay import MetricsRelay
+from listwright.ranking.errors import ListwrightError
+from listwright.service import hook
+from listwright.service.app import create_app
+from listwright.service.bundles import loading
+from listwright.service.bundles.loading import Served
+from listwright.service.bundles.served import Models
+from listwright.service.settings import Settings
+from listwright.service.telemetry import logs
+from listwright.service.transport.server import DrainingServer
+from listwright.service.workers.heartbeat import LOOKS, HeartbeatSender
+from listwright.service.workers.metrics_relay import MetricsRelay
 
 HELD = (signal.SIGINT, signal.SIGHUP)
 """Signals that wait while a worker starts, until it can heed them."""

@@ -22,7 +22,7 @@ import listwright_client
 listwright_client.Client("http://127.0.0.1:1").close()
 print(*sys.modules)
 """
-SERVER = ("ranking", "service", "training", "fastapi", "lightgbm", "onnxruntime", "pydantic", "pydantic_core")
+SERVER = ("listwright", "fastapi", "lightgbm", "onnxruntime", "pydantic", "pydantic_core")
 
 
 def loaded(hidden):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("ranking", "service", "training", "client", "benchmarks", "tools", "tests")
+PACKAGES = ("listwright", "ranking", "service", "training", "client", "benchmarks", "tools", "tests")
 FOLDERS = (*PACKAGES, "docs", "models", ".ci")
 TEXT = {"", ".json", ".jsonl", ".md", ".py", ".sh", ".toml", ".txt", ".yaml"}
 

@@ -16,7 +16,7 @@ TEXT = "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"
 """sha256 of the text as its authors publish it."""
 
 PROJECTS = {"listwright": ROOT, "listwright_client": ROOT / "client"}
-SOURCES = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "ranking", "service", "training", "listwright_client")
+SOURCES = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "listwright", "ranking", "listwright_client")
 METADATA = "from setuptools import build_meta; build_meta.prepare_metadata_for_build_wheel('made')"
 
 

@@ -7,7 +7,18 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-TRAINING = ("training", "torch", "onnx", "onnxscript", "optuna", "polars", "rich", "matplotlib", "sklearn", "pandas")
+TRAINING = (
+    "listwright.training",
+    "torch",
+    "onnx",
+    "onnxscript",
+    "optuna",
+    "polars",
+    "rich",
+    "matplotlib",
+    "sklearn",
+    "pandas",
+)
 
 # LightGBM itself takes scikit-learn and pandas where it finds them, and structlog takes rich. They are hidden, as they
 # are absent from the image; an import of our own would then fail.
@@ -27,14 +38,14 @@ def loaded_after(statement):
     return run.stdout.split()
 
 
-@pytest.mark.parametrize("module", ["service.app", "service.__main__"])
+@pytest.mark.parametrize("module", ["listwright.service.app", "listwright.service.__main__"])
 def test_the_service_loads_no_training_library(module):
     assert loaded_after(f"import {module}") == []
 
 
-@pytest.mark.parametrize("name", ["torch", "training"])
+@pytest.mark.parametrize("name", ["torch", "listwright.training"])
 def test_the_probe_notices(name):
-    assert name in loaded_after(f"import service.app, {name}")
+    assert name in loaded_after(f"import listwright.service.app, {name}")
 
 
 def test_the_probe_notices_an_import_of_a_hidden_library():

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from battery.test_promises import SPECS, build, raw_rows
-from training.networks.ranker import Unbatched
+from listwright.training.networks.ranker import Unbatched
 
 
 def scores(name):

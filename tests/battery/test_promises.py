@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 import torch
 
-from ranking.features import UNKNOWN_CODE, Feature, FeatureSchema
-from ranking.order import rank_by_score
-from ranking.scorers import OnnxScorer
-from training.export.inference_form import to_export
-from training.export.onnx import to_onnx
-from training.networks.encoder import MASKED_LOGIT
-from training.networks.ranker import Ranker, Unbatched
-from training.recipe.model import Dcm, Dlcm, Mlp, Qilcm, Qilcm2
-from training.second_stage.loop import ranking_loss
+from listwright.ranking.features import UNKNOWN_CODE, Feature, FeatureSchema
+from listwright.ranking.order import rank_by_score
+from listwright.ranking.scorers import OnnxScorer
+from listwright.training.export.inference_form import to_export
+from listwright.training.export.onnx import to_onnx
+from listwright.training.networks.encoder import MASKED_LOGIT
+from listwright.training.networks.ranker import Ranker, Unbatched
+from listwright.training.recipe.model import Dcm, Dlcm, Mlp, Qilcm, Qilcm2
+from listwright.training.second_stage.loop import ranking_loss
 
 SMALL = {"encoder_width": 8, "hidden": (8, 4)}
 READER = {"encoder_width": 8}

@@ -13,10 +13,10 @@ import httpx
 import pytest
 
 from bundles import make_bundle
+from listwright.ranking import bundle
+from listwright.service.app import create_app
+from listwright.service.settings import Settings
 from listwright_client import Client
-from ranking import bundle
-from service.app import create_app
-from service.settings import Settings
 
 BARE = str(Path(__file__).resolve().parents[1] / "bare")
 
@@ -38,7 +38,7 @@ def free_port():
 
 
 class Process:
-    """``python -m service`` on a real port."""
+    """``listwright serve`` on a real port."""
 
     def __init__(self, **settings):
         self.url = f"http://127.0.0.1:{settings.setdefault('port', free_port())}"

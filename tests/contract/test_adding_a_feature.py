@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from bundles import make_bundle
-from service.bundles import folder
+from listwright.service.bundles import folder
 from swapping import run, serving, tell
 
 OLD = {"price": 1.5, "stars": 2.0, "bm25": 0.25}

@@ -3,9 +3,9 @@
 import pytest
 
 from asgi import asking
-from ranking import bundle
-from service.app import create_app
-from service.settings import Settings
+from listwright.ranking import bundle
+from listwright.service.app import create_app
+from listwright.service.settings import Settings
 
 KEY = "key-of-the-operator-ü"
 PATHS = ("/admin/reload", "/admin/rollback")

@@ -15,7 +15,7 @@ import yaml
 from contract import test_workers
 from contract.conftest import free_port
 from contract.test_workers import both_ready, workers
-from service.bundles import folder
+from listwright.service.bundles import folder
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy" / "prometheus"
 WITHIN_S = 120

@@ -10,9 +10,9 @@ import pytest
 from asgi import asking
 from contract.test_problems import check
 from contract.test_rerank import CODES, NAMES, ROWS, by_name, matrix, without_timings
-from ranking import bundle
-from service.app import create_app
-from service.settings import Settings
+from listwright.ranking import bundle
+from listwright.service.app import create_app
+from listwright.service.settings import Settings
 
 MATRIX = np.array(
     [[np.nan if row[k] is None else row[k] for k in NAMES[:3]] + [CODES.get(row["carrier"], 0)] for row in ROWS],

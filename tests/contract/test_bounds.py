@@ -10,11 +10,11 @@ import pytest
 
 from asgi import asking
 from contract.test_problems import check
-from ranking import bundle
-from ranking.deadline import NO_DEADLINE
-from service.api import pipeline
-from service.app import create_app
-from service.settings import Settings
+from listwright.ranking import bundle
+from listwright.ranking.deadline import NO_DEADLINE
+from listwright.service.api import pipeline
+from listwright.service.app import create_app
+from listwright.service.settings import Settings
 from waiting import until
 
 BODY = {"features": [[1.0, 2.0, 3.0, "A5"], [2.0, 1.0, 0.0, "B2"]]}

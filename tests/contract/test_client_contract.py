@@ -9,10 +9,10 @@ import httpx
 import numpy as np
 import pytest
 
+from listwright.ranking.candidates import CandidateList
+from listwright.service.api import info
+from listwright.service.wire import schemas
 from listwright_client import AsyncClient, Client, RequestError, answers, options
-from ranking.candidates import CandidateList
-from service.api import info
-from service.wire import schemas
 
 NAMES = ["price", "stars", "bm25", "carrier"]
 ROWS = [

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 import httpx
 import pytest
 
+from listwright.ranking import bundle
+from listwright.service.api import pipeline
+from listwright.service.app import create_app
+from listwright.service.settings import Settings
+from listwright.service.transport.server import DrainingServer
 from listwright_client import AsyncClient, Client, DeadlineExceededError
-from ranking import bundle
-from service.api import pipeline
-from service.app import create_app
-from service.settings import Settings
-from service.transport.server import DrainingServer
 
 ROWS = [[1.0, 2.0, 3.0, "A5"], [2.0, 1.0, 0.0, "B2"]]
 LONG_MS = 600_000

@@ -5,14 +5,14 @@ import pandas as pd
 import polars as pl
 import pytest
 
-import training
 from contract.test_client_contract import CODES, MATRIX, NAMES, ROWS, in_process, rerank
+from listwright import training
+from listwright.ranking import bundle
+from listwright.ranking.candidates import CandidateList
+from listwright.service.app import create_app
+from listwright.service.settings import Settings
 from listwright_client import RequestError
-from ranking import bundle
-from ranking.candidates import CandidateList
 from searches import SMALL
-from service.app import create_app
-from service.settings import Settings
 
 __all__ = ["rerank"]
 

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from ranking import bundle
-from training.recipe import config
-from training.recipe.config import Recipe
+from listwright.ranking import bundle
+from listwright.training.recipe import config
+from listwright.training.recipe.config import Recipe
 
 FOLDER = Path(__file__).resolve().parents[2] / "models" / "demo" / "1"
 

@@ -11,10 +11,10 @@ import yaml
 
 from asgi import asking
 from bundles import make_bundle
-from ranking import bundle
-from service.app import create_app
-from service.settings import Settings
-from service.telemetry.drift import Drift
+from listwright.ranking import bundle
+from listwright.service.app import create_app
+from listwright.service.settings import Settings
+from listwright.service.telemetry.drift import Drift
 from unit.service.telemetry.test_drift import Inline
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"

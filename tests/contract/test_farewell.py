@@ -7,10 +7,10 @@ import signal
 
 import pytest
 
-from ranking import bundle
-from service.app import create_app
-from service.settings import Settings
-from service.transport.server import DrainingServer
+from listwright.ranking import bundle
+from listwright.service.app import create_app
+from listwright.service.settings import Settings
+from listwright.service.transport.server import DrainingServer
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ from asgi import asking
 from bundles import make_bundle
 from contract.test_binary import INFER
 from contract.test_openapi import ADMIN, OPERATIONS, RANKINGS, VALID
-from ranking import bundle
-from service import paths
-from service.app import create_app
-from service.bundles import folder
-from service.settings import Settings
-from service.wire.matrix_codecs import JSON_HEAD
+from listwright.ranking import bundle
+from listwright.service import paths
+from listwright.service.app import create_app
+from listwright.service.bundles import folder
+from listwright.service.settings import Settings
+from listwright.service.wire.matrix_codecs import JSON_HEAD
 
 KEY = "a" * 20
 CODES = {"type": "integer", "minimum": 0, "maximum": 3}

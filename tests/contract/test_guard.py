@@ -15,11 +15,11 @@ from contract.conftest import Process
 from contract.test_connection import BODY as ASKED
 from contract.test_connection import answer as heard
 from contract.test_connection import request
-from ranking import bundle
-from service.app import create_app
-from service.auth.middleware import LOOK_S
-from service.paths import HEALTH, INFORMATION
-from service.settings import Settings
+from listwright.ranking import bundle
+from listwright.service.app import create_app
+from listwright.service.auth.middleware import LOOK_S
+from listwright.service.paths import HEALTH, INFORMATION
+from listwright.service.settings import Settings
 from swapping import BODY
 
 WEB, BATCH, ADMIN = "w" * 20, "b" * 20, "a" * 20

@@ -10,11 +10,11 @@ import pytest
 from asgi import asking
 from contract.test_binary import INFER, MATRIX, NPY, saved
 from contract.test_problems import JSON, check
-from ranking import bundle
-from service.app import create_app
-from service.problems import DOCUMENTED
-from service.settings import Settings
-from service.wire.schemas import MAX_WHOLE
+from listwright.ranking import bundle
+from listwright.service.app import create_app
+from listwright.service.problems import DOCUMENTED
+from listwright.service.settings import Settings
+from listwright.service.wire.schemas import MAX_WHOLE
 
 ADMIN = {"Authorization": "Bearer " + "a" * 20}
 PLACE = "a number stands here"

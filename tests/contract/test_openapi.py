@@ -9,8 +9,8 @@ import schemathesis
 import yaml
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from service.paths import INFER
-from service.wire.examples import INFERENCES, REQUESTS
+from listwright.service.paths import INFER
+from listwright.service.wire.examples import INFERENCES, REQUESTS
 
 ROOT = Path(__file__).resolve().parents[2]
 

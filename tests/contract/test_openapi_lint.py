@@ -12,8 +12,8 @@ import yaml
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from service.paths import INFER
-from service.wire.examples import INFERENCES, REQUESTS
+from listwright.service.paths import INFER
+from listwright.service.wire.examples import INFERENCES, REQUESTS
 
 ROOT = Path(__file__).resolve().parents[2]
 PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}

@@ -79,7 +79,7 @@ def test_port_in_use_is_an_error(bundle_folder):
 
 
 def test_help_lists_every_setting():
-    from service.settings import Settings
+    from listwright.service.settings import Settings
 
     result = subprocess.run([sys.executable, "-m", "service", "--help"], capture_output=True, text=True, check=True)
     for name in Settings.model_fields:

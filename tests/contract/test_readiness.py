@@ -7,11 +7,11 @@ import pytest
 from asgi import asking
 from contract.test_bounds import BODY, BROKEN, serving
 from contract.test_problems import check
-from ranking import bundle
-from ranking.errors import ScoringError
-from service.admission.readiness import REST_S, RUN
-from service.app import create_app
-from service.settings import Settings
+from listwright.ranking import bundle
+from listwright.ranking.errors import ScoringError
+from listwright.service.admission.readiness import REST_S, RUN
+from listwright.service.app import create_app
+from listwright.service.settings import Settings
 
 
 class Failing:

@@ -7,10 +7,10 @@ from asgi import asking
 from bundles import RELATIVE, make_bundle
 from contract.test_binary import MATRIX, NPY, ask, body, features, saved
 from contract.test_rerank import ROWS, by_name, by_position, matrix
-from ranking import bundle
-from ranking.candidates import CandidateList
-from service.app import create_app
-from service.settings import Settings
+from listwright.ranking import bundle
+from listwright.ranking.candidates import CandidateList
+from listwright.service.app import create_app
+from listwright.service.settings import Settings
 
 
 @pytest.fixture(scope="module")

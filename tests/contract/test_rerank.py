@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from listwright.ranking.candidates import CandidateList
 from listwright_client import Route
-from ranking.candidates import CandidateList
 
 ROWS = [
     {"price": 1.0, "stars": 0.5, "bm25": 3.0, "carrier": "A5"},

@@ -11,11 +11,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from asgi import asking
 from bundles import make_bundle
-from ranking import bundle
-from ranking.router import Choice
-from service.app import create_app
-from service.bundles.routing_switch import RoutingSwitch
-from service.settings import Settings
+from listwright.ranking import bundle
+from listwright.ranking.router import Choice
+from listwright.service.app import create_app
+from listwright.service.bundles.routing_switch import RoutingSwitch
+from listwright.service.settings import Settings
 from waiting import until
 
 PLENTY_MS = 60_000

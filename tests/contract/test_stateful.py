@@ -10,10 +10,10 @@ from schemathesis.specs.openapi.checks import negative_data_rejection, positive_
 
 from contract.test_fitting_requests import for_this_bundle
 from contract.test_openapi import CONFIG
-from ranking import bundle
-from service.app import create_app
-from service.paths import HEALTH, INFER
-from service.settings import Settings
+from listwright.ranking import bundle
+from listwright.service.app import create_app
+from listwright.service.paths import HEALTH, INFER
+from listwright.service.settings import Settings
 
 KEY, ADMIN_KEY = "k" * 20, "a" * 20
 NAMED = {"name": "$response.body#/model", "version": "$response.body#/version"}

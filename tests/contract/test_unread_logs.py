@@ -13,7 +13,7 @@ import pytest
 
 from contract.conftest import BARE, free_port
 from contract.test_connection import BODY
-from service.telemetry.logs import MOST_LINES
+from listwright.service.telemetry.logs import MOST_LINES
 
 HEADERS = {"content-type": "application/json"}
 

@@ -10,7 +10,7 @@ import pytest
 
 from bundles import make_bundle
 from contract.conftest import Process
-from service.bundles import folder
+from listwright.service.bundles import folder
 from waiting import until
 
 pytestmark = pytest.mark.slow  # processes start and stop

@@ -9,8 +9,8 @@ import pytest
 from benchmarks.attempts import page
 from benchmarks.attempts.networks import BLOCKS
 from benchmarks.attempts.problem import PLANTED_QUERIES
-from training.recipe import config
-from training.recipe.model import Qilcm2
+from listwright.training.recipe import config
+from listwright.training.recipe.model import Qilcm2
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = page.PAGE.read_text(encoding="utf-8")

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from contract.conftest import Process
-from service.api.open_inference import routes
-from service.wire.open_inference_schemas import OUTPUTS, InferParameters
-from service.wire.schemas import Envelope
+from listwright.service.api.open_inference import routes
+from listwright.service.wire.open_inference_schemas import OUTPUTS, InferParameters
+from listwright.service.wire.schemas import Envelope
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "binary.md").read_text(encoding="utf-8")

@@ -6,21 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from training import diagnose, experiment, fit, tune
-from training.data import constant
-from training.data.leaks import evidence
-from training.data.leaks import findings as leaks
-from training.data.tables import marks
-from training.recipe import config
-from training.recipe.data import TableData, TableSplit
-from training.recipe.options import TABLES, recipe_for
+from listwright.training import diagnose, experiment, fit, tune
+from listwright.training.data import constant
+from listwright.training.data.leaks import evidence
+from listwright.training.data.leaks import findings as leaks
+from listwright.training.data.tables import marks
+from listwright.training.recipe import config
+from listwright.training.recipe.data import TableData, TableSplit
+from listwright.training.recipe.options import TABLES, recipe_for
 
 PAGE = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
 PROGRAMS = {"diagnose": diagnose, "fit": fit, "tune": tune, "experiment": experiment}
 
 
 def test_its_commands_parse_and_need_no_recipe():
-    commands = re.findall(r"^python -m training\.(\w+) (.*)$", PAGE, flags=re.MULTILINE)
+    commands = re.findall(r"^listwright (\w+) (.*)$", PAGE, flags=re.MULTILINE)
     assert {name for name, _ in commands} == set(PROGRAMS)
     for name, command in commands:
         options = PROGRAMS[name]._parser().parse_args(shlex.split(command))

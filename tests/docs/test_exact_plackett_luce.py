@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from training.losses.exact_plackett_luce import DEPTHS
+from listwright.training.losses.exact_plackett_luce import DEPTHS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "exact-plackett-luce.md").read_text(encoding="utf-8")

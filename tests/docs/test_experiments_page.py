@@ -4,9 +4,9 @@ import re
 import shlex
 from pathlib import Path
 
-from training import experiment
-from training.experiments.listwise import plans
-from training.recipe import config
+from listwright.training import experiment
+from listwright.training.experiments.listwise import plans
+from listwright.training.recipe import config
 
 PAGE = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text(encoding="utf-8")
 
@@ -20,7 +20,7 @@ def test_every_suite_is_on_the_page():
 
 
 def test_commands_parse_and_name_recipes_that_are_there():
-    commands = re.findall(r"^python -m training\.experiment (.*?)(?:\s+#.*)?$", PAGE, flags=re.MULTILINE)
+    commands = re.findall(r"^listwright experiment (.*?)(?:\s+#.*)?$", PAGE, flags=re.MULTILINE)
     assert len(commands) >= 6
     for command in commands:
         options = experiment._parser().parse_args(shlex.split(command))

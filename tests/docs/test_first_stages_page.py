@@ -10,9 +10,9 @@ import pytest
 import foreign_rankers
 import given_networks
 from foreign_rankers import WIDTH
-from ranking.features import Feature, FeatureSchema
-from ranking.onnx_first_stage import OnnxFirstStage
-from training.first_stage.given_onnx import canonical
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.ranking.onnx_first_stage import OnnxFirstStage
+from listwright.training.first_stage.given_onnx import canonical
 
 PAGE = (Path(__file__).parents[2] / "docs" / "first-stages.md").read_text(encoding="utf-8")
 SCHEMA = FeatureSchema(features=tuple(Feature(name=f"f{d}") for d in range(1, WIDTH + 1)))

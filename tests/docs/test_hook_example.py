@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ranking.router import Choice, Query
-from service import hook
-from service.settings import Settings
+from listwright.ranking.router import Choice, Query
+from listwright.service import hook
+from listwright.service.settings import Settings
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
 

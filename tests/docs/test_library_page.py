@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from ranking import bundle
+from listwright.ranking import bundle
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")

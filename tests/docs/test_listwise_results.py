@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from training.experiments.listwise.plans import BASELINES, OURS, title
-from training.reporting.fit_figures import metric_name
+from listwright.training.experiments.listwise.plans import BASELINES, OURS, title
+from listwright.training.reporting.fit_figures import metric_name
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
@@ -136,4 +136,4 @@ def test_why_the_parts_do_what_they_do_is_the_committed_result():
 def test_every_result_names_its_command():
     for path in (*RESULTS.glob("table[23]_*.json"), *RESULTS.glob("anomaly_*.json")):
         suite = path.stem.partition("_")[0]
-        assert re.fullmatch(rf"python -m training\.experiment {suite} .*", result(path.stem)["command"])
+        assert re.fullmatch(rf"(?:python -m training\.|listwright )experiment {suite} .*", result(path.stem)["command"])

@@ -4,10 +4,10 @@ import json
 import re
 from pathlib import Path
 
-from service.app import create_app
-from service.settings import PREFIX, Settings
-from training import fit
-from training.recipe import config
+from listwright.service.app import create_app
+from listwright.service.settings import PREFIX, Settings
+from listwright.training import fit
+from listwright.training.recipe import config
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -132,7 +132,7 @@ def test_make_targets_exist():
 
 
 def test_fit_commands_parse():
-    commands = re.findall(r"^python -m training\.fit(.*?)(?:\s{2,}#.*)?$", README, re.M)
+    commands = re.findall(r"^listwright fit(.*?)(?:\s{2,}#.*)?$", README, re.M)
     assert len(commands) >= 4
     for command in commands:
         options = fit._parser().parse_args(command.split())

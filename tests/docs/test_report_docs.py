@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from training.reporting.measures import behaviour, coverage, details, latency
+from listwright.training.reporting.measures import behaviour, coverage, details, latency
 
 TEXT = " ".join((Path(__file__).resolve().parents[2] / "docs" / "report.md").read_text(encoding="utf-8").split())
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from training import fit, losses
-from training.recipe import config
-from training.recipe.model import MODEL_NAMES, named
+from listwright.training import fit, losses
+from listwright.training.recipe import config
+from listwright.training.recipe.model import MODEL_NAMES, named
 
 PAGE = (Path(__file__).parents[2] / "docs" / "rivals.md").read_text(encoding="utf-8")
 

@@ -6,13 +6,13 @@ import shlex
 from pathlib import Path
 
 from benchmarks import diagnose as benchmark
-from ranking.relative import KINDS, RelativeColumn
-from training import diagnose
-from training.data.load import load
-from training.diagnosis import diagnosis
-from training.diagnosis import text as diagnosis_text
-from training.diagnosis.diagnosis import quick
-from training.recipe import config
+from listwright.ranking.relative import KINDS, RelativeColumn
+from listwright.training import diagnose
+from listwright.training.data.load import load
+from listwright.training.diagnosis import diagnosis
+from listwright.training.diagnosis import text as diagnosis_text
+from listwright.training.diagnosis.diagnosis import quick
+from listwright.training.recipe import config
 
 PAGE = benchmark.PAGE.read_text(encoding="utf-8")
 TEXT = " ".join(PAGE.split())
@@ -42,7 +42,7 @@ def test_planted_sets_gain_by_what_was_planted():
 
 
 def test_its_commands_parse():
-    (command,) = re.findall(r"^python -m training\.diagnose (.*)$", PAGE, flags=re.MULTILINE)
+    (command,) = re.findall(r"^listwright diagnose (.*)$", PAGE, flags=re.MULTILINE)
     assert diagnose._parser().parse_args(shlex.split(command)).qid == "search_id"
 
 

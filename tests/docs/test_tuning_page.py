@@ -3,13 +3,13 @@
 import re
 from pathlib import Path
 
-from training import tune
-from training.first_stage import lambdamart
-from training.recipe import config
-from training.search import optuna_search
-from training.search import space as search_space
-from training.search.space import Range
-from training.second_stage import network_search
+from listwright.training import tune
+from listwright.training.first_stage import lambdamart
+from listwright.training.recipe import config
+from listwright.training.search import optuna_search
+from listwright.training.search import space as search_space
+from listwright.training.search.space import Range
+from listwright.training.second_stage import network_search
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tuning.md").read_text(encoding="utf-8")
 SPACES = ("LAMBDAMART", "NETWORK", "HIDDEN", "CONFUSION", "QILCM2", "DLCM", "DCM")
@@ -55,5 +55,5 @@ def test_the_numbers_of_the_page():
     assert "from its third epoch on" in PAGE
     assert (lambdamart.PRUNE_AFTER, lambdamart.REPORT_EVERY) == (50, 10)
     assert "from 50 trees on, every ten trees" in PAGE
-    for command in re.findall(r"^python -m training.tune (.*)$", PAGE, flags=re.MULTILINE):
+    for command in re.findall(r"^listwright tune (.*)$", PAGE, flags=re.MULTILINE):
         tune._parser().parse_args(command.split())

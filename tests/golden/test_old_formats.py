@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ranking import bundle
-from ranking.manifest import FORMAT_VERSION
+from listwright.ranking import bundle
+from listwright.ranking.manifest import FORMAT_VERSION
 
 HERE = Path(__file__).parent
 

@@ -9,21 +9,21 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 
 import given_networks
-from ranking.features import Feature, FeatureSchema
-from ranking.onnx_graph import OPERATORS
-from ranking.scorers import OnnxScorer
-from training.export.forest import attach, forest_graph
-from training.export.inference_form import to_export
-from training.export.onnx import to_onnx
-from training.first_stage.given_onnx import canonical
-from training.networks.ranker import Ranker
-from training.recipe.config import Srm
-from training.recipe.model import Dcm, Dlcm, Mlp, Qilcm, Qilcm2
-from training.router.anomaly import fit_forest
-from training.specialists.linear import LinearRanker
-from training.specialists.neural import NetworkRanker
-from training.specialists.srm_network import SrmNetwork
-from training.specialists.standardise import Standardise
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.ranking.onnx_graph import OPERATORS
+from listwright.ranking.scorers import OnnxScorer
+from listwright.training.export.forest import attach, forest_graph
+from listwright.training.export.inference_form import to_export
+from listwright.training.export.onnx import to_onnx
+from listwright.training.first_stage.given_onnx import canonical
+from listwright.training.networks.ranker import Ranker
+from listwright.training.recipe.config import Srm
+from listwright.training.recipe.model import Dcm, Dlcm, Mlp, Qilcm, Qilcm2
+from listwright.training.router.anomaly import fit_forest
+from listwright.training.specialists.linear import LinearRanker
+from listwright.training.specialists.neural import NetworkRanker
+from listwright.training.specialists.srm_network import SrmNetwork
+from listwright.training.specialists.standardise import Standardise
 
 SCHEMA = FeatureSchema(
     features=(

@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 import torch
 
-import training
-from ranking import bundle
-from ranking.errors import ScoringError
-from ranking.features import Feature, FeatureSchema
-from ranking.scorers import OnnxScorer
-from training.data.load import load
-from training.export.inference_form import to_export
-from training.export.onnx import check_parity, to_onnx
-from training.networks.ranker import Ranker, Unbatched
-from training.recipe import config
-from training.recipe.model import Qilcm
+from listwright import training
+from listwright.ranking import bundle
+from listwright.ranking.errors import ScoringError
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.ranking.scorers import OnnxScorer
+from listwright.training.data.load import load
+from listwright.training.export.inference_form import to_export
+from listwright.training.export.onnx import check_parity, to_onnx
+from listwright.training.networks.ranker import Ranker, Unbatched
+from listwright.training.recipe import config
+from listwright.training.recipe.model import Qilcm
 
 
 def test_the_gate_notices_another_model(fitted, recipe):

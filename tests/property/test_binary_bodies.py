@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from asgi import asking
 from bundles import make_bundle
-from ranking import bundle
-from service.app import create_app
-from service.problems import DOCUMENTED
-from service.settings import Settings
+from listwright.ranking import bundle
+from listwright.service.app import create_app
+from listwright.service.problems import DOCUMENTED
+from listwright.service.settings import Settings
 
 STATUSES = {200, *DOCUMENTED} - {503}
 NPY = {"content-type": "application/x-npy"}

@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ranking.aggregates import TOP, Aggregates
-from ranking.candidates import CandidateList
-from ranking.features import Feature, FeatureSchema
-from ranking.first_pass import FirstPass
-from ranking.manifest import Manifest
-from ranking.order import best, rank_by_score
-from ranking.reranker import Reranker
-from ranking.stages import LightGbmStage, NetworkStage
-from training.data.dataset import Dataset
-from training.second_stage.batching import Lists
+from listwright.ranking.aggregates import TOP, Aggregates
+from listwright.ranking.candidates import CandidateList
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.ranking.first_pass import FirstPass
+from listwright.ranking.manifest import Manifest
+from listwright.ranking.order import best, rank_by_score
+from listwright.ranking.reranker import Reranker
+from listwright.ranking.stages import LightGbmStage, NetworkStage
+from listwright.training.data.dataset import Dataset
+from listwright.training.second_stage.batching import Lists
 
 SCHEMA = FeatureSchema(features=(Feature(name="a"), Feature(name="b"), Feature(name="c", missing_in_training=True)))
 VALUES = st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.5, 1e-30, -1e30, np.nan]).map(np.float32)

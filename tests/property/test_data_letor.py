@@ -8,10 +8,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ranking.errors import DataError
-from training.data.letor import text as letor
-from training.data.letor.fast import parse_fast
-from training.data.letor.lines import parse_lines
+from listwright.ranking.errors import DataError
+from listwright.training.data.letor import text as letor
+from listwright.training.data.letor.fast import parse_fast
+from listwright.training.data.letor.lines import parse_lines
 
 SPACES = st.sampled_from([b" ", b" ", b" ", b"\t", b"  ", b" \t "])
 LINE_ENDS = st.sampled_from([b"\n", b"\n", b"\n", b"\r\n", b" \n", b" # c:1 qid:2\n", b"#\n", b"\n\n"])

@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from training.specialists.em import Mixture, PaddedLists
-from training.specialists.linear import LinearRanker
+from listwright.training.specialists.em import Mixture, PaddedLists
+from listwright.training.specialists.linear import LinearRanker
 
 WIDTH = 2
 NUMBERS = st.integers(-8, 8).map(lambda quarter: quarter / 4)

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ranking import relative
-from ranking.extensions import relative_columns
-from ranking.features import Feature, FeatureSchema
-from ranking.relative import KINDS, SOURCE, RelativeColumn, RelativeColumns
+from listwright.ranking import relative
+from listwright.ranking.extensions import relative_columns
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.ranking.relative import KINDS, SOURCE, RelativeColumn, RelativeColumns
 
 FINITE = st.floats(width=32, allow_nan=False, allow_infinity=False)
 TIED = st.integers(-3, 3).map(float)

@@ -10,9 +10,9 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ranking.errors import ScoringError
-from ranking.onnx_graph import METADATA_PREFIX, OPERATORS, _model_class, checked
-from ranking.scorers import OnnxScorer
+from listwright.ranking.errors import ScoringError
+from listwright.ranking.onnx_graph import METADATA_PREFIX, OPERATORS, _model_class, checked
+from listwright.ranking.scorers import OnnxScorer
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "format_4" / "shop" / "1"
 GRAPHS = {name: (GOLDEN / f"{name}.onnx").read_bytes() for name in ("qilcm", "srm", "router", "anomaly")}

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ranking.metrics import EvalProtocol, dcg, hit, ndcg, precision, reciprocal_rank
-from ranking.order import rank_by_score, ranks_of
-from ranking.relevance import relevance
+from listwright.ranking.metrics import EvalProtocol, dcg, hit, ndcg, precision, reciprocal_rank
+from listwright.ranking.order import rank_by_score, ranks_of
+from listwright.ranking.relevance import relevance
 from strategies import CUTOFFS, judged_lists, permuted, score_lists
 
 

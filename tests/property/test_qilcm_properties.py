@@ -6,11 +6,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ranking.features import Feature, FeatureSchema
-from training.losses import att_rank
-from training.losses.confusion import confusion_loss
-from training.networks.ranker import Ranker
-from training.recipe.model import Qilcm as QilcmSpec
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.training.losses import att_rank
+from listwright.training.losses.confusion import confusion_loss
+from listwright.training.networks.ranker import Ranker
+from listwright.training.recipe.model import Qilcm as QilcmSpec
 
 SCHEMA = FeatureSchema(
     features=(

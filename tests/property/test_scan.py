@@ -8,13 +8,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic_core import ValidationError, from_json
 
-from ranking.features import Feature, FeatureSchema
-from service.wire.json_codec import plan_of
-from service.wire.json_matrix import to_candidates
-from service.wire.schemas import RerankRequest
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.service.wire.json_codec import plan_of
+from listwright.service.wire.json_matrix import to_candidates
+from listwright.service.wire.schemas import RerankRequest
 
 scan = pytest.importorskip(
-    "service.wire.json_fast",
+    "listwright.service.wire.json_fast",
     reason="service.wire.json_fast is not built: there was no C compiler",
     exc_type=ImportError,
 )

@@ -5,12 +5,12 @@ from contextlib import contextmanager
 
 import pytest
 
-import training
+from listwright import training
+from listwright.training.experiments.listwise import tuned as suite_tuned
+from listwright.training.experiments.listwise import workers
+from listwright.training.first_stage import lambdamart
 from searches import SMALL, features, searched
 from suites import ONE_EPOCH
-from training.experiments.listwise import tuned as suite_tuned
-from training.experiments.listwise import workers
-from training.first_stage import lambdamart
 
 
 @pytest.fixture(scope="session")

@@ -7,12 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import training
-from ranking import bundle
-from ranking.errors import DataError
-from training import experiment, fit
-from training.data.load import doubtful, load
-from training.recipe import config
+from listwright import training
+from listwright.ranking import bundle
+from listwright.ranking.errors import DataError
+from listwright.training import experiment, fit
+from listwright.training.data.load import doubtful, load
+from listwright.training.recipe import config
 
 RECIPE = """
 name = "odd"

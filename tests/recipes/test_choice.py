@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from ranking import bundle
-from ranking.candidates import CandidateList
+from listwright.ranking import bundle
+from listwright.ranking.candidates import CandidateList
+from listwright.training import fit
 from tiny import TINY
-from training import fit
 
 SHIFTED = TINY.replace("queries = 60", "queries = 150\nshift = 1.0").replace("[model]", "[choice]\nfolds = 2\n[model]")
 PLAIN = SHIFTED.replace("shift = 1.0", "shift = 0.0")
@@ -71,7 +71,7 @@ def test_report_and_page_tell_it(shipped, capsys):
 
 def test_the_test_split_takes_no_part(own, shipped, tmp_path, monkeypatch):
     """With other test labels the same bundle comes out, but for its figures."""
-    from training import run as run_module
+    from listwright.training import run as run_module
 
     honest = run_module.under_bundle_schema
 
@@ -122,7 +122,7 @@ def test_qilcm_is_in_a_bundle_whose_recipe_has_another_model(own, tmp_path):
 
 
 def test_finished_folds_are_not_done_again(own, shipped, tmp_path, monkeypatch):
-    from training.choice import comparing
+    from listwright.training.choice import comparing
 
     out, calls = tmp_path / "own" / "1", []
     fit_network = comparing.fit_network

@@ -6,13 +6,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ranking import bundle
-from ranking.candidates import CandidateList
-from ranking.metrics import ndcg
-from ranking.relevance import relevance
-from training import fit
-from training.recipe.options import recipe_from
-from training.steps.bundle_schema import load
+from listwright.ranking import bundle
+from listwright.ranking.candidates import CandidateList
+from listwright.ranking.metrics import ndcg
+from listwright.ranking.relevance import relevance
+from listwright.training import fit
+from listwright.training.recipe.options import recipe_from
+from listwright.training.steps.bundle_schema import load
 
 QUERIES, LENGTH = 150, 6
 

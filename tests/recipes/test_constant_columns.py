@@ -7,17 +7,17 @@ import numpy as np
 import polars as pl
 import pytest
 
-import training
 from lists import lists
-from ranking import bundle
-from ranking.errors import SchemaMismatchError
+from listwright import training
+from listwright.ranking import bundle
+from listwright.ranking.errors import SchemaMismatchError
+from listwright.training import experiment, fit, run
+from listwright.training.experiments.listwise.fits import Fit, measure
+from listwright.training.experiments.store import Place
+from listwright.training.recipe import config
+from listwright.training.recipe.model import FirstStageAlone
+from listwright.training.steps import bundle_schema
 from tiny import SPECIALISED, TINY
-from training import experiment, fit, run
-from training.experiments.listwise.fits import Fit, measure
-from training.experiments.store import Place
-from training.recipe import config
-from training.recipe.model import FirstStageAlone
-from training.steps import bundle_schema
 
 NAMES = ("--qid", "search", "--label", "clicked")
 SMALL = {"encoder_width": 4, "hidden": (4,), "max_epochs": 1, "trials": 1, "max_trees": 5, "folds": 2}

@@ -6,11 +6,11 @@ import re
 import numpy as np
 import pytest
 
-from ranking.errors import ScoringError
-from training import diagnose, fit
-from training.data.load import load
-from training.diagnosis import diagnosis
-from training.recipe import config
+from listwright.ranking.errors import ScoringError
+from listwright.training import diagnose, fit
+from listwright.training.data.load import load
+from listwright.training.diagnosis import diagnosis
+from listwright.training.recipe import config
 
 PLANTED = """
 name = "planted-here"
@@ -79,7 +79,7 @@ def test_the_numbers_fit_together_and_repeat(tmp_path):
         assert gain["low"] <= gain["mean"] <= gain["high"]
         assert gain["n"] == found["queries"] == 144
     assert found["second_stage"]["before"] == pytest.approx(found["relative_columns"]["after"], abs=1e-12)
-    assert found["command"] == "python -m training.diagnose shift-1.5.toml", "no folder of one machine"
+    assert found["command"] == "listwright diagnose shift-1.5.toml", "no folder of one machine"
     assert numbers(tmp_path, recipe) == found
     assert numbers(tmp_path, recipe, "--seed", 1)["relative_columns"] != found["relative_columns"]
 
@@ -98,10 +98,10 @@ def table(tmp_path, **changes):
 def test_the_command_that_it_prints_is_a_fit_of_the_same_data(tmp_path, capsys):
     path = table(tmp_path)
     found = numbers(tmp_path, "--data", path, "--qid", "search", "--label", "clicked")
-    arguments = re.search(r"python -m training.fit (.*)", capsys.readouterr().out).group(1)
+    arguments = re.search(r"listwright fit (.*)", capsys.readouterr().out).group(1)
     assert f"'{path}'" in arguments
     assert "--json" not in arguments
-    assert found["fit"] == f"python -m training.fit {arguments}"
+    assert found["fit"] == f"listwright fit {arguments}"
     fit._parser().parse_args(["--data", str(path), "--qid", "search", "--label", "clicked"])
 
 

@@ -5,8 +5,8 @@ import json
 import polars as pl
 import pytest
 
+from listwright.training import experiment
 from tiny import SPECIALISED
-from training import experiment
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def run(*arguments):
 def test_oracle_goes_on_after_an_interruption(recipe, tmp_path, monkeypatch, capsys):
     out = tmp_path / "oracle"
     command = ("oracle", "--recipe", recipe, "--folds", "1,2", "--specialists", "1,2", "--out", out)
-    from training.experiments.specialised import units
+    from listwright.training.experiments.specialised import units
 
     measure, folds = units.oracle, []
 

@@ -8,13 +8,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ranking import bundle
-from ranking.candidates import CandidateList
+from listwright.ranking import bundle
+from listwright.ranking.candidates import CandidateList
+from listwright.training import fit, progress
+from listwright.training.data.load import load
+from listwright.training.recipe import config
+from listwright.training.workspace import partial_of
 from tiny import TINY
-from training import fit, progress
-from training.data.load import load
-from training.recipe import config
-from training.workspace import partial_of
 
 
 def run(*arguments):
@@ -38,7 +38,7 @@ def test_bundle_is_whole_and_named_after_its_folder(fitted):
 def test_metrics_are_those_of_the_sealed_bundle(fitted, recipe):
     """Measured again from the files on disk, over the same test split."""
     loaded = bundle.load(fitted)
-    from training.evaluation.evaluate import evaluate
+    from listwright.training.evaluation.evaluate import evaluate
 
     test = load(config.load(str(recipe)), []).test
     assert evaluate(loaded.reranker, test).metrics() == loaded.manifest.metrics
@@ -65,7 +65,7 @@ def test_interrupted_run_goes_on_where_it_was(fitted, recipe, tmp_path, monkeypa
     def interrupt(*_args, **_more):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("training.run.write_bundle", interrupt)
+    monkeypatch.setattr("listwright.training.run.write_bundle", interrupt)
     assert run(recipe, "--out", out) == 130
     assert "run the same command with --resume" in capsys.readouterr().out
     monkeypatch.undo()
@@ -73,7 +73,7 @@ def test_interrupted_run_goes_on_where_it_was(fitted, recipe, tmp_path, monkeypa
     assert run(recipe, "--out", out) == 1
     assert "holds an interrupted run" in said(capsys)
 
-    monkeypatch.setattr("training.first_stage.lambdamart.tune", interrupt)
+    monkeypatch.setattr("listwright.training.first_stage.lambdamart.tune", interrupt)
     assert run(recipe, "--out", out, "--resume") == 0, "the first stage was finished and must not be tuned again"
     assert (out / "golden.jsonl").read_bytes() == (fitted / "golden.jsonl").read_bytes()
 
@@ -220,7 +220,9 @@ def test_mistakes_get_one_clear_line(arguments, says, tmp_path, monkeypatch, cap
 def test_mistakes_are_noticed_before_anything_is_fitted(arguments, says, recipe, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.file").touch()
-    monkeypatch.setattr("training.first_stage.lambdamart.tune", lambda *_args, **_more: pytest.fail("too late"))
+    monkeypatch.setattr(
+        "listwright.training.first_stage.lambdamart.tune", lambda *_args, **_more: pytest.fail("too late")
+    )
     assert run(recipe, *arguments) == 1
     assert says in said(capsys)
 

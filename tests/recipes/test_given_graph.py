@@ -8,9 +8,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 import foreign_rankers
 from foreign_rankers import LENGTH, LISTS, WIDTH, kept_rows
-from ranking import bundle
-from ranking.candidates import CandidateList
-from training import fit
+from listwright.ranking import bundle, verify
+from listwright.ranking.candidates import CandidateList
+from listwright.training import fit
 
 RECIPE = """
 [data]
@@ -76,7 +76,7 @@ def test_it_is_served_as_it_was(folder, tmp_path, capsys, name, model):
     output = said(capsys)
     assert "look better there than they will on new ones" in output
     assert "no score for a candidate with a missing value" not in output
-    assert bundle.main(["verify", str(out)]) == 0
+    assert verify.main([str(out)]) == 0
     loaded = bundle.load(out)
     assert loaded.reranker.first_stage.engine == "onnx"
     assert loaded.manifest.feature_schema.names == ("price", "carrier", "stars", "bm25", "code")
@@ -121,7 +121,7 @@ def test_and_where_the_data_have_none_a_note_tells_of_requests(folder, tmp_path,
 
 
 def test_a_graph_that_does_not_fit_is_refused_before_anything_is_fitted(folder, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("training.second_stage.fit.fit", lambda *_args, **_more: pytest.fail("too late"))
+    monkeypatch.setattr("listwright.training.second_stage.fit.fit", lambda *_args, **_more: pytest.fail("too late"))
     given = ("--first-stage", folder / "wide.onnx", "--out", tmp_path / "own" / "1")
     assert run(folder / "own.toml", "--data", folder / "own.csv", *given) == 1
     output = said(capsys)

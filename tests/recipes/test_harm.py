@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-import training
 from asgi import asking
-from ranking import bundle
-from ranking.candidates import CandidateList
-from ranking.metrics import ndcg
-from service.app import create_app
-from service.settings import Settings
-from training import fit
-from training.recipe import config
-from training.run import run as run_recipe
+from listwright import training
+from listwright.ranking import bundle, verify
+from listwright.ranking.candidates import CandidateList
+from listwright.ranking.metrics import ndcg
+from listwright.service.app import create_app
+from listwright.service.settings import Settings
+from listwright.training import fit
+from listwright.training.recipe import config
+from listwright.training.run import run as run_recipe
 
 QUERIES, LENGTH = 60, 8
 
@@ -103,7 +103,7 @@ def test_terminal_manifest_and_report_say_so_and_why(recipe, sources, tmp_path, 
     assert f"{title} is worse than the first stage by" in page
     assert f"unless a request says strategy={kind}" in page
     assert "Serve the first stage" not in page, "it does"
-    assert bundle.main(["verify", str(out)]) == 0
+    assert verify.main([str(out)]) == 0
     assert f"default: {kind} is worse" in capsys.readouterr().out
 
 

@@ -9,17 +9,17 @@ import pytest
 import sklearn
 from sklearn.model_selection import GroupKFold, cross_val_score
 
-import training
 from asgi import asking
-from ranking import bundle
-from ranking.candidates import CandidateList
-from ranking.errors import BundleError, RecipeError, SchemaMismatchError, ScoringError
-from ranking.metrics import ndcg
-from ranking.order import rank_by_score
+from listwright import training
+from listwright.ranking import bundle
+from listwright.ranking.candidates import CandidateList
+from listwright.ranking.errors import BundleError, RecipeError, SchemaMismatchError, ScoringError
+from listwright.ranking.metrics import ndcg
+from listwright.ranking.order import rank_by_score
+from listwright.service.app import create_app
+from listwright.service.settings import Settings
+from listwright.training import fit
 from searches import LENGTH, SMALL, features
-from service.app import create_app
-from service.settings import Settings
-from training import fit
 
 RECIPE = """
 name = "library"

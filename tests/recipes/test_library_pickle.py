@@ -15,9 +15,9 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 
-import training
-from ranking import bundle
-from ranking.errors import BundleError, DataError
+from listwright import training
+from listwright.ranking import bundle
+from listwright.ranking.errors import BundleError, DataError
 from searches import SMALL, features
 
 ROOT = Path(__file__).parents[2]

@@ -6,15 +6,15 @@ from contextlib import contextmanager
 
 import polars as pl
 
+from listwright.training.experiments.listwise import tuned as suite_tuned
+from listwright.training.experiments.listwise import workers
+from listwright.training.experiments.listwise.fits import Fit
+from listwright.training.experiments.listwise.plans import Shipped
+from listwright.training.experiments.store import Store
+from listwright.training.first_stage import lambdamart
+from listwright.training.recipe import config
+from listwright.training.recipe.model import FirstStageAlone, Mlp
 from suites import TABLE2, run
-from training.experiments.listwise import tuned as suite_tuned
-from training.experiments.listwise import workers
-from training.experiments.listwise.fits import Fit
-from training.experiments.listwise.plans import Shipped
-from training.experiments.store import Store
-from training.first_stage import lambdamart
-from training.recipe import config
-from training.recipe.model import FirstStageAlone, Mlp
 
 
 def test_more_rows_join_those_that_are_there(tiny_recipe, tmp_path, here):

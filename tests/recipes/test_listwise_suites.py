@@ -9,9 +9,9 @@ import polars as pl
 import psutil
 import pytest
 
-from ranking.errors import ScoringError
+from listwright.ranking.errors import ScoringError
+from listwright.training.experiments.listwise import workers
 from suites import ONE_EPOCH, TABLE2, run, said
-from training.experiments.listwise import workers
 
 
 def test_table2_goes_on_after_an_interruption_and_with_more_seeds(tiny_recipe, tmp_path, here, monkeypatch, capsys):
@@ -56,7 +56,7 @@ def test_table2_goes_on_after_an_interruption_and_with_more_seeds(tiny_recipe, t
         assert by_method["shipped"].filter(of_seed).equals(by_method[name].filter(of_seed)), "no second fit"
     assert summary["sentence"] in said(capsys)
     page = (out / "page.html").read_text()
-    assert summary["command"] == "python -m training.experiment table2 --recipe tiny.toml --seeds 2"
+    assert summary["command"] == "listwright experiment table2 --recipe tiny.toml --seeds 2"
     assert str(tmp_path) not in page, "a page names no folder of this machine"
 
     here.clear()

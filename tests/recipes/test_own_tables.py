@@ -6,9 +6,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ranking import bundle
+from listwright.ranking import bundle
+from listwright.training import experiment, fit, run, tune
 from tiny import TINY
-from training import experiment, fit, run, tune
 
 NAMES = ("--qid", "search", "--label", "clicked")
 BY_TIME = ("--split", "time", "--time-column", "searched_at")

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
+from listwright.ranking import bundle
+from listwright.training import fit
+from listwright.training.experiments.listwise import pages as listwise_pages
+from listwright.training.experiments.listwise import plans
+from listwright.training.experiments.specialised import oracle
+from listwright.training.experiments.specialised import pages as suites
+from listwright.training.reporting import fit_page
+from listwright.training.reporting.page import PageSection, PageTable, render
 from measured import measured, planted_gains, results, routed
-from ranking import bundle
 from tiny import SPECIALISED
-from training import fit
-from training.experiments.listwise import pages as listwise_pages
-from training.experiments.listwise import plans
-from training.experiments.specialised import oracle
-from training.experiments.specialised import pages as suites
-from training.reporting import fit_page
-from training.reporting.page import PageSection, PageTable, render
 
 WIDTHS = {"desk": 1100, "telephone": 390, "small telephone": 360}
 TELEPHONES = (360, 390)
@@ -76,7 +76,7 @@ def looking(browser, path, width, scheme):
 def pages(fitted, specialised, tmp_path_factory):
     """Every kind of page that is written."""
     folder = tmp_path_factory.mktemp("pages")
-    more = {"ndcg_at": 10, "command": "python -m training.experiment x", "facts": ["Data: x."], "settings": "{}"}
+    more = {"ndcg_at": 10, "command": "listwright experiment x", "facts": ["Data: x."], "settings": "{}"}
     noise = 0.01 * np.random.default_rng(0).normal(size=60)
     summary = oracle.summarise(results(0.9 + noise, 0.3 + noise, 0.6 + noise, 0.7 + noise))
     (folder / "oracle.html").write_text(suites.oracle_page("x", summary, **more))
@@ -249,7 +249,7 @@ def test_page_says_what_it_is_about(fitted, specialised):
     assert json.loads((fitted / "report.json").read_text())["details"]["anomaly"]["bins"]
     assert len(report["details"]["anomaly"]["bins"]) == 4
     assert report["routing"]["sentence"].split(":")[0] in special
-    assert report["repeat"]["command"] == "python -m training.fit specialised.toml"
+    assert report["repeat"]["command"] == "listwright fit specialised.toml"
     assert report["repeat"]["command"] in special
     assert report["repeat"]["data_fingerprint"] in special
     for version in report["repeat"]["made_with"].values():

@@ -6,21 +6,21 @@ import numpy as np
 import pytest
 
 from asgi import asking
-from ranking import bundle
-from ranking.candidates import CandidateList
-from ranking.errors import RecipeError
-from service.app import create_app
-from service.settings import Settings
-from training import fit
-from training.data.load import load
-from training.evaluation.evaluate import evaluate
-from training.experiments.listwise import plans
-from training.first_stage import fit as first_stage
-from training.recipe import config
-from training.recipe.config import GivenColumn, Recipe
-from training.recipe.model import MODEL_NAMES, Dcm, Dlcm, Mlp, Qilcm, Qilcm2, named
-from training.second_stage import fit as second_stage
-from training.steps.bundling import write_bundle
+from listwright.ranking import bundle
+from listwright.ranking.candidates import CandidateList
+from listwright.ranking.errors import RecipeError
+from listwright.service.app import create_app
+from listwright.service.settings import Settings
+from listwright.training import fit
+from listwright.training.data.load import load
+from listwright.training.evaluation.evaluate import evaluate
+from listwright.training.experiments.listwise import plans
+from listwright.training.first_stage import fit as first_stage
+from listwright.training.recipe import config
+from listwright.training.recipe.config import GivenColumn, Recipe
+from listwright.training.recipe.model import MODEL_NAMES, Dcm, Dlcm, Mlp, Qilcm, Qilcm2, named
+from listwright.training.second_stage import fit as second_stage
+from listwright.training.steps.bundling import write_bundle
 
 STRATEGIES = {"qilcm-v1": "qilcm", "qilcm-v2": "qilcm", "qilcm-v3": "qilcm", "qilcm-paper": "qilcm"}
 

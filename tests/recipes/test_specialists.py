@@ -6,13 +6,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ranking import bundle
-from ranking.candidates import CandidateList
+from listwright.ranking import bundle
+from listwright.ranking.candidates import CandidateList
+from listwright.training import fit
+from listwright.training.data.load import load
+from listwright.training.recipe import config
+from listwright.training.recipe.data import SyntheticData
 from tiny import SPECIALISED
-from training import fit
-from training.data.load import load
-from training.recipe import config
-from training.recipe.data import SyntheticData
 
 
 def run(*arguments):
@@ -82,7 +82,7 @@ def test_specialists_rank_as_they_were_trained(specialised, recipe):
 @pytest.mark.slow
 def test_interruption_between_the_folds_of_the_router_loses_nothing(specialised, recipe, tmp_path, monkeypatch):
     out = tmp_path / "specialised" / "1"
-    from training.specialists import cross_fitting
+    from listwright.training.specialists import cross_fitting
 
     judge, calls = cross_fitting.judge, []
 

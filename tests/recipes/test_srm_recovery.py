@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from training.data.synthetic import generate
-from training.recipe.config import Srm as SrmSpec
-from training.recipe.data import SyntheticData
-from training.specialists.em import PaddedLists, log_likelihoods
-from training.specialists.srm import fit_srm
+from listwright.training.data.synthetic import generate
+from listwright.training.recipe.config import Srm as SrmSpec
+from listwright.training.recipe.data import SyntheticData
+from listwright.training.specialists.em import PaddedLists, log_likelihoods
+from listwright.training.specialists.srm import fit_srm
 
 NOISE = 0.5
 QUERIES = 250

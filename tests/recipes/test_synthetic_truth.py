@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from ranking.metrics import ndcg
-from training.data.synthetic import generate
-from training.recipe.data import SyntheticData
+from listwright.ranking.metrics import ndcg
+from listwright.training.data.synthetic import generate
+from listwright.training.recipe.data import SyntheticData
 
 BASE = {
     "queries": 400,

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from listwright.training import fit, progress, tune
+from listwright.training.first_stage import lambdamart
+from listwright.training.recipe import config
+from listwright.training.second_stage import fit as second_stage
+from listwright.training.second_stage.loop import fit_network
 from tiny import TINY
-from training import fit, progress, tune
-from training.first_stage import lambdamart
-from training.recipe import config
-from training.second_stage import fit as second_stage
-from training.second_stage.loop import fit_network
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -46,7 +46,7 @@ def with_winner(study, path):
 
 def test_the_winner_is_a_piece_of_a_recipe(study, recipe, tmp_path):
     text = (study / "winner.toml").read_text()
-    assert text.startswith("# python -m training.tune tiny.toml --trials 7\n"), "what repeats it, without folders"
+    assert text.startswith("# listwright tune tiny.toml --trials 7\n"), "what repeats it, without folders"
     best, own = map(float, re.search(r"NDCG@10 (\S+), the recipe's own values (\S+);", text).groups())
     assert best >= own
     assert "# first stage: LightGBM, 7 trials" in text, "as many as the network"
@@ -192,4 +192,4 @@ def test_a_study_belongs_to_one_recipe(study, recipe, capsys):
 def test_help_has_examples(capsys):
     with pytest.raises(SystemExit):
         tune.main(["--help"])
-    assert "python -m training.tune mq2008 --data data/MQ2008 --trials 50" in capsys.readouterr().out
+    assert "listwright tune mq2008 --data data/MQ2008 --trials 50" in capsys.readouterr().out

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from foreign_rankers import WIDTH, kept_rows
-from ranking.features import Feature, FeatureSchema
-from ranking.onnx_first_stage import OnnxFirstStage
-from training.first_stage.given_onnx import canonical
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.ranking.onnx_first_stage import OnnxFirstStage
+from listwright.training.first_stage.given_onnx import canonical
 
 SCHEMA = FeatureSchema(features=tuple(Feature(name=f"f{d}") for d in range(1, WIDTH + 1)))
 

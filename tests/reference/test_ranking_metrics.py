@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import ndcg_score
 
-from ranking.metrics import EvalProtocol, hit, ndcg, precision, reciprocal_rank
+from listwright.ranking.metrics import EvalProtocol, hit, ndcg, precision, reciprocal_rank
 
 CUTOFFS = (1, 3, 5, 10, 50)
 

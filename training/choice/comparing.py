@@ -10,20 +10,20 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 
-from ranking.manifest import Comparison
-from ranking.stages import NetworkKind
-from training.data.dataset import Splits
-from training.evaluation.evaluate import bootstrap_interval
-from training.evaluation.verdicts import FEWEST, choice_verdict_of
-from training.first_stage import lambdamart
-from training.first_stage.fit import FittedFirstStage
-from training.first_stage.lambdamart import mean_ndcg, query_folds
-from training.first_stage.relative import widened
-from training.recipe.config import Recipe
-from training.recipe.model import FirstStageAlone, NetworkSpec
-from training.second_stage.batching import Lists
-from training.second_stage.fit import as_fitted
-from training.second_stage.loop import FittedNetwork, fit_network, predict, query_ndcg
+from listwright.ranking.manifest import Comparison
+from listwright.ranking.stages import NetworkKind
+from listwright.training.data.dataset import Splits
+from listwright.training.evaluation.evaluate import bootstrap_interval
+from listwright.training.evaluation.verdicts import FEWEST, choice_verdict_of
+from listwright.training.first_stage import lambdamart
+from listwright.training.first_stage.fit import FittedFirstStage
+from listwright.training.first_stage.lambdamart import mean_ndcg, query_folds
+from listwright.training.first_stage.relative import widened
+from listwright.training.recipe.config import Recipe
+from listwright.training.recipe.model import FirstStageAlone, NetworkSpec
+from listwright.training.second_stage.batching import Lists
+from listwright.training.second_stage.fit import as_fitted
+from listwright.training.second_stage.loop import FittedNetwork, fit_network, predict, query_ndcg
 
 NAMES = {
     "plain": "the first stage without list-relative columns",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ranking.manifest import Manifest
-from training.evaluation.evaluate import ROUTED, Evaluation
-from training.evaluation.verdicts import verdict_of
+from listwright.ranking.manifest import Manifest
+from listwright.training.evaluation.evaluate import ROUTED, Evaluation
+from listwright.training.evaluation.verdicts import verdict_of
 
 
 def without_harm(manifest: Manifest, evaluation: Evaluation, metric: str) -> Manifest | None:

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from ranking.errors import DataError
-from ranking.features import FeatureSchema
-from training.data.container import file_digest
-from training.data.dataset import Dataset
+from listwright.ranking.errors import DataError
+from listwright.ranking.features import FeatureSchema
+from listwright.training.data.container import file_digest
+from listwright.training.data.dataset import Dataset
 
 PARSER_VERSION = 3
 """Raise it whenever the parser gives another result for the same text: older entries are then ignored."""

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float, Int
 
-from ranking.errors import DataError
-from training.data.dataset import Splits
+from listwright.ranking.errors import DataError
+from listwright.training.data.dataset import Splits
 
 _ROWS = 65_536
 """Rows that are compared at a time: most columns are told to vary by the first of them."""

@@ -11,7 +11,7 @@ import itertools
 import numpy as np
 from jaxtyping import Float, Int
 
-from training.recipe.data import SyntheticData
+from listwright.training.recipe.data import SyntheticData
 
 NEAR = 0.75
 """How far a decoy lies below a candidate in each of the two features at most, in their standard deviations."""

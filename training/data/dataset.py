@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float, Int
 
-from ranking.errors import DataError
-from ranking.features import QUANTILE_LEVELS, UNKNOWN_CODE, Feature, FeatureSchema
+from listwright.ranking.errors import DataError
+from listwright.ranking.features import QUANTILE_LEVELS, UNKNOWN_CODE, Feature, FeatureSchema
 
 MOST_WEIGHT = 1e9
 """Of a row, in units of the mean training query."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import difflib
 
-from ranking.errors import RecipeError
-from ranking.features import FLOAT32_MAX, Feature, FeatureSchema
-from training.data.tables.columns import spelled
-from training.data.tables.frames import listed
-from training.recipe.data import Default, Defaults
+from listwright.ranking.errors import RecipeError
+from listwright.ranking.features import FLOAT32_MAX, Feature, FeatureSchema
+from listwright.training.data.tables.columns import spelled
+from listwright.training.data.tables.frames import listed
+from listwright.training.recipe.data import Default, Defaults
 
 
 def with_defaults(schema: FeatureSchema, defaults: Defaults) -> FeatureSchema:

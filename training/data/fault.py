@@ -6,7 +6,7 @@ from typing import Protocol
 
 import polars as pl
 
-from ranking.errors import DataError
+from listwright.ranking.errors import DataError
 
 
 class Fault(Protocol):

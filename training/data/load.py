@@ -10,16 +10,16 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
 
-from ranking.errors import DataError, RecipeError
-from ranking.features import FeatureSchema
-from training.data import split, synthetic
-from training.data.constant import dropped_note
-from training.data.dataset import Remedies, Splits
-from training.data.leaks.findings import leaks
-from training.data.letor import layout
-from training.data.tables import table
-from training.recipe.config import Recipe
-from training.recipe.data import LetorData, SyntheticData, TableData
+from listwright.ranking.errors import DataError, RecipeError
+from listwright.ranking.features import FeatureSchema
+from listwright.training.data import split, synthetic
+from listwright.training.data.constant import dropped_note
+from listwright.training.data.dataset import Remedies, Splits
+from listwright.training.data.leaks.findings import leaks
+from listwright.training.data.letor import layout
+from listwright.training.data.tables import table
+from listwright.training.recipe.config import Recipe
+from listwright.training.recipe.data import LetorData, SyntheticData, TableData
 
 
 def load(recipe: Recipe, sources: Sequence[str], *, progress: Progress | None = None) -> Splits:

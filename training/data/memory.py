@@ -11,11 +11,11 @@ import numpy as np
 import polars as pl
 from jaxtyping import Float, Int
 
-from ranking.errors import DataError, SchemaMismatchError
-from ranking.features import Feature, FeatureSchema
-from training.data.dataset import Dataset
-from training.data.letor.text import letor_schema
-from training.data.tables.columns import features_of, grouped, row_weights, spelled, whole_labels
+from listwright.ranking.errors import DataError, SchemaMismatchError
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.training.data.dataset import Dataset
+from listwright.training.data.letor.text import letor_schema
+from listwright.training.data.tables.columns import features_of, grouped, row_weights, spelled, whole_labels
 
 Values = Any
 """One value per row, or a matrix: what NumPy, pandas and polars have in common is not a type."""

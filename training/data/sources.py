@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ranking.errors import DataError, RecipeError
+from listwright.ranking.errors import DataError, RecipeError
 
 SPLITS = ("train", "valid", "test")
 """Names of the splits on the command line and in files' names, in this order."""

@@ -8,12 +8,12 @@ from itertools import combinations
 
 import numpy as np
 
-from ranking.errors import DataError, RecipeError
-from ranking.features import FeatureSchema
-from training.data.dataset import Dataset, Splits, fit_schema
-from training.data.sources import SPLITS
-from training.data.times import Time, shown
-from training.recipe.data import Split
+from listwright.ranking.errors import DataError, RecipeError
+from listwright.ranking.features import FeatureSchema
+from listwright.training.data.dataset import Dataset, Splits, fit_schema
+from listwright.training.data.sources import SPLITS
+from listwright.training.data.times import Time, shown
+from listwright.training.recipe.data import Split
 
 
 def by_query(dataset: Dataset, split: Split, *, fold: int, rng: np.random.Generator, source: str) -> Splits:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from training.data.fault import Fault
+from listwright.training.data.fault import Fault
 
 _ISO = (
     r"^(\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01]))"

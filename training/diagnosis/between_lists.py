@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from training.data.dataset import Dataset
+from listwright.training.data.dataset import Dataset
 
 
 @dataclass(frozen=True, slots=True)

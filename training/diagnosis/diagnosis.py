@@ -10,19 +10,19 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int
 
-from ranking.manifest import Comparison
-from training.choice.comparing import ranks_better
-from training.data.dataset import Dataset, Splits
-from training.data.load import announce
-from training.diagnosis.between_lists import Spread, spreads
-from training.evaluation.verdicts import FEWEST
-from training.first_stage.lambdamart import query_ndcg
-from training.progress import Bars
-from training.recipe import config
-from training.recipe.config import Choice, FirstStage, LambdaMart, Recipe
-from training.recipe.model import Qilcm2, Rivals
-from training.steps import fitting
-from training.steps.bundle_schema import load
+from listwright.ranking.manifest import Comparison
+from listwright.training.choice.comparing import ranks_better
+from listwright.training.data.dataset import Dataset, Splits
+from listwright.training.data.load import announce
+from listwright.training.diagnosis.between_lists import Spread, spreads
+from listwright.training.evaluation.verdicts import FEWEST
+from listwright.training.first_stage.lambdamart import query_ndcg
+from listwright.training.progress import Bars
+from listwright.training.recipe import config
+from listwright.training.recipe.config import Choice, FirstStage, LambdaMart, Recipe
+from listwright.training.recipe.model import Qilcm2, Rivals
+from listwright.training.steps import fitting
+from listwright.training.steps.bundle_schema import load
 
 MOST_ROWS, MOST_VALUES = 25_000, 1_200_000
 """Training rows, and values of numeric features in them, that rankers are fitted on; validation rows: a third."""
@@ -89,7 +89,7 @@ def diagnose(recipe: Recipe, sources: Sequence[str], *, device: str, bars: Bars)
 
     Args:
         recipe: its data, first stage, fold and seed.
-        sources: as for :func:`training.data.load.load`.
+        sources: as for :func:`listwright.training.data.load.load`.
         device: torch device.
         bars: show how far it is.
 

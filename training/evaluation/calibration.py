@@ -8,10 +8,10 @@ import numpy as np
 from jaxtyping import Float
 from scipy.optimize import minimize_scalar
 
-from ranking.candidates import CandidateList
-from ranking.reranker import Reranker
-from training.data.dataset import Dataset, Splits
-from training.evaluation.evaluate import whole
+from listwright.ranking.candidates import CandidateList
+from listwright.ranking.reranker import Reranker
+from listwright.training.data.dataset import Dataset, Splits
+from listwright.training.evaluation.evaluate import whole
 
 FEWEST_LISTS = 20
 """Validation lists with a choice among scored candidates: fewer say too little about a temperature."""

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from ranking.candidates import CandidateList, Ranking
-from ranking.errors import ScoringError
-from ranking.manifest import Metric
-from ranking.metrics import EvalProtocol, hit, ndcg, precision, reciprocal_rank
-from ranking.reranker import Reranker
-from training.data.dataset import Dataset
+from listwright.ranking.candidates import CandidateList, Ranking
+from listwright.ranking.errors import ScoringError
+from listwright.ranking.manifest import Metric
+from listwright.ranking.metrics import EvalProtocol, hit, ndcg, precision, reciprocal_rank
+from listwright.ranking.reranker import Reranker
+from listwright.training.data.dataset import Dataset
 
 NDCG_AT = (1, 3, 5, 10)
 HIT_AT = (1, 5)

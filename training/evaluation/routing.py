@@ -9,13 +9,13 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ranking import bundle
-from ranking.candidates import CandidateList
-from ranking.metrics import ndcg
-from training.data.dataset import Dataset
-from training.evaluation.bootstrap import interval, resampled_means
-from training.evaluation.evaluate import whole
-from training.router.fit import bests
+from listwright.ranking import bundle
+from listwright.ranking.candidates import CandidateList
+from listwright.ranking.metrics import ndcg
+from listwright.training.data.dataset import Dataset
+from listwright.training.evaluation.bootstrap import interval, resampled_means
+from listwright.training.evaluation.evaluate import whole
+from listwright.training.router.fit import bests
 
 ABSTAINED = -1
 

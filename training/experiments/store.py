@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 from filelock import FileLock, Timeout
 
-from ranking.errors import RecipeError
+from listwright.ranking.errors import RecipeError
 
 RESULTS = "results.parquet"
 

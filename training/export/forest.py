@@ -12,8 +12,8 @@ from onnx import TensorProto, helper
 from skl2onnx.common.data_types import FloatTensorType
 from sklearn.pipeline import Pipeline
 
-from ranking.compiled.forest import METADATA, PackedForest
-from ranking.compiled.lightgbm_trees import NODE, float32_below
+from listwright.ranking.compiled.forest import METADATA, PackedForest
+from listwright.ranking.compiled.lightgbm_trees import NODE, float32_below
 
 OPSET = {"": 20, "ai.onnx.ml": 3}
 

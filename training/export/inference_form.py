@@ -1,4 +1,5 @@
-"""What is exported: of QILCM the function that :class:`training.networks.ranker.Unbatched` is, with less to compute.
+"""What is exported: of QILCM the function that :class:`listwright.training.networks.ranker.Unbatched` is, with less to
+compute.
 
 Runtimes know few of the fusions below, so they are made here, by algebra:
 
@@ -24,11 +25,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from training.export.onnx_reader import OnnxReader
-from training.networks.preprocess import Preprocess
-from training.networks.qilcm import PAPER_EPSILON, STABLE_EPSILON, QilcmNetwork
-from training.networks.ranker import Ranker, Unbatched
-from training.networks.recurrent import DcmNetwork, DlcmNetwork
+from listwright.training.export.onnx_reader import OnnxReader
+from listwright.training.networks.preprocess import Preprocess
+from listwright.training.networks.qilcm import PAPER_EPSILON, STABLE_EPSILON, QilcmNetwork
+from listwright.training.networks.ranker import Ranker, Unbatched
+from listwright.training.networks.recurrent import DcmNetwork, DlcmNetwork
 
 _LARGE = 1e30
 
@@ -143,7 +144,7 @@ class _Layers(nn.Module):
 
 
 class _Scale(nn.Module):
-    """:class:`training.networks.preprocess.Preprocess` over one list."""
+    """:class:`listwright.training.networks.preprocess.Preprocess` over one list."""
 
     factors: Tensor
 

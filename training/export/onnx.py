@@ -15,12 +15,12 @@ import onnx
 import torch
 from jaxtyping import Float
 
-from ranking.candidates import CandidateList
-from ranking.errors import ScoringError
-from ranking.features import UNKNOWN_CODE, FeatureSchema
-from ranking.golden import TIE_TOLERANCE
-from ranking.reranker import Reranker
-from ranking.stages import SecondStage, SrmStage
+from listwright.ranking.candidates import CandidateList
+from listwright.ranking.errors import ScoringError
+from listwright.ranking.features import UNKNOWN_CODE, FeatureSchema
+from listwright.ranking.golden import TIE_TOLERANCE
+from listwright.ranking.reranker import Reranker
+from listwright.ranking.stages import SecondStage, SrmStage
 
 OPSET = 20
 

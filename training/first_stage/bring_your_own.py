@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from ranking.errors import DataError, RecipeError, SchemaMismatchError, ScoringError
-from ranking.features import Feature, FeatureSchema
-from ranking.first_stage import model_columns, read_booster
-from ranking.onnx_first_stage import OnnxFirstStage
-from training.data.dataset import Dataset
-from training.data.tables.columns import spelled
-from training.first_stage.foreign_models import HEAD_BYTES, is_onnx, recognised
-from training.first_stage.given_onnx import canonical
+from listwright.ranking.errors import DataError, RecipeError, SchemaMismatchError, ScoringError
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.ranking.first_stage import model_columns, read_booster
+from listwright.ranking.onnx_first_stage import OnnxFirstStage
+from listwright.training.data.dataset import Dataset
+from listwright.training.data.tables.columns import spelled
+from listwright.training.first_stage.foreign_models import HEAD_BYTES, is_onnx, recognised
+from listwright.training.first_stage.given_onnx import canonical
 
 WARNING = (
     "scores of a model that was fitted on the training queries look better there than they will on new ones, and "

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from ranking.relative import KINDS, RelativeColumn, RelativeKind
-from ranking.stages import ColumnStage, FirstStageEntry, LightGbmStage, OnnxStage
-from training.data.dataset import Dataset, Splits
-from training.first_stage import bring_your_own, lambdamart, relative
-from training.recipe.config import FirstStage, GivenColumn, GivenModel, LambdaMart, LambdaMartSettings
+from listwright.ranking.relative import KINDS, RelativeColumn, RelativeKind
+from listwright.ranking.stages import ColumnStage, FirstStageEntry, LightGbmStage, OnnxStage
+from listwright.training.data.dataset import Dataset, Splits
+from listwright.training.first_stage import bring_your_own, lambdamart, relative
+from listwright.training.recipe.config import FirstStage, GivenColumn, GivenModel, LambdaMart, LambdaMartSettings
 
 
 @dataclass(frozen=True, slots=True)

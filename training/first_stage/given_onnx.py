@@ -13,10 +13,10 @@ import onnx
 from google.protobuf.message import DecodeError, Message
 from onnx import TensorProto, helper, numpy_helper
 
-from ranking.errors import ScoringError
-from ranking.features import FeatureSchema
-from ranking.onnx_graph import checked
-from training.first_stage.foreign_models import COLUMN
+from listwright.ranking.errors import ScoringError
+from listwright.ranking.features import FeatureSchema
+from listwright.ranking.onnx_graph import checked
+from listwright.training.first_stage.foreign_models import COLUMN
 
 IR_VERSION = 10
 """Of what is written. Below 4 weights would have to be inputs, as CatBoost's version 3 has it."""
@@ -51,8 +51,8 @@ def canonical(model: bytes, schema: FeatureSchema) -> bytes:
         schema: of the data; N is the number of its numeric features.
 
     Returns:
-        A serialised graph ``features (L, N) float32 -> scores (L,)``, which :func:`ranking.onnx_graph.checked` lets
-        through.
+        A serialised graph ``features (L, N) float32 -> scores (L,)``, which
+        :func:`listwright.ranking.onnx_graph.checked` lets through.
 
     Raises:
         ScoringError: if it is no such graph; names the input, output or operator, and the remedy.

@@ -12,16 +12,16 @@ import lightgbm
 import numpy as np
 from jaxtyping import Float
 
-from ranking.errors import RecipeError
-from ranking.first_stage import LightGbmFirstStage, lightgbm_input
-from ranking.metrics import ndcg
-from ranking.relative import RelativeColumn, RelativeKind
-from training.data.dataset import Dataset
-from training.first_stage.monotone import Directions, constraints
-from training.first_stage.summed_trees import summed
-from training.recipe.config import LambdaMart
-from training.search.optuna_search import Found, Report, search
-from training.search.space import LAMBDAMART, Value
+from listwright.ranking.errors import RecipeError
+from listwright.ranking.first_stage import LightGbmFirstStage, lightgbm_input
+from listwright.ranking.metrics import ndcg
+from listwright.ranking.relative import RelativeColumn, RelativeKind
+from listwright.training.data.dataset import Dataset
+from listwright.training.first_stage.monotone import Directions, constraints
+from listwright.training.first_stage.summed_trees import summed
+from listwright.training.recipe.config import LambdaMart
+from listwright.training.search.optuna_search import Found, Report, search
+from listwright.training.search.space import LAMBDAMART, Value
 
 Params = Mapping[str, Value]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 
-from ranking.errors import RecipeError
-from ranking.features import FeatureSchema
+from listwright.ranking.errors import RecipeError
+from listwright.ranking.features import FeatureSchema
 
 Directions = Sequence[tuple[str, int]]
-"""Names of features with 1, -1 or 0, as :attr:`training.recipe.config.LambdaMart.monotone` has them."""
+"""Names of features with 1, -1 or 0, as :attr:`listwright.training.recipe.config.LambdaMart.monotone` has them."""
 
 
 def check(monotone: Directions, schema: FeatureSchema) -> None:

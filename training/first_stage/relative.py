@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float
 
-from ranking.errors import DataError
-from ranking.features import MAX_NAME, QUANTILE_LEVELS, FeatureSchema
-from ranking.first_stage import read_booster
-from ranking.relative import RelativeColumn, RelativeColumns, RelativeKind
-from training.data.dataset import Dataset, Splits
+from listwright.ranking.errors import DataError
+from listwright.ranking.features import MAX_NAME, QUANTILE_LEVELS, FeatureSchema
+from listwright.ranking.first_stage import read_booster
+from listwright.ranking.relative import RelativeColumn, RelativeColumns, RelativeKind
+from listwright.training.data.dataset import Dataset, Splits
 
 LEAST_GAIN = 0.001
 """Share of a forest's total gain below which a list-relative column is not worth its time in serving."""

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from training.recipe import config
-from training.recipe.config import Choice, Recipe
-from training.recipe.model import Qilcm, named
+from listwright.training.recipe import config
+from listwright.training.recipe.config import Choice, Recipe
+from listwright.training.recipe.model import Qilcm, named
 
 UNSAVED = "library"
 """Name of a recipe, and a bundle, that has none of its own."""

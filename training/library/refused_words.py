@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ranking.errors import RecipeError
+from listwright.ranking.errors import RecipeError
 
 _GROUP = (
     "say with qid which query each row belongs to, one id per row; from sizes: np.repeat(np.arange(len(sizes)), sizes)"
 )
 _WEIGHT = "say with sample_weight how much each row counts; a query counts as the mean of its rows"
 _HELD_OUT = (
-    "fit holds queries out itself, in parts=; for a split of your own, python -m training.fit takes "
+    "fit holds queries out itself, in parts=; for a split of your own, listwright fit takes "
     "--data train=FILE valid=FILE test=FILE"
 )
 _START = (
-    "scores of another model go in as a column of X; as the first stage, python -m training.fit takes "
-    "--first-stage-column COL"
+    "scores of another model go in as a column of X; as the first stage, listwright fit takes --first-stage-column COL"
 )
 _CATEGORIES = "name these columns with categorical=, a parameter of Qilcm"
 _PATIENCE = "training stops by itself, see patience= and max_trees=, parameters of Qilcm"

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ranking import bundle
-from ranking.manifest import Manifest
-from training.workspace import check_names
+from listwright.ranking import bundle
+from listwright.ranking.manifest import Manifest
+from listwright.training.workspace import check_names
 
 
 def save_as(out: Path, manifest: Manifest, contents: Mapping[str, bytes], report: Mapping[str, Any]) -> None:
@@ -30,7 +30,7 @@ def save_as(out: Path, manifest: Manifest, contents: Mapping[str, bytes], report
     name, version = out.absolute().parent.name, out.name
     files = dict(contents)
     if "repeat" in report:
-        from training.reporting.report import renamed  # noqa: PLC0415 - with the page
+        from listwright.training.reporting.report import renamed  # noqa: PLC0415 - with the page
 
         pages = renamed(files["report.json"].decode(), f"{name}/{version}")
         files |= {file: text.encode() for file, text in pages.items()}

@@ -1,9 +1,9 @@
 """Losses over padded batches, for any torch module that gives one score per candidate: the public face.
 
-:mod:`training.losses.listwise` says what they take and give.
+:mod:`listwright.training.losses.listwise` says what they take and give.
 """
 
-from training.losses.confusion import confusion_loss
-from training.losses.listwise import att_rank, plackett_luce, softmax_cross_entropy
+from listwright.training.losses.confusion import confusion_loss
+from listwright.training.losses.listwise import att_rank, plackett_luce, softmax_cross_entropy
 
 __all__ = ["att_rank", "confusion_loss", "plackett_luce", "softmax_cross_entropy"]

@@ -22,7 +22,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from training.losses.label_groups import LabelGroups
+from listwright.training.losses.label_groups import LabelGroups
 
 DEPTHS = {16: 10.0, 24: 14.0, 32: 16.0, 48: 20.0, 64: 25.0}
 """Nodes per group, and how many nats below its peak the integrand is cut off.

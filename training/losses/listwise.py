@@ -6,8 +6,9 @@ All take ``(scores, labels, mask)``, and but for the last ``weights``, and give 
     softmax_cross_entropy  ListNet's cross entropy with gain 2^y - 1, or gains of your own
     plackett_luce          exact likelihood of the labels, ties included
 
-and :func:`training.losses.confusion.confusion_loss`, which looks at representations instead of scores, stands here too.
-What padding holds never matters, be it NaN, and no mask means no padding. ``docs/rivals.md`` has an example.
+and :func:`listwright.training.losses.confusion.confusion_loss`, which looks at representations instead of scores,
+stands here too. What padding holds never matters, be it NaN, and no mask means no padding. ``docs/rivals.md`` has an
+example.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from training.losses.confusion import confusion_loss
-from training.losses.exact_plackett_luce import log_likelihood
-from training.recipe.model import RankLoss
+from listwright.training.losses.confusion import confusion_loss
+from listwright.training.losses.exact_plackett_luce import log_likelihood
+from listwright.training.recipe.model import RankLoss
 
 __all__ = ["att_rank", "confusion_loss", "plackett_luce", "softmax_cross_entropy"]
 
@@ -110,7 +111,7 @@ def plackett_luce(
 
     Args:
         scores, labels, mask: as for :func:`att_rank`.
-        nodes: quadrature nodes; see :data:`training.losses.exact_plackett_luce.DEPTHS`.
+        nodes: quadrature nodes; see :data:`listwright.training.losses.exact_plackett_luce.DEPTHS`.
         weights: as for :func:`att_rank`; only their mean over a query counts, as how often its labels were seen.
 
     Returns:

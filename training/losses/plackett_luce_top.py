@@ -14,8 +14,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from training.losses.exact_plackett_luce import DEPTHS, log1mexp, log_likelihood
-from training.losses.label_groups import LabelGroups
+from listwright.training.losses.exact_plackett_luce import DEPTHS, log1mexp, log_likelihood
+from listwright.training.losses.label_groups import LabelGroups
 
 NEVER = -1e30
 """Log of a probability of 0 that, unlike -inf, has differences: no NaN in gradients."""
@@ -32,7 +32,7 @@ def log_likelihood_of_top(
     """Log-probability that the first ``top`` draws agree with the labels; differentiable.
 
     Args:
-        scores, labels, mask, nodes: as for :func:`training.losses.exact_plackett_luce.log_likelihood`.
+        scores, labels, mask, nodes: as for :func:`listwright.training.losses.exact_plackett_luce.log_likelihood`.
         top: m of the paper; from the list's length on it is the full event.
 
     Returns:
@@ -93,7 +93,7 @@ def log_at_least(a: Float[Tensor, " S"], count: int, *, nodes: int = 32) -> Floa
     Args:
         a: ``(S,)`` score less log W, the log-weight of all below.
         count: 1 to S.
-        nodes: one of :data:`training.losses.exact_plackett_luce.DEPTHS`.
+        nodes: one of :data:`listwright.training.losses.exact_plackett_luce.DEPTHS`.
     """
     with torch.no_grad():
         low, high = _window(a, count, DEPTHS[nodes])
@@ -138,7 +138,8 @@ def _log_tail(a: Float[Tensor, " S"], y: Float[Tensor, " Q"], count: int) -> Flo
 
 
 class _LogDrawn(torch.autograd.Function):
-    """``log(1 - e^-e^t)`` with the accurate derivative of :func:`training.losses.exact_plackett_luce.log1mexp`."""
+    """``log(1 - e^-e^t)`` with the accurate derivative of
+    :func:`listwright.training.losses.exact_plackett_luce.log1mexp`."""
 
     @staticmethod
     def forward(ctx: torch.autograd.function.FunctionCtx, t: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ class Output(NamedTuple):
         logits: ``(B, L)``, higher is better.
         representation: ``(B, L, W)`` what the confusion loss looks at; None where a model has no such thing.
         gain: ``(B, W / 2)`` where the representation is ``[gain * u ; u]``, for
-            :func:`training.losses.confusion.confusion_loss`.
+            :func:`listwright.training.losses.confusion.confusion_loss`.
         members: ``(M, B, L)`` logits of the networks whose mean ``logits`` are; None where there is one network.
     """
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from training.networks.encoder import Encoder, Output, mlp
-from training.recipe.model import Mlp as MlpSpec
+from listwright.training.networks.encoder import Encoder, Output, mlp
+from listwright.training.recipe.model import Mlp as MlpSpec
 
 
 class PointwiseNetwork(nn.Module):

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ranking.features import UNKNOWN_CODE, FeatureSchema
+from listwright.ranking.features import UNKNOWN_CODE, FeatureSchema
 
 CLIP_QUANTILES = (0.001, 0.999)
 MAX_EMBEDDING = 16

@@ -13,16 +13,17 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from training.networks.encoder import MASKED_LOGIT, Encoder, Output, mlp
-from training.networks.qilcm import STABLE_EPSILON
-from training.recipe.model import Qilcm2 as Qilcm2Spec
+from listwright.training.networks.encoder import MASKED_LOGIT, Encoder, Output, mlp
+from listwright.training.networks.qilcm import STABLE_EPSILON
+from listwright.training.recipe.model import Qilcm2 as Qilcm2Spec
 
 
 class Qilcm2Network(nn.Module):
     """The mean of the scores of several members: the same network with other initial weights and dropout.
 
-    While training, each member has the loss of its own scores (:attr:`training.networks.encoder.Output.members`), so
-    that they stay different; the epoch is chosen by their mean. They share the embeddings of categories.
+    While training, each member has the loss of its own scores
+    (:attr:`listwright.training.networks.encoder.Output.members`), so that they stay different; the epoch is chosen by
+    their mean. They share the embeddings of categories.
 
     Args:
         width, scores: as of :class:`Member`.

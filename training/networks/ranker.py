@@ -6,15 +6,15 @@ import numpy as np
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ranking.errors import RecipeError
-from ranking.features import FeatureSchema
-from training.networks.encoder import MASKED_LOGIT, Output
-from training.networks.pointwise import PointwiseNetwork
-from training.networks.preprocess import Preprocess
-from training.networks.qilcm import QilcmNetwork
-from training.networks.qilcm2 import Qilcm2Network
-from training.networks.recurrent import DcmNetwork, DlcmNetwork
-from training.recipe.model import Dcm, Dlcm, Mlp, NetworkSpec, Qilcm, Qilcm2
+from listwright.ranking.errors import RecipeError
+from listwright.ranking.features import FeatureSchema
+from listwright.training.networks.encoder import MASKED_LOGIT, Output
+from listwright.training.networks.pointwise import PointwiseNetwork
+from listwright.training.networks.preprocess import Preprocess
+from listwright.training.networks.qilcm import QilcmNetwork
+from listwright.training.networks.qilcm2 import Qilcm2Network
+from listwright.training.networks.recurrent import DcmNetwork, DlcmNetwork
+from listwright.training.recipe.model import Dcm, Dlcm, Mlp, NetworkSpec, Qilcm, Qilcm2
 
 
 class Ranker(nn.Module):
@@ -48,7 +48,7 @@ class Ranker(nn.Module):
             mask: ``(B, L)`` True = real candidate.
 
         Returns:
-            ``(B, L)`` logits, :data:`training.networks.encoder.MASKED_LOGIT` on padding, and ``(B, L, W)``
+            ``(B, L)`` logits, :data:`listwright.training.networks.encoder.MASKED_LOGIT` on padding, and ``(B, L, W)``
             representations for the confusion loss, to be used under the same mask; None from all but QILCM.
         """
         raw = raw.masked_fill(~mask[..., None], 0.0)  # masking only the output would let NaN into the gradients

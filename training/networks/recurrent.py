@@ -12,9 +12,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from training.networks.encoder import Encoder, Output
-from training.recipe.model import Dcm as DcmSpec
-from training.recipe.model import Dlcm as DlcmSpec
+from listwright.training.networks.encoder import Encoder, Output
+from listwright.training.recipe.model import Dcm as DcmSpec
+from listwright.training.recipe.model import Dlcm as DlcmSpec
 
 
 class DlcmNetwork(nn.Module):

@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from ranking.errors import RecipeError
-from ranking.relative import RelativeKind
-from ranking.stages import LightGbmEngine, NetworkKind
-from training.recipe.data import Data, Frozen, Monotone, Positive
-from training.recipe.model import FirstStageAlone, Model, Qilcm, Rivals, named
+from listwright.ranking.errors import RecipeError
+from listwright.ranking.relative import RelativeKind
+from listwright.ranking.stages import LightGbmEngine, NetworkKind
+from listwright.training.recipe.data import Data, Frozen, Monotone, Positive
+from listwright.training.recipe.model import FirstStageAlone, Model, Qilcm, Rivals, named
 
 
 class LambdaMartSettings(Frozen):
@@ -33,7 +33,7 @@ class LambdaMart(Frozen):
 
     Args:
         settings: what is tried first, so that tuning never ends below it on what it is selected by; a sensible setting,
-            or what ``python -m training.tune`` found.
+            or what ``listwright tune`` found.
         trials: hyperparameter settings tried; 1 keeps ``settings``.
         select_on: what settings and number of trees are chosen by: ``valid``, the validation split; or ``folds``, the
             held-out parts of a cross-validation over the training queries, ``folds`` times the work, for
@@ -233,7 +233,7 @@ class Recipe(Frozen):
 
 def recipe_names() -> list[str]:
     """Names of the recipes that ship with Listwright."""
-    folder = resources.files("training") / "recipes"
+    folder = resources.files("listwright.training") / "recipes"
     return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
 
 
@@ -250,7 +250,7 @@ def load(name_or_path: str, **changes: Any) -> Recipe:
     if name_or_path.endswith(".toml"):
         path: Any = Path(name_or_path)
     else:
-        path = resources.files("training") / "recipes" / f"{name_or_path}.toml"
+        path = resources.files("listwright.training") / "recipes" / f"{name_or_path}.toml"
     if not path.is_file():
         known = ", ".join(recipe_names())
         raise RecipeError(f"no recipe {name_or_path!r}: use one of {known}, or the path of a .toml file")

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from ranking.errors import RecipeError
-from training.recipe.data import Frozen, Positive
+from listwright.ranking.errors import RecipeError
+from listwright.training.recipe.data import Frozen, Positive
 
 RankLoss = Literal["per_query", "paper", "softmax", "plackett_luce"]
 
@@ -18,7 +18,8 @@ class Network(Frozen):
     Args:
         encoder_width: width of the two encoder layers, eq. (1).
         rank_loss: AttRank without (``per_query``) or with (``paper``) the factor 1/n of eq. (12); ``softmax``, cross
-            entropy with gain 2^y - 1; or ``plackett_luce``, the exact likelihood with ties. See :mod:`training.losses`.
+            entropy with gain 2^y - 1; or ``plackett_luce``, the exact likelihood with ties. See
+            :mod:`listwright.training.losses`.
         first_stage_score: whether the first stage's score is one more input feature.
         relative: whether the list-relative columns that the first stage sees are inputs, too.
         cutoff: C, how many candidates of the first stage are reranked.

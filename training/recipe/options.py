@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ranking.errors import RecipeError
-from training.recipe import config
-from training.recipe.config import GIVEN_IS_FREE, FirstStage, GivenColumn, GivenModel, LambdaMart, Recipe
-from training.recipe.data import LetorData, TableData
-from training.recipe.model import MODEL_NAMES
+from listwright.ranking.errors import RecipeError
+from listwright.training.recipe import config
+from listwright.training.recipe.config import GIVEN_IS_FREE, FirstStage, GivenColumn, GivenModel, LambdaMart, Recipe
+from listwright.training.recipe.data import LetorData, TableData
+from listwright.training.recipe.model import MODEL_NAMES
 
 MODELS = """
 models:
@@ -77,7 +77,7 @@ def recipe_for(name: str | None, sources: Sequence[str], **changes: Any) -> Reci
     Args:
         name: of the recipe; None to go by the data.
         sources: what ``--data`` named.
-        changes: as of :func:`training.recipe.config.load`.
+        changes: as of :func:`listwright.training.recipe.config.load`.
 
     Raises:
         RecipeError: if none was named and there are no data to tell by, or the recipe cannot be read.

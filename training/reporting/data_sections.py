@@ -4,10 +4,10 @@ outside training.
 
 from __future__ import annotations
 
-from training.evaluation.verdicts import FEWEST
-from training.reporting.fit_figures import Facts
-from training.reporting.page import PageSection, PageTable
-from training.reporting.sentences import compared_rows, coverage_sentence
+from listwright.training.evaluation.verdicts import FEWEST
+from listwright.training.reporting.fit_figures import Facts
+from listwright.training.reporting.page import PageSection, PageTable
+from listwright.training.reporting.sentences import compared_rows, coverage_sentence
 
 
 def notes_section(report: Facts) -> list[PageSection]:

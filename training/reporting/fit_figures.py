@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from training.evaluation.verdicts import Verdict, verdict_of
-from training.reporting.drawing import COLOURS, HEIGHT, INK, SOFT, WIDTH, legend, one, style, svg
+from listwright.training.evaluation.verdicts import Verdict, verdict_of
+from listwright.training.reporting.drawing import COLOURS, HEIGHT, INK, SOFT, WIDTH, legend, one, style, svg
 
 Facts = dict[str, Any]
 """A part of ``report.json``."""

@@ -1,6 +1,6 @@
 """The page of a run, ``report.html``, made from ``report.json`` and from nothing else.
 
-``python -m training.reporting.fit_page models/demo/1/report.json page.html`` makes it anew.
+``listwright page models/demo/1/report.json page.html`` makes it anew.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from training.reporting import fit_figures as figures
-from training.reporting.data_sections import choice_section, coverage_section, notes_section
-from training.reporting.fit_figures import Facts, metric_name
-from training.reporting.page import PageFigure, PageSection, PageTable, render
-from training.reporting.score_sections import score_sections
-from training.reporting.sentences import (
+from listwright.training.reporting import fit_figures as figures
+from listwright.training.reporting.data_sections import choice_section, coverage_section, notes_section
+from listwright.training.reporting.fit_figures import Facts, metric_name
+from listwright.training.reporting.page import PageFigure, PageSection, PageTable, render
+from listwright.training.reporting.score_sections import score_sections
+from listwright.training.reporting.sentences import (
     GIVEN,
     anomaly_sentence,
     attention_sentence,
@@ -273,7 +273,7 @@ def _short(value: Any) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Command line: the page of a ``report.json``, made anew."""
-    parser = argparse.ArgumentParser(prog="python -m training.reporting.fit_page", description="Make report.html anew.")
+    parser = argparse.ArgumentParser(prog="listwright page", description="Make report.html anew.")
     parser.add_argument("report", type=Path, metavar="report.json")
     parser.add_argument("page", type=Path, metavar="PAGE")
     options = parser.parse_args(arguments)

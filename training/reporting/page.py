@@ -64,7 +64,7 @@ def render(
         settings: the recipe, folded away.
         numbers: a few that matter most, each with what it is; shown large.
     """
-    template = (resources.files("training") / "reporting" / "page.html").read_text(encoding="utf-8")
+    template = (resources.files("listwright.training") / "reporting" / "page.html").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     page = environment.from_string(template).render(
         title=title,

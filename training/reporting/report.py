@@ -13,14 +13,20 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ranking.manifest import Metric
-from ranking.metrics import EvalProtocol
-from training.evaluation.evaluate import PLAIN, ROUTED, Evaluation
-from training.evaluation.routing import RoutingEvaluation
-from training.evaluation.verdicts import Verdict, verdict_of
-from training.reporting.fit_page import fit_page
-from training.reporting.score_sections import score_lines
-from training.reporting.sentences import GIVEN, brought_along, choice_sentence, compared_rows, default_sentence
+from listwright.ranking.manifest import Metric
+from listwright.ranking.metrics import EvalProtocol
+from listwright.training.evaluation.evaluate import PLAIN, ROUTED, Evaluation
+from listwright.training.evaluation.routing import RoutingEvaluation
+from listwright.training.evaluation.verdicts import Verdict, verdict_of
+from listwright.training.reporting.fit_page import fit_page
+from listwright.training.reporting.score_sections import score_lines
+from listwright.training.reporting.sentences import (
+    GIVEN,
+    brought_along,
+    choice_sentence,
+    compared_rows,
+    default_sentence,
+)
 
 HEADLINE = "ndcg@10"
 
@@ -50,7 +56,7 @@ class Report:
         routing: what choosing among them is worth; None without a router.
         default: what ``auto`` means where no router decides, and why it is not what was fitted; empty for several
             bundles together.
-        details: of :func:`training.reporting.measures.details.details`.
+        details: of :func:`listwright.training.reporting.measures.details.details`.
         repeat: command, bundle, versions and fingerprints.
         measured_here: what another run of the same recipe need not repeat: machine, time of day, latency.
         titles: what people call the second stages, by kind.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from training.evaluation.verdicts import verdict_of
-from training.reporting import fit_figures as figures
-from training.reporting.fit_figures import Facts
-from training.reporting.page import PageFigure, PageSection, PageTable
+from listwright.training.evaluation.verdicts import verdict_of
+from listwright.training.reporting import fit_figures as figures
+from listwright.training.reporting.fit_figures import Facts
+from listwright.training.reporting.page import PageFigure, PageSection, PageTable
 
 
 def score_lines(details: Mapping[str, object], names: Mapping[str, str]) -> Iterator[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from training.evaluation.verdicts import FEWEST, choice_verdict_of, verdict_of
-from training.recipe.model import TITLES
-from training.reporting.fit_figures import Facts, metric_name
+from listwright.training.evaluation.verdicts import FEWEST, choice_verdict_of, verdict_of
+from listwright.training.recipe.model import TITLES
+from listwright.training.reporting.fit_figures import Facts, metric_name
 
 GIVEN = (
     "The first stage was brought along. Figures and verdicts mean something only for queries that it was not fitted on."

@@ -17,14 +17,14 @@ from sklearn.ensemble import ExtraTreesRegressor, IsolationForest
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 
-from ranking.aggregates import Aggregates
-from ranking.compiled.forest import open_forest
-from ranking.errors import ScoringError
-from ranking.features import QUANTILE_LEVELS
-from ranking.order import rank_by_score
-from ranking.stages import AnomalyStage
-from training.data.dataset import Dataset
-from training.export.forest import attach, forest_graph
+from listwright.ranking.aggregates import Aggregates
+from listwright.ranking.compiled.forest import open_forest
+from listwright.ranking.errors import ScoringError
+from listwright.ranking.features import QUANTILE_LEVELS
+from listwright.ranking.order import rank_by_score
+from listwright.ranking.stages import AnomalyStage
+from listwright.training.data.dataset import Dataset
+from listwright.training.export.forest import attach, forest_graph
 
 TREES = 100
 TOLERANCE = 1e-5
@@ -81,7 +81,7 @@ def fit_forest(top_means: Float[np.ndarray, "N M"], *, seed: int) -> tuple[bytes
     regression trees: so the leaves of the isolation trees are given their path lengths, and their mean is regressed.
 
     Args:
-        top_means: as :meth:`ranking.aggregates.Aggregates.top_means` gives them; NaN = missing.
+        top_means: as :meth:`listwright.ranking.aggregates.Aggregates.top_means` gives them; NaN = missing.
         seed: fixes the trees.
 
     Returns:

@@ -17,13 +17,13 @@ from sklearn.impute import SimpleImputer
 from sklearn.model_selection import KFold
 from sklearn.pipeline import Pipeline, make_pipeline
 
-from ranking.compiled.forest import open_forest
-from ranking.errors import DataError, ScoringError
-from ranking.router import SMALLEST_SHARE
-from ranking.scorers import OnnxScorer
-from ranking.stages import RouterStage
-from training.export.forest import attach, forest_graph
-from training.recipe.config import Router as RouterSpec
+from listwright.ranking.compiled.forest import open_forest
+from listwright.ranking.errors import DataError, ScoringError
+from listwright.ranking.router import SMALLEST_SHARE
+from listwright.ranking.scorers import OnnxScorer
+from listwright.ranking.stages import RouterStage
+from listwright.training.export.forest import attach, forest_graph
+from listwright.training.recipe.config import Router as RouterSpec
 
 FOLDS = 5
 """Of the forest's own cross-fitting."""
@@ -43,7 +43,7 @@ class JudgedLists:
     """What a router learns from: N lists that the specialists and the generalist did not see.
 
     Args:
-        aggregates: ``(N, A)`` as :class:`ranking.aggregates.Aggregates` gives them.
+        aggregates: ``(N, A)`` as :class:`listwright.ranking.aggregates.Aggregates` gives them.
         specialists: ``(N, K)`` NDCG of every specialist.
         generalist: ``(N,)`` NDCG of the generalist.
     """

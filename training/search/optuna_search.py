@@ -17,8 +17,8 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
-from ranking.errors import RecipeError
-from training.search.space import Space, Value, stored, widened
+from listwright.ranking.errors import RecipeError
+from listwright.training.search.space import Space, Value, stored, widened
 
 STARTUP_TRIALS = 5
 """Trials that are finished before the first one is pruned: a median of fewer says little."""

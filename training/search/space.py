@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import optuna
 
-from training.recipe.model import Dcm, Dlcm, NetworkSpec, Qilcm, Qilcm2
+from listwright.training.recipe.model import Dcm, Dlcm, NetworkSpec, Qilcm, Qilcm2
 
 Value = float | int | str | tuple[int, ...]
 """One hyperparameter, as the recipe has it."""

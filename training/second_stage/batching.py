@@ -10,9 +10,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ranking.metrics import ndcg
-from ranking.order import best, rank_by_score, ranks_of, refined_order
-from training.data.dataset import Dataset
+from listwright.ranking.metrics import ndcg
+from listwright.ranking.order import best, rank_by_score, ranks_of, refined_order
+from listwright.training.data.dataset import Dataset
 
 BUCKETS = 8
 """Batches whose lists are sorted by length together: enough to save padding, few enough to stay random."""
@@ -37,8 +37,8 @@ class Lists:
     Args:
         data: N queries under the bundle's schema.
         scores: ``(R,)`` first-stage scores.
-        cutoff: C, how many of the first stage's best are kept of each list (:func:`ranking.order.best`), in input
-            order.
+        cutoff: C, how many of the first stage's best are kept of each list (:func:`listwright.ranking.order.best`), in
+            input order.
         append_score: whether the score becomes the last feature column.
         device: where the tensors live.
 
@@ -150,7 +150,7 @@ def refined_ndcg(
         kept: the candidates that these belong to.
         first_scores, labels: of all.
         cutoff: of the NDCG; the ideal is that of the whole list.
-        gains: of its labels, see :func:`ranking.metrics.dcg`.
+        gains: of its labels, see :func:`listwright.ranking.metrics.dcg`.
 
     Convention: 0 for a list without a relevant candidate.
     """

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from training.data.dataset import Splits
-from training.first_stage.fit import FittedFirstStage
-from training.first_stage.relative import widened
-from training.recipe.model import FirstStageAlone, Model, NetworkSpec
-from training.second_stage.epoch import Epoch
-from training.second_stage.loop import FittedNetwork, fit_network
+from listwright.training.data.dataset import Splits
+from listwright.training.first_stage.fit import FittedFirstStage
+from listwright.training.first_stage.relative import widened
+from listwright.training.recipe.model import FirstStageAlone, Model, NetworkSpec
+from listwright.training.second_stage.epoch import Epoch
+from listwright.training.second_stage.loop import FittedNetwork, fit_network
 
 
 def fit(
@@ -29,7 +29,7 @@ def fit(
         spec: of the recipe.
         splits: under the schema that the bundle will have.
         first: what the first stage makes of them.
-        seed, checkpoint, device, on_epoch: as for :func:`training.second_stage.loop.fit_network`.
+        seed, checkpoint, device, on_epoch: as for :func:`listwright.training.second_stage.loop.fit_network`.
 
     Returns:
         None if the first stage stands alone.

@@ -13,16 +13,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ranking.errors import ScoringError
-from ranking.features import FeatureSchema
-from training.data.dataset import Dataset
-from training.losses.confusion import confusion_loss, normalised_weight
-from training.losses.listwise import ranking_loss
-from training.networks.qilcm import QilcmNetwork
-from training.networks.ranker import Ranker
-from training.recipe.model import NetworkSpec, Qilcm, Qilcm2
-from training.second_stage.batching import Batch, Lists, refined_ndcg
-from training.second_stage.epoch import Epoch
+from listwright.ranking.errors import ScoringError
+from listwright.ranking.features import FeatureSchema
+from listwright.training.data.dataset import Dataset
+from listwright.training.losses.confusion import confusion_loss, normalised_weight
+from listwright.training.losses.listwise import ranking_loss
+from listwright.training.networks.qilcm import QilcmNetwork
+from listwright.training.networks.ranker import Ranker
+from listwright.training.recipe.model import NetworkSpec, Qilcm, Qilcm2
+from listwright.training.second_stage.batching import Batch, Lists, refined_ndcg
+from listwright.training.second_stage.epoch import Epoch
 
 VALIDATION_BATCH = 256
 
@@ -242,7 +242,8 @@ def query_ndcg(
     scores: Float[np.ndarray, " S"],
     cutoff: int,
 ) -> Float[np.ndarray, " N"]:
-    """``(N,)`` NDCG of every query's whole order; see :func:`training.second_stage.batching.refined_ndcg`."""
+    """``(N,)`` NDCG of every query's whole order; see
+    :func:`listwright.training.second_stage.batching.refined_ndcg`."""
     return np.array(
         [
             refined_ndcg(logits[n], lists.kept(n), scores[rows], data.labels[rows], cutoff, data.gains)

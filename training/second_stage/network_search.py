@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from ranking.errors import ScoringError
-from training.data.dataset import Splits
-from training.first_stage.fit import FittedFirstStage
-from training.recipe.model import NetworkSpec
-from training.search.optuna_search import Found, Pruned, Report, search
-from training.search.space import Value, own_values, space_of
-from training.second_stage import fit as second_stage
-from training.second_stage.epoch import Epoch
+from listwright.ranking.errors import ScoringError
+from listwright.training.data.dataset import Splits
+from listwright.training.first_stage.fit import FittedFirstStage
+from listwright.training.recipe.model import NetworkSpec
+from listwright.training.search.optuna_search import Found, Pruned, Report, search
+from listwright.training.search.space import Value, own_values, space_of
+from listwright.training.second_stage import fit as second_stage
+from listwright.training.second_stage.epoch import Epoch
 
 PRUNE_AFTER = 3
 """Epochs that a network gets before it is compared with the median."""
@@ -35,7 +35,7 @@ def search_network(
 
     Args:
         model: whose own values are the first trial.
-        splits, first: as for :func:`training.second_stage.fit.fit`; test queries are never looked at.
+        splits, first: as for :func:`listwright.training.second_stage.fit.fit`; test queries are never looked at.
         trials: in all, those of the journal included.
         seed: of the proposals and of every fit.
         journal: file that remembers finished trials.

@@ -16,18 +16,18 @@ import torch
 from jaxtyping import Float, Int
 from scipy.optimize import linear_sum_assignment
 
-from ranking.aggregates import Aggregates
-from ranking.order import rank_by_score
-from ranking.relative import RelativeColumn
-from ranking.scorers import OnnxScorer
-from training.data.dataset import Dataset
-from training.first_stage.relative import widened_part
-from training.recipe.config import Router
-from training.recipe.model import NetworkSpec
-from training.router.fit import JudgedLists
-from training.second_stage.batching import Lists, refined_ndcg
-from training.second_stage.loop import fit_network, predict, query_ndcg
-from training.specialists.srm import FittedSrm, fit_srm, lists_of
+from listwright.ranking.aggregates import Aggregates
+from listwright.ranking.order import rank_by_score
+from listwright.ranking.relative import RelativeColumn
+from listwright.ranking.scorers import OnnxScorer
+from listwright.training.data.dataset import Dataset
+from listwright.training.first_stage.relative import widened_part
+from listwright.training.recipe.config import Router
+from listwright.training.recipe.model import NetworkSpec
+from listwright.training.router.fit import JudgedLists
+from listwright.training.second_stage.batching import Lists, refined_ndcg
+from listwright.training.second_stage.loop import fit_network, predict, query_ndcg
+from listwright.training.specialists.srm import FittedSrm, fit_srm, lists_of
 
 
 def cross_fit(

@@ -1,7 +1,7 @@
 """EM for a mixture of K Plackett-Luce rankers (Jagerman, Oosterhuis, de Rijke, 2017, equations (4) to (12)).
 
-Works on dense inputs; :mod:`training.specialists.srm` makes them from features. Lists whose labels are all equal say
-nothing about any ranker and are left out by the caller.
+Works on dense inputs; :mod:`listwright.training.specialists.srm` makes them from features. Lists whose labels are all
+equal say nothing about any ranker and are left out by the caller.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ranking.errors import ScoringError
-from training.losses.exact_plackett_luce import Likelihood, evaluate
-from training.losses.label_groups import LabelGroups
-from training.losses.plackett_luce_top import log_likelihood_of_top
+from listwright.ranking.errors import ScoringError
+from listwright.training.losses.exact_plackett_luce import Likelihood, evaluate
+from listwright.training.losses.label_groups import LabelGroups
+from listwright.training.losses.plackett_luce_top import log_likelihood_of_top
 
 SMALLEST_SHARE = 1e-3
 """A component below this mixture weight has lost its queries and starts anew."""

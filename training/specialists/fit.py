@@ -6,16 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ranking.errors import RecipeError
-from ranking.stages import SrmStage
-from training.data.dataset import Splits
-from training.first_stage.fit import FittedFirstStage
-from training.recipe.config import Recipe
-from training.recipe.model import NetworkSpec
-from training.router.anomaly import FittedAnomaly
-from training.router.fit import FittedRouter, fit_router
-from training.specialists.cross_fitting import cross_fit
-from training.specialists.srm import EmProgress, FittedSrm, fit_srm
+from listwright.ranking.errors import RecipeError
+from listwright.ranking.stages import SrmStage
+from listwright.training.data.dataset import Splits
+from listwright.training.first_stage.fit import FittedFirstStage
+from listwright.training.recipe.config import Recipe
+from listwright.training.recipe.model import NetworkSpec
+from listwright.training.router.anomaly import FittedAnomaly
+from listwright.training.router.fit import FittedRouter, fit_router
+from listwright.training.specialists.cross_fitting import cross_fit
+from listwright.training.specialists.srm import EmProgress, FittedSrm, fit_srm
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from scipy.optimize import minimize
 from torch import Tensor
 
-from training.specialists.em import PaddedLists
+from listwright.training.specialists.em import PaddedLists
 
 LBFGS_ITERATIONS = 12
 """Per M-step: EM needs a better w, not the best, and the next E-step changes the question."""

@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from training.networks.encoder import mlp
-from training.recipe.config import Srm as SrmSpec
-from training.specialists.em import PaddedLists
+from listwright.training.networks.encoder import mlp
+from listwright.training.recipe.config import Srm as SrmSpec
+from listwright.training.specialists.em import PaddedLists
 
 BETAS, EPSILON = (0.9, 0.999), 1e-7
 """Of Adam, as the paper states them."""

@@ -1,8 +1,8 @@
 """SRM, the Specialized Rankers Model (Jagerman, Oosterhuis, de Rijke, 2017): K rankers, each for a group of queries.
 
-The groups are found by EM (:mod:`training.specialists.em`) on the exact likelihood
-(:mod:`training.losses.exact_plackett_luce`). EM finds one of many optima, so several starts are tried and the most
-likely goes on.
+The groups are found by EM (:mod:`listwright.training.specialists.em`) on the exact likelihood
+(:mod:`listwright.training.losses.exact_plackett_luce`). EM finds one of many optima, so several starts are tried and
+the most likely goes on.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
-from ranking.errors import DataError
-from ranking.stages import FeatureWeight, Specialist
-from training.data.dataset import Dataset
-from training.recipe.config import Srm as SrmSpec
-from training.second_stage.batching import Lists
-from training.specialists.em import Mixture, PaddedLists, Ranker, Step, log_likelihoods, responsibilities
-from training.specialists.linear import LinearRanker
-from training.specialists.neural import NetworkRanker
-from training.specialists.srm_network import SrmNetwork
-from training.specialists.standardise import Standardise
+from listwright.ranking.errors import DataError
+from listwright.ranking.stages import FeatureWeight, Specialist
+from listwright.training.data.dataset import Dataset
+from listwright.training.recipe.config import Srm as SrmSpec
+from listwright.training.second_stage.batching import Lists
+from listwright.training.specialists.em import Mixture, PaddedLists, Ranker, Step, log_likelihoods, responsibilities
+from listwright.training.specialists.linear import LinearRanker
+from listwright.training.specialists.neural import NetworkRanker
+from listwright.training.specialists.srm_network import SrmNetwork
+from listwright.training.specialists.standardise import Standardise
 
 TOP_FEATURES = 5
 """Largest weights of a linear specialist that the bundle tells."""

@@ -9,11 +9,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ranking.compiled.linear import PackedLinear
-from training.specialists.em import Ranker
-from training.specialists.linear import LinearRanker
-from training.specialists.neural import NetworkRanker
-from training.specialists.standardise import Standardise
+from listwright.ranking.compiled.linear import PackedLinear
+from listwright.training.specialists.em import Ranker
+from listwright.training.specialists.linear import LinearRanker
+from listwright.training.specialists.neural import NetworkRanker
+from listwright.training.specialists.standardise import Standardise
 
 
 class SrmNetwork(nn.Module):

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ranking.features import FeatureSchema
-from training.networks.preprocess import CLIP_QUANTILES, symmetric_log1p
+from listwright.ranking.features import FeatureSchema
+from listwright.training.networks.preprocess import CLIP_QUANTILES, symmetric_log1p
 
 FIRST_STAGE_SCORE = "first-stage score"
 """Name of the column that is no feature."""

@@ -1,1 +1,1 @@
-"""The steps of :mod:`training.run`, in its order: schema, fits, bundle, measurement."""
+"""The steps of :mod:`listwright.training.run`, in its order: schema, fits, bundle, measurement."""

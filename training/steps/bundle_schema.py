@@ -8,25 +8,25 @@ from pathlib import Path
 import numpy as np
 from rich.progress import Progress
 
-from ranking.errors import RecipeError
-from training.choice.comparing import compared_networks
-from training.data import load as reading
-from training.data.constant import without_constant
-from training.data.dataset import Splits
-from training.data.defaults import with_defaults
-from training.first_stage import bring_your_own, monotone
-from training.recipe.config import GivenColumn, GivenModel, LambdaMart, Recipe
-from training.recipe.model import FirstStageAlone
+from listwright.ranking.errors import RecipeError
+from listwright.training.choice.comparing import compared_networks
+from listwright.training.data import load as reading
+from listwright.training.data.constant import without_constant
+from listwright.training.data.dataset import Splits
+from listwright.training.data.defaults import with_defaults
+from listwright.training.first_stage import bring_your_own, monotone
+from listwright.training.recipe.config import GivenColumn, GivenModel, LambdaMart, Recipe
+from listwright.training.recipe.model import FirstStageAlone
 
 
 def load(recipe: Recipe, sources: Sequence[str], *, progress: Progress | None = None) -> Splits:
     """The data of a recipe as everything that is fitted to them sees them.
 
     Args:
-        recipe, sources, progress: as of :func:`training.data.load.load`.
+        recipe, sources, progress: as of :func:`listwright.training.data.load.load`.
 
     Raises:
-        ListwrightError: as :func:`training.data.load.load` and :func:`under_bundle_schema`.
+        ListwrightError: as :func:`listwright.training.data.load.load` and :func:`under_bundle_schema`.
     """
     return under_bundle_schema(recipe, reading.load(recipe, sources, progress=progress))
 
@@ -40,9 +40,9 @@ def under_bundle_schema(recipe: Recipe, splits: Splits) -> Splits:
 
     Raises:
         RecipeError: if a default or a monotone constraint does not fit; see
-            :func:`training.data.defaults.with_defaults` and :func:`training.first_stage.monotone.check`. If there are
-            weights that a part of the recipe cannot honour. If an ONNX graph that was brought along does not fit the
-            data.
+            :func:`listwright.training.data.defaults.with_defaults` and
+            :func:`listwright.training.first_stage.monotone.check`. If there are weights that a part of the recipe
+            cannot honour. If an ONNX graph that was brought along does not fit the data.
         SchemaMismatchError: if a model that was brought along does not fit the data.
         DataError: if all columns are constant, a label has no gain, or no weight of a split is above 0.
     """

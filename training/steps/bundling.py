@@ -11,21 +11,21 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from ranking import bundle, golden
-from ranking.compiled import linear as packed_linear
-from ranking.manifest import Manifest
-from ranking.stages import GOLDEN, ColumnStage, NetworkStage
-from training.choice.comparing import Chosen
-from training.data.dataset import Dataset, Splits
-from training.evaluation.calibration import temperatures
-from training.export.inference_form import to_export
-from training.export.onnx import check_parity, to_onnx
-from training.first_stage.fit import FittedFirstStage
-from training.networks.ranker import Unbatched
-from training.recipe.config import Recipe
-from training.router.anomaly import FittedAnomaly
-from training.second_stage.loop import FittedNetwork
-from training.specialists.fit import FittedSpecialists
+from listwright.ranking import bundle, golden
+from listwright.ranking.compiled import linear as packed_linear
+from listwright.ranking.manifest import Manifest
+from listwright.ranking.stages import GOLDEN, ColumnStage, NetworkStage
+from listwright.training.choice.comparing import Chosen
+from listwright.training.data.dataset import Dataset, Splits
+from listwright.training.evaluation.calibration import temperatures
+from listwright.training.export.inference_form import to_export
+from listwright.training.export.onnx import check_parity, to_onnx
+from listwright.training.first_stage.fit import FittedFirstStage
+from listwright.training.networks.ranker import Unbatched
+from listwright.training.recipe.config import Recipe
+from listwright.training.router.anomaly import FittedAnomaly
+from listwright.training.second_stage.loop import FittedNetwork
+from listwright.training.specialists.fit import FittedSpecialists
 
 GOLDEN_LISTS = 8
 GOLDEN_LENGTH = 15

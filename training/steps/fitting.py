@@ -10,10 +10,10 @@ from jaxtyping import Float
 from rich.markup import escape
 from rich.progress import TaskID
 
-from ranking.errors import ScoringError
-from ranking.manifest import Comparison
-from training.choice import comparing
-from training.choice.comparing import (
+from listwright.ranking.errors import ScoringError
+from listwright.ranking.manifest import Comparison
+from listwright.training.choice import comparing
+from listwright.training.choice.comparing import (
     Chosen,
     Strategy,
     better_first_stage,
@@ -22,19 +22,19 @@ from training.choice.comparing import (
     cross_fitted,
     out_of_fold,
 )
-from training.data.dataset import Splits
-from training.first_stage import bring_your_own
-from training.first_stage import fit as first_stage
-from training.first_stage.fit import FittedFirstStage
-from training.progress import Bars
-from training.recipe.config import LambdaMart, Recipe
-from training.recipe.model import FirstStageAlone, NetworkSpec
-from training.router.anomaly import FittedAnomaly, fit_anomaly
-from training.second_stage import fit as second_stage
-from training.second_stage.epoch import Epoch
-from training.second_stage.loop import FittedNetwork
-from training.specialists.fit import FittedSpecialists, fit_specialists
-from training.specialists.srm import EmProgress
+from listwright.training.data.dataset import Splits
+from listwright.training.first_stage import bring_your_own
+from listwright.training.first_stage import fit as first_stage
+from listwright.training.first_stage.fit import FittedFirstStage
+from listwright.training.progress import Bars
+from listwright.training.recipe.config import LambdaMart, Recipe
+from listwright.training.recipe.model import FirstStageAlone, NetworkSpec
+from listwright.training.router.anomaly import FittedAnomaly, fit_anomaly
+from listwright.training.second_stage import fit as second_stage
+from listwright.training.second_stage.epoch import Epoch
+from listwright.training.second_stage.loop import FittedNetwork
+from listwright.training.specialists.fit import FittedSpecialists, fit_specialists
+from listwright.training.specialists.srm import EmProgress
 
 _LAMBDAMART = {"plain": "LambdaMART", "relative": "LambdaMART + relative"}
 

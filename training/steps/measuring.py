@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from ranking import bundle
-from ranking.bundle import Bundle
-from training.choice.default_strategy import without_harm
-from training.data.dataset import Splits
-from training.evaluation.evaluate import Evaluation, evaluate
-from training.evaluation.routing import RoutingEvaluation, evaluate_routing
-from training.progress import Bars
-from training.recipe.config import Recipe
-from training.steps.bundling import seal_again
+from listwright.ranking import bundle
+from listwright.ranking.bundle import Bundle
+from listwright.training.choice.default_strategy import without_harm
+from listwright.training.data.dataset import Splits
+from listwright.training.evaluation.evaluate import Evaluation, evaluate
+from listwright.training.evaluation.routing import RoutingEvaluation, evaluate_routing
+from listwright.training.progress import Bars
+from listwright.training.recipe.config import Recipe
+from listwright.training.steps.bundling import seal_again
 
 _SCORING = "Scoring the test split"
 
@@ -54,7 +54,7 @@ def measure(
         metric: whose interval counts.
         as_fitted: take nothing away.
         bars: show how far it is.
-        plain: as for :func:`training.evaluation.evaluate.evaluate`.
+        plain: as for :func:`listwright.training.evaluation.evaluate.evaluate`.
 
     Raises:
         BundleError, ScoringError: if the bundle does not do what it should.

@@ -7,10 +7,10 @@ import torch
 from benchmarks.attempts import figures, networks, objectives, registry
 from benchmarks.attempts.problem import Problem, Scores, by_query, widened
 from benchmarks.attempts.stack import choice_weights
-from ranking.metrics import ndcg
-from training.data.dataset import Splits, fit_schema
-from training.data.synthetic import generate
-from training.recipe.data import SyntheticData
+from listwright.ranking.metrics import ndcg
+from listwright.training.data.dataset import Splits, fit_schema
+from listwright.training.data.synthetic import generate
+from listwright.training.recipe.data import SyntheticData
 
 
 def made(queries=60, **changes):

@@ -5,11 +5,11 @@ import pytest
 from scipy.stats import entropy as entropy_of
 from scipy.stats import kendalltau
 
-from ranking import aggregates, extensions
-from ranking.aggregates import MAX_CATEGORIES, TOP, Aggregates
-from ranking.compiled import list_statistics
-from ranking.features import Feature, FeatureSchema
-from ranking.order import rank_by_score
+from listwright.ranking import aggregates, extensions
+from listwright.ranking.aggregates import MAX_CATEGORIES, TOP, Aggregates
+from listwright.ranking.compiled import list_statistics
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.ranking.order import rank_by_score
 
 SCHEMA = FeatureSchema(
     features=(

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from bundles import make_bundle
-from ranking import bundle
-from ranking.errors import BundleError, BundleFormatError
-from ranking.manifest import FORMAT_VERSION
-from ranking.stages import MANIFEST
+from listwright.ranking import bundle, verify
+from listwright.ranking.errors import BundleError, BundleFormatError
+from listwright.ranking.manifest import FORMAT_VERSION
+from listwright.ranking.stages import MANIFEST
 
 
 @pytest.fixture(scope="module")
@@ -215,10 +215,10 @@ def test_published_version_is_never_replaced(spoiled, tmp_path):
 
 
 def test_verify_command(good, spoiled, capsys):
-    assert bundle.main(["verify", str(good)]) == 0
+    assert verify.main([str(good)]) == 0
     assert "shop/1: good" in capsys.readouterr().out
     (spoiled / "qilcm.onnx").write_bytes(b"")
-    assert bundle.main(["verify", str(spoiled)]) == 1
+    assert verify.main([str(spoiled)]) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith("refused: ")

@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from ranking.candidates import CandidateList, Ranking, Route
-from ranking.errors import CandidateError, EmptyListError
+from listwright.ranking.candidates import CandidateList, Ranking, Route
+from listwright.ranking.errors import CandidateError, EmptyListError
 
 TWO = np.array([[1.0, 2.0], [3.0, 4.0]], dtype=np.float32)
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ranking import errors
-from ranking.errors import BundleError, DataError, ListwrightError, RoutingError, SchemaMismatchError
+from listwright.ranking import errors
+from listwright.ranking.errors import BundleError, DataError, ListwrightError, RoutingError, SchemaMismatchError
 
 ONES = [
     BundleError(Path("shop/1/qilcm.onnx"), "altered"),

@@ -6,7 +6,7 @@ import math
 import pytest
 from pydantic import ValidationError
 
-from ranking.features import QUANTILE_LEVELS, UNKNOWN_CODE, Feature, FeatureSchema
+from listwright.ranking.features import QUANTILE_LEVELS, UNKNOWN_CODE, Feature, FeatureSchema
 
 PRICE = Feature(name="price")
 RATING = Feature(name="rating", missing_in_training=True)

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ranking.candidates import Ranking, Route
-from ranking.errors import BundleError
-from ranking.golden import TIE_TOLERANCE, GoldenList, replay, same_order, same_scores
-from ranking.order import best, rank_by_score, refined_order
+from listwright.ranking.candidates import Ranking, Route
+from listwright.ranking.errors import BundleError
+from listwright.ranking.golden import TIE_TOLERANCE, GoldenList, replay, same_order, same_scores
+from listwright.ranking.order import best, rank_by_score, refined_order
 
 NAN = float("nan")
 NEAR = TIE_TOLERANCE / 2

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from bundles import make_bundle, rows
-from ranking import bundle
-from ranking.candidates import CandidateList
-from ranking.errors import BundleError
-from ranking.router import Choice
-from ranking.stages import MANIFEST
+from listwright.ranking import bundle, verify
+from listwright.ranking.candidates import CandidateList
+from listwright.ranking.errors import BundleError
+from listwright.ranking.router import Choice
+from listwright.ranking.stages import MANIFEST
 from unit.ranking.test_bundle import rehash
 from unit.ranking.test_who_decides import NOT_WORTH_IT, WORTH_IT, decided
 
@@ -65,10 +65,10 @@ def test_a_second_stage_that_computes_something_else_is_noticed_at_load(kept, re
 
 
 def test_the_check_says_what_was_taken_away(alone, tmp_path, capsys):
-    assert bundle.main(["verify", str(alone)]) == 0
+    assert verify.main([str(alone)]) == 0
     assert "strategy first_stage" in (said := capsys.readouterr().out)
     assert "default: qilcm is worse than the first stage" in said
-    assert bundle.main(["verify", str(make_bundle(tmp_path / "shop" / "1"))]) == 0
+    assert verify.main([str(make_bundle(tmp_path / "shop" / "1"))]) == 0
     assert "default:" not in capsys.readouterr().out
 
 

@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bundles import make_bundle
-from ranking import bundle
-from ranking.errors import BundleError
+from listwright.ranking import bundle
+from listwright.ranking.errors import BundleError
 
 SCALARS = st.one_of(
     st.none(),
@@ -157,8 +157,8 @@ def test_a_file_that_is_missing(spoilt, name):
 
 CHILD = """
 import sys, pathlib
-from ranking import bundle
-from ranking.errors import BundleError
+from listwright.ranking import bundle
+from listwright.ranking.errors import BundleError
 try:
     bundle.load(pathlib.Path(sys.argv[1]))
 except BundleError as error:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from ranking.metrics import EvalProtocol, dcg, hit, ndcg, precision, reciprocal_rank
+from listwright.ranking.metrics import EvalProtocol, dcg, hit, ndcg, precision, reciprocal_rank
 
 LABELS = np.array([0, 2, 0, 1, 3])
 SCORES = np.array([5.0, 4.0, 3.0, 2.0, 1.0])  # keeps input order

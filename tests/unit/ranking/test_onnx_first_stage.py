@@ -5,10 +5,10 @@ import onnx
 import pytest
 
 from bundles import NUMERIC, _linear, make_bundle, rows, schema
-from ranking import bundle
-from ranking.candidates import CandidateList
-from ranking.errors import BundleError, ScoringError
-from ranking.onnx_first_stage import OnnxFirstStage
+from listwright.ranking import bundle
+from listwright.ranking.candidates import CandidateList
+from listwright.ranking.errors import BundleError, ScoringError
+from listwright.ranking.onnx_first_stage import OnnxFirstStage
 
 WEIGHTS = np.array([1.0, 10.0, 100.0], dtype=np.float32)
 FEATURES = np.array([[1, 2, 3, 1], [4, 5, 6, 0]], dtype=np.float32)

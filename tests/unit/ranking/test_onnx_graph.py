@@ -10,10 +10,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from ranking import onnx_graph
-from ranking.errors import ScoringError
-from ranking.onnx_graph import checked
-from ranking.scorers import OnnxScorer
+from listwright.ranking import onnx_graph
+from listwright.ranking.errors import ScoringError
+from listwright.ranking.onnx_graph import checked
+from listwright.ranking.scorers import OnnxScorer
 
 ROOT = Path(__file__).resolve().parents[3]
 KEPT = sorted([*ROOT.glob("models/demo/*/*.onnx"), *ROOT.glob("tests/golden/*/*/*/*.onnx")])
@@ -148,7 +148,7 @@ def test_a_file_beside_the_graph_is_not_read(tmp_path, monkeypatch):
     bad = model(nodes, [external(kind=TensorProto.UINT8)]).SerializeToString()
     with pytest.raises(ScoringError, match="weights in another file"):
         OnnxScorer(bad, 3)
-    monkeypatch.setattr("ranking.scorers.checked", lambda model: model)
+    monkeypatch.setattr("listwright.ranking.scorers.checked", lambda model: model)
     assert OnnxScorer(bad, 3).score(np.ones((1, 3), dtype=np.float32)).tolist() == [111.0]
 
 
@@ -164,7 +164,7 @@ def test_the_runtimes_own_format_is_refused(tmp_path, monkeypatch):
     assert content[4:8] == b"ORTM"
     with pytest.raises(ScoringError, match="ONNX Runtime's own format"):
         OnnxScorer(content, 3)
-    monkeypatch.setattr("ranking.scorers.checked", lambda model: model)
+    monkeypatch.setattr("listwright.ranking.scorers.checked", lambda model: model)
     with pytest.raises(ScoringError, match="not an ONNX graph that can run here"):
         OnnxScorer(content, 3)
 

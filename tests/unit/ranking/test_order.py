@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ranking.order import rank_by_score, ranks_of
+from listwright.ranking.order import rank_by_score, ranks_of
 
 NAN = float("nan")
 INF = float("inf")

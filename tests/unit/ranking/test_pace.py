@@ -3,8 +3,8 @@ from time import perf_counter
 
 import pytest
 
-from ranking.deadline import FRESH_S, NO_DEADLINE, REMEMBERED, Deadline, Pace
-from ranking.errors import AbandonedError
+from listwright.ranking.deadline import FRESH_S, NO_DEADLINE, REMEMBERED, Deadline, Pace
+from listwright.ranking.errors import AbandonedError
 
 
 class Clock:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ranking import plain_file
-from ranking.plain_file import NotPlainError
+from listwright.ranking import plain_file
+from listwright.ranking.plain_file import NotPlainError
 
 
 def test_a_plain_file_is_read_whole(tmp_path):

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from bundles import RELATIVE, make_bundle, rows
-from ranking import bundle, relative
-from ranking.candidates import CandidateList
-from ranking.errors import BundleError
-from ranking.features import Feature, FeatureSchema
-from ranking.manifest import _own_hash, parse
-from ranking.relative import EPSILON, RelativeColumn, RelativeColumns
-from ranking.stages import MANIFEST
+from listwright.ranking import bundle, relative
+from listwright.ranking.candidates import CandidateList
+from listwright.ranking.errors import BundleError
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.ranking.manifest import _own_hash, parse
+from listwright.ranking.relative import EPSILON, RelativeColumn, RelativeColumns
+from listwright.ranking.stages import MANIFEST
 
 SCHEMA = FeatureSchema(
     features=(

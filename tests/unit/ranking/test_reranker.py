@@ -5,12 +5,12 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from ranking.candidates import CandidateList
-from ranking.errors import SchemaMismatchError, ScoringError, UnknownStrategyError
-from ranking.features import Feature, FeatureSchema
-from ranking.manifest import Manifest
-from ranking.reranker import Reranker, relevance
-from ranking.stages import LightGbmStage, NetworkStage
+from listwright.ranking.candidates import CandidateList
+from listwright.ranking.errors import SchemaMismatchError, ScoringError, UnknownStrategyError
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.ranking.manifest import Manifest
+from listwright.ranking.reranker import Reranker, relevance
+from listwright.ranking.stages import LightGbmStage, NetworkStage
 
 SCHEMA = FeatureSchema(features=(Feature(name="price"), Feature(name="stars")))
 

@@ -5,8 +5,8 @@ from time import perf_counter
 import numpy as np
 import pytest
 
-from ranking.deadline import Deadline
-from ranking.errors import AbandonedError
+from listwright.ranking.deadline import Deadline
+from listwright.ranking.errors import AbandonedError
 from unit.ranking.test_reranker import FOUR, Broken, Column, reranker
 
 HOUR = 3600.0

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from bundles import make_bundle, rows
-from ranking import bundle
-from ranking.candidates import CandidateList
-from ranking.errors import BundleError, UnknownStrategyError
-from ranking.manifest import _own_hash, parse
+from listwright.ranking import bundle, verify
+from listwright.ranking.candidates import CandidateList
+from listwright.ranking.errors import BundleError, UnknownStrategyError
+from listwright.ranking.manifest import _own_hash, parse
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def test_the_first_stage_alone(tmp_path, candidates):
 
 
 def test_verify_says_that_there_is_no_second_stage(tmp_path, capsys):
-    assert bundle.main(["verify", str(make_bundle(tmp_path / "shop" / "1", kind=None))]) == 0
+    assert verify.main([str(make_bundle(tmp_path / "shop" / "1", kind=None))]) == 0
     assert "strategy first_stage, no second stage, validated" in capsys.readouterr().out
 
 

@@ -7,10 +7,10 @@ import pytest
 from pydantic import ValidationError
 
 from bundles import make_bundle, rows
-from ranking import bundle
-from ranking.candidates import CandidateList
-from ranking.manifest import Manifest
-from ranking.relevance import relevance
+from listwright.ranking import bundle
+from listwright.ranking.candidates import CandidateList
+from listwright.ranking.manifest import Manifest
+from listwright.ranking.relevance import relevance
 
 TEMPERATURES = MappingProxyType({"first_stage": 3.0, "qilcm": 0.5, "srm": 8.0})
 

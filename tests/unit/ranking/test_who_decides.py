@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from bundles import make_bundle, rows
-from ranking import bundle
-from ranking.candidates import CandidateList
-from ranking.errors import RoutingError, UnknownSpecialistError, UnknownStrategyError
-from ranking.relevance import mixture
-from ranking.router import Choice, decide
-from ranking.stages import RouterStage
+from listwright.ranking import bundle
+from listwright.ranking.candidates import CandidateList
+from listwright.ranking.errors import RoutingError, UnknownSpecialistError, UnknownStrategyError
+from listwright.ranking.relevance import mixture
+from listwright.ranking.router import Choice, decide
+from listwright.ranking.stages import RouterStage
 
 SPECIALISTS, MARGIN = 3, 0.25
 

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from bundles import make_bundle
-from service.bundles import folder
+from listwright.service.bundles import folder
 
 
 @pytest.fixture(scope="module")

@@ -8,15 +8,15 @@ import pytest
 
 from asgi import asking
 from bundles import make_bundle
-from ranking import bundle
-from ranking.errors import CandidateError, EmptyListError, ListwrightError, SchemaMismatchError
-from service import problems
-from service.api import pacing
-from service.app import create_app
-from service.auth.middleware import Bucket
-from service.settings import Settings
-from service.telemetry.logs import json_lines
-from service.wire import json_codec
+from listwright.ranking import bundle
+from listwright.ranking.errors import CandidateError, EmptyListError, ListwrightError, SchemaMismatchError
+from listwright.service import problems
+from listwright.service.api import pacing
+from listwright.service.app import create_app
+from listwright.service.auth.middleware import Bucket
+from listwright.service.settings import Settings
+from listwright.service.telemetry.logs import json_lines
+from listwright.service.wire import json_codec
 
 BODY = {"features": [[1234.5, 2.0, 3.0, "A5"], [2.0, 1.0, 0.0, "B2"]]}
 

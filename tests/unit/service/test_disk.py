@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from service import disk
-from service.disk import Disk
+from listwright.service import disk
+from listwright.service.disk import Disk
 
 
 @pytest.fixture

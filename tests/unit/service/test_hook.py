@@ -11,9 +11,9 @@ import weakref
 import numpy as np
 import pytest
 
-from ranking.errors import RoutingError
-from ranking.router import Choice, Query
-from service.hook import PASSED, HookError, IsolatedHook, load
+from listwright.ranking.errors import RoutingError
+from listwright.ranking.router import Choice, Query
+from listwright.service.hook import PASSED, HookError, IsolatedHook, load
 
 QUERY = Query(np.zeros((2, 4), dtype=np.float32), {"device": "phone"}, np.zeros(2))
 PLENTY_S, NOTHING_S = 60.0, 0.001

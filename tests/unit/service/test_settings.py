@@ -1,7 +1,7 @@
 import pytest
 from pydantic import ValidationError
 
-from service.settings import Settings, describe, near_misses
+from listwright.service.settings import Settings, describe, near_misses
 
 
 def settings(**changes):

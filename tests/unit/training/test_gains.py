@@ -7,21 +7,21 @@ import numpy as np
 import pytest
 import torch
 
-import training
-from ranking.errors import DataError, RecipeError
-from ranking.metrics import ndcg
-from training import experiment, fit
-from training.data.dataset import Splits
-from training.evaluation.evaluate import EvalProtocol
-from training.first_stage import lambdamart
-from training.losses import softmax_cross_entropy
-from training.losses.listwise import ranking_loss
-from training.recipe import config
-from training.recipe.config import LambdaMart
-from training.recipe.model import Mlp
-from training.recipe.options import recipe_from
-from training.second_stage.batching import Lists
-from training.second_stage.loop import fit_network, query_ndcg
+from listwright import training
+from listwright.ranking.errors import DataError, RecipeError
+from listwright.ranking.metrics import ndcg
+from listwright.training import experiment, fit
+from listwright.training.data.dataset import Splits
+from listwright.training.evaluation.evaluate import EvalProtocol
+from listwright.training.first_stage import lambdamart
+from listwright.training.losses import softmax_cross_entropy
+from listwright.training.losses.listwise import ranking_loss
+from listwright.training.recipe import config
+from listwright.training.recipe.config import LambdaMart
+from listwright.training.recipe.model import Mlp
+from listwright.training.recipe.options import recipe_from
+from listwright.training.second_stage.batching import Lists
+from listwright.training.second_stage.loop import fit_network, query_ndcg
 from unit.training.first_stage.test_lambdamart import ranking_data
 
 GAINS = (0.0, 5.0, 6.0)

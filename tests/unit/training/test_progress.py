@@ -8,11 +8,11 @@ import pytest
 from rich.console import Console
 from rich.progress import TextColumn
 
-from training import progress
-from training.experiments.listwise import workers
-from training.experiments.specialised import suite, units
-from training.progress import EVERY, LOOK, Bars, progress_bars
-from training.stopwatch import Stopwatch
+from listwright.training import progress
+from listwright.training.experiments.listwise import workers
+from listwright.training.experiments.specialised import suite, units
+from listwright.training.progress import EVERY, LOOK, Bars, progress_bars
+from listwright.training.stopwatch import Stopwatch
 
 
 class Clock:

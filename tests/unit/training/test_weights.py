@@ -7,24 +7,24 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ranking.errors import DataError, RecipeError
-from ranking.metrics import EvalProtocol
-from training import experiment, fit
-from training.data import cache, memory
-from training.data.dataset import Splits
-from training.data.split import merged
-from training.data.tables import table
-from training.evaluation.evaluate import METRICS, Evaluation, bootstrap_interval
-from training.first_stage import lambdamart
-from training.first_stage.lambdamart import query_folds
-from training.recipe import config
-from training.recipe.config import LambdaMart
-from training.recipe.data import TableData
-from training.recipe.model import Mlp
-from training.recipe.options import recipe_from
-from training.second_stage.loop import fit_network
-from training.steps.bundle_schema import under_bundle_schema
-from training.workspace import digest_of
+from listwright.ranking.errors import DataError, RecipeError
+from listwright.ranking.metrics import EvalProtocol
+from listwright.training import experiment, fit
+from listwright.training.data import cache, memory
+from listwright.training.data.dataset import Splits
+from listwright.training.data.split import merged
+from listwright.training.data.tables import table
+from listwright.training.evaluation.evaluate import METRICS, Evaluation, bootstrap_interval
+from listwright.training.first_stage import lambdamart
+from listwright.training.first_stage.lambdamart import query_folds
+from listwright.training.recipe import config
+from listwright.training.recipe.config import LambdaMart
+from listwright.training.recipe.data import TableData
+from listwright.training.recipe.model import Mlp
+from listwright.training.recipe.options import recipe_from
+from listwright.training.second_stage.loop import fit_network
+from listwright.training.steps.bundle_schema import under_bundle_schema
+from listwright.training.workspace import digest_of
 from unit.training.first_stage.test_lambdamart import ranking_data
 
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ranking.errors import RecipeError
-from ranking.features import Feature, FeatureSchema
-from training.data.dataset import Dataset, Splits
-from training.recipe import config
-from training.workspace import Workspace, next_version, partial_of
+from listwright.ranking.errors import RecipeError
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.training.data.dataset import Dataset, Splits
+from listwright.training.recipe import config
+from listwright.training.workspace import Workspace, next_version, partial_of
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
-"""What a column shows of the lists that it stands in: counts that :mod:`training.data.leaks.findings` judges by."""
+"""What a column shows of the lists that it stands in: counts that :mod:`listwright.training.data.leaks.findings` judges
+by."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import numpy as np
 import polars as pl
 from jaxtyping import Float, Int
 
-from training.data.dataset import Dataset
+from listwright.training.data.dataset import Dataset
 
 Column = Float[np.ndarray, " R"]
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from ranking.features import UNKNOWN_CODE, Feature
-from training.data.dataset import Dataset, Ids, Remedies
-from training.data.leaks.evidence import MOSTLY, NEARLY, Column, Lists, by_mean_label, distinct_ids
-from training.data.times import TIMES_IN_NUMBERS, count_times
+from listwright.ranking.features import UNKNOWN_CODE, Feature
+from listwright.training.data.dataset import Dataset, Ids, Remedies
+from listwright.training.data.leaks.evidence import MOSTLY, NEARLY, Column, Lists, by_mean_label, distinct_ids
+from listwright.training.data.times import TIMES_IN_NUMBERS, count_times
 
 FEWEST = 10
 """Lists below which it may be chance."""
@@ -58,7 +58,7 @@ def leaks(train: Dataset, remedies: Remedies, ids: Ids = ()) -> list[Finding]:
     Args:
         train: training queries.
         remedies: what that person can do about a column.
-        ids: of :attr:`training.data.dataset.Splits.ids`.
+        ids: of :attr:`listwright.training.data.dataset.Splits.ids`.
 
     Convention: a column that looks like a time is called neither an id nor query-level. With fewer than ``FEWEST``
     lists, only what names, categories and ``ids`` say is said.

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 from rich.progress import Progress
 
-from ranking.errors import DataError, RecipeError
-from training.data.container import Container, is_archive
-from training.data.dataset import Splits
-from training.data.letor.reader import Reader, as_wide, together
-from training.data.sources import NAMED, SPLITS, check_exists, files_by_split
-from training.data.split import apart, by_query, check_fold, checked, merged, set_aside
-from training.recipe.data import LetorData
+from listwright.ranking.errors import DataError, RecipeError
+from listwright.training.data.container import Container, is_archive
+from listwright.training.data.dataset import Splits
+from listwright.training.data.letor.reader import Reader, as_wide, together
+from listwright.training.data.sources import NAMED, SPLITS, check_exists, files_by_split
+from listwright.training.data.split import apart, by_query, check_fold, checked, merged, set_aside
+from listwright.training.recipe.data import LetorData
 
 _ROLE_OF = {
     "train": "train",
@@ -111,7 +111,7 @@ def _fold(container: Container, folds: _Folds, *, fold: int, reader: Reader) -> 
 
 
 def _parts(spec: LetorData, container: Container, names: list[str], *, fold: int, reader: Reader) -> Splits:
-    """Disjoint parts, rotated: see :class:`training.recipe.config.LetorData`."""
+    """Disjoint parts, rotated: see :class:`listwright.training.recipe.config.LetorData`."""
     count = len(names)
     check_fold(fold, count, str(container.path))
     valid, test = (fold - 1 + spec.valid_part) % count, (fold - 1 + spec.test_part) % count

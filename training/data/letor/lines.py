@@ -6,8 +6,8 @@ import re
 
 import numpy as np
 
-from ranking.errors import DataError
-from training.data.letor.fast import FLOAT32_BOUND, MAX_INDEX, MAX_LABEL, MISSING_DOUBLE, Block
+from listwright.ranking.errors import DataError
+from listwright.training.data.letor.fast import FLOAT32_BOUND, MAX_INDEX, MAX_LABEL, MISSING_DOUBLE, Block
 
 
 def parse_lines(chunk: bytes, first_line: int, source: str, *, with_qid: bool) -> Block:

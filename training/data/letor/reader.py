@@ -10,12 +10,12 @@ from jaxtyping import Int
 from rich.markup import escape
 from rich.progress import Progress
 
-from ranking.errors import DataError
-from training.data import cache
-from training.data.container import Container, file_digest, open_plain
-from training.data.dataset import Dataset
-from training.data.letor import text as letor
-from training.data.split import merged
+from listwright.ranking.errors import DataError
+from listwright.training.data import cache
+from listwright.training.data.container import Container, file_digest, open_plain
+from listwright.training.data.dataset import Dataset
+from listwright.training.data.letor import text as letor
+from listwright.training.data.split import merged
 
 
 class Reader:

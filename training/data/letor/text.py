@@ -18,11 +18,11 @@ from typing import BinaryIO
 import numpy as np
 from jaxtyping import Float, Int
 
-from ranking.errors import DataError
-from ranking.features import Feature, FeatureSchema
-from training.data.dataset import Dataset
-from training.data.letor.fast import Block, parse_fast
-from training.data.letor.lines import parse_lines
+from listwright.ranking.errors import DataError
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.training.data.dataset import Dataset
+from listwright.training.data.letor.fast import Block, parse_fast
+from listwright.training.data.letor.lines import parse_lines
 
 CHUNK_BYTES = 2 * 2**20
 """Small enough for its arrays to stay in the processor's cache, large enough for the vector operations to pay."""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from ranking.errors import DataError
-from training.data.tables.frames import Table, is_parquet, read_table
+from listwright.ranking.errors import DataError
+from listwright.training.data.tables.frames import Table, is_parquet, read_table
 
 TEXT, BOOLEANS, NUMBERS = "text", "booleans", "numbers"
 

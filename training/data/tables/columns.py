@@ -9,10 +9,10 @@ import polars as pl
 from jaxtyping import Float, Int
 from pydantic import ValidationError
 
-from ranking.features import Feature, FeatureSchema
-from training.data.fault import Fault
-from training.data.letor.fast import MAX_LABEL
-from training.data.times import reads_as_time
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.training.data.fault import Fault
+from listwright.training.data.letor.fast import MAX_LABEL
+from listwright.training.data.times import reads_as_time
 
 WHOLE_LABEL = f"expected a relevance label, a whole number from 0 to {MAX_LABEL}"
 

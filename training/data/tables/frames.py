@@ -12,9 +12,9 @@ from pathlib import Path
 
 import polars as pl
 
-from ranking.errors import DataError, RecipeError
-from training.data.container import is_archive, open_plain
-from training.data.sources import check_exists
+from listwright.ranking.errors import DataError, RecipeError
+from listwright.training.data.container import is_archive, open_plain
+from listwright.training.data.sources import check_exists
 
 _MISSING_WORDS = ["NULL", "NaN", "nan"]
 

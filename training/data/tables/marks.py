@@ -6,11 +6,11 @@ import numpy as np
 import polars as pl
 from jaxtyping import Int
 
-from training.data.dataset import Dataset
-from training.data.fault import Fault
-from training.data.tables.frames import Table
-from training.data.times import Time, times_of
-from training.recipe.data import TableSplit
+from listwright.training.data.dataset import Dataset
+from listwright.training.data.fault import Fault
+from listwright.training.data.tables.frames import Table
+from listwright.training.data.times import Time, times_of
+from listwright.training.recipe.data import TableSplit
 
 _SPLIT_OF = {"train": "train", "test": "test"} | dict.fromkeys(("valid", "validation", "vali", "dev"), "valid")
 """What the rows of a table may say of their split."""

@@ -11,19 +11,19 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from ranking.errors import DataError, RecipeError
-from training.data.cache import Beside, cached_with
-from training.data.container import file_digest
-from training.data.dataset import Dataset, Ids, Remedies, Splits
-from training.data.leaks.evidence import ids_beyond_float32
-from training.data.sources import NAMED, files_by_split
-from training.data.split import by_name, by_query, by_time, check_fold, checked
-from training.data.tables.alike import alike
-from training.data.tables.columns import features_of, grouped, row_weights, whole_labels
-from training.data.tables.frames import Table, check_table, read_table
-from training.data.tables.marks import marks_of
-from training.data.times import Time
-from training.recipe.data import AnyData, TableData, TableSplit
+from listwright.ranking.errors import DataError, RecipeError
+from listwright.training.data.cache import Beside, cached_with
+from listwright.training.data.container import file_digest
+from listwright.training.data.dataset import Dataset, Ids, Remedies, Splits
+from listwright.training.data.leaks.evidence import ids_beyond_float32
+from listwright.training.data.sources import NAMED, files_by_split
+from listwright.training.data.split import by_name, by_query, by_time, check_fold, checked
+from listwright.training.data.tables.alike import alike
+from listwright.training.data.tables.columns import features_of, grouped, row_weights, whole_labels
+from listwright.training.data.tables.frames import Table, check_table, read_table
+from listwright.training.data.tables.marks import marks_of
+from listwright.training.data.times import Time
+from listwright.training.recipe.data import AnyData, TableData, TableSplit
 
 _OPTION = {"time": "--time-column", "column": "--split-column"}
 
@@ -76,7 +76,7 @@ class Read(NamedTuple):
         dataset: its queries; categories are sorted by name.
         name: of the file.
         marks: what each query is split by, ``N`` times or names of splits; empty for a random split.
-        ids: of :attr:`training.data.dataset.Splits.ids`.
+        ids: of :attr:`listwright.training.data.dataset.Splits.ids`.
     """
 
     dataset: Dataset

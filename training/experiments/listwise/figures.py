@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.ticker import MaxNLocator
 
-from training.experiments.listwise.findings import VARIANTS, Gaps
-from training.experiments.listwise.measured import Measured
-from training.experiments.listwise.plans import WEIGHTS, title, weight_name
-from training.experiments.listwise.significance import Comparison
-from training.reporting.drawing import COLOURS, INK, legend, one, style, svg
-from training.reporting.fit_figures import COLOUR_OF, metric_name
+from listwright.training.experiments.listwise.findings import VARIANTS, Gaps
+from listwright.training.experiments.listwise.measured import Measured
+from listwright.training.experiments.listwise.plans import WEIGHTS, title, weight_name
+from listwright.training.experiments.listwise.significance import Comparison
+from listwright.training.reporting.drawing import COLOURS, INK, legend, one, style, svg
+from listwright.training.reporting.fit_figures import COLOUR_OF, metric_name
 
 BLUE, ORANGE, GREEN = COLOURS[:3]
 

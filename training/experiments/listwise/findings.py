@@ -9,12 +9,19 @@ import numpy as np
 from jaxtyping import Float
 from scipy import stats
 
-from training.evaluation.bootstrap import crossed_means, interval
-from training.evaluation.verdicts import verdict_of
-from training.experiments.listwise.fits import TRUNCATED
-from training.experiments.listwise.measured import CONVENTIONS, METRICS, Measured
-from training.experiments.listwise.plans import BASELINES, LAMBDAMART, LAMBDAMART_RELATIVE, OURS, WEIGHTS, weight_name
-from training.experiments.listwise.significance import Comparison
+from listwright.training.evaluation.bootstrap import crossed_means, interval
+from listwright.training.evaluation.verdicts import verdict_of
+from listwright.training.experiments.listwise.fits import TRUNCATED
+from listwright.training.experiments.listwise.measured import CONVENTIONS, METRICS, Measured
+from listwright.training.experiments.listwise.plans import (
+    BASELINES,
+    LAMBDAMART,
+    LAMBDAMART_RELATIVE,
+    OURS,
+    WEIGHTS,
+    weight_name,
+)
+from listwright.training.experiments.listwise.significance import Comparison
 
 MOST_BINS = 10
 FEWEST_IN_BIN = 20

@@ -12,16 +12,16 @@ import polars as pl
 from jaxtyping import Float, Int
 from rich.console import Console
 
-from ranking.aggregates import Aggregates
-from ranking.anomaly import AnomalyScore
-from ranking.compiled.forest import open_forest
-from ranking.errors import RecipeError
-from ranking.manifest import Comparison
-from ranking.metrics import hit, ndcg, precision, reciprocal_rank
-from ranking.relative import KINDS
-from training.choice.comparing import better_first_stage
-from training.data.dataset import Dataset, Splits
-from training.experiments.listwise.plans import (
+from listwright.ranking.aggregates import Aggregates
+from listwright.ranking.anomaly import AnomalyScore
+from listwright.ranking.compiled.forest import open_forest
+from listwright.ranking.errors import RecipeError
+from listwright.ranking.manifest import Comparison
+from listwright.ranking.metrics import hit, ndcg, precision, reciprocal_rank
+from listwright.ranking.relative import KINDS
+from listwright.training.choice.comparing import better_first_stage
+from listwright.training.data.dataset import Dataset, Splits
+from listwright.training.experiments.listwise.plans import (
     LAMBDAMART,
     LAMBDAMART_RELATIVE,
     SHIPPED,
@@ -30,21 +30,21 @@ from training.experiments.listwise.plans import (
     name_on,
     with_networks,
 )
-from training.experiments.listwise.tuned import keep, tuned_lambdamart, tuned_network
-from training.experiments.store import Place, part_file, settings_file
-from training.first_stage import fit as first_stage
-from training.first_stage import relative
-from training.first_stage.fit import FittedFirstStage
-from training.progress import progress_bars
-from training.recipe.config import Recipe
-from training.recipe.data import SyntheticData
-from training.recipe.model import FirstStageAlone, Model, NetworkSpec
-from training.router.anomaly import fit_anomaly
-from training.second_stage import fit as second_stage
-from training.second_stage.batching import Lists, refined_scores
-from training.second_stage.loop import predict
-from training.steps import fitting
-from training.steps.bundle_schema import load
+from listwright.training.experiments.listwise.tuned import keep, tuned_lambdamart, tuned_network
+from listwright.training.experiments.store import Place, part_file, settings_file
+from listwright.training.first_stage import fit as first_stage
+from listwright.training.first_stage import relative
+from listwright.training.first_stage.fit import FittedFirstStage
+from listwright.training.progress import progress_bars
+from listwright.training.recipe.config import Recipe
+from listwright.training.recipe.data import SyntheticData
+from listwright.training.recipe.model import FirstStageAlone, Model, NetworkSpec
+from listwright.training.router.anomaly import fit_anomaly
+from listwright.training.second_stage import fit as second_stage
+from listwright.training.second_stage.batching import Lists, refined_scores
+from listwright.training.second_stage.loop import predict
+from listwright.training.steps import fitting
+from listwright.training.steps.bundle_schema import load
 
 NDCG_AT = (1, 3, 5, 10, 50)
 HIT_AT = (1, 5)

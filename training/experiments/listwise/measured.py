@@ -9,10 +9,10 @@ import numpy as np
 import polars as pl
 from jaxtyping import Float, Int
 
-from ranking.metrics import EmptyQueries, EvalProtocol
-from training.evaluation.bootstrap import crossed_means, interval
-from training.experiments.listwise.fits import HIT_AT, NDCG_AT, TRUNCATED
-from training.experiments.listwise.significance import Comparison, compare
+from listwright.ranking.metrics import EmptyQueries, EvalProtocol
+from listwright.training.evaluation.bootstrap import crossed_means, interval
+from listwright.training.experiments.listwise.fits import HIT_AT, NDCG_AT, TRUNCATED
+from listwright.training.experiments.listwise.significance import Comparison, compare
 
 CONVENTIONS: tuple[EmptyQueries, ...] = (0, 1, "drop")
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
-from training.evaluation.verdicts import verdict_of
-from training.experiments.listwise import figures, findings, printed, tables
-from training.experiments.listwise.measured import Measured
-from training.experiments.listwise.plans import BASELINES, LAMBDAMART_RELATIVE, OURS, title
-from training.experiments.listwise.significance import Comparison
-from training.reporting.fit_figures import metric_name
-from training.reporting.page import PageFigure, PageSection
+from listwright.training.evaluation.verdicts import verdict_of
+from listwright.training.experiments.listwise import figures, findings, printed, tables
+from listwright.training.experiments.listwise.measured import Measured
+from listwright.training.experiments.listwise.plans import BASELINES, LAMBDAMART_RELATIVE, OURS, title
+from listwright.training.experiments.listwise.significance import Comparison
+from listwright.training.reporting.fit_figures import metric_name
+from listwright.training.reporting.page import PageFigure, PageSection
 
 PAIRED = (
     "Paired are the test queries. Intervals: 95 % percentile bootstrap over queries and seeds; p: two-sided paired "

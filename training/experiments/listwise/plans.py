@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from ranking.errors import RecipeError
-from training.choice.comparing import compared_networks
-from training.recipe import config
-from training.recipe.config import Choice, LambdaMart, LambdaMartSettings, Recipe
-from training.recipe.data import SyntheticData
-from training.recipe.model import FirstStageAlone, Model, Network, NetworkSpec, Rivals
-from training.search.space import space_of
+from listwright.ranking.errors import RecipeError
+from listwright.training.choice.comparing import compared_networks
+from listwright.training.recipe import config
+from listwright.training.recipe.config import Choice, LambdaMart, LambdaMartSettings, Recipe
+from listwright.training.recipe.data import SyntheticData
+from listwright.training.recipe.model import FirstStageAlone, Model, Network, NetworkSpec, Rivals
+from listwright.training.search.space import space_of
 
 RELATIVE = "+relative"
 """Ends the name of what stands on the first stage with list-relative columns."""

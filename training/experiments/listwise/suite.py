@@ -15,16 +15,16 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ranking.errors import RecipeError
-from training.data.load import announce, data_facts, measurable
-from training.experiments.listwise import pages, plans
-from training.experiments.listwise.fits import NDCG_AT, Fit
-from training.experiments.listwise.measured import Measured, by_shift
-from training.experiments.listwise.workers import run_all
-from training.experiments.store import Store
-from training.recipe.config import Recipe
-from training.reporting.page import render
-from training.steps.bundle_schema import load
+from listwright.ranking.errors import RecipeError
+from listwright.training.data.load import announce, data_facts, measurable
+from listwright.training.experiments.listwise import pages, plans
+from listwright.training.experiments.listwise.fits import NDCG_AT, Fit
+from listwright.training.experiments.listwise.measured import Measured, by_shift
+from listwright.training.experiments.listwise.workers import run_all
+from listwright.training.experiments.store import Store
+from listwright.training.recipe.config import Recipe
+from listwright.training.reporting.page import render
+from listwright.training.steps.bundle_schema import load
 
 TITLES = {
     "table2": "QILCM and its rivals",
@@ -39,7 +39,7 @@ class Asked:
     """What the command line asks for.
 
     Args:
-        suite: one of :data:`training.experiments.listwise.plans.SUITES`.
+        suite: one of :data:`listwright.training.experiments.listwise.plans.SUITES`.
         recipe, sources: the data, LambdaMART's budget, and the model that all methods are fitted like.
         seeds: how many, from 0.
         folds: which.

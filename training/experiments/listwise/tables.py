@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from training.experiments.listwise.findings import Gaps, conventions
-from training.experiments.listwise.measured import Measured
-from training.experiments.listwise.plans import WEIGHTS, title, weight_name
-from training.experiments.listwise.printed import Printed
-from training.experiments.listwise.significance import Comparison
-from training.reporting.fit_figures import metric_name
-from training.reporting.page import PageTable
+from listwright.training.experiments.listwise.findings import Gaps, conventions
+from listwright.training.experiments.listwise.measured import Measured
+from listwright.training.experiments.listwise.plans import WEIGHTS, title, weight_name
+from listwright.training.experiments.listwise.printed import Printed
+from listwright.training.experiments.listwise.significance import Comparison
+from listwright.training.reporting.fit_figures import metric_name
+from listwright.training.reporting.page import PageTable
 
 
 def means(found: Measured, metrics: Sequence[str], heading: str) -> PageTable:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from training.data.dataset import Splits
-from training.first_stage import lambdamart, relative
-from training.first_stage.fit import FittedFirstStage, kinds_of
-from training.recipe.config import LambdaMart, LambdaMartSettings
-from training.recipe.model import NetworkSpec
-from training.second_stage.network_search import search_network, with_values
+from listwright.training.data.dataset import Splits
+from listwright.training.first_stage import lambdamart, relative
+from listwright.training.first_stage.fit import FittedFirstStage, kinds_of
+from listwright.training.recipe.config import LambdaMart, LambdaMartSettings
+from listwright.training.recipe.model import NetworkSpec
+from listwright.training.second_stage.network_search import search_network, with_values
 
 
 def tuned_lambdamart(spec: LambdaMart, splits: Splits, file: Path, *, seed: int) -> LambdaMart:

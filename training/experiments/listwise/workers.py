@@ -17,10 +17,10 @@ import polars as pl
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from ranking.errors import ListwrightError, RecipeError
-from training.experiments.listwise.fits import Fit, measure
-from training.experiments.store import Place, Store
-from training.progress import BAR, PACE, progress_bars
+from listwright.ranking.errors import ListwrightError, RecipeError
+from listwright.training.experiments.listwise.fits import Fit, measure
+from listwright.training.experiments.store import Place, Store
+from listwright.training.progress import BAR, PACE, progress_bars
 
 
 def run_all(
@@ -108,7 +108,7 @@ def _shared(fit: Fit, store: Store) -> list[str]:
 
 
 def measured(fit: Fit, place: Place) -> pl.DataFrame:
-    """:func:`training.experiments.listwise.fits.measure`, whose errors say of which fit they are."""
+    """:func:`listwright.training.experiments.listwise.fits.measure`, whose errors say of which fit they are."""
     try:
         return measure(fit, place)
     except ListwrightError as error:  # of a class that any process can make again from its message

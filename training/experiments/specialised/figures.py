@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from training.evaluation.routing import RoutingEvaluation
-from training.experiments.specialised import oracle, routing
-from training.reporting.drawing import COLOURS, INK, legend, one, style, svg
+from listwright.training.evaluation.routing import RoutingEvaluation
+from listwright.training.experiments.specialised import oracle, routing
+from listwright.training.reporting.drawing import COLOURS, INK, legend, one, style, svg
 
 
 @style()

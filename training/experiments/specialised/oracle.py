@@ -14,17 +14,17 @@ import numpy as np
 import polars as pl
 from jaxtyping import Float
 
-from ranking.errors import RecipeError
-from ranking.metrics import ndcg
-from ranking.scorers import OnnxScorer
-from training.data.dataset import Splits
-from training.evaluation.bootstrap import interval, resampled_means
-from training.export.onnx import to_onnx
-from training.first_stage import fit as first_stage
-from training.first_stage.lambdamart import scores_of
-from training.recipe.config import LambdaMart, Recipe, Srm
-from training.second_stage.batching import refined_ndcg
-from training.specialists.srm import fit_srm, lists_of
+from listwright.ranking.errors import RecipeError
+from listwright.ranking.metrics import ndcg
+from listwright.ranking.scorers import OnnxScorer
+from listwright.training.data.dataset import Splits
+from listwright.training.evaluation.bootstrap import interval, resampled_means
+from listwright.training.export.onnx import to_onnx
+from listwright.training.first_stage import fit as first_stage
+from listwright.training.first_stage.lambdamart import scores_of
+from listwright.training.recipe.config import LambdaMart, Recipe, Srm
+from listwright.training.second_stage.batching import refined_ndcg
+from listwright.training.specialists.srm import fit_srm, lists_of
 
 ACCURACIES = np.linspace(0.0, 1.0, 101)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from training.evaluation.routing import RoutingEvaluation
-from training.experiments.specialised import figures, oracle, routing
-from training.reporting.page import PageFigure, PageSection, PageTable, render
-from training.reporting.report import verdict
+from listwright.training.evaluation.routing import RoutingEvaluation
+from listwright.training.experiments.specialised import figures, oracle, routing
+from listwright.training.reporting.page import PageFigure, PageSection, PageTable, render
+from listwright.training.reporting.report import verdict
 
 
 def oracle_page(data: str, summary: oracle.Summary, *, ndcg_at: int, **repeat: Any) -> str:

@@ -13,8 +13,8 @@ import numpy as np
 import polars as pl
 from jaxtyping import Float
 
-from training.evaluation.bootstrap import interval, resampled_means
-from training.evaluation.routing import RoutingEvaluation
+from listwright.training.evaluation.bootstrap import interval, resampled_means
+from listwright.training.evaluation.routing import RoutingEvaluation
 
 COVERAGES = np.linspace(0.0, 1.0, 101)
 BINS = 8

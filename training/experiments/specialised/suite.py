@@ -12,13 +12,13 @@ import polars as pl
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
-from training.data.load import announce, data_facts
-from training.experiments.specialised import oracle, pages, routing, units
-from training.experiments.store import Store
-from training.progress import BAR, progress_bars
-from training.recipe.config import Recipe, Router, Srm
-from training.reporting.report import verdict
-from training.steps.bundle_schema import load
+from listwright.training.data.load import announce, data_facts
+from listwright.training.experiments.specialised import oracle, pages, routing, units
+from listwright.training.experiments.store import Store
+from listwright.training.progress import BAR, progress_bars
+from listwright.training.recipe.config import Recipe, Router, Srm
+from listwright.training.reporting.report import verdict
+from listwright.training.steps.bundle_schema import load
 
 ROUTING_COUNT = 3
 

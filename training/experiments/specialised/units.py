@@ -9,14 +9,14 @@ from pathlib import Path
 import polars as pl
 from rich.console import Console
 
-from training.data.load import measurable
-from training.evaluation.routing import evaluate_routing
-from training.experiments.specialised import oracle as oracle_suite
-from training.experiments.specialised import routing as routing_suite
-from training.recipe.config import Recipe
-from training.run import run
-from training.steps.bundle_schema import load
-from training.workspace import partial_of
+from listwright.training.data.load import measurable
+from listwright.training.evaluation.routing import evaluate_routing
+from listwright.training.experiments.specialised import oracle as oracle_suite
+from listwright.training.experiments.specialised import routing as routing_suite
+from listwright.training.recipe.config import Recipe
+from listwright.training.run import run
+from listwright.training.steps.bundle_schema import load
+from listwright.training.workspace import partial_of
 
 
 def oracle(
@@ -27,7 +27,7 @@ def oracle(
     ndcg_at: int,
     tell: Callable[[str], None],
 ) -> pl.DataFrame:
-    """See :func:`training.experiments.specialised.oracle.measure`."""
+    """See :func:`listwright.training.experiments.specialised.oracle.measure`."""
     tell("data")
     return oracle_suite.measure(recipe, measurable(load(recipe, sources)), counts, state, ndcg_at=ndcg_at, tell=tell)
 

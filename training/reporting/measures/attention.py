@@ -9,11 +9,11 @@ import torch
 from jaxtyping import Float
 from torch import nn
 
-from ranking.relative import RelativeColumns
-from training.networks.preprocess import Preprocess
-from training.networks.qilcm import QilcmNetwork
-from training.networks.qilcm2 import Qilcm2Network
-from training.reporting.measures.behaviour import Seen, mean_and_half
+from listwright.ranking.relative import RelativeColumns
+from listwright.training.networks.preprocess import Preprocess
+from listwright.training.networks.qilcm import QilcmNetwork
+from listwright.training.networks.qilcm2 import Qilcm2Network
+from listwright.training.reporting.measures.behaviour import Seen, mean_and_half
 
 MOST_RANKS = 40
 """First-stage ranks shown; from there on a list has little to say about the others."""

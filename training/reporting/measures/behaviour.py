@@ -9,12 +9,12 @@ from itertools import pairwise
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ranking.candidates import CandidateList
-from ranking.order import rank_by_score, ranks_of
-from ranking.reranker import Reranker
-from training.data.dataset import Dataset
-from training.evaluation.bootstrap import interval, resampled_means
-from training.evaluation.evaluate import whole
+from listwright.ranking.candidates import CandidateList
+from listwright.ranking.order import rank_by_score, ranks_of
+from listwright.ranking.reranker import Reranker
+from listwright.training.data.dataset import Dataset
+from listwright.training.evaluation.bootstrap import interval, resampled_means
+from listwright.training.evaluation.evaluate import whole
 
 MOST_QUERIES = 2000
 """Queries that are looked at one by one; evenly spread over a larger test split."""

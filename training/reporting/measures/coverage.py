@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-from ranking.features import UNKNOWN_CODE, Feature
-from training.data.dataset import Dataset
+from listwright.ranking.features import UNKNOWN_CODE, Feature
+from listwright.training.data.dataset import Dataset
 
 MOST_FEATURES = 40
 """Features listed, the most striking first; those of which there is nothing to say are not."""

@@ -8,13 +8,13 @@ from typing import Protocol
 import numpy as np
 from torch import nn
 
-from ranking.manifest import Manifest
-from ranking.reranker import Reranker
-from training.data.dataset import Splits
-from training.evaluation.evaluate import Evaluation
-from training.reporting.measures import behaviour
-from training.reporting.measures.attention import attention
-from training.reporting.measures.coverage import coverage
+from listwright.ranking.manifest import Manifest
+from listwright.ranking.reranker import Reranker
+from listwright.training.data.dataset import Splits
+from listwright.training.evaluation.evaluate import Evaluation
+from listwright.training.reporting.measures import behaviour
+from listwright.training.reporting.measures.attention import attention
+from listwright.training.reporting.measures.coverage import coverage
 
 MOST_EPOCHS = 200
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ranking.candidates import CandidateList
-from ranking.reranker import Reranker
-from training.data.dataset import Dataset
+from listwright.ranking.candidates import CandidateList
+from listwright.ranking.reranker import Reranker
+from listwright.training.data.dataset import Dataset
 
 LENGTHS = (1, 10, 25, 50, 100, 200)
 REPEATS = 50

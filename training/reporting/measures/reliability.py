@@ -7,13 +7,13 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from ranking.relevance import relevance
-from ranking.reranker import Reranker
-from training.data.dataset import Splits
-from training.evaluation.bootstrap import RESAMPLES, interval
-from training.evaluation.calibration import Choice, are_choices, choices, log_probabilities, without_choice
-from training.evaluation.evaluate import bootstrap_interval
-from training.reporting.measures.behaviour import rounded
+from listwright.ranking.relevance import relevance
+from listwright.ranking.reranker import Reranker
+from listwright.training.data.dataset import Splits
+from listwright.training.evaluation.bootstrap import RESAMPLES, interval
+from listwright.training.evaluation.calibration import Choice, are_choices, choices, log_probabilities, without_choice
+from listwright.training.evaluation.evaluate import bootstrap_interval
+from listwright.training.reporting.measures.behaviour import rounded
 
 MOST_BINS = 10
 LISTS_PER_BIN = 5

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from ranking.reranker import Reranker
-from training.data.dataset import Splits
-from training.recipe.config import LambdaMart, Recipe
-from training.reporting.measures.reliability import reliability
-from training.reporting.measures.violations import violations
+from listwright.ranking.reranker import Reranker
+from listwright.training.data.dataset import Splits
+from listwright.training.recipe.config import LambdaMart, Recipe
+from listwright.training.reporting.measures.reliability import reliability
+from listwright.training.reporting.measures.violations import violations
 
 
 def score_details(reranker: Reranker, recipe: Recipe, splits: Splits) -> dict[str, object]:
     """Whether scores keep what the recipe asks of them, and whether they are probabilities.
 
-    It joins :func:`training.reporting.measures.details.details`.
+    It joins :func:`listwright.training.reporting.measures.details.details`.
 
     Args:
         reranker: of the sealed bundle.

@@ -7,12 +7,12 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from ranking.candidates import CandidateList, Ranking
-from ranking.reranker import Reranker
-from training.data.dataset import Splits
-from training.evaluation.evaluate import whole
-from training.first_stage.monotone import Directions
-from training.reporting.measures.behaviour import spread
+from listwright.ranking.candidates import CandidateList, Ranking
+from listwright.ranking.reranker import Reranker
+from listwright.training.data.dataset import Splits
+from listwright.training.evaluation.evaluate import whole
+from listwright.training.first_stage.monotone import Directions
+from listwright.training.reporting.measures.behaviour import spread
 
 MOST_MOVES = 500
 """Test candidates that are moved per feature, evenly spread over the test rows."""

@@ -4,9 +4,9 @@ import lightgbm
 import numpy as np
 import pytest
 
-from ranking.compiled import lockstep
-from ranking.compiled.lightgbm_trees import read_forest
-from ranking.extensions import tree_traversal
+from listwright.ranking.compiled import lockstep
+from listwright.ranking.compiled.lightgbm_trees import read_forest
+from listwright.ranking.extensions import tree_traversal
 
 FEATURES = 6
 

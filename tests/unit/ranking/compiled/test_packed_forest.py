@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ranking.compiled import forest as packed_forest
-from ranking.compiled import packed_graph
-from ranking.compiled.forest import ForestScorer, PackedForest
-from ranking.compiled.lightgbm_trees import NODE
-from ranking.errors import ScoringError
+from listwright.ranking.compiled import forest as packed_forest
+from listwright.ranking.compiled import packed_graph
+from listwright.ranking.compiled.forest import ForestScorer, PackedForest
+from listwright.ranking.compiled.lightgbm_trees import NODE
+from listwright.ranking.errors import ScoringError
 
 pytestmark = pytest.mark.skipif(
     packed_forest.tree_traversal is None, reason="ranking.compiled.tree_traversal is not built: there was no C compiler"

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ranking.compiled import linear as packed_linear
-from ranking.compiled import packed_graph
-from ranking.compiled.linear import LinearScorer, PackedLinear
-from ranking.errors import ScoringError
+from listwright.ranking.compiled import linear as packed_linear
+from listwright.ranking.compiled import packed_graph
+from listwright.ranking.compiled.linear import LinearScorer, PackedLinear
+from listwright.ranking.errors import ScoringError
 
 pytestmark = pytest.mark.skipif(
     packed_linear.linear_product is None, reason="ranking.compiled.linear_product is not built: there was no C compiler"

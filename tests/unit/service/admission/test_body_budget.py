@@ -2,8 +2,8 @@
 
 import pytest
 
-from service.admission.body_budget import BodyBudget
-from service.errors import OverloadedError
+from listwright.service.admission.body_budget import BodyBudget
+from listwright.service.errors import OverloadedError
 
 
 class Body:

@@ -1,4 +1,4 @@
-from service.admission.readiness import REST_S, RUN, DegradedRun
+from listwright.service.admission.readiness import REST_S, RUN, DegradedRun
 
 
 class Clock:

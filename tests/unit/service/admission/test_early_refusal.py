@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from service.admission.early_refusal import LOG_S, EarlyRefusal
-from service.admission.gate import Gate
-from service.errors import OverloadedError
-from service.telemetry.metrics import Telemetry
+from listwright.service.admission.early_refusal import LOG_S, EarlyRefusal
+from listwright.service.admission.gate import Gate
+from listwright.service.errors import OverloadedError
+from listwright.service.telemetry.metrics import Telemetry
 
 
 class FullGate(Gate):

@@ -8,11 +8,11 @@ from time import perf_counter
 import pytest
 
 from gates import Request
-from ranking.deadline import Deadline
-from ranking.errors import AbandonedError
-from service.admission.gate import Gate, listening
-from service.api.pipeline import Compute
-from service.errors import NotReadyError, OverloadedError
+from listwright.ranking.deadline import Deadline
+from listwright.ranking.errors import AbandonedError
+from listwright.service.admission.gate import Gate, listening
+from listwright.service.api.pipeline import Compute
+from listwright.service.errors import NotReadyError, OverloadedError
 
 HOUR = 3600.0
 

@@ -6,9 +6,9 @@ import threading
 import pytest
 
 from gates import Request
-from service.admission.gate import Gate
-from service.api.pipeline import SMALL, Compute
-from service.errors import NotReadyError, OverloadedError
+from listwright.service.admission.gate import Gate
+from listwright.service.api.pipeline import SMALL, Compute
+from listwright.service.errors import NotReadyError, OverloadedError
 
 
 def run(test):

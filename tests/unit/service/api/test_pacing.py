@@ -5,13 +5,13 @@ from contextlib import suppress
 
 import pytest
 
-from ranking.errors import AbandonedError
-from service.api import pacing
-from service.api.pacing import BURST, HOLD_S, PROBE_S, RATE, SCRAPE_BURST, SCRAPES, Pacing, Scraped
-from service.auth.keys import Key, digest_of
-from service.auth.middleware import Keyring
-from service.errors import OverloadedError
-from service.settings import Settings
+from listwright.ranking.errors import AbandonedError
+from listwright.service.api import pacing
+from listwright.service.api.pacing import BURST, HOLD_S, PROBE_S, RATE, SCRAPE_BURST, SCRAPES, Pacing, Scraped
+from listwright.service.auth.keys import Key, digest_of
+from listwright.service.auth.middleware import Keyring
+from listwright.service.errors import OverloadedError
+from listwright.service.settings import Settings
 
 WEB, OPERATOR = "w" * 20, "o" * 20
 PART = {"type": "http.request", "body": b"x" * 1000, "more_body": True}

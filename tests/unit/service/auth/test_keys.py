@@ -8,11 +8,11 @@ import os
 
 import pytest
 
-from service.auth import keys
-from service.auth.keys import KeysError, bearer, digest_of, holder
-from service.auth.middleware import Bucket, Keyring
-from service.errors import RateLimitedError, UnauthorizedError
-from service.settings import Settings
+from listwright.service.auth import keys
+from listwright.service.auth.keys import KeysError, bearer, digest_of, holder
+from listwright.service.auth.middleware import Bucket, Keyring
+from listwright.service.errors import RateLimitedError, UnauthorizedError
+from listwright.service.settings import Settings
 
 WEB, BATCH, THIRD = "w" * 20, "B4tch._~+/-0123456789==", "t" * 256
 

@@ -6,8 +6,8 @@ import shutil
 import onnx
 from onnx import numpy_helper
 
-from ranking import bundle
-from service.bundles import folder, reload
+from listwright.ranking import bundle
+from listwright.service.bundles import folder, reload
 from swapping import run, serving, tell, version
 
 FILES = ("first_stage.txt", "golden.jsonl", "manifest.json", "qilcm.onnx")

@@ -4,9 +4,9 @@ import pytest
 from pydantic import ValidationError
 
 from bundles import make_bundle
-from ranking.errors import BundleError
-from service.bundles import folder, loading
-from service.settings import EVERY, Settings
+from listwright.ranking.errors import BundleError
+from listwright.service.bundles import folder, loading
+from listwright.service.settings import EVERY, Settings
 from swapping import BODY, run, serving, tell
 
 

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from service.bundles import folder
+from listwright.service.bundles import folder
 
 
 def put(root, name, **pointers):

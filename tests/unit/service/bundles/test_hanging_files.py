@@ -6,11 +6,11 @@ import threading
 
 import pytest
 
-from service.auth.middleware import Keyring
-from service.bundles import folder, loading, reload
-from service.bundles.loading import Served
-from service.disk import Disk
-from service.settings import Settings
+from listwright.service.auth.middleware import Keyring
+from listwright.service.bundles import folder, loading, reload
+from listwright.service.bundles.loading import Served
+from listwright.service.disk import Disk
+from listwright.service.settings import Settings
 from swapping import run, serving, tell, version
 
 WORD = "hunter2-is-no-version"
@@ -123,8 +123,8 @@ def test_keys_that_hang_stay_as_they_are(tmp_path, monkeypatch, hang, caplog):
     file = tmp_path / "keys"
     file.write_text("web:" + "w" * 20)
     ring = Keyring(Settings(bundle="x", keys_file=file))
-    monkeypatch.setattr("service.auth.middleware.LOOK_WITHIN_S", 0.05)
-    monkeypatch.setattr("service.auth.keys.read", hang)
+    monkeypatch.setattr("listwright.service.auth.middleware.LOOK_WITHIN_S", 0.05)
+    monkeypatch.setattr("listwright.service.auth.keys.read", hang)
 
     async def scenario():
         for _ in range(3):

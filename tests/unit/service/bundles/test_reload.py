@@ -4,7 +4,7 @@ import asyncio
 import shutil
 
 from bundles import make_bundle
-from service.bundles import folder, reload
+from listwright.service.bundles import folder, reload
 from swapping import BODY, run, serving, tell, version
 
 

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from service.bundles import routing_switch
-from service.bundles.routing_switch import RoutingSwitch, look
-from service.settings import Settings
+from listwright.service.bundles import routing_switch
+from listwright.service.bundles.routing_switch import RoutingSwitch, look
+from listwright.service.settings import Settings
 from waiting import until
 
 

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from service.bundles.served import Models
-from service.errors import UnknownModelError
+from listwright.service.bundles.served import Models
+from listwright.service.errors import UnknownModelError
 
 
 def bundle(name, version):

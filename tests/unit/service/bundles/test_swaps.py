@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from service.bundles import folder, reload
+from listwright.service.bundles import folder, reload
 from swapping import BODY, run, serving, tell, version
 
 

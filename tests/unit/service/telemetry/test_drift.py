@@ -9,11 +9,11 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from bundles import make_bundle
-from ranking import bundle
-from ranking.errors import ScoringError
-from ranking.features import QUANTILE_LEVELS, Feature, FeatureSchema
-from ranking.stages import AnomalyStage
-from service.telemetry.drift import ANOMALY, EVERY_S, KINDS, Drift, unusual
+from listwright.ranking import bundle
+from listwright.ranking.errors import ScoringError
+from listwright.ranking.features import QUANTILE_LEVELS, Feature, FeatureSchema
+from listwright.ranking.stages import AnomalyStage
+from listwright.service.telemetry.drift import ANOMALY, EVERY_S, KINDS, Drift, unusual
 
 QUANTILES = (-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0)
 SCHEMA = FeatureSchema(

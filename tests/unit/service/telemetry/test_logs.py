@@ -10,8 +10,8 @@ import warnings
 
 import pytest
 
-from service.telemetry import logs
-from service.telemetry.logs import LineHandler, LineWriter
+from listwright.service.telemetry import logs
+from listwright.service.telemetry.logs import LineHandler, LineWriter
 
 PIPE = 2**16
 """Bytes that a pipe holds."""

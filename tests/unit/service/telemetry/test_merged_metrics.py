@@ -3,7 +3,7 @@
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.telemetry.merge import counted, current, merged, packed, snapshot, text, unpacked
+from listwright.service.telemetry.merge import counted, current, merged, packed, snapshot, text, unpacked
 
 
 def process(requests, waiting, version):

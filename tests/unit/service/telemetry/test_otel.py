@@ -9,9 +9,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from service.telemetry.open_tracer import ENDPOINTS, open_tracer
-from service.telemetry.otel import OtelTracer
-from service.telemetry.tracer import Traced
+from listwright.service.telemetry.open_tracer import ENDPOINTS, open_tracer
+from listwright.service.telemetry.otel import OtelTracer
+from listwright.service.telemetry.tracer import Traced
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 TIMINGS = {"parse": 1.0, "queue": 4.0, "first_stage": 2.0, "routing": 0.5, "second_stage": 3.0, "total": 12.0}
@@ -87,8 +87,8 @@ def test_nothing_is_traced_unless_a_receiver_is_named(monkeypatch, off):
 
 def test_without_the_extra_the_service_says_so_and_serves(monkeypatch, caplog):
     monkeypatch.setenv(ENDPOINTS[0], "http://127.0.0.1:1/v1/traces")
-    monkeypatch.delitem(sys.modules, "service.telemetry.otel")
+    monkeypatch.delitem(sys.modules, "listwright.service.telemetry.otel")
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
-    monkeypatch.delattr("service.telemetry.otel", raising=False)
+    monkeypatch.delattr("listwright.service.telemetry.otel", raising=False)
     assert open_tracer() is None
     assert "pip install 'listwright[otel]'" in caplog.text

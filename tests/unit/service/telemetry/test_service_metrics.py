@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from prometheus_client import generate_latest
 
-from ranking.candidates import Ranking, Route
-from ranking.errors import RoutingError
-from service.telemetry.logs import json_lines
-from service.telemetry.metrics import FAULT_LOG_S, FaultLog, Telemetry
+from listwright.ranking.candidates import Ranking, Route
+from listwright.ranking.errors import RoutingError
+from listwright.service.telemetry.logs import json_lines
+from listwright.service.telemetry.metrics import FAULT_LOG_S, FaultLog, Telemetry
 
 SHOP = ("shop", "7")
 MANIFEST = SimpleNamespace(name="shop", version="7")

@@ -7,8 +7,8 @@ import socket
 
 import pytest
 
-from service.transport import fair_accept
-from service.transport.fair_accept import FairAccept
+from listwright.service.transport import fair_accept
+from listwright.service.transport.fair_accept import FairAccept
 
 
 class Process:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from connections import Loop, connect, connected, turns
-from service.transport.connection import GRACE_S
+from listwright.service.transport.connection import GRACE_S
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import pytest
 
 import connections
 from connections import turns
-from service.transport.connection import LINGER_BYTES
-from service.transport.request_parser import MAX_PIPELINED
+from listwright.service.transport.connection import LINGER_BYTES
+from listwright.service.transport.request_parser import MAX_PIPELINED
 
 ONE = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
 POST = b"POST /rerank HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n"

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from connections import connected, turns
-from service.transport import connection
-from service.transport.framing import MAX_BLANK_BYTES, MAX_PARAMETERS, MAX_TARGET_BYTES
+from listwright.service.transport import connection
+from listwright.service.transport.framing import MAX_BLANK_BYTES, MAX_PARAMETERS, MAX_TARGET_BYTES
 
 GET = b"GET %s HTTP/1.1\r\nHost: x\r\n%s\r\n"
 

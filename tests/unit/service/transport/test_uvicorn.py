@@ -7,10 +7,10 @@ from uvicorn import Server
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from service.transport.connection import Connection
-from service.transport.request_parser import RequestParser
-from service.transport.server import DrainingServer
-from service.transport.unsent_answers import UnsentAnswers
+from listwright.service.transport.connection import Connection
+from listwright.service.transport.request_parser import RequestParser
+from listwright.service.transport.server import DrainingServer
+from listwright.service.transport.unsent_answers import UnsentAnswers
 
 OURS = {"parse", "request_begins", "request_ends", "body_dropped", "owes_an_answer", "cut", "on_chunk_header"}
 """Methods that uvicorn does not have; the last is httptools'."""

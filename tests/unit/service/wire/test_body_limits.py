@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from bundles import schema
-from service.bundles.served import Models
-from service.settings import Settings
-from service.wire import npy
-from service.wire import open_inference as tensors
-from service.wire.json_codec import JsonBounds
-from service.wire.json_parse import LEAST_VALUES
-from service.wire.schemas import MAX_ID
+from listwright.service.bundles.served import Models
+from listwright.service.settings import Settings
+from listwright.service.wire import npy
+from listwright.service.wire import open_inference as tensors
+from listwright.service.wire.json_codec import JsonBounds
+from listwright.service.wire.json_parse import LEAST_VALUES
+from listwright.service.wire.schemas import MAX_ID
 
 CANDIDATES = 20_000
 FEATURES, SPELLING = len(schema()), schema().spelling

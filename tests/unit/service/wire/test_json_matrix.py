@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from bundles import schema
-from ranking.errors import CandidateError, EmptyListError, SchemaMismatchError
-from ranking.features import Feature, FeatureSchema
-from service.wire.json_matrix import to_candidates
-from service.wire.schemas import RerankRequest
+from listwright.ranking.errors import CandidateError, EmptyListError, SchemaMismatchError
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.service.wire.json_matrix import to_candidates
+from listwright.service.wire.schemas import RerankRequest
 
 NAN = float("nan")
 

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bundles import schema
-from service.errors import RepeatedNameError, TooLargeError, UndecodableBodyError
-from service.wire import json_parse
-from service.wire.json_parse import ENVELOPE_BYTES, LEAST_VALUES, SEARCHED, Bounds, bounds_of, decode
+from listwright.service.errors import RepeatedNameError, TooLargeError, UndecodableBodyError
+from listwright.service.wire import json_parse
+from listwright.service.wire.json_parse import ENVELOPE_BYTES, LEAST_VALUES, SEARCHED, Bounds, bounds_of, decode
 
 BOUNDS = Bounds(candidates=1000, features=136, spelling=16)
 MEGABYTES = 8 * 10**6

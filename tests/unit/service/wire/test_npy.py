@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from bundles import schema
-from ranking.errors import CandidateError, EmptyListError, SchemaMismatchError
-from service.errors import TooLargeError, UndecodableBodyError
-from service.wire import npy
+from listwright.ranking.errors import CandidateError, EmptyListError, SchemaMismatchError
+from listwright.service.errors import TooLargeError, UndecodableBodyError
+from listwright.service.wire import npy
 
 SCHEMA = schema()
 MATRIX = np.arange(12, dtype=np.float32).reshape(3, 4)

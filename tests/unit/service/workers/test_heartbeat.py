@@ -6,7 +6,7 @@ from multiprocessing import Pipe
 
 import pytest
 
-from service.workers.heartbeat import LOOKS, HeartbeatMonitor, HeartbeatSender
+from listwright.service.workers.heartbeat import LOOKS, HeartbeatMonitor, HeartbeatSender
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from multiprocessing import Pipe
 
 import pytest
 
-from service.telemetry.metrics import Telemetry
-from service.workers import metrics_relay
-from service.workers.metrics_relay import MOST_UNHEARD, MetricsRelay, Outbox, Samples, Scraped
+from listwright.service.telemetry.metrics import Telemetry
+from listwright.service.workers import metrics_relay
+from listwright.service.workers.metrics_relay import MOST_UNHEARD, MetricsRelay, Outbox, Samples, Scraped
 
 
 async def nothing_to_keep(_):

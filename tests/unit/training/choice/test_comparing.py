@@ -5,13 +5,13 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from ranking.manifest import Comparison
-from training.choice import comparing
-from training.choice.comparing import compared, compared_networks, pays, ranks_better
-from training.evaluation.verdicts import FEWEST
-from training.recipe import config
-from training.recipe.config import Choice
-from training.recipe.model import Dlcm, FirstStageAlone, Qilcm
+from listwright.ranking.manifest import Comparison
+from listwright.training.choice import comparing
+from listwright.training.choice.comparing import compared, compared_networks, pays, ranks_better
+from listwright.training.evaluation.verdicts import FEWEST
+from listwright.training.recipe import config
+from listwright.training.recipe.config import Choice
+from listwright.training.recipe.model import Dlcm, FirstStageAlone, Qilcm
 
 
 def of(mean, spread, ranker="qilcm", over="first_stage", n=90):

@@ -6,13 +6,13 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from ranking.features import Feature, FeatureSchema
-from ranking.manifest import Manifest
-from ranking.metrics import EvalProtocol
-from ranking.stages import AnomalyStage, LightGbmStage, NetworkStage, RouterStage, Specialist, SrmStage
-from training.choice.default_strategy import without_harm
-from training.evaluation.evaluate import METRICS, Evaluation
-from training.reporting.sentences import default_sentence
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.ranking.manifest import Manifest
+from listwright.ranking.metrics import EvalProtocol
+from listwright.ranking.stages import AnomalyStage, LightGbmStage, NetworkStage, RouterStage, Specialist, SrmStage
+from listwright.training.choice.default_strategy import without_harm
+from listwright.training.evaluation.evaluate import METRICS, Evaluation
+from listwright.training.reporting.sentences import default_sentence
 
 SCHEMA = FeatureSchema(features=(Feature(name="price"),))
 FIRST = np.linspace(0.2, 0.9, 50)

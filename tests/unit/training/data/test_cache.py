@@ -8,9 +8,9 @@ import shutil
 import numpy as np
 import pytest
 
-from training.data import cache
-from training.data.dataset import Dataset
-from training.data.letor.text import letor_schema
+from listwright.training.data import cache
+from listwright.training.data.dataset import Dataset
+from listwright.training.data.letor.text import letor_schema
 
 FILES = ["features.npy", "labels.npy", "offsets.npy", "facts.json"]
 

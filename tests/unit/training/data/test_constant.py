@@ -8,16 +8,16 @@ import polars as pl
 import pytest
 
 from lists import lists
-from ranking.errors import DataError, RecipeError
-from training.data import constant
-from training.data.constant import dropped_note, without_constant
-from training.data.dataset import Remedies
-from training.data.load import doubtful
-from training.data.memory import judged
-from training.data.split import checked
-from training.recipe.config import GivenColumn, GivenModel, LambdaMart, Recipe
-from training.recipe.data import TableData
-from training.steps import bundle_schema
+from listwright.ranking.errors import DataError, RecipeError
+from listwright.training.data import constant
+from listwright.training.data.constant import dropped_note, without_constant
+from listwright.training.data.dataset import Remedies
+from listwright.training.data.load import doubtful
+from listwright.training.data.memory import judged
+from listwright.training.data.split import checked
+from listwright.training.recipe.config import GivenColumn, GivenModel, LambdaMart, Recipe
+from listwright.training.recipe.data import TableData
+from listwright.training.steps import bundle_schema
 
 _, QUERY, _, LABELS, RNG = lists()
 ROWS = len(QUERY)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from training.data.context_effects import NEAR, context_effects
-from training.data.synthetic import generate
-from training.recipe.data import SyntheticData
+from listwright.training.data.context_effects import NEAR, context_effects
+from listwright.training.data.synthetic import generate
+from listwright.training.recipe.data import SyntheticData
 
 BETTER = np.array([[-5.0, 1.0, 1.0], [0.0, 0.7, 0.6], [0.0, 1.0 - NEAR, 0.9], [0.0, -3.0, 2.0]])
 KINDS = np.array([0, 0, 1, 1])

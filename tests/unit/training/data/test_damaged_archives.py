@@ -5,7 +5,7 @@ import gzip
 import numpy as np
 import pytest
 
-from ranking.errors import DataError
+from listwright.ranking.errors import DataError
 from tests.archives import PACKERS, as_folder, as_zip, folds, splits_of, text
 
 

@@ -7,17 +7,17 @@ import polars as pl
 import pytest
 
 from lists import lists
-from ranking.errors import DataError, RecipeError
-from ranking.features import Feature, FeatureSchema
-from training import experiment, fit, tune
-from training.command import repeatable
-from training.data.defaults import with_defaults
-from training.data.load import describe
-from training.recipe import config
-from training.recipe.config import GivenModel, Recipe
-from training.recipe.data import LetorData, SyntheticData, TableData
-from training.recipe.options import recipe_for, recipe_from, with_data_options
-from training.steps import bundle_schema
+from listwright.ranking.errors import DataError, RecipeError
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.training import experiment, fit, tune
+from listwright.training.command import repeatable
+from listwright.training.data.defaults import with_defaults
+from listwright.training.data.load import describe
+from listwright.training.recipe import config
+from listwright.training.recipe.config import GivenModel, Recipe
+from listwright.training.recipe.data import LetorData, SyntheticData, TableData
+from listwright.training.recipe.options import recipe_for, recipe_from, with_data_options
+from listwright.training.steps import bundle_schema
 
 SCHEMA = FeatureSchema(
     features=(
@@ -132,9 +132,7 @@ def test_a_default_that_is_not_spelled_as_one(given, says):
 
 def test_a_category_is_no_path_in_the_command_of_a_report():
     given = ["--default", "carrier=A/5", "--default=airport=B/6", "--data", "x/rows.csv"]
-    assert repeatable("training.fit", given) == (
-        "python -m training.fit --default carrier=A/5 --default=airport=B/6 --data rows.csv"
-    )
+    assert repeatable("fit", given) == ("listwright fit --default carrier=A/5 --default=airport=B/6 --data rows.csv")
 
 
 def letor(folder):

@@ -4,12 +4,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ranking.errors import RecipeError
-from ranking.features import Feature, FeatureSchema
-from training.data.dataset import Dataset, Splits
-from training.data.load import describe, doubtful, load
-from training.recipe.config import Recipe
-from training.recipe.data import LetorData, SyntheticData, TableData
+from listwright.ranking.errors import RecipeError
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.training.data.dataset import Dataset, Splits
+from listwright.training.data.load import describe, doubtful, load
+from listwright.training.recipe.config import Recipe
+from listwright.training.recipe.data import LetorData, SyntheticData, TableData
 
 
 def recipe(data, **changes):

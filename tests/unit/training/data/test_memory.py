@@ -7,12 +7,12 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from ranking.errors import DataError, SchemaMismatchError
-from training.data import memory
-from training.data.dataset import fit_schema
-from training.data.defaults import with_defaults
-from training.data.tables.table import read
-from training.recipe.data import TableData
+from listwright.ranking.errors import DataError, SchemaMismatchError
+from listwright.training.data import memory
+from listwright.training.data.dataset import fit_schema
+from listwright.training.data.defaults import with_defaults
+from listwright.training.data.tables.table import read
+from listwright.training.recipe.data import TableData
 
 NAN = float("nan")
 COLUMNS = {

@@ -5,10 +5,10 @@ import polars as pl
 import pytest
 
 from lists import lists
-from training.data.load import doubtful, load
-from training.recipe import config
-from training.recipe.config import Recipe
-from training.recipe.data import TableData, TableSplit
+from listwright.training.data.load import doubtful, load
+from listwright.training.recipe import config
+from listwright.training.recipe.config import Recipe
+from listwright.training.recipe.data import TableData, TableSplit
 
 _, QUERY, PLACE, LABELS, RNG = lists()
 ROWS = len(QUERY)

@@ -6,14 +6,14 @@ import gzip
 import numpy as np
 import pytest
 
-from training.data.container import open_plain
-from training.data.dataset import Remedies
-from training.data.leaks.findings import leaks
-from training.data.letor.reader import Reader
-from training.data.letor.text import read
-from training.recipe import config
-from training.recipe.data import TableData
-from training.steps.bundle_schema import load
+from listwright.training.data.container import open_plain
+from listwright.training.data.dataset import Remedies
+from listwright.training.data.leaks.findings import leaks
+from listwright.training.data.letor.reader import Reader
+from listwright.training.data.letor.text import read
+from listwright.training.recipe import config
+from listwright.training.recipe.data import TableData
+from listwright.training.steps.bundle_schema import load
 
 
 @pytest.fixture(autouse=True, scope="module")

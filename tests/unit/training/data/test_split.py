@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from ranking.errors import DataError, RecipeError
-from ranking.features import Feature, FeatureSchema
-from training.data.dataset import Dataset
-from training.data.split import apart, by_query, check_fold, checked, merged, set_aside
-from training.recipe.data import Split
+from listwright.ranking.errors import DataError, RecipeError
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.training.data.dataset import Dataset
+from listwright.training.data.split import apart, by_query, check_fold, checked, merged, set_aside
+from listwright.training.recipe.data import Split
 
 SCHEMA = FeatureSchema(features=(Feature(name="x"), Feature(name="c", kind="categorical", categories=("a", "b"))))
 

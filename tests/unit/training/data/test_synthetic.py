@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from training.data.synthetic import generate
-from training.recipe.data import SyntheticData
+from listwright.training.data.synthetic import generate
+from listwright.training.recipe.data import SyntheticData
 
 
 def made(seed=0, **changes):

@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from ranking.features import Feature, FeatureSchema
-from ranking.manifest import Comparison
-from training.choice.comparing import Chosen
-from training.data.dataset import Dataset, Splits
-from training.diagnose import fit_command
-from training.diagnosis import diagnosis
-from training.diagnosis.between_lists import Spread, spreads
-from training.diagnosis.diagnosis import Diagnosis, Gain, quick, sampled
-from training.diagnosis.text import SHOWN, advice, numbers, tables
-from training.evaluation.verdicts import FEWEST
-from training.progress import progress_bars
-from training.recipe import config
-from training.recipe.config import GivenColumn, LambdaMart
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.ranking.manifest import Comparison
+from listwright.training.choice.comparing import Chosen
+from listwright.training.data.dataset import Dataset, Splits
+from listwright.training.diagnose import fit_command
+from listwright.training.diagnosis import diagnosis
+from listwright.training.diagnosis.between_lists import Spread, spreads
+from listwright.training.diagnosis.diagnosis import Diagnosis, Gain, quick, sampled
+from listwright.training.diagnosis.text import SHOWN, advice, numbers, tables
+from listwright.training.evaluation.verdicts import FEWEST
+from listwright.training.progress import progress_bars
+from listwright.training.recipe import config
+from listwright.training.recipe.config import GivenColumn, LambdaMart
 
 
 def gain(low, high, ranker="relative"):
@@ -82,7 +82,7 @@ def test_too_few_queries_advise_a_whole_fit():
 @pytest.mark.parametrize("alone", [False, True])
 def test_the_command_fits_the_same_data(alone):
     words = ["letor", "--data", "my rows.txt", "--json", "found.json"]
-    expected = "python -m training.fit letor --data 'my rows.txt'" + (" --model first_stage" if alone else "")
+    expected = "listwright fit letor --data 'my rows.txt'" + (" --model first_stage" if alone else "")
     assert fit_command(words, alone=alone) == expected
 
 

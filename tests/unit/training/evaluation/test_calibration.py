@@ -5,11 +5,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from ranking.candidates import Ranking, Route
-from ranking.features import Feature, FeatureSchema
-from ranking.order import rank_by_score
-from training.data.dataset import Dataset, Splits
-from training.evaluation.calibration import (
+from listwright.ranking.candidates import Ranking, Route
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.ranking.order import rank_by_score
+from listwright.training.data.dataset import Dataset, Splits
+from listwright.training.evaluation.calibration import (
     FEWEST_LISTS,
     Choice,
     are_choices,
@@ -18,8 +18,8 @@ from training.evaluation.calibration import (
     temperatures,
     without_choice,
 )
-from training.reporting.measures.reliability import calibration, reliability
-from training.reporting.score_sections import calibration_title
+from listwright.training.reporting.measures.reliability import calibration, reliability
+from listwright.training.reporting.score_sections import calibration_title
 
 LENGTH = 5
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from ranking.metrics import EvalProtocol
-from training.evaluation.evaluate import METRICS, Evaluation, bootstrap_interval
+from listwright.ranking.metrics import EvalProtocol
+from listwright.training.evaluation.evaluate import METRICS, Evaluation, bootstrap_interval
 
 
 def evaluation(first, second, protocol=None):

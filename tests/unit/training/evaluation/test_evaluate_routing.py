@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from training.evaluation.routing import ABSTAINED, RoutingEvaluation
-from training.reporting.report import verdict
+from listwright.training.evaluation.routing import ABSTAINED, RoutingEvaluation
+from listwright.training.reporting.report import verdict
 
 
 def found(**changes):

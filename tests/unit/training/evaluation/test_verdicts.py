@@ -4,13 +4,13 @@ import math
 
 import pytest
 
-from training.evaluation.verdicts import verdict_of
-from training.experiments.listwise import pages as listwise_pages
-from training.experiments.listwise.findings import Growth
-from training.experiments.listwise.significance import Comparison
-from training.reporting import sentences
-from training.reporting.drawing import COLOURS, SOFT
-from training.reporting.fit_figures import COLOUR_OF
+from listwright.training.evaluation.verdicts import verdict_of
+from listwright.training.experiments.listwise import pages as listwise_pages
+from listwright.training.experiments.listwise.findings import Growth
+from listwright.training.experiments.listwise.significance import Comparison
+from listwright.training.reporting import sentences
+from listwright.training.reporting.drawing import COLOURS, SOFT
+from listwright.training.reporting.fit_figures import COLOUR_OF
 
 NAN = math.nan
 

@@ -6,12 +6,12 @@ import numpy as np
 import polars as pl
 import pytest
 
+from listwright.ranking.errors import RecipeError
+from listwright.training.evaluation.bootstrap import interval, resampled_means
+from listwright.training.evaluation.routing import RoutingEvaluation
+from listwright.training.experiments.specialised import figures, oracle, pages, routing
+from listwright.training.experiments.store import RESULTS, Store
 from measured import results, routed
-from ranking.errors import RecipeError
-from training.evaluation.bootstrap import interval, resampled_means
-from training.evaluation.routing import RoutingEvaluation
-from training.experiments.specialised import figures, oracle, pages, routing
-from training.experiments.store import RESULTS, Store
 
 
 def test_expected_ndcg_is_linear_in_the_oracles_accuracy():
@@ -122,7 +122,7 @@ def test_pages_stand_alone_and_repeat_to_the_byte():
     summary = oracle.summarise(results([0.8, 1.0], [0.4, 0.2], [0.65, 0.65], [0.7, 0.8]))
     more = {
         "ndcg_at": 10,
-        "command": "python -m training.experiment oracle <b>",
+        "command": "listwright experiment oracle <b>",
         "facts": ["Data: two queries."],
         "settings": "{}",
     }

@@ -7,12 +7,12 @@ import polars as pl
 import pytest
 from scipy import stats
 
+from listwright.training.evaluation.bootstrap import crossed_means, interval, resampled_means
+from listwright.training.experiments.listwise import findings, pages, plans, printed
+from listwright.training.experiments.listwise.measured import by_shift
+from listwright.training.experiments.listwise.significance import compare, holm, paired_p
+from listwright.training.reporting.page import render
 from measured import fitted_results, measured, planted_gains
-from training.evaluation.bootstrap import crossed_means, interval, resampled_means
-from training.experiments.listwise import findings, pages, plans, printed
-from training.experiments.listwise.measured import by_shift
-from training.experiments.listwise.significance import compare, holm, paired_p
-from training.reporting.page import render
 
 NAN = float("nan")
 VARIANTS = ("lambdamart", "qilcm", "qilcm-v1", "qilcm-v2", "qilcm-v3")

@@ -2,13 +2,13 @@
 
 import pytest
 
-from ranking.errors import RecipeError
-from training.choice.comparing import compared_networks
-from training.experiments.listwise import plans
-from training.recipe import config
-from training.recipe.config import Choice, LambdaMartSettings
-from training.recipe.model import Network
-from training.search.space import own_values, space_of
+from listwright.ranking.errors import RecipeError
+from listwright.training.choice.comparing import compared_networks
+from listwright.training.experiments.listwise import plans
+from listwright.training.recipe import config
+from listwright.training.recipe.config import Choice, LambdaMartSettings
+from listwright.training.recipe.model import Network
+from listwright.training.search.space import own_values, space_of
 
 
 def test_methods_of_every_suite():

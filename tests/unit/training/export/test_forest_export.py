@@ -6,10 +6,10 @@ from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 
-from ranking.compiled.forest import METADATA, ForestScorer, PackedForest, open_forest
-from ranking.extensions import tree_traversal
-from ranking.scorers import OnnxScorer
-from training.export.forest import attach, forest_graph
+from listwright.ranking.compiled.forest import METADATA, ForestScorer, PackedForest, open_forest
+from listwright.ranking.extensions import tree_traversal
+from listwright.ranking.scorers import OnnxScorer
+from listwright.training.export.forest import attach, forest_graph
 
 
 @pytest.mark.skipif(

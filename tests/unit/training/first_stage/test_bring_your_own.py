@@ -5,14 +5,14 @@ import numpy as np
 import pandas
 import pytest
 
-from ranking.errors import DataError, RecipeError, SchemaMismatchError
-from ranking.features import Feature, FeatureSchema
-from training.data.dataset import Dataset, Splits
-from training.data.letor.text import letor_schema
-from training.first_stage import bring_your_own
-from training.first_stage import fit as first_stage
-from training.first_stage.lambdamart import scores_of
-from training.recipe.config import GivenModel
+from listwright.ranking.errors import DataError, RecipeError, SchemaMismatchError
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.training.data.dataset import Dataset, Splits
+from listwright.training.data.letor.text import letor_schema
+from listwright.training.first_stage import bring_your_own
+from listwright.training.first_stage import fit as first_stage
+from listwright.training.first_stage.lambdamart import scores_of
+from listwright.training.recipe.config import GivenModel
 
 PARAMS = {"objective": "lambdarank", "verbosity": -1, "min_data_in_leaf": 2, "num_leaves": 8}
 ROWS = 200

@@ -11,10 +11,10 @@ from onnx import helper, numpy_helper
 
 from foreign_rankers import kept_rows
 from given_graphs import FLOAT, INT64, SCHEMA, WEIGHTS, model, value
-from ranking.errors import ScoringError
-from ranking.features import FeatureSchema
-from ranking.onnx_first_stage import OnnxFirstStage
-from training.first_stage.given_onnx import canonical
+from listwright.ranking.errors import ScoringError
+from listwright.ranking.features import FeatureSchema
+from listwright.ranking.onnx_first_stage import OnnxFirstStage
+from listwright.training.first_stage.given_onnx import canonical
 
 ROWS = np.array([[1, 2, 3, 4], [5, 0, 6, 7]], dtype=np.float32)
 SCORES = [1 + 30 + 400, 5 + 60 + 700]

@@ -6,10 +6,10 @@ import lightgbm
 import numpy as np
 import pytest
 
-from ranking.features import UNKNOWN_CODE, Feature, FeatureSchema
-from training.data.dataset import Dataset
-from training.first_stage import lambdamart
-from training.recipe.config import LambdaMart
+from listwright.ranking.features import UNKNOWN_CODE, Feature, FeatureSchema
+from listwright.training.data.dataset import Dataset
+from listwright.training.first_stage import lambdamart
+from listwright.training.recipe.config import LambdaMart
 
 SPEC = LambdaMart(trials=2, max_trees=30, patience=10, folds=3)
 

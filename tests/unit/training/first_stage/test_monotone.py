@@ -5,19 +5,19 @@ import dataclasses
 import numpy as np
 import pytest
 
-import training
-from ranking.candidates import Ranking, Route
-from ranking.errors import RecipeError
-from ranking.features import Feature, FeatureSchema
-from ranking.order import rank_by_score
-from training import fit
-from training.data.dataset import Dataset, Splits, fit_schema
-from training.first_stage import lambdamart, monotone, relative
-from training.recipe import config
-from training.recipe.config import LambdaMart
-from training.recipe.options import recipe_from
-from training.reporting.measures.violations import violations
-from training.study import _table
+from listwright import training
+from listwright.ranking.candidates import Ranking, Route
+from listwright.ranking.errors import RecipeError
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.ranking.order import rank_by_score
+from listwright.training import fit
+from listwright.training.data.dataset import Dataset, Splits, fit_schema
+from listwright.training.first_stage import lambdamart, monotone, relative
+from listwright.training.recipe import config
+from listwright.training.recipe.config import LambdaMart
+from listwright.training.recipe.options import recipe_from
+from listwright.training.reporting.measures.violations import violations
+from listwright.training.study import _table
 from unit.training.first_stage.test_lambdamart import SPEC, ranking_data
 
 SCHEMA = FeatureSchema(

@@ -5,9 +5,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from given_graphs import DOUBLE, FLOAT, INT64, SCHEMA, model
-from ranking.errors import ScoringError
-from ranking.onnx_first_stage import OnnxFirstStage
-from training.first_stage.given_onnx import canonical
+from listwright.ranking.errors import ScoringError
+from listwright.ranking.onnx_first_stage import OnnxFirstStage
+from listwright.training.first_stage.given_onnx import canonical
 
 
 def with_weight(change):

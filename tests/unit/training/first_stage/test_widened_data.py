@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from test_lambdamart import ranking_data
 
-from ranking.errors import DataError
-from ranking.features import Feature, FeatureSchema
-from ranking.first_stage import read_booster
-from ranking.relative import KINDS, RelativeColumns
-from training.data.dataset import Splits, fit_schema
-from training.first_stage import fit as first_stage
-from training.first_stage import lambdamart, relative
-from training.recipe.config import LambdaMart
+from listwright.ranking.errors import DataError
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.ranking.first_stage import read_booster
+from listwright.ranking.relative import KINDS, RelativeColumns
+from listwright.training.data.dataset import Splits, fit_schema
+from listwright.training.first_stage import fit as first_stage
+from listwright.training.first_stage import lambdamart, relative
+from listwright.training.recipe.config import LambdaMart
 
 SPEC = LambdaMart(trials=1, max_trees=30, patience=10, folds=3)
 
@@ -88,7 +88,7 @@ def test_with_them_a_shifted_feature_is_worth_more(splits, tmp_path):
 def test_a_finished_one_is_read_back(splits, tmp_path, monkeypatch):
     spec = SPEC.model_copy(update={"relative": ("rank",)})
     fitted = first_stage.fit(spec, splits, seed=0, state=tmp_path)
-    monkeypatch.setattr("training.first_stage.lambdamart.tune", None)
+    monkeypatch.setattr("listwright.training.first_stage.lambdamart.tune", None)
     again = first_stage.fit(spec, splits, seed=0, state=tmp_path)
     assert (again.model, again.relative) == (fitted.model, fitted.relative)
     np.testing.assert_array_equal(again.train_scores, fitted.train_scores)

@@ -11,12 +11,12 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import estimator_checks
 
-import training
-from ranking.errors import DataError, RecipeError
-from training.recipe.config import LambdaMart
-from training.recipe.data import AnyData, Split
-from training.recipe.model import MODEL_NAMES
-from training.recipe.model import Qilcm as Spec
+from listwright import training
+from listwright.ranking.errors import DataError, RecipeError
+from listwright.training.recipe.config import LambdaMart
+from listwright.training.recipe.data import AnyData, Split
+from listwright.training.recipe.model import MODEL_NAMES
+from listwright.training.recipe.model import Qilcm as Spec
 
 # of check_estimator, those that do not fit: the others know no query ids
 CHECKS = (

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from training.losses import confusion
-from training.losses.confusion import confusion_loss, normalised_weight
-from training.networks.qilcm import QilcmNetwork
-from training.recipe.model import Qilcm
+from listwright.training.losses import confusion
+from listwright.training.losses.confusion import confusion_loss, normalised_weight
+from listwright.training.networks.qilcm import QilcmNetwork
+from listwright.training.recipe.model import Qilcm
 
 
 def naive(h, mask):

@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from training.losses import att_rank, plackett_luce, softmax_cross_entropy
+from listwright.training.losses import att_rank, plackett_luce, softmax_cross_entropy
 
 
 def test_losses_come_alone():

@@ -9,9 +9,9 @@ import torch
 from mpmath import mp, mpf
 
 from benchmarks.plackett_luce_paper import by_sampling, by_subsets
-from training.losses.exact_plackett_luce import DEPTHS, evaluate, log1mexp, log_likelihood, sample
-from training.losses.label_groups import LabelGroups
-from training.losses.plackett_luce_top import log_likelihood_of_top
+from listwright.training.losses.exact_plackett_luce import DEPTHS, evaluate, log1mexp, log_likelihood, sample
+from listwright.training.losses.label_groups import LabelGroups
+from listwright.training.losses.plackett_luce_top import log_likelihood_of_top
 
 
 def tensor(*rows):
@@ -139,7 +139,7 @@ def test_chunks_do_not_show(monkeypatch):
     scores = torch.randn(20, 30, dtype=torch.float64)
     groups = LabelGroups.of(torch.randint(0, 4, (20, 30)))
     whole = evaluate(scores, groups)
-    monkeypatch.setattr("training.losses.exact_plackett_luce._CHUNK", 7)
+    monkeypatch.setattr("listwright.training.losses.exact_plackett_luce._CHUNK", 7)
     parts = evaluate(scores, groups)
     assert torch.equal(parts.value, whole.value)
     assert torch.equal(parts.gradient, whole.gradient)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from training.losses.listwise import ranking_loss
-from training.specialists.em import Mixture, PaddedLists
-from training.specialists.linear import LinearRanker
+from listwright.training.losses.listwise import ranking_loss
+from listwright.training.specialists.em import Mixture, PaddedLists
+from listwright.training.specialists.linear import LinearRanker
 
 LOSSES = ("per_query", "paper", "softmax", "plackett_luce")
 

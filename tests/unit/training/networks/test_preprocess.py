@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from ranking.features import Feature, FeatureSchema
-from training.networks.preprocess import Preprocess, embedding_width, symmetric_log1p
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.training.networks.preprocess import Preprocess, embedding_width, symmetric_log1p
 
 NAN = float("nan")
 

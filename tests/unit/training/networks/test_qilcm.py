@@ -5,14 +5,14 @@ import onnxruntime
 import pytest
 import torch
 
-from ranking.features import Feature, FeatureSchema
-from training.export.inference_form import InferenceForm
-from training.export.onnx import to_onnx
-from training.networks.encoder import MASKED_LOGIT
-from training.networks.preprocess import Preprocess
-from training.networks.qilcm import QilcmNetwork
-from training.networks.ranker import Ranker, Unbatched
-from training.recipe.model import Qilcm as QilcmSpec
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.training.export.inference_form import InferenceForm
+from listwright.training.export.onnx import to_onnx
+from listwright.training.networks.encoder import MASKED_LOGIT
+from listwright.training.networks.preprocess import Preprocess
+from listwright.training.networks.qilcm import QilcmNetwork
+from listwright.training.networks.ranker import Ranker, Unbatched
+from listwright.training.recipe.model import Qilcm as QilcmSpec
 
 FORMS = ["stable", "paper"]
 SCHEMA = FeatureSchema(

@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 import torch
 
-from ranking.features import Feature, FeatureSchema
-from ranking.scorers import OnnxScorer
-from training.export.inference_form import to_export
-from training.export.onnx import TOLERANCE, to_onnx
-from training.losses import att_rank
-from training.networks.encoder import MASKED_LOGIT
-from training.networks.ranker import Ranker
-from training.recipe.model import Qilcm2
-from training.second_stage.batching import Batch
-from training.second_stage.loop import loss_of
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.ranking.scorers import OnnxScorer
+from listwright.training.export.inference_form import to_export
+from listwright.training.export.onnx import TOLERANCE, to_onnx
+from listwright.training.losses import att_rank
+from listwright.training.networks.encoder import MASKED_LOGIT
+from listwright.training.networks.ranker import Ranker
+from listwright.training.recipe.model import Qilcm2
+from listwright.training.second_stage.batching import Batch
+from listwright.training.second_stage.loop import loss_of
 
 SCHEMA = FeatureSchema(
     features=(Feature(name="price"), Feature(name="kind", kind="categorical", categories=("a", "b", "c")))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ranking.errors import RecipeError
-from training.recipe import config
+from listwright.ranking.errors import RecipeError
+from listwright.training.recipe import config
 
 TABLE = {"name": "x", "data": {"kind": "table"}}
 

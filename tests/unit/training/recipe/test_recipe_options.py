@@ -2,11 +2,11 @@
 
 import pytest
 
-from ranking.errors import RecipeError
-from training import experiment, fit, tune
-from training.recipe import config
-from training.recipe.data import TableSplit
-from training.recipe.options import recipe_for, recipe_from, with_data_options
+from listwright.ranking.errors import RecipeError
+from listwright.training import experiment, fit, tune
+from listwright.training.recipe import config
+from listwright.training.recipe.data import TableSplit
+from listwright.training.recipe.options import recipe_for, recipe_from, with_data_options
 
 RECIPE = """
 name = "shop"

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from ranking.features import Feature, FeatureSchema
-from training.networks.ranker import Ranker
-from training.recipe.model import Qilcm2
-from training.reporting.measures.attention import attention
-from training.reporting.measures.behaviour import Seen
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.training.networks.ranker import Ranker
+from listwright.training.recipe.model import Qilcm2
+from listwright.training.reporting.measures.attention import attention
+from listwright.training.reporting.measures.behaviour import Seen
 
 ROWS = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
 

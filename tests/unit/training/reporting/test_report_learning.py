@@ -2,7 +2,7 @@
 
 import pytest
 
-from training.reporting import fit_figures, sentences
+from listwright.training.reporting import fit_figures, sentences
 
 
 @pytest.mark.parametrize(

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 import torch
 
-from ranking.features import Feature, FeatureSchema
-from training.command import repeatable
-from training.data.dataset import Dataset, fit_schema
-from training.networks.ranker import Ranker
-from training.recipe.config import Qilcm as QilcmSpec
-from training.reporting import drawing, sentences
-from training.reporting.measures import behaviour
-from training.reporting.measures.attention import attention
-from training.reporting.measures.behaviour import Seen
-from training.reporting.measures.coverage import MOST_FEATURES, coverage
-from training.reporting.page import PageSection, PageTable, render
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.training.command import repeatable
+from listwright.training.data.dataset import Dataset, fit_schema
+from listwright.training.networks.ranker import Ranker
+from listwright.training.recipe.config import Qilcm as QilcmSpec
+from listwright.training.reporting import drawing, sentences
+from listwright.training.reporting.measures import behaviour
+from listwright.training.reporting.measures.attention import attention
+from listwright.training.reporting.measures.behaviour import Seen
+from listwright.training.reporting.measures.coverage import MOST_FEATURES, coverage
+from listwright.training.reporting.page import PageSection, PageTable, render
 
 
 def query(first_scores, scores, labels):
@@ -233,8 +233,8 @@ def test_a_command_is_given_as_others_can_repeat_it():
         "--fold",
         "2",
     ]
-    assert repeatable("training.fit", given) == ("python -m training.fit mq2008 --data 'train=a b.txt' b.txt --fold 2")
-    assert repeatable("training.fit", []) == "python -m training.fit"
+    assert repeatable("fit", given) == ("listwright fit mq2008 --data 'train=a b.txt' b.txt --fold 2")
+    assert repeatable("fit", []) == "listwright fit"
 
 
 def page(**more):
@@ -292,7 +292,7 @@ def test_figures_draw_in_the_colours_of_the_page():
 
 
 def test_report_is_rows_of_numbers():
-    from training.reporting.report import _compact
+    from listwright.training.reporting.report import _compact
 
     facts = {"rows": [[1, 2.5, None], [3, 4.0, 1.0]], "name": "a [b]\n c", "empty": []}
     text = _compact(json.dumps(facts, indent=1))

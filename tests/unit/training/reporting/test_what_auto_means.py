@@ -4,12 +4,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from ranking.features import Feature, FeatureSchema
-from ranking.manifest import Comparison, Manifest
-from ranking.stages import LightGbmStage
-from training.evaluation.verdicts import FEWEST
-from training.reporting.measures.details import default_of
-from training.reporting.sentences import choice_sentence
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.ranking.manifest import Comparison, Manifest
+from listwright.ranking.stages import LightGbmStage
+from listwright.training.evaluation.verdicts import FEWEST
+from listwright.training.reporting.measures.details import default_of
+from listwright.training.reporting.sentences import choice_sentence
 
 SCHEMA = FeatureSchema(features=(Feature(name="price"),))
 

@@ -5,8 +5,8 @@ import pytest
 from sklearn.ensemble import IsolationForest
 from sklearn.impute import SimpleImputer
 
-from ranking.scorers import OnnxScorer
-from training.router.anomaly import SAMPLES, TREES, fit_forest
+from listwright.ranking.scorers import OnnxScorer
+from listwright.training.router.anomaly import SAMPLES, TREES, fit_forest
 
 
 @pytest.mark.parametrize("queries", [2, 5, 300])

@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from ranking.errors import DataError
-from ranking.router import decide
-from ranking.scorers import OnnxScorer
-from training.data.dataset import Dataset
-from training.data.letor.text import letor_schema
-from training.recipe.config import Router
-from training.recipe.model import Qilcm
-from training.router.fit import FEWEST, JudgedLists, calibrate, choose_margin, fit_router
-from training.specialists import cross_fitting
+from listwright.ranking.errors import DataError
+from listwright.ranking.router import decide
+from listwright.ranking.scorers import OnnxScorer
+from listwright.training.data.dataset import Dataset
+from listwright.training.data.letor.text import letor_schema
+from listwright.training.recipe.config import Router
+from listwright.training.recipe.model import Qilcm
+from listwright.training.router.fit import FEWEST, JudgedLists, calibrate, choose_margin, fit_router
+from listwright.training.specialists import cross_fitting
 
 SPEC = Router(trees=30)
 

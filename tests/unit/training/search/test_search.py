@@ -2,12 +2,12 @@
 
 import pytest
 
-from ranking.errors import RecipeError
-from training.recipe.model import MODEL_NAMES, Dlcm, FirstStageAlone, Qilcm, Qilcm2, named
-from training.search import optuna_search as searching
-from training.search.optuna_search import Pruned, search
-from training.search.space import Choice, Range, own_values, space_of
-from training.second_stage.network_search import with_values
+from listwright.ranking.errors import RecipeError
+from listwright.training.recipe.model import MODEL_NAMES, Dlcm, FirstStageAlone, Qilcm, Qilcm2, named
+from listwright.training.search import optuna_search as searching
+from listwright.training.search.optuna_search import Pruned, search
+from listwright.training.search.space import Choice, Range, own_values, space_of
+from listwright.training.second_stage.network_search import with_values
 
 SPACE = {
     "x": Range(-1.0, 1.0),

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from ranking.features import Feature, FeatureSchema
-from training.data.dataset import Dataset
-from training.second_stage.batching import Lists
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.training.data.dataset import Dataset
+from listwright.training.second_stage.batching import Lists
 
 
 def dataset(lengths):

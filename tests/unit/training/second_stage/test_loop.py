@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from ranking.errors import ScoringError
-from ranking.metrics import ndcg
-from ranking.order import rank_by_score, ranks_of
-from training import losses
-from training.data.synthetic import generate
-from training.networks.ranker import Unbatched
-from training.recipe.data import SyntheticData
-from training.recipe.model import Dlcm, Qilcm2, named
-from training.recipe.model import Qilcm as QilcmSpec
-from training.second_stage import loop
-from training.second_stage.loop import fit_network
+from listwright.ranking.errors import ScoringError
+from listwright.ranking.metrics import ndcg
+from listwright.ranking.order import rank_by_score, ranks_of
+from listwright.training import losses
+from listwright.training.data.synthetic import generate
+from listwright.training.networks.ranker import Unbatched
+from listwright.training.recipe.data import SyntheticData
+from listwright.training.recipe.model import Dlcm, Qilcm2, named
+from listwright.training.recipe.model import Qilcm as QilcmSpec
+from listwright.training.second_stage import loop
+from listwright.training.second_stage.loop import fit_network
 
 SPEC = QilcmSpec(
     encoder_width=8,

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from ranking.errors import ScoringError
-from training.losses.exact_plackett_luce import log_likelihood
-from training.losses.plackett_luce_top import log_likelihood_of_top
-from training.specialists.em import (
+from listwright.ranking.errors import ScoringError
+from listwright.training.losses.exact_plackett_luce import log_likelihood
+from listwright.training.losses.plackett_luce_top import log_likelihood_of_top
+from listwright.training.specialists.em import (
     CONVERGED,
     SETTLING,
     SMALLEST_SHARE,
@@ -20,7 +20,7 @@ from training.specialists.em import (
     mixture_weights,
     responsibilities,
 )
-from training.specialists.linear import LinearRanker
+from listwright.training.specialists.linear import LinearRanker
 
 LENGTHS = (4, 2, 5, 3, 6, 2, 3, 4)
 

@@ -8,14 +8,14 @@ import pytest
 import torch
 from scipy.optimize import approx_fprime, minimize
 
-from ranking.errors import DataError
-from ranking.features import Feature, FeatureSchema
-from training.data.dataset import Dataset
-from training.export.onnx import to_onnx
-from training.losses.exact_plackett_luce import log_likelihood
-from training.recipe.config import Srm as SrmSpec
-from training.specialists.srm import TOP_FEATURES, fit_srm
-from training.specialists.standardise import Standardise
+from listwright.ranking.errors import DataError
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.training.data.dataset import Dataset
+from listwright.training.export.onnx import to_onnx
+from listwright.training.losses.exact_plackett_luce import log_likelihood
+from listwright.training.recipe.config import Srm as SrmSpec
+from listwright.training.specialists.srm import TOP_FEATURES, fit_srm
+from listwright.training.specialists.standardise import Standardise
 
 SCHEMA = FeatureSchema(
     features=(
@@ -82,8 +82,8 @@ def test_one_specialist_is_the_plain_listwise_ranker():
 
 def test_gradient_of_the_m_step_is_that_of_its_objective():
     """Eq. (13) against finite differences of eq. (12), with the responsibilities as weights."""
-    from training.specialists.em import PaddedLists
-    from training.specialists.linear import LinearRanker
+    from listwright.training.specialists.em import PaddedLists
+    from listwright.training.specialists.linear import LinearRanker
 
     rng = np.random.default_rng(0)
     x, labels = torch.as_tensor(rng.normal(size=(20, 4))), torch.as_tensor(rng.integers(0, 3, 20)).double()

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 import torch
 
-from ranking.compiled import linear as packed_linear
-from ranking.compiled.linear import LinearScorer, PackedLinear, open_specialists
-from ranking.features import Feature, FeatureSchema
-from training.export.onnx import to_onnx
-from training.recipe.config import Srm
-from training.specialists.linear import LinearRanker
-from training.specialists.neural import NetworkRanker
-from training.specialists.srm_network import SrmNetwork
-from training.specialists.standardise import Standardise
+from listwright.ranking.compiled import linear as packed_linear
+from listwright.ranking.compiled.linear import LinearScorer, PackedLinear, open_specialists
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.training.export.onnx import to_onnx
+from listwright.training.recipe.config import Srm
+from listwright.training.specialists.linear import LinearRanker
+from listwright.training.specialists.neural import NetworkRanker
+from listwright.training.specialists.srm_network import SrmNetwork
+from listwright.training.specialists.standardise import Standardise
 
 SCHEMA = FeatureSchema(
     features=(

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from ranking.features import Feature, FeatureSchema
-from training.specialists.standardise import FIRST_STAGE_SCORE, Standardise
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.training.specialists.standardise import FIRST_STAGE_SCORE, Standardise
 
 NAN = float("nan")
 CATEGORICAL = {"kind": "categorical", "categories": ("a", "b", "c")}

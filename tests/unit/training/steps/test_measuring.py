@@ -7,15 +7,15 @@ import pytest
 from rich.console import Console
 
 from bundles import make_bundle, rows
+from listwright.ranking import bundle
+from listwright.ranking.candidates import CandidateList
+from listwright.training.data.dataset import Dataset, Splits
+from listwright.training.experiments.specialised import units
+from listwright.training.progress import progress_bars
+from listwright.training.recipe import config
+from listwright.training.reporting.report import verdict
+from listwright.training.steps.measuring import measure
 from measured import routed
-from ranking import bundle
-from ranking.candidates import CandidateList
-from training.data.dataset import Dataset, Splits
-from training.experiments.specialised import units
-from training.progress import progress_bars
-from training.recipe import config
-from training.reporting.report import verdict
-from training.steps.measuring import measure
 
 MARGIN = 0.25
 LISTS, LENGTH = 60, 8

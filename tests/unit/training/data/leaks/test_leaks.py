@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from lists import QUERIES, lists
-from ranking.features import Feature, FeatureSchema
-from training.data.dataset import Dataset, Remedies, fit_schema
-from training.data.leaks.findings import FEWEST, leaks
-from training.data.load import load
-from training.recipe import config
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.training.data.dataset import Dataset, Remedies, fit_schema
+from listwright.training.data.leaks.findings import FEWEST, leaks
+from listwright.training.data.load import load
+from listwright.training.recipe import config
 
 TABLE = Remedies("leave it out with --ignore {}", ", or split by it with --split time --time-column {}")
 NAN = np.nan

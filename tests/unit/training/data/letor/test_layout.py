@@ -4,10 +4,10 @@ import gzip
 
 import pytest
 
-from ranking.errors import DataError, RecipeError
+from listwright.ranking.errors import DataError, RecipeError
+from listwright.training.data.letor.reader import Reader
+from listwright.training.recipe.data import Split
 from tests.archives import PACKERS, as_folder, as_zip, folds, splits_of, text
-from training.data.letor.reader import Reader
-from training.recipe.data import Split
 
 
 @pytest.fixture(autouse=True)

@@ -6,10 +6,10 @@ import io
 import numpy as np
 import pytest
 
-from ranking.errors import DataError
-from training.data.letor import text as letor
-from training.data.letor.fast import MAX_INDEX, MAX_LABEL, parse_fast
-from training.data.letor.lines import parse_lines
+from listwright.ranking.errors import DataError
+from listwright.training.data.letor import text as letor
+from listwright.training.data.letor.fast import MAX_INDEX, MAX_LABEL, parse_fast
+from listwright.training.data.letor.lines import parse_lines
 
 
 def read(text, *, groups=None):

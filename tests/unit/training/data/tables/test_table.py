@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ranking.errors import DataError, RecipeError
-from training.data.tables.table import read
-from training.recipe.data import TableData, TableSplit
+from listwright.ranking.errors import DataError, RecipeError
+from listwright.training.data.tables.table import read
+from listwright.training.recipe.data import TableData, TableSplit
 
 SPEC = TableData(qid="q", label="y")
 

@@ -6,9 +6,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ranking.errors import DataError, RecipeError
-from training.data.tables import table
-from training.recipe.data import TableData
+from listwright.ranking.errors import DataError, RecipeError
+from listwright.training.data.tables import table
+from listwright.training.recipe.data import TableData
 
 SPEC = TableData(qid="q", label="y")
 TRAIN = "q,y,n,c\na,0,1,x\na,1,2,z\nb,0,3,x\nb,2,4,z\n"

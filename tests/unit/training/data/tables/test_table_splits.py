@@ -6,9 +6,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ranking.errors import DataError, RecipeError
-from training.data.tables import table
-from training.recipe.data import TableData, TableSplit
+from listwright.ranking.errors import DataError, RecipeError
+from listwright.training.data.tables import table
+from listwright.training.recipe.data import TableData, TableSplit
 
 DAY = datetime.date(2024, 1, 1)
 MOMENT = datetime.datetime(2024, 1, 1, 12)

@@ -1,0 +1,69 @@
+"""``listwright COMMAND``: every program of the package under one name."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import version
+
+EXTRA = "listwright[training]"
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One program.
+
+    Args:
+        module: of the package; its ``main(arguments)`` runs it and returns the exit code.
+        about: one line of help.
+    """
+
+    module: str
+    about: str
+
+
+COMMANDS = {
+    "fit": Command("listwright.training.fit", "fit a bundle from data"),
+    "diagnose": Command("listwright.training.diagnose", "say before a long fit whether a second stage pays"),
+    "tune": Command("listwright.training.tune", "search the settings of a network"),
+    "experiment": Command("listwright.training.experiment", "compare rankers over folds and seeds"),
+    "page": Command("listwright.training.reporting.fit_page", "make report.html anew from report.json"),
+    "verify": Command("listwright.ranking.verify", "check a bundle as the service would"),
+    "serve": Command("listwright.service.__main__", "serve bundles over HTTP"),
+    "health": Command("listwright.service.health", "ask whether the service of this machine is ready"),
+}
+"""By name, in the order of their use."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Command line; the exit code of the command that is named."""
+    words = sys.argv[1:] if arguments is None else arguments
+    parser = _parser()
+    if not words:
+        parser.print_help()
+        return 2
+    name = parser.parse_args(words[:1]).command  # the rest is the command's own
+    try:
+        module = import_module(COMMANDS[name].module)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("listwright"):
+            raise
+        print(f"error: listwright {name} needs {error.name}: pip install '{EXTRA}'", file=sys.stderr)
+        return 1
+    return int(module.main(words[1:]))
+
+
+def _parser() -> argparse.ArgumentParser:
+    listed = "\n".join(f"  {name:<11} {command.about}" for name, command in COMMANDS.items())
+    parser = argparse.ArgumentParser(
+        prog="listwright",
+        usage="listwright COMMAND [OPTIONS]",
+        description=f"Fit a ranker of whole lists, serve it, verify it.\n\ncommands:\n{listed}",
+        epilog="example:\n  listwright fit demo\n  listwright fit --help",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"listwright {version('listwright')}")
+    parser.add_argument("command", choices=COMMANDS, metavar="COMMAND", help=argparse.SUPPRESS)
+    return parser

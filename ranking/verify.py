@@ -1,0 +1,49 @@
+"""``listwright verify DIR``: check a bundle as the service would before it serves it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from listwright.ranking.bundle import Bundle, load
+from listwright.ranking.errors import ListwrightError
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Command line; 0 if the bundle is good, 1 if it is refused."""
+    parser = argparse.ArgumentParser(
+        prog="listwright verify",
+        description="Check a bundle: manifest, file sizes and hashes, graphs, golden lists. "
+        "Exit 1 and say why if the service would refuse it.",
+        epilog="example: listwright verify models/demo/1",
+    )
+    parser.add_argument("folder", type=Path, metavar="DIR", help="the bundle, e.g. models/demo/1")
+    options = parser.parse_args(arguments)
+    try:
+        bundle = load(options.folder)
+    except ListwrightError as error:
+        print(f"refused: {error}", file=sys.stderr)
+        return 1
+    print(_summary(bundle))
+    return 0
+
+
+def _summary(bundle: Bundle) -> str:
+    manifest = bundle.manifest
+    total = sum(entry.size for entry in manifest.files)
+    second = "no second stage" if manifest.second_stage is None else f"cutoff {manifest.second_stage.cutoff}"
+    lengths = ", ".join(map(str, manifest.validated_lengths)) or "none"
+    lines = [
+        f"{manifest.name}/{manifest.version}: good",
+        f"  format {manifest.format_version}, created {manifest.created_at:%Y-%m-%d %H:%M} UTC, "
+        f"{len(manifest.files)} files, {total / 1e6:.2f} MB",
+        f"  {len(manifest.feature_schema)} features, {manifest.fingerprint}",
+        f"  strategy {manifest.strategy}, {second}, validated at list lengths {lengths}",
+        *([] if manifest.default_reason is None else [f"  default: {manifest.default_reason}"]),
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

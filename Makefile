@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 DEMO := build/demo/1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-all check bench openapi image-test clean
+.PHONY: help demo serve test test-all check bench openapi image-test dist clean
 .DELETE_ON_ERROR:
 # a bundle is published whole or not at all, so an interruption right after it spoils nothing
 .PRECIOUS: $(DEMO)/manifest.json
@@ -46,6 +46,10 @@ openapi: $(VENV)/.dev ## write openapi.yaml from the app
 
 image-test: ## build the image, run it hardened, rerank with it
 	@tools/image-smoke.sh
+
+dist: $(VENV)/.dev ## build source and wheel of listwright and of its client, in dist/
+	@rm -rf dist
+	@$(BIN)/uv build --quiet --out-dir dist . && $(BIN)/uv build --quiet --out-dir dist client && ls dist
 
 clean: ## remove what was fitted and built here; .venv stays
 	@rm -rf build dist

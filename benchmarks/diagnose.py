@@ -1,4 +1,4 @@
-"""``python -m benchmarks.diagnose --data PATH``: what ``training.diagnose`` costs, and what it says of every set.
+"""``python -m benchmarks.diagnose --data PATH``: what ``listwright diagnose`` costs, and what it says of every set.
 
 The cost is processor time, all threads together, of the whole command on generated tables of 100,000 rows: it does not
 depend on who else uses the machine, as the time on the wall does. What it says becomes a table of

@@ -1,11 +1,106 @@
-"""The kernel: the words, the numbers, the bundle format, and the only code that ever scores.
+"""The kernel: candidates, features, metrics, the bundle format, and the only code that scores.
 
-Data flows one way::
+``training`` writes bundles with it, ``service`` reads them, and neither knows the other. Each file imports from its own
+line or from lines below; ``pyproject.toml`` holds them to it::
 
-    errors  candidates  order  features  metrics      values and pure functions
-        manifest -> first_stage, scorers -> bundle -> reranker
-
-``training`` writes bundles with it and ``service`` reads them; neither knows the other.
+    verify                               listwright verify DIR
+    bundle                               reads a bundle and checks all of it
+    golden                               lists that a bundle must rank as it did when it was made
+    reranker                             candidates in, a ranking out
+    anomaly, router                      how unlike the training queries a list is; which specialist ranks it
+    aggregates, first_pass               what the router sees of a list; the first stage's part of a request
+    onnx_first_stage                     a first stage that was brought along as an ONNX graph
+    compiled/                            Cython code and its Python twins: trees, linear rankers, list statistics
+    scorers, first_stage                 scores by ONNX Runtime, scores by LightGBM
+    manifest, stages                     what a bundle says of itself and of its stages
+    relative                             list-relative columns
+    candidates, features, metrics        a list and its ranking, the schema, NDCG and others
+    onnx_graph, deadline, extensions     which graphs are safe; how long is left; which compiled modules are built
+    errors, order, relevance, plain_file what goes wrong; how ties break; probabilities; files that are only files
 
 ``docs/glossary.md`` has the words, and the shape letters of docstrings and annotations.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from listwright.exports import on_demand
+
+if TYPE_CHECKING:
+    from listwright.ranking.bundle import Bundle, load
+    from listwright.ranking.candidates import CandidateList, Ranking, Route
+    from listwright.ranking.errors import (
+        BundleError,
+        CandidateError,
+        DataError,
+        ListwrightError,
+        RecipeError,
+        RoutingError,
+        SchemaMismatchError,
+        ScoringError,
+        UnknownStrategyError,
+    )
+    from listwright.ranking.features import Feature, FeatureSchema
+    from listwright.ranking.manifest import Manifest
+    from listwright.ranking.metrics import EvalProtocol, hit, ndcg, precision, reciprocal_rank
+    from listwright.ranking.reranker import Reranker
+    from listwright.ranking.router import Choice, Query
+
+_MODULES = {
+    "Bundle": "bundle",
+    "BundleError": "errors",
+    "CandidateError": "errors",
+    "CandidateList": "candidates",
+    "Choice": "router",
+    "DataError": "errors",
+    "EvalProtocol": "metrics",
+    "Feature": "features",
+    "FeatureSchema": "features",
+    "ListwrightError": "errors",
+    "Manifest": "manifest",
+    "Query": "router",
+    "Ranking": "candidates",
+    "RecipeError": "errors",
+    "Reranker": "reranker",
+    "Route": "candidates",
+    "RoutingError": "errors",
+    "SchemaMismatchError": "errors",
+    "ScoringError": "errors",
+    "UnknownStrategyError": "errors",
+    "hit": "metrics",
+    "load": "bundle",
+    "ndcg": "metrics",
+    "precision": "metrics",
+    "reciprocal_rank": "metrics",
+}
+
+__all__ = [
+    "Bundle",
+    "BundleError",
+    "CandidateError",
+    "CandidateList",
+    "Choice",
+    "DataError",
+    "EvalProtocol",
+    "Feature",
+    "FeatureSchema",
+    "ListwrightError",
+    "Manifest",
+    "Query",
+    "Ranking",
+    "RecipeError",
+    "Reranker",
+    "Route",
+    "RoutingError",
+    "SchemaMismatchError",
+    "ScoringError",
+    "UnknownStrategyError",
+    "hit",
+    "load",
+    "ndcg",
+    "precision",
+    "reciprocal_rank",
+]
+
+__getattr__ = on_demand(__name__, _MODULES)

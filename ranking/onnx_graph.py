@@ -40,7 +40,7 @@ MOST_PARTS = 100_000
 METADATA_PREFIX = "listwright."
 """What the graph says of itself is said under names of ours: ONNX Runtime looks for settings of its own there."""
 
-REMEDY = "listwright fit writes no such graph; fit a new version, with the libraries that constraints.txt names"
+REMEDY = "listwright writes no such graph; fit a new version, with the libraries that constraints.txt names"
 
 # The messages of onnx.proto, each with the fields that may be there: number, kind, * for many, name. Strings are read
 # as bytes: a name that is no UTF-8 is ONNX Runtime's to refuse.

@@ -100,9 +100,8 @@ class Reranker:
     ) -> Ranking:
         """Order the candidates, best first.
 
-        The first stage scores all; the second stage rescores the top C of them (by
-        :func:`listwright.ranking.order.best`, whatever the input order) and puts them in front; the others follow in
-        first-stage order.
+        The first stage scores all. The second stage rescores the top C of them, whatever the input order, and puts them
+        in front. The others follow in first-stage order.
 
         Which second stage: the caller's specialist; or else, for ``auto`` and ``srm``, what the hook chooses, or what
         the bundle's router does. Where these abstain, ``auto`` is the generalist, and ``srm`` the mixture of all

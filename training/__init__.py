@@ -1,7 +1,7 @@
 """The trainer: real data in, a sealed bundle out.
 
-``listwright fit --help`` starts here; so does ``training.Qilcm(...).fit(X, y, qid)``, see ``docs/library.md``.
-Each file imports from its own line or from lines below; ``pyproject.toml`` holds them to it::
+``listwright fit --help`` starts here. So does ``listwright.training.Qilcm(...).fit(X, y, qid)``
+(``docs/library.md``). Each file imports from its own line or from lines below; ``pyproject.toml`` holds them to it::
 
     fit, tune, experiment, diagnose    the commands: listwright fit ...
     estimator                          the same run as a scikit-learn estimator
@@ -31,18 +31,13 @@ Each file imports from its own line or from lines below; ``pyproject.toml`` hold
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from listwright.exports import on_demand
 
 if TYPE_CHECKING:
     from listwright.training.estimator import Qilcm
 
 __all__ = ["Qilcm"]
 
-
-def __getattr__(name: str) -> Any:
-    """Load the estimator, and scikit-learn, when it is asked for: importing the package stays cheap."""
-    if name in __all__:
-        from listwright.training import estimator  # noqa: PLC0415
-
-        return getattr(estimator, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = on_demand(__name__, {"Qilcm": "estimator"})

@@ -41,7 +41,7 @@ _ONLY_FOR = {
 
 _EXAMPLES = """suites:
   table2     LambdaMART with and without list-relative columns, QILCM, its rivals,
-             and what training.fit would ship (Table 2 of the QILCM paper)
+             and what listwright fit would ship (Table 2 of the QILCM paper)
   table3     QILCM and its variants (Table 3); on planted data, over --shifts
   anomaly    the gap to the best baseline by anomaly score (Figure 2)
   lambda     the weight of the confusion loss
@@ -241,7 +241,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("suite", choices=[*LISTWISE, *SPECIALISED], metavar="SUITE", help="see below")
-    parser.add_argument("--data", nargs="+", default=[], metavar="PATH", help="as for training.fit")
+    parser.add_argument("--data", nargs="+", default=[], metavar="PATH", help="as for listwright fit")
     parser.add_argument(
         "--recipe",
         metavar="NAME",

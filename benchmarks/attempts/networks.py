@@ -32,10 +32,10 @@ COMMON: dict[str, Any] = {
     "max_epochs": 60,
     "patience": 8,
 }
-QILCM2 = Qilcm2(seeds=2, **COMMON)
+SEEDS = Qilcm2(context="seeds", seeds=2, **COMMON)
 BLOCKS = Qilcm2(context="blocks", **COMMON)
 AVERAGED = BLOCKS.model_copy(update={"members": 4})
-STRONG = QILCM2.model_copy(update={"dropout": 0.5, "weight_decay": 1e-3, "input_noise": 0.05})
+STRONG = BLOCKS.model_copy(update={"dropout": 0.5, "weight_decay": 1e-3, "input_noise": 0.05})
 QILCM = Qilcm(confusion_weight=0.0, **COMMON)
 POINTWISE = Mlp(first_stage_score=False, **COMMON)
 ALONE = BLOCKS.model_copy(update={"first_stage_score": False})
@@ -54,14 +54,16 @@ def single(problem: Problem, splits: Splits, spec: NetworkSpec, first: Scores) -
 
 
 def with_objective(problem: Problem, splits: Splits, name: str, first: Scores) -> Scores:
-    """QILCM2 with an objective of :mod:`benchmarks.attempts.objectives` instead of AttRank."""
+    """QILCM2 with self-attention, and an objective of :mod:`benchmarks.attempts.objectives` instead of AttRank."""
     objective = objectives.NAMED[name]
 
-    def loss(_: str, logits: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
+    def loss(_: str, logits: Tensor, labels: Tensor, mask: Tensor, *, weights: None, gains: None) -> Tensor:
+        assert weights is None  # these sets have neither
+        assert gains is None
         return objective(logits, labels, mask)
 
     with patch.object(loop, "ranking_loss", loss):
-        return single(problem, splits, QILCM2, first)
+        return single(problem, splits, BLOCKS, first)
 
 
 def crossed(problem: Problem, splits: Splits, spec: NetworkSpec, first: Scores) -> Scores:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from benchmarks.attempts import networks, stack, trees
-from benchmarks.attempts.networks import ALONE, AVERAGED, BLOCKS, POINTWISE, QILCM, QILCM2, STRONG, single
+from benchmarks.attempts.networks import ALONE, AVERAGED, BLOCKS, POINTWISE, QILCM, SEEDS, STRONG, single
 from benchmarks.attempts.problem import Problem, Scores
 
 RIVAL = "relative"
@@ -36,18 +36,20 @@ ATTEMPTS: dict[str, Attempt] = {
     "xendcg": Attempt("sum of 8, rank_xendcg", trees.summed_xendcg, screened=True),
     "both": Attempt("both sums", trees.both, ("sum", "xendcg"), screened=True),
     "qilcm2_plain": Attempt(
-        "QILCM2 on the rival, columns of the set", lambda p, r: single(p, p.plain, QILCM2, r), (RIVAL,), screened=True
+        "QILCM2 with pooling, columns of the set", lambda p, r: single(p, p.plain, SEEDS, r), (RIVAL,), screened=True
     ),
-    "qilcm2": Attempt("QILCM2 on the rival, relative columns too", lambda p, r: single(p, p.wide, QILCM2, r), (RIVAL,)),
-    "qilcm2_safe": Attempt("the same, kept above one standard error", networks.safe, (RIVAL, "qilcm2")),
-    "strong": Attempt(
-        "QILCM2, stronger regularisation", lambda p, r: single(p, p.wide, STRONG, r), (RIVAL,), screened=True
+    "qilcm2": Attempt(
+        "QILCM2 with pooling, relative columns too", lambda p, r: single(p, p.wide, SEEDS, r), (RIVAL,), screened=True
     ),
-    "blocks": Attempt("QILCM2 with self-attention", lambda p, r: single(p, p.wide, BLOCKS, r), (RIVAL,), screened=True),
-    "averaged": Attempt("4 of them in one graph", lambda p, r: single(p, p.wide, AVERAGED, r), (RIVAL,), screened=True),
+    "blocks": Attempt("QILCM2 with self-attention", lambda p, r: single(p, p.wide, BLOCKS, r), (RIVAL,)),
+    "blocks_safe": Attempt("the same, kept above one standard error", networks.safe, (RIVAL, "blocks")),
+    "strong": Attempt("the same, stronger regularisation", lambda p, r: single(p, p.wide, STRONG, r), (RIVAL,)),
+    "averaged": Attempt(
+        "4 of the same in one graph", lambda p, r: single(p, p.wide, AVERAGED, r), (RIVAL,), screened=True
+    ),
     **{
         name: Attempt(
-            f"QILCM2, objective {name}",
+            f"the same, objective {name}",
             lambda p, r, name=name: networks.with_objective(p, p.wide, name, r),
             (RIVAL,),
             screened=True,
@@ -87,7 +89,9 @@ ATTEMPTS: dict[str, Attempt] = {
         screened=True,
     ),
     "sum_averaged": Attempt(
-        "4 of them in one graph, on the sum of 8", lambda p, s: single(p, p.wide, AVERAGED, s), ("sum",)
+        "4 networks with self-attention in one graph, on the sum of 8",
+        lambda p, s: single(p, p.wide, AVERAGED, s),
+        ("sum",),
     ),
     "sum_averaged_safe": Attempt("the same, kept above one standard error", networks.safe, ("sum", "sum_averaged")),
 }

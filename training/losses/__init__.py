@@ -1,9 +1,11 @@
 """Losses over padded batches, for any torch module that gives one score per candidate: the public face.
 
-:mod:`listwright.training.losses.listwise` says what they take and give.
+:mod:`listwright.training.losses.listwise` says what they take and give. ``log_likelihood`` is the exact Plackett-Luce
+likelihood of tied labels (``docs/exact-plackett-luce.md``).
 """
 
 from listwright.training.losses.confusion import confusion_loss
+from listwright.training.losses.exact_plackett_luce import log_likelihood
 from listwright.training.losses.listwise import att_rank, plackett_luce, softmax_cross_entropy
 
-__all__ = ["att_rank", "confusion_loss", "plackett_luce", "softmax_cross_entropy"]
+__all__ = ["att_rank", "confusion_loss", "log_likelihood", "plackett_luce", "softmax_cross_entropy"]

@@ -185,7 +185,7 @@ def measure(fit: Fit, place: Place) -> pl.DataFrame:
 
 
 def _shipped(fit: Fit, spec: Shipped, splits: Splits, place: Place) -> pl.DataFrame:
-    """What ``training.fit`` chooses on the training queries of the fold, fitted with this seed."""
+    """What ``listwright fit`` chooses on the training queries of the fold, fitted with this seed."""
     started = time.perf_counter()
     strategy, on_relative = _choice(fit, spec, splits, place)
     alone = strategy == "first_stage"

@@ -87,7 +87,7 @@ SAYS = {
     "newer format": "manifest.json: bundle format 99 is newer",
     "golden mismatch": "golden.jsonl: line 6: scores are",
     "NaN weights": "golden.jsonl: line 1: the second stage gave nan",
-    "weights elsewhere": "qilcm.onnx: tensor 'w' has weights in another file: training.fit writes no such graph",
+    "weights elsewhere": "qilcm.onnx: tensor 'w' has weights in another file: listwright writes no such graph",
     "no model at all": "first_stage.txt: not a LightGBM text model",
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import http
 import json
 import logging
 import threading
@@ -21,24 +22,26 @@ from listwright.ranking.bundle import Bundle
 from listwright.ranking.errors import AbandonedError
 from listwright.service import hook, paths, problems
 from listwright.service.admission.body_budget import BodyBudget
+from listwright.service.admission.compute import Compute
 from listwright.service.admission.early_refusal import EarlyRefusal
 from listwright.service.admission.gate import Gate
 from listwright.service.admission.readiness import DegradedRun
 from listwright.service.api import admin, health, info, open_inference, rerank
 from listwright.service.api.openapi import completed
 from listwright.service.api.pacing import Pacing, Scraped
-from listwright.service.api.pipeline import Compute
+from listwright.service.api.service import Service
 from listwright.service.auth.keys import Key, digest_of
-from listwright.service.auth.middleware import Guard, Keyring
+from listwright.service.auth.middleware import KeyMiddleware, Keyring
 from listwright.service.bundles import loading
-from listwright.service.bundles.reload import Watch, tell
+from listwright.service.bundles.reload import Reloader, count_served
 from listwright.service.bundles.routing_switch import Deciders, RoutingSwitch
-from listwright.service.bundles.served import Models, only
+from listwright.service.bundles.served import Current, Models, only
 from listwright.service.errors import OverloadedError
 from listwright.service.settings import EVERY, Settings
 from listwright.service.telemetry.metrics import Observed, Telemetry
 from listwright.service.telemetry.open_tracer import open_tracer
 from listwright.service.transport.connection_limit import ConnectionLimit
+from listwright.service.transport.server import DrainingServer
 from listwright.service.wire.ignored import IgnoredFeatures
 from listwright.service.wire.json_codec import JsonBounds
 
@@ -62,6 +65,7 @@ class _First:
 class Contract(FastAPI):
     """FastAPI behind the early refusals, with a complete document."""
 
+    service: Service
     early_refusal: EarlyRefusal
     pacing: Pacing
     _text: bytes | None = None
@@ -101,7 +105,7 @@ def create_app(
     *,
     loaded: Bundle | Models | None = None,
     swapped: Callable[[Models], None] | None = None,
-) -> FastAPI:
+) -> Contract:
     """The ASGI application.
 
     Args:
@@ -114,9 +118,10 @@ def create_app(
     first = _First(only(loaded) if isinstance(loaded, Bundle) else loaded)
     del loaded
     keyring, switch = Keyring(settings), RoutingSwitch(settings)
+    service = _composed(settings, telemetry, switch, swapped)
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         if first.models is None:
             first.models = await to_thread.run_sync(loading.start, settings)
         asked = None
@@ -126,13 +131,15 @@ def create_app(
                 budget_s=settings.hook_budget_ms / 1000.0,
                 threads=HOOK_THREADS * max(1, settings.threads),
             )
-            app.state.deciders = Deciders(switch, asked)
+            service.deciders.hook = asked
         switch.start()
-        app.state.models, first.models = first.models, None
-        tell(telemetry, app.state.models)
+        models, first.models = first.models, None
+        service.current.models = models
+        count_served(telemetry, models)
         gc.freeze()  # else a full collection visits all that was imported: 100 ms in the middle of a request
-        _log_served(app.state.models, settings)
-        watching = asyncio.create_task(app.state.watch.run()) if settings.models is not None else None
+        _log_served(models, settings)
+        del models  # or this frame would keep it when it is served no more
+        watching = asyncio.create_task(service.reloader.run()) if settings.models is not None else None
         keeping = asyncio.create_task(keyring.watch()) if settings.keys_file is not None else None
         yield
         for task in (watching, keeping):
@@ -155,14 +162,10 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.state.settings, app.state.telemetry, app.state.models = settings, telemetry, None
-    app.state.deciders = Deciders(switch)
-    app.state.scrape, app.state.scraped = telemetry.text, Scraped()
-    app.state.watch = Watch(app.state, settings, telemetry, swapped)
-    app.state.draining, app.state.degraded = threading.Event(), DegradedRun()
-    app.state.ignored, app.state.json_bounds = IgnoredFeatures(telemetry), JsonBounds(settings)
-    _admit(app, settings, telemetry, keyring)
-    telemetry.watch(_gauges(app, settings))
+    app.service = app.state.service = service
+    app.early_refusal = EarlyRefusal(service.gate, telemetry)
+    app.pacing = Pacing(keyring, service.admin_key)
+    telemetry.watch(_gauges(service))
     routers = (*open_inference.FAST, rerank.ranking, health.routes, info.routes, open_inference.routes, admin.admin)
     answers = [route for router in routers for route in router.routes]
     app.router.routes.extend(answers)  # not by include_router, behind which FastAPI matches each request three times
@@ -170,32 +173,68 @@ def create_app(
     known = frozenset(getattr(route, "path", "") for route in answers)
     if keyring:
         open_paths = paths.HEALTH | paths.INFORMATION if settings.open_info else paths.HEALTH
-        app.add_middleware(Guard, keyring=keyring, open_paths=open_paths, telemetry=telemetry)
+        app.add_middleware(KeyMiddleware, keyring=keyring, open_paths=open_paths, telemetry=telemetry)
     app.add_middleware(Observed, telemetry=telemetry, paths=known, tracer=tracer)
     return app
 
 
-def _admit(app: Contract, settings: Settings, telemetry: Telemetry, keyring: Keyring) -> None:
-    """Bound what is let in: slots, bytes of bodies, connections, other paths."""
+def _composed(
+    settings: Settings, telemetry: Telemetry, switch: RoutingSwitch, swapped: Callable[[Models], None] | None
+) -> Service:
+    current, compute = Current(), Compute(settings.threads)
+    gate = Gate(compute.slots, settings.queue, patience_s=settings.queue_ms / 1000.0)
     admin_key = settings.admin_key
-    app.state.admin_key = None if admin_key is None else Key("admin", digest_of(admin_key.get_secret_value().encode()))
-    app.state.compute = Compute(settings.threads)
-    app.state.gate = gate = Gate(app.state.compute.slots, settings.queue, patience_s=settings.queue_ms / 1000.0)
-    app.state.bodies = BodyBudget(settings.max_buffered_bytes, lambda: gate.retry_after_s)
-    app.early_refusal, app.pacing = EarlyRefusal(gate, telemetry), Pacing(keyring, app.state.admin_key)
-    app.state.connection_limit = ConnectionLimit(settings.max_connections, telemetry)
+    return Service(
+        settings=settings,
+        telemetry=telemetry,
+        scraped=Scraped(telemetry.text),
+        current=current,
+        reloader=Reloader(current, settings, telemetry, swapped),
+        deciders=Deciders(switch),
+        gate=gate,
+        compute=compute,
+        bodies=BodyBudget(settings.max_buffered_bytes, lambda: gate.retry_after_s),
+        connection_limit=ConnectionLimit(settings.max_connections, telemetry),
+        admin_key=None if admin_key is None else Key("admin", digest_of(admin_key.get_secret_value().encode())),
+        draining=threading.Event(),
+        degraded=DegradedRun(),
+        ignored=IgnoredFeatures(telemetry),
+        json_bounds=JsonBounds(settings),
+    )
 
 
-def _gauges(app: FastAPI, settings: Settings) -> dict[str, Callable[[], float]]:
+def server_of(app: Contract, started: Callable[[], None] | None = None) -> DrainingServer:
+    """A server for the application, which tells it when the end begins.
+
+    Args:
+        app: of :func:`create_app`.
+        started: called in the event loop once requests are answered.
+    """
+    service = app.service
+
+    def count(status: http.HTTPStatus) -> None:
+        service.telemetry.requests.labels("other", str(status.value)).inc()
+
+    return DrainingServer(
+        app,
+        service.settings,
+        limit=service.connection_limit,
+        draining=service.draining,
+        refused=count,
+        reload=service.reloader.wake,
+        started=started,
+    )
+
+
+def _gauges(service: Service) -> dict[str, Callable[[], float]]:
     """The state of this process, for the metrics."""
-    state = app.state
     return {
-        "listwright_waiting_requests": lambda: state.gate.waiting,
-        "listwright_working_requests": lambda: state.gate.working,
-        "listwright_buffered_bytes": lambda: state.bodies.held,
-        "listwright_open_connections": lambda: state.connection_limit.present,
-        "listwright_ready_workers": lambda: health.unready(state, state.models) is None,
-        "listwright_workers": lambda: settings.workers,
+        "listwright_waiting_requests": lambda: service.gate.waiting,
+        "listwright_working_requests": lambda: service.gate.working,
+        "listwright_buffered_bytes": lambda: service.bodies.held,
+        "listwright_open_connections": lambda: service.connection_limit.present,
+        "listwright_ready_workers": lambda: service.unready() is None,
+        "listwright_workers": lambda: service.settings.workers,
     }
 
 

@@ -11,12 +11,12 @@ from pydantic import ValidationError
 
 from listwright.ranking.errors import ListwrightError
 from listwright.service import disk, hook
-from listwright.service.app import create_app
+from listwright.service.app import create_app, server_of
 from listwright.service.auth import keys
 from listwright.service.bundles import loading
 from listwright.service.settings import PREFIX, Settings, describe, near_misses
 from listwright.service.telemetry import logs
-from listwright.service.transport.server import DrainingServer, check_tls
+from listwright.service.transport.server import check_tls
 from listwright.service.workers.supervisor import supervise
 
 
@@ -49,8 +49,8 @@ def main(arguments: list[str] | None = None) -> int:
     except ListwrightError as error:
         logs.say(f"error: {error}")
         return 1
-    DrainingServer(app, settings).run()
-    if settings.hook is not None or app.state.watch.hangs:
+    server_of(app).run()
+    if settings.hook is not None or app.service.reloader.hangs:
         hook.leave(0)
     return 0
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Coroutine
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from fastapi import Request, Response
-from fastapi.routing import APIRoute
+from fastapi import Request
 from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope
 
 from listwright.ranking.deadline import Deadline
+from listwright.service.admission.body_budget import BodyBudget
+from listwright.service.admission.gate import Gate
 from listwright.service.errors import (
     NotReadyError,
     OverloadedError,
@@ -20,6 +21,7 @@ from listwright.service.errors import (
     UndecodableBodyError,
     UnsupportedMediaTypeError,
 )
+from listwright.service.settings import Settings
 
 MAX_DIGITS = 18
 """Longer numbers are too large whatever they say; Python refuses to read those of thousands of digits."""
@@ -40,17 +42,28 @@ class Limit(NamedTuple):
 
 
 class BoundedRequest(Request):
-    """A request whose body is refused as soon as it is known to be too large, too slow, or one too many."""
+    """A request whose body is refused as soon as it is known to be too large, too slow, or one too many.
+
+    Args:
+        scope, receive: of ASGI.
+        gate: that the request will wait at.
+        budget: for bytes of bodies.
+        settings: limits of size and time.
+    """
 
     held = 0
     """Bytes of the body that the budget counts."""
 
     _lost: OverloadedError | None = None
 
+    def __init__(self, scope: Scope, receive: Receive, gate: Gate, budget: BodyBudget, settings: Settings) -> None:
+        super().__init__(scope, receive)
+        self._gate, self._budget, self._settings = gate, budget, settings
+
     @property
     def deadline(self) -> Deadline:
         """When the settings want the answer to be there: counted from the request's first byte."""
-        return Deadline(self.state.arrived + self.app.state.settings.timeout_ms / 1000.0)
+        return Deadline(self.state.arrived + self._settings.timeout_ms / 1000.0)
 
     async def bounded_body(self, limit: Limit) -> bytes:
         """The whole body.
@@ -65,8 +78,8 @@ class BoundedRequest(Request):
             UndecodableBodyError: if the caller goes away in the middle.
             NotReadyError: if the service stops before all has arrived.
         """
-        budget, settings = self.app.state.bodies, self.app.state.settings
-        self.app.state.gate.check()
+        budget, settings = self._budget, self._settings
+        self._gate.check()
         if settings.max_payload_bytes < limit.size:
             limit = Limit(settings.max_payload_bytes, "(LISTWRIGHT_MAX_PAYLOAD_BYTES)")
         announced = self.headers.get("content-length", "0").lstrip("0")
@@ -126,27 +139,6 @@ class BoundedRequest(Request):
         if encoding != "identity":
             raise UnsupportedMediaTypeError(f"the body is encoded as {encoding!r}: send it as it is")
         return await self.bounded_body(limit)
-
-
-class PlainRoute(APIRoute):
-    """A documented route past FastAPI's machinery: its endpoint gets the request, and its path's names as they are.
-
-    The request is a :class:`BoundedRequest`, whose body is held no longer than its answer takes.
-    """
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """FastAPI's hook: what answers a request."""
-        endpoint = self.endpoint
-
-        async def handle_plain(request: Request) -> Response:
-            bounded = BoundedRequest(request.scope, request.receive)
-            try:
-                response: Response = await endpoint(request=bounded, **request.path_params)
-                return response
-            finally:
-                request.app.state.bodies.release(bounded)
-
-        return handle_plain
 
 
 def media_type_of(request: Request) -> str:

@@ -9,9 +9,10 @@ from fastapi.security import HTTPBearer
 from fastapi.security.http import HTTPAuthorizationCredentials
 
 from listwright.service.api.info import Serving, serving_info
+from listwright.service.api.service import service_of, serving
 from listwright.service.auth import keys
-from listwright.service.bundles.reload import EVERYTHING, Watch
-from listwright.service.bundles.served import Models, serving
+from listwright.service.bundles.reload import EVERYTHING, Reloader
+from listwright.service.bundles.served import Models
 from listwright.service.errors import ReloadRefusedError, UnauthorizedError
 from listwright.service.paths import RELOAD, ROLLBACK
 from listwright.service.problems import DOCUMENTED
@@ -20,28 +21,27 @@ from listwright.service.wire.schemas import Name
 _key = HTTPBearer(auto_error=False, scheme_name="adminKey", description="the value of LISTWRIGHT_ADMIN_KEY")
 
 
-def watch(
+def reloader(
     request: Request,
     documented: Annotated[HTTPAuthorizationCredentials | None, Depends(_key)],  # noqa: ARG001
     _: Annotated[Models, Depends(serving)],
-) -> Watch:
+) -> Reloader:
     """What reloads, for whoever has the key.
 
     Raises:
         HTTPException: 404 where no key is set: nobody can have it, so there is nothing here.
         UnauthorizedError: for no key, or a wrong one.
     """
-    key = request.app.state.admin_key
+    key = service_of(request).admin_key
     if key is None:
         raise HTTPException(404)
     sent = keys.bearer(request.scope["headers"])
     if sent is None or keys.holder([key], sent) is None:
         raise UnauthorizedError("send the admin key: Authorization: Bearer KEY")
-    found: Watch = request.app.state.watch
-    return found
+    return service_of(request).reloader
 
 
-Allowed = Annotated[Watch, Depends(watch)]
+Allowed = Annotated[Reloader, Depends(reloader)]
 
 _ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {"description": "What this worker process serves now; others follow within LISTWRIGHT_POLL_S"},

@@ -13,8 +13,9 @@ from listwright.ranking.first_stage import Engine
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.stages import FeatureWeight
 from listwright.service import paths
+from listwright.service.api.service import Served, service_of
 from listwright.service.bundles.routing_switch import Deciders
-from listwright.service.bundles.served import Models, Served
+from listwright.service.bundles.served import Models
 from listwright.service.problems import DOCUMENTED
 from listwright.service.settings import Settings
 from listwright.service.wire.schemas import Name
@@ -245,9 +246,9 @@ async def info(
     `models` lists all that are served. Where several are, none of them the default, the first of them is described
     unless one is named.
     """
-    state = request.app.state
+    service = service_of(request)
     named = model if model is not None or served.default else next(iter(served.current))
-    return describe(served.choose(named, version), served, state.settings, state.deciders)
+    return describe(served.choose(named, version), served, service.settings, service.deciders)
 
 
 @routes.get(
@@ -261,5 +262,4 @@ async def info(
 )
 async def metrics(request: Request) -> Response:
     """Counters and histograms of the service, the sum over its worker processes, in Prometheus' text format."""
-    state = request.app.state
-    return Response(await state.scraped.text(state.scrape), media_type=PROMETHEUS)
+    return Response(await service_of(request).scraped.text(), media_type=PROMETHEUS)

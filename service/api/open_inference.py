@@ -15,12 +15,12 @@ from starlette.types import Scope
 
 from listwright.ranking.bundle import Bundle
 from listwright.service import paths
-from listwright.service.admission.body import BoundedRequest, PlainRoute, media_type_of
+from listwright.service.admission.body import BoundedRequest, media_type_of
 from listwright.service.api.accept import prefers
 from listwright.service.api.health import readyz
 from listwright.service.api.pipeline import answer
 from listwright.service.api.rerank import HEADERS, RANKED
-from listwright.service.bundles.served import Served, serving
+from listwright.service.api.service import PlainRoute, service_of, serving
 from listwright.service.errors import UnsupportedMediaTypeError
 from listwright.service.problems import DOCUMENTED
 from listwright.service.wire import examples, npy
@@ -85,7 +85,7 @@ async def rerank_npy(request: BoundedRequest) -> Response:
     options = validated_query(Envelope, request.query_params) if request.scope["query_string"] else NOTHING_SAID
     bundle = addressed(request, options.model, options.version)
     wants_npy = prefers(request.headers.getlist("accept"), npy.MEDIA_TYPE, "application/json")
-    limit, schema = request.app.state.settings.max_candidates, bundle.reranker.schema
+    limit, schema = service_of(request).settings.max_candidates, bundle.reranker.schema
     body = await request.plain(npy.body_limit(limit, len(schema)))
     return await answer(request, NpyCodec(body, options, bundle, limit, wants_npy=wants_npy))
 
@@ -132,7 +132,7 @@ async def infer_version(request: BoundedRequest, name: str, version: str) -> Res
 async def _infer(request: BoundedRequest, bundle: Bundle) -> Response:
     if media_type_of(request) not in _TENSORS:
         raise UnsupportedMediaTypeError(f"the body is announced as {media_type_of(request)!r}: send {OCTETS}")
-    limit, schema = request.app.state.settings.max_candidates, bundle.reranker.schema
+    limit, schema = service_of(request).settings.max_candidates, bundle.reranker.schema
     body = await request.plain(tensors.body_limit(limit, len(schema), schema.spelling))
     return await answer(request, TensorCodec(body, request.headers.get(JSON_HEAD), bundle, limit))
 
@@ -165,7 +165,7 @@ MODEL_READY: dict[str, Any] = {
 async def model_ready(request: Request, name: str, version: str | None = None) -> ModelReady:
     """200 like /readyz, for the bundle of this name."""
     bundle = addressed(request, name, version)
-    await readyz(request, serving(request))
+    await readyz(request)
     return ModelReady(name=bundle.manifest.name, ready=True)
 
 
@@ -189,9 +189,9 @@ async def server_live() -> ServerHealth:
     response_description="It may",
     responses={503: DOCUMENTED[503]},
 )
-async def server_ready(request: Request, models: Served) -> ServerHealth:
+async def server_ready(request: Request) -> ServerHealth:
     """/readyz, by the protocol's word for it."""
-    await readyz(request, models)
+    await readyz(request)
     return ServerHealth(live=True)
 
 

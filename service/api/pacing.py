@@ -110,15 +110,16 @@ class Scraped:
     """The metrics, counted anew as often as that is cheap.
 
     Args:
+        scrape: counts them; whoever serves with several processes puts another in its place.
         clock: seconds.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock, self._last = clock, b""
+    def __init__(self, scrape: Callable[[], Awaitable[bytes]], clock: Callable[[], float] = time.monotonic) -> None:
+        self.scrape, self._clock, self._last = scrape, clock, b""
         self._bucket = Bucket(SCRAPES, SCRAPE_BURST, clock())
 
-    async def text(self, scrape: Callable[[], Awaitable[bytes]]) -> bytes:
+    async def text(self) -> bytes:
         """What ``scrape`` returns, or returned last."""
         if not self._last or self._bucket.take(self._clock()) == 0.0:
-            self._last = await scrape()
+            self._last = await self.scrape()
         return self._last

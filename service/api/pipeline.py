@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from fastapi import Response
 from starlette.types import Receive, Scope, Send
@@ -16,56 +14,17 @@ from starlette.types import Receive, Scope, Send
 from listwright.ranking.candidates import Ranking
 from listwright.ranking.deadline import Deadline
 from listwright.service.admission.body import BoundedRequest
-from listwright.service.admission.gate import Gate
 from listwright.service.admission.readiness import fails_on_zeros
+from listwright.service.api.service import service_of
 from listwright.service.bundles.routing_switch import Deciders
 from listwright.service.errors import DegradedError
 from listwright.service.settings import Settings
 from listwright.service.wire.answers import facts
 from listwright.service.wire.codec import Codec, EncodedAnswer, RankingRequest
 
-T = TypeVar("T")
-
 FAIR = 0.5
 """Share of the time that the settings give which must be left when the body is complete: if less is, and the answer is
 late, the way that the body took is to blame."""
-
-
-SMALL = 4 * 2**20
-"""Bytes of a body that may make the event loop deaf while it is worked for: a thousand candidates by name, 10 ms."""
-
-
-class Compute:
-    """Where rankings are computed: in threads, or on the event loop itself.
-
-    Without threads, a body of at most :data:`SMALL` bytes is worked for on the event loop. Two changes of thread take
-    longer than all else around a ranking, as one waits for the other.
-
-    Args:
-        threads: requests computed at a time, each in a thread of its own; 0 is one at a time, on the event loop.
-    """
-
-    def __init__(self, threads: int) -> None:
-        self.slots = max(1, threads)
-        self._threaded = threads > 0
-        self._pool = ThreadPoolExecutor(self.slots, "work")
-
-    async def run(self, gate: Gate, job: Callable[[Deadline], T], request: BoundedRequest) -> T:
-        """What ``job`` returns, once it is the request's turn.
-
-        Args:
-            gate: that the request waits at.
-            job: gets the deadline.
-            request: whose body has arrived.
-
-        Raises:
-            ListwrightError: of :meth:`listwright.service.admission.gate.Gate.turn`, or of the job.
-        """
-        on_loop = not self._threaded and request.held <= SMALL
-        async with gate.turn(request.deadline, request.receive, on_loop=on_loop) as deadline:
-            if on_loop:
-                return job(deadline)
-            return await asyncio.get_running_loop().run_in_executor(self._pool, job, deadline)
 
 
 class _Done(NamedTuple):
@@ -90,12 +49,12 @@ async def answer(request: BoundedRequest, codec: Codec) -> Response:
     Raises:
         DegradedError: if the settings want no degraded answer.
     """
-    state = request.app.state
+    service = service_of(request)
     queued = time.perf_counter()
-    job = partial(_work, codec, state.settings, state.deciders, request.state.arrived, queued)
-    done = await state.compute.run(state.gate, job, request)
+    job = partial(_work, codec, service.settings, service.deciders, request.state.arrived, queued)
+    done = await service.compute.run(service.gate, job, request)
     after = partial(_note, request, done)
-    if done.ranking.degraded and state.settings.on_failure == "error":
+    if done.ranking.degraded and service.settings.on_failure == "error":
         after()
         raise DegradedError(f"{done.ranking.reason} (LISTWRIGHT_ON_FAILURE is error)")
     timing = ", ".join(f"{step};dur={value:.3f}" for step, value in done.milliseconds.items())
@@ -120,17 +79,17 @@ class _Answer(Response):
 
 def _note(request: BoundedRequest, done: _Done) -> None:
     """Count, time and log a ranking."""
-    state, reranker = request.app.state, done.asked.bundle.reranker
-    state.telemetry.observe(done.ranking, reranker.manifest, done.milliseconds)
-    state.telemetry.drift.note(done.asked.candidates.features, done.ranking.first_stage_scores, reranker)
+    service, reranker = service_of(request), done.asked.bundle.reranker
+    service.telemetry.observe(done.ranking, reranker.manifest, done.milliseconds)
+    service.telemetry.drift.note(done.asked.candidates.features, done.ranking.first_stage_scores, reranker)
     request.state.facts.update(facts(done.ranking, reranker.manifest, done.milliseconds))
-    state.ignored.note(reranker.manifest, done.asked.ignored)
+    service.ignored.note(reranker.manifest, done.asked.ignored)
     request.state.began = done.began
     if done.late:
-        state.telemetry.late.labels(done.ranking.stage_reached).inc()
+        service.telemetry.late.labels(done.ranking.stage_reached).inc()
     if not (done.ranking.late and done.hurried):  # what a caller leaves no time for says nothing of the service
         ours = partial(_ours, done)
-        state.degraded.note(degraded=done.ranking.degraded, ours=ours)
+        service.degraded.note(degraded=done.ranking.degraded, ours=ours)
 
 
 def _ours(done: _Done) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from fastapi import APIRouter, Response
 
 from listwright.service import paths
-from listwright.service.admission.body import BoundedRequest, PlainRoute
+from listwright.service.admission.body import BoundedRequest
 from listwright.service.api.pipeline import answer
-from listwright.service.bundles.served import serving
+from listwright.service.api.service import PlainRoute, service_of, serving
 from listwright.service.problems import DOCUMENTED
 from listwright.service.wire import npy
 from listwright.service.wire.examples import REQUESTS
@@ -72,7 +72,7 @@ async def rerank(request: BoundedRequest) -> Response:
     The first stage scores every candidate; QILCM, or a specialist, rescores the best of them as one list. The answer
     says which bundle, which stage and which ranker gave the order, and who chose that ranker.
     """
-    models, state = serving(request), request.app.state
-    bounds, limit = state.json_bounds.of(models)
+    models, service = serving(request), service_of(request)
+    bounds, limit = service.json_bounds.of(models)
     body = await request.json_body(limit)
-    return await answer(request, JsonCodec(body, bounds, models, state.settings, request.state))
+    return await answer(request, JsonCodec(body, bounds, models, service.settings, request.state))

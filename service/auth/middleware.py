@@ -138,7 +138,7 @@ class Keyring:
                 self._buckets[key.name] = bucket if bucket and same else Bucket(key.rate, key.burst, self._clock())
 
 
-class Guard:
+class KeyMiddleware:
     """ASGI middleware: a request without a key, or one too many, is answered here; its body is never asked for.
 
     The key's name goes into the log line of the request and into a metric.

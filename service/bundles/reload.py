@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from anyio import move_on_after
 
@@ -16,7 +15,7 @@ from listwright.ranking.bundle import Bundle
 from listwright.ranking.errors import ListwrightError
 from listwright.service.bundles import folder
 from listwright.service.bundles.loading import Paths, load_kept, load_named, reason_of, refusal
-from listwright.service.bundles.served import Models, Refusal
+from listwright.service.bundles.served import Current, Models, Refusal
 from listwright.service.disk import Disk
 from listwright.service.errors import ReloadRefusedError
 from listwright.service.settings import Settings
@@ -36,20 +35,20 @@ LOAD_WITHIN_S = 600.0
 _log = logging.getLogger("listwright.service")
 
 
-class Watch:
+class Reloader:
     """Keeps what is served to what the models folder says. For one event loop.
 
     Args:
-        state: the application's; its ``models`` is what is served.
+        serving: what is served; loaded before :meth:`run`.
         settings: name the folder.
         telemetry: where swaps and refusals are counted.
         swapped: called after each swap.
     """
 
     def __init__(
-        self, state: Any, settings: Settings, telemetry: Telemetry, swapped: Callable[[Models], None] | None
+        self, serving: Current, settings: Settings, telemetry: Telemetry, swapped: Callable[[Models], None] | None
     ) -> None:
-        self._state, self._settings, self._telemetry, self._swapped = state, settings, telemetry, swapped
+        self._serving, self._settings, self._telemetry, self._swapped = serving, settings, telemetry, swapped
         self._one_at_a_time = asyncio.Lock()
         self._disk = Disk("the file system of the models folder")
         self._woken = asyncio.Event()
@@ -57,7 +56,7 @@ class Watch:
 
     @property
     def hangs(self) -> bool:
-        """Whether a file system holds a thread of this watch."""
+        """Whether a file system holds a thread of this process."""
         return self._disk.hangs
 
     def wake(self) -> None:
@@ -88,7 +87,7 @@ class Watch:
         """
         async with self._one_at_a_time:
             root = self._root()
-            before: Models = self._state.models
+            before = self._now()
             try:
                 pointers = await self._disk.run(partial(folder.read, root), LOOK_WITHIN_S)
             except OSError as error:
@@ -114,7 +113,7 @@ class Watch:
                 if last is not None:
                     kept[name] = last
             self._swap(before, Models(current, kept, aliases, refused))
-            return self._state.models  # type: ignore[no-any-return]
+            return self._now()
 
     async def rollback(self, model: str | None) -> Models:
         """Point a name back to the version that it served before, and serve that at once: it is in memory still.
@@ -123,7 +122,7 @@ class Watch:
             UnknownModelError: if there is no such name.
             ReloadRefusedError: if no version is kept, or the pointer cannot be written.
         """
-        root, models = self._root(), self._state.models
+        root, models = self._root(), self._now()
         name = models.choose(model, None).manifest.name
         if name not in models.kept:
             raise ReloadRefusedError(f"this process has served no other version of {name!r}: write {name}/CURRENT")
@@ -140,7 +139,7 @@ class Watch:
     async def keep(self, paths: Paths) -> None:
         """Keep for a rollback what the other workers keep; this one may have missed a version, or served another."""
         async with self._one_at_a_time:
-            before: Models = self._state.models
+            before = self._now()
             kept = dict(before.kept)
             for name, path in paths.items():
                 if name not in before.current or path in (_path(before.current, name), _path(before.kept, name)):
@@ -150,6 +149,10 @@ class Watch:
                     if (loaded := await self._disk.run(load, LOAD_WITHIN_S)) is not None:
                         kept[name] = loaded
             self._swap(before, Models(before.current, kept, before.aliases, before.refused))
+
+    def _now(self) -> Models:
+        assert self._serving.models is not None  # it is loaded before anybody may ask for more
+        return self._serving.models
 
     def _root(self) -> Path:
         if self._settings.models is None:
@@ -198,13 +201,13 @@ class Watch:
     def _all_stays(self, before: Models, reason: str) -> Models:
         refused = {EVERYTHING: self._still_refused(before, EVERYTHING, reason)}
         self._swap(before, Models(before.current, before.kept, before.aliases, refused))
-        return self._state.models  # type: ignore[no-any-return]
+        return self._now()
 
     def _swap(self, before: Models, after: Models) -> None:
         if after == before:
             return
-        self._state.models = after  # the one assignment
-        tell(self._telemetry, after)
+        self._serving.models = after  # the one assignment
+        count_served(self._telemetry, after)
         for name in sorted(after.current.keys() | before.current.keys()):
             old, new = (m.current[name].manifest.version if name in m.current else None for m in (before, after))
             if old != new:
@@ -218,7 +221,7 @@ def _path(bundles: Mapping[str, Bundle], name: str) -> Path | None:
     return bundles[name].path if name in bundles else None
 
 
-def tell(telemetry: Telemetry, models: Models) -> None:
+def count_served(telemetry: Telemetry, models: Models) -> None:
     """Let the metrics say what is served."""
     telemetry.serving(
         {

@@ -66,13 +66,13 @@ class RoutingSwitch:
             self._end.wait(LOOK_S)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Deciders:
     """Who decides what answers a request that leaves it open.
 
     Args:
         switch: whether hook and router may be asked.
-        hook: the operator's; None: there is none.
+        hook: the operator's, once it is loaded; None: there is none.
     """
 
     switch: RoutingSwitch

@@ -6,13 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
-from typing import Annotated
-
-from fastapi import Depends, Request
 
 from listwright.ranking.bundle import Bundle
 from listwright.ranking.features import FeatureSchema
-from listwright.service.errors import NotReadyError, UnknownModelError
+from listwright.service.errors import UnknownModelError
 
 DEFAULT = "default"
 """The name, of a bundle or an alias, that answers a request without ``model`` where several bundles are served."""
@@ -99,25 +96,20 @@ class Models:
         raise UnknownModelError(f"version {version!r} is not served here, {_listed(versions)}")
 
 
+@dataclass(slots=True)
+class Current:
+    """What a process serves now.
+
+    Args:
+        models: replaced whole, in one assignment; None until the first bundles are loaded.
+    """
+
+    models: Models | None = None
+
+
 def only(bundle: Bundle) -> Models:
     """One bundle, under its own name."""
     return Models({bundle.manifest.name: bundle})
-
-
-def serving(request: Request) -> Models:
-    """What is served now.
-
-    Raises:
-        NotReadyError: if nothing is yet.
-    """
-    models: Models | None = request.app.state.models
-    if models is None:
-        raise NotReadyError("no bundle is loaded yet: ask /readyz until it says 200")
-    return models
-
-
-Served = Annotated[Models, Depends(serving)]
-"""An argument of an endpoint."""
 
 
 def _either(names: Mapping[str, Bundle]) -> str:

@@ -7,6 +7,7 @@ import http
 import os
 import signal
 import ssl
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -21,6 +22,7 @@ from listwright.ranking import plain_file
 from listwright.ranking.plain_file import NotPlainError
 from listwright.service.settings import PREFIX, Settings
 from listwright.service.transport.connection import HEADERS, Connection
+from listwright.service.transport.connection_limit import ConnectionLimit
 from listwright.service.transport.fair_accept import FairAccept
 
 FINISH_WITHIN_S = 25
@@ -86,23 +88,34 @@ class DrainingServer(uvicorn.Server):
     Args:
         app: the application.
         settings: of the process.
+        limit: of connections.
+        draining: set when the end begins.
+        refused: told the status of each request that is refused before it is one.
+        reload: called in the event loop at each SIGHUP.
         started: called in the event loop once requests are answered.
     """
 
-    def __init__(self, app: FastAPI, settings: Settings, started: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        app: FastAPI,
+        settings: Settings,
+        *,
+        limit: ConnectionLimit,
+        draining: threading.Event,
+        refused: Callable[[http.HTTPStatus], None],
+        reload: Callable[[], None],
+        started: Callable[[], None] | None = None,
+    ) -> None:
         connection: Any = partial(
             Connection,
             patience_s=settings.timeout_ms / 1000.0,
             keep_alive_s=settings.keep_alive_s,
-            limit=app.state.connection_limit,
-            refused=self._count_refusal,
+            limit=limit,
+            refused=refused,
         )
         super().__init__(uvicorn.Config(app, **options(settings), http=connection))
-        self._app, self._settings, self._on_start = app, settings, started
+        self._settings, self._draining, self._reload, self._on_start = settings, draining, reload, started
         self._fair_accepts: list[FairAccept] = []
-
-    def _count_refusal(self, status: http.HTTPStatus) -> None:
-        self._app.state.telemetry.requests.labels("other", str(status.value)).inc()
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
         """Called by uvicorn; when it returns, requests are answered."""
@@ -114,7 +127,7 @@ class DrainingServer(uvicorn.Server):
         for fair_accept in self._fair_accepts:
             fair_accept.open()
         if self._settings.models is not None:
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._app.state.watch.wake)
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload)
         if self._on_start is not None:
             self._on_start()
 
@@ -126,17 +139,22 @@ class DrainingServer(uvicorn.Server):
         asyncio.get_running_loop().call_soon_threadsafe(self._stop, sig)
 
     def _stop(self, sig: int) -> None:
-        draining = self._app.state.draining
         drain_s = self._settings.drain_s
-        if sig == signal.SIGTERM and self.started and drain_s > 0 and not draining.is_set() and not self.should_exit:
-            self._say_farewell()
+        if (
+            sig == signal.SIGTERM
+            and self.started
+            and drain_s > 0
+            and not self._draining.is_set()
+            and not self.should_exit
+        ):
+            self._begin_draining()
             asyncio.get_running_loop().call_later(drain_s, self._stop, sig)
         else:
             self.force_exit = sig == signal.SIGINT and self.should_exit  # a second Ctrl-C does not wait
             self.should_exit = True
 
-    def _say_farewell(self) -> None:
-        self._app.state.draining.set()
+    def _begin_draining(self) -> None:
+        self._draining.set()
         closing = (b"connection", b"close")
         if closing not in self.config.encoded_headers:
             self.config.encoded_headers.append(closing)  # uvicorn takes them up every second
@@ -147,7 +165,7 @@ class DrainingServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket] | None = None) -> None:
         """Called by uvicorn: close the port, then, a little later, what is idle, and wait for what is at work."""
-        self._say_farewell()
+        self._begin_draining()
         await self._close_port(sockets or [])
         linger_until = asyncio.get_running_loop().time() + LINGER_S
         while self.server_state.connections and not self.force_exit:

@@ -12,13 +12,12 @@ from multiprocessing.connection import Connection
 
 from listwright.ranking.errors import ListwrightError
 from listwright.service import hook
-from listwright.service.app import create_app
+from listwright.service.app import create_app, server_of
 from listwright.service.bundles import loading
 from listwright.service.bundles.loading import Served
 from listwright.service.bundles.served import Models
 from listwright.service.settings import Settings
 from listwright.service.telemetry import logs
-from listwright.service.transport.server import DrainingServer
 from listwright.service.workers.heartbeat import LOOKS, HeartbeatSender
 from listwright.service.workers.metrics_relay import MetricsRelay
 
@@ -62,8 +61,8 @@ def _serve(settings: Settings, sock: socket.socket, pipe: Connection, beats: Con
         asyncio.get_running_loop().remove_reader(sentinel)
         server.handle_exit(signal.SIGTERM, None)
 
-    relay = MetricsRelay(pipe, app.state.telemetry, app.state.watch.keep)
-    app.state.scrape = relay.text
+    relay = MetricsRelay(pipe, app.service.telemetry, app.service.reloader.keep)
+    app.service.scraped.scrape = relay.text
     heartbeat = HeartbeatSender(beats, settings.hang_s / LOOKS)
 
     def started() -> None:
@@ -71,9 +70,10 @@ def _serve(settings: Settings, sock: socket.socket, pipe: Connection, beats: Con
         relay.start()
         heartbeat.beat()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
-        tell(app.state.models)
+        assert app.service.current.models is not None  # they are loaded before the server starts
+        tell(app.service.current.models)
 
-    server = DrainingServer(app, settings, started)
+    server = server_of(app, started)
     server.run([sock])
-    if settings.hook is not None or app.state.watch.hangs:
+    if settings.hook is not None or app.service.reloader.hangs:
         hook.leave(0)

@@ -62,7 +62,7 @@ def test_beyond_the_queue_a_request_is_refused_at_once(bundle_folder, held, pool
         working = pool.submit(client.post, "/rerank", json=BODY)
         assert held.started.acquire(timeout=10)
         waiting = pool.submit(client.post, "/rerank", json=BODY)
-        until(lambda: client.app.state.gate.waiting == 1)
+        until(lambda: client.app.service.gate.waiting == 1)
         refused = client.post("/rerank", content=b"unread", headers={"content-type": "application/json"})
         problem = check(refused, 429, "overloaded")
         assert refused.headers["retry-after"] == "1"
@@ -83,7 +83,7 @@ def test_beyond_the_queue_a_request_is_refused_at_once(bundle_folder, held, pool
             assert answer.status_code == 200
             assert "queue;dur=" in answer.headers["server-timing"]
         assert waiting.result().json()["meta"]["timings_ms"]["queue"] > 0
-        assert client.app.state.bodies.held == 0
+        assert client.app.service.bodies.held == 0
 
 
 def test_a_turn_that_does_not_come_in_time_is_refused(bundle_folder, held, pool):
@@ -103,11 +103,11 @@ def test_bodies_have_room_together(bundle_folder, held, pool):
     with serving(bundle_folder, threads=1, max_payload_bytes=2048, max_buffered_bytes=2048) as client:
         working = pool.submit(client.post, "/rerank", json=large)
         assert held.started.acquire(timeout=10)
-        assert 1500 < client.app.state.bodies.held < 2048
+        assert 1500 < client.app.service.bodies.held < 2048
         assert "bytes of other bodies" in check(client.post("/rerank", json=large), 429, "overloaded")["detail"]
         held.go.set()
         assert working.result().status_code == 200
-        assert client.app.state.bodies.held == 0
+        assert client.app.service.bodies.held == 0
         assert client.post("/rerank", json=large).status_code == 200
 
 
@@ -148,7 +148,7 @@ def test_no_more_is_read_than_the_longest_list_takes(bundle_folder, door, announ
 
     with serving(bundle_folder) as client:
         client._portal.call(client.app, scope(*door, **lengths), receive, send)
-        assert client.app.state.bodies.held == 0
+        assert client.app.service.bodies.held == 0
     assert sent[0]["status"] == 413
     assert b"candidates (LISTWRIGHT_MAX_CANDIDATES) with 4 features" in sent[1]["body"]
     assert arrived <= 4 * 2**20
@@ -172,11 +172,11 @@ def test_a_caller_that_goes_while_it_waits_is_not_worked_for(bundle_folder, held
         working = pool.submit(client.post, "/rerank", json=BODY)
         assert held.started.acquire(timeout=10)
         waiting = client._portal.start_task_soon(client.app, scope(), receive, send)
-        until(lambda: client.app.state.gate.waiting == 1)
+        until(lambda: client.app.service.gate.waiting == 1)
         gone.set()
         waiting.result(10)
         assert sent[0]["status"] == 400
-        assert client.app.state.gate.waiting == 0
+        assert client.app.service.gate.waiting == 0
         held.go.set()
         assert working.result().status_code == 200
     assert held.count == 1
@@ -187,7 +187,7 @@ def test_too_little_time_gets_the_input_order(bundle_folder, monkeypatch, timeou
     """With a first stage that takes an hour."""
     with serving(bundle_folder) as client:
         for _ in range(8):
-            client.app.state.models.choose(None, None).reranker.pace.note("first_stage", 2, 3600.0)
+            client.app.service.current.models.choose(None, None).reranker.pace.note("first_stage", 2, 3600.0)
         answer = client.post("/rerank", json={**BODY, "timeout_ms": timeout_ms}).json()
         assert answer["meta"]["status"] == "degraded"
         assert answer["meta"]["stage_reached"] == "input_order"
@@ -202,7 +202,7 @@ def test_time_for_the_first_stage_only_gets_its_order(bundle_folder):
     with serving(bundle_folder) as client:
         expected = client.post("/rerank", json={**BODY, "strategy": "first_stage"}).json()
         for _ in range(8):
-            client.app.state.models.choose(None, None).reranker.pace.note("qilcm", 2, 3600.0)
+            client.app.service.current.models.choose(None, None).reranker.pace.note("qilcm", 2, 3600.0)
         answer = client.post("/rerank", json={**BODY, "timeout_ms": 5000}).json()
         assert (answer["meta"]["status"], answer["meta"]["stage_reached"]) == ("degraded", "first_stage")
         assert answer["ranks"] == expected["ranks"]
@@ -211,7 +211,7 @@ def test_time_for_the_first_stage_only_gets_its_order(bundle_folder):
 def test_a_request_cannot_ask_for_more_than_the_settings_give(bundle_folder):
     with serving(bundle_folder, timeout_ms=50_000) as client:
         for _ in range(8):
-            client.app.state.models.choose(None, None).reranker.pace.note("qilcm", 2, 60.0)
+            client.app.service.current.models.choose(None, None).reranker.pace.note("qilcm", 2, 60.0)
         for timeout_ms in (50_001, 10**9, None):
             answer = client.post("/rerank", json={**BODY, "timeout_ms": timeout_ms}).json()
             assert answer["meta"]["stage_reached"] == "first_stage"

@@ -11,9 +11,8 @@ import pytest
 
 from listwright.ranking import bundle
 from listwright.service.api import pipeline
-from listwright.service.app import create_app
+from listwright.service.app import create_app, server_of
 from listwright.service.settings import Settings
-from listwright.service.transport.server import DrainingServer
 from listwright_client import AsyncClient, Client, DeadlineExceededError
 
 ROWS = [[1.0, 2.0, 3.0, "A5"], [2.0, 1.0, 0.0, "B2"]]
@@ -29,7 +28,7 @@ class Served:
         root = logging.getLogger()
         self._logs = root, root.level, root.handlers[:]
         self.app = create_app(settings, loaded=bundle.load(folder))
-        self._server = DrainingServer(self.app, settings, started.set)
+        self._server = server_of(self.app, started.set)
         self._thread = threading.Thread(target=self._server.run)
         self._thread.start()
         assert started.wait(30)
@@ -130,7 +129,7 @@ def test_the_service_hears_of_a_deadline_and_of_nothing_else(patient, rankings, 
 
 def test_an_attempt_after_a_refusal_tells_what_is_left(patient, rankings):
     """The refusal is the service's own: it has no connection to spare."""
-    now, limit = [100.0], patient.app.state.connection_limit
+    now, limit = [100.0], patient.app.service.connection_limit
     most = limit._most
 
     def sleep(seconds):

@@ -46,7 +46,7 @@ def scraped(tmp_path_factory):
     """Names of all series of a service that has ranked, degraded, refused and been asked for its metrics, and labels."""
     folder = make_bundle(tmp_path_factory.mktemp("deploy") / "shop" / "1", graph="nan", specialists=2, margin=0.0)
     app = create_app(Settings(bundle=folder), loaded=bundle.load(folder))
-    telemetry = app.state.telemetry
+    telemetry = app.service.telemetry
     telemetry.registry.unregister(telemetry.drift)
     telemetry.drift = Drift(Inline())
     telemetry.registry.register(telemetry.drift)

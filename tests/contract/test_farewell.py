@@ -8,9 +8,8 @@ import signal
 import pytest
 
 from listwright.ranking import bundle
-from listwright.service.app import create_app
+from listwright.service.app import create_app, server_of
 from listwright.service.settings import Settings
-from listwright.service.transport.server import DrainingServer
 
 
 @pytest.fixture
@@ -69,7 +68,7 @@ def test_no_connection_closes_that_its_caller_was_not_told_of(bundle_folder, mes
     settings = Settings(bundle=bundle_folder, port=0, log_level="critical", drain_s=0.2)
     app = create_app(settings, loaded=bundle.load(bundle_folder))
     app.add_middleware(StoppedIn, message=message, waits=waits)
-    server = DrainingServer(app, settings)
+    server = server_of(app)
 
     async def ask():
         serving = asyncio.create_task(server.serve())

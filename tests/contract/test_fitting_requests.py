@@ -142,7 +142,7 @@ REFUSED = {
 def test_what_no_bundle_ranks_the_document_does_not_allow(app, name):
     body, document = REFUSED[name], app.openapi()
     path, words = ("/rerank", "RerankRequest") if name.startswith("rows,") else (INFER, "InferRequest")
-    with asking(create_app(app.state.settings, loaded=bundle.load(app.state.settings.bundle))) as client:
+    with asking(create_app(app.service.settings, loaded=bundle.load(app.service.settings.bundle))) as client:
         assert client.post(path, json=body).status_code in (400, 404, 422)
     assert not valid(document, words, body)
 
@@ -171,7 +171,7 @@ def test_a_head_of_no_bytes_is_neither_taken_nor_allowed(app, path):
     named = {parameter["name"]: parameter for parameter in app.openapi()["paths"][path]["post"]["parameters"]}
     assert named.keys() - {"name", "version"} == {JSON_HEAD}
     assert named[JSON_HEAD]["schema"]["minimum"] == 1
-    with asking(create_app(app.state.settings, loaded=bundle.load(app.state.settings.bundle))) as client:
+    with asking(create_app(app.service.settings, loaded=bundle.load(app.service.settings.bundle))) as client:
         assert client.post(INFER, json={"inputs": [INPUT]}, headers={JSON_HEAD: "0"}).status_code == 400
 
 

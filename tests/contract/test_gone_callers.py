@@ -39,7 +39,7 @@ def connect(served):
 
 
 def test_who_closes_its_connection_loses_its_place(served, held):
-    gate = served.app.state.gate
+    gate = served.app.service.gate
     with connect(served) as working:
         working.sendall(request() + BODY)
         until(lambda: gate.working == 1)

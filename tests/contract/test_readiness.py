@@ -19,7 +19,7 @@ class Failing:
 
     def __init__(self, app, monkeypatch):
         self.fails = True
-        (served,) = app.state.models.current.values()
+        (served,) = app.service.current.models.current.values()
         self.scorer = served.reranker._second_stages["qilcm"]
         monkeypatch.setitem(served.reranker._second_stages, "qilcm", self)
 
@@ -32,7 +32,7 @@ class Failing:
 def test_a_run_of_degraded_answers_turns_readiness(bundle_folder, monkeypatch, caplog):
     now = [1000.0]
     with serving(bundle_folder) as client:
-        monkeypatch.setattr(client.app.state.degraded, "_clock", lambda: now[0])
+        monkeypatch.setattr(client.app.service.degraded, "_clock", lambda: now[0])
         stage = Failing(client.app, monkeypatch)
         for _ in range(RUN):
             assert client.get("/readyz").status_code == 200
@@ -88,7 +88,7 @@ def test_bodies_that_come_late_cannot_turn_readiness(bundle_folder, monkeypatch,
     app = create_app(Settings(bundle=bundle_folder, timeout_ms=100_000), loaded=bundle.load(bundle_folder))
     app.add_middleware(Begun, seconds=way_s)
     with asking(app) as client:
-        (served,) = app.state.models.current.values()
+        (served,) = app.service.current.models.current.values()
         monkeypatch.setattr(served.reranker.pace, "expected", lambda *_: 70.0)
         monkeypatch.setattr(served.reranker.pace, "_quickest", dict.fromkeys(served.reranker.pace._quickest, 70.0))
         for _ in range(RUN + 1):

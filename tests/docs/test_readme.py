@@ -164,6 +164,6 @@ def test_operations_page_has_every_endpoint_and_metric(tmp_path):
     for path in app.openapi()["paths"]:
         path = path.replace("/versions/{version}", "")  # noqa: PLW2901 - the page says so once, for all
         assert re.search(rf"^\| `(GET|POST) {path}`", OPERATIONS, re.M), path
-    collected = {family.name: family.type for family in app.state.telemetry.registry.collect()}
+    collected = {family.name: family.type for family in app.service.telemetry.registry.collect()}
     shown = dict(re.findall(r"^\| `((?:listwright|process)_\w+?)(?:_total)?` \| (\w+)", OPERATIONS, re.M))
     assert shown == collected

@@ -40,7 +40,7 @@ def client(app):
 def test_the_factory_reads_the_environment_and_loads_at_start_up(settings, monkeypatch):
     monkeypatch.setenv("LISTWRIGHT_BUNDLE", str(settings.bundle))
     app = create_app()
-    assert app.state.models is None
+    assert app.service.current.models is None
     with asking(app) as client:
         assert client.get("/readyz").status_code == 200
 
@@ -56,7 +56,7 @@ def test_nothing_is_served_before_a_bundle_is_loaded(app):
 
 def test_draining_is_announced(app, client):
     assert "\nlistwright_ready_workers 1.0\n" in client.get("/metrics").text
-    app.state.draining.set()
+    app.service.draining.set()
     assert client.get("/readyz").status_code == 503
     assert "\nlistwright_ready_workers 0.0\n" in client.get("/metrics").text
     assert client.post("/rerank", json=BODY).status_code == 200

@@ -10,8 +10,8 @@ import pytest
 from gates import Request
 from listwright.ranking.deadline import Deadline
 from listwright.ranking.errors import AbandonedError
+from listwright.service.admission.compute import Compute
 from listwright.service.admission.gate import Gate, listening
-from listwright.service.api.pipeline import Compute
 from listwright.service.errors import NotReadyError, OverloadedError
 
 HOUR = 3600.0

@@ -6,8 +6,8 @@ import threading
 import pytest
 
 from gates import Request
+from listwright.service.admission.compute import SMALL, Compute
 from listwright.service.admission.gate import Gate
-from listwright.service.api.pipeline import SMALL, Compute
 from listwright.service.errors import NotReadyError, OverloadedError
 
 

@@ -210,9 +210,9 @@ def test_scrapes_are_counted_anew_as_long_as_that_is_cheap():
         return b"%d" % len(counted)
 
     async def ask(times):
-        return [await scraped.text(scrape) for _ in range(times)]
+        return [await scraped.text() for _ in range(times)]
 
-    scraped = Scraped(clock)
+    scraped = Scraped(scrape, clock)
     found = asyncio.run(ask(int(SCRAPE_BURST) + 5))
     assert found == [b"%d" % n for n in range(1, int(SCRAPE_BURST) + 2)] + [b"%d" % (SCRAPE_BURST + 1)] * 4
     clock.now += 1.0

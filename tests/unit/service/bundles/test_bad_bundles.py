@@ -186,12 +186,12 @@ def test_what_was_refused_is_tried_again_when_it_changes_or_is_asked_for(models,
             (models / "shop" / "2" / "manifest.json").unlink()
             folder.point(models, "shop", "2")
             for _ in range(3):
-                await app.state.watch.reload(again=False)
+                await app.service.reloader.reload(again=False)
             assert tried == ["2"], "polling does not load the same bad bundle for ever"
             assert (await tell(client)).status_code == 409
             assert tried == ["2", "2"]
             (models / "shop" / "2" / "manifest.json").write_bytes(manifest)  # written last: now it is whole
-            await app.state.watch.reload(again=False)
+            await app.service.reloader.reload(again=False)
             assert await version(client) == "2"
 
     run(scenario)
@@ -201,14 +201,14 @@ def test_a_pointer_in_the_middle_of_being_written_changes_nothing(models):
     async def scenario():
         async with serving(models) as (app, client):
             (models / "shop" / "CURRENT").write_text("")
-            await app.state.watch.reload(again=False)
+            await app.service.reloader.reload(again=False)
             assert await version(client) == "1"
             assert (
                 "CURRENT holds no name of a folder, but 0 bytes"
                 in (await client.get("/info")).json()["refused"][0]["reason"]
             )
             (models / "shop" / "CURRENT").write_text("2")
-            await app.state.watch.reload(again=False)
+            await app.service.reloader.reload(again=False)
             assert await version(client) == "2"
 
     run(scenario)

@@ -116,7 +116,7 @@ def test_the_end_does_not_wait_for_a_folder_that_hangs(models, monkeypatch, hang
             await asyncio.sleep(0.2)
         return app
 
-    assert asyncio.run(asyncio.wait_for(scenario(), 20)).state.watch.hangs
+    assert asyncio.run(asyncio.wait_for(scenario(), 20)).service.reloader.hangs
 
 
 def test_keys_that_hang_stay_as_they_are(tmp_path, monkeypatch, hang, caplog):
@@ -141,12 +141,16 @@ def test_what_others_keep_is_kept(models):
 
     async def scenario():
         async with serving(models) as (app, client):
-            await app.state.watch.keep({"shop": one, "gone": two})
-            assert Served.of(app.state.models) == Served({"shop": one}, {}), "it is served: there is nothing to keep"
-            await app.state.watch.keep({"shop": two})
+            await app.service.reloader.keep({"shop": one, "gone": two})
+            assert Served.of(app.service.current.models) == Served({"shop": one}, {}), (
+                "it is served: there is nothing to keep"
+            )
+            await app.service.reloader.keep({"shop": two})
             assert await version(client, version="2") == "2"
-            await app.state.watch.keep({"shop": models / "shop" / "9"})
-            assert Served.of(app.state.models) == Served({"shop": one}, {"shop": two}), "there is no version 9"
+            await app.service.reloader.keep({"shop": models / "shop" / "9"})
+            assert Served.of(app.service.current.models) == Served({"shop": one}, {"shop": two}), (
+                "there is no version 9"
+            )
             assert (await tell(client, "rollback")).status_code == 200
             assert await version(client) == "2"
 
@@ -159,10 +163,10 @@ def test_a_file_system_that_hangs_while_others_tell_changes_nothing(models, monk
 
     async def scenario():
         async with serving(models) as (app, client):
-            await app.state.watch.keep({"shop": models / "shop" / "2"})
+            await app.service.reloader.keep({"shop": models / "shop" / "2"})
             assert await version(client) == "1"
-            assert isinstance(app.state.watch._disk, Disk)
-            assert app.state.watch.hangs
+            assert isinstance(app.service.reloader._disk, Disk)
+            assert app.service.reloader.hangs
 
     run(scenario)
 

@@ -44,7 +44,7 @@ def test_waking_is_looking(models):
     async def scenario():
         async with serving(models) as (app, client):
             folder.point(models, "shop", "2")
-            app.state.watch.wake()
+            app.service.reloader.wake()
             while await version(client) == "1":
                 await asyncio.sleep(0.01)
 

@@ -39,7 +39,7 @@ def test_the_bundle_before_the_last_is_freed(models):
 
     async def scenario():
         async with serving(models) as (app, client):
-            first = weakref.ref(app.state.models.current["shop"].reranker)
+            first = weakref.ref(app.service.current.models.current["shop"].reranker)
             gc.disable()
             try:
                 for name in ("2", "3"):

@@ -1,0 +1,124 @@
+"""What one process serves with, as one typed value, and how an endpoint gets at it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import Depends, Request, Response
+from fastapi.routing import APIRoute
+
+from listwright.service.admission.body import BoundedRequest
+from listwright.service.admission.body_budget import BodyBudget
+from listwright.service.admission.compute import Compute
+from listwright.service.admission.gate import Gate
+from listwright.service.admission.readiness import RUN, DegradedRun
+from listwright.service.api.pacing import Scraped
+from listwright.service.auth.keys import Key
+from listwright.service.bundles.reload import Reloader
+from listwright.service.bundles.routing_switch import Deciders
+from listwright.service.bundles.served import Current, Models
+from listwright.service.errors import NotReadyError
+from listwright.service.settings import Settings
+from listwright.service.telemetry.metrics import Telemetry
+from listwright.service.transport.connection_limit import ConnectionLimit
+from listwright.service.wire.ignored import IgnoredFeatures
+from listwright.service.wire.json_codec import JsonBounds
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """Everything that a request meets, composed once by :func:`listwright.service.app.create_app`.
+
+    Args:
+        settings: of the process.
+        telemetry: its metrics.
+        scraped: their text.
+        current: the bundles that are served.
+        reloader: keeps them to the models folder.
+        deciders: the operator's hook, and the switch that turns routing off.
+        gate: slots, and the queue for them.
+        compute: where rankings are computed.
+        bodies: bytes of bodies that are held at a time.
+        connection_limit: connections that are open at a time.
+        admin_key: the operator's; None where there is none.
+        draining: set once the process takes no new traffic.
+        degraded: whether the last answers all fell back.
+        ignored: features that requests send and the bundle has not.
+        json_bounds: the largest JSON body of what is served.
+    """
+
+    settings: Settings
+    telemetry: Telemetry
+    scraped: Scraped
+    current: Current
+    reloader: Reloader
+    deciders: Deciders
+    gate: Gate
+    compute: Compute
+    bodies: BodyBudget
+    connection_limit: ConnectionLimit
+    admin_key: Key | None
+    draining: threading.Event
+    degraded: DegradedRun
+    ignored: IgnoredFeatures
+    json_bounds: JsonBounds
+
+    def unready(self) -> str | None:
+        """Why no traffic may come; None if it may."""
+        models = self.current.models
+        if models is None:
+            return "no bundle is loaded yet"
+        names = ", ".join(models.current)
+        if self.draining.is_set():
+            return f"draining: {names} takes no new traffic"
+        if self.degraded.lasts:
+            return f"the last {RUN} answers of {names} were degraded: see the log for reasons"
+        return None
+
+
+def service_of(request: Request) -> Service:
+    """The service that a request has come to."""
+    service: Service = request.app.state.service
+    return service
+
+
+def serving(request: Request) -> Models:
+    """What is served now.
+
+    Raises:
+        NotReadyError: if nothing is yet.
+    """
+    models = service_of(request).current.models
+    if models is None:
+        raise NotReadyError("no bundle is loaded yet: ask /readyz until it says 200")
+    return models
+
+
+Served = Annotated[Models, Depends(serving)]
+"""An argument of an endpoint."""
+
+
+class PlainRoute(APIRoute):
+    """A documented route past FastAPI's machinery: its endpoint gets the request, and its path's names as they are.
+
+    The request is a :class:`~listwright.service.admission.body.BoundedRequest`, whose body is held no longer than its
+    answer takes.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """FastAPI's hook: what answers a request."""
+        endpoint = self.endpoint
+
+        async def handle_plain(request: Request) -> Response:
+            service = service_of(request)
+            bounded = BoundedRequest(request.scope, request.receive, service.gate, service.bodies, service.settings)
+            try:
+                response: Response = await endpoint(request=bounded, **request.path_params)
+                return response
+            finally:
+                service.bodies.release(bounded)
+
+        return handle_plain

@@ -74,16 +74,19 @@ class Settings(BaseSettings):
     ] = 2.0
     admin_key: Annotated[
         SecretStr | None,
-        Field(min_length=16, description="opens POST /admin/reload and /admin/rollback to who sends it"),
+        Field(min_length=16, description="key that opens POST /admin/reload and /admin/rollback"),
     ] = None
     keys: Annotated[
         SecretStr | None,
-        Field(min_length=1, description="NAME:KEY,NAME:KEY: who may ask; everyone, if neither this nor a file is set"),
+        Field(
+            min_length=1,
+            description="callers' keys, NAME:KEY,NAME:KEY; without any, everyone may ask",
+        ),
     ] = None
     keys_file: Annotated[
         Path | None,
         BeforeValidator(_given),
-        Field(description="file of lines NAME:KEY [rate=N] [burst=N], read again when it changes"),
+        Field(description="file of the keys, in lines NAME:KEY [rate=N] [burst=N]; read again when it changes"),
     ] = None
     key_rate: Annotated[
         float | None,
@@ -101,13 +104,15 @@ class Settings(BaseSettings):
     tls_key: Annotated[
         Path | None, BeforeValidator(_given), Field(description="PEM file of its private key, not encrypted")
     ] = None
-    workers: Annotated[int, Field(ge=1, le=256, description="worker processes; each holds its own copy")] = 1
+    workers: Annotated[
+        int, Field(ge=1, le=256, description="worker processes; each has its own copy of the bundles")
+    ] = 1
     hang_s: Annotated[
         float,
         Field(
             ge=1,
             le=86_400,
-            description="seconds that the event loop of one of several workers may hang; then it is replaced",
+            description="seconds that the event loop of one of several workers may hang; then it is killed",
         ),
     ] = 30.0
     threads: Annotated[
@@ -115,26 +120,30 @@ class Settings(BaseSettings):
         Field(
             ge=0,
             le=256,
-            description="threads of one worker, each of which computes a request, the others wait; 0: one at a time, "
-            "on the event loop, which is fastest: one worker per core",
+            description="threads of one worker; each computes one request at a time; 0: on the event loop, "
+            "which is fastest with one worker per core",
         ),
     ] = 0
     queue: Annotated[int, Field(ge=0, le=10_000, description="requests that wait in one worker; more get 429")] = 64
     queue_ms: Annotated[
         float,
         Field(
-            ge=0, le=600_000, description="milliseconds to an answer that a request waits for; if more is expected, 429"
+            ge=0,
+            le=600_000,
+            description="longest expected time to an answer, milliseconds; a request that would wait longer gets 429",
         ),
     ] = 100.0
     timeout_ms: Annotated[
         float,
         Field(
-            gt=0, le=600_000, description="milliseconds from a request's first byte to its answer; it may ask for less"
+            gt=0,
+            le=600_000,
+            description="milliseconds from first byte to answer; a request may ask for less",
         ),
     ] = 10_000.0
     on_failure: Annotated[
         Literal["degrade", "error"],
-        Field(description="a stage that fails or would be late: degrade to an earlier one's order, or an error (504)"),
+        Field(description="if a stage fails or would be late: degrade (the order of an earlier stage) or error (504)"),
     ] = "degrade"
     unknown_features: Annotated[
         Literal["refuse", "ignore"],
@@ -143,8 +152,8 @@ class Settings(BaseSettings):
     strategy: Annotated[
         Annotated[str, AfterValidator(_strategies)] | None,
         Field(
-            description="what strategy auto means instead of a bundle's own default, where no router decides: one for "
-            "all, or NAME=STRATEGY,NAME=STRATEGY"
+            description="meaning of strategy auto instead of a bundle's own default, where no router decides: one for "
+            "all bundles, or NAME=STRATEGY,NAME=STRATEGY"
         ),
     ] = None
     max_candidates: Annotated[int, Field(ge=1, le=100_000, description="longest list that is accepted")] = 1000
@@ -157,11 +166,11 @@ class Settings(BaseSettings):
         Field(
             ge=1,
             le=86_400,
-            description="seconds that a connection may be idle; longer than that of the balancer in front",
+            description="seconds that a connection may be idle; set it above that of the balancer in front",
         ),
     ] = 3_660.0
     max_buffered_bytes: Annotated[
-        int, Field(ge=1024, description="bytes of bodies that one worker holds, arriving or waiting; more get 429")
+        int, Field(ge=1024, description="bytes of bodies that one worker holds, arriving or waiting; beyond it, 429")
     ] = 64 * 2**20
     hook: Annotated[
         Annotated[str, AfterValidator(_named)] | None,
@@ -178,10 +187,11 @@ class Settings(BaseSettings):
     ] = None
     drain_s: Annotated[
         float,
-        Field(ge=0, le=600, description="seconds that it keeps serving after SIGTERM, readyz at 503"),
+        Field(ge=0, le=600, description="seconds that every worker keeps serving after SIGTERM, with /readyz at 503"),
     ] = 0.0
     log_level: Annotated[
-        Literal["critical", "error", "warning", "info", "debug"], Field(description="least severe message logged")
+        Literal["critical", "error", "warning", "info", "debug"],
+        Field(description="least severe message logged"),
     ] = "info"
 
     @property

@@ -90,9 +90,9 @@ def _write(path: Path, found: dict[str, object]) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="listwright diagnose",
-        description="Say before a long fit whether list-relative columns and a second stage pay:\n"
-        "how much of each feature lies between lists, and what quick rankers gain on\n"
-        "training queries that they were not fitted on, with 95 % intervals.",
+        description="Estimate, before a long fit, the gains of list-relative columns and of a second\n"
+        "stage: the share of each feature's variance between lists, and the gains of quick\n"
+        "rankers on training queries that they were not fitted on, with 95 % intervals.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -41,12 +41,12 @@ _ONLY_FOR = {
 
 _EXAMPLES = """suites:
   table2     LambdaMART with and without list-relative columns, QILCM, its rivals,
-             and what listwright fit would ship (Table 2 of the QILCM paper)
+             and the ranker that listwright fit ships (Table 2 of the QILCM paper)
   table3     QILCM and its variants (Table 3); on planted data, over --shifts
   anomaly    the gap to the best baseline by anomaly score (Figure 2)
   lambda     the weight of the confusion loss
-  oracle     specialists behind a noisy oracle
-  routing    does a router that sees only the list pay?
+  oracle     the gain of specialists if an oracle of some accuracy chooses among them
+  routing    the gain of specialists if the router chooses among them
 
 examples:
   listwright experiment table2 --data data/MQ2008     five folds, 20 seeds

@@ -80,8 +80,9 @@ def _as_asked(recipe: Recipe, options: argparse.Namespace) -> Recipe:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="listwright fit",
-        description="Compare LightGBM with and without list-relative columns and the second stages on held-out "
-        "training queries; make the simplest that no second stage beats the default of a bundle; publish it.",
+        description="Compare LightGBM with and without list-relative columns, and the second stages, on\n"
+        "held-out training queries. Publish a bundle; its default is the simplest ranker that\n"
+        "no second stage beats.",
         epilog=_EXAMPLES + MODELS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -24,7 +24,7 @@ _EXAMPLES = """examples:
   listwright tune                     synthetic data, the recipe's QILCM
   listwright tune mq2008 --data data/MQ2008 --trials 50
   listwright tune mq2008 --data data/MQ2008 --trials 50 \\
-      --model first_stage                     LightGBM instead, as hard
+      --model first_stage                     LightGBM instead
   listwright tune mslr --data MSLR-WEB10K.zip --model dlcm
   listwright tune --data rows.parquet --qid search_id --label clicked \\
       --study studies/shop
@@ -100,7 +100,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_recipe_options(parser)
-    parser.add_argument("--trials", type=int, default=TRIALS, metavar="N", help=f"in all (default: {TRIALS})")
+    parser.add_argument("--trials", type=int, default=TRIALS, metavar="N", help=f"trials in all (default: {TRIALS})")
     parser.add_argument("--study", type=Path, metavar="DIR", help="where the search is kept (default: studies/RECIPE)")
     return parser
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from listwright.training.reporting.measures import behaviour, coverage, details, latency
 
-TEXT = " ".join((Path(__file__).resolve().parents[2] / "docs" / "report.md").read_text(encoding="utf-8").split())
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "report.md").read_text(encoding="utf-8")
+TEXT = " ".join(PAGE.split())
 
 
 def test_every_part_of_the_report_is_described(fitted):
@@ -15,10 +16,16 @@ def test_every_part_of_the_report_is_described(fitted):
 
 
 def test_the_bounds_are_those_of_the_code():
-    assert f"at most {behaviour.MOST_POINTS} points" in TEXT
-    assert f"{details.MOST_EPOCHS} epochs or {behaviour.MOST_RANKS} bins" in TEXT
-    assert f"the {coverage.MOST_FEATURES} most striking features" in TEXT
-    assert f"{behaviour.MOST_QUERIES:,} queries" in TEXT
-    assert behaviour.ANOMALY_BINS == 5
-    assert "gain in five groups" in TEXT
+    looked_at = (
+        "queries for movement, scores, attention and anomaly (`looked_at`), evenly spread over a larger test split"
+    )
+    for part, bound in (
+        ("points of a curve", behaviour.MOST_POINTS),
+        ("epochs of a curve", details.MOST_EPOCHS),
+        ("bins of ranks", behaviour.MOST_RANKS),
+        ("features, the most striking ones", coverage.MOST_FEATURES),
+        (looked_at, behaviour.MOST_QUERIES),
+        ("groups of the gain by anomaly", behaviour.ANOMALY_BINS),
+    ):
+        assert f"| {part} | {bound:,} |" in PAGE
     assert f"rows, {latency.REPEATS} per length" in TEXT

@@ -49,9 +49,12 @@ def test_the_hidden_groups_are_told_as_they_came_out():
 
 def test_added_time_is_the_committed_result():
     rows = {row["candidates"]: row for row in result("routing")["table"]}
-    for column in ("added", "saved_where_routed"):
-        said = ", ".join(f"{rows[length][column]:.0%} at {length}" for length in (10, 100, 1000))
-        assert said in PAGE
+    for title, column in (
+        ("added, where the router abstains", "added"),
+        ("saved, where it routes", "saved_where_routed"),
+    ):
+        cells = [f"{rows[length][column]:.0%}" for length in (10, 100, 1000)]
+        assert f"| {title} | {' | '.join(cells)} |" in PAGE
 
 
 def test_pages_stand_beside_the_results():

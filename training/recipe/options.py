@@ -175,9 +175,9 @@ def add_recipe_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model",
         metavar="NAME",
-        help=f"another second stage, fitted like the recipe's unless its [rivals] says how: {', '.join(MODEL_NAMES)}; "
-        "see below. The bundle answers with it unless it ranks the validation queries worse than the first stage, or "
-        "the test split shows it to harm",
+        help=f"another second stage: {', '.join(MODEL_NAMES)}; see below. It is fitted like the recipe's, unless the "
+        "recipe's [rivals] has settings for it. A bundle answers with it, unless it ranks the validation queries worse "
+        "than the first stage, or the test split shows it to harm",
     )
 
 
@@ -235,7 +235,7 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
     table.add_argument("--qid", metavar="COL", help="column with the query id")
     table.add_argument("--label", metavar="COL", help="column with the relevance label, whole numbers from 0")
     table.add_argument(
-        "--weight", metavar="COL", help="column that says how much a row counts, a query as the mean of its rows"
+        "--weight", metavar="COL", help="column with the weight of a row; the weight of a query is the mean of its rows"
     )
     table.add_argument("--categorical", metavar="COL,COL", help="number columns that are categories; text always is")
     table.add_argument("--ignore", metavar="COL,COL", help="columns that are no features")
@@ -251,7 +251,7 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--gains",
         metavar="G,G",
-        help="what label 0, 1 and so on is worth to LambdaMART, the softmax loss and NDCG (default: 2^label - 1)",
+        help="gain of label 0, 1 and so on in LambdaMART, the softmax loss and NDCG (default: 2^label - 1)",
     )
     parser.add_argument_group("features").add_argument(
         "--default",

@@ -37,8 +37,8 @@ check: $(VENV)/.dev ## lint, types and walls only
 	@echo "ruff, mypy, import-linter and hadolint agree"
 
 bench: $(VENV)/.dev ## measure the service, alone and beside others, for benchmarks/results/
-	@$(BIN)/python -m benchmarks.service
-	@$(BIN)/python -m benchmarks.floor
+	@$(BIN)/python -m benchmarks.load.service
+	@$(BIN)/python -m benchmarks.speed.floor
 	@$(BIN)/python -m benchmarks.rivals
 
 openapi: $(VENV)/.dev ## write openapi.yaml from the app

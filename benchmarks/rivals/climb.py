@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 
-from benchmarks.k6 import Step
+from benchmarks.load.k6 import Step
 
 LOST = 0.001
 """Share of the requests that may stay without a good answer where a load counts as sustained."""

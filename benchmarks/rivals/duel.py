@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from statistics import median
 
-from benchmarks.k6 import Step
+from benchmarks.load.k6 import Step
 from benchmarks.rivals.climb import LOST, Observed, tried
 from benchmarks.rivals.contenders import OURS, Contender
 from benchmarks.rivals.measure import Bench, observed_at, ready, started

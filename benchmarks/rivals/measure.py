@@ -13,8 +13,9 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import psutil
 
-from benchmarks import k6, machine, wide_bundle
-from benchmarks.k6 import Step, Target
+from benchmarks import machine, wide_bundle
+from benchmarks.load import k6
+from benchmarks.load.k6 import Step, Target
 from benchmarks.rivals.climb import Observed, climb, look_closer
 from benchmarks.rivals.contenders import OURS, Contender, Door, Place
 from benchmarks.rivals.cores import Cores, on

@@ -3,7 +3,7 @@
 The parser holds Python's global lock from the first byte to the last. So whatever could make it take long is counted
 before, in one quick pass: arrays and objects, which cost most, values, and bytes beyond what those need. Names that
 stand twice cannot be seen in what the parser returns; they show as more colons than names. All limits are those of the
-longest list that is served: no body below them takes much longer than such a list (``benchmarks/bodies.py``).
+longest list that is served: no body below them takes much longer than such a list (``benchmarks/load/bodies.py``).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Behind a real haproxy, which retries nothing: a rolling restart loses no request. benchmarks/drain.py does more."""
+"""Behind a real haproxy, which retries nothing: a rolling restart loses no request. benchmarks/load/drain.py does more."""
 
 import shutil
 
 import pytest
 
-from benchmarks import drain
+from benchmarks.load import drain
 from contract.conftest import BARE
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.attempts import page
-from benchmarks.attempts.networks import BLOCKS
-from benchmarks.attempts.problem import PLANTED_QUERIES
+from benchmarks.science.attempts import page
+from benchmarks.science.attempts.networks import BLOCKS
+from benchmarks.science.attempts.problem import PLANTED_QUERIES
 from listwright.training.recipe import config
 from listwright.training.recipe.model import Qilcm2
 

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import k6, throughput, wide_bundle
+from benchmarks import wide_bundle
+from benchmarks.load import k6
 from benchmarks.rivals import climb, contenders, duel, measure, pipeline
 from benchmarks.rivals.environments import ROOT
+from benchmarks.speed import throughput
 
 PAGE = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
 ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in PAGE.splitlines() if line.startswith("|")]

@@ -5,7 +5,7 @@ import re
 import shlex
 from pathlib import Path
 
-from benchmarks import diagnose as benchmark
+from benchmarks.science import diagnose as benchmark
 from listwright.ranking.relative import KINDS, RelativeColumn
 from listwright.training import diagnose
 from listwright.training.data.load import load

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.attempts import figures, networks, objectives, registry
-from benchmarks.attempts.problem import Problem, Scores, by_query, widened
-from benchmarks.attempts.stack import choice_weights
+from benchmarks.science.attempts import figures, networks, objectives, registry
+from benchmarks.science.attempts.problem import Problem, Scores, by_query, widened
+from benchmarks.science.attempts.stack import choice_weights
 from listwright.ranking.metrics import ndcg
 from listwright.training.data.dataset import Splits, fit_schema
 from listwright.training.data.synthetic import generate

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import invariance
+from benchmarks.science import invariance
 
 
 def lists(offsets, *, length=20, width=4, seed=0):

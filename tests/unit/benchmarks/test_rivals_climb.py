@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.k6 import Step
+from benchmarks.load.k6 import Step
 from benchmarks.rivals.climb import LOST, MOST_BEYOND, Observed, climb, knee, look_closer
 
 LIMIT = 50.0

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import machine
-from benchmarks.k6 import Step
+from benchmarks.load.k6 import Step
 from benchmarks.rivals import __main__ as command
 from benchmarks.rivals.climb import Observed
 from benchmarks.rivals.cores import Cores, IndivisibleError

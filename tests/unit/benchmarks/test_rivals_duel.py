@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.k6 import Step
+from benchmarks.load.k6 import Step
 from benchmarks.rivals import contenders, duel
 from benchmarks.rivals.climb import Observed
 from benchmarks.rivals.cores import shared

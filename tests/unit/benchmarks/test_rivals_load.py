@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks import k6
+from benchmarks.load import k6
 
 ANSWERED = {"count": 290, "avg": 672.17, "p(50)": 573.1868, "p(99)": 1932.7435, "p(99.9)": 1963.8968, "max": 1972.7}
 SUMMARY = {

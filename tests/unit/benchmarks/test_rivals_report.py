@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks.k6 import Step
+from benchmarks.load.k6 import Step
 from benchmarks.rivals import contenders, figure, report
 from benchmarks.rivals.climb import Observed
 from benchmarks.rivals.report import Result

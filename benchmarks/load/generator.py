@@ -1,0 +1,215 @@
+"""A load generator in a process of its own: ``python -m benchmarks.load.generator PLAN.json`` prints what came back, as
+JSON.
+
+Closed loop: so many callers, each asks again once it is answered. Open loop: a request every so often, whatever becomes
+of the earlier ones, and its time counts from when it was due, so that a slow service is not asked less, nor forgiven.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import numpy as np
+import uvloop
+
+GIVE_UP_S = 30.0
+DEGRADED = b'"status":"degraded"'
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to send.
+
+    Args:
+        port: of the service on this machine.
+        body: file with the body of every request.
+        seconds: for how long.
+        callers: of a closed loop; in an open one, the most connections at a time.
+        rate: requests a second of an open loop; 0 for a closed one.
+        patient: whether a refused caller of a closed loop waits as long as ``Retry-After`` says.
+        calm_ms: after an open loop, one caller asks until it is answered this fast three times in a row.
+        media_type: of body and answer.
+        target: method and path.
+    """
+
+    port: int
+    body: str
+    seconds: float
+    callers: int
+    rate: float = 0.0
+    patient: bool = True
+    calm_ms: float = 0.0
+    media_type: str = "application/json"
+    target: str = "POST /rerank"
+
+    def save(self, path: Path) -> Path:
+        """Write the plan for another process."""
+        path.write_text(json.dumps(asdict(self)), encoding="utf-8")
+        return path
+
+
+class Answer(NamedTuple):
+    """What is looked at of an answer."""
+
+    status: int
+    retry_after_s: float
+    degraded: bool
+
+
+class Caller(asyncio.Protocol):
+    """One kept-alive connection."""
+
+    def __init__(self) -> None:
+        self._received = bytearray()
+        self._answer: asyncio.Future[Answer] | None = None
+        self._transport: asyncio.Transport | None = None
+
+    async def ask(self, request: bytes, port: int) -> Answer:
+        """Send and wait; connects if necessary."""
+        loop = asyncio.get_running_loop()
+        if self._transport is None or self._transport.is_closing():
+            await loop.create_connection(lambda: self, "127.0.0.1", port)
+        assert self._transport is not None
+        self._received.clear()
+        self._answer = loop.create_future()
+        self._transport.write(request)
+        return await asyncio.wait_for(self._answer, GIVE_UP_S)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the event loop."""
+        self._transport = cast(asyncio.Transport, transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the interface's
+        """Called by the event loop."""
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(ConnectionResetError("closed before the answer"))
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the event loop."""
+        self._received += data
+        end = self._received.find(b"\r\n\r\n")
+        if end < 0 or self._answer is None or self._answer.done():
+            return
+        status, *lines = bytes(self._received[:end]).lower().split(b"\r\n")
+        headers = dict(line.split(b": ", 1) for line in lines)
+        if len(self._received) >= end + 4 + int(headers[b"content-length"]):
+            degraded = DEGRADED in self._received[-1000:]
+            self._answer.set_result(Answer(int(status.split()[1]), float(headers.get(b"retry-after", 0)), degraded))
+
+
+@dataclass
+class Outcome:
+    """What came back so far."""
+
+    seconds: dict[int, list[float]] = field(default_factory=dict)
+    faults: Counter[str] = field(default_factory=Counter)
+    degraded: int = 0
+
+    async def one(self, caller: Caller, request: bytes, port: int, due: float) -> Answer | None:
+        """Send a request that was due at a time, and count what becomes of it."""
+        try:
+            answer = await caller.ask(request, port)
+        except (OSError, TimeoutError) as error:
+            self.faults[type(error).__name__] += 1
+            return None
+        self.seconds.setdefault(answer.status, []).append(time.perf_counter() - due)
+        self.degraded += answer.degraded
+        return answer
+
+    def summary(self, took_s: float) -> dict[str, object]:
+        """Counts, rates, and quantiles of the times by status."""
+        return {
+            "seconds": round(took_s, 2),
+            "answers": {str(status): len(times) for status, times in sorted(self.seconds.items())},
+            "degraded": self.degraded,
+            "faults": dict(self.faults),
+            "accepted_per_second": round(len(self.seconds.get(200, ())) / took_s, 1),
+            "milliseconds": {str(status): _quantiles(times) for status, times in sorted(self.seconds.items())},
+            "generator_cpu_share": round(time.process_time() / took_s, 2),
+        }
+
+
+def _quantiles(seconds: list[float]) -> dict[str, float]:
+    names = {"p50": 50, "p99": 99, "p99_9": 99.9, "max": 100}
+    return {name: round(float(np.percentile(seconds, q)) * 1e3, 2) for name, q in names.items()}
+
+
+async def closed(plan: Plan, request: bytes) -> dict[str, object]:
+    """So many callers."""
+    outcome, began = Outcome(), time.perf_counter()
+
+    async def call() -> None:
+        caller = Caller()
+        while (due := time.perf_counter()) < began + plan.seconds:
+            answer = await outcome.one(caller, request, plan.port, due)
+            if answer is not None and plan.patient and answer.retry_after_s:
+                await asyncio.sleep(min(answer.retry_after_s, max(0.0, began + plan.seconds - time.perf_counter())))
+
+    await asyncio.gather(*(call() for _ in range(plan.callers)))
+    return outcome.summary(time.perf_counter() - began)
+
+
+async def open_loop(plan: Plan, request: bytes) -> dict[str, object]:
+    """So many requests a second."""
+    outcome, began = Outcome(), time.perf_counter()
+    idle = [Caller() for _ in range(plan.callers)]
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def call(due: float) -> None:
+        caller = idle.pop()
+        await outcome.one(caller, request, plan.port, due)
+        idle.append(caller)
+
+    for number in range(round(plan.rate * plan.seconds)):
+        due = began + number / plan.rate
+        if (ahead := due - time.perf_counter()) > 0:
+            await asyncio.sleep(ahead)
+        elif number % 10 == 0:
+            await asyncio.sleep(0)  # behind: still let answers in
+        if not idle:
+            outcome.faults["no free connection"] += 1
+            continue
+        task = asyncio.get_running_loop().create_task(call(due))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+    sent_s = time.perf_counter() - began
+    calm_after_s = await _calm(plan, request)
+    await asyncio.gather(*tasks)
+    return {**outcome.summary(sent_s), "calm_after_seconds": calm_after_s}
+
+
+async def _calm(plan: Plan, request: bytes) -> float:
+    """Seconds until a caller has been answered fast three times in a row."""
+    caller, began, fast = Caller(), time.perf_counter(), 0
+    while fast < 3 and time.perf_counter() - began < GIVE_UP_S:
+        asked = time.perf_counter()
+        answer = await caller.ask(request, plan.port)
+        in_time = (time.perf_counter() - asked) * 1e3 <= plan.calm_ms
+        fast = fast + 1 if answer.status == 200 and in_time else 0
+    return round(time.perf_counter() - began, 3)
+
+
+def main() -> None:
+    """Command line."""
+    plan = Plan(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
+    body = Path(plan.body).read_bytes()
+    lines = (
+        f"{plan.target} HTTP/1.1",
+        "Host: x",
+        f"Content-Type: {plan.media_type}",
+        f"Accept: {plan.media_type}",
+        f"Content-Length: {len(body)}",
+    )
+    run = open_loop if plan.rate else closed
+    print(json.dumps(uvloop.run(run(plan, "\r\n".join(lines).encode() + b"\r\n\r\n" + body))))
+
+
+if __name__ == "__main__":
+    main()

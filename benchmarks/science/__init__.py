@@ -1,0 +1,1 @@
+"""What rankers gain, and whether the mathematics is right."""

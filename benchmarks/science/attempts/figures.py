@@ -1,0 +1,86 @@
+"""From kept results to figures: means over queries and seeds, and what is gained over the rival."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from benchmarks.science.attempts.problem import PLANTED
+from benchmarks.science.attempts.registry import ATTEMPTS, RIVAL
+from listwright.training.evaluation.bootstrap import interval, resampled_means
+
+Figures = dict[str, object]
+
+
+def of_set(work: Path, name: str) -> Figures:
+    """Everything that is kept of one set.
+
+    Returns:
+        For every attempt, over the folds and seeds that it and the rival have: seeds, fits, mean NDCG@10 of both, the
+        gain with its 95 % interval, and median seconds. Queries are resampled; a query's seeds are drawn together.
+    """
+    kept = {attempt: _kept(work / name, attempt) for attempt in ATTEMPTS}
+    rival = kept[RIVAL]
+    rows: list[Figures] = []
+    for attempt, found in kept.items():
+        common = sorted(found.keys() & rival.keys())
+        if not common:
+            continue
+        gain, query = _paired(name, common, {key: found[key][0] - rival[key][0] for key in common})
+        low, high = interval(resampled_means(gain, query))
+        rows.append(
+            {
+                "attempt": attempt,
+                "seeds": len({seed for _, seed in common}),
+                "fits": len(common),
+                "ndcg@10": round(float(np.concatenate([found[key][0] for key in common]).mean()), 4),
+                "rival": round(float(np.concatenate([rival[key][0] for key in common]).mean()), 4),
+                "gain": [round(float(value), 4) for value in (gain.mean(), low, high)],
+                "seconds": round(float(np.median([found[key][1] for key in common])), 1),
+                **_facts(found),
+            }
+        )
+    folds = sorted({fold for fold, _ in rival})
+    queries = sum(len(values) for (_, seed), (values, _, _) in rival.items() if name in PLANTED or seed == 0)
+    return {"set": name, "folds": folds, "test_queries": queries, "attempts": rows}
+
+
+Kept = dict[tuple[int, int], tuple[Float[np.ndarray, " N"], float, Mapping[str, list[float]]]]
+
+
+def _kept(folder: Path, attempt: str) -> Kept:
+    """NDCG by query, seconds and facts of an attempt by fold and seed."""
+    found: Kept = {}
+    for file in sorted(folder.glob(f"*/{attempt}.npz")):
+        _, fold, _, seed = file.parent.name.split("-")
+        with np.load(file) as arrays:
+            facts = {key.removeprefix("fact "): arrays[key].tolist() for key in arrays if key.startswith("fact ")}
+            found[int(fold), int(seed)] = arrays["ndcg"], float(arrays["seconds"]), facts
+    return found
+
+
+def _paired(
+    name: str, keys: Iterable[tuple[int, int]], values: Mapping[tuple[int, int], Float[np.ndarray, " N"]]
+) -> tuple[Float[np.ndarray, " M"], Int[np.ndarray, " M"]]:
+    """All values, and the number of the query that each is of; seeds of a planted set have queries of their own."""
+    gains, queries, numbers = [], [], dict[tuple[int, int], int]()
+    for fold, seed in keys:
+        own = seed if name in PLANTED else 0
+        gains.append(values[fold, seed])
+        queries += [numbers.setdefault((1000 * own + fold, n), len(numbers)) for n in range(len(values[fold, seed]))]
+    return np.concatenate(gains), np.array(queries)
+
+
+def _facts(found: Kept) -> Figures:
+    """In how many fits the second stage was kept; at how many of them no epoch was better than the first stage."""
+    kept = [facts["kept"][0] for _, _, facts in found.values() if "kept" in facts]
+    epochs = [epoch for _, _, facts in found.values() for epoch in facts.get("epochs", [])]
+    facts: Figures = {}
+    if kept:
+        facts["kept"] = int(sum(kept))
+    if epochs:
+        facts["stayed_at_start"] = round(sum(epoch == 0 for epoch in epochs) / len(epochs), 2)
+    return facts

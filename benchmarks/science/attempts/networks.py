@@ -1,0 +1,118 @@
+"""Attempts with a network on top of the rival.
+
+All networks have one setting for all sets, :data:`COMMON`. What the recipes hold was tuned on validation queries of
+fold 1, which other folds test.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+from jaxtyping import Float
+from torch import Tensor
+
+from benchmarks.science.attempts import objectives
+from benchmarks.science.attempts.problem import Problem, Scores, by_query
+from listwright.training.data.dataset import Dataset, Splits
+from listwright.training.recipe.model import Mlp, NetworkSpec, Qilcm, Qilcm2
+from listwright.training.second_stage import loop
+from listwright.training.second_stage.batching import Lists
+from listwright.training.second_stage.loop import FittedNetwork, fit_network, predict
+
+COMMON: dict[str, Any] = {
+    "cutoff": 1000,  # whole lists
+    "encoder_width": 48,
+    "hidden": (64,),
+    "dropout": 0.3,
+    "weight_decay": 1e-4,
+    "batch_size": 40,
+    "learning_rate": 2e-3,
+    "max_epochs": 60,
+    "patience": 8,
+}
+SEEDS = Qilcm2(context="seeds", seeds=2, **COMMON)
+BLOCKS = Qilcm2(context="blocks", **COMMON)
+AVERAGED = BLOCKS.model_copy(update={"members": 4})
+STRONG = BLOCKS.model_copy(update={"dropout": 0.5, "weight_decay": 1e-3, "input_noise": 0.05})
+QILCM = Qilcm(confusion_weight=0.0, **COMMON)
+POINTWISE = Mlp(first_stage_score=False, **COMMON)
+ALONE = BLOCKS.model_copy(update={"first_stage_score": False})
+
+FOLDS = 4
+
+
+def single(problem: Problem, splits: Splits, spec: NetworkSpec, first: Scores) -> Scores:
+    """One network, fitted on all training queries and stopped by the validation queries."""
+    assert first.train is not None
+    fitted = fit_network(spec, splits.train, splits.valid, first.train, first.valid, seed=problem.seed)
+    valid, test = (
+        scores_of(fitted, part, scores) for part, scores in ((splits.valid, first.valid), (splits.test, first.test))
+    )
+    return Scores(None, valid, test, {"epochs": [float(fitted.best_epoch)]})
+
+
+def with_objective(problem: Problem, splits: Splits, name: str, first: Scores) -> Scores:
+    """QILCM2 with self-attention, and an objective of :mod:`benchmarks.science.attempts.objectives` instead of
+    AttRank."""
+    objective = objectives.NAMED[name]
+
+    def loss(_: str, logits: Tensor, labels: Tensor, mask: Tensor, *, weights: None, gains: None) -> Tensor:
+        assert weights is None  # these sets have neither
+        assert gains is None
+        return objective(logits, labels, mask)
+
+    with patch.object(loop, "ranking_loss", loss):
+        return single(problem, splits, BLOCKS, first)
+
+
+def crossed(problem: Problem, splits: Splits, spec: NetworkSpec, first: Scores) -> Scores:
+    """:data:`FOLDS` networks, each fitted without one part of the training queries, which it then scores.
+
+    All are stopped by the validation queries. Validation and test rows have the mean of all networks.
+    """
+    assert first.train is not None
+    train, valid, test = np.empty(splits.train.rows), np.zeros(splits.valid.rows), np.zeros(splits.test.rows)
+    part_of = np.random.default_rng([problem.seed, FOLDS]).permutation(len(splits.train)) % FOLDS
+    epochs = []
+    for part in range(FOLDS):
+        rest, held_out = np.flatnonzero(part_of != part), np.flatnonzero(part_of == part)
+        rows, unseen = splits.train.rows_of(rest), splits.train.rows_of(held_out)
+        fitted = fit_network(
+            spec,
+            splits.train.select(rest),
+            splits.valid,
+            first.train[rows],
+            first.valid,
+            seed=1000 * problem.seed + part,
+        )
+        train[unseen] = scores_of(fitted, splits.train.select(held_out), first.train[unseen])
+        valid += scores_of(fitted, splits.valid, first.valid) / FOLDS
+        test += scores_of(fitted, splits.test, first.test) / FOLDS
+        epochs.append(float(fitted.best_epoch))
+    return Scores(train, valid, test, {"epochs": epochs})
+
+
+def safe(problem: Problem, first: Scores, second: Scores) -> Scores:
+    """The second stage where its gain is above one standard error, else the first stage.
+
+    The gain is that on the training queries, which neither has seen; on the validation queries, which chose the epoch,
+    where the second stage has no such scores.
+    """
+    if second.train is not None and first.train is not None:
+        gain = by_query(problem.plain.train, second.train) - by_query(problem.plain.train, first.train)
+    else:
+        gain = by_query(problem.plain.valid, second.valid) - by_query(problem.plain.valid, first.valid)
+    error = float(gain.std(ddof=1)) / len(gain) ** 0.5
+    kept = float(gain.mean()) > error
+    one = second if kept else first
+    return Scores(one.train, one.valid, one.test, {"kept": [float(kept)], "gain": [float(gain.mean()), error]})
+
+
+def scores_of(fitted: FittedNetwork, data: Dataset, first: Float[np.ndarray, " R"]) -> Float[np.ndarray, " R"]:
+    """``(R,)`` logits of every row."""
+    spec = fitted.spec
+    lists = Lists(data, first, cutoff=spec.cutoff, append_score=spec.first_stage_score)
+    assert len(lists.rows) == data.rows, "a list is longer than the cutoff"
+    return np.concatenate(predict(fitted.module, lists))

@@ -1,0 +1,48 @@
+"""The tables of ``docs/attempts.md``, from the committed figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.science.attempts.problem import PLANTED
+from benchmarks.science.attempts.registry import ATTEMPTS, RIVAL
+
+PAGE = Path(__file__).parents[3] / "docs" / "attempts.md"
+BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
+
+
+def write(result: Mapping[str, Any]) -> Path:
+    """Put the tables between the page's markers."""
+    text = PAGE.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    PAGE.write_text(f"{before}{BEGIN}\n{tables(result)}{END}{after}", encoding="utf-8")
+    return PAGE
+
+
+def tables(result: Mapping[str, Any]) -> str:
+    """One table for each set."""
+    return "\n".join(_table(found) for found in result["sets"])
+
+
+def _table(found: Mapping[str, Any]) -> str:
+    folds = "fold 1, each seed draws the data anew" if found["set"] in PLANTED else f"{len(found['folds'])} folds"
+    lines = [
+        f"### {found['set']}: {found['test_queries']:,} test queries, {folds}",
+        "",
+        "| attempt | seeds | fits | NDCG@10 | the rival there | gain [95 % interval] | seconds of a fit |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in found["attempts"]:
+        gained, low, high = row["gain"]
+        gain = "" if row["attempt"] == RIVAL else f"{gained:+.4f} [{low:+.4f}, {high:+.4f}]"
+        if low > 0:
+            gain = f"**{gain}**"
+        title = ATTEMPTS[row["attempt"]].title
+        if "kept" in row:
+            title += f" (kept in {row['kept']} of {row['fits']} fits)"
+        mean = f"{row['ndcg@10']:.4f} | {row['rival']:.4f}"
+        lines.append(f"| {title} | {row['seeds']} | {row['fits']} | {mean} | {gain} | {row['seconds']:g} |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,105 @@
+"""Every attempt by name: what it needs, and whether it is measured with all seeds or with the first only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from benchmarks.science.attempts import networks, stack, trees
+from benchmarks.science.attempts.networks import ALONE, AVERAGED, BLOCKS, POINTWISE, QILCM, SEEDS, STRONG, single
+from benchmarks.science.attempts.problem import Problem, Scores
+
+RIVAL = "relative"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt.
+
+    Args:
+        title: a row of the table.
+        make: from a problem and the scores of what it needs.
+        needs: names of other attempts.
+        screened: measured with the first seed only.
+    """
+
+    title: str
+    make: Callable[..., Scores]
+    needs: tuple[str, ...] = ()
+    screened: bool = False
+
+
+ATTEMPTS: dict[str, Attempt] = {
+    "plain": Attempt("LightGBM", trees.plain),
+    RIVAL: Attempt("LightGBM + relative columns (the rival)", trees.relative),
+    "sum": Attempt("sum of 8 rivals with other seeds", trees.summed, (RIVAL,)),
+    "xendcg": Attempt("sum of 8, rank_xendcg", trees.summed_xendcg, screened=True),
+    "both": Attempt("both sums", trees.both, ("sum", "xendcg"), screened=True),
+    "qilcm2_plain": Attempt(
+        "QILCM2 with pooling, columns of the set", lambda p, r: single(p, p.plain, SEEDS, r), (RIVAL,), screened=True
+    ),
+    "qilcm2": Attempt(
+        "QILCM2 with pooling, relative columns too", lambda p, r: single(p, p.wide, SEEDS, r), (RIVAL,), screened=True
+    ),
+    "blocks": Attempt("QILCM2 with self-attention", lambda p, r: single(p, p.wide, BLOCKS, r), (RIVAL,)),
+    "blocks_safe": Attempt("the same, kept above one standard error", networks.safe, (RIVAL, "blocks")),
+    "strong": Attempt("the same, stronger regularisation", lambda p, r: single(p, p.wide, STRONG, r), (RIVAL,)),
+    "averaged": Attempt(
+        "4 of the same in one graph", lambda p, r: single(p, p.wide, AVERAGED, r), (RIVAL,), screened=True
+    ),
+    **{
+        name: Attempt(
+            f"the same, objective {name}",
+            lambda p, r, name=name: networks.with_objective(p, p.wide, name, r),
+            (RIVAL,),
+            screened=True,
+        )
+        for name in ("softmax", "plackett_luce", "lambda_loss", "neural_ndcg")
+    },
+    "qilcm": Attempt("QILCM, relative columns too", lambda p, r: single(p, p.wide, QILCM, r), (RIVAL,), screened=True),
+    "mlp_plain": Attempt(
+        "MLP alone, columns of the set", lambda p, r: single(p, p.plain, POINTWISE, r), (RIVAL,), screened=True
+    ),
+    "mlp_relative": Attempt(
+        "MLP alone, relative columns only",
+        lambda p, r: single(p, p.relative_only, POINTWISE, r),
+        (RIVAL,),
+        screened=True,
+    ),
+    "mlp": Attempt("MLP alone, both", lambda p, r: single(p, p.wide, POINTWISE, r), (RIVAL,), screened=True),
+    "mlp_crossed": Attempt(
+        "4 MLPs alone, both", lambda p, r: networks.crossed(p, p.wide, POINTWISE, r), (RIVAL,), screened=True
+    ),
+    "mlp_stacked": Attempt(
+        "rival and 4 MLPs, stacked", lambda p, r, m: stack.stacked(p, [r, m]), (RIVAL, "mlp_crossed"), screened=True
+    ),
+    "alone_crossed": Attempt(
+        "4 self-attention networks alone", lambda p, r: networks.crossed(p, p.wide, ALONE, r), (RIVAL,), screened=True
+    ),
+    "alone_stacked": Attempt(
+        "rival and 4 self-attention networks, stacked",
+        lambda p, r, m: stack.stacked(p, [r, m]),
+        (RIVAL, "alone_crossed"),
+        screened=True,
+    ),
+    "sum_stacked": Attempt(
+        "sum of 8, MLPs and self-attention networks, stacked",
+        lambda p, r, s, m, a: stack.stacked(p, [s, m, a], fitted_on=[r, m, a]),
+        (RIVAL, "sum", "mlp_crossed", "alone_crossed"),
+        screened=True,
+    ),
+    "sum_averaged": Attempt(
+        "4 networks with self-attention in one graph, on the sum of 8",
+        lambda p, s: single(p, p.wide, AVERAGED, s),
+        ("sum",),
+    ),
+    "sum_averaged_safe": Attempt("the same, kept above one standard error", networks.safe, ("sum", "sum_averaged")),
+}
+"""In the order of the table; each stands behind what it needs."""
+
+
+def measure(problem: Problem, name: str) -> Scores:
+    """The scores of an attempt; those that it needs are made, and kept, before."""
+    attempt = ATTEMPTS[name]
+    needed = [measure(problem, other) for other in attempt.needs]
+    return problem.scores(name, lambda: attempt.make(problem, *needed))

@@ -1,0 +1,53 @@
+"""Stacking: scores of several rankers, added with weights that are fitted out of fold."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float
+from scipy.optimize import minimize
+
+from benchmarks.science.attempts.problem import Problem, Scores
+from listwright.training.data.dataset import Dataset
+
+
+def stacked(problem: Problem, parts: list[Scores], *, fitted_on: list[Scores] | None = None) -> Scores:
+    """The weighted sum of parts.
+
+    Args:
+        problem: whose training queries fix the weights.
+        parts: what is added.
+        fitted_on: whose out-of-fold scores fix the weights, where not those of the parts.
+    """
+    columns = [part.train for part in fitted_on or parts]
+    assert all(column is not None for column in columns)
+    weights = choice_weights(problem.plain.train, np.column_stack(columns))  # type: ignore[arg-type]
+    train, valid, test = (
+        np.column_stack([getattr(part, name) for part in parts]) @ weights for name in ("train", "valid", "test")
+    )
+    shares = weights * [float(np.std(part.valid)) for part in parts]
+    return Scores(train, valid, test, {"weights": (shares / max(shares.sum(), 1e-12)).tolist()})
+
+
+def choice_weights(data: Dataset, scores: Float[np.ndarray, "R M"]) -> Float[np.ndarray, " M"]:
+    """``(M,)`` weights from 0 that make the sum of the columns the best logit of AttRank's target: a convex fit."""
+    scale = scores.std(axis=0)
+    scale[scale == 0.0] = 1.0
+    x, starts = scores / scale, data.offsets[:-1]
+    query = np.repeat(np.arange(len(data)), data.lengths)
+    target = np.where(data.labels > 0, np.exp(data.labels.astype(np.float64)), 0.0)
+    totals = np.add.reduceat(target, starts)
+    relevant = (totals > 0.0)[query]
+    target = np.where(relevant, target / np.where(totals > 0.0, totals, 1.0)[query], 0.0)
+
+    def loss(weights: Float[np.ndarray, " M"]) -> tuple[float, Float[np.ndarray, " M"]]:
+        logits = x @ weights
+        logits -= np.maximum.reduceat(logits, starts)[query]
+        sums = np.add.reduceat(np.exp(logits), starts)[query]
+        log_p = logits - np.log(sums)
+        pull = np.where(relevant, np.exp(log_p), 0.0) - target
+        return -float(target @ log_p) / len(data), x.T @ pull / len(data)
+
+    start = np.full(x.shape[1], 1.0 / x.shape[1])
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=[(0.0, None)] * x.shape[1])
+    weights: Float[np.ndarray, " M"] = found.x / scale
+    return weights

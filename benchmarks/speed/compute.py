@@ -1,0 +1,173 @@
+"""``python -m benchmarks.speed.compute``: what the two stages cost, each beside its alternatives, on one thread.
+
+First stage: LightGBM's own ``predict``, ONNX Runtime's tree ensemble, oneDAL where ``daal4py`` is installed, and the
+compiled traversal; all but oneDAL and ONNX Runtime equal LightGBM to the last bit. The compiled one again with 40
+list-relative columns. Second stage: QILCM as torch exports
+it from the module that was trained, and from its inference form. The candidates take turns on the same lists.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+
+import lightgbm
+import numpy as np
+import onnxruntime
+import torch
+from jaxtyping import Float
+from onnx import TensorProto, helper
+
+from benchmarks import machine
+from benchmarks.wide_bundle import FEATURES, boost, build, noise, rows
+from listwright.ranking import bundle
+from listwright.ranking.compiled.first_stage import CompiledFirstStage
+from listwright.ranking.compiled.lightgbm_trees import Forest, read_forest
+from listwright.ranking.first_stage import LightGbmFirstStage
+from listwright.ranking.relative import KINDS, RelativeColumns
+from listwright.ranking.scorers import OnnxScorer
+from listwright.training.export.inference_form import InferenceForm
+from listwright.training.export.onnx import to_onnx
+from listwright.training.first_stage.relative import candidates, widened_part
+from listwright.training.networks.ranker import Ranker, Unbatched
+from listwright.training.recipe.model import Qilcm as QilcmSpec
+
+LENGTHS = {10: 300, 100: 200, 1000: 40}
+"""Rounds at each list length."""
+
+RELATIVE = 40
+"""List-relative columns that are timed."""
+
+Score = Callable[[Float[np.ndarray, "L D"]], np.ndarray]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Writes ``benchmarks/results/compute.json``."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.compute", description=__doc__)
+    parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        path = build(Path(folder) / "wide" / "1")
+        model = (path / "first_stage.txt").read_text(encoding="utf-8")
+        schema = bundle.load(path).manifest.feature_schema
+    first = _engines(model, LightGbmFirstStage(model, schema), CompiledFirstStage(read_forest(model), None, schema))
+    torch.manual_seed(0)
+    sample = rows(np.random.default_rng(0), 5000)
+    module = Ranker(schema, sample, QilcmSpec()).eval()
+    second = {
+        "as trained": OnnxScorer(to_onnx(Unbatched(module), FEATURES), FEATURES).score,
+        "inference form": OnnxScorer(to_onnx(InferenceForm(module), FEATURES), FEATURES).score,
+    }
+    result = {
+        "features": FEATURES,
+        "first_stage": _table(first, "LightGBM"),
+        "relative_columns": _table(_with_relative_columns(), "without"),
+        "second_stage": _table(second, "as trained"),
+    }
+    print(machine.save("compute", "python -m benchmarks.speed.compute", result))
+    return 0
+
+
+def _with_relative_columns() -> dict[str, Score]:
+    """The compiled first stage on the features alone, and with list-relative columns that it computes and sees."""
+    data = noise(np.random.default_rng(0))
+    found: dict[str, Score] = {"without": CompiledFirstStage(read_forest(boost(data)), None, data.schema).score}
+    every = candidates(data.schema, KINDS)
+    for name, columns in {
+        f"{RELATIVE} columns of {RELATIVE // 2} features": every[:RELATIVE],
+        f"{RELATIVE} columns of {RELATIVE} features": every[: 2 * RELATIVE : 2],
+    }.items():
+        wide = widened_part(data, columns)
+        relative = RelativeColumns(columns, data.schema)
+        forest = CompiledFirstStage(read_forest(boost(wide)), None, wide.schema)
+        found[name] = _widening(relative, forest)
+    return found
+
+
+def _widening(relative: RelativeColumns, forest: CompiledFirstStage) -> Score:
+    return lambda x: forest.score(relative.widened(x))
+
+
+def _engines(model: str, reference: LightGbmFirstStage, compiled: CompiledFirstStage) -> dict[str, Score]:
+    engines: dict[str, Score] = {"LightGBM": reference.score, "compiled": compiled.score}
+    session = _session(_tree_ensemble(read_forest(model)))
+    engines["ONNX Runtime"] = lambda x: session.run(None, {"features": x})[0][:, 0]
+    try:
+        daal4py = import_module("daal4py")  # an alternative that is only measured, where somebody installed it
+    except ImportError:
+        print("oneDAL: skipped, daal4py is not installed (pip install scikit-learn-intelex)")
+        return engines
+    for said in ("objective=", "[objective: "):  # it converts no ranker, and a regression adds up the same trees
+        model = model.replace(f"{said}lambdarank", f"{said}regression")
+    converted = daal4py.mb.convert_model(lightgbm.Booster(model_str=model))
+    engines["oneDAL"] = lambda x: np.ravel(converted.predict(x))
+    return engines
+
+
+def _session(graph: bytes) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+
+
+def _tree_ensemble(forest: Forest) -> bytes:
+    """The forest as ONNX's own operator; thresholds are rounded down to float32 already."""
+    sizes = np.diff(forest.trees["root"], append=len(forest.nodes))
+    tree = np.repeat(np.arange(len(sizes)), sizes)
+    node = np.arange(len(forest.nodes)) - np.repeat(forest.trees["root"], sizes)
+    leaf = np.isinf(forest.nodes["threshold"])
+    child = forest.nodes["child"].astype(int)
+    ensemble = helper.make_node(
+        "TreeEnsembleRegressor",
+        ["features"],
+        ["scores"],
+        domain="ai.onnx.ml",
+        nodes_treeids=tree.tolist(),
+        nodes_nodeids=node.tolist(),
+        nodes_featureids=forest.columns["feature"][forest.nodes["column"]].tolist(),
+        nodes_modes=np.where(leaf, "LEAF", "BRANCH_LEQ").tolist(),
+        nodes_values=np.where(leaf, 0.0, forest.nodes["threshold"]).tolist(),
+        nodes_truenodeids=np.where(leaf, 0, child).tolist(),
+        nodes_falsenodeids=np.where(leaf, 0, child + 1).tolist(),
+        target_treeids=tree[leaf].tolist(),
+        target_nodeids=node[leaf].tolist(),
+        target_ids=[0] * int(leaf.sum()),
+        target_weights=forest.values[leaf].tolist(),
+        n_targets=1,
+    )
+    features = helper.make_tensor_value_info("features", TensorProto.FLOAT, ["rows", FEATURES])
+    scores = helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["rows", 1])
+    graph = helper.make_graph([ensemble], "trees", [features], [scores])
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("ai.onnx.ml", 3)]
+    return bytes(helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString())
+
+
+def _table(candidates: Mapping[str, Score], baseline: str) -> list[dict[str, object]]:
+    """Median milliseconds, and how many times as fast as the baseline: the median of ratios within a round."""
+    rng = np.random.default_rng(1)
+    table = []
+    for length, rounds in LENGTHS.items():
+        taken: dict[str, list[float]] = {name: [] for name in candidates}
+        for number in range(rounds + 5):
+            x = rows(rng, length)
+            for name, score in candidates.items():
+                started = time.perf_counter()
+                score(x)
+                if number >= 5:
+                    taken[name].append(time.perf_counter() - started)
+        row: dict[str, object] = {"candidates": length}
+        for name, seconds in taken.items():
+            row[f"{name} ms"] = round(float(np.median(seconds)) * 1000, 4)
+            row[f"{name} times"] = round(float(np.median(np.array(taken[baseline]) / np.array(seconds))), 2)
+        table.append(row)
+        print(row)
+    return table
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,120 @@
+"""``python -m benchmarks.speed.epoch``: what drawing and padding batches takes of an epoch, and what sorting by length
+saves.
+
+Lists of 5 to 100 candidates, lengths spread evenly over magnitudes, 136 features and the first stage's score, batches
+of 80. Every model takes one epoch to warm up, then the fastest of the timed ones counts. The cheaper the model, the
+larger the share of the batches: the pointwise MLP is the worst case.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+import numpy as np
+import torch
+
+from benchmarks import machine
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.training.data.dataset import Dataset
+from listwright.training.networks.ranker import Ranker
+from listwright.training.recipe.model import Mlp, NetworkSpec, Qilcm
+from listwright.training.second_stage import batching
+from listwright.training.second_stage.batching import Lists
+from listwright.training.second_stage.loop import loss_of
+
+QUERIES, SHORTEST, LONGEST, FEATURES = 1600, 5, 100, 136
+
+MODELS: dict[str, NetworkSpec] = {
+    "mlp": Mlp(),
+    "qilcm without confusion": Qilcm(variant="V2"),
+    "qilcm, a quarter of the pairs": Qilcm(confusion_pairs=790),
+    "qilcm": Qilcm(),
+}
+
+
+def planted(rng: np.random.Generator) -> Dataset:
+    """Numbers that mean nothing; only the clock looks at them."""
+    lengths = np.exp(rng.uniform(np.log(SHORTEST), np.log(LONGEST + 1), QUERIES)).astype(int)
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return Dataset(
+        features=rng.random((int(offsets[-1]), FEATURES), dtype=np.float32),
+        labels=rng.integers(0, 5, int(offsets[-1])).astype(np.int32),
+        offsets=offsets,
+        qids=tuple(f"q{n}" for n in range(QUERIES)),
+        schema=FeatureSchema(features=tuple(Feature(name=f"f{d}") for d in range(FEATURES))),
+    )
+
+
+def epoch(model: Ranker, lists: Lists, spec: NetworkSpec, optimizer: torch.optim.Optimizer) -> tuple[float, float]:
+    """Seconds of one epoch: in drawing and padding batches, and in all."""
+    rng = np.random.default_rng(0)
+    weight = 1e-8 if isinstance(spec, Qilcm) and spec.confusion > 0.0 else 0.0  # its size does not matter to the clock
+    begun, drawing = time.perf_counter(), 0.0
+    batches = lists.batches(spec.batch_size, rng)
+    while True:
+        asked = time.perf_counter()
+        batch = next(batches, None)
+        drawing += time.perf_counter() - asked
+        if batch is None:
+            return drawing, time.perf_counter() - begun
+        optimizer.zero_grad()
+        torch.autograd.backward(loss_of(model, batch, spec, weight, rng)[0])
+        optimizer.step()
+
+
+def measure(spec: NetworkSpec, data: Dataset, epochs: int, device: str) -> dict[str, float]:
+    """The fastest of some epochs of a model."""
+    torch.manual_seed(0)
+    scores = np.random.default_rng(1).normal(size=data.rows)
+    lists = Lists(data, scores, cutoff=spec.cutoff, append_score=True, device=device)
+    model = Ranker(data.schema, lists.matrix, spec, FEATURES).to(device).train()
+    optimizer = torch.optim.Adam(model.parameters())
+    times = [epoch(model, lists, spec, optimizer) for _ in range(epochs + 1)][1:]
+    drawing, whole = min(times, key=lambda pair: pair[1])
+    return {"seconds": round(whole, 4), "batches_seconds": round(drawing, 4), "share": round(drawing / whole, 4)}
+
+
+def padding(data: Dataset, size: int) -> dict[str, float]:
+    """Padded over real candidates: sorted by length within buckets, as trained, and without sorting."""
+    lists = Lists(data, np.zeros(data.rows), cutoff=LONGEST, append_score=False)
+    rng = np.random.default_rng(0)
+    sorted_by_length = sum(batch.mask.numel() for batch in lists.batches(size, rng))
+    order = rng.permutation(len(lists))
+    unsorted = sum(lists.batch(order[start : start + size]).mask.numel() for start in range(0, len(order), size))
+    return {
+        "buckets": round(sorted_by_length / data.rows, 3),
+        "without": round(unsorted / data.rows, 3),
+        "batches_per_bucket": batching.BUCKETS,
+    }
+
+
+def main() -> int:
+    """Command line; writes ``benchmarks/results/epoch.json``."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.epoch", description=__doc__)
+    parser.add_argument("--epochs", type=int, default=2, help="timed epochs of each model; the fastest counts")
+    parser.add_argument("--device", default="cpu", help="torch device")
+    options = parser.parse_args()
+    data = planted(np.random.default_rng(0))
+    models = {name: measure(spec, data, options.epochs, options.device) for name, spec in MODELS.items()}
+    for name, found in models.items():
+        print(f"{name:>30}  epoch {found['seconds']:7.3f} s, batches {100 * found['share']:5.2f} %")
+    padded = padding(data, 80)
+    print(f"padded over real candidates: {padded['buckets']}, without buckets {padded['without']}")
+    result: dict[str, object] = {
+        "queries": QUERIES,
+        "candidates": data.rows,
+        "lengths": [SHORTEST, LONGEST],
+        "features": FEATURES,
+        "threads": torch.get_num_threads(),
+        "models": models,
+        "padded_over_real_candidates": padded,
+    }
+    command = f"python -m benchmarks.speed.epoch --epochs {options.epochs} --device {options.device}"
+    print(machine.save("epoch", command, result))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

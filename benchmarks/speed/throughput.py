@@ -1,0 +1,151 @@
+"""``python -m benchmarks.speed.throughput``: what four clients get out of the machine, and what one candidate more
+costs.
+
+- Four clients, each asking again once it is answered, against what the cores could do at best: as many rankings a
+  second as cores, less what the generator itself used of them, divided by the floor (``benchmarks.speed.floor``), which
+  is measured in the same run. For one worker with threads, one without, and a worker without threads per core.
+- One client, and lists of 100 to 1000 candidates: what each further candidate costs, in the lower and in the upper half
+  of that range. (A cost per candidate outright would fall with length: the second stage rescores 100 at most.)
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import machine
+from benchmarks.load.generator import Plan
+from benchmarks.load.service import service
+from benchmarks.speed.floor import STARTS, ask, bare_app, doors, post, summary
+from benchmarks.wide_bundle import build, rows
+from listwright.ranking import bundle
+from listwright.ranking.reranker import Reranker
+
+CANDIDATES, CLIENTS, SECONDS = 100, 4, 10.0
+LENGTHS = (100, 550, 1000)
+ROUNDS = 400
+TURNS, TURN, WARM = 12, 40, 8
+"""Of every length and door, the rounds of each, and how many of them do not count."""
+
+FORMS = ("npy", "columnar JSON")
+SETTINGS: dict[str, dict[str, Any]] = {
+    "1 worker, 2 threads": {"workers": 1, "threads": 2},
+    "1 worker, no threads": {"workers": 1, "threads": 0},
+    "2 workers, no threads": {"workers": 2, "threads": 0},
+}
+
+
+def main() -> int:
+    """Writes ``benchmarks/results/throughput.json``."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        served = build(folder / "wide" / "1")
+        reranker = bundle.load(served).reranker
+        floors = _floors(served, reranker)
+        with service(served) as (_, ours, _):
+            cost = _cost(reranker, ours)
+        clients = [
+            _four_clients(folder, served, reranker, door, settings, floors[door])
+            for settings in SETTINGS
+            for door in FORMS
+        ]
+    result = {"clients": clients, "cost": cost, "features": len(reranker.schema)}
+    print(machine.save("throughput", "python -m benchmarks.speed.throughput", result))
+    return 0
+
+
+def _floors(served: Path, reranker: Reranker) -> dict[str, float]:
+    """Milliseconds at each door; over several starts of both servers, for each depends on the cores it lands on."""
+    taken: dict[str, list[float]] = {}
+    for _ in range(STARTS):
+        with service(served) as (_, ours, _), bare_app() as bare:
+            ask(reranker, ours, bare, CANDIDATES, ROUNDS // STARTS, taken)
+    return {
+        str(row["door"]): float(str(row["in_process_ms"])) + float(str(row["bare_round_trip_ms"]))
+        for row in summary(CANDIDATES, taken)
+    }
+
+
+def _four_clients(
+    folder: Path, served: Path, reranker: Reranker, door: str, name: str, floor_ms: float
+) -> dict[str, object]:
+    """What they were answered, and its share of what could be."""
+    body, kind = doors(reranker, rows(np.random.default_rng(3), CANDIDATES))[door]
+    (folder / "body").write_bytes(body)
+    with service(served, **SETTINGS[name]) as (_, connection, _):
+        port = connection.port
+        connection.close()
+        _load(Plan(port, str(folder / "body"), SECONDS / 5, CLIENTS, media_type=kind), folder)  # warm
+        seen = _load(Plan(port, str(folder / "body"), SECONDS, CLIENTS, media_type=kind), folder)
+    cores = os.cpu_count() or 1
+    best = (cores - seen["generator_cpu_share"]) / floor_ms * 1e3
+    row = {
+        "settings": name,
+        "door": door,
+        "answers": seen["answers"],
+        "per_second": seen["accepted_per_second"],
+        "p99_ms": seen["milliseconds"]["200"]["p99"],
+        "generator_cpu_share": seen["generator_cpu_share"],
+        "floor_ms": round(floor_ms, 3),
+        "of_cores_over_floor": round(seen["accepted_per_second"] / best, 3),
+    }
+    print(json.dumps(row), flush=True)
+    return row
+
+
+def _load(plan: Plan, folder: Path) -> dict[str, Any]:
+    command = [sys.executable, "-m", "benchmarks.load.generator", str(plan.save(folder / "plan.json"))]
+    seen: dict[str, Any] = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+    return seen
+
+
+def _cost(reranker: Reranker, ours: http.client.HTTPConnection) -> list[dict[str, object]]:
+    """Microseconds of each further candidate, in both halves of the range; lengths and doors take turns of some rounds.
+
+    Of a turn the first rounds do not count: a list would be charged for what a longer one before it left to do after
+    its answer, and for the caches that it took. Lengths are compared within each turn of all of them, a second or two:
+    the machine's speed changes by the minute.
+    """
+    rng = np.random.default_rng(4)
+    asked = [(door, length, *sent) for length in LENGTHS for door, sent in doors(reranker, rows(rng, length)).items()]
+    p50_us: dict[str, list[list[float]]] = {door: [] for door, *_ in asked}
+    for turn in range(TURNS):
+        first = turn % len(asked)
+        seen: dict[tuple[str, int], float] = {}
+        for door, length, body, kind in asked[first:] + asked[:first]:
+            seconds = []
+            for _ in range(TURN):
+                began = time.perf_counter()
+                post(ours, body, kind, {})
+                seconds.append(time.perf_counter() - began)
+            seen[door, length] = float(np.median(seconds[WARM:])) * 1e6
+        for door, turns in p50_us.items():
+            turns.append([seen[door, length] for length in LENGTHS])
+    table = []
+    for door, turns in p50_us.items():
+        lower, upper = (float(step) for step in np.median(np.diff(turns) / np.diff(LENGTHS), axis=0))
+        row: dict[str, object] = {
+            "door": door,
+            "p50_ms": {
+                str(length): round(value / 1e3, 3)
+                for length, value in zip(LENGTHS, np.median(turns, axis=0), strict=True)
+            },
+            "further_candidate_us": [round(lower, 2), round(upper, 2)],
+            "upper_over_lower": round(upper / lower, 3),
+        }
+        print(json.dumps(row), flush=True)
+        table.append(row)
+    return table
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,16 +1,19 @@
 """NumPy's ``.npy`` format, as far as a float matrix needs it: a magic, a header of Python literals, raw numbers.
 
-Read without evaluating anything: no pickles, no objects, no structured types; the numbers stay where they arrived.
+NumPy reads and writes the header, which it takes for literals and never runs. No pickles, no objects, no structured
+types; the numbers stay where they arrived.
 """
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
+from io import BytesIO
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from numpy.lib import format as npy_format
 
 from listwright.ranking.errors import CandidateError
 from listwright.ranking.features import FeatureSchema
@@ -24,20 +27,26 @@ MEDIA_TYPE = "application/x-npy"
 MAX_HEADER = 1024
 """Bytes of a header; NumPy's own for a matrix has 118."""
 
-_MAGIC = b"\x93NUMPY"
+_PREFIX = len(npy_format.MAGIC_PREFIX) + 2
+"""Bytes of the magic, with the format's version."""
+
 _LENGTH_BYTES = {1: 2, 2: 4, 3: 4}
 """Of the header's length, by format version."""
 
-_ENTRY = re.compile(r"""['"](\w{1,20})['"] ?: ?(True|False|'[^'"]*'|"[^'"]*"|\((?:\d+, ?)*(?:\d+)?\))(?:, ?|(?=\}))""")
-_SHAPE = re.compile(r"\((?:\d{1,18}, ?)*(?:\d{1,18})?\)", re.ASCII)
-_TYPES: dict[str, np.dtype[Any]] = {"<f4": np.dtype("<f4"), "<f8": np.dtype("<f8")}
-_ALIGNED = 64
+_KNOWN_HEADERS = 1024
+"""Headers that are kept read: NumPy takes as long for one as the scorer for a short list."""
+
+_TYPES = (np.dtype("<f4"), np.dtype("<f8"))
+_LARGEST_SIDE = 10**18
+
+_UNREADABLE = (ValueError, TypeError, SyntaxError, MemoryError, RecursionError, TokenError)
+"""What Python's parser may say of a header that somebody made to harm."""
 
 
 @lru_cache
 def body_limit(candidates: int, features: int) -> Limit:
     """Of a body: the longest list, with its header."""
-    size = len(_MAGIC) + 2 + max(_LENGTH_BYTES.values()) + MAX_HEADER + value_bytes(candidates, features)
+    size = _PREFIX + max(_LENGTH_BYTES.values()) + MAX_HEADER + value_bytes(candidates, features)
     return Limit(size, why(candidates, features))
 
 
@@ -54,17 +63,14 @@ def decode(body: bytes, schema: FeatureSchema, limit: int) -> Float[np.ndarray, 
         CandidateError: if it is no matrix of little-endian float32 or float64 in C order.
         EmptyListError, TooLargeError, SchemaMismatchError: if its shape does not fit; the data is not looked at.
     """
-    fields, start = _header(body)
-    kind = _TYPES.get(fields["descr"][1:-1])
-    if kind is None:
-        raise CandidateError(f"the array's dtype is {fields['descr']}: send float32 ('<f4') or float64 ('<f8')")
-    if not _SHAPE.fullmatch(fields["shape"]):
-        raise UndecodableBodyError("the .npy header's shape is no tuple of whole numbers of at most 18 digits")
-    if fields["fortran_order"] != "False":
+    start = _end_of_header(body)
+    sides, by_columns, kind = _header(body[:start])
+    if kind not in _TYPES:
+        raise CandidateError(f"the array's dtype is {kind.str!r}: send float32 ('<f4') or float64 ('<f8')")
+    if by_columns:
         raise CandidateError("the array is in Fortran order: send it in C order (numpy.ascontiguousarray)")
-    sides = [int(side) for side in fields["shape"].strip("() ,").split(",") if side]
     if len(sides) != 2:
-        raise CandidateError(f"the array's shape is {fields['shape']}: send one (L, D) matrix, a row per candidate")
+        raise CandidateError(f"the array's shape is {sides}: send one (L, D) matrix, a row per candidate")
     length, width = sides
     check_shape(length, width, schema, limit)
     expected, found = length * width * kind.itemsize, len(body) - start
@@ -73,34 +79,46 @@ def decode(body: bytes, schema: FeatureSchema, limit: int) -> Float[np.ndarray, 
     return np.frombuffer(body, kind, offset=start).reshape(length, width)
 
 
-def _header(body: bytes) -> tuple[dict[str, str], int]:
-    """The header's literals as they stand there, and where the data starts."""
-    if not body.startswith(_MAGIC):
+def _end_of_header(body: bytes) -> int:
+    """Where the data starts."""
+    if not body.startswith(npy_format.MAGIC_PREFIX):
         raise UndecodableBodyError("the body is no .npy file: write it with numpy.save")
     size = _LENGTH_BYTES.get(body[6]) if len(body) > 6 else None  # body[7] is the minor version
     if size is None:
         raise UndecodableBodyError("the .npy format's version is none of 1, 2 and 3")
-    start = 8 + size
-    end = start + int.from_bytes(body[8:start], "little")
+    start = _PREFIX + size
+    end = start + int.from_bytes(body[_PREFIX:start], "little")
     if end - start > MAX_HEADER:
         raise UndecodableBodyError(f"the .npy header has {end - start} bytes, a matrix' needs at most {MAX_HEADER}")
     if end > len(body):
         raise UndecodableBodyError("the body ends within its .npy header")
-    text = body[start:end].decode("latin-1").strip()
-    fields: dict[str, str] = {}
-    at = 1
-    while entry := _ENTRY.match(text, at):
-        fields[entry[1]] = entry[2]
-        at = entry.end()
-    if text[:1] != "{" or text[at:].strip() != "}" or set(fields) != {"descr", "fortran_order", "shape"}:
-        raise UndecodableBodyError("the .npy header is not that of a plain array: no objects, no structured types")
-    return fields, end
+    return end
+
+
+@lru_cache(_KNOWN_HEADERS)
+def _header(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether it is in Fortran order, and type, as NumPy reads them; an exception is not kept."""
+    file = BytesIO(head)
+    file.seek(_PREFIX)
+    read = (
+        npy_format.read_array_header_1_0 if head[6] == 1 else npy_format.read_array_header_2_0
+    )  # 3 has the layout of 2
+    try:
+        shape, by_columns, kind = read(file, max_header_size=MAX_HEADER)
+    except _UNREADABLE as error:
+        raise UndecodableBodyError("the .npy header is not that of a plain array") from error
+    if not all(type(side) is int and 0 <= side < _LARGEST_SIDE for side in shape):
+        raise UndecodableBodyError("the .npy header's shape is no tuple of whole numbers of at most 18 digits")
+    return shape, by_columns, kind
 
 
 def encode(values: Float[np.ndarray, " L"]) -> bytes:
     """A ``.npy`` file of one float32 vector."""
-    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({len(values)},), }}"
-    padding = -(len(_MAGIC) + 4 + len(header) + 1) % _ALIGNED
-    length = len(header) + padding + 1
-    head = _MAGIC + b"\x01\x00" + length.to_bytes(2, "little") + header.encode() + b" " * padding + b"\n"
-    return head + values.astype("<f4").tobytes()
+    return _vector_header(len(values)) + values.astype("<f4").tobytes()
+
+
+@lru_cache(_KNOWN_HEADERS)
+def _vector_header(length: int) -> bytes:
+    file = BytesIO()
+    npy_format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (length,)})
+    return file.getvalue()

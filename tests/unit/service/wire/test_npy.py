@@ -52,15 +52,18 @@ def test_the_order_of_a_header_and_its_blanks_are_free(header):
     assert np.array_equal(decode(written(header, MATRIX.tobytes())), MATRIX)
 
 
-@pytest.mark.parametrize("shape", ["'<f4'", '""', "True", "False", "'(3, 4)'", f"({'0' * 18}3, 4)"])
+@pytest.mark.parametrize(
+    "shape", ["'<f4'", '""', "True", "False", "'(3, 4)'", f"({'0' * 18}3, 4)", "(True, 4)", f"(3, {10**18})", "(3, -4)"]
+)
 def test_a_shape_is_numbers(shape):
     """Found by benchmarks/fuzz.py: any literal was taken for one."""
-    with pytest.raises(UndecodableBodyError, match=r"^the \.npy header's shape is no tuple of whole numbers"):
+    with pytest.raises(UndecodableBodyError, match=r"^the \.npy header"):
         decode(written(f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}\n", MATRIX.tobytes()))
 
 
 def test_the_numbers_stay_where_they_arrived():
     body = saved(np.zeros((1000, 4), dtype=np.float32))
+    decode(body, limit=1000)  # the header is kept read
     tracemalloc.start()
     found = decode(body, limit=1000)
     _, peak = tracemalloc.get_traced_memory()
@@ -105,7 +108,10 @@ DATA = MATRIX.tobytes()
         written(HEADER + " " * npy.MAX_HEADER, DATA),
         written("{" * 1000, DATA),
         written("{'descr': " + "(" * 900, DATA),
-        saved(np.array([(1.0, 2.0)], dtype=[("a", "<f4"), ("b", "<f4")])),
+        written("-" * 1000, DATA),
+        written("[" * 1000, DATA),
+        written("{1:" * 300, DATA),
+        written("\0", DATA),
         b"PK\x03\x04" + saved(MATRIX),
     ],
 )
@@ -124,6 +130,7 @@ def test_what_is_no_array(body):
         (MATRIX > 0, r"'\|b1'"),
         (np.array([["a", "b", "c", "d"]]), "'<U1'"),
         (MATRIX.astype(object), r"'\|O'"),
+        (np.array([(1.0, 2.0)], dtype=[("a", "<f4"), ("b", "<f4")]), r"'\|V8'"),
         (np.asfortranarray(MATRIX), "Fortran order"),
         (MATRIX.ravel(), r"\(12,\)"),
         (MATRIX[None], r"\(1, 3, 4\)"),

@@ -3,9 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO := build/demo/1
+COVERAGE := --cov --cov-report=term-missing:skip-covered
+SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-all check bench openapi image-test dist clean
+.PHONY: help demo serve test test-all coverage explore check bench openapi image-test dist clean
 .DELETE_ON_ERROR:
 # a bundle is published whole or not at all, so an interruption right after it spoils nothing
 .PRECIOUS: $(DEMO)/manifest.json
@@ -25,8 +27,15 @@ serve: $(VENV)/.service ## keep the service running: the demo fitted here if the
 test: check ## lint, types, walls, then the tests, but for the slow ones
 	@$(BIN)/pytest -m "not slow" $(PYTEST_ARGS)
 
-test-all: check $(VENV)/.foreign ## lint, types, walls, then every test
-	@$(BIN)/pytest -rs $(PYTEST_ARGS)
+test-all: check $(VENV)/.foreign ## lint, types, walls, then every test; branches covered, as make coverage
+	@$(BIN)/pytest -rs $(COVERAGE) $(PYTEST_ARGS)
+
+coverage: $(VENV)/.dev ## the tests but for the slow ones, and which branches of ranking and service they take
+	@$(BIN)/pytest -m "not slow" $(COVERAGE) $(PYTEST_ARGS)
+
+explore: $(VENV)/.dev ## property tests with examples that no run had before; SEED=N runs those of seed N
+	@echo "seed $(SEED): make explore SEED=$(SEED) runs the same examples"
+	@$(BIN)/pytest -m hypothesis --hypothesis-profile=explore --hypothesis-seed=$(SEED) $(PYTEST_ARGS)
 
 check: $(VENV)/.dev ## lint, types and walls only
 	@$(BIN)/ruff check --quiet .

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Real
 
 from listwright.ranking.errors import CandidateError, EmptyListError, RoutingError
 from listwright.ranking.order import ranks_of
@@ -32,7 +32,7 @@ class CandidateList:
             too few, too many or repeated.
     """
 
-    features: Float[np.ndarray, "L D"]
+    features: Real[np.ndarray, "L D"]
     ids: tuple[str, ...] | None = None
     context: Mapping[str, str | float | None] = field(default_factory=dict)
 

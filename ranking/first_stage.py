@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import lightgbm
 import numpy as np
@@ -38,6 +38,7 @@ def read_booster(model: str) -> lightgbm.Booster:
 Engine = Literal["compiled", "lightgbm", "column", "onnx"]
 
 
+@runtime_checkable
 class FirstStage(Protocol):
     """Scores the candidates of a list.
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -192,7 +192,7 @@ def _other_estimate(golden: GoldenList, ranking: Ranking) -> str | None:
     return None
 
 
-def same_scores(expected: Float[np.ndarray, " L"], found: Float[np.ndarray, " L"]) -> bool:
+def same_scores(expected: Float[np.ndarray, " L"], found: Float[np.ndarray, " M"]) -> bool:
     """Whether two score vectors are the same computation, up to :data:`SCORE_TOLERANCE`; NaN equals NaN only."""
     return expected.shape == found.shape and bool(
         np.allclose(found, expected, rtol=SCORE_TOLERANCE, atol=SCORE_TOLERANCE, equal_nan=True)
@@ -212,7 +212,7 @@ def same_order(ranking: Ranking, expected: Int[np.ndarray, " L"]) -> bool:
     return bool(same_part and (np.abs(score[found] - score[wanted]) <= TIE_TOLERANCE).all())
 
 
-def _number(value: float) -> float | None:
+def _number(value: float | np.floating[Any]) -> float | None:
     return None if np.isnan(value) else float(value)
 
 

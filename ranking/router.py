@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -46,6 +46,7 @@ class Choice:
     confidence: float | None = None
 
 
+@runtime_checkable
 class Hook(Protocol):
     """A router of the operator's own, asked before the bundle's."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import onnxruntime
@@ -25,6 +25,7 @@ _ORT_ERRORS = (
 )
 
 
+@runtime_checkable
 class Scorer(Protocol):
     """Scores a list as a whole."""
 

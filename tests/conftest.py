@@ -9,12 +9,17 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import hypothesis
 import pytest
 
-from listwright.training import fit
+import annotated
 from tiny import TINY
 
 ROOT = Path(__file__).resolve().parent.parent
 
+annotated.install()
+
 hypothesis.settings.register_profile("listwright", deadline=None, derandomize=True, max_examples=50)
+hypothesis.settings.register_profile(
+    "explore", deadline=None, print_blob=True
+)  # make explore: other examples each time
 hypothesis.settings.load_profile("listwright")
 
 
@@ -48,6 +53,8 @@ def recipe(tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def fitted(recipe, tmp_path_factory) -> Path:
     """The bundle that it gives, fitted from the command line."""
+    from listwright.training import fit
+
     out = tmp_path_factory.mktemp("models") / "tiny" / "1"
     assert fit.main([str(recipe), "--out", str(out)]) == 0
     return out

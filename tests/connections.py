@@ -40,7 +40,7 @@ class Loop:
             timer.callback()
 
 
-class Transport:
+class Transport(asyncio.Transport):
     """Keeps what is written, and knows whether it would read on and how it ended."""
 
     def __init__(self, *, tls=False):
@@ -74,7 +74,7 @@ class Transport:
     def get_write_buffer_size(self):
         return self.unsent
 
-    def get_extra_info(self, name):
+    def get_extra_info(self, name, default=None):
         return object() if self.tls and name == "sslcontext" else None
 
 

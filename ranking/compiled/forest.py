@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float, Int, Shaped, UInt
 
 from listwright.ranking.compiled import metadata as packed
 from listwright.ranking.compiled.lightgbm_trees import NODE
@@ -52,7 +52,7 @@ class PackedForest:
     fills: Float[np.ndarray, " E"]
     nodes: Shaped[np.ndarray, " N"]
     roots: Int[np.ndarray, " T"]
-    leaves: Int[np.ndarray, " N"]
+    leaves: UInt[np.ndarray, " N"]
     values: Float[np.ndarray, "V K"]
     power: Float[np.ndarray, " P"]
 

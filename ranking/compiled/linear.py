@@ -79,14 +79,15 @@ class PackedLinear:
         count, width = self.weights.shape
         per_column = (self.columns, self.fills, self.lows, self.highs, self.means, self.scales)
         starts = self.category_starts
-        return (
+        return bool(
             all(len(array) == width for array in per_column)
             and self.missing_weights.shape == (count, width)
             and len(starts) == len(self.category_columns) + 1
             and starts[0] == 0
-            and bool((np.diff(starts) >= 0).all())
+            and (np.diff(starts) >= 0).all()
             and self.category_weights.shape == (count, starts[-1])
-            and bool((self.columns >= 0).all() and (self.category_columns >= 0).all())
+            and (self.columns >= 0).all()
+            and (self.category_columns >= 0).all()
         )
 
     def _scores_are_finite(self) -> bool:

@@ -34,7 +34,7 @@ def first_stage(scores: Float[np.ndarray, " L"], top: Int[np.ndarray, " T"], out
     out[:] = best, best - scores[top[1]] if len(top) > 1 else 0.0, scores.std(), entropy
 
 
-def agreement(scores: Float[np.ndarray, "C K"], at: Int[np.ndarray, " T"], out: Float[np.ndarray, " K+P"]) -> None:
+def agreement(scores: Float[np.ndarray, "C K"], at: Int[np.ndarray, " T"], out: Float[np.ndarray, " S"]) -> None:
     """Write the entropy of the softmax of every column into ``out``, in nats; then Kendall's tau-a of every two, over
     the rows ``at``; 1 for a single row.
     """

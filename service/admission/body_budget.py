@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from listwright.service.errors import OverloadedError
 
 
+@runtime_checkable
 class Body(Protocol):
     """A body that is held: equal to itself only."""
 

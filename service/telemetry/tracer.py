@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,7 @@ class Traced:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+@runtime_checkable
 class Tracer(Protocol):
     """Makes spans of requests and sends them."""
 

@@ -9,7 +9,7 @@ import http
 import logging
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -37,6 +37,7 @@ LOG_S = 10.0
 _log = logging.getLogger("listwright.connections")
 
 
+@runtime_checkable
 class Closable(Protocol):
     """A connection, as far as the limit needs it."""
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Real
 
 from listwright.ranking.candidates import Ranking
 from listwright.ranking.manifest import Manifest
@@ -93,7 +93,7 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 3)
 
 
-def nullable(values: Float[np.ndarray, " L"]) -> list[float | None]:
+def nullable(values: Real[np.ndarray, " L"]) -> list[float | None]:
     """Numbers as JSON has them: null for NaN."""
     if not np.isnan(values).any():
         return values.tolist()  # type: ignore[no-any-return]

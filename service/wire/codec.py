@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from listwright.ranking.bundle import Bundle
 from listwright.ranking.candidates import CandidateList, Ranking
@@ -27,6 +27,7 @@ class EncodedAnswer(NamedTuple):
     headers: Mapping[str, str]
 
 
+@runtime_checkable
 class Codec(Protocol):
     """A format of requests and answers. Its methods are called one after the other, in whichever thread works."""
 

@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import httpx
@@ -17,6 +16,7 @@ from listwright.ranking import bundle
 from listwright.service.app import create_app
 from listwright.service.settings import Settings
 from listwright_client import Client
+from waiting import NEVER_S, PATIENCE_S, until
 
 BARE = str(Path(__file__).resolve().parents[1] / "bare")
 
@@ -58,15 +58,16 @@ class Process:
         return self.output.read()
 
     def wait_until_ready(self):
-        for _ in range(600):
-            if self.process.poll() is not None:
-                raise AssertionError(self.log())
-            try:
-                if httpx.get(self.url + "/readyz").status_code == 200:
-                    return self
-            except httpx.TransportError:
-                time.sleep(0.05)
-        raise AssertionError("not ready within 30 s")
+        until(self.ready)
+        return self
+
+    def ready(self, client=httpx):
+        """Whether it takes requests; an error with its log if it has ended."""
+        assert self.process.poll() is None, self.log()
+        try:
+            return client.get(self.url + "/readyz").status_code == 200
+        except httpx.TransportError:
+            return False
 
     def stop(self):
         """SIGTERM; returns the exit code and what was logged."""
@@ -75,7 +76,7 @@ class Process:
 
     def wait(self):
         """Wait for the end; returns the exit code and what was logged."""
-        code = self.process.wait(timeout=30)
+        code = self.process.wait(timeout=PATIENCE_S)
         with self.output:
             return code, self.log()
 
@@ -83,10 +84,14 @@ class Process:
 @pytest.fixture(scope="session")
 def live(bundle_folder):
     service = Process(
-        bundle=bundle_folder, max_candidates=50, max_payload_bytes=200_000, queue_ms=600_000
+        bundle=bundle_folder,
+        max_candidates=50,
+        max_payload_bytes=200_000,
+        queue_ms=1000 * NEVER_S,
+        keep_alive_s=NEVER_S,
     ).wait_until_ready()
     try:
-        with httpx.Client(base_url=service.url) as client:
+        with httpx.Client(base_url=service.url, timeout=PATIENCE_S) as client:
             yield client
     finally:
         service.stop()

@@ -16,11 +16,9 @@ from contract import test_workers
 from contract.conftest import free_port
 from contract.test_workers import both_ready, workers
 from listwright.service.bundles import folder
+from waiting import PATIENCE_S
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy" / "prometheus"
-WITHIN_S = 120
-"""A busy machine takes its time; an idle one is through with all of it in half of that."""
-
 library, serve = test_workers.library, test_workers.serve
 
 
@@ -82,7 +80,7 @@ class Prometheus:
 
     def wait_until(self, fires, **values):
         """Until exactly these alerts fire, and expressions have these values."""
-        end, found = time.monotonic() + WITHIN_S, None
+        end, found = time.monotonic() + PATIENCE_S, None
         while time.monotonic() < end:
             try:
                 found = self.firing(), {expression: self.value(expression) for expression in values}

@@ -15,7 +15,7 @@ from listwright.ranking.deadline import NO_DEADLINE
 from listwright.service.api import pipeline
 from listwright.service.app import create_app
 from listwright.service.settings import Settings
-from waiting import until
+from waiting import PATIENCE_S, until
 
 BODY = {"features": [[1.0, 2.0, 3.0, "A5"], [2.0, 1.0, 0.0, "B2"]]}
 BROKEN = {"features": [[5000.0, 2.0, 3.0, "A5"], [2.0, 1.0, 0.0, "B2"]]}
@@ -40,7 +40,7 @@ class Held:
         def waiting(*arguments):
             self.count += 1
             self.started.release()
-            assert self.go.wait(10)
+            assert self.go.wait(PATIENCE_S)
             return rank(*arguments)
 
         monkeypatch.setattr(pipeline, "rank", waiting)
@@ -60,7 +60,7 @@ def pool():
 def test_beyond_the_queue_a_request_is_refused_at_once(bundle_folder, held, pool):
     with serving(bundle_folder, threads=1, queue=1, queue_ms=600_000) as client:
         working = pool.submit(client.post, "/rerank", json=BODY)
-        assert held.started.acquire(timeout=10)
+        assert held.started.acquire(timeout=PATIENCE_S)
         waiting = pool.submit(client.post, "/rerank", json=BODY)
         until(lambda: client.app.service.gate.waiting == 1)
         refused = client.post("/rerank", content=b"unread", headers={"content-type": "application/json"})
@@ -89,7 +89,7 @@ def test_beyond_the_queue_a_request_is_refused_at_once(bundle_folder, held, pool
 def test_a_turn_that_does_not_come_in_time_is_refused(bundle_folder, held, pool):
     with serving(bundle_folder, threads=1, timeout_ms=200, queue_ms=60_000) as client:
         working = pool.submit(client.post, "/rerank", json=BODY)
-        assert held.started.acquire(timeout=10)
+        assert held.started.acquire(timeout=PATIENCE_S)
         late = client.post("/rerank", json=BODY)
         assert "did not come in time" in check(late, 429, "overloaded")["detail"]
         assert int(late.headers["retry-after"]) >= 1
@@ -102,7 +102,7 @@ def test_bodies_have_room_together(bundle_folder, held, pool):
     large = {**BODY, "id": "x" * 500, "context": {"note": "y" * 1000}}
     with serving(bundle_folder, threads=1, max_payload_bytes=2048, max_buffered_bytes=2048) as client:
         working = pool.submit(client.post, "/rerank", json=large)
-        assert held.started.acquire(timeout=10)
+        assert held.started.acquire(timeout=PATIENCE_S)
         assert 1500 < client.app.service.bodies.held < 2048
         assert "bytes of other bodies" in check(client.post("/rerank", json=large), 429, "overloaded")["detail"]
         held.go.set()
@@ -170,7 +170,7 @@ def test_a_caller_that_goes_while_it_waits_is_not_worked_for(bundle_folder, held
 
     with serving(bundle_folder, threads=1) as client:
         working = pool.submit(client.post, "/rerank", json=BODY)
-        assert held.started.acquire(timeout=10)
+        assert held.started.acquire(timeout=PATIENCE_S)
         waiting = client._portal.start_task_soon(client.app, scope(), receive, send)
         until(lambda: client.app.service.gate.waiting == 1)
         gone.set()

@@ -14,6 +14,7 @@ from listwright.service.api import pipeline
 from listwright.service.app import create_app, server_of
 from listwright.service.settings import Settings
 from listwright_client import AsyncClient, Client, DeadlineExceededError
+from waiting import PATIENCE_S
 
 ROWS = [[1.0, 2.0, 3.0, "A5"], [2.0, 1.0, 0.0, "B2"]]
 LONG_MS = 600_000
@@ -31,7 +32,7 @@ class Served:
         self._server = server_of(self.app, started.set)
         self._thread = threading.Thread(target=self._server.run)
         self._thread.start()
-        assert started.wait(30)
+        assert started.wait(PATIENCE_S)
         self.url = f"http://127.0.0.1:{self._server.servers[0].sockets[0].getsockname()[1]}"
 
     def end(self):
@@ -82,7 +83,7 @@ def rankings(monkeypatch):
         while seen.late and deadline.left_s > 0:
             threading.Event().wait(deadline.left_s)
         if seen.go is not None:
-            assert seen.go.wait(30)
+            assert seen.go.wait(PATIENCE_S)
         return rank(asked, deciders, deadline)
 
     monkeypatch.setattr(pipeline, "rank", watched)
@@ -146,7 +147,7 @@ def test_an_attempt_after_a_refusal_tells_what_is_left(patient, rankings):
 
 def test_what_is_late_is_degraded_and_says_so(patient, rankings, rerank):
     rankings.late = True
-    ranking = rerank(patient, timeout_ms=5, timeout=30.0)
+    ranking = rerank(patient, timeout_ms=5, timeout=PATIENCE_S)
     (told,) = rankings.told
     assert 0 < told <= 5
     assert ranking.degraded
@@ -158,7 +159,7 @@ def test_what_is_late_is_degraded_and_says_so(patient, rankings, rerank):
 def test_what_is_late_is_a_504_where_the_settings_say_so(strict, rankings, rerank):
     rankings.late = True
     with pytest.raises(DeadlineExceededError) as caught:
-        rerank(strict, timeout_ms=5, timeout=30.0)
+        rerank(strict, timeout_ms=5, timeout=PATIENCE_S)
     assert (caught.value.status, caught.value.attempts) == (504, 1)
     assert caught.value.kind == "degraded"
 

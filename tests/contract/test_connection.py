@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from contract.conftest import Process
+from waiting import PATIENCE_S
 
 BODY = json.dumps({"features": [[1.0, 2.0, 3.0, "A5"]]}).encode()
 
@@ -21,7 +22,7 @@ def request(*headers, extra=0, method=b"POST"):
 
 @pytest.fixture
 def connection(live):
-    with socket.create_connection((live.base_url.host, live.base_url.port), timeout=10) as connection:
+    with socket.create_connection((live.base_url.host, live.base_url.port), timeout=PATIENCE_S) as connection:
         yield connection
 
 
@@ -117,7 +118,7 @@ def test_what_was_sent_is_not_repeated_at_length(live):
 def test_an_unfinished_upload_gets_an_answer_when_the_service_stops(bundle_folder):
     service = Process(bundle=bundle_folder).wait_until_ready()
     url = httpx.URL(service.url)
-    with socket.create_connection((url.host, url.port), timeout=10) as connection:
+    with socket.create_connection((url.host, url.port), timeout=PATIENCE_S) as connection:
         connection.sendall(request() + BODY[:5])
         time.sleep(0.2)
         service.process.send_signal(2)

@@ -16,6 +16,7 @@ from listwright.service.app import create_app
 from listwright.service.settings import Settings
 from listwright.service.telemetry.drift import Drift
 from unit.service.telemetry.test_drift import Inline
+from waiting import PATIENCE_S
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 RULES = DEPLOY / "prometheus" / "rules.yml"
@@ -36,7 +37,7 @@ def test_promtool_agrees(command):
     promtool = shutil.which("promtool")
     if promtool is None:
         pytest.skip("no promtool: install Prometheus (the Debian package prometheus has it)")
-    run = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "timeout": 60}
+    run = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "timeout": PATIENCE_S}
     done = subprocess.run([promtool, *command], cwd=RULES.parent, check=False, **run)
     assert done.returncode == 0, done.stdout
 

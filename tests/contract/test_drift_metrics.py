@@ -1,12 +1,11 @@
 """Drift, from a request to a scrape of a real process."""
 
-import time
-
 import httpx
 import pytest
 
 from bundles import make_bundle
 from contract.conftest import Process
+from waiting import until
 
 BODY = {"features": [[1.0, 2.0, None, "A5"], [2.0, 1.0, None, "never seen"], [3.0, 1.0, 1.0, None]]}
 
@@ -22,10 +21,8 @@ def service(tmp_path_factory):
 def test_what_a_request_holds_is_counted_after_its_answer(service):
     assert httpx.post(service.url + "/rerank", json=BODY).status_code == 200
     of = 'model="shop",version="1"'
-    end = time.monotonic() + 30
-    while f"listwright_anomaly_score_count{{{of}}} 1.0" not in (text := httpx.get(service.url + "/metrics").text):
-        assert time.monotonic() < end, text
-        time.sleep(0.02)
+    until(lambda: f"listwright_anomaly_score_count{{{of}}} 1.0" in httpx.get(service.url + "/metrics").text)
+    text = httpx.get(service.url + "/metrics").text
     assert f"listwright_drift_candidates_total{{{of}}} 3.0" in text
     assert f'listwright_drift_values_total{{feature="bm25",kind="missing",{of}}} 2.0' in text
     assert f'listwright_drift_values_total{{feature="carrier",kind="unknown",{of}}} 2.0' in text

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from waiting import until
+from waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.slow  # processes start and stop
 
@@ -23,7 +23,7 @@ if shutil.which("unshare") is None or subprocess.run([*NAMESPACE, "true"], check
 @pytest.fixture
 def started(bundle_folder, tmp_path):
     """The service as process 1; it says "importing" and then hangs in the import of its hook."""
-    (tmp_path / "slow_hook.py").write_text("import time\nprint('importing', flush=True)\ntime.sleep(60)\n")
+    (tmp_path / "slow_hook.py").write_text("import time\nprint('importing', flush=True)\ntime.sleep(3600)\n")
     environment = {
         **os.environ,
         "LISTWRIGHT_BUNDLE": str(bundle_folder),
@@ -55,7 +55,7 @@ def test_sigterm_while_it_starts_ends_it(started):
     process = started(LISTWRIGHT_HOOK="slow_hook:choose")
     assert process.stdout.readline() == b"importing\n"
     first_of(process).send_signal(signal.SIGTERM)
-    assert process.wait(timeout=20) == 128 + signal.SIGTERM
+    assert process.wait(timeout=PATIENCE_S) == 128 + signal.SIGTERM
 
 
 def test_sigterm_before_anything_is_imported_ends_it(started):
@@ -64,7 +64,7 @@ def test_sigterm_before_anything_is_imported_ends_it(started):
     one = first_of(process)
     until(lambda: "service" in one.cmdline() and int(heeds(one), 16) & 1 << (signal.SIGTERM - 1))
     one.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=20) in (0, 128 + signal.SIGTERM), "0 if it served already"
+    assert process.wait(timeout=PATIENCE_S) in (0, 128 + signal.SIGTERM), "0 if it served already"
 
 
 def heeds(process):

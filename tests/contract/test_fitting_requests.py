@@ -225,11 +225,13 @@ def check(operation):
     assert sent
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize(("method", "path"), [one for one in OPERATIONS if one[1] not in ADMIN])
 def test_what_fits_is_answered(served, method, path):
     check(served[path][method])
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("path", ADMIN)
 def test_the_operator_is_obeyed(operated, path):
     check(operated[path]["POST"])

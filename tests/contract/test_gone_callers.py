@@ -8,7 +8,7 @@ import pytest
 from contract.test_client_deadlines import LONG_MS, serving
 from contract.test_connection import BODY, answer, request
 from listwright.service.api import pipeline
-from waiting import until
+from waiting import PATIENCE_S, until
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -25,7 +25,7 @@ def held(monkeypatch):
     go, rank = threading.Event(), pipeline.rank
 
     def waiting(*arguments):
-        assert go.wait(30)
+        assert go.wait(PATIENCE_S)
         return rank(*arguments)
 
     monkeypatch.setattr(pipeline, "rank", waiting)
@@ -35,7 +35,7 @@ def held(monkeypatch):
 
 def connect(served):
     host, _, port = served.url.removeprefix("http://").partition(":")
-    return socket.create_connection((host, int(port)), timeout=20)
+    return socket.create_connection((host, int(port)), timeout=PATIENCE_S)
 
 
 def test_who_closes_its_connection_loses_its_place(served, held):
@@ -72,6 +72,6 @@ def test_who_speaks_http_1_0_knows_no_such_questions(served, held):
         working.settimeout(0.5)
         with pytest.raises(TimeoutError):
             working.recv(1)
-        working.settimeout(20)
+        working.settimeout(PATIENCE_S)
         held.set()
         assert answer(working)[0] == 200

@@ -5,7 +5,6 @@ import json
 import logging
 import re
 import socket
-import time
 
 import httpx
 import pytest
@@ -17,10 +16,10 @@ from contract.test_connection import answer as heard
 from contract.test_connection import request
 from listwright.ranking import bundle
 from listwright.service.app import create_app
-from listwright.service.auth.middleware import LOOK_S
 from listwright.service.paths import HEALTH, INFORMATION
 from listwright.service.settings import Settings
 from swapping import BODY
+from waiting import PATIENCE_S, until
 
 WEB, BATCH, ADMIN = "w" * 20, "b" * 20, "a" * 20
 KEYS = f"web:{WEB},batch:{BATCH} rate=0.001 burst=2"
@@ -200,11 +199,7 @@ def test_keys_are_changed_without_a_restart(locked):
         assert client.post("/rerank", json=BODY, headers=with_key(BATCH)).status_code == 401
         for now, before in ((BATCH, WEB), (WEB, BATCH)):  # and back again: other tests use this service
             file.write_text(f"web:{now}\n")
-            for _ in range(int(20 / LOOK_S)):
-                if client.post("/rerank", json=BODY, headers=with_key(now)).status_code == 200:
-                    break
-                time.sleep(LOOK_S / 4)
-            assert client.post("/rerank", json=BODY, headers=with_key(now)).status_code == 200
+            until(lambda key=now: client.post("/rerank", json=BODY, headers=with_key(key)).status_code == 200)
             assert client.post("/rerank", json=BODY, headers=with_key(before)).status_code == 401
 
 
@@ -212,7 +207,7 @@ def test_without_a_key_the_answer_comes_before_the_body(locked):
     """Over a real connection: a body is announced, and not a byte of it sent."""
     service, _ = locked
     url = httpx.URL(service.url)
-    with socket.create_connection((url.host, url.port), timeout=10) as connection:
+    with socket.create_connection((url.host, url.port), timeout=PATIENCE_S) as connection:
         connection.sendall(request(b"Expect: 100-continue"))
         status, _, body = heard(connection)
         assert (status, json.loads(body)["type"]) == (401, "urn:listwright:unauthorized")
@@ -229,7 +224,7 @@ def test_every_answer_has_the_headers(locked):
     }
     url = httpx.URL(service.url)
     for name, sent in asked.items():
-        with socket.create_connection((url.host, url.port), timeout=10) as connection:
+        with socket.create_connection((url.host, url.port), timeout=PATIENCE_S) as connection:
             connection.sendall(sent)
             if name == "431":
                 connection.sendall(b"x" * 40_000)

@@ -12,6 +12,7 @@ import pytest
 
 from contract.conftest import Process
 from contract.test_connection import BODY, answer, request
+from waiting import NEVER_S, PATIENCE_S
 
 CALLERS = 28
 ROUNDS = 3
@@ -150,7 +151,9 @@ WAYS = (
 
 @pytest.fixture(scope="module")
 def service(bundle_folder):
-    service = Process(bundle=bundle_folder, timeout_ms=1500, max_payload_bytes=200_000, queue=64).wait_until_ready()
+    service = Process(
+        bundle=bundle_folder, timeout_ms=1500, keep_alive_s=NEVER_S, max_payload_bytes=200_000, queue=64
+    ).wait_until_ready()
     yield service
     code, log = service.stop()
     assert code == 0
@@ -165,7 +168,7 @@ def attack(url, faults):
     def one(number):
         way = WAYS[number % len(WAYS)]
         try:
-            with socket.create_connection((url.host, url.port), timeout=20) as connection:
+            with socket.create_connection((url.host, url.port), timeout=PATIENCE_S) as connection:
                 way(connection, never.wait)
         except Exception as error:
             faults.append(f"{way.__name__}: {error!r}")
@@ -187,7 +190,7 @@ def test_slow_callers_hold_up_nobody_and_leave_nothing_behind(service):
     statuses, faults, after = [], [], []
     for _ in range(ROUNDS):
         threads = attack(url, faults)
-        with httpx.Client(base_url=url, timeout=20) as client:
+        with httpx.Client(base_url=url, timeout=PATIENCE_S) as client:
             while any(thread.is_alive() for thread in threads):
                 statuses.append(client.post("/rerank", content=BODY, headers=HEADERS).status_code)
         for thread in threads:

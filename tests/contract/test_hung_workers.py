@@ -10,6 +10,7 @@ import pytest
 
 from contract import test_workers
 from contract.test_workers import ask, said, until, workers
+from waiting import PATIENCE_S
 
 pytestmark = pytest.mark.slow  # processes start and stop
 
@@ -54,7 +55,7 @@ def test_a_worker_whose_hook_keeps_the_global_lock_is_replaced(bundle_folder, se
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     service = two_workers(serve, bundle_folder, hook="hanging:hangs")
     with suppress(httpx.TransportError):  # cut off when its worker is killed
-        httpx.post(service.url + "/rerank", json={**test_workers.BODY, "context": {"hang": 1}}, timeout=30)
+        httpx.post(service.url + "/rerank", json={**test_workers.BODY, "context": {"hang": 1}}, timeout=PATIENCE_S)
     (line,) = said(service, "has hung for 1 s: killed")
     replaced(service, int(line["message"].split()[5]))
 

@@ -85,6 +85,7 @@ def test_documented_inferences_are_answered(live, name):
 VALID, INVALID = schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE
 
 
+@pytest.mark.hypothesis
 # a GET without parameters cannot be asked wrongly
 @pytest.mark.parametrize(
     ("method", "path", "mode"), [*((*o, VALID) for o in OPERATIONS), *(("POST", path, INVALID) for path in RANKINGS)]

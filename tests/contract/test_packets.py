@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from contract.test_binary import MATRIX, body, features, saved
 from contract.test_rerank import ROWS
+from waiting import PATIENCE_S
 
 JSON = json.dumps({"candidates": [{"features": row} for row in ROWS]}).encode()
 TENSORS = body([features()], MATRIX.tobytes())
@@ -55,7 +56,7 @@ def wire(door, *, chunked=False, more=None, trailers=b""):
 
 
 def connect(live):
-    connection = socket.create_connection((live.base_url.host, live.base_url.port), timeout=10)
+    connection = socket.create_connection((live.base_url.host, live.base_url.port), timeout=PATIENCE_S)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
 
@@ -238,7 +239,7 @@ def test_the_client_of_java(live, expected, tmp_path):
         capture_output=True,
         text=True,
         check=True,
-        timeout=120,
+        timeout=PATIENCE_S,
     )
     lines = [line.split(" ", 2) for line in ran.stdout.splitlines()]
     assert [line[:2] for line in lines] == [["200", "HTTP_1_1"]] * 3

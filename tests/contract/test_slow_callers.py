@@ -10,12 +10,14 @@ import pytest
 
 from contract.conftest import Process
 from contract.test_connection import BODY, answer, closed, request
-from waiting import until
+from waiting import NEVER_S, PATIENCE_S, until
 
 
 @pytest.fixture(scope="module")
 def impatient(bundle_folder):
-    service = Process(bundle=bundle_folder, timeout_ms=400, max_payload_bytes=200_000).wait_until_ready()
+    service = Process(
+        bundle=bundle_folder, timeout_ms=400, keep_alive_s=NEVER_S, max_payload_bytes=200_000
+    ).wait_until_ready()
     yield httpx.URL(service.url)
     code, log = service.stop()
     assert code == 0
@@ -25,7 +27,7 @@ def impatient(bundle_folder):
 
 @pytest.fixture
 def connection(impatient):
-    with socket.create_connection((impatient.host, impatient.port), timeout=10) as connection:
+    with socket.create_connection((impatient.host, impatient.port), timeout=PATIENCE_S) as connection:
         yield connection
 
 
@@ -122,7 +124,7 @@ def test_the_clock_starts_with_the_first_byte(connection):
 
 
 def test_many_slow_callers_hold_up_nobody(impatient):
-    connections = [socket.create_connection((impatient.host, impatient.port), timeout=10) for _ in range(24)]
+    connections = [socket.create_connection((impatient.host, impatient.port), timeout=PATIENCE_S) for _ in range(24)]
     for connection in connections:
         connection.sendall(request(extra=1) + BODY)
     assert (
@@ -138,7 +140,7 @@ def test_slow_bodies_make_room_for_quick_ones(bundle_folder):
     """Three of them hold all the room that bodies have together; the one that began first loses it."""
     service = Process(bundle=bundle_folder, max_payload_bytes=50_000, max_buffered_bytes=150_000).wait_until_ready()
     url = httpx.URL(service.url)
-    slow = [socket.create_connection((url.host, url.port), timeout=10) for _ in range(3)]
+    slow = [socket.create_connection((url.host, url.port), timeout=PATIENCE_S) for _ in range(3)]
     for number, connection in enumerate(slow, 1):
         connection.sendall(request(extra=49_000) + BODY + b" " * 48_999)
         until(lambda held=number * 49_000: buffered(service) >= held)
@@ -164,7 +166,7 @@ def test_who_comes_back_after_the_keep_alive_time_is_answered_and_told_to_go(bun
     service = Process(bundle=bundle_folder, keep_alive_s=1).wait_until_ready()
     url = httpx.URL(service.url)
     for asked, idle_s, told in ((False, 1.2, "close"), (True, 1.2, "close"), (True, 0.0, None)):
-        with socket.create_connection((url.host, url.port), timeout=10) as connection:
+        with socket.create_connection((url.host, url.port), timeout=PATIENCE_S) as connection:
             if asked:
                 connection.sendall(request() + BODY)
                 assert answer(connection)[0] == 200

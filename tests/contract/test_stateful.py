@@ -53,6 +53,7 @@ def headers_for(path):
     return {"Authorization": f"Bearer {ADMIN_KEY if path.startswith('/admin/') else KEY}"}
 
 
+@pytest.mark.hypothesis
 @pytest.mark.slow
 def test_sequences_of_requests_keep_the_contract(bundle_folder):
     settings = Settings(bundle=bundle_folder, max_candidates=50, keys=f"tester:{KEY}", admin_key=ADMIN_KEY)

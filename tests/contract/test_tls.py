@@ -6,7 +6,6 @@ import socket
 import ssl
 import subprocess
 import sys
-import time
 from contextlib import suppress
 
 import httpx
@@ -15,6 +14,7 @@ import pytest
 from contract.conftest import Process
 from contract.test_connection import BODY, answer, request
 from contract.test_hostile_callers import LONG
+from waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.slow  # processes start and stop
 
@@ -42,13 +42,8 @@ def secure(request, bundle_folder, pair):
     service = Process(bundle=bundle_folder, tls_cert=cert, tls_key=key, workers=request.param, timeout_ms=2000)
     url = httpx.URL(service.url.replace("http:", "https:"))
     with httpx.Client(base_url=url, verify=context) as client:
-        for _ in range(600):
-            assert service.process.poll() is None, service.log()
-            try:
-                if client.get("/readyz").status_code == 200:
-                    break
-            except httpx.TransportError:
-                time.sleep(0.05)
+        service.url = str(url)
+        until(lambda: service.ready(client))
         yield client, context
     code, log = service.stop()
     assert code == 0
@@ -69,7 +64,7 @@ def test_the_health_check_passes(secure, pair):
 
 def connect(client, context):
     url = client.base_url
-    plain = socket.create_connection((url.host, url.port), timeout=10)
+    plain = socket.create_connection((url.host, url.port), timeout=PATIENCE_S)
     return context.wrap_socket(plain, server_hostname=url.host)
 
 
@@ -101,7 +96,7 @@ def test_no_version_of_tls_before_1_2(secure):
 
 def test_plain_http_at_a_tls_port_gets_nothing_and_harms_nothing(secure):
     client, _ = secure
-    with socket.create_connection((client.base_url.host, client.base_url.port), timeout=10) as connection:
+    with socket.create_connection((client.base_url.host, client.base_url.port), timeout=PATIENCE_S) as connection:
         connection.sendall(request(extra=len(LONG) - len(BODY)) + LONG)
         with suppress(ConnectionError):
             assert not connection.recv(4096).startswith(b"HTTP")

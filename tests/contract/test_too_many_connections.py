@@ -2,7 +2,6 @@
 
 import json
 import socket
-import time
 from contextlib import suppress
 
 import httpx
@@ -11,15 +10,15 @@ import pytest
 from contract.conftest import Process
 from contract.test_connection import BODY, answer, request
 from listwright_client import Client, UnavailableError
+from waiting import NEVER_S, PATIENCE_S, until
 
 HEADERS = {"content-type": "application/json"}
-NEVER = 60_000
 """Milliseconds: those inside stay there as long as a test takes."""
 
 
 @pytest.fixture(scope="module")
 def service(bundle_folder):
-    service = Process(bundle=bundle_folder, max_connections=2, timeout_ms=NEVER).wait_until_ready()
+    service = Process(bundle=bundle_folder, max_connections=2, timeout_ms=1000 * NEVER_S).wait_until_ready()
     yield httpx.URL(service.url)
     code, log = service.stop()
     assert code == 0
@@ -28,7 +27,7 @@ def service(bundle_folder):
 
 
 def connect(url):
-    return socket.create_connection((url.host, url.port), timeout=20)
+    return socket.create_connection((url.host, url.port), timeout=PATIENCE_S)
 
 
 def value(metrics, name):
@@ -43,17 +42,19 @@ BEGUN = 10
 @pytest.fixture
 def full(service):
     """Its address, and two that have come and stay."""
-    for _ in range(200):  # until the service has heard that those of the test before are gone
-        one = connect(service)
-        one.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
-        _, headers, metrics = answer(one)
-        if "connection" not in headers and value(metrics.decode(), "listwright_open_connections") == 1:
-            break
-        one.close()
-        time.sleep(0.01)
-    else:
-        raise AssertionError("those of the test before have not gone")
-    with one, connect(service) as other:
+    made = []
+
+    def alone():
+        """The service has heard that those of the test before are gone."""
+        made.append(connect(service))
+        made[-1].sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        _, headers, metrics = answer(made[-1])
+        if "connection" in headers or value(metrics.decode(), "listwright_open_connections") != 1:
+            made.pop().close()
+        return made
+
+    until(alone)
+    with made[0] as one, connect(service) as other:
         for connection in (one, other):
             connection.sendall(request()[:BEGUN])
         yield service, one, other
@@ -120,12 +121,13 @@ def test_they_are_counted(full):
 def first_served(url):
     """Statuses of questions up to the first that is served."""
     statuses = []
-    for _ in range(200):
+
+    def served():
         statuses.append(httpx.get(url.join("/info")).status_code)
-        if statuses[-1] == 200:
-            return statuses
-        time.sleep(0.05)
-    raise AssertionError("nobody was let in")
+        return statuses[-1] == 200
+
+    until(served)
+    return statuses
 
 
 def test_who_leaves_makes_room(full):

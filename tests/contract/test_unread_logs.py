@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import contextmanager, suppress
 
 import httpx
@@ -14,6 +13,7 @@ import pytest
 from contract.conftest import BARE, free_port
 from contract.test_connection import BODY
 from listwright.service.telemetry.logs import MOST_LINES
+from waiting import PATIENCE_S, until
 
 HEADERS = {"content-type": "application/json"}
 
@@ -27,8 +27,8 @@ def test_a_pipe_that_nobody_reads_holds_up_nobody(bundle_folder, workers):
     service = subprocess.Popen(
         [sys.executable, "-m", "service"], env={**os.environ, **names, "PYTHONPATH": BARE}, stderr=subprocess.PIPE
     )
-    with ended(service), httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20) as client:
-        wait_for(lambda: ready(client))
+    with ended(service), httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as client:
+        until(lambda: ready(client))
         for _ in range(workers * MOST_LINES + 1000):  # a pipe holds some hundred lines
             assert client.post("/rerank", content=BODY, headers=HEADERS).status_code == 200
         assert client.get("/livez").status_code == 200
@@ -36,10 +36,10 @@ def test_a_pipe_that_nobody_reads_holds_up_nobody(bundle_folder, workers):
         if workers > 1:
             victim, other = worker_processes(service.pid)
             victim.kill()
-            wait_for(lambda: len(set(worker_processes(service.pid)) - {victim, other}) == 1)
-            wait_for(lambda: ready(client))
+            until(lambda: len(set(worker_processes(service.pid)) - {victim, other}) == 1)
+            until(lambda: ready(client))
         service.send_signal(signal.SIGTERM)
-        assert service.wait(timeout=30) == 0
+        assert service.wait(timeout=PATIENCE_S) == 0
 
 
 @contextmanager
@@ -78,11 +78,3 @@ def worker_processes(pid):
         with suppress(psutil.Error):  # it has just ended
             found += [child] if "spawn_main" in " ".join(child.cmdline()) else []
     return found
-
-
-def wait_for(true):
-    for _ in range(1200):
-        if true():
-            return
-        time.sleep(0.05)
-    raise AssertionError("nothing happened for a minute")

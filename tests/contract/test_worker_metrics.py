@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from contract import test_workers
 from contract.test_workers import ask, said, until, workers
+from waiting import PATIENCE_S
 
 pytestmark = pytest.mark.slow  # processes start and stop
 
@@ -19,7 +20,7 @@ library, models, serve = test_workers.library, test_workers.models, test_workers
 def scrape(service):
     """Over a connection of its own, so that any worker may get it."""
     found = {}
-    for family in text_string_to_metric_families(httpx.get(service.url + "/metrics", timeout=30).text):
+    for family in text_string_to_metric_families(httpx.get(service.url + "/metrics", timeout=PATIENCE_S).text):
         for sample in family.samples:
             found[(sample.name, *sorted(sample.labels.items()))] = sample.value
     return found

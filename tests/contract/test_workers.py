@@ -11,7 +11,7 @@ import pytest
 from bundles import make_bundle
 from contract.conftest import Process
 from listwright.service.bundles import folder
-from waiting import until
+from waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.slow  # processes start and stop
 
@@ -75,7 +75,7 @@ def said(service, words):
 
 def ask(service):
     """One request over a connection of its own, so that any worker may get it."""
-    return httpx.post(service.url + "/rerank", json=BODY, timeout=30)
+    return httpx.post(service.url + "/rerank", json=BODY, timeout=PATIENCE_S)
 
 
 def versions(service):
@@ -149,11 +149,11 @@ def test_a_worker_that_is_replaced_keeps_what_the_others_keep(models, serve):
     workers(service)[0].kill()
     until(lambda: len(said(service, "serving shop/2 from")) == 1)
     until(lambda: len(workers(service)) == 2)
-    asked = [httpx.post(service.url + "/rerank", json=BODY | {"version": "1"}, timeout=30) for _ in range(20)]
+    asked = [httpx.post(service.url + "/rerank", json=BODY | {"version": "1"}, timeout=PATIENCE_S) for _ in range(20)]
     assert {answer.status_code for answer in asked} == {200}
     before = workers(service)[0]
     before.kill()
-    before.wait(30)  # else it might still take the request; only one is left, which was started anew
+    before.wait(PATIENCE_S)  # else it might still take the request; only one is left, which was started anew
     answer = httpx.post(service.url + "/admin/rollback", headers={"Authorization": "Bearer 0123456789abcdef"})
     assert answer.status_code == 200, answer.text
     until(lambda: versions(service) == {"1"})

@@ -11,7 +11,7 @@ import pytest
 from contract import test_workers
 from contract.conftest import Process, free_port
 from contract.test_workers import BODY, both_ready, workers
-from waiting import until
+from waiting import NEVER_S, PATIENCE_S, until
 
 pytestmark = pytest.mark.slow  # processes start and stop
 
@@ -28,7 +28,7 @@ class Traffic:
             thread.start()
 
     def _ask(self, url):
-        with httpx.Client(timeout=30) as client:
+        with httpx.Client(timeout=PATIENCE_S) as client:
             while not self._done.is_set():
                 try:
                     status = client.post(url + "/rerank", json=BODY).status_code
@@ -51,7 +51,7 @@ class Traffic:
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_drain_loses_nothing(models, serve, count):
     """Whoever asks until the very end is answered, and then refused at once; nobody is reset."""
-    service = serve(models=models, workers=count, drain_s=0.5)
+    service = serve(models=models, workers=count, drain_s=3.0)
     if count > 1:
         both_ready(service)
     traffic = Traffic(service.url)
@@ -66,7 +66,7 @@ def test_a_drain_loses_nothing(models, serve, count):
 
 
 def test_a_second_sigterm_ends_the_drain_of_all_workers(models, serve):
-    service = both_ready(serve(models=models, workers=2, drain_s=60))
+    service = both_ready(serve(models=models, workers=2, drain_s=NEVER_S))
     service.process.terminate()
     until(lambda: httpx.get(service.url + "/readyz").status_code == 503)
     time.sleep(0.2)
@@ -74,7 +74,7 @@ def test_a_second_sigterm_ends_the_drain_of_all_workers(models, serve):
 
 
 def test_ctrl_c_does_not_drain(models, serve):
-    service = both_ready(serve(models=models, workers=2, drain_s=60))
+    service = both_ready(serve(models=models, workers=2, drain_s=NEVER_S))
     os.kill(service.process.pid, signal.SIGINT)
     code, log = service.wait()
     assert code == 0

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-ANNOTATION = re.compile(r'(?:Float|Int|Bool|UInt8|Shaped|Num)\[[\w.]+(?: \| [\w.]+)*,\s*"([^"]*)"\]')
+ANNOTATION = re.compile(r'(?:Float|Int|Bool|UInt8?|Shaped|Real|Num)\[[\w.]+(?: \| [\w.]+)*,\s*"([^"]*)"\]')
 LETTER = re.compile(r"(?<![\w*])[A-Za-z](?!\w)")
 
 

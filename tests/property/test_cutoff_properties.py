@@ -124,6 +124,8 @@ def test_served_scores_follow_their_candidate_across_a_tied_cutoff(tied):
 
 
 class FirstColumn:
+    engine = "column"
+
     def score(self, features):
         return features[:, 0].astype(np.float64)
 

@@ -19,6 +19,7 @@ from listwright import training
 from listwright.ranking import bundle
 from listwright.ranking.errors import BundleError, DataError
 from searches import SMALL, features
+from waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 
@@ -50,7 +51,7 @@ def test_another_process_answers_the_same_to_the_bit(model, frame, tmp_path):
     pickled.write_bytes(pickle.dumps(model))
     rows.write_bytes(pickle.dumps((features(frame), frame["search"])))
     command = [sys.executable, "-c", ELSEWHERE, *map(str, (pickled, rows, scores, saved))]
-    subprocess.run(command, cwd=ROOT, check=True, timeout=120)
+    subprocess.run(command, cwd=ROOT, check=True, timeout=PATIENCE_S)
     np.testing.assert_array_equal(np.load(scores), predicted(model, frame))
     ours, theirs = model.files_, bundle.load(saved)
     assert (theirs.manifest.name, theirs.manifest.version) == ("shop", "3")

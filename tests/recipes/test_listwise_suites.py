@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 
 import polars as pl
 import psutil
@@ -12,6 +11,7 @@ import pytest
 from listwright.ranking.errors import ScoringError
 from listwright.training.experiments.listwise import workers
 from suites import ONE_EPOCH, TABLE2, run, said
+from waiting import PATIENCE_S, until
 
 
 def test_table2_goes_on_after_an_interruption_and_with_more_seeds(tiny_recipe, tmp_path, here, monkeypatch, capsys):
@@ -171,13 +171,11 @@ def test_killed_it_leaves_no_worker_and_goes_on(tiny_recipe, tmp_path):
     words = ["table3", "--recipe", str(tiny_recipe), "--seeds", "1", "--shifts", "0", "--jobs", "1", "--out", str(out)]
     command = [sys.executable, "-m", "training.experiment", *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as killed:
-        deadline = time.monotonic() + 120
-        while not list((out / "parts").glob("*.parquet")) and killed.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.02)
+        until(lambda: list((out / "parts").glob("*.parquet")) or killed.poll() is not None)
         children = psutil.Process(killed.pid).children(recursive=True)
         assert children
         killed.kill()
-    _, alive = psutil.wait_procs(children, timeout=60)
+    _, alive = psutil.wait_procs(children, timeout=PATIENCE_S)
     assert alive == []
     before = {path: path.stat().st_mtime_ns for path in (out / "parts").glob("*.parquet")}
     assert 1 <= len(before) < 5

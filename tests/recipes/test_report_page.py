@@ -4,7 +4,6 @@ import contextlib
 import io
 import json
 import shutil
-import time
 
 import numpy as np
 import pytest
@@ -20,6 +19,7 @@ from listwright.training.reporting import fit_page
 from listwright.training.reporting.page import PageSection, PageTable, render
 from measured import measured, planted_gains, results, routed
 from tiny import SPECIALISED
+from waiting import until
 
 WIDTHS = {"desk": 1100, "telephone": 390, "small telephone": 360}
 TELEPHONES = (360, 390)
@@ -215,9 +215,7 @@ def test_a_table_has_a_name_and_takes_the_keyboard(browser, pages):
         assert box.get_attribute("aria-label") == "Means over the test queries"
         box.focus()
         page.keyboard.press("ArrowRight")
-        deadline = time.monotonic() + 5.0
-        while not box.evaluate("box => box.scrollLeft"):
-            assert time.monotonic() < deadline
+        until(lambda: box.evaluate("box => box.scrollLeft"))
 
 
 def test_letters_stay_readable_on_a_telephone(browser, pages):

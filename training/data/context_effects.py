@@ -21,7 +21,7 @@ def context_effects(
     spec: SyntheticData,
     better: Float[np.ndarray, "R F"],
     kinds: Int[np.ndarray, " R"],
-    offsets: Int[np.ndarray, " N+1"],
+    offsets: Int[np.ndarray, " O"],
 ) -> Float[np.ndarray, " R"]:
     """What the list adds to the utility of every candidate.
 

@@ -31,7 +31,7 @@ class Dataset:
 
     features: Float[np.ndarray, "R D"]
     labels: Int[np.ndarray, " R"]
-    offsets: Int[np.ndarray, " N+1"]
+    offsets: Int[np.ndarray, " O"]
     qids: tuple[str, ...]
     schema: FeatureSchema
     gains: tuple[float, ...] | None = None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import polars as pl
 
 from listwright.ranking.errors import DataError
 
 
+@runtime_checkable
 class Fault(Protocol):
     """Says where in a source a fault stands."""
 

@@ -107,7 +107,7 @@ def _lengths(spec: SyntheticData, rng: np.random.Generator) -> Int[np.ndarray, "
 
 def _grades(
     utilities: Float[np.ndarray, " R"],
-    offsets: Int[np.ndarray, " N+1"],
+    offsets: Int[np.ndarray, " O"],
     query_of: Int[np.ndarray, " R"],
     levels: int,
 ) -> Int[np.ndarray, " R"]:

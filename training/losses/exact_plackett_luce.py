@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Real
 from torch import Tensor
 
 from listwright.training.losses.label_groups import LabelGroups
@@ -52,7 +52,7 @@ class Likelihood(NamedTuple):
 
 def log_likelihood(
     scores: Float[Tensor, "B L"],
-    labels: Float[Tensor, "B L"],
+    labels: Real[Tensor, "B L"],
     mask: Bool[Tensor, "B L"] | None = None,
     *,
     nodes: int = 32,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Real
 from torch import Tensor
 
 
@@ -38,7 +38,7 @@ class LabelGroups:
     below: Int[Tensor, " G"]
 
     @classmethod
-    def of(cls, labels: Float[Tensor, "B L"], mask: Bool[Tensor, "B L"] | None = None) -> LabelGroups:
+    def of(cls, labels: Real[Tensor, "B L"], mask: Bool[Tensor, "B L"] | None = None) -> LabelGroups:
         """From labels, higher is better; ``mask`` is True for real candidates, by default all."""
         if mask is None:
             mask = torch.ones(labels.shape, dtype=torch.bool, device=labels.device)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Real
 from torch import Tensor
 
 from listwright.training.losses.exact_plackett_luce import DEPTHS, log1mexp, log_likelihood
@@ -23,7 +23,7 @@ NEVER = -1e30
 
 def log_likelihood_of_top(
     scores: Float[Tensor, "B L"],
-    labels: Float[Tensor, "B L"],
+    labels: Real[Tensor, "B L"],
     mask: Bool[Tensor, "B L"] | None = None,
     *,
     top: int,

@@ -16,6 +16,7 @@ from onnx import helper, numpy_helper
 from sklearn.ensemble import ExtraTreesRegressor, IsolationForest
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
+from sklearn.tree import ExtraTreeRegressor
 
 from listwright.ranking.aggregates import Aggregates
 from listwright.ranking.compiled.forest import open_forest
@@ -98,7 +99,9 @@ def fit_forest(top_means: Float[np.ndarray, "N M"], *, seed: int) -> tuple[bytes
     lengths.n_features_in_, lengths.n_outputs_ = filled.shape[1], 1
     pipeline = make_pipeline(imputer, lengths)
     model = forest_graph(pipeline, filled.shape[1], 1)
-    normal = max(1.0, float(_average_path(np.array([forest.max_samples_]))[0]))  # c(1) = 0: nothing to be unlike
+    normal = max(
+        1.0, float(_average_path(np.array([forest.max_samples_], dtype=np.float64))[0])
+    )  # c(1) = 0: nothing to be unlike
     _append_power(model, -1.0 / normal)
     attach(model, pipeline, power=-1.0 / normal)
     graph, scores = model.SerializeToString(), -forest.score_samples(filled)
@@ -110,7 +113,7 @@ def fit_forest(top_means: Float[np.ndarray, "N M"], *, seed: int) -> tuple[bytes
     return graph, tuple(float(q) for q in np.quantile(scores, QUANTILE_LEVELS))
 
 
-def _with_path_lengths(tree: ExtraTreesRegressor) -> ExtraTreesRegressor:
+def _with_path_lengths(tree: ExtraTreeRegressor) -> ExtraTreeRegressor:
     """The tree with ``depth + c(samples of the leaf)`` as the value of every leaf."""
     tree = copy.deepcopy(tree)
     nodes = tree.tree_
@@ -119,13 +122,12 @@ def _with_path_lengths(tree: ExtraTreesRegressor) -> ExtraTreesRegressor:
         for child in (nodes.children_left[node], nodes.children_right[node]):
             if child >= 0:
                 depth[child] = depth[node] + 1
-    nodes.value[:, 0, 0] = depth + _average_path(nodes.n_node_samples)
+    nodes.value[:, 0, 0] = depth + _average_path(nodes.n_node_samples.astype(np.float64))
     return tree
 
 
-def _average_path(samples: Float[np.ndarray, " S"]) -> Float[np.ndarray, " S"]:
-    """c(n), the mean depth at which a random tree of n samples isolates one."""
-    n = np.asarray(samples, dtype=np.float64)
+def _average_path(n: Float[np.ndarray, " S"]) -> Float[np.ndarray, " S"]:
+    """c(n), the mean depth at which a random tree of ``n`` samples isolates one."""
     many = np.maximum(n, 3.0)
     found: Float[np.ndarray, " S"] = 2.0 * (np.log(many - 1.0) + np.euler_gamma) - 2.0 * (many - 1.0) / many
     return np.where(n <= 1, 0.0, np.where(n == 2, 1.0, found))

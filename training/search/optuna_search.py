@@ -112,7 +112,7 @@ def _found(study: optuna.Study, space: Space) -> Found:
     best = study.best_trial
     # asked again of a trial whose values are fixed, a space gives them back as the recipe has them
     fixed = optuna.trial.FixedTrial(best.params)
-    values = {key: part.suggest(fixed, key) for key, part in space.items()}  # type: ignore[arg-type]
+    values = {key: part.suggest(fixed, key) for key, part in space.items()}
     first = finished[0].value if finished[0].state == TrialState.COMPLETE else None
     assert best.value is not None
     pruned = len(finished) - len(complete)

@@ -31,7 +31,7 @@ class Range:
         assert isinstance(value, float | int)
         return Range(min(self.low, value), max(self.high, value), self.log, self.whole)
 
-    def suggest(self, trial: optuna.Trial, name: str) -> Value:
+    def suggest(self, trial: optuna.trial.BaseTrial, name: str) -> Value:
         """A value for a trial."""
         if self.whole:
             return trial.suggest_int(name, int(self.low), int(self.high), log=self.log)
@@ -48,7 +48,7 @@ class Choice:
         """The choice with ``value`` in it."""
         return self if value in self.values else Choice((*self.values, value))
 
-    def suggest(self, trial: optuna.Trial, name: str) -> Value:
+    def suggest(self, trial: optuna.trial.BaseTrial, name: str) -> Value:
         """A value for a trial."""
         by_label = {stored(value): value for value in self.values}
         label = trial.suggest_categorical(name, list(by_label))

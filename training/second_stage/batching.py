@@ -60,7 +60,7 @@ class Lists:
         kept = [_kept(data.slice(n), scores, data.features, cutoff) for n in range(len(data))]
         self.rows: Int[np.ndarray, " S"] = np.concatenate(kept)
         self._first_rows = data.offsets[:-1]
-        self.offsets: Int[np.ndarray, " N+1"] = np.concatenate([[0], np.cumsum([len(rows) for rows in kept])])
+        self.offsets: Int[np.ndarray, " O"] = np.concatenate([[0], np.cumsum([len(rows) for rows in kept])])
         matrix = data.features[self.rows]
         if append_score:
             matrix = np.column_stack([matrix, scores[self.rows].astype(np.float32)])

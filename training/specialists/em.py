@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -92,6 +92,7 @@ class PaddedLists:
         return Likelihood(value.detach(), gradient)
 
 
+@runtime_checkable
 class Ranker(Protocol):
     """What scores rows for one component and learns from weighted lists."""
 

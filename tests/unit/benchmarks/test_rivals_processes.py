@@ -3,13 +3,13 @@
 import os
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
 
 from benchmarks.rivals import cores, environments
 from benchmarks.rivals.processes import MARK, NotServingError, first_answer, free_port, running
+from waiting import until
 
 EVERY_CORE = cores.shared().servers
 ORPHAN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
@@ -21,20 +21,13 @@ print(orphan.pid, flush=True)
 """
 
 
-def wait_for(condition):
-    until = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.01)
-
-
 def test_an_orphan_that_ignores_sigterm_is_found_by_its_mark_and_ended(tmp_path):
     log = tmp_path / "log"
     with running([sys.executable, "-c", PARENT], {}, log, EVERY_CORE) as server:
-        wait_for(lambda: server.process.poll() is not None)  # the parent has gone: the orphan has no family
+        until(lambda: server.process.poll() is not None)  # the parent has gone: the orphan has no family
         orphan = psutil.Process(int(log.read_text()))
         assert [member.pid for member in server.family()] == [orphan.pid]
-    wait_for(lambda: not orphan.is_running() or orphan.status() == psutil.STATUS_ZOMBIE)
+    until(lambda: not orphan.is_running() or orphan.status() == psutil.STATUS_ZOMBIE)
 
 
 def test_processes_that_are_not_the_servers_live_on(tmp_path):

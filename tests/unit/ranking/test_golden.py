@@ -9,6 +9,7 @@ from listwright.ranking.candidates import Ranking, Route
 from listwright.ranking.errors import BundleError
 from listwright.ranking.golden import TIE_TOLERANCE, GoldenList, replay, same_order, same_scores
 from listwright.ranking.order import best, rank_by_score, refined_order
+from listwright.ranking.reranker import Reranker
 
 NAN = float("nan")
 NEAR = TIE_TOLERANCE / 2
@@ -52,8 +53,11 @@ def test_nan_equals_nan_only():
     assert not same_scores(np.array([1.0]), np.array([1.001]))
 
 
-class TwoKept:
+class TwoKept(Reranker):
     """Rescores the two best by the first column, by how far their second column lies from the two's mean."""
+
+    def __init__(self):
+        """Without stages."""
 
     def rerank(self, candidates, **_):
         features = candidates.features.astype(np.float64)

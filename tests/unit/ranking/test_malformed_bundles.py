@@ -12,13 +12,16 @@ import shutil
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bundles import make_bundle
-from listwright.ranking import bundle
+from listwright.ranking import bundle, golden
+from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import BundleError
+from waiting import PATIENCE_S
 
 SCALARS = st.one_of(
     st.none(),
@@ -58,12 +61,26 @@ def spoilt(good, tmp_path_factory):
         if agree:
             make_hashes_agree(folder)
         try:
-            bundle.load(folder)
+            loaded = bundle.load(folder)
         except BundleError as error:
             return str(error)
+        assert_it_answers_as_recorded(loaded)
         return None
 
     return load
+
+
+def assert_it_answers_as_recorded(loaded):
+    """The golden lists of what was accepted, whatever was altered; compared here and not by the code that loads."""
+    lists = golden.read((loaded.path / "golden.jsonl").read_bytes(), loaded.path)
+    assert lists
+    for one in lists:
+        candidates = CandidateList(np.array(one.features, dtype=np.float32))
+        found = loaded.reranker.rerank(candidates, strategy=one.strategy, specialist=one.decided, routing=False)
+        assert found.reason is None
+        for name in ("first_stage_scores", "scores"):
+            recorded = np.array(getattr(one, name), dtype=np.float64)
+            np.testing.assert_allclose(getattr(found, name), recorded, rtol=1e-3, atol=1e-3)
 
 
 def make_hashes_agree(folder):
@@ -99,6 +116,18 @@ def put(value, path, new):
     return copy
 
 
+def good_manifest(good):
+    return (good / "manifest.json").read_bytes()
+
+
+def meaning(text):
+    """What the sha256 of a manifest is of, and that itself: white space is not; None where it is no JSON."""
+    try:
+        return json.dumps(json.loads(text), sort_keys=True)
+    except ValueError:
+        return None
+
+
 def altered(content, data):
     """Cut, spliced or garbled."""
     start = data.draw(st.integers(0, len(content)))
@@ -113,17 +142,23 @@ def test_the_good_one_loads(spoilt):
 @settings(max_examples=200)
 @given(data=st.data(), new=JSON)
 def test_any_value_anywhere_in_the_manifest(good, spoilt, data, new):
-    values = json.loads((good / "manifest.json").read_bytes())
+    values = json.loads(good_manifest(good))
     path = data.draw(st.sampled_from(sorted(places(values), key=repr)))
-    agree = data.draw(st.booleans())
-    spoilt({"manifest.json": json.dumps(put(values, path, new)).encode("utf-8", "surrogatepass")}, agree=agree)
+    changed = json.dumps(put(values, path, new)).encode("utf-8", "surrogatepass")
+    spoilt({"manifest.json": changed})
+    assert (spoilt({"manifest.json": changed}, agree=False) is None) == (
+        meaning(changed) == meaning(good_manifest(good))
+    )
 
 
 @settings(max_examples=100)
 @given(data=st.data())
 def test_any_bytes_for_a_manifest(good, spoilt, data):
-    content = altered((good / "manifest.json").read_bytes(), data)
-    spoilt({"manifest.json": content}, agree=data.draw(st.booleans()))
+    changed = altered(good_manifest(good), data)
+    spoilt({"manifest.json": changed})
+    assert (spoilt({"manifest.json": changed}, agree=False) is None) == (
+        meaning(changed) == meaning(good_manifest(good))
+    )
 
 
 @settings(max_examples=200)
@@ -157,7 +192,8 @@ def test_a_file_that_is_missing(spoilt, name):
 
 CHILD = """
 import sys, pathlib
-from listwright.ranking import bundle
+from listwright.ranking import bundle, golden
+from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import BundleError
 try:
     bundle.load(pathlib.Path(sys.argv[1]))
@@ -205,7 +241,7 @@ def test_no_file_that_a_lightgbm_text_names_is_opened(good, tmp_path):
         text = text.replace(f"[{name}: ]", f"[{name}: {tmp_path / 'pipe'}]")
     (folder / "first_stage.txt").write_text(text)
     make_hashes_agree(folder)
-    assert ends(CHILD, folder, within=60)
+    assert ends(CHILD, folder, within=PATIENCE_S)
 
 
 TEXTS = {

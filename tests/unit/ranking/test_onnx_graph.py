@@ -235,12 +235,12 @@ def test_names_that_are_no_text_are_shown_and_cut():
 
 def test_masses_of_parts_are_refused_in_bounded_time():
     content = model().SerializeToString() + field(GRAPH, field(NODE, b"") * 8000) * 50
-    began = time.monotonic()
+    began = time.process_time()  # whatever else the machine does
     with pytest.raises(ScoringError, match="operator ''"):
         checked(content)
     with pytest.raises(ScoringError, match="more than 100,000 parts"):
         checked(model().SerializeToString() + field(GRAPH, field(13, b"") * 8000) * 50)
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 10
 
 
 @pytest.mark.parametrize("depth", [50, 100_000])

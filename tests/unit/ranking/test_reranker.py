@@ -18,6 +18,8 @@ SCHEMA = FeatureSchema(features=(Feature(name="price"), Feature(name="stars")))
 class Column:
     """Scores a list by one of its columns and remembers what it saw."""
 
+    engine = "column"
+
     def __init__(self, column, sign=1.0):
         self.column, self.sign, self.seen = column, sign, None
 
@@ -27,6 +29,8 @@ class Column:
 
 
 class Broken:
+    engine = "column"
+
     def score(self, features):
         raise ScoringError("no oil")
 

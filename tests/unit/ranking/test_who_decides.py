@@ -182,7 +182,7 @@ def test_specialists_that_are_not_there_are_refused(reranker, tmp_path):
 
 
 def test_decision_needs_a_gain_above_the_margin():
-    shares, gains = np.array([0.2, 0.6, 0.2]), np.array([0.9, 0.1, 0.9])
+    shares, gains = [0.2, 0.6, 0.2], np.array([0.9, 0.1, 0.9])
     for margin, expected in ((0.05, 1), (0.1, None), (None, None)):
         found = decide(shares, gains, RouterStage(temperature=1.0, margin=margin))
         assert found.choice.specialist == expected
@@ -190,7 +190,7 @@ def test_decision_needs_a_gain_above_the_margin():
 
 
 def test_temperature_sharpens_and_nothing_is_impossible():
-    shares = np.array([0.0, 0.25, 0.75])
+    shares = [0.0, 0.25, 0.75]
     found = decide(shares, np.zeros(3), RouterStage(temperature=0.5, margin=0.0)).probabilities
     raw = np.array([0.001, 0.25, 0.75]) ** 2
     assert found == pytest.approx(raw / raw.sum())

@@ -7,6 +7,7 @@ import pytest
 
 from listwright.service import disk
 from listwright.service.disk import Disk
+from waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def test_a_call_that_hangs_is_given_up_and_no_other_begins_meanwhile(let_go):
 
     def hang():
         began.append(threading.current_thread())
-        let_go.wait(60)
+        let_go.wait(PATIENCE_S)
 
     async def scenario():
         one = Disk("the share")
@@ -60,7 +61,7 @@ def test_a_call_that_hangs_is_given_up_and_no_other_begins_meanwhile(let_go):
 def test_who_is_cancelled_leaves_the_call_behind(let_go):
     async def scenario():
         one = Disk("it")
-        task = asyncio.create_task(one.run(lambda: let_go.wait(60), 60.0))
+        task = asyncio.create_task(one.run(lambda: let_go.wait(PATIENCE_S), PATIENCE_S))
         await asyncio.sleep(0.05)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

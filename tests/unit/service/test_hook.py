@@ -4,7 +4,6 @@ import functools
 import gc
 import sys
 import threading
-import time
 import types
 import weakref
 
@@ -14,9 +13,10 @@ import pytest
 from listwright.ranking.errors import RoutingError
 from listwright.ranking.router import Choice, Query
 from listwright.service.hook import PASSED, HookError, IsolatedHook, load
+from waiting import PATIENCE_S
 
 QUERY = Query(np.zeros((2, 4), dtype=np.float32), {"device": "phone"}, np.zeros(2))
-PLENTY_S, NOTHING_S = 60.0, 0.001
+NOTHING_S = 0.001
 
 
 @pytest.fixture
@@ -24,13 +24,21 @@ def isolated():
     """Makes isolated hooks, and ends their threads."""
     made = []
 
-    def make(function, *, budget_s=PLENTY_S, threads=1):
+    def make(function, *, budget_s=PATIENCE_S, threads=1):
         made.append(IsolatedHook(function, budget_s=budget_s, threads=threads))
         return made[-1]
 
     yield make
     for one in made:
         one.close()
+
+
+def said(specialist, confidence=None):
+    """A choice of things that are none, as a hook may make it: nothing checks it before the service does."""
+    choice = Choice(None)
+    object.__setattr__(choice, "specialist", specialist)
+    object.__setattr__(choice, "confidence", confidence)
+    return choice
 
 
 def kind_of(isolated):
@@ -49,7 +57,7 @@ class Slow:
 
     def __call__(self, query):
         self.entered.release()
-        assert self.let_go.wait(PLENTY_S)
+        assert self.let_go.wait(PATIENCE_S)
         self.left.release()
         return Choice(1)
 
@@ -97,18 +105,18 @@ def test_whatever_a_hook_raises_is_contained(isolated, error):
     [
         (1, "a int, not a Choice"),
         ((1, 0.5), "a tuple, not a Choice"),
-        (Choice(True), "specialist is a bool"),
-        (Choice(np.True_), "specialist is a bool"),
-        (Choice(1.0), "specialist is a float"),
-        (Choice("1"), "specialist is a str"),
-        (Choice(1, True), "confidence is a bool"),
-        (Choice(1, "0.5"), "confidence is a str"),
-        (Choice(1, float("nan")), "no probability"),
-        (Choice(1, np.float32("nan")), "no probability"),
-        (Choice(1, -0.01), "no probability"),
-        (Choice(1, 1.01), "no probability"),
-        (Choice(None, float("inf")), "no probability"),
-        (Choice(1, 10**400), "no probability"),
+        (said(True), "specialist is a bool"),
+        (said(np.True_), "specialist is a bool"),
+        (said(1.0), "specialist is a float"),
+        (said("1"), "specialist is a str"),
+        (said(1, True), "confidence is a bool"),
+        (said(1, "0.5"), "confidence is a str"),
+        (said(1, float("nan")), "no probability"),
+        (said(1, np.float32("nan")), "no probability"),
+        (said(1, -0.01), "no probability"),
+        (said(1, 1.01), "no probability"),
+        (said(None, float("inf")), "no probability"),
+        (said(1, 10**400), "no probability"),
     ],
 )
 def test_what_is_no_decision_is_refused(isolated, returned, says):
@@ -120,7 +128,7 @@ def test_what_is_no_decision_is_refused(isolated, returned, says):
 @pytest.mark.parametrize(
     ("returned", "choice"),
     [
-        (Choice(np.int64(2), np.float32(0.5)), Choice(2, 0.5)),
+        (said(np.int64(2), np.float32(0.5)), Choice(2, 0.5)),
         (Choice(0, 1), Choice(0, 1.0)),
         (Choice(None, 0.0), Choice(None, 0.0)),
     ],
@@ -138,26 +146,25 @@ def test_none_is_no_opinion(isolated):
 
 def test_a_hook_is_waited_for_no_longer_than_its_budget(isolated, slow):
     asked = isolated(slow, budget_s=NOTHING_S)
-    started = time.monotonic()
     with pytest.raises(RoutingError, match="longer than 1 ms") as fault:
         asked(QUERY)
     assert fault.value.kind == "hook_timeout"
-    assert time.monotonic() - started < 1.5, "a thousand times as long, so that a busy machine passes"
+    assert not slow.left.acquire(blocking=False), "it hangs still"
 
 
 def test_hung_threads_are_not_queued_behind_and_come_back(isolated, slow):
     asked = isolated(slow, budget_s=NOTHING_S, threads=2)
     assert [kind_of(asked), kind_of(asked)] == ["hook_timeout"] * 2
     for _ in range(2):
-        assert slow.entered.acquire(timeout=PLENTY_S)
+        assert slow.entered.acquire(timeout=PATIENCE_S)
     assert [kind_of(asked) for _ in range(3)] == ["hook_busy"] * 3
     assert not slow.entered.acquire(blocking=False), "nobody asked it"
     slow.let_go.set()
     for _ in range(2):
-        assert slow.left.acquire(timeout=PLENTY_S)
+        assert slow.left.acquire(timeout=PATIENCE_S)
     while len(asked._idle) < 2:
         assert threading.Event().wait(0.001) is False
-    asked._budget_s = PLENTY_S
+    asked._budget_s = PATIENCE_S
     assert asked(QUERY) == Choice(1)
 
 
@@ -173,7 +180,7 @@ def test_an_answer_that_comes_too_late_is_nobodys(isolated, slow):
     slow.let_go.set()
     while not asked._idle:
         assert threading.Event().wait(0.001) is False
-    asked._budget_s = PLENTY_S
+    asked._budget_s = PATIENCE_S
     assert asked(QUERY) == Choice(7)
 
 
@@ -182,7 +189,7 @@ def test_one_hung_call_leaves_the_others_alone(isolated, slow):
     other = Query(QUERY.features, {}, QUERY.first_stage_scores)
     asked._budget_s = NOTHING_S
     assert kind_of(asked) == "hook_timeout"
-    asked._budget_s = PLENTY_S
+    asked._budget_s = PATIENCE_S
     assert [asked(other) for _ in range(5)] == [Choice(0)] * 5
 
 
@@ -195,7 +202,7 @@ def test_threads_end_when_closed(isolated, slow):
     asked.close()
     slow.let_go.set()
     for thread in own:
-        thread.join(PLENTY_S)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive()
 
 

@@ -13,6 +13,7 @@ from listwright.training.experiments.listwise import workers
 from listwright.training.experiments.specialised import suite, units
 from listwright.training.progress import EVERY, LOOK, Bars, progress_bars
 from listwright.training.stopwatch import Stopwatch
+from waiting import PATIENCE_S
 
 
 class Clock:
@@ -217,7 +218,7 @@ def test_the_thread_tells_while_the_run_is_in_one_long_call(hasty):
     before = threading.active_count()
     with progress_bars(Console(file=log)) as bars:
         bars.enter("anomaly score")
-        assert log.seen.wait(10.0)
+        assert log.seen.wait(PATIENCE_S)
     assert threading.active_count() == before
     size = len(log.getvalue())
     time.sleep(0.02)
@@ -249,7 +250,7 @@ def test_fits_side_by_side_are_told(hasty, monkeypatch, tmp_path):
 
     def one_by_one(todo, *_, **_more):
         yield Fit
-        assert log.seen.wait(10.0)
+        assert log.seen.wait(PATIENCE_S)
 
     monkeypatch.setattr(workers, "_in_order", one_by_one)
     assert len(workers.run_all("table2", [Fit] * 3, Store(), 1, Console(file=log))) == 3
@@ -260,7 +261,7 @@ def test_units_of_a_suite_are_told(hasty, monkeypatch, tmp_path):
 
     def measured(recipe, sources, counts, state, ndcg_at, tell):
         tell("specialists, K = 5")
-        assert log.seen.wait(10.0)
+        assert log.seen.wait(PATIENCE_S)
         raise KeyboardInterrupt
 
     class Store:

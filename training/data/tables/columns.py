@@ -19,7 +19,7 @@ WHOLE_LABEL = f"expected a relevance label, a whole number from 0 to {MAX_LABEL}
 WEIGHT = "expected a weight, a finite number from 0"
 
 
-def grouped(column: pl.Series, fault: Fault) -> tuple[Int[np.ndarray, " R"], Int[np.ndarray, " N+1"], tuple[str, ...]]:
+def grouped(column: pl.Series, fault: Fault) -> tuple[Int[np.ndarray, " R"], Int[np.ndarray, " O"], tuple[str, ...]]:
     """Row order that brings queries together, their offsets and ids, by first appearance.
 
     Raises:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from torch import nn
@@ -19,6 +19,7 @@ from listwright.training.reporting.measures.coverage import coverage
 MOST_EPOCHS = 200
 
 
+@runtime_checkable
 class Epoch(Protocol):
     """What a training loop remembers of an epoch."""
 

@@ -13,6 +13,7 @@ from listwright.ranking.errors import AbandonedError
 from listwright.service.admission.compute import Compute
 from listwright.service.admission.gate import Gate, listening
 from listwright.service.errors import NotReadyError, OverloadedError
+from waiting import PATIENCE_S
 
 HOUR = 3600.0
 
@@ -33,7 +34,7 @@ class Bench:
         def work(deadline):
             self.deadlines[name] = deadline
             self.started.append(name)
-            assert self.ends[name].wait(10)
+            assert self.ends[name].wait(PATIENCE_S)
             return name
 
         deadline = Deadline(perf_counter() + seconds)

@@ -9,6 +9,7 @@ from gates import Request
 from listwright.service.admission.compute import SMALL, Compute
 from listwright.service.admission.gate import Gate
 from listwright.service.errors import NotReadyError, OverloadedError
+from waiting import PATIENCE_S
 
 
 def run(test):
@@ -84,7 +85,7 @@ async def test_a_few_slow_turns_mean_nothing_half_of_them_do():
 async def test_a_turn_that_comes_later_than_was_expected_is_refused():
     gate, compute = Gate(1, 10, patience_s=0.05, clock=lambda: 0.0), Compute(1)
     end = threading.Event()
-    begun = asyncio.ensure_future(compute.run(gate, lambda _: end.wait(10), Request()))
+    begun = asyncio.ensure_future(compute.run(gate, lambda _: end.wait(PATIENCE_S), Request()))
     await asyncio.sleep(0)
     with pytest.raises(OverloadedError, match="its turn did not come in time"):
         await compute.run(gate, lambda _: None, Request())

@@ -12,6 +12,7 @@ from listwright.service.auth.keys import Key, digest_of
 from listwright.service.auth.middleware import Keyring
 from listwright.service.errors import OverloadedError
 from listwright.service.settings import Settings
+from waiting import PATIENCE_S
 
 WEB, OPERATOR = "w" * 20, "o" * 20
 PART = {"type": "http.request", "body": b"x" * 1000, "more_body": True}
@@ -165,8 +166,8 @@ def test_no_more_than_a_number_are_held(spent, monkeypatch):
         tasks = [await held(path) for path in ("/nothing", "/livez") for _ in range(3)]
         assert not any(task.done() for task in tasks)
         with pytest.raises(OverloadedError):
-            await asyncio.wait_for(spent.wait(scope("/nothing"), caller()), 1.0)
-        await asyncio.wait_for(spent.wait(scope("/livez"), caller()), 1.0)  # a probe is never refused
+            await asyncio.wait_for(spent.wait(scope("/nothing"), caller()), PATIENCE_S)
+        await asyncio.wait_for(spent.wait(scope("/livez"), caller()), PATIENCE_S)  # a probe is never refused
         tasks[0].cancel()
         await asyncio.gather(tasks[0], return_exceptions=True)
         assert not (await held("/nothing")).done(), "there is a place again"
@@ -179,7 +180,7 @@ def test_no_more_than_a_number_are_held(spent, monkeypatch):
 def test_who_has_gone_is_held_no_longer(spent, path, sent):
     async def run():
         with pytest.raises(AbandonedError):
-            await asyncio.wait_for(spent.wait(scope(path), caller(*sent, {"type": "http.disconnect"})), 10.0)
+            await asyncio.wait_for(spent.wait(scope(path), caller(*sent, {"type": "http.disconnect"})), PATIENCE_S)
 
     asyncio.run(run())
 
@@ -196,7 +197,7 @@ def test_a_body_is_dropped_meanwhile(spent, monkeypatch):
 
     async def run():
         with pytest.raises(OverloadedError):
-            await asyncio.wait_for(spent.wait(scope("/nothing"), receive), 10.0)
+            await asyncio.wait_for(spent.wait(scope("/nothing"), receive), PATIENCE_S)
 
     asyncio.run(run())
     assert received > 2

@@ -12,6 +12,7 @@ from listwright.service.bundles.loading import Served
 from listwright.service.disk import Disk
 from listwright.service.settings import Settings
 from swapping import run, serving, tell, version
+from waiting import PATIENCE_S
 
 WORD = "hunter2-is-no-version"
 
@@ -20,7 +21,7 @@ WORD = "hunter2-is-no-version"
 def hang():
     """Functions that never return, until the test ends."""
     let_go = threading.Event()
-    yield lambda *_: let_go.wait(60)
+    yield lambda *_: let_go.wait(PATIENCE_S)
     let_go.set()
 
 

@@ -9,7 +9,7 @@ import pytest
 from listwright.service.bundles import routing_switch
 from listwright.service.bundles.routing_switch import RoutingSwitch, look
 from listwright.service.settings import Settings
-from waiting import until
+from waiting import PATIENCE_S, until
 
 
 @contextmanager
@@ -63,7 +63,7 @@ def test_a_file_system_that_hangs_holds_nobody(tmp_path, monkeypatch, from_the_s
 
     def hanging(_):
         if hang.is_set():
-            let_go.wait(60)
+            let_go.wait(PATIENCE_S)
 
     monkeypatch.setattr(routing_switch, "look", hanging)
     if from_the_start:

@@ -1,15 +1,16 @@
 """Which bundle a request gets."""
 
-from types import SimpleNamespace
-
 import pytest
 
+from listwright.ranking.bundle import Bundle
+from listwright.ranking.manifest import Manifest
 from listwright.service.bundles.served import Models
 from listwright.service.errors import UnknownModelError
+from stand_ins import standing_in
 
 
 def bundle(name, version):
-    return SimpleNamespace(manifest=SimpleNamespace(name=name, version=version))
+    return standing_in(Bundle, manifest=standing_in(Manifest, name=name, version=version))
 
 
 def models(**versions):

@@ -9,6 +9,7 @@ import pytest
 
 from listwright.service.bundles import folder, reload
 from swapping import BODY, run, serving, tell, version
+from waiting import PATIENCE_S
 
 
 def test_serving_goes_on_while_a_bundle_is_loaded(models, monkeypatch):
@@ -17,7 +18,7 @@ def test_serving_goes_on_while_a_bundle_is_loaded(models, monkeypatch):
     load = reload.load_named
 
     def slow(*arguments):
-        assert answered.wait(60)
+        assert answered.wait(PATIENCE_S)
         return load(*arguments)
 
     async def scenario():

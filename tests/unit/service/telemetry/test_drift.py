@@ -12,8 +12,11 @@ from bundles import make_bundle
 from listwright.ranking import bundle
 from listwright.ranking.errors import ScoringError
 from listwright.ranking.features import QUANTILE_LEVELS, Feature, FeatureSchema
+from listwright.ranking.manifest import Manifest
+from listwright.ranking.reranker import Reranker
 from listwright.ranking.stages import AnomalyStage
 from listwright.service.telemetry.drift import ANOMALY, EVERY_S, KINDS, Drift, unusual
+from stand_ins import standing_in
 
 QUANTILES = (-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0)
 SCHEMA = FeatureSchema(
@@ -53,14 +56,12 @@ class Constant:
         return self.score
 
 
-class Ranker:
+class Ranker(Reranker):
     def __init__(self, anomaly=None, version="7"):
         quantiles = (0.35, 0.37, 0.42, 0.45, 0.5, 0.6, 0.7)
         stage = AnomalyStage(quantiles=quantiles) if anomaly else None
         self.anomaly, self.relative = anomaly, None
-        self.manifest = type("M", (), {})()
-        self.manifest.name, self.manifest.version = "shop", version
-        self.manifest.feature_schema, self.manifest.anomaly = SCHEMA, stage
+        self.manifest = standing_in(Manifest, name="shop", version=version, feature_schema=SCHEMA, anomaly=stage)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@ import json
 import logging
 import os
 import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,11 +9,13 @@ from prometheus_client import generate_latest
 
 from listwright.ranking.candidates import Ranking, Route
 from listwright.ranking.errors import RoutingError
+from listwright.ranking.manifest import Manifest
 from listwright.service.telemetry.logs import json_lines
 from listwright.service.telemetry.metrics import FAULT_LOG_S, FaultLog, Telemetry
+from stand_ins import standing_in
 
 SHOP = ("shop", "7")
-MANIFEST = SimpleNamespace(name="shop", version="7")
+MANIFEST = standing_in(Manifest, name="shop", version="7")
 
 
 class Clock:

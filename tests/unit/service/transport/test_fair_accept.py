@@ -9,6 +9,7 @@ import pytest
 
 from listwright.service.transport import fair_accept
 from listwright.service.transport.fair_accept import FairAccept
+from waiting import PATIENCE_S
 
 
 class Process:
@@ -63,7 +64,7 @@ def test_each_process_gets_its_part(port, count, at_once):
         end(*processes, *callers)
         return [len(process.taken) for process in processes]
 
-    assert asyncio.run(asyncio.wait_for(share(), 10)) == [count // 2, count // 2]
+    assert asyncio.run(asyncio.wait_for(share(), PATIENCE_S)) == [count // 2, count // 2]
 
 
 def test_alone_it_takes_them_all(port):
@@ -74,7 +75,7 @@ def test_alone_it_takes_them_all(port):
         await until(lambda: len(process.taken) == 10)
         end(process, *callers)
 
-    asyncio.run(asyncio.wait_for(take(), 10))
+    asyncio.run(asyncio.wait_for(take(), PATIENCE_S))
 
 
 def test_once_closed_it_takes_no_more(port):
@@ -88,7 +89,7 @@ def test_once_closed_it_takes_no_more(port):
         end(process, *callers)
         return len(process.taken)
 
-    assert asyncio.run(asyncio.wait_for(take(), 10)) == 1
+    assert asyncio.run(asyncio.wait_for(take(), PATIENCE_S)) == 1
 
 
 def test_a_connection_that_fails_to_begin_is_not_the_end(port, caplog):
@@ -109,40 +110,36 @@ def test_a_connection_that_fails_to_begin_is_not_the_end(port, caplog):
         end(stile, process, *callers, *refused)
 
     with caplog.at_level(logging.DEBUG, "listwright.connections"):
-        asyncio.run(asyncio.wait_for(take(), 10))
+        asyncio.run(asyncio.wait_for(take(), PATIENCE_S))
     assert "gone before the handshake" in caplog.text
 
 
-class Exhausted:
+class Exhausted(socket.socket):
     """A port of a system that has no file left, once."""
 
-    def __init__(self, port):
-        self._port, self.left = port, 1
+    left = 1
 
     def dup(self):
         return self
-
-    def __getattr__(self, name):
-        return getattr(self._port, name)
 
     def accept(self):
         if self.left:
             self.left -= 1
             raise OSError(errno.EMFILE, "Too many open files")
-        return self._port.accept()
+        return super().accept()
 
 
 def test_without_files_it_waits_for_some(port, caplog, monkeypatch):
     monkeypatch.setattr(fair_accept, "EXHAUSTED_S", 0.001)
 
     async def take():
-        process = Process(Exhausted(port))
+        process = Process(Exhausted(fileno=port.dup().detach()))
         process.fair_accept.open()
         callers = connected(port, 1)
         await until(lambda: process.taken)
         end(process, *callers)
 
-    asyncio.run(asyncio.wait_for(take(), 10))
+    asyncio.run(asyncio.wait_for(take(), PATIENCE_S))
     assert "Too many open files" in caplog.text
 
 
@@ -161,7 +158,7 @@ def test_a_rush_is_taken_in_ever_more_at_once(port, count, monkeypatch):
         await until(lambda: len(process.taken) == count)
         end(process, *callers)
 
-    asyncio.run(asyncio.wait_for(rush(), 60))
+    asyncio.run(asyncio.wait_for(rush(), PATIENCE_S))
     assert len(looks) < 25, "one at a time would take 300"
     assert looks[:8] == list(range(8)), "a few are shared out evenly"
 
@@ -179,4 +176,4 @@ def test_calm_begins_anew_when_nobody_waits(port):
         end(process, *callers)
         return rush
 
-    assert asyncio.run(asyncio.wait_for(calm(), 60)) <= 1
+    assert asyncio.run(asyncio.wait_for(calm(), PATIENCE_S)) <= 1

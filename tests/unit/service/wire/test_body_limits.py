@@ -4,12 +4,13 @@ import gc
 import io
 import json
 import weakref
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from bundles import schema
+from listwright.ranking.bundle import Bundle
+from listwright.ranking.reranker import Reranker
 from listwright.service.bundles.served import Models
 from listwright.service.settings import Settings
 from listwright.service.wire import npy
@@ -17,6 +18,7 @@ from listwright.service.wire import open_inference as tensors
 from listwright.service.wire.json_codec import JsonBounds
 from listwright.service.wire.json_parse import LEAST_VALUES
 from listwright.service.wire.schemas import MAX_ID
+from stand_ins import standing_in
 
 CANDIDATES = 20_000
 FEATURES, SPELLING = len(schema()), schema().spelling
@@ -24,7 +26,7 @@ LONGEST = np.zeros((CANDIDATES, FEATURES))
 
 
 def served(columns):
-    return Models({"shop": SimpleNamespace(reranker=SimpleNamespace(schema=columns))})
+    return Models({"shop": standing_in(Bundle, reranker=standing_in(Reranker, schema=columns))})
 
 
 @pytest.fixture

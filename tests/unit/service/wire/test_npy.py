@@ -69,7 +69,7 @@ def test_the_numbers_stay_where_they_arrived():
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert not found.flags.owndata
-    assert peak < 5_000
+    assert peak < 8_000  # half of the matrix
 
 
 HEADER = "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }\n"

@@ -1,7 +1,9 @@
 """Beats of an event loop, and looks for them, over a real pipe."""
 
 import asyncio
+import fcntl
 import os
+import select
 from multiprocessing import Pipe
 
 import pytest
@@ -47,19 +49,38 @@ def test_what_beat_long_ago_does_not_count_for_later(pipes):
     assert [heartbeat.stops() for _ in range(LOOKS + 1)] == [False] * LOOKS + [True]
 
 
+def beats_on(beats):
+    """An event loop of fifty turns, and how often it beat."""
+
+    class Counting(HeartbeatSender):
+        count = 0
+
+        def beat(self):
+            self.count += 1
+            super().beat()
+
+    async def turn():
+        heart = Counting(beats, 0.0)
+        heart.beat()
+        for _ in range(50):
+            await asyncio.sleep(0)
+        return heart
+
+    return asyncio.run(turn()).count  # the loop turns a few times more as it ends
+
+
 def test_nobody_who_looks_holds_up_nobody(pipes):
-    beat(pipes[1], times=2**16 + 1)
-    pipes[0].close()
-    beat(pipes[1])
+    felt, beats = pipes
+    most = fcntl.fcntl(beats, fcntl.F_GETPIPE_SZ)
+    beat(beats, times=most + 1)
+    assert not select.select([], [beats], [], 0)[1], "the pipe is full"
+    assert beats_on(beats) > 10
+    assert len(os.read(felt.fileno(), 2 * most)) == most, "what did not go in is lost"
+    felt.close()
+    assert beats_on(beats) > 10, "the supervisor is gone"
 
 
 def test_a_loop_that_turns_beats_on(pipes):
     felt, beats = pipes
-
-    async def turn():
-        HeartbeatSender(beats, 0.0).beat()
-        for _ in range(50):
-            await asyncio.sleep(0)
-
-    asyncio.run(turn())
-    assert len(os.read(felt.fileno(), 2**16)) > 10
+    count = beats_on(beats)
+    assert len(os.read(felt.fileno(), 2**16)) == count > 10

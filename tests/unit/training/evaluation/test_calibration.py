@@ -8,6 +8,7 @@ import pytest
 from listwright.ranking.candidates import Ranking, Route
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.order import rank_by_score
+from listwright.ranking.reranker import Reranker
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.evaluation.calibration import (
     FEWEST_LISTS,
@@ -100,7 +101,7 @@ def dataset(found):
     return Dataset(rows, labels, offsets, tuple(map(str, range(len(found)))), SCHEMA)
 
 
-class ByHand:
+class ByHand(Reranker):
     """A bundle whose first stage scores by the one feature, and whose second stage scores the best three only."""
 
     def __init__(self, temperatures=None):

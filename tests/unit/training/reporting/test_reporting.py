@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from listwright.ranking.anomaly import AnomalyScore
 from listwright.ranking.features import Feature, FeatureSchema
+from listwright.ranking.reranker import Reranker
 from listwright.training.command import repeatable
 from listwright.training.data.dataset import Dataset, fit_schema
 from listwright.training.networks.ranker import Ranker
@@ -19,6 +21,7 @@ from listwright.training.reporting.measures.attention import attention
 from listwright.training.reporting.measures.behaviour import Seen
 from listwright.training.reporting.measures.coverage import MOST_FEATURES, coverage
 from listwright.training.reporting.page import PageSection, PageTable, render
+from stand_ins import standing_in
 
 
 def query(first_scores, scores, labels):
@@ -84,36 +87,32 @@ def test_a_large_split_makes_no_longer_curve():
     assert behaviour.spread(3, 2000).tolist() == [0, 1, 2]
 
 
-class Reranker:
-    """Finds a query as strange as its first score says."""
-
-    class anomaly:
-        @staticmethod
-        def of(_features, first_scores):
-            return float(first_scores[0])
+BY_SCORE = standing_in(
+    Reranker, anomaly=standing_in(AnomalyScore, of=lambda _features, first_scores: float(first_scores[0]))
+)
+"""Finds a query as strange as its first score says."""
 
 
 def test_gain_by_anomaly_finds_the_gap_and_its_doubt():
     rng = np.random.default_rng(0)
     strangeness = rng.permutation(100) / 100
     seen = [query([s, -1], [1, 0], [1, 0]) for s in strangeness]
-    found = behaviour.anomaly(Reranker, seen, np.where(strangeness >= 0.8, 0.4, 0.1) + 0.01 * rng.normal(size=100))
+    found = behaviour.anomaly(BY_SCORE, seen, np.where(strangeness >= 0.8, 0.4, 0.1) + 0.01 * rng.normal(size=100))
     assert [row[0] for row in found["bins"]] == [20] * 5
     assert (found["bins"][0][1], found["bins"][-1][2]) == (0.0, 0.99)
     assert found["gap"]["mean"] == pytest.approx(0.3, abs=0.01)
     assert 0.28 < found["gap"]["low"] < found["gap"]["mean"] < found["gap"]["high"] < 0.32
     assert "larger on strange queries" in sentences.anomaly_sentence(found, "ndcg@10")[0]
-    doubtful = behaviour.anomaly(Reranker, seen, rng.normal(size=100))
+    doubtful = behaviour.anomaly(BY_SCORE, seen, rng.normal(size=100))
     assert doubtful["gap"]["low"] < 0 < doubtful["gap"]["high"]
     assert "not shown to differ" in sentences.anomaly_sentence(doubtful, "ndcg@10")[0]
 
 
 def test_few_queries_have_no_gap_and_no_score_says_so():
-    found = behaviour.anomaly(Reranker, [query([1, 0], [1, 0], [1, 0])] * 3, np.zeros(3))
+    found = behaviour.anomaly(BY_SCORE, [query([1, 0], [1, 0], [1, 0])] * 3, np.zeros(3))
     assert found["gap"] is None
     assert "Too few" in sentences.anomaly_sentence(found, "ndcg@10")[0]
-    bare = type("Bare", (), {"anomaly": None})
-    assert behaviour.anomaly(bare, [], np.zeros(0)) is None
+    assert behaviour.anomaly(standing_in(Reranker, anomaly=None), [], np.zeros(0)) is None
     assert "none" in sentences.anomaly_sentence(None, "ndcg@10")[0]
 
 

@@ -34,7 +34,7 @@ def test_where_an_aggregate_tells_the_group_lists_are_routed_and_gain():
     assert fitted.stage.margin is not None
     fresh = judged(rng, 200, told=True)
     output = OnnxScorer(fitted.graph, 6, columns=6).score(fresh.aggregates).astype(np.float64)
-    chosen = [decide(row[:3], row[3:], fitted.stage).choice.specialist for row in output]
+    chosen = [decide(row[:3].tolist(), row[3:], fitted.stage).choice.specialist for row in output]
     routed = [n for n, k in enumerate(chosen) if k is not None]
     assert len(routed) > 150
     assert np.mean([fresh.gains[n, chosen[n]] for n in routed]) > 0.1

@@ -1,0 +1,40 @@
+"""Annotations of all three packages are checked while tests run, and only those that are named are not."""
+
+from importlib import import_module
+
+import numpy as np
+import pytest
+from jaxtyping import TypeCheckError
+
+from annotated import LEFT_OUT
+from listwright.ranking.candidates import CandidateList
+from listwright.ranking.errors import CandidateError
+from listwright.ranking.metrics import dcg
+from listwright.service.wire.answers import nullable
+from listwright.training.router.anomaly import _average_path
+
+
+@pytest.mark.parametrize(
+    ("function", "good", "untrue"),
+    [
+        (lambda labels: dcg(labels, cutoff=2), np.array([1, 0]), np.array([1.0, 0.0])),
+        (nullable, np.array([1.0, 0.0]), np.array([True, False])),
+        (_average_path, np.array([1.0, 2.0]), np.array([[1.0, 2.0]])),
+    ],
+    ids=["ranking", "service", "training"],
+)
+def test_what_an_annotation_does_not_say_is_noticed(function, good, untrue):
+    function(good)
+    with pytest.raises(TypeCheckError):
+        function(untrue)
+
+
+def test_a_function_may_refuse_by_itself():
+    with pytest.raises(CandidateError, match="an \\(L, D\\) array"):
+        CandidateList(np.zeros(3))
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_what_is_left_out_exists(name):
+    module, kind, method = name.rsplit(".", 2)
+    assert callable(getattr(getattr(import_module(module), kind), method))

@@ -9,8 +9,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import hypothesis
 import pytest
 
-import annotated
-from tiny import TINY
+from support import annotated
+from support.tiny import TINY
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from jaxtyping import TypeCheckError
 
-from annotated import LEFT_OUT
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import CandidateError
 from listwright.ranking.metrics import dcg
 from listwright.service.wire.answers import nullable
 from listwright.training.router.anomaly import _average_path
+from support.annotated import LEFT_OUT
 
 
 @pytest.mark.parametrize(

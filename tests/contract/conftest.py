@@ -11,12 +11,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from bundles import make_bundle
 from listwright.ranking import bundle
 from listwright.service.app import create_app
 from listwright.service.settings import Settings
 from listwright_client import Client
-from waiting import NEVER_S, PATIENCE_S, until
+from support.bundles import make_bundle
+from support.waiting import NEVER_S, PATIENCE_S, until
 
 BARE = str(Path(__file__).resolve().parents[1] / "bare")
 

@@ -4,9 +4,9 @@ import shutil
 
 import pytest
 
-from bundles import make_bundle
 from listwright.service.bundles import folder
-from swapping import run, serving, tell
+from support.bundles import make_bundle
+from support.swapping import run, serving, tell
 
 OLD = {"price": 1.5, "stars": 2.0, "bm25": 0.25}
 NEW = {**OLD, "carrier": "B2"}

@@ -2,10 +2,10 @@
 
 import pytest
 
-from asgi import asking
 from listwright.ranking import bundle
 from listwright.service.app import create_app
 from listwright.service.settings import Settings
+from support.asgi import asking
 
 KEY = "key-of-the-operator-ü"
 PATHS = ("/admin/reload", "/admin/rollback")

@@ -16,7 +16,7 @@ from contract import test_workers
 from contract.conftest import free_port
 from contract.test_workers import both_ready, workers
 from listwright.service.bundles import folder
-from waiting import PATIENCE_S
+from support.waiting import PATIENCE_S
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy" / "prometheus"
 library, serve = test_workers.library, test_workers.serve

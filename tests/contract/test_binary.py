@@ -7,12 +7,12 @@ import struct
 import numpy as np
 import pytest
 
-from asgi import asking
 from contract.test_problems import check
 from contract.test_rerank import CODES, NAMES, ROWS, by_name, matrix, without_timings
 from listwright.ranking import bundle
 from listwright.service.app import create_app
 from listwright.service.settings import Settings
+from support.asgi import asking
 
 MATRIX = np.array(
     [[np.nan if row[k] is None else row[k] for k in NAMES[:3]] + [CODES.get(row["carrier"], 0)] for row in ROWS],

@@ -8,14 +8,14 @@ from contextlib import contextmanager
 
 import pytest
 
-from asgi import asking
 from contract.test_problems import check
 from listwright.ranking import bundle
 from listwright.ranking.deadline import NO_DEADLINE
 from listwright.service.api import pipeline
 from listwright.service.app import create_app
 from listwright.service.settings import Settings
-from waiting import PATIENCE_S, until
+from support.asgi import asking
+from support.waiting import PATIENCE_S, until
 
 BODY = {"features": [[1.0, 2.0, 3.0, "A5"], [2.0, 1.0, 0.0, "B2"]]}
 BROKEN = {"features": [[5000.0, 2.0, 3.0, "A5"], [2.0, 1.0, 0.0, "B2"]]}

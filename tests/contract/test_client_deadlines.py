@@ -14,7 +14,7 @@ from listwright.service.api import pipeline
 from listwright.service.app import create_app, server_of
 from listwright.service.settings import Settings
 from listwright_client import AsyncClient, Client, DeadlineExceededError
-from waiting import PATIENCE_S
+from support.waiting import PATIENCE_S
 
 ROWS = [[1.0, 2.0, 3.0, "A5"], [2.0, 1.0, 0.0, "B2"]]
 LONG_MS = 600_000

@@ -12,7 +12,7 @@ from listwright.ranking.candidates import CandidateList
 from listwright.service.app import create_app
 from listwright.service.settings import Settings
 from listwright_client import RequestError
-from searches import SMALL
+from support.searches import SMALL
 
 __all__ = ["rerank"]
 

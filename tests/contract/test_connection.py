@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from contract.conftest import Process
-from waiting import PATIENCE_S
+from support.waiting import PATIENCE_S
 
 BODY = json.dumps({"features": [[1.0, 2.0, 3.0, "A5"]]}).encode()
 

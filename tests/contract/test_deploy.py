@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from asgi import asking
-from bundles import make_bundle
 from listwright.ranking import bundle
 from listwright.service.app import create_app
 from listwright.service.settings import Settings
 from listwright.service.telemetry.drift import Drift
+from support.asgi import asking
+from support.bundles import make_bundle
+from support.waiting import PATIENCE_S
 from unit.service.telemetry.test_drift import Inline
-from waiting import PATIENCE_S
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 RULES = DEPLOY / "prometheus" / "rules.yml"

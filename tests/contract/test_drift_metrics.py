@@ -3,9 +3,9 @@
 import httpx
 import pytest
 
-from bundles import make_bundle
 from contract.conftest import Process
-from waiting import until
+from support.bundles import make_bundle
+from support.waiting import until
 
 BODY = {"features": [[1.0, 2.0, None, "A5"], [2.0, 1.0, None, "never seen"], [3.0, 1.0, 1.0, None]]}
 

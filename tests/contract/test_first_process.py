@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from waiting import PATIENCE_S, until
+from support.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.slow  # processes start and stop
 

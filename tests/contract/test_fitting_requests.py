@@ -7,8 +7,6 @@ import pytest
 import schemathesis
 from jsonschema import Draft202012Validator
 
-from asgi import asking
-from bundles import make_bundle
 from contract.test_binary import INFER
 from contract.test_openapi import ADMIN, OPERATIONS, RANKINGS, VALID
 from listwright.ranking import bundle
@@ -17,6 +15,8 @@ from listwright.service.app import create_app
 from listwright.service.bundles import folder
 from listwright.service.settings import Settings
 from listwright.service.wire.matrix_codecs import JSON_HEAD
+from support.asgi import asking
+from support.bundles import make_bundle
 
 KEY = "a" * 20
 CODES = {"type": "integer", "minimum": 0, "maximum": 3}

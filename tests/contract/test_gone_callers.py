@@ -8,7 +8,7 @@ import pytest
 from contract.test_client_deadlines import LONG_MS, serving
 from contract.test_connection import BODY, answer, request
 from listwright.service.api import pipeline
-from waiting import PATIENCE_S, until
+from support.waiting import PATIENCE_S, until
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 

@@ -9,7 +9,6 @@ import socket
 import httpx
 import pytest
 
-from asgi import asking
 from contract.conftest import Process
 from contract.test_connection import BODY as ASKED
 from contract.test_connection import answer as heard
@@ -18,8 +17,9 @@ from listwright.ranking import bundle
 from listwright.service.app import create_app
 from listwright.service.paths import HEALTH, INFORMATION
 from listwright.service.settings import Settings
-from swapping import BODY
-from waiting import PATIENCE_S, until
+from support.asgi import asking
+from support.swapping import BODY
+from support.waiting import PATIENCE_S, until
 
 WEB, BATCH, ADMIN = "w" * 20, "b" * 20, "a" * 20
 KEYS = f"web:{WEB},batch:{BATCH} rate=0.001 burst=2"

@@ -12,7 +12,7 @@ import pytest
 
 from contract.conftest import Process
 from contract.test_connection import BODY, answer, request
-from waiting import NEVER_S, PATIENCE_S
+from support.waiting import NEVER_S, PATIENCE_S
 
 CALLERS = 28
 ROUNDS = 3

@@ -10,7 +10,7 @@ import pytest
 
 from contract import test_workers
 from contract.test_workers import ask, said, until, workers
-from waiting import PATIENCE_S
+from support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.slow  # processes start and stop
 

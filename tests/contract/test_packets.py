@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from contract.test_binary import MATRIX, body, features, saved
 from contract.test_rerank import ROWS
-from waiting import PATIENCE_S
+from support.waiting import PATIENCE_S
 
 JSON = json.dumps({"candidates": [{"features": row} for row in ROWS]}).encode()
 TENSORS = body([features()], MATRIX.tobytes())

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from contract.conftest import Process
-from waiting import NEVER_S, PATIENCE_S, until
+from support.waiting import NEVER_S, PATIENCE_S, until
 
 
 def run(environment):

@@ -4,7 +4,6 @@ import time
 
 import pytest
 
-from asgi import asking
 from contract.test_bounds import BODY, BROKEN, serving
 from contract.test_problems import check
 from listwright.ranking import bundle
@@ -12,6 +11,7 @@ from listwright.ranking.errors import ScoringError
 from listwright.service.admission.readiness import REST_S, RUN
 from listwright.service.app import create_app
 from listwright.service.settings import Settings
+from support.asgi import asking
 
 
 class Failing:

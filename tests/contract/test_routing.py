@@ -9,14 +9,14 @@ from unittest import mock
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from asgi import asking
-from bundles import make_bundle
 from listwright.ranking import bundle
 from listwright.ranking.router import Choice
 from listwright.service.app import create_app
 from listwright.service.bundles.routing_switch import RoutingSwitch
 from listwright.service.settings import Settings
-from waiting import until
+from support.asgi import asking
+from support.bundles import make_bundle
+from support.waiting import until
 
 PLENTY_MS = 60_000
 SPECIALISTS = 3

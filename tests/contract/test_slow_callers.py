@@ -10,7 +10,7 @@ import pytest
 
 from contract.conftest import Process
 from contract.test_connection import BODY, answer, closed, request
-from waiting import NEVER_S, PATIENCE_S, until
+from support.waiting import NEVER_S, PATIENCE_S, until
 
 
 @pytest.fixture(scope="module")

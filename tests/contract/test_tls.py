@@ -14,7 +14,7 @@ import pytest
 from contract.conftest import Process
 from contract.test_connection import BODY, answer, request
 from contract.test_hostile_callers import LONG
-from waiting import PATIENCE_S, until
+from support.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.slow  # processes start and stop
 

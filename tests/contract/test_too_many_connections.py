@@ -10,7 +10,7 @@ import pytest
 from contract.conftest import Process
 from contract.test_connection import BODY, answer, request
 from listwright_client import Client, UnavailableError
-from waiting import NEVER_S, PATIENCE_S, until
+from support.waiting import NEVER_S, PATIENCE_S, until
 
 HEADERS = {"content-type": "application/json"}
 """Milliseconds: those inside stay there as long as a test takes."""

@@ -13,7 +13,7 @@ import pytest
 from contract.conftest import BARE, free_port
 from contract.test_connection import BODY
 from listwright.service.telemetry.logs import MOST_LINES
-from waiting import PATIENCE_S, until
+from support.waiting import PATIENCE_S, until
 
 HEADERS = {"content-type": "application/json"}
 

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from contract import test_workers
 from contract.test_workers import ask, said, until, workers
-from waiting import PATIENCE_S
+from support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.slow  # processes start and stop
 

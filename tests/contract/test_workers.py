@@ -8,10 +8,10 @@ import httpx
 import psutil
 import pytest
 
-from bundles import make_bundle
 from contract.conftest import Process
 from listwright.service.bundles import folder
-from waiting import PATIENCE_S, until
+from support.bundles import make_bundle
+from support.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.slow  # processes start and stop
 

@@ -11,7 +11,7 @@ import pytest
 from contract import test_workers
 from contract.conftest import Process, free_port
 from contract.test_workers import BODY, both_ready, workers
-from waiting import NEVER_S, PATIENCE_S, until
+from support.waiting import NEVER_S, PATIENCE_S, until
 
 pytestmark = pytest.mark.slow  # processes start and stop
 

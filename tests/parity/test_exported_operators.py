@@ -8,7 +8,6 @@ from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 
-import given_networks
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.onnx_graph import OPERATORS
 from listwright.ranking.scorers import OnnxScorer
@@ -24,6 +23,7 @@ from listwright.training.specialists.linear import LinearRanker
 from listwright.training.specialists.neural import NetworkRanker
 from listwright.training.specialists.srm_network import SrmNetwork
 from listwright.training.specialists.standardise import Standardise
+from support import given_networks
 
 SCHEMA = FeatureSchema(
     features=(

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from asgi import asking
-from bundles import make_bundle
 from listwright.ranking import bundle
 from listwright.service.app import create_app
 from listwright.service.problems import DOCUMENTED
 from listwright.service.settings import Settings
+from support.asgi import asking
+from support.bundles import make_bundle
 
 STATUSES = {200, *DOCUMENTED} - {503}
 NPY = {"content-type": "application/x-npy"}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from listwright.ranking.metrics import EvalProtocol, dcg, hit, ndcg, precision, reciprocal_rank
 from listwright.ranking.order import rank_by_score, ranks_of
 from listwright.ranking.relevance import relevance
-from strategies import CUTOFFS, judged_lists, permuted, score_lists
+from support.strategies import CUTOFFS, judged_lists, permuted, score_lists
 
 
 @given(score_lists())

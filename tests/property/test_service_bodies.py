@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from asgi import asking
-from bundles import CATEGORY, NUMERIC, make_bundle
 from listwright.ranking import bundle
 from listwright.service.app import create_app
 from listwright.service.problems import DOCUMENTED
 from listwright.service.settings import Settings
+from support.asgi import asking
+from support.bundles import CATEGORY, NUMERIC, make_bundle
 
 NAMES = (*NUMERIC, CATEGORY.name)
 STATUSES = {200, *DOCUMENTED} - {503}

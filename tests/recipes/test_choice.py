@@ -8,7 +8,7 @@ import pytest
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.training import fit
-from tiny import TINY
+from support.tiny import TINY
 
 SHIFTED = TINY.replace("queries = 60", "queries = 150\nshift = 1.0").replace("[model]", "[choice]\nfolds = 2\n[model]")
 PLAIN = SHIFTED.replace("shift = 1.0", "shift = 0.0")

@@ -7,7 +7,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from lists import lists
 from listwright import training
 from listwright.ranking import bundle
 from listwright.ranking.errors import SchemaMismatchError
@@ -17,7 +16,8 @@ from listwright.training.experiments.store import Place
 from listwright.training.recipe import config
 from listwright.training.recipe.model import FirstStageAlone
 from listwright.training.steps import bundle_schema
-from tiny import SPECIALISED, TINY
+from support.lists import lists
+from support.tiny import SPECIALISED, TINY
 
 NAMES = ("--qid", "search", "--label", "clicked")
 SMALL = {"encoder_width": 4, "hidden": (4,), "max_epochs": 1, "trials": 1, "max_trees": 5, "folds": 2}

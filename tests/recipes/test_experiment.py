@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from listwright.training import experiment
-from tiny import SPECIALISED
+from support.tiny import SPECIALISED
 
 
 @pytest.fixture(scope="module")

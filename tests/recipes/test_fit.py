@@ -14,7 +14,7 @@ from listwright.training import fit, progress
 from listwright.training.data.load import load
 from listwright.training.recipe import config
 from listwright.training.workspace import partial_of
-from tiny import TINY
+from support.tiny import TINY
 
 
 def run(*arguments):

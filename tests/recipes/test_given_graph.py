@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-import foreign_rankers
-from foreign_rankers import LENGTH, LISTS, WIDTH, kept_rows
 from listwright.ranking import bundle, verify
 from listwright.ranking.candidates import CandidateList
 from listwright.training import fit
+from support import foreign_rankers
+from support.foreign_rankers import LENGTH, LISTS, WIDTH, kept_rows
 
 RECIPE = """
 [data]

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from asgi import asking
 from listwright import training
 from listwright.ranking import bundle, verify
 from listwright.ranking.candidates import CandidateList
@@ -18,6 +17,7 @@ from listwright.service.settings import Settings
 from listwright.training import fit
 from listwright.training.recipe import config
 from listwright.training.run import run as run_recipe
+from support.asgi import asking
 
 QUERIES, LENGTH = 60, 8
 

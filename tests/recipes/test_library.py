@@ -9,7 +9,6 @@ import pytest
 import sklearn
 from sklearn.model_selection import GroupKFold, cross_val_score
 
-from asgi import asking
 from listwright import training
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
@@ -19,7 +18,8 @@ from listwright.ranking.order import rank_by_score
 from listwright.service.app import create_app
 from listwright.service.settings import Settings
 from listwright.training import fit
-from searches import LENGTH, SMALL, features
+from support.asgi import asking
+from support.searches import LENGTH, SMALL, features
 
 RECIPE = """
 name = "library"

@@ -18,8 +18,8 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 from listwright import training
 from listwright.ranking import bundle
 from listwright.ranking.errors import BundleError, DataError
-from searches import SMALL, features
-from waiting import PATIENCE_S
+from support.searches import SMALL, features
+from support.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 

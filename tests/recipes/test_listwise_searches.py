@@ -14,7 +14,7 @@ from listwright.training.experiments.store import Store
 from listwright.training.first_stage import lambdamart
 from listwright.training.recipe import config
 from listwright.training.recipe.model import FirstStageAlone, Mlp
-from suites import TABLE2, run
+from support.suites import TABLE2, run
 
 
 def test_more_rows_join_those_that_are_there(tiny_recipe, tmp_path, here):

@@ -10,8 +10,8 @@ import pytest
 
 from listwright.ranking.errors import ScoringError
 from listwright.training.experiments.listwise import workers
-from suites import ONE_EPOCH, TABLE2, run, said
-from waiting import PATIENCE_S, until
+from support.suites import ONE_EPOCH, TABLE2, run, said
+from support.waiting import PATIENCE_S, until
 
 
 def test_table2_goes_on_after_an_interruption_and_with_more_seeds(tiny_recipe, tmp_path, here, monkeypatch, capsys):

@@ -8,7 +8,7 @@ import pytest
 
 from listwright.ranking import bundle
 from listwright.training import experiment, fit, run, tune
-from tiny import TINY
+from support.tiny import TINY
 
 NAMES = ("--qid", "search", "--label", "clicked")
 BY_TIME = ("--split", "time", "--time-column", "searched_at")

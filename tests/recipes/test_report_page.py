@@ -17,9 +17,9 @@ from listwright.training.experiments.specialised import oracle
 from listwright.training.experiments.specialised import pages as suites
 from listwright.training.reporting import fit_page
 from listwright.training.reporting.page import PageSection, PageTable, render
-from measured import measured, planted_gains, results, routed
-from tiny import SPECIALISED
-from waiting import until
+from support.measured import measured, planted_gains, results, routed
+from support.tiny import SPECIALISED
+from support.waiting import until
 
 WIDTHS = {"desk": 1100, "telephone": 390, "small telephone": 360}
 TELEPHONES = (360, 390)

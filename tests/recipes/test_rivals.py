@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from asgi import asking
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import RecipeError
@@ -21,6 +20,7 @@ from listwright.training.recipe.config import GivenColumn, Recipe
 from listwright.training.recipe.model import MODEL_NAMES, Dcm, Dlcm, Mlp, Qilcm, Qilcm2, named
 from listwright.training.second_stage import fit as second_stage
 from listwright.training.steps.bundling import write_bundle
+from support.asgi import asking
 
 STRATEGIES = {"qilcm-v1": "qilcm", "qilcm-v2": "qilcm", "qilcm-v3": "qilcm", "qilcm-paper": "qilcm"}
 

@@ -16,7 +16,7 @@ from listwright.training.first_stage import lambdamart
 from listwright.training.recipe import config
 from listwright.training.second_stage import fit as second_stage
 from listwright.training.second_stage.loop import fit_network
-from tiny import TINY
+from support.tiny import TINY
 
 ROOT = Path(__file__).resolve().parents[2]
 

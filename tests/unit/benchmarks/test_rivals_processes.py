@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.rivals import cores, environments
 from benchmarks.rivals.processes import MARK, NotServingError, first_answer, free_port, running
-from waiting import until
+from support.waiting import until
 
 EVERY_CORE = cores.shared().servers
 ORPHAN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"

@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from listwright_client import AsyncClient, Client
-from scripted import URL, Awaited, Server
+from support.scripted import URL, Awaited, Server
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from bundles import make_bundle
 from listwright.ranking import bundle, verify
 from listwright.ranking.errors import BundleError, BundleFormatError
 from listwright.ranking.manifest import FORMAT_VERSION
 from listwright.ranking.stages import MANIFEST
+from support.bundles import make_bundle
 
 
 @pytest.fixture(scope="module")

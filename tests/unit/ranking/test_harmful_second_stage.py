@@ -5,12 +5,12 @@ import shutil
 import numpy as np
 import pytest
 
-from bundles import make_bundle, rows
 from listwright.ranking import bundle, verify
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import BundleError
 from listwright.ranking.router import Choice
 from listwright.ranking.stages import MANIFEST
+from support.bundles import make_bundle, rows
 from unit.ranking.test_bundle import rehash
 from unit.ranking.test_who_decides import NOT_WORTH_IT, WORTH_IT, decided
 

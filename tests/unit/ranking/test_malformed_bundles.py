@@ -17,11 +17,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bundles import make_bundle
 from listwright.ranking import bundle, golden
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import BundleError
-from waiting import PATIENCE_S
+from support.bundles import make_bundle
+from support.waiting import PATIENCE_S
 
 SCALARS = st.one_of(
     st.none(),

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from bundles import RELATIVE, make_bundle, rows
 from listwright.ranking import bundle, relative
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import BundleError
@@ -13,6 +12,7 @@ from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.manifest import _own_hash, parse
 from listwright.ranking.relative import EPSILON, RelativeColumn, RelativeColumns
 from listwright.ranking.stages import MANIFEST
+from support.bundles import RELATIVE, make_bundle, rows
 
 SCHEMA = FeatureSchema(
     features=(

@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from bundles import make_bundle, rows
 from listwright.ranking import bundle, verify
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import BundleError, UnknownStrategyError
 from listwright.ranking.manifest import _own_hash, parse
+from support.bundles import make_bundle, rows
 
 
 @pytest.fixture(scope="module")

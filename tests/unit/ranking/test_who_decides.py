@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from bundles import make_bundle, rows
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import RoutingError, UnknownSpecialistError, UnknownStrategyError
 from listwright.ranking.relevance import mixture
 from listwright.ranking.router import Choice, decide
 from listwright.ranking.stages import RouterStage
+from support.bundles import make_bundle, rows
 
 SPECIALISTS, MARGIN = 3, 0.25
 

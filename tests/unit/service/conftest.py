@@ -4,8 +4,8 @@ import shutil
 
 import pytest
 
-from bundles import make_bundle
 from listwright.service.bundles import folder
+from support.bundles import make_bundle
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,6 @@ import logging
 
 import pytest
 
-from asgi import asking
-from bundles import make_bundle
 from listwright.ranking import bundle
 from listwright.ranking.errors import CandidateError, EmptyListError, ListwrightError, SchemaMismatchError
 from listwright.service import problems
@@ -17,6 +15,8 @@ from listwright.service.auth.middleware import Bucket
 from listwright.service.settings import Settings
 from listwright.service.telemetry.logs import json_lines
 from listwright.service.wire import json_codec
+from support.asgi import asking
+from support.bundles import make_bundle
 
 BODY = {"features": [[1234.5, 2.0, 3.0, "A5"], [2.0, 1.0, 0.0, "B2"]]}
 

@@ -7,7 +7,7 @@ import pytest
 
 from listwright.service import disk
 from listwright.service.disk import Disk
-from waiting import PATIENCE_S
+from support.waiting import PATIENCE_S
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from listwright.ranking.errors import RoutingError
 from listwright.ranking.router import Choice, Query
 from listwright.service.hook import PASSED, HookError, IsolatedHook, load
-from waiting import PATIENCE_S
+from support.waiting import PATIENCE_S
 
 QUERY = Query(np.zeros((2, 4), dtype=np.float32), {"device": "phone"}, np.zeros(2))
 NOTHING_S = 0.001

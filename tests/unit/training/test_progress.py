@@ -13,7 +13,7 @@ from listwright.training.experiments.listwise import workers
 from listwright.training.experiments.specialised import suite, units
 from listwright.training.progress import EVERY, LOOK, Bars, progress_bars
 from listwright.training.stopwatch import Stopwatch
-from waiting import PATIENCE_S
+from support.waiting import PATIENCE_S
 
 
 class Clock:

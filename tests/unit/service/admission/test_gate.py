@@ -7,13 +7,13 @@ from time import perf_counter
 
 import pytest
 
-from gates import Request
 from listwright.ranking.deadline import Deadline
 from listwright.ranking.errors import AbandonedError
 from listwright.service.admission.compute import Compute
 from listwright.service.admission.gate import Gate, listening
 from listwright.service.errors import NotReadyError, OverloadedError
-from waiting import PATIENCE_S
+from support.gates import Request
+from support.waiting import PATIENCE_S
 
 HOUR = 3600.0
 

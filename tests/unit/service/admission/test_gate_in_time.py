@@ -5,11 +5,11 @@ import threading
 
 import pytest
 
-from gates import Request
 from listwright.service.admission.compute import SMALL, Compute
 from listwright.service.admission.gate import Gate
 from listwright.service.errors import NotReadyError, OverloadedError
-from waiting import PATIENCE_S
+from support.gates import Request
+from support.waiting import PATIENCE_S
 
 
 def run(test):

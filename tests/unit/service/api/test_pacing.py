@@ -12,7 +12,7 @@ from listwright.service.auth.keys import Key, digest_of
 from listwright.service.auth.middleware import Keyring
 from listwright.service.errors import OverloadedError
 from listwright.service.settings import Settings
-from waiting import PATIENCE_S
+from support.waiting import PATIENCE_S
 
 WEB, OPERATOR = "w" * 20, "o" * 20
 PART = {"type": "http.request", "body": b"x" * 1000, "more_body": True}

@@ -3,11 +3,11 @@
 import pytest
 from pydantic import ValidationError
 
-from bundles import make_bundle
 from listwright.ranking.errors import BundleError
 from listwright.service.bundles import folder, loading
 from listwright.service.settings import EVERY, Settings
-from swapping import BODY, run, serving, tell
+from support.bundles import make_bundle
+from support.swapping import BODY, run, serving, tell
 
 
 def settings(**changes):

@@ -11,8 +11,8 @@ from listwright.service.bundles import folder, loading, reload
 from listwright.service.bundles.loading import Served
 from listwright.service.disk import Disk
 from listwright.service.settings import Settings
-from swapping import run, serving, tell, version
-from waiting import PATIENCE_S
+from support.swapping import run, serving, tell, version
+from support.waiting import PATIENCE_S
 
 WORD = "hunter2-is-no-version"
 

@@ -3,9 +3,9 @@
 import asyncio
 import shutil
 
-from bundles import make_bundle
 from listwright.service.bundles import folder, reload
-from swapping import BODY, run, serving, tell, version
+from support.bundles import make_bundle
+from support.swapping import BODY, run, serving, tell, version
 
 
 def test_a_new_version_is_served_and_the_old_one_kept(models):

@@ -9,7 +9,7 @@ import pytest
 from listwright.service.bundles import routing_switch
 from listwright.service.bundles.routing_switch import RoutingSwitch, look
 from listwright.service.settings import Settings
-from waiting import PATIENCE_S, until
+from support.waiting import PATIENCE_S, until
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from listwright.ranking.bundle import Bundle
 from listwright.ranking.manifest import Manifest
 from listwright.service.bundles.served import Models
 from listwright.service.errors import UnknownModelError
-from stand_ins import standing_in
+from support.stand_ins import standing_in
 
 
 def bundle(name, version):

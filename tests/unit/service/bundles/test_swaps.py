@@ -8,8 +8,8 @@ import weakref
 import pytest
 
 from listwright.service.bundles import folder, reload
-from swapping import BODY, run, serving, tell, version
-from waiting import PATIENCE_S
+from support.swapping import BODY, run, serving, tell, version
+from support.waiting import PATIENCE_S
 
 
 def test_serving_goes_on_while_a_bundle_is_loaded(models, monkeypatch):

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from bundles import make_bundle
 from listwright.ranking import bundle
 from listwright.ranking.errors import ScoringError
 from listwright.ranking.features import QUANTILE_LEVELS, Feature, FeatureSchema
@@ -16,7 +15,8 @@ from listwright.ranking.manifest import Manifest
 from listwright.ranking.reranker import Reranker
 from listwright.ranking.stages import AnomalyStage
 from listwright.service.telemetry.drift import ANOMALY, EVERY_S, KINDS, Drift, unusual
-from stand_ins import standing_in
+from support.bundles import make_bundle
+from support.stand_ins import standing_in
 
 QUANTILES = (-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0)
 SCHEMA = FeatureSchema(

@@ -12,7 +12,7 @@ from listwright.ranking.errors import RoutingError
 from listwright.ranking.manifest import Manifest
 from listwright.service.telemetry.logs import json_lines
 from listwright.service.telemetry.metrics import FAULT_LOG_S, FaultLog, Telemetry
-from stand_ins import standing_in
+from support.stand_ins import standing_in
 
 SHOP = ("shop", "7")
 MANIFEST = standing_in(Manifest, name="shop", version="7")

@@ -9,7 +9,7 @@ import pytest
 
 from listwright.service.transport import fair_accept
 from listwright.service.transport.fair_accept import FairAccept
-from waiting import PATIENCE_S
+from support.waiting import PATIENCE_S
 
 
 class Process:

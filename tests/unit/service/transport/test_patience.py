@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from connections import Loop, connect, connected, turns
 from listwright.service.transport.connection import GRACE_S
+from support.connections import Loop, connect, connected, turns
 
 
 @pytest.fixture

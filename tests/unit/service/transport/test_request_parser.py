@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from connections import connected, turns
 from listwright.service.transport import connection
 from listwright.service.transport.framing import MAX_BLANK_BYTES, MAX_PARAMETERS, MAX_TARGET_BYTES
+from support.connections import connected, turns
 
 GET = b"GET %s HTTP/1.1\r\nHost: x\r\n%s\r\n"
 

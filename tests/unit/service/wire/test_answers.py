@@ -1,12 +1,12 @@
 import numpy as np
 
-from bundles import schema
 from listwright.ranking.candidates import Ranking, Route
 from listwright.ranking.errors import RoutingError
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.stages import LightGbmStage, NetworkStage
 from listwright.service.wire.answers import facts, to_answer
 from listwright.service.wire.schemas import RerankRequest, RerankResponse
+from support.bundles import schema
 
 NAN = float("nan")
 MANIFEST = Manifest(

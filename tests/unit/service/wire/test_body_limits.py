@@ -8,7 +8,6 @@ import weakref
 import numpy as np
 import pytest
 
-from bundles import schema
 from listwright.ranking.bundle import Bundle
 from listwright.ranking.reranker import Reranker
 from listwright.service.bundles.served import Models
@@ -18,7 +17,8 @@ from listwright.service.wire import open_inference as tensors
 from listwright.service.wire.json_codec import JsonBounds
 from listwright.service.wire.json_parse import LEAST_VALUES
 from listwright.service.wire.schemas import MAX_ID
-from stand_ins import standing_in
+from support.bundles import schema
+from support.stand_ins import standing_in
 
 CANDIDATES = 20_000
 FEATURES, SPELLING = len(schema()), schema().spelling

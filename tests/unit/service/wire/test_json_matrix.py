@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from bundles import schema
 from listwright.ranking.errors import CandidateError, EmptyListError, SchemaMismatchError
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.service.wire.json_matrix import to_candidates
 from listwright.service.wire.schemas import RerankRequest
+from support.bundles import schema
 
 NAN = float("nan")
 

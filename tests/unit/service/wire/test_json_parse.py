@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bundles import schema
 from listwright.service.errors import RepeatedNameError, TooLargeError, UndecodableBodyError
 from listwright.service.wire import json_parse
 from listwright.service.wire.json_parse import ENVELOPE_BYTES, LEAST_VALUES, SEARCHED, Bounds, bounds_of, decode
+from support.bundles import schema
 
 BOUNDS = Bounds(candidates=1000, features=136, spelling=16)
 MEGABYTES = 8 * 10**6

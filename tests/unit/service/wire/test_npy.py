@@ -6,10 +6,10 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from bundles import schema
 from listwright.ranking.errors import CandidateError, EmptyListError, SchemaMismatchError
 from listwright.service.errors import TooLargeError, UndecodableBodyError
 from listwright.service.wire import npy
+from support.bundles import schema
 
 SCHEMA = schema()
 MATRIX = np.arange(12, dtype=np.float32).reshape(3, 4)

@@ -7,7 +7,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from lists import lists
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.training.data import constant
 from listwright.training.data.constant import dropped_note, without_constant
@@ -18,6 +17,7 @@ from listwright.training.data.split import checked
 from listwright.training.recipe.config import GivenColumn, GivenModel, LambdaMart, Recipe
 from listwright.training.recipe.data import TableData
 from listwright.training.steps import bundle_schema
+from support.lists import lists
 
 _, QUERY, _, LABELS, RNG = lists()
 ROWS = len(QUERY)

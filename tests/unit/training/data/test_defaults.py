@@ -6,7 +6,6 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from lists import lists
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.training import experiment, fit, tune
@@ -18,6 +17,7 @@ from listwright.training.recipe.config import GivenModel, Recipe
 from listwright.training.recipe.data import LetorData, SyntheticData, TableData
 from listwright.training.recipe.options import recipe_for, recipe_from, with_data_options
 from listwright.training.steps import bundle_schema
+from support.lists import lists
 
 SCHEMA = FeatureSchema(
     features=(

@@ -4,11 +4,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from lists import lists
 from listwright.training.data.load import doubtful, load
 from listwright.training.recipe import config
 from listwright.training.recipe.config import Recipe
 from listwright.training.recipe.data import TableData, TableSplit
+from support.lists import lists
 
 _, QUERY, PLACE, LABELS, RNG = lists()
 ROWS = len(QUERY)

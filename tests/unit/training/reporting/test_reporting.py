@@ -21,7 +21,7 @@ from listwright.training.reporting.measures.attention import attention
 from listwright.training.reporting.measures.behaviour import Seen
 from listwright.training.reporting.measures.coverage import MOST_FEATURES, coverage
 from listwright.training.reporting.page import PageSection, PageTable, render
-from stand_ins import standing_in
+from support.stand_ins import standing_in
 
 
 def query(first_scores, scores, labels):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from bundles import make_bundle, rows
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.training.data.dataset import Dataset, Splits
@@ -15,7 +14,8 @@ from listwright.training.progress import progress_bars
 from listwright.training.recipe import config
 from listwright.training.reporting.report import verdict
 from listwright.training.steps.measuring import measure
-from measured import routed
+from support.bundles import make_bundle, rows
+from support.measured import routed
 
 MARGIN = 0.25
 LISTS, LENGTH = 60, 8

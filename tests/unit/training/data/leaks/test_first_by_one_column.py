@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from test_leaks import NAN, found, only
 
-from lists import lists
+from support.lists import lists
 
 MANY = lists(queries=400, shortest=4)
 MANY_QUERY, MANY_LABELS = MANY[1], MANY[3]

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from lists import QUERIES, lists
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.training.data.dataset import Dataset, Remedies, fit_schema
 from listwright.training.data.leaks.findings import FEWEST, leaks
 from listwright.training.data.load import load
 from listwright.training.recipe import config
+from support.lists import QUERIES, lists
 
 TABLE = Remedies("leave it out with --ignore {}", ", or split by it with --split time --time-column {}")
 NAN = np.nan

@@ -1,7 +1,7 @@
 """A suite on data of seconds: its recipe, its rows, and its command line."""
 
 from listwright.training import experiment
-from tiny import TINY
+from support.tiny import TINY
 
 ONE_EPOCH = TINY.replace("max_epochs = 3", "max_epochs = 1")
 TABLE2 = (

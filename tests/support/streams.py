@@ -7,7 +7,7 @@ import h11
 import httptools
 from hypothesis import strategies as st
 
-from connections import connected, turns
+from support.connections import connected, turns
 
 TOKENS = (b"X-A", b"accept", b"X-Request-ID", b"Content-Type", b"traceparent", b"x-upgrade")
 PIECES = (

@@ -1,6 +1,6 @@
 """Rankers of XGBoost and CatBoost, by their own fits and exporters.
 
-``python tests/foreign_rankers.py`` writes the graphs and scores of ``tests/reference/first_stages``. It needs xgboost,
+``python tests/support/foreign_rankers.py`` writes the graphs and scores of ``tests/reference/first_stages``. It needs xgboost,
 catboost and onnxmltools; what it wrote is kept, so that the tests need none of them.
 """
 

@@ -10,7 +10,7 @@ from beartype import BeartypeConf, FrozenDict, beartype
 from jaxtyping import install_import_hook
 from pydantic import ValidationInfo
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 HOT = {"listwright.ranking.onnx_graph"}
 """Modules that are left out: it takes the parts of a graph one by one, and would take ten times as long."""
@@ -53,4 +53,4 @@ def modules():
 
 def install():
     """Before any of them is imported."""
-    install_import_hook(list(modules()), "annotated.checked")
+    install_import_hook(list(modules()), "support.annotated.checked")

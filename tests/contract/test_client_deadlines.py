@@ -147,9 +147,9 @@ def test_an_attempt_after_a_refusal_tells_what_is_left(patient, rankings):
 
 def test_what_is_late_is_degraded_and_says_so(patient, rankings, rerank):
     rankings.late = True
-    ranking = rerank(patient, timeout_ms=5, timeout=PATIENCE_S)
+    ranking = rerank(patient, timeout_ms=200, timeout=PATIENCE_S)
     (told,) = rankings.told
-    assert 0 < told <= 5
+    assert 0 < told <= 200
     assert ranking.degraded
     assert (ranking.meta.status, ranking.meta.stage_reached) == ("degraded", "input_order")
     assert ranking.order.tolist() == [0, 1]
@@ -159,7 +159,7 @@ def test_what_is_late_is_degraded_and_says_so(patient, rankings, rerank):
 def test_what_is_late_is_a_504_where_the_settings_say_so(strict, rankings, rerank):
     rankings.late = True
     with pytest.raises(DeadlineExceededError) as caught:
-        rerank(strict, timeout_ms=5, timeout=PATIENCE_S)
+        rerank(strict, timeout_ms=200, timeout=PATIENCE_S)
     assert (caught.value.status, caught.value.attempts) == (504, 1)
     assert caught.value.kind == "degraded"
 

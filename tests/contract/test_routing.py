@@ -16,6 +16,7 @@ from listwright.service.bundles.routing_switch import RoutingSwitch
 from listwright.service.settings import Settings
 from support.asgi import asking
 from support.bundles import make_bundle
+from support.stand_ins import any_choice
 from support.waiting import until
 
 PLENTY_MS = 60_000
@@ -55,7 +56,7 @@ class Hooks:
             case "hang":
                 assert self.let_go.wait(PLENTY_MS / 1000.0)
             case "odd":
-                return Choice(1.5)
+                return any_choice(1.5)
             case "pass":
                 return None
             case "abstain":

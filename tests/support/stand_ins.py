@@ -2,9 +2,19 @@
 
 from unittest.mock import NonCallableMock
 
+from listwright.ranking.router import Choice
+
 
 def standing_in(kind, **attributes):
     stand_in = NonCallableMock(spec=kind)
     for name, value in attributes.items():  # not as arguments: a mock keeps a name for itself
         setattr(stand_in, name, value)
     return stand_in
+
+
+def any_choice(specialist, confidence=None):
+    """A choice of things that are none, as a hook may make it: nothing checks it before the service does."""
+    choice = Choice(None)
+    object.__setattr__(choice, "specialist", specialist)
+    object.__setattr__(choice, "confidence", confidence)
+    return choice

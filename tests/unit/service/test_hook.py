@@ -13,6 +13,7 @@ import pytest
 from listwright.ranking.errors import RoutingError
 from listwright.ranking.router import Choice, Query
 from listwright.service.hook import PASSED, HookError, IsolatedHook, load
+from support.stand_ins import any_choice
 from support.waiting import PATIENCE_S
 
 QUERY = Query(np.zeros((2, 4), dtype=np.float32), {"device": "phone"}, np.zeros(2))
@@ -31,14 +32,6 @@ def isolated():
     yield make
     for one in made:
         one.close()
-
-
-def said(specialist, confidence=None):
-    """A choice of things that are none, as a hook may make it: nothing checks it before the service does."""
-    choice = Choice(None)
-    object.__setattr__(choice, "specialist", specialist)
-    object.__setattr__(choice, "confidence", confidence)
-    return choice
 
 
 def kind_of(isolated):
@@ -105,18 +98,18 @@ def test_whatever_a_hook_raises_is_contained(isolated, error):
     [
         (1, "a int, not a Choice"),
         ((1, 0.5), "a tuple, not a Choice"),
-        (said(True), "specialist is a bool"),
-        (said(np.True_), "specialist is a bool"),
-        (said(1.0), "specialist is a float"),
-        (said("1"), "specialist is a str"),
-        (said(1, True), "confidence is a bool"),
-        (said(1, "0.5"), "confidence is a str"),
-        (said(1, float("nan")), "no probability"),
-        (said(1, np.float32("nan")), "no probability"),
-        (said(1, -0.01), "no probability"),
-        (said(1, 1.01), "no probability"),
-        (said(None, float("inf")), "no probability"),
-        (said(1, 10**400), "no probability"),
+        (any_choice(True), "specialist is a bool"),
+        (any_choice(np.True_), "specialist is a bool"),
+        (any_choice(1.0), "specialist is a float"),
+        (any_choice("1"), "specialist is a str"),
+        (any_choice(1, True), "confidence is a bool"),
+        (any_choice(1, "0.5"), "confidence is a str"),
+        (any_choice(1, float("nan")), "no probability"),
+        (any_choice(1, np.float32("nan")), "no probability"),
+        (any_choice(1, -0.01), "no probability"),
+        (any_choice(1, 1.01), "no probability"),
+        (any_choice(None, float("inf")), "no probability"),
+        (any_choice(1, 10**400), "no probability"),
     ],
 )
 def test_what_is_no_decision_is_refused(isolated, returned, says):
@@ -128,7 +121,7 @@ def test_what_is_no_decision_is_refused(isolated, returned, says):
 @pytest.mark.parametrize(
     ("returned", "choice"),
     [
-        (said(np.int64(2), np.float32(0.5)), Choice(2, 0.5)),
+        (any_choice(np.int64(2), np.float32(0.5)), Choice(2, 0.5)),
         (Choice(0, 1), Choice(0, 1.0)),
         (Choice(None, 0.0), Choice(None, 0.0)),
     ],

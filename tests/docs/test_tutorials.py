@@ -24,6 +24,11 @@ FIGURE = re.compile(r"\d+\.\d+|\d+(?=%)")
 """These may differ between machines."""
 
 
+def plain(text):
+    """Without figures and line ends."""
+    return " ".join(FIGURE.sub("0", text).split())
+
+
 class Reader:
     """Works through a page in an empty folder, as a reader would.
 
@@ -60,7 +65,7 @@ class Reader:
             else:
                 assert language == "text", f"{page}: a block of {language} that is neither saved nor run"
                 last = list(self.printed.values())[-1]
-                assert FIGURE.sub("0", text) in FIGURE.sub("0", last), f"{page} shows\n{text}of\n{last}"
+                assert plain(text) in plain(last), f"{page} shows\n{text}of\n{last}"
 
     def run(self, text, block):
         """Run commands until they end, or start the service and wait until it is ready."""

@@ -35,7 +35,9 @@ def _section(name: str, command: Command) -> str:
     parser = parser_of(command)
     parts = [f"## {name}\n", f"{plain(' '.join(str(parser.description).split()))}\n", fenced(_usage(parser))]
     for group in parser._action_groups:
-        rows = [[_names(action), _help(parser, action)] for action in group._group_actions if action.dest != "help"]
+        rows = [
+            [_names(parser, action), _help(parser, action)] for action in group._group_actions if action.dest != "help"
+        ]
         if rows:
             title = str(group.title)
             parts += [f"### {name}: {title}\n", table(["argument", "meaning"], rows)]
@@ -75,16 +77,16 @@ def _signals_kept() -> Iterator[None]:
 
 
 def _usage(parser: argparse.ArgumentParser) -> str:
-    with patch.dict("os.environ", {"COLUMNS": "90"}):
-        return parser.format_usage().removeprefix("usage: ")
+    with patch.dict("os.environ", {"COLUMNS": "80"}):
+        lines = parser.format_usage().splitlines()
+    return "\n".join(line[len("usage: ") :] for line in lines)  # the others are indented by as much
 
 
-def _names(action: argparse.Action) -> str:
-    value = action.metavar or (f"{{{','.join(map(str, action.choices))}}}" if action.choices else action.dest)
-    shown = " ".join(value) if isinstance(value, tuple) else value
+def _names(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
+    written = parser._get_formatter()._format_args
     if not action.option_strings:
-        return code(shown)
-    taken = "" if action.nargs == 0 else f" {shown}"
+        return code(written(action, action.dest).strip("[]"))
+    taken = "" if action.nargs == 0 else f" {written(action, action.dest.upper())}"
     return ", ".join(code(option + taken) for option in action.option_strings)
 
 

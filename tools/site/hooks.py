@@ -29,6 +29,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "reference/recipes.md": lambda: recipes(ROOT / "training" / "recipes"),
     **{f"reference/{name}.md": partial(package, name) for name in PACKAGES},
 }
+_NOT_SEARCHED = "---\nsearch: {exclude: true}\n---\n\n"
 _LINK = re.compile(r"(\]\()((?:\.\./)+[^)#\s]*)")
 _ROLE = re.compile(r":(?:class|func|mod|data|meth|attr|exc):<code>~?")
 
@@ -83,7 +84,7 @@ def _listing(folder: Path, inside: list[Path]) -> str:
         for path in inside
         for name in [path.relative_to(folder).as_posix()]
     ]
-    return page(
+    return _NOT_SEARCHED + page(
         f"Files of {folder.relative_to(ROOT).as_posix()}",
         "After this page you can open each file that the other pages are made from.",
         table(["file", "size"], rows),

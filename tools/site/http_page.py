@@ -17,7 +17,7 @@ def http(contract: Path) -> str:
     document: Node = yaml.safe_load(contract.read_text(encoding="utf-8"))
     operations = [
         (method.upper(), path, operation)
-        for path, methods in document["paths"].items()
+        for path, methods in sorted(document["paths"].items(), key=lambda item: item[0].startswith("/v2"))
         for method, operation in methods.items()
     ]
     listed = table(

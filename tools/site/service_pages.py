@@ -63,7 +63,7 @@ def _bounds(field: FieldInfo) -> str:
         name: getattr(bound, name) for bound in field.metadata for name in ("gt", "ge", "le") if hasattr(bound, name)
     }
     words = {"gt": "above", "ge": "from", "le": "to"}
-    return " ".join(f"{word} {found[name]:,}" for name, word in words.items() if name in found)
+    return " ".join(f"{word} {found[name]:,.15g}" for name, word in words.items() if name in found)
 
 
 def _labels(registry: CollectorRegistry, family: Any) -> list[str]:

@@ -7,7 +7,7 @@ COVERAGE := --cov --cov-report=term-missing:skip-covered
 SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-all coverage explore check bench openapi image-test dist clean
+.PHONY: help demo serve test test-all coverage explore check bench docs openapi image-test dist clean
 .DELETE_ON_ERROR:
 # a bundle is published whole or not at all, so an interruption right after it spoils nothing
 .PRECIOUS: $(DEMO)/manifest.json
@@ -46,9 +46,13 @@ check: $(VENV)/.dev ## lint, types and walls only
 	@echo "ruff, mypy, import-linter and hadolint agree"
 
 bench: $(VENV)/.dev ## measure the service, alone and beside others, for benchmarks/results/
-	@$(BIN)/python -m benchmarks.load.service
+	@$(BIN)/python -m benchmarks.load.load.load.service
 	@$(BIN)/python -m benchmarks.speed.floor
 	@$(BIN)/python -m benchmarks.rivals
+
+docs: $(VENV)/.docs ## build the site of docs/ into build/site; a dead link, or a page that nothing leads to, is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "$(CURDIR)/build/site/index.html"
 
 openapi: $(VENV)/.dev ## write openapi.yaml from the app
 	@$(BIN)/python tools/openapi.py >openapi.yaml.new && mv openapi.yaml.new openapi.yaml
@@ -80,8 +84,11 @@ $(VENV)/.client: $(VENV)/.training client/pyproject.toml
 $(VENV)/.dev: $(VENV)/.client
 	@$(call install,.[training$(comma)dev],what the tests need)
 
+$(VENV)/.docs: $(VENV)/.dev
+	@$(call install,.[docs],what the site needs)
+
 # --no-deps: a GPU library and two for plots, which nothing here calls, would be half a gigabyte
-$(VENV)/.foreign: $(VENV)/.dev
+$(VENV)/.foreign: $(VENV)/.docs
 	@echo "installing XGBoost and CatBoost, whose rankers the tests bring along, into $(VENV)"; \
 	UV_FIND_LINKS="$${UV_FIND_LINKS:-$${PIP_FIND_LINKS:-}}" $(BIN)/uv pip install --quiet --no-deps \
 		--python $(BIN)/python -c constraints.txt catboost onnxmltools xgboost && touch $@

@@ -3,7 +3,6 @@
 import contextlib
 import io
 import json
-import shutil
 
 import numpy as np
 import pytest
@@ -17,6 +16,7 @@ from listwright.training.experiments.specialised import oracle
 from listwright.training.experiments.specialised import pages as suites
 from listwright.training.reporting import fit_page
 from listwright.training.reporting.page import PageSection, PageTable, render
+from support.browsing import chromium
 from support.measured import measured, planted_gains, results, routed
 from support.tiny import SPECIALISED
 from support.waiting import until
@@ -33,17 +33,8 @@ LONG_NAMES = [PageTable("", ["feature", *"abcdefgh"], [[name, *["0.1234\n0.123\u
 @pytest.fixture(scope="module")
 def browser():
     """Chromium; the tests that look are skipped where it is not installed."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install playwright")
-    found = [path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))]
-    with contextlib.ExitStack() as closing:
-        driver = closing.enter_context(playwright.sync_playwright())
-        try:
-            path = found[0] if found else None
-            yield closing.enter_context(driver.chromium.launch(executable_path=path, args=["--no-sandbox"]))
-        except playwright.Error as error:
-            if found:
-                raise
-            pytest.skip(f"no Chromium: install one, or run playwright install chromium ({str(error).splitlines()[0]})")
+    with chromium() as found:
+        yield found
 
 
 @pytest.fixture(scope="module")

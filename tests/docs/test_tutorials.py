@@ -1,0 +1,148 @@
+"""The commands of the tutorials run as they stand, one after another, and print what the pages show."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from contract.conftest import Process, free_port
+from support.waiting import until
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.M | re.S)
+SAVED = re.compile(r"# (\w+\.\w+)\n")
+"""First line of a block that the reader saves as a file."""
+ADDRESS = re.compile(r"(localhost|127\.0\.0\.1):8000\b")
+FIGURE = re.compile(r"\d+\.\d+|\d+(?=%)")
+"""These may differ between machines."""
+
+
+def plain(text):
+    """Without figures and line ends."""
+    return " ".join(FIGURE.sub("0", text).split())
+
+
+class Reader:
+    """Works through a page in an empty folder, as a reader would.
+
+    Args:
+        folder: where the files of the page go.
+        port: of the service, in place of the page's 8000.
+    """
+
+    def __init__(self, folder, port):
+        self.folder, self.port = folder, port
+        self.service = None
+        self.printed = {}
+        programs = folder / "programs"
+        programs.mkdir()
+        command = programs / "listwright"  # of these sources, wherever another one is installed
+        command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m listwright "$@"\n')
+        command.chmod(0o755)
+        self.environment = {
+            **os.environ,
+            "PATH": os.pathsep.join([str(programs), str(Path(sys.executable).parent), os.environ["PATH"]]),
+            "PYTHONPATH": str(ROOT),
+            "LISTWRIGHT_PORT": str(port),
+            "COLUMNS": "80",
+        }
+
+    def work_through(self, page):
+        """Save, run and compare each block of the page."""
+        for language, text in BLOCK.findall((DOCS / page).read_text(encoding="utf-8")):
+            block = ADDRESS.sub(rf"\1:{self.port}", text)
+            if saved := SAVED.match(block):
+                (self.folder / saved[1]).write_text(block, encoding="utf-8")
+            elif language == "sh":
+                self.run(text, block)
+            else:
+                assert language == "text", f"{page}: a block of {language} that is neither saved nor run"
+                last = list(self.printed.values())[-1]
+                assert plain(text) in plain(last), f"{page} shows\n{text}of\n{last}"
+
+    def run(self, text, block):
+        """Run commands until they end, or start the service and wait until it is ready."""
+        if block.rstrip().endswith("listwright serve"):
+            self.service = subprocess.Popen(
+                ["bash", "-ec", block], cwd=self.folder, env=self.environment, start_new_session=True
+            )
+            until(self.ready, within_s=60)
+            return
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", block],
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{block}\n{done.stdout}"
+        self.printed[text] = done.stdout
+
+    def ready(self):
+        """Whether the service answers."""
+        assert self.service.poll() is None
+        try:
+            return httpx.get(f"http://127.0.0.1:{self.port}/readyz").status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def leave(self):
+        """Stop the service, if the page started one."""
+        if self.service is not None:
+            os.killpg(self.service.pid, signal.SIGTERM)
+            self.service.wait(timeout=30)
+
+
+@pytest.fixture
+def reader(tmp_path):
+    made = Reader(tmp_path, free_port())
+    yield made
+    made.leave()
+
+
+@pytest.mark.slow
+def test_own_table(reader):
+    reader.work_through("tutorials/own-table.md")
+    *_, best, refused = reader.printed.values()
+    assert json.loads(best)["results"][0]["id"] == "good"
+    assert json.loads(refused)["errors"][0]["path"] == "$.candidates[0].features.price"
+
+
+@pytest.mark.slow
+def test_specialists(reader):
+    reader.work_through("tutorials/specialists.md")
+    *_, quality, routed, asked = reader.printed.values()
+    assert {line.split()[0] for line in quality.splitlines()} >= {"first_stage", "qilcm", "routed"}
+    assert "nan" not in quality
+    words = [line.split()[-3:] for line in routed.splitlines()]
+    assert {(strategy, who) for strategy, _, who in words} == {("srm", "router")}
+    assert len({specialist for _, specialist, _ in words}) == 3
+    words = [tuple(line.split()[-3:]) for line in asked.splitlines()]
+    assert words == [
+        ("srm", "2", "caller"),
+        ("srm", words[1][1], "router"),
+        ("qilcm", "None", "caller"),
+        ("first_stage", "None", "caller"),
+    ]
+
+
+def test_the_start_page_asks_the_demo(tmp_path):
+    service = Process(bundle=ROOT / "models" / "demo" / "1").wait_until_ready()
+    try:
+        page = Reader(tmp_path, int(service.url.rpartition(":")[2]))
+        page.work_through("index.md")
+        (answer,) = map(json.loads, page.printed.values())
+    finally:
+        service.stop()
+    assert {result["id"] for result in answer["results"]} == {"sku-1", "sku-2"}
+    shown = set(re.findall(r"^\| (`\w+`.*?) \|", (DOCS / "index.md").read_text(encoding="utf-8"), re.M))
+    assert {name for cell in shown for name in re.findall(r"`(\w+)`", cell)} <= set(answer)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-KEPT = Path(__file__).parent / "reference" / "first_stages"
+KEPT = Path(__file__).parents[1] / "reference" / "first_stages"
 WIDTH, LISTS, LENGTH = 4, 60, 10
 CODES = 3
 """The column that holds codes of categories, for who wants them."""

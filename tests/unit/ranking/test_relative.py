@@ -121,3 +121,24 @@ def test_numpy_takes_over_where_compiled_differs(monkeypatch):
 
     monkeypatch.setattr(relative, "relative_columns", type("M", (), {"write": staticmethod(wrong)}))
     assert not relative._agrees()
+
+
+class Twin:
+    """What a compiler built, and what it wrote."""
+
+    def __init__(self, wrong):
+        self._wrong = wrong
+
+    def write(self, features, sources, out):
+        relative.write(features, sources, out)
+        out += self._wrong
+
+
+@pytest.mark.parametrize(
+    ("built", "level"), [(None, "WARNING"), (Twin(np.float32(1e-6)), "ERROR"), (Twin(np.float32(0.0)), None)]
+)
+def test_a_twin_computes_them_only_where_it_is_built_and_agrees_to_the_bit(monkeypatch, caplog, built, level):
+    monkeypatch.setattr(relative, "relative_columns", built)
+    chosen = relative._fastest.__wrapped__()  # what is kept for this process stays as it is
+    assert chosen == (relative.write if level else built.write)
+    assert [record.levelname for record in caplog.records] == ([level] if level else [])

@@ -4,15 +4,20 @@ import io
 import threading
 import time
 
+import polars as pl
 import pytest
 from rich.console import Console
 from rich.progress import TextColumn
 
 from listwright.training import progress
 from listwright.training.experiments.listwise import workers
+from listwright.training.experiments.listwise.fits import Fit
 from listwright.training.experiments.specialised import suite, units
+from listwright.training.experiments.store import Store
 from listwright.training.progress import EVERY, LOOK, Bars, progress_bars
+from listwright.training.recipe import config
 from listwright.training.stopwatch import Stopwatch
+from support.stand_ins import standing_in
 from support.waiting import PATIENCE_S
 
 
@@ -235,25 +240,20 @@ def test_the_thread_ends_with_a_run_that_fails(hasty):
 def test_fits_side_by_side_are_told(hasty, monkeypatch, tmp_path):
     log = Watched("table2: dlcm, 1 of 3")
 
-    class Store:
-        def has(self, name):
-            return False
+    fit = standing_in(Fit, name="seed-0-fold-1-dlcm", method="dlcm", place="seed-0-fold-1")
 
-        def join(self, names):
-            return names
+    def leave(place):
+        assert place == fit.place
 
-        def leave(self, place):
-            assert place == Fit.place
-
-    class Fit:
-        name, method, place = "seed-0-fold-1-dlcm", "dlcm", ("seed-0", "fold-1")
+    found = pl.DataFrame({"method": ["dlcm"] * 3})
+    store = standing_in(Store, has=lambda name: False, join=lambda names: found, leave=leave)
 
     def one_by_one(todo, *_, **_more):
-        yield Fit
+        yield fit
         assert log.seen.wait(PATIENCE_S)
 
     monkeypatch.setattr(workers, "_in_order", one_by_one)
-    assert len(workers.run_all("table2", [Fit] * 3, Store(), 1, Console(file=log))) == 3
+    assert workers.run_all("table2", [fit] * 3, store, 1, Console(file=log)) is found
 
 
 def test_units_of_a_suite_are_told(hasty, monkeypatch, tmp_path):
@@ -264,18 +264,8 @@ def test_units_of_a_suite_are_told(hasty, monkeypatch, tmp_path):
         assert log.seen.wait(PATIENCE_S)
         raise KeyboardInterrupt
 
-    class Store:
-        def has(self, name):
-            return False
-
-        def state(self, name):
-            return tmp_path
-
-    class Recipe:
-        def model_copy(self, update):
-            return self
-
+    store = standing_in(Store, has=lambda name: False, state=lambda name: tmp_path)
     monkeypatch.setattr(units, "oracle", measured)
-    asked = suite.Asked("oracle", Recipe(), (), (1, 5), 1, (1,), 10, "", {})
+    asked = suite.Asked("oracle", config.load("planted"), (), (1, 5), 1, (1,), 10, "", {})
     with pytest.raises(KeyboardInterrupt):
-        suite._measure_all(asked, Store(), Console(file=log))
+        suite._measure_all(asked, store, Console(file=log))

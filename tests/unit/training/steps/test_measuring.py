@@ -1,7 +1,5 @@
 """A sealed bundle is measured until nothing that ``auto`` answers with is shown to harm; figures are those of what is sealed."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from rich.console import Console
@@ -16,6 +14,7 @@ from listwright.training.reporting.report import verdict
 from listwright.training.steps.measuring import measure
 from support.bundles import make_bundle, rows
 from support.measured import routed
+from support.stand_ins import standing_in
 
 MARGIN = 0.25
 LISTS, LENGTH = 60, 8
@@ -121,7 +120,7 @@ def test_the_routing_suite_measures_bundles_as_they_were_fitted(tmp_path, monkey
     """Its pages are about the test split: nothing may be taken away by it first."""
     asked = {}
     monkeypatch.setattr(units, "load", lambda *_: None)
-    monkeypatch.setattr(units, "measurable", lambda _: Splits(None, None, SimpleNamespace(qids=("a", "b")), "x"))
+    monkeypatch.setattr(units, "measurable", lambda _: Splits(*[standing_in(Dataset, qids=("a", "b"))] * 3, "x"))
     monkeypatch.setattr(units, "run", lambda *_, **words: asked.update(words))
     monkeypatch.setattr(units, "evaluate_routing", lambda *_, **__: routed(2))
     units.routing(config.load("planted"), (), tmp_path, lambda _: None)

@@ -109,7 +109,7 @@ say "uid $uid"
 
 found=$("$ENGINE" exec "$NAME" python -c '
 from importlib.util import find_spec
-print(*filter(find_spec, ["training", "torch", "onnx", "onnxscript", "optuna", "polars", "sklearn", "pandas", "pip"]))')
+print(*filter(find_spec, ["listwright.training", "torch", "onnx", "onnxscript", "optuna", "polars", "sklearn", "pandas", "pip"]))')
 [ -z "$found" ] || die "the image holds what serving does not need: $found"
 say "no training library inside"
 

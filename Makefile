@@ -27,8 +27,8 @@ serve: $(VENV)/.service ## keep the service running: the demo fitted here if the
 test: check ## lint, types, walls, then the tests, but for the slow ones
 	@$(BIN)/pytest -m "not slow" $(PYTEST_ARGS)
 
-test-all: check $(VENV)/.foreign ## lint, types, walls, then every test; branches covered, as make coverage
-	@$(BIN)/pytest -rs $(COVERAGE) $(PYTEST_ARGS)
+test-all: check $(VENV)/.foreign ## lint, types, walls, then every test
+	@$(BIN)/pytest -rs $(PYTEST_ARGS)
 
 coverage: $(VENV)/.dev ## the tests but for the slow ones, and which branches of ranking and service they take
 	@$(BIN)/pytest -m "not slow" $(COVERAGE) $(PYTEST_ARGS)

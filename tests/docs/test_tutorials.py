@@ -73,7 +73,7 @@ class Reader:
             self.service = subprocess.Popen(
                 ["bash", "-ec", block], cwd=self.folder, env=self.environment, start_new_session=True
             )
-            until(self.ready, within_s=60)
+            until(self.ready)
             return
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", block],

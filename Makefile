@@ -46,11 +46,11 @@ check: $(VENV)/.dev ## lint, types and walls only
 	@echo "ruff, mypy, import-linter and hadolint agree"
 
 bench: $(VENV)/.dev ## measure the service, alone and beside others, for benchmarks/results/
-	@$(BIN)/python -m benchmarks.load.load.load.service
+	@$(BIN)/python -m benchmarks.load.service
 	@$(BIN)/python -m benchmarks.speed.floor
 	@$(BIN)/python -m benchmarks.rivals
 
-docs: $(VENV)/.docs ## build the site of docs/ into build/site; a dead link, or a page that nothing leads to, is an error
+docs: $(VENV)/.dev ## build the site of docs/ into build/site; a dead link, or a page that nothing leads to, is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "$(CURDIR)/build/site/index.html"
 
@@ -82,13 +82,10 @@ $(VENV)/.client: $(VENV)/.training client/pyproject.toml
 	@$(call install,./client[fast],the client)
 
 $(VENV)/.dev: $(VENV)/.client
-	@$(call install,.[training$(comma)dev],what the tests need)
-
-$(VENV)/.docs: $(VENV)/.dev
-	@$(call install,.[docs],what the site needs)
+	@$(call install,.[training$(comma)dev$(comma)docs],what the tests and the site need)
 
 # --no-deps: a GPU library and two for plots, which nothing here calls, would be half a gigabyte
-$(VENV)/.foreign: $(VENV)/.docs
+$(VENV)/.foreign: $(VENV)/.dev
 	@echo "installing XGBoost and CatBoost, whose rankers the tests bring along, into $(VENV)"; \
 	UV_FIND_LINKS="$${UV_FIND_LINKS:-$${PIP_FIND_LINKS:-}}" $(BIN)/uv pip install --quiet --no-deps \
 		--python $(BIN)/python -c constraints.txt catboost onnxmltools xgboost && touch $@

@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO := build/demo/1
+PARALLEL := -n logical --maxprocesses 4 --dist worksteal
 COVERAGE := --cov --cov-report=term-missing:skip-covered
 SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 
@@ -25,17 +26,17 @@ serve: $(VENV)/.service ## keep the service running: the demo fitted here if the
 	LISTWRIGHT_BUNDLE=$$bundle exec $(BIN)/listwright serve
 
 test: check ## lint, types, walls, then the tests, but for the slow ones
-	@$(BIN)/pytest -m "not slow" $(PYTEST_ARGS)
+	@$(BIN)/pytest $(PARALLEL) -m "not slow" $(PYTEST_ARGS)
 
 test-all: check $(VENV)/.foreign ## lint, types, walls, then every test
-	@$(BIN)/pytest -rs $(PYTEST_ARGS)
+	@$(BIN)/pytest $(PARALLEL) -rs $(PYTEST_ARGS)
 
 coverage: $(VENV)/.dev ## the tests but for the slow ones, and which branches of ranking and service they take
-	@$(BIN)/pytest -m "not slow" $(COVERAGE) $(PYTEST_ARGS)
+	@$(BIN)/pytest $(PARALLEL) -m "not slow" $(COVERAGE) $(PYTEST_ARGS)
 
 explore: $(VENV)/.dev ## property tests with examples that no run had before; SEED=N runs those of seed N
 	@echo "seed $(SEED): make explore SEED=$(SEED) runs the same examples"
-	@$(BIN)/pytest -m hypothesis --hypothesis-profile=explore --hypothesis-seed=$(SEED) $(PYTEST_ARGS)
+	@$(BIN)/pytest $(PARALLEL) -m hypothesis --hypothesis-profile=explore --hypothesis-seed=$(SEED) $(PYTEST_ARGS)
 
 check: $(VENV)/.dev ## lint, types and walls only
 	@$(BIN)/ruff check --quiet .

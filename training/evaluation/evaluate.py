@@ -14,6 +14,7 @@ from listwright.ranking.manifest import Metric
 from listwright.ranking.metrics import EvalProtocol, hit, ndcg, precision, reciprocal_rank
 from listwright.ranking.reranker import Reranker
 from listwright.training.data.dataset import Dataset
+from listwright.training.evaluation.bootstrap import RESAMPLES
 
 NDCG_AT = (1, 3, 5, 10)
 HIT_AT = (1, 5)
@@ -25,8 +26,8 @@ ROUTED = "routed"
 PLAIN = "plain_first_stage"
 """LightGBM without list-relative columns, where the bundle's first stage has some."""
 
-RESAMPLES = 2000
-"""Bootstrap resamples behind every interval."""
+_DRAWN = 1_000_000
+"""Queries that are drawn at a time: their numbers take 8 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,10 +192,14 @@ def bootstrap_interval(
     if len(values) == 0 or (weights is not None and not weights.any()):
         return 0.0, 0.0
     rng = np.random.default_rng(0)
-    drawn = (rng.integers(0, len(values), len(values)) for _ in range(RESAMPLES))
-    if weights is None:
-        means = [values[sample].mean() for sample in drawn]
-    else:
-        means = [np.average(values[s], weights=weights[s]) for s in drawn if weights[s].any()]
-    low, high = np.quantile(means, [0.025 / intervals, 1.0 - 0.025 / intervals])
+    together = max(1, _DRAWN // len(values))
+    means = []
+    for begin in range(0, RESAMPLES, together):
+        drawn = rng.integers(0, len(values), (min(together, RESAMPLES - begin), len(values)))
+        if weights is None:
+            means.append(values[drawn].mean(axis=1))
+        else:
+            counted = drawn[weights[drawn].any(axis=1)]
+            means.append(np.average(values[counted], weights=weights[counted], axis=1))
+    low, high = np.quantile(np.concatenate(means), [0.025 / intervals, 1.0 - 0.025 / intervals])
     return float(low), float(high)

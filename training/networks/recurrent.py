@@ -127,7 +127,13 @@ def reading_places(
 def read(
     reader: nn.Module, h: Float[Tensor, "B L H"], places: Int[Tensor, "B L"], mask: Bool[Tensor, "B L"] | None
 ) -> tuple[Float[Tensor, "B L S"], Any]:
-    """What the reader makes of every candidate, back in input order, and its state after the last real one."""
+    """What the reader makes of every candidate, back in input order, and its state after the last real one.
+
+    On a CPU the reader computes in float32 also under autocast: many CPUs have no bfloat16 kernel of the LSTM.
+    """
+    if h.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
+        with torch.autocast("cpu", enabled=False):
+            return read(reader, h.float(), places, mask)
     ordered = torch.zeros_like(h).scatter(1, places[..., None].expand_as(h), h)
     if mask is None:
         outputs, state = reader(ordered)

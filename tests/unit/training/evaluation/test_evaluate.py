@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from listwright.ranking.metrics import EvalProtocol
+from listwright.training.evaluation import evaluate
 from listwright.training.evaluation.evaluate import METRICS, Evaluation, bootstrap_interval
 
 
@@ -48,3 +49,12 @@ def test_interval_covers_the_mean_and_shrinks_with_more_queries():
     assert np.diff(bootstrap_interval(many))[0] < (high - low) / 5
     assert bootstrap_interval(few) == (low, high), "an interval must repeat to the digit"
     assert bootstrap_interval(np.empty(0)) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_an_interval_is_the_same_however_many_samples_are_drawn_at_a_time(monkeypatch, weighted):
+    rng = np.random.default_rng(1)
+    values, weights = rng.random(61), rng.integers(0, 2, 61) * rng.random(61) if weighted else None
+    at_once = bootstrap_interval(values, weights)
+    monkeypatch.setattr(evaluate, "_DRAWN", 1)
+    assert bootstrap_interval(values, weights) == at_once

@@ -9,6 +9,7 @@ import json
 import logging
 import threading
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -16,13 +17,10 @@ from typing import Any
 
 from anyio import to_thread
 from fastapi import FastAPI, Request, Response
-from starlette.types import Receive, Scope, Send
 
 from listwright.ranking.bundle import Bundle
-from listwright.ranking.errors import AbandonedError
 from listwright.service import hook, paths, problems
-from listwright.service.admission.body_budget import BodyBudget
-from listwright.service.admission.compute import Compute
+from listwright.service.admission.body import BodyBudget
 from listwright.service.admission.early_refusal import EarlyRefusal
 from listwright.service.admission.gate import Gate
 from listwright.service.admission.readiness import DegradedRun
@@ -36,9 +34,9 @@ from listwright.service.bundles import loading
 from listwright.service.bundles.reload import Reloader, count_served
 from listwright.service.bundles.routing_switch import Deciders, RoutingSwitch
 from listwright.service.bundles.served import Current, Models, only
-from listwright.service.errors import OverloadedError
 from listwright.service.settings import EVERY, Settings
-from listwright.service.telemetry.metrics import Observed, Telemetry
+from listwright.service.telemetry.access_log import AccessLog
+from listwright.service.telemetry.metrics import Telemetry
 from listwright.service.telemetry.open_tracer import open_tracer
 from listwright.service.transport.connection_limit import ConnectionLimit
 from listwright.service.transport.server import DrainingServer
@@ -63,26 +61,10 @@ class _First:
 
 
 class Contract(FastAPI):
-    """FastAPI behind the early refusals, with a complete document."""
+    """FastAPI with a complete document, and with what it serves."""
 
     service: Service
-    early_refusal: EarlyRefusal
-    pacing: Pacing
     _text: bytes | None = None
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI; what there is no room for goes no further."""
-        if self.early_refusal.refuses(scope):
-            await self.early_refusal.refuse(scope, send)
-            return
-        try:
-            await self.pacing.wait(scope, receive)
-        except OverloadedError as error:
-            await self.early_refusal.refuse(scope, send, error)
-            return
-        except AbandonedError:
-            return
-        await super().__call__(scope, receive, send)
 
     def setup(self) -> None:
         """FastAPI's hook for the routes of its own: the document, made once."""
@@ -163,10 +145,8 @@ def create_app(
         redirect_slashes=False,
     )
     app.service = app.state.service = service
-    app.early_refusal = EarlyRefusal(service.gate, telemetry)
-    app.pacing = Pacing(keyring, service.admin_key)
     telemetry.watch(_gauges(service))
-    routers = (*open_inference.FAST, rerank.ranking, health.routes, info.routes, open_inference.routes, admin.admin)
+    routers = (open_inference.fast, rerank.ranking, health.routes, info.routes, open_inference.routes, admin.admin)
     answers = [route for router in routers for route in router.routes]
     app.router.routes.extend(answers)  # not by include_router, behind which FastAPI matches each request three times
     problems.install(app)
@@ -174,15 +154,17 @@ def create_app(
     if keyring:
         open_paths = paths.HEALTH | paths.INFORMATION if settings.open_info else paths.HEALTH
         app.add_middleware(KeyMiddleware, keyring=keyring, open_paths=open_paths, telemetry=telemetry)
-    app.add_middleware(Observed, telemetry=telemetry, paths=known, tracer=tracer)
+    app.add_middleware(AccessLog, telemetry=telemetry, paths=known, tracer=tracer)
+    pacing = Pacing(keyring, service.admin_key)
+    app.add_middleware(EarlyRefusal, gate=service.gate, telemetry=telemetry, pace=pacing.wait)
     return app
 
 
 def _composed(
     settings: Settings, telemetry: Telemetry, switch: RoutingSwitch, swapped: Callable[[Models], None] | None
 ) -> Service:
-    current, compute = Current(), Compute(settings.threads)
-    gate = Gate(compute.slots, settings.queue, patience_s=settings.queue_ms / 1000.0)
+    current, slots = Current(), max(1, settings.threads)
+    gate = Gate(slots, settings.queue, patience_s=settings.queue_ms / 1000.0)
     admin_key = settings.admin_key
     return Service(
         settings=settings,
@@ -192,7 +174,7 @@ def _composed(
         reloader=Reloader(current, settings, telemetry, swapped),
         deciders=Deciders(switch),
         gate=gate,
-        compute=compute,
+        pool=ThreadPoolExecutor(slots, "work"),
         bodies=BodyBudget(settings.max_buffered_bytes, lambda: gate.retry_after_s),
         connection_limit=ConnectionLimit(settings.max_connections, telemetry),
         admin_key=None if admin_key is None else Key("admin", digest_of(admin_key.get_secret_value().encode())),

@@ -41,17 +41,13 @@ def _any_of(routes: tuple[str, ...]) -> re.Pattern[str]:
 
 
 _PROBES = _any_of(tuple(sorted(PROBES)))
-_RANKINGS = _any_of((RERANK, *RERANK_ALIASES, *INFER))
+RANKINGS = _any_of((RERANK, *RERANK_ALIASES, *INFER))
+"""The paths that rank."""
 
 
 def is_probe(path: str) -> bool:
     """Whether a request's path is a probe's."""
     return _PROBES.fullmatch(path) is not None
-
-
-def is_ranking(path: str) -> bool:
-    """Whether a request's path is one that ranks."""
-    return _RANKINGS.fullmatch(path) is not None
 
 
 def route_of(path: str) -> str:

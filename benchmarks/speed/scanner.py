@@ -100,10 +100,10 @@ def timed(readers: dict[str, Reader], body: bytes, rounds: int) -> dict[str, flo
 def ours(models: Models) -> dict[str, Reader]:
     """The codec of the service as it is, and without its scanner: pydantic's parser, then validation."""
     settings = Settings()
-    bounds, _ = JsonBounds(settings).of(models)
+    bounds = JsonBounds(settings)
 
     def scanned(body: bytes) -> Matrix:
-        return JsonCodec(body, bounds, models, settings, State()).decode().candidates.features
+        return JsonCodec(bounds, models, settings, State()).decode(body).candidates.features
 
     def general(body: bytes) -> Matrix:
         module = vars(json_codec)

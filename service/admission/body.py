@@ -1,18 +1,15 @@
-"""Reading a request body: bounded while it arrives, in bytes and in time."""
+"""Request bodies: bounded while they arrive, in bytes and in time, and counted until their answers are ready."""
 
 from __future__ import annotations
 
 import asyncio
-import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import NamedTuple
 
-from fastapi import Request
-from starlette.requests import ClientDisconnect
-from starlette.types import Receive, Scope
+from starlette.requests import ClientDisconnect, Request
 
 from listwright.ranking.deadline import Deadline
-from listwright.service.admission.body_budget import BodyBudget
-from listwright.service.admission.gate import Gate
 from listwright.service.errors import (
     NotReadyError,
     OverloadedError,
@@ -24,9 +21,7 @@ from listwright.service.errors import (
 from listwright.service.settings import Settings
 
 MAX_DIGITS = 18
-"""Longer numbers are too large whatever they say; Python refuses to read those of thousands of digits."""
-
-_JSON = re.compile(r"application/([^/]+\+)?json")
+"""Longer numbers are too large in any case; Python refuses to read those of thousands of digits."""
 
 
 class Limit(NamedTuple):
@@ -41,109 +36,148 @@ class Limit(NamedTuple):
     why: str
 
 
-class BoundedRequest(Request):
-    """A request whose body is refused as soon as it is known to be too large, too slow, or one too many.
+class Body:
+    """A body that arrives: equal to itself only.
 
     Args:
-        scope, receive: of ASGI.
-        gate: that the request will wait at.
-        budget: for bytes of bodies.
-        settings: limits of size and time.
+        reader: the task that reads it.
     """
 
-    held = 0
-    """Bytes of the body that the budget counts."""
-
-    _lost: OverloadedError | None = None
-
-    def __init__(self, scope: Scope, receive: Receive, gate: Gate, budget: BodyBudget, settings: Settings) -> None:
-        super().__init__(scope, receive)
-        self._gate, self._budget, self._settings = gate, budget, settings
-
-    @property
-    def deadline(self) -> Deadline:
-        """When the settings want the answer to be there: counted from the request's first byte."""
-        return Deadline(self.state.arrived + self._settings.timeout_ms / 1000.0)
-
-    async def bounded_body(self, limit: Limit) -> bytes:
-        """The whole body.
-
-        Args:
-            limit: of the codec; where that of the settings is smaller, it counts.
-
-        Raises:
-            OverloadedError: if it would only be refused later, or there is no room for it.
-            TooLargeError: if ``Content-Length`` or what has arrived exceeds the limit; the rest is not read.
-            SlowBodyError: if it has not arrived by the deadline.
-            UndecodableBodyError: if the caller goes away in the middle.
-            NotReadyError: if the service stops before all has arrived.
-        """
-        budget, settings = self._budget, self._settings
-        self._gate.check()
-        if settings.max_payload_bytes < limit.size:
-            limit = Limit(settings.max_payload_bytes, "(LISTWRIGHT_MAX_PAYLOAD_BYTES)")
-        announced = self.headers.get("content-length", "0").lstrip("0")
-        if announced.isdecimal() and (len(announced) > MAX_DIGITS or int(announced) > limit.size):
-            raise _too_large(f"{announced} bytes", limit)
-        reader = asyncio.current_task()
-        assert reader is not None
-        self._reader, self._chunks = reader, list[bytes]()
-        try:
-            async with asyncio.timeout(max(0.0, self.deadline.left_s)):
-                async for chunk in self.stream():
-                    if self.held + len(chunk) > limit.size:
-                        raise _too_large("more", limit)
-                    budget.hold(self, len(chunk))
-                    self._chunks.append(chunk)
-            return b"".join(self._chunks)
-        except TimeoutError as error:
-            within = f"{settings.timeout_ms:g} ms (LISTWRIGHT_TIMEOUT_MS)"
-            raise SlowBodyError(f"only {self.held} bytes of the body arrived within {within}") from error
-        except ClientDisconnect as error:
-            raise UndecodableBodyError("the body ended before it was complete") from error
-        except asyncio.CancelledError as error:
-            if self._lost is not None:
-                self._reader.uncancel()
-                raise self._lost from error
-            # the last moment of a stop: an answer, not a broken connection
-            raise NotReadyError("the service stopped before the body was complete") from error
-        finally:
-            budget.keep(self)
-            self._chunks.clear()  # an error's traceback would keep them until it is told
+    def __init__(self, reader: asyncio.Task[object]) -> None:
+        self.held = 0
+        """Its bytes that the budget counts; the budget's to change."""
+        self.chunks: list[bytes] = []
+        self.lost: OverloadedError | None = None
+        self._reader = reader
 
     def lose(self, error: OverloadedError) -> None:
-        """Called by the budget while the body arrives: others need its room."""
-        self._lost = error
-        self._chunks.clear()
+        """Called by the budget while the body arrives: others need its room, and its caller gets the error."""
+        self.lost = error
+        self.chunks.clear()
         self._reader.cancel()
 
-    async def json_body(self, limit: Limit) -> bytes:
-        """The whole body, which is announced as JSON.
+    def uncancel(self) -> None:
+        """Called by the reader, which goes on to tell its caller."""
+        self._reader.uncancel()
+
+
+class BodyBudget:
+    """So many bytes of bodies, arriving, waiting or in work. For one thread, the event loop's.
+
+    Args:
+        most: bytes that may be held.
+        retry_after_s: seconds after which there may be room.
+    """
+
+    def __init__(self, most: int, retry_after_s: Callable[[], int]) -> None:
+        self._most, self._retry_after_s = most, retry_after_s
+        self._held = 0
+        self._arriving: dict[Body, None] = {}  # the first to begin is the first
+
+    @property
+    def held(self) -> int:
+        """Bytes of bodies."""
+        return self._held
+
+    def hold(self, body: Body, size: int) -> None:
+        """Count ``size`` more bytes of a body that arrives.
+
+        Where there is no room for them, the body that has been arriving longest loses what it holds, and then the next:
+        slow bodies do not keep out quick ones. A body that has arrived loses nothing.
 
         Raises:
-            UnsupportedMediaTypeError: if the body is announced as anything else, or is compressed.
+            OverloadedError: if no other body has been arriving longer, and there is still no room.
         """
-        if not _JSON.fullmatch(media_type_of(self)):
-            raise UnsupportedMediaTypeError(
-                f"the body is announced as {media_type_of(self)!r}: send application/json, or application/x-npy"
-            )
-        return await self.plain(limit)
+        self._arriving.setdefault(body)
+        while self._held + size > self._most:
+            longest = next(iter(self._arriving))
+            if longest is body:
+                self.release(body)
+                raise self._overloaded(f"{self._held} bytes of other bodies are held already")
+            self.release(longest)
+            message = "newer bodies took the room of this one, which was slow to arrive"
+            longest.lose(self._overloaded(message, closes=True))
+        body.held += size
+        self._held += size
 
-    async def plain(self, limit: Limit) -> bytes:
-        """The whole body, which must not be compressed.
+    def keep(self, body: Body) -> None:
+        """The body has arrived, or arrives no more: it is held until it is released."""
+        self._arriving.pop(body, None)
 
-        Raises:
-            UnsupportedMediaTypeError: if it is.
-        """
-        encoding = self.headers.get("content-encoding", "identity").strip().lower()
-        if encoding != "identity":
-            raise UnsupportedMediaTypeError(f"the body is encoded as {encoding!r}: send it as it is")
-        return await self.bounded_body(limit)
+    def release(self, body: Body) -> None:
+        """The body is held no more."""
+        self.keep(body)
+        self._held -= body.held
+        body.held = 0
+
+    def _overloaded(self, message: str, *, closes: bool = False) -> OverloadedError:
+        return OverloadedError(message, self._retry_after_s(), closes=closes)
 
 
-def media_type_of(request: Request) -> str:
-    """What the body is announced as, without parameters; ``none`` if it is not."""
-    return request.headers.get("content-type", "none").partition(";")[0].strip().lower()
+@asynccontextmanager
+async def held_body(
+    request: Request, limit: Limit, budget: BodyBudget, settings: Settings, deadline: Deadline
+) -> AsyncIterator[bytes]:
+    """The whole body of a request, which the budget counts until the block ends.
+
+    Args:
+        request: whose body has yet to be read.
+        limit: of the codec; where that of the settings is smaller, it counts.
+        budget: for bytes of bodies.
+        settings: limit of size, and the remedy that errors name.
+        deadline: when the body must have arrived.
+
+    Raises:
+        UnsupportedMediaTypeError: if the body is compressed.
+        TooLargeError: if ``Content-Length`` or what has arrived exceeds the limit; the rest is not read.
+        OverloadedError: if there is no room for it.
+        SlowBodyError: if it has not arrived by the deadline.
+        UndecodableBodyError: if the caller goes away in the middle.
+        NotReadyError: if the service stops before all has arrived.
+    """
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding != "identity":
+        raise UnsupportedMediaTypeError(f"the body is encoded as {encoding!r}: send it as it is")
+    if settings.max_payload_bytes < limit.size:
+        limit = Limit(settings.max_payload_bytes, "(LISTWRIGHT_MAX_PAYLOAD_BYTES)")
+    announced = request.headers.get("content-length", "0").lstrip("0")
+    if announced.isdecimal() and (len(announced) > MAX_DIGITS or int(announced) > limit.size):
+        raise _too_large(f"{announced} bytes", limit)
+    reader = asyncio.current_task()
+    assert reader is not None
+    body = Body(reader)
+    try:
+        yield await _arrived(request, body, limit, budget, settings, deadline)
+    finally:
+        budget.release(body)
+
+
+async def _arrived(
+    request: Request, body: Body, limit: Limit, budget: BodyBudget, settings: Settings, deadline: Deadline
+) -> bytes:
+    """All of a body, each chunk of which finds room in the budget."""
+    try:
+        async with asyncio.timeout(max(0.0, deadline.left_s)):
+            async for chunk in request.stream():
+                if body.held + len(chunk) > limit.size:
+                    raise _too_large("more", limit)
+                budget.hold(body, len(chunk))
+                body.chunks.append(chunk)
+        return b"".join(body.chunks)
+    except TimeoutError as error:
+        within = f"{settings.timeout_ms:g} ms (LISTWRIGHT_TIMEOUT_MS)"
+        raise SlowBodyError(f"only {body.held} bytes of the body arrived within {within}") from error
+    except ClientDisconnect as error:
+        raise UndecodableBodyError("the body ended before it was complete") from error
+    except asyncio.CancelledError as error:
+        if body.lost is not None:
+            body.uncancel()
+            raise body.lost from error
+        # the last moment of a stop: an answer, not a broken connection
+        raise NotReadyError("the service stopped before the body was complete") from error
+    finally:
+        budget.keep(body)
+        body.chunks.clear()  # an error's traceback would keep them until it is told
 
 
 def _too_large(sent: str, limit: Limit) -> TooLargeError:

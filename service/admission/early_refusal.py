@@ -5,14 +5,16 @@ from __future__ import annotations
 import http
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
-from starlette.types import Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from listwright.ranking.errors import AbandonedError
 from listwright.service import paths, problems
 from listwright.service.admission.gate import Gate
 from listwright.service.errors import OverloadedError
-from listwright.service.telemetry.metrics import Telemetry, identified
+from listwright.service.telemetry.access_log import identified
+from listwright.service.telemetry.metrics import Telemetry
 
 LOG_S = 10.0
 """Seconds between two log lines, each of which counts the refusals since the last."""
@@ -22,21 +24,46 @@ _log = logging.getLogger("listwright.requests")
 
 def ranks(scope: Scope) -> bool:
     """Whether this is a request to rank."""
-    return scope["method"] == "POST" and paths.is_ranking(scope["path"])
+    return scope["method"] == "POST" and paths.RANKINGS.fullmatch(scope["path"]) is not None
 
 
 class EarlyRefusal:
-    """Answers requests that are refused before anything of them but their head is looked at.
+    """ASGI middleware: a request that there is no room for is answered here; only its head is looked at.
 
     Args:
+        app: the application that it wraps.
         gate: that may be full.
         telemetry: where answers are counted.
+        pace: returns once a request that ranks nothing may go on; or raises OverloadedError, or AbandonedError if the
+            caller went meanwhile.
         clock: seconds.
     """
 
-    def __init__(self, gate: Gate, telemetry: Telemetry, clock: Callable[[], float] = time.monotonic) -> None:
-        self._gate, self._telemetry, self._clock = gate, telemetry, clock
+    def __init__(
+        self,
+        app: ASGIApp,
+        gate: Gate,
+        telemetry: Telemetry,
+        pace: Callable[[Scope, Receive], Awaitable[None]],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.app, self._gate, self._telemetry, self._pace, self._clock = app, gate, telemetry, pace, clock
         self._said, self._since = -LOG_S, 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        if self.refuses(scope):
+            await self.refuse(scope, send)
+            return
+        if scope["type"] == "http" and not ranks(scope):
+            try:
+                await self._pace(scope, receive)
+            except OverloadedError as error:
+                await self.refuse(scope, send, error)
+                return
+            except AbandonedError:
+                return
+        await self.app(scope, receive, send)
 
     def refuses(self, scope: Scope) -> bool:
         """Whether this is a request to rank, and there is no room for it."""

@@ -32,7 +32,9 @@ class DegradedRun:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._length, self._last = 0, 0.0
+        self.length = 0
+        """Degraded answers of the run so far."""
+        self._last = 0.0
 
     def note(self, *, degraded: bool, ours: Callable[[], bool] = lambda: True) -> None:
         """One more answer.
@@ -42,21 +44,21 @@ class DegradedRun:
             ours: whether the service is at fault, and not the request; asked at the end of a run only.
         """
         if not degraded:
-            self._length = 0
+            self.length = 0
             return
         now = self._clock()
-        self._length = self._length + 1 if now - self._last < REST_S else 1
+        self.length = self.length + 1 if now - self._last < REST_S else 1
         self._last = now
-        if self._length == RUN and not ours():
-            self._length = 0
+        if self.length == RUN and not ours():
+            self.length = 0
             _log.warning("the last %d answers were degraded by what was asked: a list of our own is not", RUN)
-        elif self._length == RUN:
+        elif self.length == RUN:
             _log.warning("the last %d answers were degraded: /readyz says 503", RUN)
 
     @property
     def lasts(self) -> bool:
         """Whether enough answers in a row were degraded, and the last not long ago."""
-        return self._length >= RUN and self._clock() - self._last < REST_S
+        return self.length >= RUN and self._clock() - self._last < REST_S
 
 
 def fails_on_zeros(reranker: Reranker, route: Route) -> bool:

@@ -1,4 +1,4 @@
-"""The endpoints that take matrices: the Open Inference Protocol, and ``application/x-npy`` at ``POST /rerank``.
+"""The endpoints of the Open Inference Protocol.
 
 The same bundles, limits, errors and counts as in :mod:`listwright.service.api.rerank`; only the spelling of a list
 differs.
@@ -10,23 +10,17 @@ from importlib.metadata import version as version_of
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from starlette.routing import Match
-from starlette.types import Scope
 
-from listwright.ranking.bundle import Bundle
 from listwright.service import paths
-from listwright.service.admission.body import BoundedRequest, media_type_of
-from listwright.service.api.accept import prefers
 from listwright.service.api.health import readyz
 from listwright.service.api.pipeline import answer
-from listwright.service.api.rerank import HEADERS, RANKED
-from listwright.service.api.service import PlainRoute, service_of, serving
+from listwright.service.api.rerank import HEADERS, RANKED, media_type_of
+from listwright.service.api.service import PlainRoute, Service, Serving, service_of
 from listwright.service.errors import UnsupportedMediaTypeError
 from listwright.service.problems import DOCUMENTED
-from listwright.service.wire import examples, npy
-from listwright.service.wire import open_inference as tensors
+from listwright.service.wire import examples
 from listwright.service.wire import open_inference_schemas as inference
-from listwright.service.wire.matrix_codecs import JSON_HEAD, NOTHING_SAID, OCTETS, NpyCodec, TensorCodec
+from listwright.service.wire.matrix_codecs import JSON_HEAD, OCTETS, TensorCodec
 from listwright.service.wire.open_inference_schemas import (
     InferResponse,
     ModelMetadata,
@@ -34,8 +28,6 @@ from listwright.service.wire.open_inference_schemas import (
     ServerHealth,
     ServerMetadata,
 )
-from listwright.service.wire.schemas import Envelope
-from listwright.service.wire.validation import validated_query
 
 _VERSION = version_of("listwright")
 
@@ -47,47 +39,8 @@ _HEAD_LENGTH = {
 _RAW = {"schema": {"type": "string", "format": "binary", "description": "the JSON object, then raw tensors"}}
 
 
-class NpyRoute(PlainRoute):
-    """A route only for bodies that are announced as ``.npy``."""
-
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Starlette's hook."""
-        match, found = super().matches(scope)
-        if match is not Match.NONE and media_type_of(Request(scope)) != npy.MEDIA_TYPE:
-            return Match.NONE, {}
-        return match, found
-
-
 routes = APIRouter(tags=["inference"])
 fast = APIRouter(route_class=PlainRoute, tags=["inference"])
-npy_routes = APIRouter(route_class=NpyRoute, include_in_schema=False)  # documented with the JSON form
-FAST = (npy_routes, fast)
-"""Before the others: the first route that matches answers."""
-
-
-def addressed(request: Request, model: str | None, version: str | None) -> Bundle:
-    """The bundle that a caller names, or the default.
-
-    Raises:
-        NotReadyError: if there is none yet.
-        UnknownModelError: if it is not served.
-    """
-    bundle = serving(request).choose(model, version)
-    request.state.fingerprint = bundle.manifest.fingerprint
-    return bundle
-
-
-@npy_routes.post(paths.RERANK)
-@npy_routes.post(paths.RERANK_ALIASES[0])
-@npy_routes.post(paths.RERANK_ALIASES[1])
-async def rerank_npy(request: BoundedRequest) -> Response:
-    """Reorder the candidates of one query, sent as a matrix; options stand in the query string."""
-    options = validated_query(Envelope, request.query_params) if request.scope["query_string"] else NOTHING_SAID
-    bundle = addressed(request, options.model, options.version)
-    wants_npy = prefers(request.headers.getlist("accept"), npy.MEDIA_TYPE, "application/json")
-    limit, schema = service_of(request).settings.max_candidates, bundle.reranker.schema
-    body = await request.plain(npy.body_limit(limit, len(schema)))
-    return await answer(request, NpyCodec(body, options, bundle, limit, wants_npy=wants_npy))
 
 
 INFER: dict[str, Any] = {
@@ -118,23 +71,23 @@ INFER: dict[str, Any] = {
 
 
 @fast.post(paths.INFER[0], operation_id="infer", **INFER)
-async def infer(request: BoundedRequest, name: str) -> Response:
+async def infer(request: Request, service: Serving, name: str) -> Response:
     """Of the current version."""
-    return await _infer(request, addressed(request, name, None))
+    return await _infer(request, service, name, None)
 
 
 @fast.post(paths.INFER[1], operation_id="infer_version", **INFER)
-async def infer_version(request: BoundedRequest, name: str, version: str) -> Response:
+async def infer_version(request: Request, service: Serving, name: str, version: str) -> Response:
     """Of the version that is named."""
-    return await _infer(request, addressed(request, name, version))
+    return await _infer(request, service, name, version)
 
 
-async def _infer(request: BoundedRequest, bundle: Bundle) -> Response:
+async def _infer(request: Request, service: Service, name: str, version: str | None) -> Response:
+    bundle = service.addressed(request, name, version)
     if media_type_of(request) not in _TENSORS:
         raise UnsupportedMediaTypeError(f"the body is announced as {media_type_of(request)!r}: send {OCTETS}")
-    limit, schema = service_of(request).settings.max_candidates, bundle.reranker.schema
-    body = await request.plain(tensors.body_limit(limit, len(schema), schema.spelling))
-    return await answer(request, TensorCodec(body, request.headers.get(JSON_HEAD), bundle, limit))
+    codec = TensorCodec(request.headers.get(JSON_HEAD), bundle, service.settings.max_candidates)
+    return await answer(request, service, codec)
 
 
 METADATA: dict[str, Any] = {
@@ -149,7 +102,7 @@ METADATA: dict[str, Any] = {
 @routes.get(paths.MODEL[1], operation_id="model_version_metadata", **METADATA)
 async def model_metadata(request: Request, name: str, version: str | None = None) -> ModelMetadata:
     """The bundle's tensors, its columns in order, and the codes of the categorical ones."""
-    return inference.describe(addressed(request, name, version).manifest)
+    return inference.describe(service_of(request).addressed(request, name, version).manifest)
 
 
 MODEL_READY: dict[str, Any] = {
@@ -164,7 +117,7 @@ MODEL_READY: dict[str, Any] = {
 @routes.get(paths.MODEL_READY[1], operation_id="model_version_ready", **MODEL_READY)
 async def model_ready(request: Request, name: str, version: str | None = None) -> ModelReady:
     """200 like /readyz, for the bundle of this name."""
-    bundle = addressed(request, name, version)
+    bundle = service_of(request).addressed(request, name, version)
     await readyz(request)
     return ModelReady(name=bundle.manifest.name, ready=True)
 

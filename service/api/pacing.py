@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable
 from starlette.types import Receive, Scope
 
 from listwright.ranking.errors import AbandonedError
-from listwright.service.admission.early_refusal import ranks
 from listwright.service.auth import keys
 from listwright.service.auth.keys import Key
 from listwright.service.auth.middleware import Bucket, Keyring
@@ -64,15 +63,13 @@ class Pacing:
         """Return at once, or later if there are too many requests like this one.
 
         Args:
-            scope: of a request.
+            scope: of a request that ranks nothing.
             receive: its own; while it is held, its body is read and dropped.
 
         Raises:
             OverloadedError: if it is neither a probe nor what the operator asks for: these are answered, later.
             AbandonedError: if the caller went meanwhile.
         """
-        if scope["type"] != "http" or ranks(scope):
-            return
         probe, known = is_probe(scope["path"]), self._knows(scope)
         must = probe or (known and scope["path"].startswith(ADMIN))
         kind = self._kinds[known, must]

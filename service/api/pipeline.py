@@ -1,26 +1,33 @@
-"""From a request to its answer, whatever its format: its turn, decoding, ranking, encoding."""
+"""From a request to its answer, in any format: body, turn, decoding, ranking, encoding."""
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from concurrent.futures import Executor
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from fastapi import Response
-from starlette.types import Receive, Scope, Send
+from fastapi import Request, Response
 
 from listwright.ranking.candidates import Ranking
 from listwright.ranking.deadline import Deadline
-from listwright.service.admission.body import BoundedRequest
+from listwright.service.admission.body import held_body
+from listwright.service.admission.gate import Gate, Receive
 from listwright.service.admission.readiness import fails_on_zeros
-from listwright.service.api.service import service_of
+from listwright.service.api.service import Service
 from listwright.service.bundles.routing_switch import Deciders
 from listwright.service.errors import DegradedError
 from listwright.service.settings import Settings
 from listwright.service.wire.answers import facts
 from listwright.service.wire.codec import Codec, EncodedAnswer, RankingRequest
+
+T = TypeVar("T")
+
+SMALL = 4 * 2**20
+"""Bytes of a body whose ranking may block the event loop: a thousand candidates by name, 10 ms."""
 
 FAIR = 0.5
 """Share of the time that the settings give which must be left when the body is complete: if less is, and the answer is
@@ -39,57 +46,76 @@ class _Done(NamedTuple):
     late: bool  # whether the answer was ready after its deadline
 
 
-async def answer(request: BoundedRequest, codec: Codec) -> Response:
-    """Wait for a slot, rank, and count, time and log it.
+async def answer(request: Request, service: Service, codec: Codec) -> Response:
+    """Read the body, wait for a slot, rank; what came of it is counted and logged once the answer is sent.
 
     Args:
-        request: whose body has arrived.
+        request: whose body has yet to be read.
+        service: that it has come to.
         codec: of its body and answer.
 
     Raises:
         DegradedError: if the settings want no degraded answer.
+        ListwrightError: of :func:`~listwright.service.admission.body.held_body`,
+            :meth:`~listwright.service.admission.gate.Gate.turn`, the codec or the ranking.
     """
-    service = service_of(request)
-    queued = time.perf_counter()
-    job = partial(_work, codec, service.settings, service.deciders, request.state.arrived, queued)
-    done = await service.compute.run(service.gate, job, request)
-    after = partial(_note, request, done)
-    if done.ranking.degraded and service.settings.on_failure == "error":
-        after()
+    settings, arrived = service.settings, request.state.arrived
+    deadline = Deadline(arrived + settings.timeout_ms / 1000.0)
+    async with held_body(request, codec.limit, service.bodies, settings, deadline) as body:
+        work = partial(_work, body, codec, settings, service.deciders, arrived, time.perf_counter())
+        pool = pool_for(len(body), settings.threads, service.pool)
+        done = await in_turn(service.gate, pool, work, deadline, request.receive)
+    request.state.after_answer = partial(_note, request, service, done)
+    if done.ranking.degraded and settings.on_failure == "error":
         raise DegradedError(f"{done.ranking.reason} (LISTWRIGHT_ON_FAILURE is error)")
     timing = ", ".join(f"{step};dur={value:.3f}" for step, value in done.milliseconds.items())
     content, media_type, headers = done.written
-    return _Answer(content, {"Server-Timing": timing, **headers}, media_type, after)
+    return Response(content, media_type=media_type, headers={"Server-Timing": timing, **headers})
 
 
-class _Answer(Response):
-    """An answer that is counted once it is sent, so that nobody waits for the counting."""
+def pool_for(size: int, threads: int, pool: Executor) -> Executor | None:
+    """Where a body of ``size`` bytes is worked for: None is the event loop itself.
 
-    def __init__(self, content: bytes, headers: Mapping[str, str], media_type: str, after: Callable[[], None]) -> None:
-        super().__init__(content, media_type=media_type, headers=headers)
-        self._after = after
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI."""
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._after()
+    Two changes of thread take longer than all else around a ranking, as one waits for the other.
+    """
+    return None if threads == 0 and size <= SMALL else pool
 
 
-def _note(request: BoundedRequest, done: _Done) -> None:
+async def in_turn(
+    gate: Gate, pool: Executor | None, work: Callable[[Deadline], T], deadline: Deadline, receive: Receive
+) -> T:
+    """What ``work`` returns, once it is the request's turn.
+
+    Args:
+        gate: that the request waits at.
+        pool: whose thread works; None for the event loop.
+        work: gets the deadline.
+        deadline: of the answer.
+        receive: of the request, whose body has arrived.
+
+    Raises:
+        ListwrightError: of :meth:`~listwright.service.admission.gate.Gate.turn`, or of the work.
+    """
+    async with gate.turn(deadline, receive, on_loop=pool is None) as left:
+        if pool is None:
+            return work(left)
+        return await asyncio.get_running_loop().run_in_executor(pool, work, left)
+
+
+def _note(request: Request, service: Service, done: _Done) -> None:
     """Count, time and log a ranking."""
-    service, reranker = service_of(request), done.asked.bundle.reranker
-    service.telemetry.observe(done.ranking, reranker.manifest, done.milliseconds)
-    service.telemetry.drift.note(done.asked.candidates.features, done.ranking.first_stage_scores, reranker)
-    request.state.facts.update(facts(done.ranking, reranker.manifest, done.milliseconds))
-    service.ignored.note(reranker.manifest, done.asked.ignored)
+    ranking, reranker = done.ranking, done.asked.bundle.reranker
+    service.telemetry.observe(ranking, reranker.manifest, done.milliseconds)
+    service.telemetry.drift.note(done.asked.candidates.features, ranking.first_stage_scores, reranker)
+    request.state.facts.update(facts(ranking, reranker.manifest, done.milliseconds))
     request.state.began = done.began
+    if done.asked.ignored:
+        service.ignored.note(reranker.manifest, done.asked.ignored)
     if done.late:
-        service.telemetry.late.labels(done.ranking.stage_reached).inc()
-    if not (done.ranking.late and done.hurried):  # what a caller leaves no time for says nothing of the service
-        ours = partial(_ours, done)
-        service.degraded.note(degraded=done.ranking.degraded, ours=ours)
+        service.telemetry.late.labels(ranking.stage_reached).inc()
+    hurried = ranking.late and done.hurried  # the time that a caller leaves says nothing of the service
+    if (ranking.degraded or service.degraded.length) and not hurried:
+        service.degraded.note(degraded=ranking.degraded, ours=partial(_ours, done))
 
 
 def _ours(done: _Done) -> bool:
@@ -98,11 +124,11 @@ def _ours(done: _Done) -> bool:
 
 
 def _work(
-    codec: Codec, settings: Settings, deciders: Deciders, arrived: float, queued: float, deadline: Deadline
+    body: bytes, codec: Codec, settings: Settings, deciders: Deciders, arrived: float, queued: float, deadline: Deadline
 ) -> _Done:
     """All that may take long, from decoding to encoding."""
     began = time.perf_counter()
-    asked = codec.decode()
+    asked = codec.decode(body)
     parsed = time.perf_counter()
     pace, length = asked.bundle.reranker.pace, len(asked.candidates)
     timeout_ms = asked.options.timeout_ms

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+import re
+
+from fastapi import APIRouter, Request, Response
 
 from listwright.service import paths
-from listwright.service.admission.body import BoundedRequest
+from listwright.service.api.accept import prefers
 from listwright.service.api.pipeline import answer
-from listwright.service.api.service import PlainRoute, service_of, serving
+from listwright.service.api.service import PlainRoute, Service, Serving
+from listwright.service.errors import UnsupportedMediaTypeError
 from listwright.service.problems import DOCUMENTED
 from listwright.service.wire import npy
 from listwright.service.wire.examples import REQUESTS
 from listwright.service.wire.json_codec import JsonCodec
-from listwright.service.wire.schemas import RerankResponse
+from listwright.service.wire.matrix_codecs import NOTHING_SAID, NpyCodec
+from listwright.service.wire.schemas import Envelope, RerankResponse
+from listwright.service.wire.validation import validated_query
 
 HEADERS = {
     "X-Request-ID": {
@@ -48,6 +53,8 @@ SCORES = {
 RANKED = (400, 404, 408, 409, 413, 415, 422, 429, 503, 504)
 """Refusals of whatever ranks."""
 
+_JSON = re.compile(r"application/([^/]+\+)?json")
+
 ranking = APIRouter(route_class=PlainRoute)
 
 
@@ -66,13 +73,31 @@ ranking = APIRouter(route_class=PlainRoute)
 )
 @ranking.post(paths.RERANK_ALIASES[0], include_in_schema=False)
 @ranking.post(paths.RERANK_ALIASES[1], include_in_schema=False)
-async def rerank(request: BoundedRequest) -> Response:
+async def rerank(request: Request, service: Serving) -> Response:
     """Reorder the candidates of one query, best first.
 
     The first stage scores every candidate; QILCM, or a specialist, rescores the best of them as one list. The answer
     says which bundle, which stage and which ranker gave the order, and who chose that ranker.
     """
-    models, service = serving(request), service_of(request)
-    bounds, limit = service.json_bounds.of(models)
-    body = await request.json_body(limit)
-    return await answer(request, JsonCodec(body, bounds, models, service.settings, request.state))
+    media_type = media_type_of(request)
+    if media_type == npy.MEDIA_TYPE:
+        return await answer(request, service, _npy_codec(request, service))
+    models = service.serving()
+    if not _JSON.fullmatch(media_type):
+        raise UnsupportedMediaTypeError(
+            f"the body is announced as {media_type!r}: send application/json, or {npy.MEDIA_TYPE}"
+        )
+    return await answer(request, service, JsonCodec(service.json_bounds, models, service.settings, request.state))
+
+
+def _npy_codec(request: Request, service: Service) -> NpyCodec:
+    """Of a matrix, whose options stand in the query string."""
+    options = validated_query(Envelope, request.query_params) if request.scope["query_string"] else NOTHING_SAID
+    bundle = service.addressed(request, options.model, options.version)
+    wants_npy = prefers(request.headers.getlist("accept"), npy.MEDIA_TYPE, "application/json")
+    return NpyCodec(options, bundle, service.settings.max_candidates, wants_npy=wants_npy)
+
+
+def media_type_of(request: Request) -> str:
+    """What the body is announced as, without parameters; ``none`` if it is not."""
+    return request.headers.get("content-type", "none").partition(";")[0].strip().lower()

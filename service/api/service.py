@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import Depends, Request, Response
 from fastapi.routing import APIRoute
 
-from listwright.service.admission.body import BoundedRequest
-from listwright.service.admission.body_budget import BodyBudget
-from listwright.service.admission.compute import Compute
+from listwright.ranking.bundle import Bundle
+from listwright.service.admission.body import BodyBudget
 from listwright.service.admission.gate import Gate
 from listwright.service.admission.readiness import RUN, DegradedRun
 from listwright.service.api.pacing import Scraped
@@ -40,7 +40,7 @@ class Service:
         reloader: keeps them to the models folder.
         deciders: the operator's hook, and the switch that turns routing off.
         gate: slots, and the queue for them.
-        compute: where rankings are computed.
+        pool: threads that rank, as many as there are slots.
         bodies: bytes of bodies that are held at a time.
         connection_limit: connections that are open at a time.
         admin_key: the operator's; None where there is none.
@@ -57,7 +57,7 @@ class Service:
     reloader: Reloader
     deciders: Deciders
     gate: Gate
-    compute: Compute
+    pool: ThreadPoolExecutor
     bodies: BodyBudget
     connection_limit: ConnectionLimit
     admin_key: Key | None
@@ -65,6 +65,27 @@ class Service:
     degraded: DegradedRun
     ignored: IgnoredFeatures
     json_bounds: JsonBounds
+
+    def serving(self) -> Models:
+        """The bundles that are served now.
+
+        Raises:
+            NotReadyError: if there is none yet.
+        """
+        if self.current.models is None:
+            raise NotReadyError("no bundle is loaded yet: ask /readyz until it says 200")
+        return self.current.models
+
+    def addressed(self, request: Request, model: str | None, version: str | None) -> Bundle:
+        """The bundle that a caller names, or the default; problem bodies and log lines tell its fingerprint.
+
+        Raises:
+            NotReadyError: if there is none yet.
+            UnknownModelError: if it is not served.
+        """
+        bundle = self.serving().choose(model, version)
+        request.state.fingerprint = bundle.manifest.fingerprint
+        return bundle
 
     def unready(self) -> str | None:
         """Why no traffic may come; None if it may."""
@@ -86,26 +107,25 @@ def service_of(request: Request) -> Service:
 
 
 def serving(request: Request) -> Models:
-    """What is served now.
+    """The bundles that are served now.
 
     Raises:
-        NotReadyError: if nothing is yet.
+        NotReadyError: if there is none yet.
     """
-    models = service_of(request).current.models
-    if models is None:
-        raise NotReadyError("no bundle is loaded yet: ask /readyz until it says 200")
-    return models
+    return service_of(request).serving()
 
+
+Serving = Annotated[Service, Depends(service_of)]
+"""The service, as an argument of an endpoint."""
 
 Served = Annotated[Models, Depends(serving)]
-"""An argument of an endpoint."""
+"""The bundles, as an argument of an endpoint."""
 
 
 class PlainRoute(APIRoute):
-    """A documented route past FastAPI's machinery: its endpoint gets the request, and its path's names as they are.
+    """A documented route past FastAPI's machinery.
 
-    The request is a :class:`~listwright.service.admission.body.BoundedRequest`, whose body is held no longer than its
-    answer takes.
+    Its endpoint gets the request, the service, and the names of its path as they are.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -113,12 +133,7 @@ class PlainRoute(APIRoute):
         endpoint = self.endpoint
 
         async def handle_plain(request: Request) -> Response:
-            service = service_of(request)
-            bounded = BoundedRequest(request.scope, request.receive, service.gate, service.bodies, service.settings)
-            try:
-                response: Response = await endpoint(request=bounded, **request.path_params)
-                return response
-            finally:
-                service.bodies.release(bounded)
+            response: Response = await endpoint(request, service_of(request), **request.path_params)
+            return response
 
         return handle_plain

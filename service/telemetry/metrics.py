@@ -1,47 +1,36 @@
-"""What the service counts, times and logs: Prometheus metrics, one id and one line per request."""
+"""What the service counts and times: Prometheus metrics."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import math
-import re
 import time
-import uuid
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from listwright.ranking.candidates import Ranking
 from listwright.ranking.errors import RoutingError
 from listwright.ranking.first_stage import Engine
 from listwright.ranking.manifest import Manifest
 from listwright.service.hook import PASSED
-from listwright.service.paths import PROBES
 from listwright.service.telemetry import logs, merge, processes
 from listwright.service.telemetry.drift import Drift
-from listwright.service.telemetry.tracer import Traced, Tracer
 
 SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 VERSION = ("model", "version")
 """Labels of what is counted by bundle: of those that are served, or kept for a rollback."""
 CANDIDATES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 
-_REQUEST_ID = re.compile(r"[!-~]{1,128}")
-_TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
-_TRACE_HEADERS = {"traceparent": b"traceparent", "tracestate": b"tracestate"}
-
 FAULT_LOG_S = 10.0
 """Seconds between two log lines of one kind of routing fault: a hook that hangs would fill the disk."""
 
-_log = logging.getLogger("listwright.requests")
 _routing_log = logging.getLogger("listwright.routing")
 
 WATCHED = {
@@ -222,72 +211,3 @@ class FaultLog:
         self._said[fault.kind] = now
         facts = {"kind": fault.kind, "faults": self._since.pop(fault.kind)}
         _routing_log.warning("%s; the next in turn decided", fault, extra={"facts": facts})
-
-
-def identified(sent: Mapping[bytes, str]) -> tuple[dict[str, Any], list[tuple[bytes, bytes]]]:
-    """What the log says of who a request is, and the headers that its answer carries for it.
-
-    Args:
-        sent: the request's headers.
-    """
-    request_id = sent.get(b"x-request-id", "")
-    if not _REQUEST_ID.fullmatch(request_id):
-        request_id = uuid.uuid4().hex
-    facts: dict[str, Any] = {"request_id": request_id}
-    own = [(b"x-request-id", request_id.encode())]
-    if trace := _TRACEPARENT.fullmatch(sent.get(b"traceparent", "")):
-        facts["trace_id"] = trace[1]
-        own.append((b"traceparent", trace[0].encode()))
-    return facts, own
-
-
-class Observed:
-    """ASGI middleware: every request gets an id (the caller's ``X-Request-ID`` or a new one), a count and a log line.
-
-    A caller's ``traceparent`` (W3C Trace Context) comes back in the answer, and its trace id stands in the log line.
-
-    Args:
-        app: what it wraps. What its endpoints put into ``request.state.facts`` stands in the log line.
-        telemetry: where responses are counted.
-        paths: paths of routes that get a label of their own; all else shares one, or callers could make metrics grow.
-        tracer: makes spans of requests, if any are wanted.
-    """
-
-    def __init__(self, app: ASGIApp, telemetry: Telemetry, paths: frozenset[str], tracer: Tracer | None) -> None:
-        self.app, self.telemetry, self.paths, self.tracer = app, telemetry, paths, tracer
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        started = time.perf_counter()
-        sent = {name: value.decode("latin-1") for name, value in scope["headers"]}
-        facts, own = identified(sent)
-        state = scope.setdefault("state", {})
-        state.setdefault("arrived", started)  # our connections know better: from the first byte of the head
-        state.update(request_id=facts["request_id"], facts=facts)
-        status = 500  # what an exception that nothing inside answers becomes, further out
-
-        async def answer(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                message["headers"] = [*message["headers"], *own]
-            await send(message)
-
-        try:
-            await self.app(scope, receive, answer)
-        finally:
-            path = getattr(scope.get("route"), "path", scope["path"])  # no route: refused at the door
-            path = path if path in self.paths else "other"
-            self.telemetry.requests.labels(path, str(status)).inc()
-            ended = time.perf_counter()
-            facts |= {"path": path, "status": status, "ms": round((ended - started) * 1000.0, 3)}
-            if self.tracer is not None and path not in PROBES:
-                headers = {name: sent[key] for name, key in _TRACE_HEADERS.items() if key in sent}
-                name, began = f"{scope['method']} {path}", state.get("began")
-                traced = Traced(name, state["arrived"], began, ended, status, facts, headers)
-                facts["trace_id"] = self.tracer.record(traced)
-            level = logging.WARNING if facts.get("reason") else logging.DEBUG if path in PROBES else logging.INFO
-            _log.log(level, "%s %s", scope["method"], path, extra={"facts": facts})

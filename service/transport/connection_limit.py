@@ -17,7 +17,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from listwright.service.paths import is_probe
 from listwright.service.problems import problem
 from listwright.service.settings import PREFIX
-from listwright.service.telemetry.metrics import Telemetry, identified
+from listwright.service.telemetry.access_log import identified
+from listwright.service.telemetry.metrics import Telemetry
 
 OUTSIDE = 100
 """Newcomers beyond the limit that may be on their way out. Who comes then has the oldest that says nothing cut off."""

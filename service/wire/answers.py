@@ -1,4 +1,4 @@
-"""From a ranking to the words of the contract."""
+"""From a ranking to the JSON answer of the contract."""
 
 from __future__ import annotations
 
@@ -7,15 +7,28 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Real
+from pydantic_core import to_json
 
 from listwright.ranking.candidates import Ranking
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.order import rank_by_score, ranks_of
 from listwright.service.hook import PASSED
+from listwright.service.wire.codec import EncodedAnswer, RankingRequest
 from listwright.service.wire.schemas import MAX_CONTEXT_KEY, MOST_IGNORED, Envelope
 
 _STEPS = ("parse", "queue", "first_stage", "routing", "second_stage", "total")
 _STAGES = {"second_stage": "second", "first_stage": "first", "input_order": "input"}
+
+
+class JsonAnswer:
+    """The half of a codec that writes JSON."""
+
+    def encode(self, asked: RankingRequest, ranking: Ranking, milliseconds: Mapping[str, float]) -> EncodedAnswer:
+        """The answer of the contract."""
+        options, manifest = asked.options, asked.bundle.manifest
+        assert isinstance(options, Envelope)
+        content = to_answer(ranking, options, manifest, asked.candidates.ids, milliseconds, asked.ignored)
+        return EncodedAnswer(to_json(content), "application/json", {})
 
 
 def to_answer(

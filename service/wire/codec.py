@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from listwright.ranking.bundle import Bundle
 from listwright.ranking.candidates import CandidateList, Ranking
+from listwright.service.admission.body import Limit
 from listwright.service.wire.schemas import Options
 
 
@@ -29,9 +30,14 @@ class EncodedAnswer(NamedTuple):
 
 @runtime_checkable
 class Codec(Protocol):
-    """A format of requests and answers. Its methods are called one after the other, in whichever thread works."""
+    """A format of requests and answers, for one request. Its methods are called once each, in the thread that ranks."""
 
-    def decode(self) -> RankingRequest:
+    @property
+    def limit(self) -> Limit:
+        """The largest body that it reads."""
+        ...
+
+    def decode(self, body: bytes) -> RankingRequest:
         """Decode the body."""
         ...
 

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from pydantic import ValidationError
-from pydantic_core import to_json
 from starlette.datastructures import State
 
 from listwright.ranking.bundle import Bundle
-from listwright.ranking.candidates import CandidateList, Ranking
+from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import ListwrightError
 from listwright.ranking.features import FeatureSchema
 from listwright.ranking.reranker import Reranker
 from listwright.service.admission.body import Limit
 from listwright.service.bundles.served import Models
 from listwright.service.settings import Settings
-from listwright.service.wire.answers import to_answer
-from listwright.service.wire.codec import EncodedAnswer, RankingRequest
+from listwright.service.wire.answers import JsonAnswer
+from listwright.service.wire.codec import RankingRequest
 from listwright.service.wire.compiled import json_fast
 from listwright.service.wire.json_matrix import checked_context, to_candidates
 from listwright.service.wire.json_parse import Bounds, bounds_of, decode, most_ignored
@@ -50,36 +48,36 @@ class JsonBounds:
         return self._found
 
 
-class JsonCodec:
+class JsonCodec(JsonAnswer):
     """One request.
 
     An ordinary body is scanned, which makes no object of each number; any other is read the general way, which accepts
     all that the contract does and says where the rest is at fault.
 
     Args:
-        body: JSON, of no more bytes than the bounds allow.
-        bounds: of bodies for these models.
+        bounds: of bodies for any bundle that is served.
         models: what is served, for as long as this takes.
         settings: of the service.
         state: of the request; gets the fingerprint of the bundle that answers.
     """
 
-    def __init__(self, body: bytes, bounds: Bounds, models: Models, settings: Settings, state: State) -> None:
-        self._body, self._bounds, self._models, self._settings, self._state = body, bounds, models, settings, state
+    def __init__(self, bounds: JsonBounds, models: Models, settings: Settings, state: State) -> None:
+        self._bounds, self.limit = bounds.of(models)
+        self._models, self._settings, self._state = models, settings, state
         self._ignores = settings.unknown_features == "ignore"
 
-    def decode(self) -> RankingRequest:
+    def decode(self, body: bytes) -> RankingRequest:
         """Decode, validate, choose the bundle, make the matrix."""
-        found = self._scanned()
+        found = self._scanned(body)
         if found is not None:
             return found
-        request = validated(RerankRequest, decode(self._body, self._bounds))
+        request = validated(RerankRequest, decode(body, self._bounds))
         bundle = self._chosen(request)
         ignored: dict[str, None] = {}
         candidates = to_candidates(request, bundle.reranker.schema, ignored if self._ignores else None)
         return RankingRequest(candidates, request, bundle, tuple(ignored))
 
-    def _scanned(self) -> RankingRequest | None:
+    def _scanned(self, body: bytes) -> RankingRequest | None:
         """What an ordinary request asks for; None leaves it to the general way."""
         usual = self._models.usual
         if json_fast is None or usual is None:
@@ -87,7 +85,7 @@ class JsonCodec:
         schema = usual.reranker.schema
         try:
             plan = self._plan(usual.reranker)
-            rest, matrix, ids, lacking, ignored = json_fast.scan(self._body, plan, self._settings.max_candidates)
+            rest, matrix, ids, lacking, ignored = json_fast.scan(body, plan, self._settings.max_candidates)
             request = RerankRequest.model_validate(decode(rest, self._bounds))
         except (json_fast.GivenUp, ListwrightError, ValidationError):
             return None
@@ -112,14 +110,6 @@ class JsonCodec:
         bundle = self._models.choose(request.model, request.version)
         self._state.fingerprint = bundle.manifest.fingerprint
         return bundle
-
-    def encode(self, asked: RankingRequest, ranking: Ranking, milliseconds: Mapping[str, float]) -> EncodedAnswer:
-        """JSON again."""
-        assert isinstance(asked.options, RerankRequest)
-        content = to_answer(
-            ranking, asked.options, asked.bundle.manifest, asked.candidates.ids, milliseconds, asked.ignored
-        )
-        return EncodedAnswer(to_json(content), "application/json", {})
 
 
 def plan_of(schema: FeatureSchema, *, ignores: bool = False) -> Any:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pydantic_core import to_json
-
 from listwright.ranking.bundle import Bundle
 from listwright.ranking.candidates import Ranking
 from listwright.service.wire import npy
 from listwright.service.wire import open_inference as tensors
-from listwright.service.wire.answers import to_answer
+from listwright.service.wire.answers import JsonAnswer
 from listwright.service.wire.codec import EncodedAnswer, RankingRequest
 from listwright.service.wire.raw_matrix import to_candidates
 from listwright.service.wire.schemas import Envelope
@@ -22,25 +20,25 @@ JSON_HEAD = "Inference-Header-Content-Length"
 NOTHING_SAID = Envelope()
 
 
-class NpyCodec:
+class NpyCodec(JsonAnswer):
     """A ``.npy`` file in; another one, or JSON, out.
 
     Args:
-        body: the file.
         options: of the query string.
         bundle: that answers.
         limit: most candidates.
         wants_npy: whether the caller accepts a ``.npy`` file.
     """
 
-    def __init__(self, body: bytes, options: Envelope, bundle: Bundle, limit: int, *, wants_npy: bool) -> None:
-        self._body, self._options, self._bundle, self._limit = body, options, bundle, limit
+    def __init__(self, options: Envelope, bundle: Bundle, limit: int, *, wants_npy: bool) -> None:
+        self._options, self._bundle, self._most = options, bundle, limit
         self._wants_npy = wants_npy
+        self.limit = npy.body_limit(limit, len(bundle.reranker.schema))
 
-    def decode(self) -> RankingRequest:
+    def decode(self, body: bytes) -> RankingRequest:
         """The matrix is a view of the body."""
         schema = self._bundle.reranker.schema
-        matrix = npy.decode(self._body, schema, self._limit)
+        matrix = npy.decode(body, schema, self._most)
         return RankingRequest(to_candidates(matrix, schema), self._options, self._bundle)
 
     def encode(self, asked: RankingRequest, ranking: Ranking, milliseconds: Mapping[str, float]) -> EncodedAnswer:
@@ -48,8 +46,7 @@ class NpyCodec:
         if self._wants_npy:
             scores = ranking.scores if asked.options.raw_scores else ranking.relevance
             return EncodedAnswer(npy.encode(scores), npy.MEDIA_TYPE, _said_in_headers(ranking, asked.bundle))
-        answer = to_answer(ranking, self._options, asked.bundle.manifest, None, milliseconds)
-        return EncodedAnswer(to_json(answer), "application/json", {})
+        return super().encode(asked, ranking, milliseconds)
 
 
 def _said_in_headers(ranking: Ranking, bundle: Bundle) -> dict[str, str]:
@@ -66,18 +63,19 @@ class TensorCodec:
     """Tensors in and out.
 
     Args:
-        body: a JSON object, and raw tensors behind it.
         head_length: of the header :data:`JSON_HEAD`; None where all of the body is JSON.
         bundle: that answers.
         limit: most candidates.
     """
 
-    def __init__(self, body: bytes, head_length: str | None, bundle: Bundle, limit: int) -> None:
-        self._body, self._head_length, self._bundle, self._limit = body, head_length, bundle, limit
+    def __init__(self, head_length: str | None, bundle: Bundle, limit: int) -> None:
+        self._head_length, self._bundle, self._most = head_length, bundle, limit
+        schema = bundle.reranker.schema
+        self.limit = tensors.body_limit(limit, len(schema), schema.spelling)
 
-    def decode(self) -> RankingRequest:
+    def decode(self, body: bytes) -> RankingRequest:
         """The features are a view of the body."""
-        self._inference = tensors.decode(self._body, self._head_length, self._bundle.reranker.schema, self._limit)
+        self._inference = tensors.decode(body, self._head_length, self._bundle.reranker.schema, self._most)
         return RankingRequest(self._inference.candidates, self._inference.request.parameters, self._bundle)
 
     def encode(self, asked: RankingRequest, ranking: Ranking, milliseconds: Mapping[str, float]) -> EncodedAnswer:  # noqa: ARG002

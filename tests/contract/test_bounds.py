@@ -72,7 +72,7 @@ def test_beyond_the_queue_a_request_is_refused_at_once(bundle_folder, held, pool
         async def send(message):
             sent.append(message)
 
-        client._portal.call(client.app, scope(), pytest.fail, send)
+        client.portal.call(client.app, scope(), pytest.fail, send)
         assert sent[0]["status"] == 429, "and nothing was received"
         text = client.get("/metrics").text
         assert "listwright_waiting_requests 1.0" in text
@@ -147,7 +147,7 @@ def test_no_more_is_read_than_the_longest_list_takes(bundle_folder, door, announ
         sent.append(message)
 
     with serving(bundle_folder) as client:
-        client._portal.call(client.app, scope(*door, **lengths), receive, send)
+        client.portal.call(client.app, scope(*door, **lengths), receive, send)
         assert client.app.service.bodies.held == 0
     assert sent[0]["status"] == 413
     assert b"candidates (LISTWRIGHT_MAX_CANDIDATES) with 4 features" in sent[1]["body"]
@@ -171,7 +171,7 @@ def test_a_caller_that_goes_while_it_waits_is_not_worked_for(bundle_folder, held
     with serving(bundle_folder, threads=1) as client:
         working = pool.submit(client.post, "/rerank", json=BODY)
         assert held.started.acquire(timeout=PATIENCE_S)
-        waiting = client._portal.start_task_soon(client.app, scope(), receive, send)
+        waiting = client.portal.start_task_soon(client.app, scope(), receive, send)
         until(lambda: client.app.service.gate.waiting == 1)
         gone.set()
         waiting.result(10)

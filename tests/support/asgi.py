@@ -13,15 +13,15 @@ class Client:
     """httpx over ASGI; exceptions of the application become its answer, as behind a real server."""
 
     def __init__(self, app: FastAPI, portal: BlockingPortal) -> None:
-        self._portal = portal
+        self.portal = portal
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-        self._client = httpx.AsyncClient(transport=transport, base_url="http://service")
+        self.asynchronous = httpx.AsyncClient(transport=transport, base_url="http://service")
 
     def get(self, path: str, **request) -> httpx.Response:
-        return self._portal.call(partial(self._client.get, path, **request))
+        return self.portal.call(partial(self.asynchronous.get, path, **request))
 
     def post(self, path: str, **request) -> httpx.Response:
-        return self._portal.call(partial(self._client.post, path, **request))
+        return self.portal.call(partial(self.asynchronous.post, path, **request))
 
 
 @contextmanager

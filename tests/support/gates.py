@@ -1,8 +1,10 @@
 """Requests as a gate knows them."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 
 from listwright.ranking.deadline import Deadline
+from listwright.service.api.pipeline import in_turn, pool_for
 
 
 class Request:
@@ -18,3 +20,14 @@ class Request:
         self.deadline = deadline or Deadline()
         self.receive = receive or asyncio.Event().wait
         self.held = held
+
+
+class Compute:
+    """Where the pipeline works: in threads, or on the event loop."""
+
+    def __init__(self, threads):
+        self.threads, self.pool = threads, ThreadPoolExecutor(max(1, threads))
+
+    async def run(self, gate, work, request):
+        pool = pool_for(request.held, self.threads, self.pool)
+        return await in_turn(gate, pool, work, request.deadline, request.receive)

@@ -2,11 +2,11 @@
 
 import pytest
 
-from listwright.service.admission.body_budget import BodyBudget
+from listwright.service.admission.body import Body, BodyBudget
 from listwright.service.errors import OverloadedError
 
 
-class Body:
+class Arriving(Body):
     """A body as the budget knows it."""
 
     def __init__(self, budget, size, *, arrived=False):
@@ -26,19 +26,19 @@ def room():
 
 
 def test_bodies_are_held_up_to_the_limit(room):
-    first, second = Body(room, 60, arrived=True), Body(room, 40, arrived=True)
+    first, second = Arriving(room, 60, arrived=True), Arriving(room, 40, arrived=True)
     with pytest.raises(OverloadedError, match="100 bytes of other bodies are held"):
-        Body(room, 1)
+        Arriving(room, 1)
     assert (first.lost, second.lost) == (None, None), "what has arrived loses nothing"
     room.release(first)
-    Body(room, 60)
+    Arriving(room, 60)
     assert room.held == 100
 
 
 def test_who_has_been_arriving_longest_makes_room(room):
-    arrived, *arriving = Body(room, 10, arrived=True), Body(room, 10), Body(room, 40), Body(room, 40)
+    arrived, *arriving = Arriving(room, 10, arrived=True), Arriving(room, 10), Arriving(room, 40), Arriving(room, 40)
     room.hold(arriving[0], 0)  # whatever came last of it
-    newcomer = Body(room, 30)
+    newcomer = Arriving(room, 30)
     assert [body.held for body in arriving] == [0, 0, 40], "no more of them than it takes"
     assert [body.lost is None for body in (*arriving, arrived, newcomer)] == [False, False, True, True, True]
     assert arriving[0].lost.closes
@@ -46,7 +46,7 @@ def test_who_has_been_arriving_longest_makes_room(room):
 
 
 def test_who_has_been_arriving_longest_gets_no_more_room_itself(room):
-    slow, quick = Body(room, 10), Body(room, 90)
+    slow, quick = Arriving(room, 10), Arriving(room, 90)
     with pytest.raises(OverloadedError, match="90 bytes of other bodies"):
         room.hold(slow, 1)
     assert (room.held, slow.held, slow.lost, quick.lost) == (90, 0, None, None)
@@ -54,11 +54,11 @@ def test_who_has_been_arriving_longest_gets_no_more_room_itself(room):
 
 def test_a_body_that_is_released_leaves_nothing_behind(room):
     for _ in range(3):
-        body = Body(room, 100)
+        body = Arriving(room, 100)
         room.release(body)
         room.release(body)
     assert room.held == 0
-    Body(room, 100, arrived=True)
+    Arriving(room, 100, arrived=True)
     with pytest.raises(OverloadedError):
-        Body(room, 1)
+        Arriving(room, 1)
     assert body.lost is None

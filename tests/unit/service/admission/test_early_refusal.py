@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from listwright.ranking.errors import AbandonedError
 from listwright.service.admission.early_refusal import LOG_S, EarlyRefusal
 from listwright.service.admission.gate import Gate
 from listwright.service.errors import OverloadedError
@@ -22,7 +23,20 @@ class Caller:
 
     def __init__(self):
         self.telemetry, self.now = Telemetry(), 0.0
-        self.early_refusal = EarlyRefusal(FullGate(1, 0), self.telemetry, lambda: self.now)
+        self.passed, self.paced = [], []
+        self.early_refusal = EarlyRefusal(self.answer, FullGate(1, 0), self.telemetry, self.pace, lambda: self.now)
+
+    async def answer(self, scope, _receive, _send):
+        """The application behind."""
+        self.passed.append(scope["path"])
+
+    async def pace(self, scope, _receive):
+        """Requests that rank nothing: some go on."""
+        self.paced.append(scope["path"])
+        if scope["path"] == "/too-often":
+            raise OverloadedError("more than 100 requests a second", 7)
+        if scope["path"] == "/gone":
+            raise AbandonedError("the caller has gone")
 
     def scope(self, path, method="POST", headers=()):
         return {"type": "http", "method": method, "path": path, "headers": list(headers)}
@@ -36,6 +50,16 @@ class Caller:
         asyncio.run(self.early_refusal.refuse(self.scope(path, headers=headers), send))
         head, body = sent
         return head["status"], dict(head["headers"]), json.loads(body["body"])
+
+    def send(self, path, method="POST"):
+        """The statuses of what comes back through the middleware."""
+        statuses = []
+
+        async def send(message):
+            statuses.extend([message["status"]] if "status" in message else [])
+
+        asyncio.run(self.early_refusal(self.scope(path, method), None, send))
+        return statuses
 
     def count(self, path):
         return self.telemetry.registry.get_sample_value("listwright_requests_total", {"path": path, "status": "429"})
@@ -75,6 +99,22 @@ def test_a_refusal_is_a_problem_and_is_counted_under_its_route(caller, path, lab
 def test_what_is_no_ranking_goes_on(caller, path, method):
     assert not caller.early_refusal.refuses(caller.scope(path, method))
     assert not caller.early_refusal.refuses({"type": "lifespan"})
+
+
+@pytest.mark.parametrize("path", ["/rerank", "/v1/rerank", "/v2/models/a b/infer", "/v2/models/a/versions/1/infer"])
+def test_rankings_are_refused_by_the_gate_alone(caller, path, monkeypatch):
+    assert caller.send(path) == [429]
+    assert (caller.passed, caller.paced) == ([], [])
+    monkeypatch.setattr(FullGate, "is_full", False)
+    assert caller.send(path) == []
+    assert (caller.passed, caller.paced) == ([path], [])
+
+
+def test_what_ranks_nothing_is_paced_and_a_full_gate_does_not_matter(caller):
+    assert [caller.send(path, "GET") for path in ("/info", "/too-often", "/gone")] == [[], [429], []]
+    assert caller.paced == ["/info", "/too-often", "/gone"]
+    assert caller.passed == ["/info"]
+    assert caller.count("other") == 1
 
 
 def test_a_request_id_that_no_header_can_hold_is_replaced(caller):

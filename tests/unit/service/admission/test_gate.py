@@ -9,10 +9,9 @@ import pytest
 
 from listwright.ranking.deadline import Deadline
 from listwright.ranking.errors import AbandonedError
-from listwright.service.admission.compute import Compute
 from listwright.service.admission.gate import Gate, listening
 from listwright.service.errors import NotReadyError, OverloadedError
-from support.gates import Request
+from support.gates import Compute, Request
 from support.waiting import PATIENCE_S
 
 HOUR = 3600.0

@@ -5,10 +5,10 @@ import threading
 
 import pytest
 
-from listwright.service.admission.compute import SMALL, Compute
 from listwright.service.admission.gate import Gate
+from listwright.service.api.pipeline import SMALL
 from listwright.service.errors import NotReadyError, OverloadedError
-from support.gates import Request
+from support.gates import Compute, Request
 from support.waiting import PATIENCE_S
 
 

@@ -137,12 +137,6 @@ def test_neither_takes_the_others_share(slept):
     assert slept == []
 
 
-@pytest.mark.parametrize("path", ["/rerank", "/v1/rerank", "/v2/models/a b/infer", "/v2/models/a/versions/1/infer"])
-def test_rankings_are_the_gates_matter(slept, path):
-    assert ask(pacing_with(), path, "POST", times=1000) == 1000
-    assert slept == []
-
-
 @pytest.fixture
 def spent(monkeypatch):
     """A pacing in which every request from now on is held, for longer than a test takes."""

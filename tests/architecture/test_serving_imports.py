@@ -43,6 +43,7 @@ def test_the_service_loads_no_training_library(module):
     assert loaded_after(f"import {module}") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["torch", "listwright.training"])
 def test_the_probe_notices(name):
     assert name in loaded_after(f"import listwright.service.app, {name}")

@@ -14,6 +14,8 @@ from listwright.service.settings import Settings
 from listwright_client import RequestError
 from support.searches import SMALL
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["rerank"]
 
 QUERIES, LENGTH = 30, 5

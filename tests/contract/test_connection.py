@@ -115,6 +115,7 @@ def test_what_was_sent_is_not_repeated_at_length(live):
     assert len(response.content) < 3000
 
 
+@pytest.mark.slow
 def test_an_unfinished_upload_gets_an_answer_when_the_service_stops(bundle_folder):
     service = Process(bundle=bundle_folder).wait_until_ready()
     url = httpx.URL(service.url)

@@ -53,12 +53,14 @@ def test_wrong_setting_is_named(settings, says):
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.slow
 def test_missing_bundle_is_named(tmp_path):
     result = run({"LISTWRIGHT_BUNDLE": str(tmp_path)})
     assert result.returncode == 1
     assert result.stderr == f"error: {tmp_path}/manifest.json: does not exist: no manifest, no bundle\n"
 
 
+@pytest.mark.slow
 def test_altered_bundle_is_refused_by_file(bundle_folder, tmp_path):
     copy = shutil.copytree(bundle_folder, tmp_path / "shop" / "7")
     (copy / "first_stage.txt").write_text("tree")
@@ -68,12 +70,14 @@ def test_altered_bundle_is_refused_by_file(bundle_folder, tmp_path):
     assert result.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_setting_that_is_almost_one_is_pointed_out(tmp_path):
     result = run({"LISTWRIGHT_BUNDLE": str(tmp_path), "LISTWRIGHT_UNKNOWN_FEATURE": "ignore"})
     assert "LISTWRIGHT_UNKNOWN_FEATURE is no setting; is LISTWRIGHT_UNKNOWN_FEATURES meant?" in result.stderr
     assert "LISTWRIGHT_BUNDLE is" not in result.stderr
 
 
+@pytest.mark.slow
 def test_port_in_use_is_an_error(bundle_folder):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -144,6 +148,7 @@ def test_a_second_sigterm_ends_draining(bundle_folder):
     assert service.stop()[0] == 0
 
 
+@pytest.mark.slow
 def test_a_request_in_flight_is_finished(bundle_folder):
     """SIGTERM comes in the middle of a body; the answer still does."""
     service = Process(bundle=bundle_folder).wait_until_ready()
@@ -163,6 +168,7 @@ def test_a_request_in_flight_is_finished(bundle_folder):
     assert service.wait()[0] == 0
 
 
+@pytest.mark.slow
 def test_two_workers_serve_and_stop(bundle_folder):
     service = Process(bundle=bundle_folder, workers=2).wait_until_ready()
     body = {"features": [[1.0, 2.0, 3.0, "A5"], [2.0, 1.0, 0.0, "B2"]]}

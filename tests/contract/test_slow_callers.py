@@ -161,6 +161,7 @@ def test_slow_bodies_make_room_for_quick_ones(bundle_folder):
     assert "Traceback" not in log
 
 
+@pytest.mark.slow
 def test_who_comes_back_after_the_keep_alive_time_is_answered_and_told_to_go(bundle_folder):
     """A connection pool with the same limit as the service asks in the very moment in which the limit is over."""
     service = Process(bundle=bundle_folder, keep_alive_s=1).wait_until_ready()

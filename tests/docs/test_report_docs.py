@@ -3,7 +3,11 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from listwright.training.reporting.measures import behaviour, coverage, details, latency
+
+pytestmark = pytest.mark.slow
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "report.md").read_text(encoding="utf-8")
 TEXT = " ".join(PAGE.split())

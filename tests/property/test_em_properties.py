@@ -35,6 +35,7 @@ def begun(lists, count, alpha, sigma, seed):
     return Mixture(padded(lists), rankers, shares, alpha=alpha, seed=(seed,))
 
 
+@pytest.mark.slow
 @FEW
 @given(LISTS, st.integers(1, 4), ALPHAS, SIGMAS, SEEDS)
 def test_the_penalised_likelihood_never_falls(lists, count, alpha, sigma, seed):

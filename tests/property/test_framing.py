@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +20,7 @@ def statuses(written):
     return re.findall(rb"HTTP/1\.1 ([2-5]\d\d) ", written)
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(streams(), st.lists(st.integers(0, 2000)), st.booleans())
 def test_packets_change_nothing(stream, cuts, eager):
@@ -45,6 +47,7 @@ def test_lines_in_a_body_stay_there():
         assert (second.method, second.body) == (b"GET", b"")
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(damaged(), st.lists(st.integers(0, 2000), max_size=3))
 def test_nor_do_packets_change_what_is_refused(sent, cuts):

@@ -14,6 +14,8 @@ from listwright.training import experiment, fit
 from listwright.training.data.load import doubtful, load
 from listwright.training.recipe import config
 
+pytestmark = pytest.mark.slow
+
 RECIPE = """
 name = "odd"
 about = "x"

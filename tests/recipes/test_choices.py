@@ -14,6 +14,8 @@ from listwright.training import fit
 from listwright.training.recipe.options import recipe_from
 from listwright.training.steps.bundle_schema import load
 
+pytestmark = pytest.mark.slow
+
 QUERIES, LENGTH = 150, 6
 
 OPTIONS = ["--qid", "q", "--label", "y", "--weight", "w", "--gains", "0,4", "--monotone", "price=-1"]

@@ -19,6 +19,8 @@ from listwright.training.steps import bundle_schema
 from support.lists import lists
 from support.tiny import SPECIALISED, TINY
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("--qid", "search", "--label", "clicked")
 SMALL = {"encoder_width": 4, "hidden": (4,), "max_epochs": 1, "trials": 1, "max_trees": 5, "folds": 2}
 
@@ -114,7 +116,6 @@ def test_a_suite_tells_data_by_all_their_columns(table, tmp_path):
     assert len(bundle_schema.load(recipe, [table]).train.schema) == 2
 
 
-@pytest.mark.slow
 def test_routing_is_measured_on_what_the_bundle_takes(table, tmp_path):
     out = tmp_path / "routing"
     command = ["routing", "--recipe", recipe_of(tmp_path, SPECIALISED), "--data", table, *NAMES, "--folds", "1"]

@@ -12,6 +12,8 @@ from listwright.training.data.load import load
 from listwright.training.diagnosis import diagnosis
 from listwright.training.recipe import config
 
+pytestmark = pytest.mark.slow
+
 PLANTED = """
 name = "planted-here"
 [data]

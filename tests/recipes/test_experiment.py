@@ -8,6 +8,8 @@ import pytest
 from listwright.training import experiment
 from support.tiny import SPECIALISED
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory):
@@ -20,7 +22,6 @@ def run(*arguments):
     return experiment.main([str(argument) for argument in arguments])
 
 
-@pytest.mark.slow
 def test_oracle_goes_on_after_an_interruption(recipe, tmp_path, monkeypatch, capsys):
     out = tmp_path / "oracle"
     command = ("oracle", "--recipe", recipe, "--folds", "1,2", "--specialists", "1,2", "--out", out)
@@ -50,7 +51,6 @@ def test_oracle_goes_on_after_an_interruption(recipe, tmp_path, monkeypatch, cap
     assert run(*command[:-1], tmp_path / "other", "--seeds", "0") == 1
 
 
-@pytest.mark.slow
 def test_routing(recipe, tmp_path):
     out = tmp_path / "routing"
     assert run("routing", "--recipe", recipe, "--folds", "1", "--out", out) == 0

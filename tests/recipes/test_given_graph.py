@@ -12,6 +12,8 @@ from listwright.training import fit
 from support import foreign_rankers
 from support.foreign_rankers import LENGTH, LISTS, WIDTH, kept_rows
 
+pytestmark = pytest.mark.slow
+
 RECIPE = """
 [data]
 kind = "table"

@@ -19,6 +19,8 @@ from listwright.training.recipe import config
 from listwright.training.run import run as run_recipe
 from support.asgi import asking
 
+pytestmark = pytest.mark.slow
+
 QUERIES, LENGTH = 60, 8
 
 RECIPE = """

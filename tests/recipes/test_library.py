@@ -21,6 +21,8 @@ from listwright.training import fit
 from support.asgi import asking
 from support.searches import LENGTH, SMALL, features
 
+pytestmark = pytest.mark.slow
+
 RECIPE = """
 name = "library"
 about = "x"

@@ -21,6 +21,8 @@ from listwright.ranking.errors import BundleError, DataError
 from support.searches import SMALL, features
 from support.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 ELSEWHERE = """
@@ -147,7 +149,6 @@ def routed():
         yield training.Qilcm(**small).set_fit_request(qid=True).set_score_request(qid=True)
 
 
-@pytest.mark.slow
 def test_cross_validation_in_two_processes(routed, frame):
     search = frame["search"].to_numpy()
     words = {"params": {"qid": search, "groups": search}, "cv": GroupKFold(2), "error_score": "raise"}
@@ -159,7 +160,6 @@ def test_cross_validation_in_two_processes(routed, frame):
         cross_val_score(routed, X.assign(price=np.inf), y, n_jobs=2, **words)
 
 
-@pytest.mark.slow
 def test_the_best_of_a_search_is_used_and_travels(routed, frame, tmp_path):
     search = frame["search"].to_numpy()
     grid = GridSearchCV(routed, {"max_trees": [1, 4]}, cv=GroupKFold(2), n_jobs=2, error_score="raise")

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import polars as pl
+import pytest
 
 from listwright.training.experiments.listwise import tuned as suite_tuned
 from listwright.training.experiments.listwise import workers
@@ -15,6 +16,8 @@ from listwright.training.first_stage import lambdamart
 from listwright.training.recipe import config
 from listwright.training.recipe.model import FirstStageAlone, Mlp
 from support.suites import TABLE2, run
+
+pytestmark = pytest.mark.slow
 
 
 def test_more_rows_join_those_that_are_there(tiny_recipe, tmp_path, here):

@@ -13,6 +13,8 @@ from listwright.training.experiments.listwise import workers
 from support.suites import ONE_EPOCH, TABLE2, run, said
 from support.waiting import PATIENCE_S, until
 
+pytestmark = pytest.mark.slow
+
 
 def test_table2_goes_on_after_an_interruption_and_with_more_seeds(tiny_recipe, tmp_path, here, monkeypatch, capsys):
     out = tmp_path / "table2"
@@ -158,14 +160,12 @@ def _die(fit, *where):
     psutil.Process().kill()
 
 
-@pytest.mark.slow
 def test_a_worker_that_is_killed_is_told_of(tiny_recipe, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(workers, "measured", _die)
     assert run("table2", "--recipe", tiny_recipe, "--seeds", 1, "--jobs", 1, "--out", tmp_path / "x") == 1
     assert "with --jobs N for fewer at a time" in said(capsys)
 
 
-@pytest.mark.slow
 def test_killed_it_leaves_no_worker_and_goes_on(tiny_recipe, tmp_path):
     out = tmp_path / "table3"
     words = ["table3", "--recipe", str(tiny_recipe), "--seeds", "1", "--shifts", "0", "--jobs", "1", "--out", str(out)]

@@ -10,6 +10,8 @@ from listwright.ranking import bundle
 from listwright.training import experiment, fit, run, tune
 from support.tiny import TINY
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("--qid", "search", "--label", "clicked")
 BY_TIME = ("--split", "time", "--time-column", "searched_at")
 QUERIES = 60
@@ -192,7 +194,6 @@ def test_who_names_no_id_is_told_which_columns_there_are(program, table, tmp_pat
     assert not (tmp_path / "x" / "1" / "parts").exists()
 
 
-@pytest.mark.slow
 def test_a_suite_needs_no_recipe_and_takes_a_split(table, tmp_path, capsys):
     out = tmp_path / "oracle"
     options = (*NAMES, *BY_TIME, "--ignore", "part", "--specialists", "1")
@@ -210,7 +211,6 @@ def test_a_suite_needs_no_recipe_and_takes_a_split(table, tmp_path, capsys):
     assert "holds results with other" in said(capsys)
 
 
-@pytest.mark.slow
 def test_a_listwise_suite_takes_one_table_per_split(frame, recipe, tmp_path, capsys):
     sources = []
     for split, part in (("train", "train"), ("valid", "dev"), ("test", "test")):

@@ -21,6 +21,8 @@ from support.measured import measured, planted_gains, results, routed
 from support.tiny import SPECIALISED
 from support.waiting import until
 
+pytestmark = pytest.mark.slow
+
 WIDTHS = {"desk": 1100, "telephone": 390, "small telephone": 360}
 TELEPHONES = (360, 390)
 
@@ -95,7 +97,6 @@ def pages(fitted, specialised, tmp_path_factory):
     }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("width", WIDTHS.values(), ids=WIDTHS)
 @pytest.mark.parametrize("name", PAGES[:-1])
 def test_page_is_drawn_whole(browser, pages, name, width):
@@ -246,7 +247,6 @@ def test_page_says_what_it_is_about(fitted, specialised):
     assert str(specialised.parent.parent) not in special, "a page names no folder of this machine"
 
 
-@pytest.mark.slow
 def test_another_run_says_the_same_but_for_what_was_measured_here(fitted, recipe, tmp_path):
     again = tmp_path / "tiny" / "1"
     assert fit.main([str(recipe), "--out", str(again)]) == 0

@@ -22,6 +22,8 @@ from listwright.training.second_stage import fit as second_stage
 from listwright.training.steps.bundling import write_bundle
 from support.asgi import asking
 
+pytestmark = pytest.mark.slow
+
 STRATEGIES = {"qilcm-v1": "qilcm", "qilcm-v2": "qilcm", "qilcm-v3": "qilcm", "qilcm-paper": "qilcm"}
 
 

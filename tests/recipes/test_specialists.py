@@ -14,6 +14,8 @@ from listwright.training.recipe import config
 from listwright.training.recipe.data import SyntheticData
 from support.tiny import SPECIALISED
 
+pytestmark = pytest.mark.slow
+
 
 def run(*arguments):
     return fit.main([str(argument) for argument in arguments])
@@ -79,7 +81,6 @@ def test_specialists_rank_as_they_were_trained(specialised, recipe):
         assert np.sign(scores[1] - scores[0]) == np.sign(largest.weight)
 
 
-@pytest.mark.slow
 def test_interruption_between_the_folds_of_the_router_loses_nothing(specialised, recipe, tmp_path, monkeypatch):
     out = tmp_path / "specialised" / "1"
     from listwright.training.specialists import cross_fitting
@@ -107,7 +108,6 @@ def test_a_router_without_specialists_is_refused(tmp_path, capsys):
     assert "a [router] needs [specialists] to choose among" in " ".join(capsys.readouterr().out.split())
 
 
-@pytest.mark.slow
 def test_specialists_without_a_router_are_for_callers_and_hooks(tmp_path):
     path = tmp_path / "callers.toml"
     path.write_text(SPECIALISED.partition("[router]")[0].replace("specialised", "callers"))
@@ -131,7 +131,6 @@ def test_planted_recipes_differ_in_what_can_be_seen():
         assert (data.groups, data.observable) == (3, observable)
 
 
-@pytest.mark.slow
 def test_nothing_but_categories(tmp_path, capsys):
     """No anomaly score and hence no router, but specialists all the same."""
     rng = np.random.default_rng(0)

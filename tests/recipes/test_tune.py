@@ -18,6 +18,8 @@ from listwright.training.second_stage import fit as second_stage
 from listwright.training.second_stage.loop import fit_network
 from support.tiny import TINY
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -101,7 +103,6 @@ def test_a_killed_search_goes_on_where_it_was(study, recipe, tmp_path, monkeypat
     assert (folder / "winner.toml").read_text() == (study / "winner.toml").read_text()
 
 
-@pytest.mark.slow
 def test_a_search_survives_a_real_kill(study, recipe, tmp_path):
     folder = tmp_path / "tiny"
     command = [sys.executable, "-m", "training.tune", str(recipe), "--trials", "7", "--study", str(folder)]

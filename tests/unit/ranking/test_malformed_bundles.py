@@ -139,6 +139,7 @@ def test_the_good_one_loads(spoilt):
     assert spoilt({}) is None
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(data=st.data(), new=JSON)
 def test_any_value_anywhere_in_the_manifest(good, spoilt, data, new):
@@ -151,6 +152,7 @@ def test_any_value_anywhere_in_the_manifest(good, spoilt, data, new):
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(data=st.data())
 def test_any_bytes_for_a_manifest(good, spoilt, data):
@@ -161,6 +163,7 @@ def test_any_bytes_for_a_manifest(good, spoilt, data):
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(data=st.data(), name=st.sampled_from(SAFE))
 def test_any_bytes_for_a_file_with_hashes_that_agree(good, spoilt, data, name):
@@ -174,6 +177,7 @@ def test_any_bytes_for_a_file_with_hashes_that_do_not(good, spoilt, data, name):
     assert (spoilt({name: changed}, agree=False) is None) == (changed == content)
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(data=st.data(), new=JSON)
 def test_any_value_anywhere_in_the_golden_lists(good, spoilt, data, new):

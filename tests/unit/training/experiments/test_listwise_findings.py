@@ -159,6 +159,7 @@ def test_the_papers_sets_are_recognised_by_their_size():
     assert all(len(row) == len(printed.METHODS) for each in printed.SETS for row in each.rows.values())
 
 
+@pytest.mark.slow
 def test_a_printed_row_stands_beside_each_result():
     results = fitted_results(planted_gains()).with_columns(
         pl.lit(31531).alias("all_queries"), pl.lit(136).alias("features")
@@ -220,6 +221,7 @@ PAGES = {
 """Each with how many figures and tables it has."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suite", plans.SUITES)
 def test_page_has_its_tables_and_figures(suite):
     told, figures, tables = PAGES[suite]
@@ -231,11 +233,13 @@ def test_page_has_its_tables_and_figures(suite):
     assert len(ids) == len(set(ids))
 
 
+@pytest.mark.slow
 def test_pages_repeat_to_the_byte():
     told = PAGES["lambda"][0]
     assert drawn(told()) == drawn(told())
 
 
+@pytest.mark.slow
 def test_verdicts_are_honest():
     gained, none = (pages.table2(measured(planted_gains(gain=gain)), 10).verdicts[-1] for gain in (0.05, 0.0))
     assert gained.startswith("QILCM beats ")

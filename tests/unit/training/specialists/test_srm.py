@@ -122,6 +122,7 @@ def test_every_number_of_specialists(specialists):
         assert found.module(torch.from_numpy(dataset().features)).shape == (144, specialists)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"m_step": "adam"}, {"hidden": (8,)}], ids=["adam", "mlp"])
 def test_adam_raises_the_likelihood(options):
     found = fit(specialists=2, learning_rate=0.05, batch_size=8, epochs=5, max_iterations=6, restarts=1, **options)
@@ -161,6 +162,7 @@ class Interrupted(Exception):
     pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "after"),
     [({}, 1), ({}, 3), ({}, 5), ({"m_step": "adam"}, 3), ({"hidden": (4,)}, 5), ({"top": 3}, 4)],

@@ -37,8 +37,7 @@ class Disk:
 
         Args:
             call: reads or writes files.
-            within_s: seconds after which it is given up. The thread stays until the call returns, and nobody hears of
-                that.
+            within_s: seconds after which it is given up. The thread stays until the call returns; its result is lost.
 
         Raises:
             OSError: ETIMEDOUT, if it takes longer, or one that was given up still hangs.
@@ -80,5 +79,5 @@ def _started(call: Callable[[], _Read]) -> tuple[Future[_Read], threading.Thread
 
 
 def _settle(settle: Callable[[_Read], None], value: _Read) -> None:
-    with suppress(Exception):  # nobody waits any more: the future was cancelled, or its event loop is closed
+    with suppress(Exception):  # no caller waits any more: the future was cancelled, or its event loop is closed
         settle(value)

@@ -65,7 +65,7 @@ def load(name: str) -> Hook:
 
 
 def leave(code: int) -> None:
-    """End this process soon, whatever threads a hook has started: Python itself would wait for all of them."""
+    """End this process soon: Python itself would wait for all threads that a hook has started."""
     timer = threading.Timer(LEAVE_WITHIN_S, os._exit, (code,))
     timer.daemon = True
     timer.start()

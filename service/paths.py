@@ -36,7 +36,7 @@ PROBES = frozenset((*HEALTH, METRICS, *MODEL_READY))
 
 
 def _any_of(routes: tuple[str, ...]) -> re.Pattern[str]:
-    """What matches the paths of routes, whatever stands for their placeholders."""
+    """A pattern of the paths of routes; each placeholder is one segment."""
     return re.compile("|".join(re.sub(r"\\{\w+\\}", "[^/]+", re.escape(route)) for route in routes))
 
 

@@ -24,7 +24,7 @@ _HOOK = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 def _given(value: object) -> object:
-    if value == "":  # a path of "" is the working directory, which nobody means
+    if value == "":  # a path of "" would be the working directory
         raise ValueError("is empty")
     return value
 

@@ -29,7 +29,7 @@ class Limit(NamedTuple):
 
     Args:
         size: bytes.
-        why: words behind that number: what takes so many, and which setting changes it.
+        why: words behind that number: what takes these bytes, and which setting changes it.
     """
 
     size: int
@@ -62,7 +62,7 @@ class Body:
 
 
 class BodyBudget:
-    """So many bytes of bodies, arriving, waiting or in work. For one thread, the event loop's.
+    """A limit on the bytes of bodies that arrive, wait or are in work. For one thread, the event loop's.
 
     Args:
         most: bytes that may be held.

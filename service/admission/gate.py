@@ -1,4 +1,4 @@
-"""Bounded admission: who is worked for, who waits, and who is told at once to come back later."""
+"""Bounded admission: which requests are computed, which wait, and which are refused at once."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ LONGEST_S = 3600.0
 """Of a wait: timers know no infinity."""
 
 OWN_TURNS = 3
-"""Of whoever comes now: its own, and two as the event loop may have been deaf before it was read, and be so again
-before it is answered."""
+"""Turns of a request that comes now: its own, and two more. The event loop may compute before it reads the request, and
+again before it answers."""
 
 REMEMBERED = 8
 """Turns that say how long the next ones take: each as long as the middle one of them, as the burst behind a stall is no
-reason to refuse. Whoever waits longer than that promised is refused in the end."""
+reason to refuse. A request that waits longer than that is refused in the end."""
 
 Receive = Callable[[], Awaitable[Any]]
 """ASGI's, of a request."""
 
 Caller = asyncio.Future[Any]
-"""Done once whoever asked has gone."""
+"""Done once the caller has gone."""
 
 
 @contextmanager
@@ -44,7 +44,7 @@ def listening(receive: Receive) -> Iterator[Caller]:
 
 
 class Gate:
-    """So many requests in work and ``places`` waiting, first come first served; the next is refused at once.
+    """``slots`` requests in work and ``places`` waiting, first come first served; the next is refused at once.
 
     For one thread, the event loop's.
 
@@ -82,7 +82,7 @@ class Gate:
 
     @property
     def retry_after_s(self) -> int:
-        """Whole seconds, at least one, until the turn of whoever comes now."""
+        """Whole seconds, at least one, until the turn of a request that comes now."""
         return max(1, math.ceil(self._wait_s()))
 
     @property
@@ -109,7 +109,7 @@ class Gate:
         Args:
             deadline: when its turn must have come.
             receive: of the request, whose body has arrived.
-            on_loop: whether the work is done on the event loop, where nobody can be heard to go meanwhile.
+            on_loop: whether the work is done on the event loop, which cannot notice meanwhile that the caller goes.
 
         Yields:
             The deadline for the work. It also knows whether the caller is still there, unless a slot was free for work
@@ -123,7 +123,7 @@ class Gate:
         try:
             if self._free and on_loop:
                 with self._timed(self._take()):
-                    # whoever has arrived meanwhile takes a place or is refused, before the loop is busy
+                    # requests that have arrived meanwhile take a place or are refused, before the loop is busy
                     await asyncio.sleep(0)
                     yield deadline
                 return
@@ -187,14 +187,14 @@ class Gate:
             turn.set_result(None)
 
     def _pass_on(self) -> None:
-        """One slot is free: the first in line has it, or whoever comes next."""
+        """One slot is free: the first in line has it, or the next to come."""
         if self._line:
             self._line.popleft().set_result(self._clock())
         else:
             self._free += 1
 
     def _wait_s(self, more: int = 0) -> float:
-        """Seconds until the turn of whoever comes now, or as many turns later: each slot takes its share of them."""
+        """Seconds until the turn of a request that comes now, or ``more`` turns later; slots share the turns."""
         return (self.working + len(self._line) + more) * self._turn_s / self._slots
 
     @property

@@ -26,10 +26,10 @@ def reloader(
     documented: Annotated[HTTPAuthorizationCredentials | None, Depends(_key)],  # noqa: ARG001
     _: Annotated[Models, Depends(serving)],
 ) -> Reloader:
-    """What reloads, for whoever has the key.
+    """What reloads, for callers with the operator's key.
 
     Raises:
-        HTTPException: 404 where no key is set: nobody can have it, so there is nothing here.
+        HTTPException: 404 where no operator's key is set.
         UnauthorizedError: for no key, or a wrong one.
     """
     key = service_of(request).admin_key

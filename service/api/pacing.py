@@ -27,7 +27,7 @@ and a flood from so many connections would be refused as fast as it comes.
 """
 
 PROBE_S = 0.25
-"""Probes are held less long: whoever sends them gives up after a second or more."""
+"""Probes are held less long: their senders give up after a second or more."""
 
 SCRAPES, SCRAPE_BURST = 10.0, 50.0
 """Scrapes a second, and at once, that are counted anew; others get what the last one got."""
@@ -47,7 +47,8 @@ class _Kind:
 class Pacing:
     """For one thread: the event loop's.
 
-    Whoever sends a key and whoever sends none are paced apart: strangers take nothing from those who may ask.
+    Requests with a key and requests without one have rates of their own: those without a key take nothing from those
+    with one.
 
     Args:
         keyring: the keys; where there are none, everybody is a stranger.
@@ -107,7 +108,7 @@ class Scraped:
     """The metrics, counted anew as often as that is cheap.
 
     Args:
-        scrape: counts them; whoever serves with several processes puts another in its place.
+        scrape: counts them; a service of several processes replaces it.
         clock: seconds.
     """
 

@@ -29,7 +29,7 @@ HEADERS = {
 }
 
 BODY = {"schema": {"$ref": "#/components/schemas/RerankRequest"}, "examples": REQUESTS}
-"""FastAPI is not told of the type: it would decode and validate on the event loop."""
+"""FastAPI does not get the type: it would decode and validate on the event loop."""
 
 MATRIX = {
     "schema": {
@@ -51,7 +51,7 @@ SCORES = {
 }
 
 RANKED = (400, 404, 408, 409, 413, 415, 422, 429, 503, 504)
-"""Refusals of whatever ranks."""
+"""Refusals of all endpoints that rank."""
 
 _JSON = re.compile(r"application/([^/]+\+)?json")
 

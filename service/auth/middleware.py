@@ -1,4 +1,4 @@
-"""At the door: who may come in, and how often. Before the body is read, before anything is looked up."""
+"""Keys and their rates, checked before the body is read."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Keyring:
         """Whose key was sent.
 
         Raises:
-            UnauthorizedError: if it is nobody's, or there is none.
+            UnauthorizedError: if no key was sent, or an unknown one.
         """
         key = None if sent is None else keys.holder(self._keys, sent)
         if key is None:
@@ -109,7 +109,7 @@ class Keyring:
             raise RateLimitedError(f"{key.name} may send {bucket.rate:g} requests per second", math.ceil(wait_s))
 
     async def watch(self) -> None:
-        """Look at the file for ever."""
+        """Read the file again and again, until the task is cancelled."""
         while True:
             await asyncio.sleep(LOOK_S)
             await self.look()

@@ -86,7 +86,7 @@ def point(folder: Path, name: str, version: str) -> None:
     try:
         with os.fdopen(handle, "w", encoding="ascii") as file:
             file.write(version + "\n")
-            os.fchmod(handle, 0o644)  # whoever reads it need not be who wrote it
+            os.fchmod(handle, 0o644)  # the reader may be another user than the writer
             file.flush()
             os.fsync(handle)
         Path(temporary).replace(folder / name / CURRENT)

@@ -179,7 +179,7 @@ class Reloader:
             reason = reason_of(error)
         except OSError as error:
             reason = error.strerror or type(error).__name__
-        except Exception as error:  # whatever a bundle can bring about, the served one must go on
+        except Exception as error:  # any fault of a new bundle leaves the served one as it is
             _log.exception("loading %s/%s failed", name, version)
             reason = f"loading raised {type(error).__name__}; the log has it all"
         return self._refuse(before, name, version, reason)

@@ -46,7 +46,7 @@ class AccessLog:
 
     Args:
         app: the application that it wraps. The log line has what an endpoint puts into ``request.state.facts``. A
-            callable at ``request.state.after_answer`` is called once the answer is sent: nobody waits for it.
+            callable at ``request.state.after_answer`` is called once the answer is sent, so no caller waits for it.
         telemetry: where responses are counted.
         paths: paths of routes that get a label of their own; all else shares one, or callers could make metrics grow.
         tracer: makes spans of requests, if any are wanted.
@@ -80,7 +80,7 @@ class AccessLog:
         finally:
             if (after_answer := state.get("after_answer")) is not None:
                 after_answer()
-            path = getattr(scope.get("route"), "path", scope["path"])  # no route: refused at the door
+            path = getattr(scope.get("route"), "path", scope["path"])  # no route: refused before routing
             path = path if path in self.paths else "other"
             self.telemetry.requests.labels(path, str(status)).inc()
             ended = time.perf_counter()

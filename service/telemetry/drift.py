@@ -130,7 +130,7 @@ class Drift:
                 if bundle not in self._tallies:
                     self._tallies[bundle] = _Tally(schema, manifest.anomaly, np.zeros_like(found))
                 self._tallies[bundle].add(found, len(features), score)
-        except Exception:  # nobody waits for this thread, who would hear of it
+        except Exception:  # no caller waits for this thread, so the log has it
             _log.exception("a list could not be compared with the training data")
 
     def collect(self) -> Iterator[Metric]:

@@ -1,4 +1,4 @@
-"""Logs: one JSON object per line on stderr, whoever wrote it. Nobody waits for a line to be read."""
+"""Logs: one JSON object per line on stderr, from every logger. No request waits for a line to be read."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _log = logging.getLogger("listwright.logs")
 
 
 class LineWriter:
-    """Writes lines from a thread of its own: whoever logs never waits, even if nobody reads the other end of a pipe.
+    """Writes lines from its own thread: logging never waits, even if the other end of a pipe is not read.
 
     Args:
         descriptor: of the open file.
@@ -54,7 +54,7 @@ class LineWriter:
             self.dropped += 1
 
     def close(self) -> None:
-        """Wait for what is left to be written, but not for ever."""
+        """Write the remaining lines, within a time limit."""
         try:
             self._lines.put(None, timeout=LEAVE_WITHIN_S)
         except queue.Full:
@@ -76,9 +76,9 @@ class LineWriter:
         while line:
             try:
                 line = line[os.write(self._descriptor, line) :]
-            except BlockingIOError:  # whoever shares the file made it so
+            except BlockingIOError:  # another process that shares the file made it so
                 select.select([], [self._descriptor], [])
-            except OSError:  # nobody will ever read it
+            except OSError:  # it has no reader any more
                 self.dropped += 1
                 return
 
@@ -102,7 +102,7 @@ _writer: LineWriter | None = None
 
 
 def configure(level: str) -> None:
-    """Have every logger of this process write JSON lines to stderr, also warnings and errors that nobody catches.
+    """Have every logger of this process write JSON lines to stderr, also warnings and uncaught errors.
 
     Args:
         level: the least severe that is written.
@@ -136,7 +136,7 @@ def say(line: str) -> None:
 
 
 def close() -> None:
-    """Have the last lines written. A process that :mod:`multiprocessing` started has to call it: nobody else does."""
+    """Write the last lines. A process that :mod:`multiprocessing` started must call it itself."""
     if _writer is not None:
         _writer.close()
 

@@ -57,7 +57,7 @@ class Connection(UnsentAnswers):
     - A head that takes too long gets 408. A body that takes too long gets the same from the application, or is cut off
       if it was answered before its end; so is a caller that does not take its answer.
     - An idle connection is closed some time after its keep-alive time; see :data:`GRACE_S`.
-    - Beyond the most connections that are served, a newcomer gets 503, or the answer to its probe, and has to go.
+    - Beyond the most connections that are served, a new one gets 503, or the answer to its probe, and is closed.
 
     Args:
         patience_s: how long a request may take to arrive, and an answer to leave.
@@ -105,7 +105,7 @@ class Connection(UnsentAnswers):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Called by the event loop with whatever has arrived."""
+        """Called by the event loop with the bytes that have arrived."""
         if self._refusal is not None:
             self._dropped += len(data)
             if self._dropped > LINGER_BYTES:
@@ -190,7 +190,7 @@ class Connection(UnsentAnswers):
         return self.cycle is not None and not self.cycle.response_started
 
     def _leave(self) -> None:
-        """Tell whoever is at work that nobody listens any more; nobody else begins."""
+        """Tell the request at work that its caller has gone; no other begins."""
         self.pipeline.clear()
         if self._at_work is not None:
             self._at_work.disconnected = True

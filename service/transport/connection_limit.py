@@ -1,4 +1,4 @@
-"""How many connections a process has: up to a limit, beyond which a newcomer is refused, or takes an idle one's place.
+"""The limit on a process's connections. Beyond it a new one is refused, or takes the place of an idle one.
 
 Probes are answered beyond it, too: who takes all connections must not get the process restarted by its own probe.
 """
@@ -30,7 +30,7 @@ RETRY_AFTER_S = 1
 """What each is told: connections come and go by the moment."""
 
 IDLE_S = 1.0
-"""Before a connection may be closed for a newcomer: a caller that asks again at once keeps it."""
+"""Before a connection may be closed for a new one: a caller that asks again at once keeps it."""
 
 LOG_S = 10.0
 """Seconds between two log lines, each of which counts the newcomers since the last."""
@@ -59,8 +59,8 @@ class Closable(Protocol):
 class ConnectionLimit:
     """The connections of one process. For one thread: the event loop's.
 
-    At the limit a newcomer takes the place of the connection that has been idle longest, if that is a while, as in
-    nginx; otherwise it is told to come back. So callers that keep many connections open shut nobody out.
+    At the limit a new one takes the place of the connection that has been idle longest, if that is a while, as in
+    nginx; otherwise it is told to come back. So callers that keep many connections open do not shut out others.
 
     Args:
         most: connections that are served.
@@ -94,7 +94,7 @@ class ConnectionLimit:
         return self.inside + self.outside
 
     def enter(self, connection: Closable) -> bool:
-        """Count a newcomer; whether it is served."""
+        """Count a new connection; whether it is served."""
         if self.inside >= self._most:
             self._make_room()
         if self.inside < self._most:

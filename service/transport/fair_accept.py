@@ -1,7 +1,7 @@
 """Taking connections off a port that several processes share, so that each gets its part.
 
-Whoever keeps connections open, as proxies do, has few of them; an event loop that takes all that wait leaves none to
-the others, and a worker without connections is a core without work.
+Proxies keep few connections open. An event loop that takes all waiting connections leaves none to the others, and a
+worker without connections is a core without work.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ PAUSE_S = 0.001
 """For each connection that a process has, it lets the others go first this long: as short as the event loop can."""
 
 MOST_PAUSES = 3
-"""With more connections than these an even share comes by itself, and newcomers should not wait for it."""
+"""With more connections than these an even share comes by itself, and new connections should not wait for it."""
 
 CALM_LOOKS, CALM_S, MOST_AT_ONCE = 8, 0.02, 256
-"""After so many looks in a row, none later than this after the one before and none that took all who waited, each takes
-twice as many as the one before, up to a most: under a rush an even share comes by itself."""
+"""Under a rush an even share comes by itself. So after this many looks in a row, each within this time of the last and
+none of which took all that waited, each look takes twice as many as the last, up to a maximum."""
 
 EXHAUSTED_S = 1.0
 """After the system has refused to give a connection for lack of files or memory."""
@@ -76,7 +76,7 @@ class FairAccept:
         try:
             for _ in range(min(2 ** max(0, self._rush - CALM_LOOKS), MOST_AT_ONCE)):
                 self._take_one()
-        except BlockingIOError:  # nobody waits any more; perhaps another process was first
+        except BlockingIOError:  # no connection waits any more: perhaps another process was first
             self._rush = 0
         except OSError as error:
             _log.error("no connection can be taken for %g s: %s", EXHAUSTED_S, error)

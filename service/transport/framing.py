@@ -25,7 +25,7 @@ MAX_BLANK_BYTES = 64
 """Bytes of empty lines before a request."""
 
 UNREAD = frozenset((b"cookie",))
-"""Fields that nobody here reads, and that cost time where somebody parses them: Python's cookies are quadratic."""
+"""Fields that the service does not read. Parsing them costs time: Python's cookies are quadratic."""
 
 MAX_CHUNKS = 2**14
 """Chunks of a body: each takes time, however small it is."""

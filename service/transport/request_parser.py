@@ -80,7 +80,7 @@ class RequestParser(HttpToolsProtocol, ABC):
         """Have a new parser read the body of a request whose offer to upgrade stopped the old one.
 
         Args:
-            head: of the same framing, which the new parser gets instead of the caller's; nothing else hears of it.
+            head: of the same framing, which the new parser gets instead of the caller's; nothing else sees it.
         """
         self.parser = httptools.HttpRequestParser(self)
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)

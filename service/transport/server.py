@@ -1,4 +1,4 @@
-"""One serving process: uvicorn with our manners at its end."""
+"""One serving process: uvicorn with an orderly end."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ class DrainingServer(uvicorn.Server):
             if asyncio.get_running_loop().time() > linger_until:
                 break
             await asyncio.sleep(0.01)
-        for _ in range(2):  # requests that came while the loop was deaf, computing, are read before idle is called idle
+        for _ in range(2):  # requests that came while the loop was computing are read before connections count as idle
             await asyncio.sleep(0)
         await super().shutdown(sockets)
 

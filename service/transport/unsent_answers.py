@@ -1,4 +1,4 @@
-"""What is written and has yet to leave: a caller that does not take it is cut off, whoever closed the connection."""
+"""Answers that are written and not yet sent: a caller that does not read them is cut off."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class UnsentAnswers(RequestParser):
         return bool(self.transport.get_write_buffer_size())
 
     def cut(self) -> None:
-        """End it at once, whatever has yet to leave."""
+        """End it at once; unsent bytes are lost."""
         self._leave()
         self.transport.abort()
 
@@ -49,7 +49,7 @@ class UnsentAnswers(RequestParser):
             self._expect_to_leave()
 
     def _close(self) -> None:
-        """Close it once everything has left, which may not take for ever."""
+        """Close it once everything is sent, within a time limit."""
         self.transport.close()
         if self.sends:
             self._expect_to_leave()
@@ -66,4 +66,4 @@ class UnsentAnswers(RequestParser):
 
     @abstractmethod
     def _leave(self) -> None:
-        """Tell whoever is at work that nobody listens any more."""
+        """Tell the request at work that its caller has gone."""

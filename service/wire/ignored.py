@@ -10,7 +10,7 @@ from listwright.service.telemetry.metrics import Telemetry
 from listwright.service.wire.answers import shortened
 
 MOST_NAMED = 100
-"""Names of a version that are logged; whoever sends more sends them without end."""
+"""Names of a version that are logged: a caller could send any number of them."""
 
 MOST_VERSIONS = 64
 

@@ -23,7 +23,7 @@ _LARGEST_SPELLED = 2**63
 """A number beyond is no category that anyone has, and its digits take long to write."""
 
 LISTED = 10
-"""Names that an error lists; of what was sent it repeats so many more than there should be."""
+"""Names that an error lists; of those that were sent it lists as many beyond the expected number."""
 
 Path = tuple[str | int, ...]
 Place = Callable[[int, int], Path]

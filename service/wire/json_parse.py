@@ -1,7 +1,7 @@
 """From a body's bytes to plain values: JSON as the contract allows it, in bounded time and memory. Any thread's work.
 
-The parser holds Python's global lock from the first byte to the last. So whatever could make it take long is counted
-before, in one quick pass: arrays and objects, which cost most, values, and bytes beyond what those need. Names that
+The parser holds Python's global lock from the first byte to the last. So one quick pass before it counts everything
+that takes time: arrays and objects, which cost most, values, and bytes beyond what those need. Names that
 stand twice cannot be seen in what the parser returns; they show as more colons than names. All limits are those of the
 longest list that is served: no body below them takes much longer than such a list (``benchmarks/load/bodies.py``).
 """
@@ -26,7 +26,7 @@ from listwright.service.wire.compiled import json_fast
 from listwright.service.wire.schemas import MAX_CONTEXT, MAX_FIELDS
 
 LEAST_VALUES = 2**13
-"""Values that any body may have: a list for another bundle shall hear what differs, not that it is large."""
+"""Values that any body may have: a list for another bundle is told the difference, not that it is large."""
 
 ENVELOPE_BYTES, CONTAINER_BYTES, VALUE_BYTES = 2**16, 256, 40
 """Bytes that a body may have for its envelope, for each array and object (a candidate has two, and an id), and for each
@@ -78,7 +78,7 @@ class Bounds:
         return self.size_of(self.values, self.containers)
 
     def size_of(self, values: int, containers: int) -> int:
-        """Bytes that so many values, arrays and objects may have."""
+        """Bytes that these values, arrays and objects may have."""
         return ENVELOPE_BYTES + values * (self.spelling + VALUE_BYTES) + containers * CONTAINER_BYTES
 
     @property

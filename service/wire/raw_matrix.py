@@ -22,8 +22,8 @@ FLOAT64_BYTES = 8
 
 
 def value_bytes(candidates: int, features: int) -> int:
-    """Bytes of float64 that a body may have: twice the longest list's, so that a matrix for another bundle, or one that
-    is a little too long, hears what differs.
+    """Bytes of float64 that a body may have: twice the longest list's. So the error for a matrix of another bundle, or
+    of a few candidates too many, names the difference.
     """
     return 2 * FLOAT64_BYTES * max(LEAST_VALUES, candidates * features)
 

@@ -1,7 +1,7 @@
 """Whether a worker's event loop still turns: it says so over a pipe, and the supervisor looks.
 
 A loop that waits for something which keeps Python's global lock, or for a disk that is gone, belongs to a process that
-lives and serves nobody; nothing else would show that.
+lives and answers no request; nothing else would show that.
 """
 
 from __future__ import annotations

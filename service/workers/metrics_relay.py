@@ -86,7 +86,7 @@ class MetricsRelay:
         return await asyncio.to_thread(lambda: text(merged(map(unpacked, parts))))
 
     def _ask(self) -> None:
-        """Ask the supervisor, unless it has not heard the last questions: a full pipe would stop this process."""
+        """Ask the supervisor, unless it has not read the last questions: a full pipe would stop this process."""
         if self._unheard < MOST_UNHEARD:
             self._unheard += 1
             self._pipe.send(Scraped())
@@ -122,7 +122,7 @@ class MetricsRelay:
 
 
 class Outbox:
-    """The supervisor's way to a worker, by a thread of its own: one that hangs does not read, and nobody waits for it.
+    """The supervisor's way to a worker, by a thread of its own: no other worker waits for one that hangs.
 
     Args:
         pipe: to the worker.
@@ -153,7 +153,7 @@ class Outbox:
 
 @dataclass
 class ScrapeRounds:
-    """The supervisor's side: one round at a time asks every worker, and answers whoever was scraped.
+    """The supervisor's side: one round at a time asks every worker, and answers those that were scraped.
 
     What workers that ended had counted by the last round stays in the sum, or counters would go down.
 

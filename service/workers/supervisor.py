@@ -138,7 +138,7 @@ class Workers:
             self._signal(worker, number)
 
     def look(self) -> None:
-        """Hear what workers tell, and see which have ended."""
+        """Read what workers report, and find those that have ended."""
         for worker in list(self._workers):
             self._hear(worker)
             if not worker.process.is_alive():
@@ -156,7 +156,7 @@ class Workers:
             self._stop_by = time.monotonic() + KILL_AFTER_S
 
     def _kill_hung(self) -> None:
-        """Kill whoever serves nobody any more; those that load, or end, have limits of their own."""
+        """Kill workers that answer no more; those that load, or end, have limits of their own."""
         serving = [worker for worker in self._workers if worker.ready and self._stop_by is None]
         if not serving:
             self._check_at = None
@@ -243,7 +243,7 @@ class Workers:
     def _stop(self, code: int) -> None:
         self.code = code
         self._stop_by = time.monotonic() + self._settings.drain_s + KILL_AFTER_S
-        self._sock.close()  # else callers would wait at a port behind which nobody is left
+        self._sock.close()  # else callers would wait at a port without a process
 
     @staticmethod
     def _signal(worker: Worker, number: signal.Signals) -> None:

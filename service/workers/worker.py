@@ -57,7 +57,7 @@ def _serve(settings: Settings, sock: socket.socket, pipe: Connection, beats: Con
     assert parent is not None
     sentinel = parent.sentinel
 
-    def orphaned() -> None:  # nobody would end this process, and it holds the port
+    def orphaned() -> None:  # no supervisor would end this process, and it holds the port
         asyncio.get_running_loop().remove_reader(sentinel)
         server.handle_exit(signal.SIGTERM, None)
 

@@ -26,7 +26,7 @@
     data/                              LETOR text, tables, arrays and synthetic data; splits by query
     recipe/                            what a recipe may say; its options on a command line
     recipes/                           the recipes that come along, as TOML
-    command, progress, stopwatch       a command that repeats a run; bars; seconds per step
+    command, progress, bars, stopwatch a command that repeats a run; how far it is; seconds per step
 """
 
 from __future__ import annotations

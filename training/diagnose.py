@@ -60,13 +60,13 @@ def _diagnosed(
     """Numbers, tables and advice."""
     recipe = recipe_from(options)
     with console.status("loading torch"):  # seconds, which --help and mistyped options need not wait for
+        from listwright.training.bars import progress_bars  # noqa: PLC0415
         from listwright.training.diagnosis import text as diagnosis_text  # noqa: PLC0415
         from listwright.training.diagnosis.diagnosis import diagnose  # noqa: PLC0415
-        from listwright.training.progress import progress_bars  # noqa: PLC0415
         from listwright.training.run import usable_device  # noqa: PLC0415
     device = usable_device(options.device)
     with progress_bars(console) as bars:
-        found = diagnose(recipe, options.data, device=device, bars=bars)
+        found = diagnose(recipe, options.data, device=device, progress=bars)
     advice = diagnosis_text.advice(found)
     command = fit_command(words, alone=advice.alone and recipe.router is None)  # which needs a second stage
     numbers = {**diagnosis_text.numbers(found), "advice": advice.key, "fit": command}

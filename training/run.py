@@ -11,10 +11,10 @@ from rich.console import Console
 
 from listwright.ranking import bundle
 from listwright.ranking.errors import RecipeError
+from listwright.training.bars import progress_bars
 from listwright.training.choice.comparing import compared_networks, not_worse
 from listwright.training.data.dataset import Splits
 from listwright.training.data.load import announce, load
-from listwright.training.progress import progress_bars
 from listwright.training.recipe.config import GivenModel, Recipe
 from listwright.training.reporting.measures.details import alone, default_of, details, repeat
 from listwright.training.reporting.measures.latency import measured_here
@@ -62,11 +62,9 @@ def run(
     """
     usable = usable_device(device)
     with Workspace(out, recipe, resume=resume) as workspace, progress_bars(console) as bars:
-        watch = Stopwatch(bars.enter)
+        watch = Stopwatch(bars)
         with watch.step("data"):
             read = load(recipe, sources, progress=bars)
-            for file in bars.tasks:  # compressed text is longer than its file: only now is the end known
-                bars.update(file.id, total=file.completed)
             splits, fingerprint = _checked(recipe, read, workspace)
         context = RunContext(recipe, splits, workspace.state, bars, usable)
         return _fit_and_publish(context, workspace, watch, fingerprint, command, as_fitted=as_fitted)
@@ -86,7 +84,7 @@ def run_on(
     """
     usable = usable_device(device)
     with Workspace(out, recipe, resume=False) as workspace, progress_bars(console) as bars:
-        watch = Stopwatch(bars.enter)
+        watch = Stopwatch(bars)
         with watch.step("data"):
             splits, fingerprint = _checked(recipe, read, workspace)
         context = RunContext(recipe, splits, workspace.state, bars, usable)
@@ -107,7 +105,7 @@ def _fit_and_publish(
     context: RunContext, workspace: Workspace, watch: Stopwatch, fingerprint: str, command: str, *, as_fitted: bool
 ) -> Report:
     recipe, splits = context.recipe, context.splits
-    notes = announce(recipe, splits, context.bars.console)
+    notes = announce(recipe, splits, context.progress)
     with watch.step("first stage"):
         first, plain, comparisons = fitting.fit_first_stage(context)
     with watch.step("anomaly score"):
@@ -135,7 +133,7 @@ def _fit_and_publish(
             splits,
             metric=HEADLINE,
             as_fitted=as_fitted or chose,  # what was chosen on training queries stays so
-            bars=context.bars,
+            progress=context.progress,
             plain=None if plain is None else plain.scores_of(splits.test),
         )
     reranker, manifest, evaluation = measured.served.reranker, measured.served.manifest, measured.evaluation

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+
+from listwright.training.progress import SILENT, Progress
 
 
 @dataclass
@@ -13,16 +15,16 @@ class Stopwatch:
     """Wall-clock seconds by step.
 
     Args:
-        on_step: told the name of every step that begins.
+        progress: told the name of every step that begins.
     """
 
-    on_step: Callable[[str], None] = lambda _name: None
+    progress: Progress = SILENT
     seconds: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
         """Time one step."""
-        self.on_step(name)
+        self.progress.enter(name)
         started = time.perf_counter()
         yield
         self.seconds[name] = time.perf_counter() - started

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import FileLock, Timeout
-from rich.progress import Progress
 
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.relative import KINDS
@@ -22,12 +21,12 @@ from listwright.training.data.dataset import Splits
 from listwright.training.first_stage import fit as first_stage
 from listwright.training.first_stage import lambdamart
 from listwright.training.first_stage.fit import FittedFirstStage
+from listwright.training.progress import Progress
 from listwright.training.recipe import config
 from listwright.training.recipe.config import LambdaMart, Recipe
 from listwright.training.recipe.model import FirstStageAlone, NetworkSpec
 from listwright.training.search.optuna_search import Found
 from listwright.training.search.space import Value
-from listwright.training.second_stage.epoch import Epoch
 from listwright.training.second_stage.network_search import search_network, with_values
 from listwright.training.workspace import digest_of
 
@@ -102,7 +101,7 @@ def _check(known: Path, wanted: dict[str, object]) -> None:
         raise RecipeError(f"{known.parent} holds a study with other {other}: choose another --study, or delete it")
 
 
-def tune(recipe: Recipe, splits: Splits, state: Path, *, trials: int, device: str, bars: Progress) -> Winner:
+def tune(recipe: Recipe, splits: Splits, state: Path, *, trials: int, device: str, progress: Progress) -> Winner:
     """Search for the values that rank the validation queries best; test queries are never looked at.
 
     A recipe whose model is the first stage alone has LightGBM searched; any other its network, on the scores of one
@@ -114,24 +113,24 @@ def tune(recipe: Recipe, splits: Splits, state: Path, *, trials: int, device: st
         state: folder; what is finished there is not done again.
         trials: in all, those that stand in the folder included.
         device: torch device of the network.
-        bars: show how far it is.
+        progress: told how far it is.
 
     Raises:
         RecipeError: if the recipe has nothing to tune, or no trial got to its end.
     """
     if isinstance(recipe.model, FirstStageAlone):
-        return _tune_lightgbm(recipe, splits, state, trials, bars)
-    return _tune_network(recipe, recipe.model, splits, state, trials, device, bars)
+        return _tune_lightgbm(recipe, splits, state, trials, progress)
+    return _tune_network(recipe, recipe.model, splits, state, trials, device, progress)
 
 
-def _tune_lightgbm(recipe: Recipe, splits: Splits, state: Path, trials: int, bars: Progress) -> Winner:
+def _tune_lightgbm(recipe: Recipe, splits: Splits, state: Path, trials: int, progress: Progress) -> Winner:
     spec = recipe.first_stage
     if not isinstance(spec, LambdaMart):
         raise RecipeError(
             f"recipe {recipe.name!r} has nothing to tune: its first stage is a given {spec.kind}, and it has no second "
             "one; name a network with --model qilcm"
         )
-    task = bars.add_task("LightGBM", total=trials)
+    task = progress.begin(f"LightGBM, NDCG@{spec.ndcg_at}", trials)
     found = lambdamart.search_settings(
         splits.train,
         splits.valid,
@@ -139,25 +138,18 @@ def _tune_lightgbm(recipe: Recipe, splits: Splits, state: Path, trials: int, bar
         seed=recipe.seed,
         journal=state / "lightgbm.journal",
         prune=True,
-        on_trial=lambda done, best: bars.update(
-            task, completed=done, description=f"LightGBM, best NDCG@{spec.ndcg_at} {best:.4f}"
-        ),
+        task=task,
     )
-    bars.update(task, completed=trials)
+    task.end(trials, f"best {found.value:.4f}")
     pinned = _pinned(spec, found.values)
     return Winner(config.changed(recipe, {"first_stage": pinned}), found.values, "LightGBM", spec.ndcg_at, found, None)
 
 
 def _tune_network(
-    recipe: Recipe, model: NetworkSpec, splits: Splits, state: Path, trials: int, device: str, bars: Progress
+    recipe: Recipe, model: NetworkSpec, splits: Splits, state: Path, trials: int, device: str, progress: Progress
 ) -> Winner:
-    first = _first_stage(recipe, splits, state, trials, bars)
-    task = bars.add_task(model.title, total=trials)
-
-    def on_epoch(trial: int, epoch: Epoch) -> None:
-        text = f"{model.title} {trial}, epoch {epoch.number}, NDCG@{model.ndcg_at} {epoch.best_ndcg:.4f}"
-        bars.update(task, description=text)
-
+    first = _first_stage(recipe, splits, state, trials, progress)
+    task = progress.begin(f"{model.title}, NDCG@{model.ndcg_at}", trials)
     found = search_network(
         model,
         splits,
@@ -167,10 +159,9 @@ def _tune_network(
         journal=state / f"{model.kind}.journal",
         state=state,
         device=device,
-        on_epoch=on_epoch,
-        on_trial=lambda done: bars.update(task, completed=done),
+        task=task,
     )
-    bars.update(task, completed=trials, description=f"{model.title}, best NDCG@{model.ndcg_at} {found.value:.4f}")
+    task.end(trials, f"best {found.value:.4f}")
     changes: dict[str, object] = {"model": with_values(model, found.values)}
     tuned = None
     if isinstance(recipe.first_stage, LambdaMart):
@@ -181,25 +172,16 @@ def _tune_network(
     return Winner(winner, found.values, model.title, model.ndcg_at, found, tuned)
 
 
-def _first_stage(recipe: Recipe, splits: Splits, state: Path, trials: int, bars: Progress) -> FittedFirstStage:
+def _first_stage(recipe: Recipe, splits: Splits, state: Path, trials: int, progress: Progress) -> FittedFirstStage:
     """Fitted once for all trials, with as many trials of its own."""
     spec = recipe.first_stage
     if not isinstance(spec, LambdaMart):
         return first_stage.fit(spec, splits, seed=recipe.seed, state=state)
     spec = spec.model_copy(update={"trials": trials})
-    task = bars.add_task("First stage", total=trials)
-    progress = first_stage.Progress(
-        on_trial=lambda which, done, best: bars.update(
-            task, completed=done, description=f"First stage, {which}, best NDCG@{spec.ndcg_at} {best:.4f}"
-        )
-    )
     if spec.relative == "auto":  # what a fit would take
         both = first_stage.with_and_without(spec, splits, seed=recipe.seed, state=state, progress=progress)
-        fitted, _, _ = better_first_stage(*both, splits, spec.ndcg_at)
-    else:
-        fitted = first_stage.fit(spec, splits, seed=recipe.seed, state=state, progress=progress)
-    bars.update(task, completed=trials)
-    return fitted
+        return better_first_stage(*both, splits, spec.ndcg_at)[0]
+    return first_stage.fit(spec, splits, seed=recipe.seed, state=state, progress=progress)
 
 
 def _pinned(spec: LambdaMart, settings: object, **more: object) -> LambdaMart:

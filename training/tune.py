@@ -73,16 +73,16 @@ def _search(
 ) -> tuple[Winner, str]:
     with console.status("loading torch"):  # seconds, which --help and mistyped options need not wait for
         from listwright.training import study  # noqa: PLC0415
+        from listwright.training.bars import progress_bars  # noqa: PLC0415
         from listwright.training.data.load import announce  # noqa: PLC0415
-        from listwright.training.progress import progress_bars  # noqa: PLC0415
         from listwright.training.run import usable_device  # noqa: PLC0415
         from listwright.training.steps.bundle_schema import load  # noqa: PLC0415
     device = usable_device(options.device)
     with progress_bars(console) as bars:
         splits = load(recipe, options.data, progress=bars)
-        announce(recipe, splits, bars.console)
+        announce(recipe, splits, bars)
         with study.held(folder, recipe, splits) as state:
-            winner = study.tune(recipe, splits, state, trials=options.trials, device=device, bars=bars)
+            winner = study.tune(recipe, splits, state, trials=options.trials, device=device, progress=bars)
             text = study.fragment(winner, command)
             temporary = folder / f"{study.WINNER}.tmp"
             temporary.write_text(text, encoding="utf-8")

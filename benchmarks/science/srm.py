@@ -100,8 +100,8 @@ def costs(threads: int, rounds: int) -> dict[str, dict[str, float]]:
         for kind, shares in (("soft", None), ("hard", sure)):
             mixture = soft(data, SPECIALISTS)
             mixture.shares = mixture.shares if shares is None else shares
-            timed(f"em_iteration_{kind}_first", lambda mixture=mixture: mixture.run(1))  # type: ignore[misc]
-            timed(f"em_iteration_{kind}_second", lambda mixture=mixture: mixture.run(2))  # type: ignore[misc]
+            timed(f"em_iteration_{kind}_first", lambda mixture=mixture: list(mixture.iterate(1)))  # type: ignore[misc]
+            timed(f"em_iteration_{kind}_second", lambda mixture=mixture: list(mixture.iterate(2)))  # type: ignore[misc]
     fastest = {what: np.min(rows, axis=0).tolist() for what, rows in times.items()}
     return {what: {"wall": round(wall, 2), "cpu": round(cpu, 2)} for what, (wall, cpu) in fastest.items()}
 

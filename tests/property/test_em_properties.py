@@ -42,7 +42,7 @@ def test_the_penalised_likelihood_never_falls(lists, count, alpha, sigma, seed):
     """Ties, lists of one candidate and lists of one label are among them; nothing checks but this test."""
     em = begun(lists, count, alpha, sigma, seed)
     em._check = lambda _step: None
-    em.run(5)
+    list(em.iterate(5))
     for before, after in zip(em.steps, em.steps[1:], strict=False):
         if not after.reseeded:
             assert after.objective >= before.objective - 5e-7 * len(lists)
@@ -52,7 +52,7 @@ def test_the_penalised_likelihood_never_falls(lists, count, alpha, sigma, seed):
 @given(LISTS, st.integers(1, 4), ALPHAS, SIGMAS, SEEDS)
 def test_responsibilities_and_weights_are_probabilities(lists, count, alpha, sigma, seed):
     em = begun(lists, count, alpha, sigma, seed)
-    em.run(2)
+    list(em.iterate(2))
     assert (em.shares >= 0).all()
     assert em.shares.sum(dim=1).tolist() == pytest.approx([1.0] * len(lists))
     assert sum(em.steps[-1].weights) == pytest.approx(1.0)
@@ -69,8 +69,8 @@ def test_neither_order_nor_what_a_list_shares_matters(lists, count, sigma, seed,
         moved = [(tuple(f + s for f, s in zip(x, shift, strict=True)), label) for x, label in one]
         changed.append(random.sample(moved, len(moved)))
     em, other = begun(lists, count, 1.5, sigma, seed), begun(changed, count, 1.5, sigma, seed)
-    em.run(2)
-    other.run(2)
+    list(em.iterate(2))
+    list(other.iterate(2))
     assert other.objective == pytest.approx(em.objective, abs=1e-4)
     assert other.shares.numpy() == pytest.approx(em.shares.numpy(), abs=1e-3)
     for one, same in zip(em.rankers, other.rankers, strict=True):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from listwright.training import fit, progress, tune
+from listwright.training import bars, fit, tune
 from listwright.training.first_stage import lambdamart
 from listwright.training.recipe import config
 from listwright.training.second_stage import fit as second_stage
@@ -73,14 +73,14 @@ def test_a_killed_search_goes_on_where_it_was(study, recipe, tmp_path, monkeypat
     folder = tmp_path / "tiny"
     fitted, epochs = [], []
 
-    def killed(*arguments, on_epoch, **options):
-        def interrupt(epoch):
-            on_epoch(epoch)
-            if len(fitted) == 4 and epoch.number == 2:
+    def killed(*arguments, report, **options):
+        def interrupt(epoch, value):
+            report(epoch, value)
+            if len(fitted) == 4 and epoch == 2:
                 raise KeyboardInterrupt
 
         fitted.append(options["checkpoint"])
-        return fit_network(*arguments, on_epoch=interrupt, **options)
+        return fit_network(*arguments, report=interrupt, **options)
 
     monkeypatch.setattr(second_stage, "fit_network", killed)
     assert run(recipe, "--trials", 7, "--study", folder) == 130
@@ -124,11 +124,11 @@ def test_a_mistake_takes_nothing_away_from_a_folder_that_was_there(recipe, tmp_p
 
 
 def test_without_a_terminal_a_search_is_told_in_plain_lines(recipe, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(progress, "EVERY", 0.0)
-    monkeypatch.setattr(progress, "LOOK", 0.002)
+    monkeypatch.setattr(bars, "EVERY", 0.0)
+    monkeypatch.setattr(bars, "LOOK", 0.002)
     assert run(recipe, "--trials", 1, "--study", tmp_path / "told") == 0
     printed = capsys.readouterr().out
-    for told in (r"First stage.*, \d of 1", r"QILCM.*, \d of 1"):
+    for told in (r"Tuning LambdaMART.*, \d of 1", r"QILCM.*, \d of 1"):
         assert re.search(rf"^0:00:\d\d  {told}", printed, re.MULTILINE), told
     assert "\x1b" not in printed
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -19,6 +19,7 @@ from listwright.training.first_stage import lambdamart
 from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.first_stage.lambdamart import mean_ndcg, query_folds
 from listwright.training.first_stage.relative import widened
+from listwright.training.progress import SILENT, Progress
 from listwright.training.recipe.config import Recipe
 from listwright.training.recipe.model import FirstStageAlone, NetworkSpec
 from listwright.training.second_stage.batching import Lists
@@ -180,7 +181,7 @@ def cross_fitted(
     seed: int,
     state: Path,
     device: str = "cpu",
-    on_fold: Callable[[int], None] = lambda _done: None,
+    progress: Progress = SILENT,
 ) -> Float[np.ndarray, " N"]:
     """NDCG of every training query, reranked by a network that did not see it.
 
@@ -193,7 +194,7 @@ def cross_fitted(
         seed: fixes folds and fits.
         state: folder for checkpoints; folds that are finished there are not done again.
         device: torch device.
-        on_fold: told how many folds are done.
+        progress: told how far it is.
 
     Returns:
         ``(N,)`` at the network's ``ndcg_at``; 0 for a query without a relevant candidate.
@@ -201,7 +202,9 @@ def cross_fitted(
     spec = as_fitted(spec, first)
     seen = widened(splits, first.relative) if spec.relative else splits
     values = np.empty(len(seen.train))
-    for number, (rest, held_out) in enumerate(query_folds(seen.train, folds, seed + 1), start=1):
+    parts = query_folds(seen.train, folds, seed + 1)
+    task = progress.begin(f"Comparing {spec.title}, by folds", len(parts))
+    for number, (rest, held_out) in enumerate(parts, start=1):
         file = state / f"compared_{spec.kind}_{number}.npy"
         if not file.exists():
             checkpoint = state / f"compared_{spec.kind}_{number}.pt"
@@ -225,5 +228,5 @@ def cross_fitted(
             temporary.replace(file)
             checkpoint.unlink(missing_ok=True)
         values[held_out] = np.load(file)
-        on_fold(number)
+        task.reach(number)
     return values

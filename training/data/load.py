@@ -6,9 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import Progress
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.features import FeatureSchema
@@ -18,17 +15,18 @@ from listwright.training.data.dataset import Remedies, Splits
 from listwright.training.data.leaks.findings import leaks
 from listwright.training.data.letor import layout
 from listwright.training.data.tables import table
+from listwright.training.progress import SILENT, Progress
 from listwright.training.recipe.config import Recipe
 from listwright.training.recipe.data import LetorData, SyntheticData, TableData
 
 
-def load(recipe: Recipe, sources: Sequence[str], *, progress: Progress | None = None) -> Splits:
+def load(recipe: Recipe, sources: Sequence[str], *, progress: Progress = SILENT) -> Splits:
     """Read the data of a recipe and split them by query.
 
     Args:
         recipe: its ``data``, ``fold`` and ``seed``.
         sources: what ``--data`` named; empty for synthetic data.
-        progress: shows how far the reading of long files has come.
+        progress: told how far the reading of long files has come.
 
     Raises:
         RecipeError: if the sources do not fit the recipe; says what to pass.
@@ -71,13 +69,13 @@ def describe(schema: FeatureSchema) -> str:
     return ", ".join(parts)
 
 
-def announce(recipe: Recipe, splits: Splits, console: Console) -> tuple[str, ...]:
-    """Print what was read, and what a person should look at before anything is fitted; the latter is returned."""
-    console.print(f"[bold]{escape(recipe.name)}[/]: {escape(splits.how)}")
-    console.print(escape(describe(splits.train.schema)))
+def announce(recipe: Recipe, splits: Splits, progress: Progress) -> tuple[str, ...]:
+    """Say what was read, and what a person should look at before anything is fitted; the latter is returned."""
+    progress.say(splits.how, heading=recipe.name)
+    progress.say(describe(splits.train.schema))
     notes = tuple(doubtful(splits))
     for note in notes:
-        console.print(f"[yellow]Note:[/] {escape(note)}")
+        progress.remark(note)
     return notes
 
 

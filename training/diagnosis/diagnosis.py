@@ -17,7 +17,7 @@ from listwright.training.data.load import announce
 from listwright.training.diagnosis.between_lists import Spread, spreads
 from listwright.training.evaluation.verdicts import FEWEST
 from listwright.training.first_stage.lambdamart import query_ndcg
-from listwright.training.progress import Bars
+from listwright.training.progress import Progress
 from listwright.training.recipe import config
 from listwright.training.recipe.config import Choice, FirstStage, LambdaMart, Recipe
 from listwright.training.recipe.model import Qilcm2, Rivals
@@ -84,30 +84,28 @@ class Diagnosis:
     second: Gain
 
 
-def diagnose(recipe: Recipe, sources: Sequence[str], *, device: str, bars: Bars) -> Diagnosis:
+def diagnose(recipe: Recipe, sources: Sequence[str], *, device: str, progress: Progress) -> Diagnosis:
     """Measure the features and compare rankers, on training and validation queries; test queries are not looked at.
 
     Args:
         recipe: its data, first stage, fold and seed.
         sources: as for :func:`listwright.training.data.load.load`.
         device: torch device.
-        bars: show how far it is.
+        progress: told how far it is.
 
     Raises:
         ListwrightError: if the data cannot be read or compared on; with the place and the remedy.
     """
-    bars.enter("data")
-    splits = load(recipe, sources, progress=bars)
-    for file in bars.tasks:  # compressed text is longer than its file: only now is the end known
-        bars.update(file.id, total=file.completed)
-    announce(recipe, splits, bars.console)
+    progress.enter("data")
+    splits = load(recipe, sources, progress=progress)
+    announce(recipe, splits, progress)
     features = spreads(splits.train)
     part = sampled(splits, seed=recipe.seed)
     if len(part.train) < len(splits.train):
-        bars.console.print(
+        progress.say(
             f"Rankers are compared on {len(part.train):,} of {len(splits.train):,} training queries, drawn at random"
         )
-    relative, second = _compared(quick(recipe, part.train), part, device, bars)
+    relative, second = _compared(quick(recipe, part.train), part, device, progress)
     schema = splits.train.schema
     return Diagnosis(
         data=splits.how,
@@ -122,13 +120,13 @@ def diagnose(recipe: Recipe, sources: Sequence[str], *, device: str, bars: Bars)
     )
 
 
-def _compared(recipe: Recipe, splits: Splits, device: str, bars: Bars) -> tuple[Gain | None, Gain]:
+def _compared(recipe: Recipe, splits: Splits, device: str, progress: Progress) -> tuple[Gain | None, Gain]:
     """List-relative columns beside none, and the second stage beside what is better of the two."""
     with tempfile.TemporaryDirectory() as folder:
-        run = fitting.RunContext(recipe, splits, Path(folder), bars, device)
-        bars.enter("first stage")
+        run = fitting.RunContext(recipe, splits, Path(folder), progress, device)
+        progress.enter("first stage")
         first, _, comparisons = fitting.fit_first_stage(run)
-        bars.enter("second stage")
+        progress.enter("second stage")
         chosen = fitting.choose(run, first, comparisons)
     *columns, network = chosen.comparisons
     values = query_ndcg(splits.train, first.train_scores, NDCG_AT)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,7 @@ from listwright.ranking.metrics import EvalProtocol, hit, ndcg, precision, recip
 from listwright.ranking.reranker import Reranker
 from listwright.training.data.dataset import Dataset
 from listwright.training.evaluation.bootstrap import RESAMPLES
+from listwright.training.progress import UNTOLD, Task
 
 NDCG_AT = (1, 3, 5, 10)
 HIT_AT = (1, 5)
@@ -105,7 +106,7 @@ def evaluate(
     *,
     protocol: EvalProtocol | None = None,
     plain: Float[np.ndarray, " R"] | None = None,
-    on_query: Callable[[int], None] = lambda _done: None,
+    task: Task = UNTOLD,
 ) -> Evaluation:
     """Rank every test query as the service would, and score input order, first stage, second stage, and the route.
 
@@ -151,7 +152,7 @@ def evaluate(
         for ranker, scores in scores_by_ranker.items():
             for metric, value in _measure(scores, labels, kept, protocol).items():
                 values[ranker][metric][n] = value
-        on_query(n + 1)
+        task.reach(n + 1)
     return Evaluation(values, protocol, test.query_weights if protocol.weighted else None)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from listwright.ranking.relative import KINDS, RelativeColumn, RelativeKind
 from listwright.ranking.stages import ColumnStage, FirstStageEntry, LightGbmStage, OnnxStage
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.first_stage import bring_your_own, lambdamart, relative
+from listwright.training.progress import SILENT, Progress
 from listwright.training.recipe.config import FirstStage, GivenColumn, GivenModel, LambdaMart, LambdaMartSettings
 
 
@@ -57,12 +58,8 @@ class FittedFirstStage:
         return lambdamart.scores_of(self.model, relative.widened_part(data, self.relative))
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Who is told how far LambdaMART is; the first word says which one: ``plain`` or ``relative``."""
-
-    on_trial: Callable[[str, int, float], None] = lambda _which, _done, _best: None
-    on_fold: Callable[[str, int], None] = lambda _which, _done: None
+TITLES = {"plain": "LambdaMART", "relative": "LambdaMART + relative"}
+"""Of the two that a run may fit."""
 
 
 def fit(
@@ -71,7 +68,7 @@ def fit(
     *,
     seed: int,
     state: Path,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> FittedFirstStage:
     """Fit, or take over, the first stage; of LambdaMART the one that ``spec.relative`` names, which is not ``auto``.
 
@@ -84,7 +81,7 @@ def fit(
     """
     match spec:
         case LambdaMart():
-            return _lambdamart(spec, splits, kinds_of(spec), seed=seed, state=state, progress=progress or Progress())
+            return _lambdamart(spec, splits, kinds_of(spec), seed=seed, state=state, progress=progress)
         case GivenModel(path=path, engine=engine):
             model = bring_your_own.read_model(Path(path), splits.train.schema)
             facts = {"kind": "model", "file": Path(path).name, "train_scores": "of the given model"}
@@ -112,7 +109,7 @@ def _onnx(graph: bytes, path: Path, splits: Splits, facts: Mapping[str, object])
 
 
 def with_and_without(
-    spec: LambdaMart, splits: Splits, *, seed: int, state: Path, progress: Progress
+    spec: LambdaMart, splits: Splits, *, seed: int, state: Path, progress: Progress = SILENT
 ) -> tuple[FittedFirstStage, FittedFirstStage]:
     """LambdaMART twice: on the features alone, and with list-relative columns of every kind."""
     plain, with_columns = (
@@ -168,27 +165,19 @@ def _tuned(
         return tuned, np.load(scores_file), columns
     columns = relative.candidates(splits.train.schema, kinds)
     seen = relative.widened(splits, columns)
-    tuned = lambdamart.tune(
-        seen.train,
-        seen.valid,
-        spec,
-        seed=seed,
-        journal=state / f"{which}_trials.journal",
-        on_trial=lambda done, best: progress.on_trial(which, done, best),
-    )
+    tuning = progress.begin(f"Tuning {TITLES[which]}, NDCG@{spec.ndcg_at}", spec.trials)
+    journal = state / f"{which}_trials.journal"
+    tuned = lambdamart.tune(seen.train, seen.valid, spec, seed=seed, journal=journal, task=tuning)
+    tuning.end(tuned.trials)
     kept = relative.used(tuned.model, columns)
     if len(kept) < len(columns):  # fitted again, so that serving computes a few columns and not all of them
         columns, seen = kept, relative.widened(splits, kept)
         once = {"settings": LambdaMartSettings.model_validate(tuned.params), "trials": 1}
         again = lambdamart.tune(seen.train, seen.valid, spec.model_copy(update=once), seed=seed)
         tuned = replace(again, trials=tuned.trials)
+    folding = progress.begin(f"Out-of-fold scores, {TITLES[which]}", spec.folds)
     scores = lambdamart.out_of_fold_scores(
-        seen.train,
-        tuned,
-        folds=spec.folds,
-        seed=seed,
-        monotone=spec.monotone,
-        on_fold=lambda done: progress.on_fold(which, done),
+        seen.train, tuned, folds=spec.folds, seed=seed, monotone=spec.monotone, task=folding
     )
     model_file.write_text(tuned.model, encoding="utf-8")
     np.save(scores_file, scores)

@@ -19,6 +19,7 @@ from listwright.ranking.relative import RelativeColumn, RelativeKind
 from listwright.training.data.dataset import Dataset
 from listwright.training.first_stage.monotone import Directions, constraints
 from listwright.training.first_stage.summed_trees import summed
+from listwright.training.progress import UNTOLD, Task
 from listwright.training.recipe.config import LambdaMart
 from listwright.training.search.optuna_search import Found, Report, search
 from listwright.training.search.space import LAMBDAMART, Value
@@ -60,7 +61,7 @@ def tune(
     *,
     seed: int,
     journal: Path | None = None,
-    on_trial: Callable[[int, float], None] = lambda _done, _best: None,
+    task: Task = UNTOLD,
 ) -> TunedLambdaMart:
     """Fit LambdaMART with the hyperparameters and the number of trees that rank held-out queries best.
 
@@ -73,12 +74,12 @@ def tune(
         spec: the budget.
         seed: fixes boosting and the sampler.
         journal: file that remembers finished trials, so that an interrupted run goes on with the next one.
-        on_trial: told the number of finished trials and the best held-out NDCG so far.
+        task: told every finished trial and the best held-out NDCG so far.
 
     Raises:
         RecipeError: if LightGBM refuses the data; says what it said.
     """
-    best = search_settings(train, valid, spec, seed=seed, journal=journal, on_trial=on_trial)
+    best = search_settings(train, valid, spec, seed=seed, journal=journal, task=task)
     params = {**best.values, **_bound(train, spec.monotone)}
     boosters = _boost(_lightgbm_dataset(train), params, seed=seed, trees=best.fact, members=spec.members)
     valid_ndcg = mean_ndcg(valid, _scores(boosters, _matrix(valid)), spec.ndcg_at)
@@ -94,12 +95,12 @@ def search_settings(
     seed: int,
     journal: Path | None = None,
     prune: bool = False,
-    on_trial: Callable[[int, float], None] = lambda _done, _best: None,
+    task: Task = UNTOLD,
 ) -> Found:
     """The search of :func:`tune` alone, without the final fit; the fact of a trial is its number of trees.
 
     Args:
-        train, valid, spec, seed, journal, on_trial: as for :func:`tune`.
+        train, valid, spec, seed, journal, task: as for :func:`tune`.
         prune: whether trials that stay below the median of earlier ones are ended early.
     """
     train_set = _lightgbm_dataset(train)
@@ -119,7 +120,7 @@ def search_settings(
         journal=journal,
         name="lambdamart",
         prune_after=PRUNE_AFTER if prune else None,
-        on_trial=on_trial,
+        task=task,
     )
 
 
@@ -130,7 +131,7 @@ def out_of_fold_scores(
     folds: int,
     seed: int,
     monotone: Directions = (),
-    on_fold: Callable[[int], None] = lambda _done: None,
+    task: Task = UNTOLD,
 ) -> Float[np.ndarray, " R"]:
     """Scores of the training rows, each by a model that did not see its query.
 
@@ -148,7 +149,7 @@ def out_of_fold_scores(
         boosters = _boost(part, params, seed=seed, trees=tuned.trees, members=tuned.members)
         rows = train.rows_of(held_out)
         scores[rows] = _scores(boosters, lightgbm_input(train.features[rows], train.schema))
-        on_fold(number)
+        task.reach(number)
     return scores
 
 

@@ -18,6 +18,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
 from listwright.ranking.errors import RecipeError
+from listwright.training.progress import UNTOLD, Task
 from listwright.training.search.space import Space, Value, stored, widened
 
 STARTUP_TRIALS = 5
@@ -65,7 +66,7 @@ def search(
     journal: Path | None = None,
     name: str = "study",
     prune_after: int | None = None,
-    on_trial: Callable[[int, float], None] = lambda _done, _best: None,
+    task: Task = UNTOLD,
 ) -> Found:
     """Try settings and keep the best.
 
@@ -78,7 +79,7 @@ def search(
         journal: file that remembers finished trials; nobody else may use it meanwhile.
         name: of the study in the journal.
         prune_after: steps of a trial before it can be pruned; None prunes nothing.
-        on_trial: told the number of finished trials and the best value so far.
+        task: told every finished trial and the best value so far.
 
     Raises:
         RecipeError: if no trial got to its end, or one is worth no number.
@@ -100,7 +101,8 @@ def search(
                 raise RecipeError(f"a trial's held-out value is {value}: look at labels and weights")
             trial.set_user_attr("fact", fact)
             study.tell(trial, value)
-        on_trial(done + 1, max((t.value for t in _finished(study) if t.value is not None), default=float("nan")))
+        best = max((trial.value for trial in _finished(study) if trial.value is not None), default=float("nan"))
+        task.reach(done + 1, f"best {best:.4f}")
     return _found(study, space)
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from listwright.training.data.dataset import Splits
 from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.first_stage.relative import widened
+from listwright.training.progress import UNTOLD, Task
 from listwright.training.recipe.model import FirstStageAlone, Model, NetworkSpec
-from listwright.training.second_stage.epoch import Epoch
+from listwright.training.search.optuna_search import Report
 from listwright.training.second_stage.loop import FittedNetwork, fit_network
 
 
@@ -21,7 +21,8 @@ def fit(
     seed: int,
     checkpoint: Path | None = None,
     device: str = "cpu",
-    on_epoch: Callable[[Epoch], None] = lambda _epoch: None,
+    task: Task = UNTOLD,
+    report: Report = lambda _epoch, _value: None,
 ) -> FittedNetwork | None:
     """Fit the second stage.
 
@@ -29,7 +30,7 @@ def fit(
         spec: of the recipe.
         splits: under the schema that the bundle will have.
         first: what the first stage makes of them.
-        seed, checkpoint, device, on_epoch: as for :func:`listwright.training.second_stage.loop.fit_network`.
+        seed, checkpoint, device, task, report: as for :func:`listwright.training.second_stage.loop.fit_network`.
 
     Returns:
         None if the first stage stands alone.
@@ -52,7 +53,8 @@ def fit(
         score_feature=first.score_feature,
         checkpoint=checkpoint,
         device=device,
-        on_epoch=on_epoch,
+        task=task,
+        report=report,
     )
 
 

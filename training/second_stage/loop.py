@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -20,8 +19,11 @@ from listwright.training.losses.confusion import confusion_loss, normalised_weig
 from listwright.training.losses.listwise import ranking_loss
 from listwright.training.networks.qilcm import QilcmNetwork
 from listwright.training.networks.ranker import Ranker
+from listwright.training.progress import UNTOLD, Task
 from listwright.training.recipe.model import NetworkSpec, Qilcm, Qilcm2
+from listwright.training.search.optuna_search import Report
 from listwright.training.second_stage.batching import Batch, Lists, refined_ndcg
+from listwright.training.second_stage.checkpoint import Attained, advance, finished, restore, save, state_of
 from listwright.training.second_stage.epoch import Epoch
 
 VALIDATION_BATCH = 256
@@ -65,19 +67,6 @@ class FittedNetwork:
         }
 
 
-@dataclass
-class _Progress:
-    """What a checkpoint holds."""
-
-    model: dict[str, Tensor]
-    optimizer: dict[str, Any]
-    best: dict[str, Tensor]
-    best_epoch: int
-    history: list[Epoch]
-    start_ndcg: float = -1.0
-    """What the first epoch has to beat."""
-
-
 def fit_network(
     spec: NetworkSpec,
     train: Dataset,
@@ -89,7 +78,8 @@ def fit_network(
     score_feature: str | None = None,
     checkpoint: Path | None = None,
     device: str = "cpu",
-    on_epoch: Callable[[Epoch], None] = lambda _epoch: None,
+    task: Task = UNTOLD,
+    report: Report = lambda _epoch, _value: None,
 ) -> FittedNetwork:
     """Fit a second stage on the first stage's top candidates.
 
@@ -102,7 +92,8 @@ def fit_network(
         checkpoint: file that remembers every finished epoch; if it is there, training goes on from it and ends with
             the same weights as an uninterrupted run.
         device: torch device.
-        on_epoch: told every epoch, those of the checkpoint included.
+        task: told every epoch, those of the checkpoint included.
+        report: of a search: told every epoch and the validation NDCG after it; may end the fit by raising.
 
     Raises:
         ScoringError: if the loss or a validation score stops being finite; names the epoch and the remedy.
@@ -117,22 +108,27 @@ def fit_network(
         model = Ranker(train.schema, lists.matrix, spec, score_column).to(device)
         optimizer = torch.optim.Adam(model.parameters(), lr=spec.learning_rate, weight_decay=spec.weight_decay)
         conf_weight = _confusion_weight(model, spec, lists)
-        progress = _restore(checkpoint, model, optimizer) or _Progress({}, {}, {}, best_epoch=0, history=[])
-        if not progress.history and isinstance(spec, Qilcm2) and score_column is not None:
+        attained = restore(checkpoint, model, optimizer) or Attained({}, {}, {}, best_epoch=0, history=[])
+        if not attained.history and isinstance(spec, Qilcm2) and score_column is not None:
             # it starts from the first stage's order, and so it need never end below it
-            progress.start_ndcg = _validate(model, held_out, valid, valid_scores, spec, number=0)
-            progress.best = _state(model)
-        for epoch in progress.history:
-            on_epoch(epoch)
-        while not _finished(progress, spec):
-            epoch = _run_epoch(model, optimizer, lists, spec, conf_weight, seed=seed, number=len(progress.history) + 1)
+            attained.start_ndcg = _validate(model, held_out, valid, valid_scores, spec, number=0)
+            attained.best = state_of(model)
+        for epoch in attained.history:
+            _tell(epoch, spec, task, report)
+        while not finished(attained, spec):
+            epoch = _run_epoch(model, optimizer, lists, spec, conf_weight, seed=seed, number=len(attained.history) + 1)
             value = _validate(model, held_out, valid, valid_scores, spec, number=epoch.number)
-            progress = _advance(progress, model, optimizer, epoch, value)
+            attained = advance(attained, model, optimizer, epoch, value)
             if checkpoint is not None:
-                _save(checkpoint, progress)
-            on_epoch(progress.history[-1])
-    model.load_state_dict(progress.best)
-    return FittedNetwork(model.cpu().eval(), spec, tuple(progress.history), progress.best_epoch, conf_weight)
+                save(checkpoint, attained)
+            _tell(attained.history[-1], spec, task, report)
+    model.load_state_dict(attained.best)
+    return FittedNetwork(model.cpu().eval(), spec, tuple(attained.history), attained.best_epoch, conf_weight)
+
+
+def _tell(epoch: Epoch, spec: NetworkSpec, task: Task, report: Report) -> None:
+    task.reach(epoch.number, f"valid NDCG@{spec.ndcg_at} {epoch.valid_ndcg:.4f} (best {epoch.best_ndcg:.4f})")
+    report(epoch.number, epoch.valid_ndcg)
 
 
 def _score_column(spec: NetworkSpec, schema: FeatureSchema, feature: str | None) -> int | None:
@@ -250,45 +246,3 @@ def query_ndcg(
             for n, rows in ((n, data.slice(n)) for n in range(len(lists)))
         ]
     )
-
-
-def _advance(
-    progress: _Progress, model: Ranker, optimizer: torch.optim.Optimizer, epoch: Epoch, valid_ndcg: float
-) -> _Progress:
-    state = _state(model)
-    best_so_far = progress.history[-1].best_ndcg if progress.history else progress.start_ndcg
-    better = valid_ndcg > best_so_far
-    epoch = Epoch(**{**asdict(epoch), "valid_ndcg": valid_ndcg, "best_ndcg": max(valid_ndcg, best_so_far)})
-    return _Progress(
-        model=state,
-        optimizer=optimizer.state_dict(),
-        best=state if better else progress.best,
-        best_epoch=epoch.number if better else progress.best_epoch,
-        history=[*progress.history, epoch],
-    )
-
-
-def _state(model: Ranker) -> dict[str, Tensor]:
-    return {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
-
-
-def _finished(progress: _Progress, spec: NetworkSpec) -> bool:
-    done = len(progress.history)
-    return done >= spec.max_epochs or (done > 0 and done - progress.best_epoch >= spec.patience)
-
-
-def _restore(checkpoint: Path | None, model: Ranker, optimizer: torch.optim.Optimizer) -> _Progress | None:
-    if checkpoint is None or not checkpoint.exists():
-        return None
-    saved = torch.load(checkpoint, weights_only=True, map_location="cpu")  # also where the GPU is gone
-    progress = _Progress(**{**saved, "history": [Epoch(**epoch) for epoch in saved["history"]]})
-    model.load_state_dict(progress.model)
-    optimizer.load_state_dict(progress.optimizer)
-    return progress
-
-
-def _save(checkpoint: Path, progress: _Progress) -> None:
-    temporary = checkpoint.with_suffix(".tmp")
-    values = {**vars(progress), "history": [asdict(epoch) for epoch in progress.history]}
-    torch.save(values, temporary)
-    temporary.replace(checkpoint)  # in one step: an interruption leaves the epoch before

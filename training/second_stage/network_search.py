@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from listwright.ranking.errors import ScoringError
 from listwright.training.data.dataset import Splits
 from listwright.training.first_stage.fit import FittedFirstStage
+from listwright.training.progress import UNTOLD, Task
 from listwright.training.recipe.model import NetworkSpec
 from listwright.training.search.optuna_search import Found, Pruned, Report, search
 from listwright.training.search.space import Value, own_values, space_of
 from listwright.training.second_stage import fit as second_stage
-from listwright.training.second_stage.epoch import Epoch
 
 PRUNE_AFTER = 3
 """Epochs that a network gets before it is compared with the median."""
@@ -28,8 +27,7 @@ def search_network(
     journal: Path,
     state: Path,
     device: str = "cpu",
-    on_epoch: Callable[[int, Epoch], None] = lambda _trial, _epoch: None,
-    on_trial: Callable[[int], None] = lambda _done: None,
+    task: Task = UNTOLD,
 ) -> Found:
     """The values that rank the validation queries best; the fact of a trial is its best epoch.
 
@@ -41,8 +39,7 @@ def search_network(
         journal: file that remembers finished trials.
         state: folder for the checkpoint of the trial under way.
         device: torch device.
-        on_epoch: told the number of the trial, from 1, and its epoch.
-        on_trial: told how many trials are finished.
+        task: told the finished trials, and every epoch of the one under way.
 
     Raises:
         RecipeError: if no trial got to its end.
@@ -54,9 +51,9 @@ def search_network(
             if old != checkpoint:
                 old.unlink()
 
-        def after_epoch(epoch: Epoch) -> None:
-            on_epoch(done + 1, epoch)
-            report(epoch.number, epoch.valid_ndcg)
+        def after_epoch(number: int, value: float) -> None:
+            task.reach(done, f"trial {done + 1}, epoch {number}: {value:.4f}")
+            report(number, value)
 
         try:
             fitted = second_stage.fit(
@@ -66,7 +63,7 @@ def search_network(
                 seed=seed,
                 checkpoint=checkpoint,
                 device=device,
-                on_epoch=after_epoch,
+                report=after_epoch,
             )
         except ScoringError as error:  # it diverged: these values are as bad as any
             raise Pruned from error
@@ -82,7 +79,7 @@ def search_network(
         seed=seed,
         journal=journal,
         prune_after=PRUNE_AFTER,
-        on_trial=lambda done, _best: on_trial(done),
+        task=task,
     )
 
 

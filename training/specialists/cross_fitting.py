@@ -8,7 +8,6 @@ mixture whose queries they share.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +21,7 @@ from listwright.ranking.relative import RelativeColumn
 from listwright.ranking.scorers import OnnxScorer
 from listwright.training.data.dataset import Dataset
 from listwright.training.first_stage.relative import widened_part
+from listwright.training.progress import UNTOLD, Task
 from listwright.training.recipe.config import Router
 from listwright.training.recipe.model import NetworkSpec
 from listwright.training.router.fit import JudgedLists
@@ -45,7 +45,7 @@ def cross_fit(
     relative: tuple[RelativeColumn, ...] = (),
     state: Path | None = None,
     device: str = "cpu",
-    on_fold: Callable[[int], None] = lambda _done: None,
+    task: Task = UNTOLD,
 ) -> JudgedLists:
     """Judge every training query by rankers that did not see it.
 
@@ -60,11 +60,10 @@ def cross_fit(
         relative: list-relative columns, which the generalist may see.
         state: folder for checkpoints; folds that are finished there are not done again.
         device: torch device.
-        on_fold: told how many folds are done, 0 at the beginning.
+        task: told how many folds are done.
     """
     fold_of = np.random.default_rng([seed, spec.folds]).permutation(len(train)) % spec.folds
     parts: list[dict[str, np.ndarray]] = []
-    on_fold(0)
     for fold in range(spec.folds):
         file = None if state is None else state / f"router_fold_{fold + 1}.npz"
         if file is not None and file.exists():
@@ -102,7 +101,7 @@ def cross_fit(
                 temporary = file.with_suffix(".tmp.npz")
                 np.savez(temporary, **part)  # type: ignore[arg-type]
                 temporary.replace(file)
-        on_fold(fold + 1)
+        task.reach(fold + 1)
     together = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     return JudgedLists(together["aggregates"], together["specialists"], together["generalist"])
 

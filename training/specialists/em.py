@@ -6,7 +6,7 @@ equal say nothing about any ranker and are left out by the caller.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -213,14 +213,14 @@ class Mixture:
         """How often each component is expected to have seen each list."""
         return self._counts[:, None] * self.shares
 
-    def run(self, iterations: int, on_step: Callable[[Step], None] = lambda _step: None) -> None:
-        """Until converged, or ``iterations`` are done in all.
+    def iterate(self, iterations: int) -> Iterator[Step]:
+        """Until converged, or until ``iterations`` are done in all; each comes when it is done.
 
         Raises:
             ScoringError: if the objective falls although nothing allows it to.
         """
         while len(self.steps) < iterations and not self.converged:
-            on_step(self._iterate(may_reseed=len(self.steps) + SETTLING < iterations))
+            yield self._iterate(may_reseed=len(self.steps) + SETTLING < iterations)
 
     def _iterate(self, *, may_reseed: bool) -> Step:
         reseeded = self._lost() if may_reseed else ()

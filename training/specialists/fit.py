@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,12 +9,13 @@ from listwright.ranking.errors import RecipeError
 from listwright.ranking.stages import SrmStage
 from listwright.training.data.dataset import Splits
 from listwright.training.first_stage.fit import FittedFirstStage
+from listwright.training.progress import SILENT, Progress
 from listwright.training.recipe.config import Recipe
 from listwright.training.recipe.model import NetworkSpec
 from listwright.training.router.anomaly import FittedAnomaly
 from listwright.training.router.fit import FittedRouter, fit_router
 from listwright.training.specialists.cross_fitting import cross_fit
-from listwright.training.specialists.srm import EmProgress, FittedSrm, fit_srm
+from listwright.training.specialists.srm import FittedSrm, fit_srm
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,7 @@ def fit_specialists(
     *,
     state: Path | None = None,
     device: str = "cpu",
-    on_step: Callable[[EmProgress], None] = lambda _progress: None,
-    on_fold: Callable[[int], None] = lambda _done: None,
+    progress: Progress = SILENT,
 ) -> FittedSpecialists | None:
     """Fit what the recipe asks for; None if it asks for no specialists.
 
@@ -67,7 +66,7 @@ def fit_specialists(
         generalist: the recipe's model as it was fitted; None only where the recipe has no router either.
         state: folder for checkpoints.
         device: torch device for the generalist of the router's folds.
-        on_step, on_fold: progress of EM and of the router's folds.
+        progress: told how far EM and the router's folds are.
 
     Raises:
         RecipeError: if there is nothing numeric for a router to look at.
@@ -76,7 +75,9 @@ def fit_specialists(
     if spec is None:
         return None
     checkpoint = None if state is None else state / "srm.pt"
-    srm = fit_srm(spec, splits.train, first.train_scores, seed=recipe.seed, checkpoint=checkpoint, on_step=on_step)
+    task = progress.begin("EM", spec.max_iterations)
+    srm = fit_srm(spec, splits.train, first.train_scores, seed=recipe.seed, checkpoint=checkpoint, task=task)
+    task.end(len(srm.steps), f"{spec.specialists} specialists, log P {srm.steps[-1].objective:.1f}")
     stage = SrmStage(cutoff=spec.cutoff, first_stage_score=spec.first_stage_score, specialists=srm.describe())
     router = None
     if recipe.router is not None:
@@ -97,7 +98,7 @@ def fit_specialists(
             relative=first.relative,
             state=state,
             device=device,
-            on_fold=on_fold,
+            task=progress.begin("Router, by folds", recipe.router.folds),
         )
         router = fit_router(recipe.router, lists, seed=recipe.seed)
     return FittedSpecialists(srm, stage, router)

@@ -8,7 +8,6 @@ the most likely goes on.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from torch import Tensor, nn
 from listwright.ranking.errors import DataError
 from listwright.ranking.stages import FeatureWeight, Specialist
 from listwright.training.data.dataset import Dataset
+from listwright.training.progress import UNTOLD, Task
 from listwright.training.recipe.config import Srm as SrmSpec
 from listwright.training.second_stage.batching import Lists
 from listwright.training.specialists.em import Mixture, PaddedLists, Ranker, Step, log_likelihoods, responsibilities
@@ -88,15 +88,6 @@ class FittedSrm:
         return tuple(FeatureWeight(feature=names[p], weight=float(w[p])) for p in largest if w[p] != 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class EmProgress:
-    """One iteration of one start; ``start`` is counted from 1, ``starts`` are tried."""
-
-    start: int
-    starts: int
-    step: Step
-
-
 def fit_srm(
     spec: SrmSpec,
     train: Dataset,
@@ -104,7 +95,7 @@ def fit_srm(
     *,
     seed: int,
     checkpoint: Path | None = None,
-    on_step: Callable[[EmProgress], None] = lambda _progress: None,
+    task: Task = UNTOLD,
 ) -> FittedSrm:
     """Fit the mixture by EM.
 
@@ -115,13 +106,13 @@ def fit_srm(
         train_scores: ``(R,)`` out-of-fold first-stage scores; needed for a cutoff or as an input.
         seed: fixes every start.
         checkpoint: file that remembers every finished iteration; if it is there, EM goes on from it.
-        on_step: told every iteration.
+        task: told every iteration.
 
     Raises:
         DataError: if there are fewer queries with two different labels than specialists.
         ScoringError: if the penalised log-likelihood falls where it must not.
     """
-    fitting = _Fitting(spec, train, train_scores, seed=seed, checkpoint=checkpoint, on_step=on_step)
+    fitting = _Fitting(spec, train, train_scores, seed=seed, checkpoint=checkpoint, task=task)
     count = spec.restarts if spec.specialists > 1 else 1
     trial = min(spec.short_run, spec.max_iterations)
     mixtures = [fitting.mixture(number) for number in range(count)]
@@ -169,9 +160,9 @@ class _Fitting:
         *,
         seed: int,
         checkpoint: Path | None,
-        on_step: Callable[[EmProgress], None],
+        task: Task,
     ) -> None:
-        self._spec, self._seed, self._checkpoint, self._on_step = spec, seed, checkpoint, on_step
+        self._spec, self._seed, self._checkpoint, self._task = spec, seed, checkpoint, task
         kept = lists_of(spec, train, train_scores)
         labels = train.labels[kept.rows]
         low, high = (ends.reduceat(labels, kept.offsets[:-1]) for ends in (np.minimum, np.maximum))
@@ -241,11 +232,11 @@ class _Fitting:
     def advance(self, mixture: Mixture, number: int, count: int, iterations: int) -> None:
         """Iterate, remember, tell."""
 
-        def done(step: Step) -> None:
+        for step in mixture.iterate(iterations):
             self._remember(mixture, number)
-            self._on_step(EmProgress(number + 1, count, step))
-
-        mixture.run(iterations, done)
+            shares = " ".join(f"{weight:.2f}" for weight in step.weights)
+            start = f"start {number + 1} of {count}, log P {step.objective:.1f}, pi {shares}, H {step.entropy:.2f}"
+            self._task.reach(step.number, start)
 
     def _remember(self, mixture: Mixture, number: int) -> None:
         if self._checkpoint is None:

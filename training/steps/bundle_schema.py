@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from rich.progress import Progress
 
 from listwright.ranking.errors import RecipeError
 from listwright.training.choice.comparing import compared_networks
@@ -15,11 +14,12 @@ from listwright.training.data.constant import without_constant
 from listwright.training.data.dataset import Splits
 from listwright.training.data.defaults import with_defaults
 from listwright.training.first_stage import bring_your_own, monotone
+from listwright.training.progress import SILENT, Progress
 from listwright.training.recipe.config import GivenColumn, GivenModel, LambdaMart, Recipe
 from listwright.training.recipe.model import FirstStageAlone
 
 
-def load(recipe: Recipe, sources: Sequence[str], *, progress: Progress | None = None) -> Splits:
+def load(recipe: Recipe, sources: Sequence[str], *, progress: Progress = SILENT) -> Splits:
     """The data of a recipe as everything that is fitted to them sees them.
 
     Args:

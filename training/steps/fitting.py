@@ -1,4 +1,4 @@
-"""The steps of a run that take time, each with its bars: first stage, choice, networks, anomaly score, specialists."""
+"""The steps of a run that take time: first stage, choice, networks, anomaly score, specialists."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float
-from rich.markup import escape
-from rich.progress import TaskID
 
 from listwright.ranking.errors import ScoringError
 from listwright.ranking.manifest import Comparison
@@ -26,17 +24,13 @@ from listwright.training.data.dataset import Splits
 from listwright.training.first_stage import bring_your_own
 from listwright.training.first_stage import fit as first_stage
 from listwright.training.first_stage.fit import FittedFirstStage
-from listwright.training.progress import Bars
+from listwright.training.progress import Progress
 from listwright.training.recipe.config import LambdaMart, Recipe
 from listwright.training.recipe.model import FirstStageAlone, NetworkSpec
 from listwright.training.router.anomaly import FittedAnomaly, fit_anomaly
 from listwright.training.second_stage import fit as second_stage
-from listwright.training.second_stage.epoch import Epoch
 from listwright.training.second_stage.loop import FittedNetwork
 from listwright.training.specialists.fit import FittedSpecialists, fit_specialists
-from listwright.training.specialists.srm import EmProgress
-
-_LAMBDAMART = {"plain": "LambdaMART", "relative": "LambdaMART + relative"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +41,14 @@ class RunContext:
         recipe: what to fit.
         splits: under the schema that the bundle will have.
         state: folder for checkpoints; what is finished there is not done again.
-        bars: show how far it is.
+        progress: told how far it is.
         device: torch device of the networks.
     """
 
     recipe: Recipe
     splits: Splits
     state: Path
-    bars: Bars
+    progress: Progress
     device: str
 
 
@@ -67,38 +61,18 @@ def fit_first_stage(
         The first stage; the one without list-relative columns where it has some and was compared with that; and the
         comparison.
     """
-    recipe, splits, state, bars = run.recipe, run.splits, run.state, run.bars
+    recipe, splits, state, progress = run.recipe, run.splits, run.state, run.progress
     spec = recipe.first_stage
     if not isinstance(spec, LambdaMart):
-        bars.console.print(f"[yellow]Note:[/] {bring_your_own.WARNING}")
+        progress.remark(bring_your_own.WARNING)
         given = first_stage.fit(spec, splits, seed=recipe.seed, state=state)
         for note in given.notes:
-            bars.console.print(f"[yellow]Note:[/] {escape(note)}")
+            progress.remark(note)
         return given, None, ()
-    progress = _boosting(spec, bars)
     if spec.relative != "auto":
         return first_stage.fit(spec, splits, seed=recipe.seed, state=state, progress=progress), None, ()
     plain, relative = first_stage.with_and_without(spec, splits, seed=recipe.seed, state=state, progress=progress)
     return better_first_stage(plain, relative, splits, spec.ndcg_at)
-
-
-def _boosting(spec: LambdaMart, bars: Bars) -> first_stage.Progress:
-    """Bars for tuning and for out-of-fold scores, of each LambdaMART that is fitted."""
-    tuning: dict[str, TaskID] = {}
-    folding: dict[str, TaskID] = {}
-
-    def on_trial(which: str, done: int, best: float) -> None:
-        if which not in tuning:
-            tuning[which] = bars.add_task("", total=spec.trials)
-        text = f"Tuning {_LAMBDAMART[which]}, held-out NDCG@{spec.ndcg_at} {best:.4f}"
-        bars.update(tuning[which], completed=done, description=text)
-
-    def on_fold(which: str, done: int) -> None:
-        if which not in folding:
-            folding[which] = bars.add_task(f"Out-of-fold scores, {_LAMBDAMART[which]}", total=spec.folds)
-        bars.update(folding[which], completed=done)
-
-    return first_stage.Progress(on_trial, on_fold)
 
 
 def choose(run: RunContext, first: FittedFirstStage, comparisons: tuple[Comparison, ...]) -> Chosen:
@@ -115,15 +89,10 @@ def choose(run: RunContext, first: FittedFirstStage, comparisons: tuple[Comparis
         alone = isinstance(recipe.model, FirstStageAlone) and comparisons
         return Chosen(recipe.model.kind, comparing.reason(comparisons, {}) if alone else None, comparisons)
     assert recipe.choice is not None
-    task = run.bars.add_task("Comparing second stages", total=len(specs) * recipe.choice.folds)
     current: Strategy = "first_stage"
     values: dict[str, Float[np.ndarray, " N"]] = {current: out_of_fold(first, splits, specs[0].ndcg_at)}
     found = list(comparisons)
-    for number, spec in enumerate(specs):
-
-        def on_fold(done: int, spec: NetworkSpec = spec, before: int = number * recipe.choice.folds) -> None:
-            run.bars.update(task, completed=before + done, description=f"Comparing {spec.title}, by folds")
-
+    for spec in specs:
         values[spec.kind] = cross_fitted(
             spec,
             splits,
@@ -132,7 +101,7 @@ def choose(run: RunContext, first: FittedFirstStage, comparisons: tuple[Comparis
             seed=recipe.seed,
             state=run.state,
             device=run.device,
-            on_fold=on_fold,
+            progress=run.progress,
         )
         gains = values[spec.kind] - values[current]
         metric, weights = f"ndcg@{spec.ndcg_at}", splits.train.query_weights
@@ -154,13 +123,7 @@ def fit_networks(run: RunContext, first: FittedFirstStage, chosen: Chosen) -> li
 
 
 def _fit_network(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) -> FittedNetwork:
-    bars = run.bars
-    task = bars.add_task(f"Training {spec.title}", total=spec.max_epochs)
-
-    def on_epoch(epoch: Epoch) -> None:
-        text = f"Training {spec.title}, valid NDCG@{spec.ndcg_at} {epoch.valid_ndcg:.4f} (best {epoch.best_ndcg:.4f})"
-        bars.update(task, completed=epoch.number, description=text)
-
+    task = run.progress.begin(f"Training {spec.title}", spec.max_epochs)
     fitted = second_stage.fit(
         spec,
         run.splits,
@@ -168,13 +131,11 @@ def _fit_network(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) ->
         seed=run.recipe.seed,
         checkpoint=run.state / f"{spec.kind}.pt",
         device=run.device,
-        on_epoch=on_epoch,
+        task=task,
     )
     assert fitted is not None
-    epochs, best = len(fitted.history), fitted.best_epoch
-    bars.update(
-        task, total=epochs, completed=epochs, description=f"Training {spec.title}, best epoch {best} of {epochs}"
-    )
+    epochs = len(fitted.history)
+    task.end(epochs, f"best epoch {fitted.best_epoch} of {epochs}")
     return fitted
 
 
@@ -185,9 +146,7 @@ def fit_anomaly_score(run: RunContext, first: FittedFirstStage) -> FittedAnomaly
     except ScoringError as error:
         if run.recipe.router is not None:
             raise
-        run.bars.console.print(
-            f"[yellow]Note:[/] no anomaly score could be made of these features: {escape(str(error))}"
-        )
+        run.progress.remark(f"no anomaly score could be made of these features: {error}")
         return None
 
 
@@ -195,43 +154,23 @@ def fit_mixture(
     run: RunContext, first: FittedFirstStage, anomaly: FittedAnomaly | None, generalist: FittedNetwork | None
 ) -> FittedSpecialists | None:
     """The specialists of a recipe, and their router."""
-    recipe, bars = run.recipe, run.bars
-    spec = recipe.specialists
-    assert spec is not None
-    task = bars.add_task("Specialists", total=spec.max_iterations)
-    folding = None if recipe.router is None else bars.add_task("Router, by folds", total=recipe.router.folds)
-
-    def on_step(progress: EmProgress) -> None:
-        step = progress.step
-        shares = " ".join(f"{weight:.2f}" for weight in step.weights)
-        text = f"EM {progress.start}/{progress.starts}, log P {step.objective:.1f}, pi {shares}, H {step.entropy:.2f}"
-        bars.update(task, completed=step.number, description=text)
-
-    def on_fold(done: int) -> None:
-        if folding is not None:
-            bars.update(folding, completed=done)
-
     fitted = fit_specialists(
-        recipe,
+        run.recipe,
         run.splits,
         first,
         anomaly,
         None if generalist is None else generalist.spec,
         state=run.state,
         device=run.device,
-        on_step=on_step,
-        on_fold=on_fold,
+        progress=run.progress,
     )
     assert fitted is not None
-    done = len(fitted.srm.steps)
-    text = f"{spec.specialists} specialists, log P {fitted.srm.steps[-1].objective:.1f}"
-    bars.update(task, total=done, completed=done, description=text)
     idle = [k for k, specialist in enumerate(fitted.stage.specialists) if specialist.queries == 0]
     if idle:
-        bars.console.print(
-            f"[yellow]Note:[/] no training query is most likely specialist {', '.join(map(str, idle))}'s: lower "
-            "specialists in the recipe"
+        run.progress.remark(
+            f"no training query is most likely specialist {', '.join(map(str, idle))}'s: lower specialists in the "
+            "recipe"
         )
     if not fitted.srm.converged:
-        bars.console.print(f"[yellow]Note:[/] EM had not converged after {done} iterations (max_iterations)")
+        run.progress.remark(f"EM had not converged after {len(fitted.srm.steps)} iterations (max_iterations)")
     return fitted

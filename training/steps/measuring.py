@@ -14,7 +14,7 @@ from listwright.training.choice.default_strategy import without_harm
 from listwright.training.data.dataset import Splits
 from listwright.training.evaluation.evaluate import Evaluation, evaluate
 from listwright.training.evaluation.routing import RoutingEvaluation, evaluate_routing
-from listwright.training.progress import Bars
+from listwright.training.progress import Progress
 from listwright.training.recipe.config import Recipe
 from listwright.training.steps.bundling import seal_again
 
@@ -43,7 +43,7 @@ def measure(
     *,
     metric: str,
     as_fitted: bool,
-    bars: Bars,
+    progress: Progress,
     plain: Float[np.ndarray, " R"] | None = None,
 ) -> Measured:
     """Measure the bundle of a folder, and take away from its default what harms; then measure again.
@@ -53,25 +53,28 @@ def measure(
         recipe, splits: of the run.
         metric: whose interval counts.
         as_fitted: take nothing away.
-        bars: show how far it is.
+        progress: told how far it is.
         plain: as for :func:`listwright.training.evaluation.evaluate.evaluate`.
 
     Raises:
         BundleError, ScoringError: if the bundle does not do what it should.
     """
+    title = _SCORING
     while True:
         served = bundle.load(folder)
-        evaluation = _evaluated(served, splits, plain, bars)
+        evaluation = _evaluated(served, splits, plain, progress, title)
         harmless = None if as_fitted else without_harm(served.manifest, evaluation, metric)
         if harmless is None:
             break
         seal_again(folder, harmless, splits.valid)
+        title = f"{_SCORING}, with another default"
     router = recipe.router
     routing = None if router is None else evaluate_routing(folder, splits.test, ndcg_at=router.ndcg_at)
     return Measured(served, evaluation, routing)
 
 
-def _evaluated(served: Bundle, splits: Splits, plain: Float[np.ndarray, " R"] | None, bars: Bars) -> Evaluation:
-    again = ", with another default" if bars.tasks and bars.tasks[-1].description == _SCORING else ""
-    task = bars.add_task(_SCORING + again, total=len(splits.test))
-    return evaluate(served.reranker, splits.test, plain=plain, on_query=lambda done: bars.update(task, completed=done))
+def _evaluated(
+    served: Bundle, splits: Splits, plain: Float[np.ndarray, " R"] | None, progress: Progress, title: str
+) -> Evaluation:
+    task = progress.begin(title, len(splits.test))
+    return evaluate(served.reranker, splits.test, plain=plain, task=task)

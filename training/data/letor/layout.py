@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from rich.progress import Progress
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.training.data.container import Container, is_archive
@@ -15,6 +14,7 @@ from listwright.training.data.dataset import Splits
 from listwright.training.data.letor.reader import Reader, as_wide, together
 from listwright.training.data.sources import NAMED, SPLITS, check_exists, files_by_split
 from listwright.training.data.split import apart, by_query, check_fold, checked, merged, set_aside
+from listwright.training.progress import SILENT, Progress
 from listwright.training.recipe.data import LetorData
 
 _ROLE_OF = {
@@ -34,7 +34,7 @@ _Folds = dict[int, dict[str, str]]
 
 
 def load(
-    spec: LetorData, sources: Sequence[str], *, fold: int, rng: np.random.Generator, progress: Progress | None = None
+    spec: LetorData, sources: Sequence[str], *, fold: int, rng: np.random.Generator, progress: Progress = SILENT
 ) -> Splits:
     """Read a LETOR set as it lies there.
 

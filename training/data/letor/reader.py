@@ -7,8 +7,6 @@ from pathlib import Path
 
 import numpy as np
 from jaxtyping import Int
-from rich.markup import escape
-from rich.progress import Progress
 
 from listwright.ranking.errors import DataError
 from listwright.training.data import cache
@@ -16,16 +14,17 @@ from listwright.training.data.container import Container, file_digest, open_plai
 from listwright.training.data.dataset import Dataset
 from listwright.training.data.letor import text as letor
 from listwright.training.data.split import merged
+from listwright.training.progress import SILENT, Progress, Task
 
 
 class Reader:
     """Reads files; each is parsed once and then comes from the cache.
 
     Args:
-        progress: gets one bar per file that has to be parsed, in megabytes; None shows nothing.
+        progress: gets one task for each file that has to be parsed, in kilobytes.
     """
 
-    def __init__(self, progress: Progress | None) -> None:
+    def __init__(self, progress: Progress = SILENT) -> None:
         self._progress = progress
 
     def file(self, path: Path) -> Dataset:
@@ -37,7 +36,7 @@ class Reader:
 
         def parse(groups: Int[np.ndarray, " N"] | None) -> Dataset:
             with open_plain(path) as (stream, size):
-                return letor.read(stream, str(path), groups=groups, on_bytes=_Bar(self._progress, path.name, size))
+                return letor.read(stream, str(path), groups=groups, task=_reading(self._progress, path.name, size))
 
         group_file = next((p for p in _group_files(path) if p.is_file()), None)
         if group_file is None:
@@ -58,23 +57,13 @@ class Reader:
 
         def parse() -> Dataset:
             with container.open(name) as (stream, size):
-                return letor.read(stream, f"{container.path}:{name}", on_bytes=_Bar(self._progress, name, size))
+                return letor.read(stream, f"{container.path}:{name}", task=_reading(self._progress, name, size))
 
         return cache.cached(container.digest(name), f"{container.path.name}:{name}", parse)
 
 
-class _Bar:
-    """Counts parsed kilobytes on a progress bar, if there is one."""
-
-    def __init__(self, progress: Progress | None, name: str, size: int | None) -> None:
-        self._progress, self._bytes = progress, 0
-        total = None if size is None else size // 1000
-        self._task = None if progress is None else progress.add_task(f"Reading {escape(name)}, kB", total=total)
-
-    def __call__(self, count: int) -> None:
-        self._bytes += count
-        if self._progress is not None and self._task is not None:
-            self._progress.update(self._task, completed=self._bytes // 1000)
+def _reading(progress: Progress, name: str, size: int | None) -> Task:
+    return progress.begin(f"Reading {name}, kB", None if size is None else size // 1000)
 
 
 def as_wide(parts: list[Dataset]) -> list[Dataset]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import lzma
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import BinaryIO
 
 import numpy as np
@@ -23,6 +23,7 @@ from listwright.ranking.features import Feature, FeatureSchema
 from listwright.training.data.dataset import Dataset
 from listwright.training.data.letor.fast import Block, parse_fast
 from listwright.training.data.letor.lines import parse_lines
+from listwright.training.progress import UNTOLD, Task
 
 CHUNK_BYTES = 2 * 2**20
 """Small enough for its arrays to stay in the processor's cache, large enough for the vector operations to pay."""
@@ -36,7 +37,7 @@ def read(
     source: str,
     *,
     groups: Int[np.ndarray, " N"] | None = None,
-    on_bytes: Callable[[int], None] = lambda _count: None,
+    task: Task = UNTOLD,
 ) -> Dataset:
     """Parse a whole file.
 
@@ -44,21 +45,23 @@ def read(
         stream: the text, decompressed.
         source: its name, for errors.
         groups: rows per query, for LightGBM's files without ``qid``; None where every line names its query.
-        on_bytes: told the size of every chunk that was parsed.
+        task: told the kilobytes that were parsed.
 
     Raises:
         DataError: with line and column of the first token that is wrong, and what was expected; or if the stream
             itself is damaged.
     """
     blocks = []
-    line = 1
+    line, parsed = 1, 0
     for chunk in _chunks(stream, source):
         block = parse_fast(chunk, line, with_qid=groups is None)
         if block is None:
             block = parse_lines(chunk, line, source, with_qid=groups is None)
         blocks.append(block)
         line += chunk.count(b"\n")
-        on_bytes(len(chunk))
+        parsed += len(chunk)
+        task.reach(parsed // 1000)
+    task.end(parsed // 1000)  # compressed text is longer than its file: only now is the end known
     rows = sum(len(block.labels) for block in blocks)
     if rows == 0:
         raise DataError(source, "holds no candidates: expected lines like '2 qid:1 1:0.5 2:0.1'")

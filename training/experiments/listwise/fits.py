@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 from jaxtyping import Float, Int
-from rich.console import Console
 
 from listwright.ranking.aggregates import Aggregates
 from listwright.ranking.anomaly import AnomalyScore
@@ -35,7 +34,7 @@ from listwright.training.experiments.store import Place, part_file, settings_fil
 from listwright.training.first_stage import fit as first_stage
 from listwright.training.first_stage import relative
 from listwright.training.first_stage.fit import FittedFirstStage
-from listwright.training.progress import progress_bars
+from listwright.training.progress import SILENT
 from listwright.training.recipe.config import Recipe
 from listwright.training.recipe.data import SyntheticData
 from listwright.training.recipe.model import FirstStageAlone, Model, NetworkSpec
@@ -208,9 +207,8 @@ def _choice(fit: Fit, spec: Shipped, splits: Splits, place: Place) -> tuple[str,
     if not file.exists():
         first, comparisons = _better_first_stage(fit, splits, place)
         recipe = with_networks(fit.recipe, spec.networks, spec.folds)
-        with progress_bars(Console(quiet=True)) as bars:
-            run = fitting.RunContext(recipe, splits, place.state, bars, "cpu")
-            chosen = fitting.choose(run, first, comparisons)
+        run = fitting.RunContext(recipe, splits, place.state, SILENT, "cpu")
+        chosen = fitting.choose(run, first, comparisons)
         made = [comparison.model_dump() for comparison in chosen.comparisons]
         keep(file, json.dumps({"strategy": chosen.strategy, "relative": bool(first.relative), "comparisons": made}))
     found = json.loads(file.read_bytes())

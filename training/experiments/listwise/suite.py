@@ -16,6 +16,7 @@ from pathlib import Path
 from rich.console import Console
 
 from listwright.ranking.errors import RecipeError
+from listwright.training.bars import progress_bars
 from listwright.training.data.load import announce, data_facts, measurable
 from listwright.training.experiments.listwise import pages, plans
 from listwright.training.experiments.listwise.fits import NDCG_AT, Fit
@@ -87,7 +88,7 @@ def run(asked: Asked, out: Path, contents: Sequence[object], console: Console) -
     for of_fold in {fit.recipe.fold: fit.recipe for fit in reversed(fits)}.values():
         splits = measurable(load(of_fold, asked.sources))
         if of_fold.fold == asked.folds[0]:
-            about_data = data_facts(splits, announce(of_fold, splits, console))
+            about_data = data_facts(splits, announce(of_fold, splits, progress_bars(console)))
     recipe = _recipe(asked)
     chosen = methods_of(asked)
     settings = {

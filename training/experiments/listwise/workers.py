@@ -18,9 +18,9 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from listwright.ranking.errors import ListwrightError, RecipeError
+from listwright.training.bars import BAR, PACE, progress_bars
 from listwright.training.experiments.listwise.fits import Fit, measure
 from listwright.training.experiments.store import Place, Store
-from listwright.training.progress import BAR, PACE, progress_bars
 
 
 def run_all(

@@ -6,7 +6,7 @@ NDCG is ``a max_k + (1 - a) mean_k`` per query: exact, nothing is sampled.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from listwright.training.evaluation.bootstrap import interval, resampled_means
 from listwright.training.export.onnx import to_onnx
 from listwright.training.first_stage import fit as first_stage
 from listwright.training.first_stage.lambdamart import scores_of
+from listwright.training.progress import UNTOLD, Task
 from listwright.training.recipe.config import LambdaMart, Recipe, Srm
 from listwright.training.second_stage.batching import refined_ndcg
 from listwright.training.specialists.srm import fit_srm, lists_of
@@ -36,7 +37,7 @@ def measure(
     state: Path,
     *,
     ndcg_at: int,
-    tell: Callable[[str], None] = lambda _text: None,
+    task: Task = UNTOLD,
 ) -> pl.DataFrame:
     """NDCG of every test query under LambdaMART and under every specialist of every K.
 
@@ -46,21 +47,22 @@ def measure(
         counts: every K, 1 among them.
         state: folder for checkpoints.
         ndcg_at: cutoff of the NDCG; a query without a relevant candidate counts 0.
-        tell: told what is being done.
+        task: told what is being done.
 
     Returns:
         One row per query and ranker: ``qid``, ``ranker``, ``specialists`` K, ``specialist`` k, ``ndcg``.
     """
     if not isinstance(recipe.first_stage, LambdaMart):
         raise RecipeError(f"recipe {recipe.name!r} brings its own first stage; the oracle suite fits LambdaMART itself")
-    tell("LambdaMART")
+    unit = f"seed {recipe.seed}, fold {recipe.fold}"
+    task.note(f"{unit}: LambdaMART")
     first = first_stage.fit(recipe.first_stage, splits, seed=recipe.seed, state=state)
     assert isinstance(first.model, str)
     test, test_scores = splits.test, scores_of(first.model, splits.test)
     frames = [_rows(test.qids, "lambdamart", 0, 0, _ndcgs(test_scores, splits, ndcg_at))]
     for count in counts:
         spec = (recipe.specialists or Srm()).model_copy(update={"specialists": count})
-        tell(f"SRM, K = {count}")
+        task.note(f"{unit}: SRM, K = {count}")
         checkpoint = state / f"srm_{count}.pt"
         fitted = fit_srm(spec, splits.train, first.train_scores, seed=recipe.seed, checkpoint=checkpoint)
         lists = lists_of(spec, test, test_scores)

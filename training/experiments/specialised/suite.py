@@ -12,10 +12,10 @@ import polars as pl
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
+from listwright.training.bars import BAR, progress_bars
 from listwright.training.data.load import announce, data_facts
 from listwright.training.experiments.specialised import oracle, pages, routing, units
 from listwright.training.experiments.store import Store
-from listwright.training.progress import BAR, progress_bars
 from listwright.training.recipe.config import Recipe, Router, Srm
 from listwright.training.reporting.report import verdict
 from listwright.training.steps.bundle_schema import load
@@ -59,7 +59,7 @@ def run(asked: Asked, out: Path, settings: dict[str, object], console: Console) 
     """
     first = asked.recipe.model_copy(update={"seed": 0, "fold": asked.folds[0]})
     splits = load(first, asked.sources)  # wrong data are told of before a folder is made
-    about_data = data_facts(splits, announce(first, splits, console))
+    about_data = data_facts(splits, announce(first, splits, progress_bars(console)))
     del splits  # each unit reads its own
     with Store(out, settings) as store:
         return _tell(asked, _measure_all(asked, store, console), store, about_data)
@@ -70,24 +70,20 @@ def _measure_all(asked: Asked, store: Store, console: Console) -> pl.DataFrame:
     work = {f"seed-{seed}-fold-{fold}": (seed, fold) for seed in range(asked.seeds) for fold in asked.folds}
     columns = (TextColumn("{task.description}"), BAR, MofNCompleteColumn(), TimeRemainingColumn())
     with progress_bars(console, *columns) as bar:
-        task = bar.add_task(asked.suite, total=len(work))
-        for unit, (seed, fold) in work.items():
+        task = bar.begin(asked.suite, len(work))
+        for done, (unit, (seed, fold)) in enumerate(work.items()):
             if not store.has(unit):
+                task.reach(done)
                 part = asked.recipe.model_copy(update={"seed": seed, "fold": fold})
-
-                def tell(text: str, unit: str = unit) -> None:
-                    bar.update(task, description=f"{unit}: {text}")
-
                 if asked.suite == "oracle":
-                    found = units.oracle(part, asked.sources, asked.counts, store.state(unit), asked.ndcg_at, tell)
+                    found = units.oracle(part, asked.sources, asked.counts, store.state(unit), asked.ndcg_at, task)
                 else:
                     routed = _with_router(part, asked.counts, asked.ndcg_at)
-                    found = units.routing(routed, asked.sources, store.state(unit), tell)
+                    found = units.routing(routed, asked.sources, store.state(unit), task)
                 found = found.with_columns(pl.lit(seed).alias("seed"), pl.lit(fold).alias("fold"))
                 store.add(unit, found)
                 shutil.rmtree(store.state(unit))
-            bar.advance(task)
-        bar.update(task, description=asked.suite)
+        task.end(len(work), "")
     return store.join(list(work))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
@@ -13,6 +13,7 @@ from listwright.training.data.load import measurable
 from listwright.training.evaluation.routing import evaluate_routing
 from listwright.training.experiments.specialised import oracle as oracle_suite
 from listwright.training.experiments.specialised import routing as routing_suite
+from listwright.training.progress import Task
 from listwright.training.recipe.config import Recipe
 from listwright.training.run import run
 from listwright.training.steps.bundle_schema import load
@@ -25,23 +26,23 @@ def oracle(
     counts: Sequence[int],
     state: Path,
     ndcg_at: int,
-    tell: Callable[[str], None],
+    task: Task,
 ) -> pl.DataFrame:
     """See :func:`listwright.training.experiments.specialised.oracle.measure`."""
-    tell("data")
-    return oracle_suite.measure(recipe, measurable(load(recipe, sources)), counts, state, ndcg_at=ndcg_at, tell=tell)
+    return oracle_suite.measure(recipe, measurable(load(recipe, sources)), counts, state, ndcg_at=ndcg_at, task=task)
 
 
-def routing(recipe: Recipe, sources: Sequence[str], state: Path, tell: Callable[[str], None]) -> pl.DataFrame:
+def routing(recipe: Recipe, sources: Sequence[str], state: Path, task: Task) -> pl.DataFrame:
     """A whole run in a folder of its own, and what its bundle answers."""
     test = measurable(load(recipe, sources)).test
-    tell("first stage, QILCM, specialists, router")
+    unit = f"seed {recipe.seed}, fold {recipe.fold}"
+    task.note(f"{unit}: first stage, QILCM, specialists, router")
     assert recipe.router is not None
     out = state / recipe.name / "1"
     if not out.exists():  # an interruption may come after the bundle was published
         quiet = Console(file=io.StringIO())
         run(recipe, sources, out, resume=partial_of(out).exists(), as_fitted=True, console=quiet)
-    tell("testing")
+    task.note(f"{unit}: testing")
     found = evaluate_routing(out, test, ndcg_at=recipe.router.ndcg_at)
     assert found is not None
     return routing_suite.to_frame(found, test.qids)

@@ -10,6 +10,7 @@ from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.data.load import describe, doubtful, load
 from listwright.training.recipe.config import Recipe
 from listwright.training.recipe.data import LetorData, SyntheticData, TableData
+from support.told import Titles
 
 
 def recipe(data, **changes):
@@ -55,19 +56,17 @@ def test_a_table(tmp_path):
 
 
 def test_letor_text_with_progress(tmp_path, monkeypatch):
-    from rich.progress import Progress
-
     monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
     path = tmp_path / "a.txt"
     path.write_text("".join(f"{label} qid:{q} 1:{q}\n" for q in range(100_000) for label in (0, 1)))
-    progress = Progress(disable=True)
+    progress = Titles()
     splits = load(recipe(LetorData()), [str(path)], progress=progress)
     assert len(splits.train) == 60_000
-    (task,) = progress.tasks
-    assert "a.txt" in task.description
-    assert task.completed == task.total == path.stat().st_size // 1000
+    ((title, task),) = progress.begun
+    assert "a.txt" in title
+    assert task.reached[-1] == path.stat().st_size // 1000
     load(recipe(LetorData()), [str(path)], progress=progress)
-    assert len(progress.tasks) == 1  # the second time it came from the cache
+    assert len(progress.begun) == 1  # the second time it came from the cache
 
 
 def test_columns_are_described_in_one_line():

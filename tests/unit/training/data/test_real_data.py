@@ -70,7 +70,7 @@ def test_mq2008_as_its_publisher_describes_it(data_folder):
     assert not np.isnan(features).any()
     readme = (data_folder / "mq2008" / "readme.txt").read_text()
     assert "Fold3\tS3, S4, S5\tS1\t\tS2" in readme
-    part = Reader(None).file(data_folder / "mq2008" / "S2.txt.gz")
+    part = Reader().file(data_folder / "mq2008" / "S2.txt.gz")
     assert parts[2].qids == part.qids
 
 
@@ -78,7 +78,7 @@ def test_ohsumed_keeps_its_missing_values(data_folder):
     _, parts = fold("ohsumed", data_folder / "ohsumed", 2)
     missing = np.concatenate([np.isnan(part.features) for part in parts])
     assert round(100 * missing.mean(), 1) == 7.1
-    first = Reader(None).file(data_folder / "ohsumed" / "Fold1.test.txt.gz")
+    first = Reader().file(data_folder / "ohsumed" / "Fold1.test.txt.gz")
     assert parts[1].qids == first.qids  # validation of fold k is the test part of fold k - 1
     assert first.features[1, 10:15].tolist() == pytest.approx([np.nan] * 5, nan_ok=True)
 
@@ -132,7 +132,7 @@ def test_mslr_text_equals_the_binary_sample(data_folder):
     sample = np.load(folder / "changli.mslr_fold1_train_sample.npz")
     shared = 0
     for name in ("train", "test"):
-        text = Reader(None).file(folder / f"msn1.fold1.{name}.5k.txt.gz")
+        text = Reader().file(folder / f"msn1.fold1.{name}.5k.txt.gz")
         for n, qid in enumerate(sample["qid"].astype(str)):
             if qid not in text.qids:
                 continue
@@ -148,7 +148,7 @@ def test_mslr_text_equals_the_binary_sample(data_folder):
 def test_lightgbm_example_with_its_group_files(data_folder):
     folder = data_folder / "lightgbm-example"
     for name, rows, queries in (("train", 3005, 201), ("test", 768, 50)):
-        data = Reader(None).file(folder / f"rank.{name}.gz")
+        data = Reader().file(folder / f"rank.{name}.gz")
         sizes = [int(line) for line in (folder / f"rank.{name}.query").read_text().split()]
         assert (data.features.shape, len(data)) == ((rows, 300), queries)
         assert data.lengths.tolist() == sizes

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.manifest import Comparison
@@ -17,7 +16,7 @@ from listwright.training.diagnosis.between_lists import Spread, spreads
 from listwright.training.diagnosis.diagnosis import Diagnosis, Gain, quick, sampled
 from listwright.training.diagnosis.text import SHOWN, advice, numbers, tables
 from listwright.training.evaluation.verdicts import FEWEST
-from listwright.training.progress import progress_bars
+from listwright.training.progress import SILENT
 from listwright.training.recipe import config
 from listwright.training.recipe.config import GivenColumn, LambdaMart
 
@@ -214,7 +213,6 @@ def test_levels_count_queries_by_their_weights(monkeypatch):
     fitted = SimpleNamespace(train_scores=scores)
     monkeypatch.setattr(diagnosis.fitting, "fit_first_stage", lambda *_arguments: (fitted, None, ()))
     monkeypatch.setattr(diagnosis.fitting, "choose", lambda *_arguments: Chosen("first_stage", None, (one,)))
-    with progress_bars(Console(quiet=True)) as bars:
-        relative, second = diagnosis._compared(config.load("demo"), whole, "cpu", bars)
+    relative, second = diagnosis._compared(config.load("demo"), whole, "cpu", SILENT)
     assert relative is None
     assert second.before == pytest.approx((3 * 1.0 + 1.0 / np.log2(5)) / 4)

@@ -79,7 +79,7 @@ def test_a_forest_keeps_the_columns_that_it_uses(splits, tmp_path):
 
 
 def test_with_them_a_shifted_feature_is_worth_more(splits, tmp_path):
-    plain, wide = first_stage.with_and_without(SPEC, splits, seed=0, state=tmp_path, progress=first_stage.Progress())
+    plain, wide = first_stage.with_and_without(SPEC, splits, seed=0, state=tmp_path)
     ndcg = [lambdamart.query_ndcg(splits.test, one.scores_of(splits.test), 10).mean() for one in (plain, wide)]
     assert ndcg[1] > ndcg[0] + 0.1
     assert not plain.relative

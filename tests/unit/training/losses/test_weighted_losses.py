@@ -67,7 +67,7 @@ def test_em_counts_a_list_of_weight_2_twice():
             ranker.restore({"w": torch.full((2,), start, dtype=torch.float64)})
         shares = torch.tensor([[0.7, 0.3], [0.2, 0.8]], dtype=torch.float64)[[n % 2 for n in picked]]
         mixture = Mixture(lists, rankers, shares, alpha=1.5, counts=counts, seed=(0,))
-        mixture.run(3)
+        list(mixture.iterate(3))
         return [(step.objective, *step.weights) for step in mixture.steps]
 
     twice = steps([0, 1, 2, 2, 3, 4])

@@ -12,6 +12,7 @@ from listwright.training.recipe.config import Router
 from listwright.training.recipe.model import Qilcm
 from listwright.training.router.fit import FEWEST, JudgedLists, calibrate, choose_margin, fit_router
 from listwright.training.specialists import cross_fitting
+from support.told import Told
 
 SPEC = Router(trees=30)
 
@@ -125,7 +126,7 @@ def test_folds_are_told_before_the_first_is_done(monkeypatch):
         tuple(map(str, range(10))),
         letor_schema(2),
     )
-    told = []
+    told = Told()
 
     def stopped(*_, **__):
         raise KeyboardInterrupt
@@ -133,6 +134,6 @@ def test_folds_are_told_before_the_first_is_done(monkeypatch):
     monkeypatch.setattr(cross_fitting, "fit_network", stopped)
     with pytest.raises(KeyboardInterrupt):
         cross_fitting.cross_fit(
-            Router(folds=2), Qilcm(), None, data, data, np.zeros(40), np.zeros(40), b"", seed=0, on_fold=told.append
+            Router(folds=2), Qilcm(), None, data, data, np.zeros(40), np.zeros(40), b"", seed=0, task=told
         )
-    assert told == [0]
+    assert told.reached == []

@@ -17,6 +17,7 @@ from listwright.training.recipe.model import Dlcm, Qilcm2, named
 from listwright.training.recipe.model import Qilcm as QilcmSpec
 from listwright.training.second_stage import loop
 from listwright.training.second_stage.loop import fit_network
+from support.told import Told
 
 SPEC = QilcmSpec(
     encoder_width=8,
@@ -130,19 +131,14 @@ def test_one_seed_fixes_everything_and_leaks_nothing(data, fitted):
 @pytest.mark.parametrize("stop_after", [1, 3])
 def test_interrupted_run_ends_as_an_uninterrupted_one(data, fitted, tmp_path, stop_after):
     checkpoint = tmp_path / "qilcm.pt"
-
-    def interrupt(epoch):
-        if epoch.number == stop_after:
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        fit_network(SPEC, *data, seed=3, checkpoint=checkpoint, on_epoch=interrupt)
-    told = []
-    resumed = fit_network(SPEC, *data, seed=3, checkpoint=checkpoint, on_epoch=told.append)
+        fit_network(SPEC, *data, seed=3, checkpoint=checkpoint, task=Told(interrupt_at=stop_after))
+    told = Told()
+    resumed = fit_network(SPEC, *data, seed=3, checkpoint=checkpoint, task=told)
     assert same(resumed, fitted)
     assert resumed.best_epoch == fitted.best_epoch
     assert untimed(resumed.history) == untimed(fitted.history)
-    assert [epoch.number for epoch in told] == [1, 2, 3, 4]
+    assert told.reached == [1, 2, 3, 4]
     assert [path.name for path in tmp_path.iterdir()] == ["qilcm.pt"]
 
 
@@ -230,13 +226,9 @@ def test_a_recipe_chooses_the_ranking_loss():
     "spec", [Dlcm(encoder_width=6, max_epochs=3), Qilcm2(encoder_width=6, hidden=(6,), max_epochs=3)]
 )
 def test_an_interrupted_rival_ends_as_an_uninterrupted_one(data, tmp_path, spec):
-    def interrupt(epoch):
-        if epoch.number == 2:
-            raise KeyboardInterrupt
-
     checkpoint = tmp_path / "rival.pt"
     with pytest.raises(KeyboardInterrupt):
-        fit_network(spec, *data, seed=3, checkpoint=checkpoint, on_epoch=interrupt)
+        fit_network(spec, *data, seed=3, checkpoint=checkpoint, task=Told(interrupt_at=2))
     resumed = fit_network(spec, *data, seed=3, checkpoint=checkpoint)
     assert len(resumed.history) == 3
     assert same(resumed, fit_network(spec, *data, seed=3))

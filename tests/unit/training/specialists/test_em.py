@@ -137,7 +137,7 @@ def test_objective_is_the_penalised_likelihood_of_the_whole_mixture(top):
     """log p(pi) and log p(w), each but for its constant, and sum_n log sum_k pi_k P(Omega_n | w_k)."""
     alpha, sigma, data = 1.7, 0.7, lists(top=top)
     em = mixture(3, alpha=alpha, data=data, given=rankers(3, sigma=sigma, concave=top is None))
-    em.run(2)
+    list(em.iterate(2))
     expected = (alpha - 1.0) * em.weights.log().sum().item()
     expected -= sum(ranker.w.square().sum().item() for ranker in em.rankers) / (2 * sigma**2)
     for x, labels in one_by_one(data):
@@ -152,9 +152,9 @@ def test_objective_is_the_penalised_likelihood_of_the_whole_mixture(top):
 
 def test_an_iteration_is_m_step_then_e_step():
     em = mixture(2, alpha=1.5)
-    em.run(1)
+    list(em.iterate(1))
     before = em.shares.clone()
-    em.run(2)
+    list(em.iterate(2))
     step = em.steps[1]
     assert step.number == 2
     assert step.weights == pytest.approx(mixture_weights(before, 1.5).tolist())
@@ -167,14 +167,13 @@ def test_an_iteration_is_m_step_then_e_step():
 
 def test_it_stops_when_the_objective_stands_still():
     em = mixture(2, alpha=3.0)
-    told = []
-    em.run(100, told.append)
+    told = list(em.iterate(100))
     assert told == em.steps
     assert 2 < len(told) < 100
     changes = np.abs(np.diff([step.objective for step in told]) / [step.objective for step in told[:-1]])
     assert (changes[:-1] > CONVERGED).all()
     assert changes[-1] <= CONVERGED
-    em.run(200, told.append)
+    assert list(em.iterate(200)) == []
     assert told == em.steps, "what has arrived does not go on"
 
 
@@ -192,20 +191,20 @@ def test_a_dead_component_starts_anew():
     assert torch.equal(em.rankers[1].w, expected.w), "random weights, not an M-step without queries"
     assert not em.converged
     assert em.shares[:, 1].sum() > 0.1, "lists to learn from in the next iteration"
-    em.run(50)
+    list(em.iterate(50))
     assert all(step.reseeded == () for step in em.steps[1:])
 
 
 def test_no_component_starts_anew_when_the_end_is_near():
     """It would be left as it was drawn."""
     em = mixture(2, alpha=1.001, data=lists((3,) * 40), shares=tensor([[1.0, 0.0]] * 40))
-    em.run(SETTLING)
+    list(em.iterate(SETTLING))
     assert [step.reseeded for step in em.steps] == [()] * len(em.steps)
 
 
 def test_a_component_that_dies_later_may_cost_likelihood():
     em = mixture(2, seed=(7,))
-    em.run(3)
+    list(em.iterate(3))
     em.weights = tensor([1.0 - 1e-4, 1e-4])
     em._iterate(may_reseed=True)
     assert em.steps[3].reseeded == (1,)
@@ -219,10 +218,10 @@ def test_a_component_that_dies_later_may_cost_likelihood():
 def test_a_living_component_without_a_list_follows_its_prior():
     """Few lists and a strong prior of pi: its weight is far from 0, its responsibilities are not."""
     em = mixture(2, alpha=3.0, shares=tensor([[1.0, 0.0]] * len(LENGTHS)))
-    em.run(1)
+    list(em.iterate(1))
     assert em.steps[0].reseeded == ()
     assert not em.rankers[1].w.any()
-    em.run(30)
+    list(em.iterate(30))
 
 
 def test_negligible_responsibilities_are_left_out():
@@ -251,7 +250,7 @@ def test_a_fall_of_the_objective_is_an_error():
     with pytest.raises(
         ScoringError, match=r"EM iteration 2: the penalised log-likelihood fell from -[\d.]+ to -[\d.]+"
     ):
-        em.run(10)
+        list(em.iterate(10))
     assert len(em.steps) == 1, "the step that fell is not kept"
 
 
@@ -259,7 +258,7 @@ def test_a_fall_is_expected_of_a_ranker_that_promises_nothing():
     liar = Liar(3, 0.7, concave=False)
     assert not liar.ascends
     em = mixture(2, given=[liar, *rankers(1)])
-    em.run(4)
+    list(em.iterate(4))
     assert em.steps[1].objective < em.steps[0].objective
 
 
@@ -268,17 +267,17 @@ def test_an_objective_that_is_no_number_is_an_error():
     data.x[0, 0] = math.nan
     em = mixture(1, data=data, given=[LinearRanker(3, 0.7)])
     with pytest.raises(ScoringError, match="features that overflow"):
-        em.run(3)
+        list(em.iterate(3))
 
 
 def test_steps_done_already_are_gone_on_from():
     one, other = mixture(2), mixture(2)
-    one.run(4)
-    other.run(2)
+    list(one.iterate(4))
+    list(other.iterate(2))
     again = Mixture(other.lists, other.rankers, other.shares, alpha=1.01, seed=(0,), steps=other.steps)
     assert again.objective == other.objective
     assert torch.equal(again.weights, other.weights)
-    again.run(4)
+    list(again.iterate(4))
     assert again.steps == one.steps
     assert isinstance(again.steps[0], Step)
     assert torch.equal(again.shares, one.shares)

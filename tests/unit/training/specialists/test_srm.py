@@ -16,6 +16,7 @@ from listwright.training.losses.exact_plackett_luce import log_likelihood
 from listwright.training.recipe.config import Srm as SrmSpec
 from listwright.training.specialists.srm import TOP_FEATURES, fit_srm
 from listwright.training.specialists.standardise import Standardise
+from support.told import Told
 
 SCHEMA = FeatureSchema(
     features=(
@@ -158,10 +159,6 @@ def test_an_mlp_learns_what_no_linear_ranker_can():
     assert mlp.steps[-1].objective > chance + 40
 
 
-class Interrupted(Exception):
-    pass
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "after"),
@@ -170,18 +167,13 @@ class Interrupted(Exception):
 def test_an_interrupted_fit_goes_on_to_the_same_end(options, after, tmp_path):
     """Interrupted in the first start, in the second, and when the best goes on."""
     options = {"specialists": 3, "restarts": 2, "batch_size": 8, "epochs": 1, **options}
-    train, told, rest = dataset(queries=14, length=5), [], []
+    train, told, rest = dataset(queries=14, length=5), Told(interrupt_at=after), Told()
     whole = fit(train, **options)
 
-    def interrupt(progress):
-        told.append(progress)
-        if len(told) == after:
-            raise Interrupted
-
     memory = {"checkpoint": tmp_path / "em.pt"}
-    with pytest.raises(Interrupted):
-        fit(train, more={**memory, "on_step": interrupt}, **options)
-    again = fit(train, more={**memory, "on_step": rest.append}, **options)
+    with pytest.raises(KeyboardInterrupt):
+        fit(train, more={**memory, "task": told}, **options)
+    again = fit(train, more={**memory, "task": rest}, **options)
     assert again.steps == whole.steps
     assert again.starts == whole.starts
     assert np.array_equal(again.shares, whole.shares)
@@ -189,15 +181,19 @@ def test_an_interrupted_fit_goes_on_to_the_same_end(options, after, tmp_path):
     for one, other in zip(again.rankers, whole.rankers, strict=True):
         assert one.state().keys() == other.state().keys()
         assert all(torch.equal(value, other.state()[name]) for name, value in one.state().items())
-    assert len(told) + len(rest) == 2 * 2 + 2, "no iteration is done twice"
-    assert [(p.start, p.starts) for p in told + rest][:4] == [(1, 2)] * 2 + [(2, 2)] * 2
+    steps = told.reached + rest.reached
+    assert len(steps) == 2 * 2 + 2, "no iteration is done twice"
+    assert steps[:4] == [1, 2] * 2
 
 
 def test_progress_tells_likelihood_weights_and_entropy():
-    told = []
-    found = fit(specialists=2, restarts=1, more={"on_step": told.append})
-    assert tuple(progress.step for progress in told) == found.steps
-    for step in found.steps:
+    told = Told()
+    found = fit(specialists=2, restarts=1, more={"task": told})
+    assert told.reached == [step.number for step in found.steps]
+    for step, note in zip(found.steps, told.notes, strict=True):
+        assert (
+            f"log P {step.objective:.1f}, pi {step.weights[0]:.2f} {step.weights[1]:.2f}, H {step.entropy:.2f}" in note
+        )
         assert np.isfinite(step.objective)
         assert sum(step.weights) == pytest.approx(1.0)
         assert 0.0 <= step.entropy <= np.log(2)

@@ -2,13 +2,12 @@
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.experiments.specialised import units
-from listwright.training.progress import progress_bars
+from listwright.training.progress import SILENT, UNTOLD
 from listwright.training.recipe import config
 from listwright.training.reporting.report import verdict
 from listwright.training.steps.measuring import measure
@@ -59,9 +58,8 @@ def by_specialist_or_first_stage(reranker, candidates):
 
 
 def measured(folder, splits, **options):
-    with progress_bars(Console(quiet=True)) as bars:
-        options = {"metric": "ndcg@10", "as_fitted": False} | options
-        return measure(folder, config.load("planted"), splits, bars=bars, **options)
+    options = {"metric": "ndcg@10", "as_fitted": False} | options
+    return measure(folder, config.load("planted"), splits, progress=SILENT, **options)
 
 
 def mean(found, ranker):
@@ -123,5 +121,5 @@ def test_the_routing_suite_measures_bundles_as_they_were_fitted(tmp_path, monkey
     monkeypatch.setattr(units, "measurable", lambda _: Splits(*[standing_in(Dataset, qids=("a", "b"))] * 3, "x"))
     monkeypatch.setattr(units, "run", lambda *_, **words: asked.update(words))
     monkeypatch.setattr(units, "evaluate_routing", lambda *_, **__: routed(2))
-    units.routing(config.load("planted"), (), tmp_path, lambda _: None)
+    units.routing(config.load("planted"), (), tmp_path, UNTOLD)
     assert asked["as_fitted"] is True

@@ -132,7 +132,7 @@ def test_group_files(tmp_path, zipped):
     content = b"".join(b"%d 1:%d\n" % (row % 2, row) for row in range(12))
     name = "rank.train.gz" if zipped else "rank.train"
     as_folder({name: gzip.compress(content) if zipped else content, "rank.train.query": b"1\n3\n\n8\n"}, tmp_path)
-    data = Reader(None).file(tmp_path / name)
+    data = Reader().file(tmp_path / name)
     assert data.qids == tuple(f"{tmp_path / name}#{n}" for n in (1, 2, 3))
     assert data.lengths.tolist() == [1, 3, 8]
     assert data.features[:, 0].tolist() == list(range(12))

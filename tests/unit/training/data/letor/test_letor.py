@@ -10,6 +10,7 @@ from listwright.ranking.errors import DataError
 from listwright.training.data.letor import text as letor
 from listwright.training.data.letor.fast import MAX_INDEX, MAX_LABEL, parse_fast
 from listwright.training.data.letor.lines import parse_lines
+from support.told import Told
 
 
 def read(text, *, groups=None):
@@ -186,13 +187,14 @@ def test_a_damaged_stream_is_an_error_of_the_data():
         letor.read(gzip.GzipFile(fileobj=io.BytesIO(whole[:-2000])), "a.txt")
 
 
-def test_progress_counts_every_byte(monkeypatch):
+def test_progress_counts_kilobytes(monkeypatch):
     monkeypatch.setattr(letor, "CHUNK_BYTES", 50)
-    text = b"1 qid:1 1:1\n" * 30
-    counts = []
-    letor.read(io.BytesIO(text), "a.txt", on_bytes=counts.append)
-    assert len(counts) > 5
-    assert sum(counts) == len(text)
+    text = b"1 qid:1 1:1\n" * 300
+    told = Told()
+    letor.read(io.BytesIO(text), "a.txt", task=told)
+    assert len(told.reached) > 50
+    assert told.reached == sorted(told.reached)
+    assert told.reached[-1] == len(text) // 1000
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ import pytest
 from rich.console import Console
 from rich.progress import TextColumn
 
-from listwright.training import progress
+from listwright.training import bars as showing
+from listwright.training.bars import EVERY, LOOK, Bars, progress_bars
 from listwright.training.experiments.listwise import workers
 from listwright.training.experiments.listwise.fits import Fit
 from listwright.training.experiments.specialised import suite, units
 from listwright.training.experiments.store import Store
-from listwright.training.progress import EVERY, LOOK, Bars, progress_bars
 from listwright.training.recipe import config
 from listwright.training.stopwatch import Stopwatch
 from support.stand_ins import standing_in
@@ -57,7 +57,7 @@ def log():
 @pytest.fixture
 def bars(clock, log, monkeypatch):
     """Bars without a terminal, whose thread looks only when a test does."""
-    monkeypatch.setattr(progress, "LOOK", 1e6)
+    monkeypatch.setattr(showing, "LOOK", 1e6)
     with Bars(TextColumn("{task.description}"), console=Console(file=log), pace=30.0, clock=clock) as bars:
         yield bars
 
@@ -84,7 +84,7 @@ def test_a_line_comes_at_least_every_half_minute(bars, clock, log):
 
 
 def test_a_line_says_stage_task_how_much_and_time_left(bars, clock, log):
-    watch = Stopwatch(bars.enter)
+    watch = Stopwatch(bars)
     pass_by(bars, clock, 5)
     with watch.step("first stage"):
         task = bars.add_task("Tuning LambdaMART", total=20)
@@ -142,7 +142,7 @@ def test_a_task_without_an_end_has_no_time_left(bars, clock, log):
 def test_lines_are_plain(clock, log, monkeypatch):
     """Without control characters, whatever the environment says of colours, and not wrapped."""
     monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setattr(progress, "LOOK", 1e6)
+    monkeypatch.setattr(showing, "LOOK", 1e6)
     console = Console(file=log, width=20, highlight=True)
     with Bars(console=console, pace=30.0, clock=clock) as bars:
         bars.add_task("Reading [bold]a[/] \\[x] :smile: 0.1234 and much more that a narrow console would wrap", total=3)
@@ -152,7 +152,7 @@ def test_lines_are_plain(clock, log, monkeypatch):
 
 
 def test_at_the_end_every_task_is_printed_once(clock, log, monkeypatch):
-    monkeypatch.setattr(progress, "LOOK", 1e6)
+    monkeypatch.setattr(showing, "LOOK", 1e6)
     with progress_bars(Console(file=log)) as bars:
         bars.update(bars.add_task("Tuning", total=2), completed=2)
         assert told(log) == []
@@ -182,7 +182,7 @@ def test_with_a_terminal_bars_move_and_no_line_is_printed(clock, monkeypatch):
 
 def test_a_dumb_terminal_gets_lines(clock, monkeypatch):
     monkeypatch.setenv("TERM", "dumb")
-    monkeypatch.setattr(progress, "LOOK", 1e6)
+    monkeypatch.setattr(showing, "LOOK", 1e6)
     terminal = Terminal()
     with Bars(console=Console(file=terminal), pace=30.0, clock=clock) as bars:
         pass_by(bars, clock, 25)
@@ -214,8 +214,8 @@ class Watched(Log):
 @pytest.fixture
 def hasty(monkeypatch):
     """Lines as fast as the thread can."""
-    monkeypatch.setattr(progress, "EVERY", 0.0)
-    monkeypatch.setattr(progress, "LOOK", 0.001)
+    monkeypatch.setattr(showing, "EVERY", 0.0)
+    monkeypatch.setattr(showing, "LOOK", 0.001)
 
 
 def test_the_thread_tells_while_the_run_is_in_one_long_call(hasty):
@@ -257,10 +257,10 @@ def test_fits_side_by_side_are_told(hasty, monkeypatch, tmp_path):
 
 
 def test_units_of_a_suite_are_told(hasty, monkeypatch, tmp_path):
-    log = Watched("seed-0-fold-1: specialists, K = 5, 0 of 1")
+    log = Watched("seed 0, fold 1: SRM, K = 5, 0 of 1")
 
-    def measured(recipe, sources, counts, state, ndcg_at, tell):
-        tell("specialists, K = 5")
+    def measured(recipe, sources, counts, state, ndcg_at, task):
+        task.note("seed 0, fold 1: SRM, K = 5")
         assert log.seen.wait(PATIENCE_S)
         raise KeyboardInterrupt
 

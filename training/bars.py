@@ -1,0 +1,176 @@
+"""Progress of a run: bars on a terminal; elsewhere (CI, nohup, a container's log) a plain line from time to time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import rich.progress
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, TaskID, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+EVERY = 25.0
+"""Seconds between two lines: with what a look may take, one comes at least every half minute."""
+
+LOOK = 1.0
+"""Seconds between two looks at the clock."""
+
+PACE = 3600.0
+"""Seconds of past steps that the time left is estimated from, where steps may take minutes."""
+
+BAR = BarColumn(bar_width=12)
+"""As long as leaves room for the others in the 80 columns of a plain terminal."""
+
+
+class Bars(rich.progress.Progress):
+    """:class:`listwright.training.progress.Progress` that people see.
+
+    Without a terminal, a thread prints one plain line every :data:`EVERY` seconds, flushed: time so far, stage, task,
+    how much of it, time left. It does so too while nothing reports any progress. A run that is over before prints none.
+
+    Args:
+        columns: of the bars.
+        console: where to.
+        pace: seconds of past steps that the time left on a bar is estimated from.
+        clock: seconds; for tests.
+    """
+
+    def __init__(
+        self, *columns: ProgressColumn, console: Console, pace: float, clock: Callable[[], float] | None = None
+    ) -> None:
+        self._plain = not _has_terminal(console)
+        super().__init__(*columns, console=console, speed_estimate_period=PACE if self._plain else pace, get_time=clock)
+        self._stage: tuple[str, float] | None = None
+        self._latest: TaskID | None = None
+        self._earlier: frozenset[TaskID] = frozenset()
+        self._began = self._told = self.get_time()
+        self._over = threading.Event()
+        self._teller: threading.Thread | None = None
+
+    def enter(self, stage: str) -> None:
+        """See the protocol."""
+        self._stage, self._latest, self._earlier = (stage, self.get_time()), None, frozenset(self.task_ids)
+
+    def begin(self, title: str, total: int | None = None) -> Bar:
+        """See the protocol."""
+        return Bar(self, title, total)
+
+    def say(self, text: str, heading: str = "") -> None:
+        """See the protocol."""
+        self.console.print(f"[bold]{escape(heading)}[/]: {escape(text)}" if heading else escape(text))
+
+    def remark(self, text: str) -> None:
+        """See the protocol."""
+        self.console.print(f"[yellow]Note:[/] {escape(text)}")
+
+    def update(self, task_id: TaskID, **changes: Any) -> None:
+        """As rich's; the task that was updated last is the one that lines tell of."""
+        self._latest = task_id
+        super().update(task_id, **changes)
+
+    def start(self) -> None:
+        """Show bars, or begin to print lines."""
+        if not self._plain:
+            super().start()
+        elif not self.console.quiet and self._teller is None:
+            self._began = self._told = self.get_time()
+            self._over.clear()
+            self._teller = threading.Thread(target=self._tell_until_over, daemon=True)
+            self._teller.start()
+
+    def stop(self) -> None:
+        """Leave the bars as they are at the end: without a terminal they are printed once, now."""
+        if not self._plain:
+            super().stop()
+        elif self._teller is not None:
+            self._over.set()
+            self._teller.join()
+            self._teller = None
+            if self.tasks:
+                self.console.print(self.get_renderable())
+
+    def tell(self) -> None:
+        """Print a line if one is due."""
+        now = self.get_time()
+        if now - self._told >= EVERY:
+            self._told = now
+            self.console.out(self._line(now), highlight=False)
+
+    def _tell_until_over(self) -> None:
+        while not self._over.wait(LOOK):
+            self.tell()
+
+    def _line(self, now: float) -> str:
+        stage, task = self._stage, self._current()
+        parts = [] if stage is None else [f"{stage[0]} ({_clock(now - stage[1])})"]
+        if task is not None:
+            parts.append(_said(task))
+        return f"{_clock(now - self._began)}  {': '.join(parts) or 'working'}"
+
+    def _current(self) -> rich.progress.Task | None:
+        """The task of this stage that was updated last, or else its first that is not finished."""
+        open_ones = [task for task in self.tasks if not task.finished and task.id not in self._earlier]
+        return next((task for task in open_ones if task.id == self._latest), next(iter(open_ones), None))
+
+
+class Bar:
+    """:class:`listwright.training.progress.Task` as one bar."""
+
+    def __init__(self, bars: Bars, title: str, total: int | None) -> None:
+        self._bars, self._title = bars, title
+        self._id = bars.add_task(escape(title), total=total)
+
+    def reach(self, done: int, note: str | None = None) -> None:
+        """See the protocol."""
+        self._bars.update(self._id, completed=done, **self._described(note))
+
+    def note(self, text: str) -> None:
+        """See the protocol."""
+        self._bars.update(self._id, **self._described(text))
+
+    def end(self, done: int, note: str | None = None) -> None:
+        """See the protocol."""
+        self._bars.update(self._id, total=done, completed=done, **self._described(note))
+
+    def _described(self, note: str | None) -> dict[str, str]:
+        if note is None:
+            return {}
+        return {"description": escape(f"{self._title}, {note}" if note else self._title)}
+
+
+def progress_bars(console: Console, *columns: ProgressColumn, pace: float = 30.0) -> Bars:
+    """Bars for the steps of a run, or lines where there is no terminal.
+
+    Args:
+        console: where to.
+        columns: other than text, bar, count and time left.
+        pace: see :class:`Bars`.
+    """
+    usual = (
+        TextColumn("{task.description}"),
+        BAR,
+        MofNCompleteColumn(),
+        TimeRemainingColumn(elapsed_when_finished=True),
+    )
+    return Bars(*(columns or usual), console=console, pace=pace)
+
+
+def _has_terminal(console: Console) -> bool:
+    """Whether bars can move there; a variable that forces colour makes no terminal of a file."""
+    return console.is_jupyter or (console.file.isatty() and not console.is_dumb_terminal)
+
+
+def _said(task: rich.progress.Task) -> str:
+    """What the task is, how much of it is done, and how long the rest takes."""
+    text = Text.from_markup(task.description, emoji=False).plain
+    total = "" if task.total is None else f" of {task.total:,.0f}"
+    left = "" if task.time_remaining is None else f", about {_clock(task.time_remaining)} left"
+    return f"{text}, {task.completed:,.0f}{total}{left}"
+
+
+def _clock(seconds: float) -> str:
+    return str(timedelta(seconds=int(seconds)))

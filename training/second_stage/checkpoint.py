@@ -1,0 +1,81 @@
+"""What a fit has attained after each epoch, and the file that remembers it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from listwright.training.networks.ranker import Ranker
+from listwright.training.recipe.model import NetworkSpec
+from listwright.training.second_stage.epoch import Epoch
+
+
+@dataclass
+class Attained:
+    """What a checkpoint holds.
+
+    Args:
+        model, optimizer: after the last epoch.
+        best: weights of the best epoch.
+        best_epoch: its number; 0 where none is better than the start.
+        history: every epoch.
+        start_ndcg: what the first epoch has to beat.
+    """
+
+    model: dict[str, Tensor]
+    optimizer: dict[str, Any]
+    best: dict[str, Tensor]
+    best_epoch: int
+    history: list[Epoch]
+    start_ndcg: float = -1.0
+
+
+def advance(
+    attained: Attained, model: Ranker, optimizer: torch.optim.Optimizer, epoch: Epoch, valid_ndcg: float
+) -> Attained:
+    """The same after one more epoch."""
+    state = state_of(model)
+    best_so_far = attained.history[-1].best_ndcg if attained.history else attained.start_ndcg
+    better = valid_ndcg > best_so_far
+    epoch = Epoch(**{**asdict(epoch), "valid_ndcg": valid_ndcg, "best_ndcg": max(valid_ndcg, best_so_far)})
+    return Attained(
+        model=state,
+        optimizer=optimizer.state_dict(),
+        best=state if better else attained.best,
+        best_epoch=epoch.number if better else attained.best_epoch,
+        history=[*attained.history, epoch],
+    )
+
+
+def finished(attained: Attained, spec: NetworkSpec) -> bool:
+    """Whether the recipe's epochs, or its patience, are used up."""
+    done = len(attained.history)
+    return done >= spec.max_epochs or (done > 0 and done - attained.best_epoch >= spec.patience)
+
+
+def state_of(model: Ranker) -> dict[str, Tensor]:
+    """A copy of all weights, on the CPU."""
+    return {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
+
+
+def restore(checkpoint: Path | None, model: Ranker, optimizer: torch.optim.Optimizer) -> Attained | None:
+    """What the file holds, taken over by model and optimizer; None if there is no file."""
+    if checkpoint is None or not checkpoint.exists():
+        return None
+    saved = torch.load(checkpoint, weights_only=True, map_location="cpu")  # also where the GPU is gone
+    attained = Attained(**{**saved, "history": [Epoch(**epoch) for epoch in saved["history"]]})
+    model.load_state_dict(attained.model)
+    optimizer.load_state_dict(attained.optimizer)
+    return attained
+
+
+def save(checkpoint: Path, attained: Attained) -> None:
+    """Write the file anew, in one step: an interruption leaves the epoch before."""
+    temporary = checkpoint.with_suffix(".tmp")
+    values = {**vars(attained), "history": [asdict(epoch) for epoch in attained.history]}
+    torch.save(values, temporary)
+    temporary.replace(checkpoint)

@@ -78,7 +78,7 @@ class AccessLog:
         try:
             await self.app(scope, receive, answer)
         finally:
-            if (after_answer := state.get("after_answer")) is not None:
+            if (after_answer := state.pop("after_answer", None)) is not None:  # it holds the request, which holds it
                 after_answer()
             path = getattr(scope.get("route"), "path", scope["path"])  # no route: refused before routing
             path = path if path in self.paths else "other"

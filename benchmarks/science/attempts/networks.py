@@ -6,6 +6,8 @@ fold 1, which other folds test.
 
 from __future__ import annotations
 
+from functools import cache
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -13,9 +15,10 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from benchmarks.science.attempts import objectives
+from benchmarks.science.attempts import objectives, trees
 from benchmarks.science.attempts.problem import Problem, Scores, by_query
 from listwright.training.data.dataset import Dataset, Splits
+from listwright.training.networks.ranker import Ranker
 from listwright.training.recipe.model import Mlp, NetworkSpec, Qilcm, Qilcm2
 from listwright.training.second_stage import loop
 from listwright.training.second_stage.batching import Lists
@@ -42,6 +45,8 @@ ALONE = BLOCKS.model_copy(update={"first_stage_score": False})
 
 FOLDS = 4
 
+PRETRAINED_ON = "context"
+
 
 def single(problem: Problem, splits: Splits, spec: NetworkSpec, first: Scores) -> Scores:
     """One network, fitted on all training queries and stopped by the validation queries."""
@@ -65,6 +70,38 @@ def with_objective(problem: Problem, splits: Splits, name: str, first: Scores) -
 
     with patch.object(loop, "ranking_loss", loss):
         return single(problem, splits, BLOCKS, first)
+
+
+def pretrained(problem: Problem, first: Scores) -> Scores:
+    """QILCM2 with self-attention, which begins with what the same network learned on planted context.
+
+    It takes over every array of the same shape: the blocks of self-attention, and the layers that see no columns.
+    """
+    learned = _learned(problem.seed, problem.data, problem.work)
+
+    class Warm(Ranker):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            own = self.state_dict()
+            taken = {
+                name: value
+                for name, value in learned.items()
+                if name.startswith("network.") and name in own and own[name].shape == value.shape and value.dim() > 0
+            }
+            self.load_state_dict(taken, strict=False)
+
+    with patch.object(loop, "Ranker", Warm):
+        return single(problem, problem.wide, BLOCKS, first)
+
+
+@cache
+def _learned(seed: int, data: Path, work: Path) -> dict[str, Tensor]:
+    """The weights of a network on planted context."""
+    planted = Problem(PRETRAINED_ON, 1, seed, data, work)
+    splits, first = planted.wide, planted.scores("relative", lambda: trees.relative(planted))
+    assert first.train is not None
+    fitted = fit_network(BLOCKS, splits.train, splits.valid, first.train, first.valid, seed=seed)
+    return dict(fitted.module.state_dict())
 
 
 def crossed(problem: Problem, splits: Splits, spec: NetworkSpec, first: Scores) -> Scores:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from benchmarks.science.attempts import networks, stack, trees
+from benchmarks.science.attempts import linear, networks, stack, trees
 from benchmarks.science.attempts.networks import ALONE, AVERAGED, BLOCKS, POINTWISE, QILCM, SEEDS, STRONG, single
 from benchmarks.science.attempts.problem import Problem, Scores
 
@@ -34,7 +34,14 @@ ATTEMPTS: dict[str, Attempt] = {
     RIVAL: Attempt("LightGBM + relative columns (the rival)", trees.relative),
     "sum": Attempt("sum of 8 rivals with other seeds", trees.summed, (RIVAL,)),
     "xendcg": Attempt("sum of 8, rank_xendcg", trees.summed_xendcg, screened=True),
-    "both": Attempt("both sums", trees.both, ("sum", "xendcg"), screened=True),
+    "both": Attempt("both sums, equal shares", stack.blended, ("sum", "xendcg"), screened=True),
+    "linear": Attempt("linear ranker, relative columns too", linear.linear, (RIVAL,)),
+    "linear_stacked": Attempt(
+        "rival and linear ranker, stacked", lambda p, r, n: stack.stacked(p, [r, n]), (RIVAL, "linear")
+    ),
+    "linear_blended": Attempt(
+        "sum of 8, rank_xendcg, and linear ranker, equal shares", stack.blended, ("xendcg", "linear")
+    ),
     "qilcm2_plain": Attempt(
         "QILCM2 with pooling, columns of the set", lambda p, r: single(p, p.plain, SEEDS, r), (RIVAL,), screened=True
     ),
@@ -44,6 +51,7 @@ ATTEMPTS: dict[str, Attempt] = {
     "blocks": Attempt("QILCM2 with self-attention", lambda p, r: single(p, p.wide, BLOCKS, r), (RIVAL,)),
     "blocks_safe": Attempt("the same, kept above one standard error", networks.safe, (RIVAL, "blocks")),
     "strong": Attempt("the same, stronger regularisation", lambda p, r: single(p, p.wide, STRONG, r), (RIVAL,)),
+    "pretrained": Attempt("the same, begun with what planted context taught", networks.pretrained, (RIVAL,)),
     "averaged": Attempt(
         "4 of the same in one graph", lambda p, r: single(p, p.wide, AVERAGED, r), (RIVAL,), screened=True
     ),
@@ -86,6 +94,12 @@ ATTEMPTS: dict[str, Attempt] = {
         "sum of 8, MLPs and self-attention networks, stacked",
         lambda p, r, s, m, a: stack.stacked(p, [s, m, a], fitted_on=[r, m, a]),
         (RIVAL, "sum", "mlp_crossed", "alone_crossed"),
+        screened=True,
+    ),
+    "all_blended": Attempt(
+        "both sums, linear ranker, 4 MLPs and 4 self-attention networks, equal shares",
+        stack.blended,
+        ("sum", "xendcg", "linear", "mlp_crossed", "alone_crossed"),
         screened=True,
     ),
     "sum_averaged": Attempt(

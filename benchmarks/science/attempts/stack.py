@@ -28,11 +28,39 @@ def stacked(problem: Problem, parts: list[Scores], *, fitted_on: list[Scores] | 
     return Scores(train, valid, test, {"weights": (shares / max(shares.sum(), 1e-12)).tolist()})
 
 
+def blended(_: Problem, *parts: Scores) -> Scores:
+    """The sum of parts, each divided by its spread over the validation rows: nothing is fitted."""
+    scales = [1.0 / (part.valid.std() or 1.0) for part in parts]
+    valid, test = (
+        np.sum([scale * getattr(part, name) for scale, part in zip(scales, parts, strict=True)], axis=0)
+        for name in ("valid", "test")
+    )
+    return Scores(None, valid, test, {})
+
+
 def choice_weights(data: Dataset, scores: Float[np.ndarray, "R M"]) -> Float[np.ndarray, " M"]:
-    """``(M,)`` weights from 0 that make the sum of the columns the best logit of AttRank's target: a convex fit."""
+    """``(M,)`` weights from 0 that make the sum of the columns the best logit of AttRank's target."""
     scale = scores.std(axis=0)
     scale[scale == 0.0] = 1.0
-    x, starts = scores / scale, data.offsets[:-1]
+    weights: Float[np.ndarray, " M"] = (
+        fitted_weights(data, scores / scale, start=1.0 / scores.shape[1], least=0.0) / scale
+    )
+    return weights
+
+
+def fitted_weights(
+    data: Dataset, x: Float[np.ndarray, "R M"], *, ridge: float = 0.0, start: float = 0.0, least: float | None = None
+) -> Float[np.ndarray, " M"]:
+    """``(M,)`` weights that make ``x @ weights`` the best logit of AttRank's target: a convex fit.
+
+    Args:
+        data: whose labels are the target.
+        x: ``(R, M)`` columns.
+        ridge: half of it times the squared weights is added to the loss of a query.
+        start: of every weight.
+        least: that a weight may be.
+    """
+    starts = data.offsets[:-1]
     query = np.repeat(np.arange(len(data)), data.lengths)
     target = np.where(data.labels > 0, np.exp(data.labels.astype(np.float64)), 0.0)
     totals = np.add.reduceat(target, starts)
@@ -45,9 +73,10 @@ def choice_weights(data: Dataset, scores: Float[np.ndarray, "R M"]) -> Float[np.
         sums = np.add.reduceat(np.exp(logits), starts)[query]
         log_p = logits - np.log(sums)
         pull = np.where(relevant, np.exp(log_p), 0.0) - target
-        return -float(target @ log_p) / len(data), x.T @ pull / len(data)
+        value = -float(target @ log_p) / len(data) + ridge * float(weights @ weights) / 2
+        return value, x.T @ pull / len(data) + ridge * weights
 
-    start = np.full(x.shape[1], 1.0 / x.shape[1])
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=[(0.0, None)] * x.shape[1])
-    weights: Float[np.ndarray, " M"] = found.x / scale
+    bounds = [(least, None)] * x.shape[1]
+    found = minimize(loss, np.full(x.shape[1], start), jac=True, method="L-BFGS-B", bounds=bounds)
+    weights: Float[np.ndarray, " M"] = found.x
     return weights

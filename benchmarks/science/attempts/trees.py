@@ -61,16 +61,6 @@ def summed_xendcg(problem: Problem) -> Scores:
     return _sum(problem, trees, {"objective": "rank_xendcg"}, None)
 
 
-def both(_: Problem, lambdarank: Scores, xendcg: Scores) -> Scores:
-    """Sum of both sums, each divided by its spread over the validation rows."""
-    one, two = (1.0 / (scores.valid.std() or 1.0) for scores in (lambdarank, xendcg))
-    valid, test = (
-        one * first + two * second
-        for first, second in ((lambdarank.valid, xendcg.valid), (lambdarank.test, xendcg.test))
-    )
-    return Scores(None, valid, test, {})
-
-
 def _sum(problem: Problem, trees: int, more: dict[str, Any], train_scores: Float[np.ndarray, " R"] | None) -> Scores:
     splits = problem.wide
     train = _lightgbm_dataset(splits.train)

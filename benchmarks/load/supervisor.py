@@ -1,0 +1,202 @@
+"""``python -m benchmarks.load.supervisor``: the supervisor of the service beside uvicorn's and gunicorn's, when
+workers fail.
+
+All look after two workers with the demo bundle. Each fault is made on purpose, in a service of its own:
+
+1. a worker is killed;
+2. a worker's event loop stalls while Python's global lock is free, as on a disk that is gone;
+3. a worker is killed, and each one that follows is killed as it starts, as if for memory;
+4. a stalled worker is told to end;
+5. the supervisor itself is killed.
+
+``docs/decisions/0009-supervisor.md`` draws the conclusions. Takes about ten minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+import psutil
+
+from benchmarks.load.drain import free_port, until_ready
+from benchmarks.load.supervisor_variant import FAILING, STALL, STARTS
+from benchmarks.machine import save
+from benchmarks.rivals.environments import prepare, versions
+
+WITHIN_S = 45.0
+"""What has not happened by then counts as never."""
+
+WATCHED_S = 20.0
+"""How long workers that fail at their start are watched."""
+
+HANG_S = 5.0
+"""How long a worker may be silent: uvicorn's default, and here that of all."""
+
+SUPERVISORS = ("ours", "uvicorn", "gunicorn")
+
+LOADED_S = 5.0
+"""After the first worker is ready, the other one is, too."""
+
+Figures = dict[str, float | None]
+
+
+class Supervised:
+    """A service of two workers under one of the supervisors."""
+
+    def __init__(self, supervisor: str, folder: Path, bundle: Path) -> None:
+        self.port, self._starts, self._failing = free_port(), folder / "starts", folder / "failing"
+        settings = {"BUNDLE": bundle, "PORT": self.port, "WORKERS": 2, "HANG_S": HANG_S, "LOG_LEVEL": "critical"}
+        environment = os.environ | {f"LISTWRIGHT_{name}": str(value) for name, value in settings.items()}
+        environment |= {"SUPERVISOR": supervisor, STARTS: str(self._starts), FAILING: str(self._failing)}
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), gunicorns_packages()]))
+        command = [sys.executable, "-m", "benchmarks.load.supervisor_variant"]
+        self.process = psutil.Process(subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL).pid)
+        until_ready(self.port)
+        time.sleep(LOADED_S)
+
+    @property
+    def starts(self) -> int:
+        """Workers that have started so far."""
+        return len(self._starts.read_text().splitlines())
+
+    def fail(self) -> None:
+        """Kill every worker that starts from now on."""
+        self._failing.touch()
+
+    def listening(self) -> list[psutil.Process]:
+        """Workers that run."""
+        children = self.process.children() if self.process.is_running() else []
+        return [child for child in children if _is_worker(child)]
+
+    def end(self, workers: list[psutil.Process]) -> None:
+        """Kill whatever is left."""
+        self.process.suspend()  # it starts no other while its workers are killed
+        for process in [*workers, *self.process.children(recursive=True), self.process]:
+            if process.is_running():
+                process.kill()
+        self.process.wait()
+
+
+def _is_worker(process: psutil.Process) -> bool:
+    try:
+        return "resource_tracker" not in " ".join(process.cmdline())
+    except psutil.Error:  # it has ended meanwhile
+        return False
+
+
+@cache
+def gunicorns_packages() -> str:
+    """The folder where gunicorn and uvicorn's worker class for it are installed, apart from the project's packages."""
+    (packages,) = prepare("gunicorn").parent.glob("lib/python*/site-packages")
+    return str(packages)
+
+
+@contextmanager
+def supervised(supervisor: str, bundle: Path) -> Iterator[tuple[Supervised, psutil.Process]]:
+    """A service, and one of its workers."""
+    with tempfile.TemporaryDirectory() as folder:
+        service = Supervised(supervisor, Path(folder), bundle)
+        workers = service.listening()
+        try:
+            yield service, workers[0]
+        finally:
+            service.end(workers)
+
+
+def after(happened: Callable[[], bool], within_s: float = WITHIN_S) -> float | None:
+    """Seconds until something has happened; None if it has not in time."""
+    began = time.perf_counter()
+    while time.perf_counter() - began < within_s:
+        if happened():
+            return time.perf_counter() - began
+        time.sleep(0.01)
+    return None
+
+
+def killed(service: Supervised, worker: psutil.Process) -> Figures:
+    """A worker is killed: seconds until another has started."""
+    before = service.starts
+    worker.kill()
+    return {"another_starts_after_s": after(lambda: service.starts > before)}
+
+
+def stalled(service: Supervised, worker: psutil.Process) -> Figures:
+    """A worker's event loop stalls: seconds until another has started."""
+    before = service.starts
+    worker.send_signal(STALL)
+    return {"another_starts_after_s": after(lambda: service.starts > before)}
+
+
+def failing(service: Supervised, worker: psutil.Process) -> Figures:
+    """Every new worker fails: how many are started, and the processor time that they take."""
+    before = service.starts
+    service.fail()
+    worker.kill()
+    time.sleep(WATCHED_S)
+    ended = service.process.cpu_times()
+    return {"starts": service.starts - before, "processor_s": ended.children_user + ended.children_system}
+
+
+def told_to_end(service: Supervised, worker: psutil.Process) -> Figures:
+    """A stalled worker and SIGTERM: seconds until the service has ended."""
+    worker.send_signal(STALL)
+    service.process.terminate()
+    return {"ended_after_s": after(lambda: service.process.status() == psutil.STATUS_ZOMBIE)}
+
+
+def orphaned(service: Supervised, _: psutil.Process) -> Figures:
+    """The supervisor is killed: seconds until its port can be taken again."""
+    service.process.kill()
+    return {"port_is_free_after_s": after(lambda: is_free(service.port))}
+
+
+def is_free(port: int) -> bool:
+    """Whether another service could begin here."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
+FAULTS = (killed, stalled, failing, told_to_end, orphaned)
+
+
+def main() -> int:
+    """Command line; writes ``benchmarks/results/supervisor.json``."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.load.supervisor", description=__doc__)
+    parser.add_argument("--bundle", type=Path, default=Path("models/demo/1"))
+    options = parser.parse_args()
+    faults: dict[str, dict[str, Figures]] = {}
+    for fault in FAULTS:
+        for supervisor in SUPERVISORS:
+            with supervised(supervisor, options.bundle) as (service, worker):
+                figures = fault(service, worker)
+            faults.setdefault(fault.__name__, {})[supervisor] = figures
+            print(fault.__name__, supervisor, figures, flush=True)
+    libraries = versions("gunicorn", "gunicorn", "uvicorn-worker")
+    result = {
+        "libraries": libraries,
+        "never_is_after_s": WITHIN_S,
+        "watched_s": WATCHED_S,
+        "hang_s": HANG_S,
+        "faults": faults,
+    }
+    print(save("supervisor", "python -m benchmarks.load.supervisor", dict(result)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

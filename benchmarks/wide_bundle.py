@@ -22,7 +22,7 @@ from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.networks.ranker import Ranker
 from listwright.training.recipe.config import Recipe, Router, Srm
 from listwright.training.recipe.data import LetorData
-from listwright.training.recipe.model import Qilcm
+from listwright.training.recipe.model import QilcmSpec
 from listwright.training.router.anomaly import FittedAnomaly, fit_anomaly
 from listwright.training.router.fit import JudgedLists, fit_router
 from listwright.training.second_stage.loop import FittedNetwork
@@ -41,7 +41,7 @@ def build(out: Path, *, specialists: int = 0) -> Path:
     rng = np.random.default_rng(0)
     data = noise(rng)
     model = boost(data)
-    spec = Qilcm()
+    spec = QilcmSpec()
     scores = lightgbm.Booster(model_str=model).predict(data.features, raw_score=True)
     torch.manual_seed(0)
     module = Ranker(data.schema, np.column_stack([data.features, np.asarray(scores, dtype=np.float32)]), spec)

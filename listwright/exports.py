@@ -7,17 +7,24 @@ from importlib import import_module
 from typing import Any
 
 
-def on_demand(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
+def on_demand(package: str, modules: Mapping[str, str], *, extra: str = "") -> Callable[[str], Any]:
     """The ``__getattr__`` of a package (PEP 562).
 
     Args:
         package: its name.
         modules: for each offered name, the module of the package that holds it.
+        extra: of the distribution, which installs the libraries that these modules need.
     """
 
     def load(name: str) -> Any:
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(f"{package}.{modules[name]}"), name)
+        try:
+            return getattr(import_module(f"{package}.{modules[name]}"), name)
+        except ModuleNotFoundError as error:
+            if not extra or error.name is None or error.name.startswith("listwright"):
+                raise
+            hint = f"{package}.{name} needs {error.name}: pip install 'listwright[{extra}]'"
+            raise ModuleNotFoundError(hint, name=error.name) from error
 
     return load

@@ -101,7 +101,7 @@ class Ranking:
 
     Args:
         order: ``(L,)`` candidate indices, best first.
-        scores: ``(L,)`` in input order: the logits of the stage that gave the order; NaN for candidates that this
+        scores: ``(L,)`` in input order: the raw scores of the stage that gave the order; NaN for candidates that this
             stage did not score (below the cutoff), or everywhere if only the input order is left.
         relevance: ``(L,)`` in input order: softmax of ``scores`` over the scored candidates (QILCM eq. 9), divided by
             the temperature of the strategy that gave them; sums to 1, NaN where ``scores`` is.

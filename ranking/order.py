@@ -59,18 +59,18 @@ def tied_after(count: int, by_first_stage: Int[np.ndarray, " L"], first_scores: 
 
 
 def refined_order(
-    logits: Float[np.ndarray, " C"], kept: Int[np.ndarray, " C"], by_first_stage: Int[np.ndarray, " L"]
+    scores: Float[np.ndarray, " C"], kept: Int[np.ndarray, " C"], by_first_stage: Int[np.ndarray, " L"]
 ) -> Int[np.ndarray, " L"]:
     """The order of a whole list: a second stage's candidates first, by its scores, the others in first-stage order.
 
     Args:
-        logits: of the second stage.
+        scores: of the second stage.
         kept: the candidates that these belong to, in input order.
         by_first_stage: all candidates, best first.
     """
     others = np.ones(len(by_first_stage), dtype=bool)
     others[kept] = False
-    return np.concatenate([kept[rank_by_score(logits)], by_first_stage[others[by_first_stage]]])
+    return np.concatenate([kept[rank_by_score(scores)], by_first_stage[others[by_first_stage]]])
 
 
 def ranks_of(order: Int[np.ndarray, " L"]) -> Int[np.ndarray, " L"]:

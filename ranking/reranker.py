@@ -1,4 +1,4 @@
-"""The heart: first stage, route, second stage, order. The only code that scores, in training and in serving alike."""
+"""First stage, route, second stage, order: the only code that scores, in training and in serving alike."""
 
 from __future__ import annotations
 
@@ -236,14 +236,14 @@ class Reranker:
             if scores is None:
                 kept, scores = self._specialist_scores(first)
             k = routed.route.specialist
-            logits = self._mixed(scores, routed.route) if k is None else scores[:, k]
+            rescored = self._mixed(scores, routed.route) if k is None else scores[:, k]
         else:
             stage = self._stages[routed.route.strategy]
             kept = first.kept(stage)
-            logits = self._second_stages[stage.kind].score(first.inputs(kept, stage))
+            rescored = self._second_stages[stage.kind].score(first.inputs(kept, stage))
         scores_of_all = np.full(len(first.order), np.nan)
-        scores_of_all[kept] = logits
-        return scores_of_all, refined_order(logits, kept, first.order)
+        scores_of_all[kept] = rescored
+        return scores_of_all, refined_order(rescored, kept, first.order)
 
     def _mixed(self, scores: Float[np.ndarray, "C K"], route: Route) -> Float[np.ndarray, " C"]:
         """The mixture under the router's probabilities, or under the mixture's own weights where it was not asked."""

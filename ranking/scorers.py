@@ -30,7 +30,7 @@ class Scorer(Protocol):
     """Scores a list as a whole."""
 
     def score(self, features: Float[np.ndarray, "C E"]) -> Float[np.ndarray, " C *columns"]:
-        """``(C,)`` finite logits, comparable within this list only; ``(C, K)`` for K specialists.
+        """``(C,)`` finite scores, comparable within this list only; ``(C, K)`` for K specialists.
 
         Raises:
             ScoringError: if the graph fails or a score is not finite.

@@ -34,7 +34,7 @@ from listwright.service.bundles import loading
 from listwright.service.bundles.reload import Reloader, count_served
 from listwright.service.bundles.routing_switch import Deciders, RoutingSwitch
 from listwright.service.bundles.served import Current, Models, only
-from listwright.service.settings import EVERY, Settings
+from listwright.service.settings import ALL_MODELS, Settings
 from listwright.service.telemetry.access_log import AccessLog
 from listwright.service.telemetry.metrics import Telemetry
 from listwright.service.telemetry.open_tracer import open_tracer
@@ -46,9 +46,9 @@ from listwright.service.wire.json_codec import JsonBounds
 HOOK_THREADS = 2
 """Threads of the hook for each request that is computed at a time: as many again may hang before any is refused."""
 
-_DESCRIPTION = """Reranks one query's candidates as a whole: a LightGBM first stage scores each alone, QILCM
-rescores the best of them as one list, or a specialist does, picked by the caller, a hook or the bundle's router.
-Errors are `application/problem+json` (RFC 9457)."""
+_DESCRIPTION = """Reranks the candidates of one query. A LightGBM first stage scores every candidate. A second stage such
+as QILCM, or a specialist, then scores the best of them together, as one list. The caller, a hook or the bundle's router
+picks the specialist. Errors are `application/problem+json` (RFC 9457)."""
 
 _log = logging.getLogger("listwright.service")
 
@@ -144,7 +144,7 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.service = app.state.service = service
+    app.service = service
     telemetry.watch(_gauges(service))
     routers = (open_inference.fast, rerank.ranking, health.routes, info.routes, open_inference.routes, admin.admin)
     answers = [route for router in routers for route in router.routes]
@@ -223,5 +223,5 @@ def _gauges(service: Service) -> dict[str, Callable[[], float]]:
 def _log_served(models: Models, settings: Settings) -> None:
     for ready in models.current.values():
         _log.info("serving %s/%s from %s", ready.manifest.name, ready.manifest.version, ready.path)
-    for name in settings.strategies.keys() - models.current.keys() - {EVERY}:
+    for name in settings.strategies.keys() - models.current.keys() - {ALL_MODELS}:
         _log.warning("LISTWRIGHT_STRATEGY names %r, which is not served", name)

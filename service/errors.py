@@ -27,7 +27,7 @@ class UnsupportedMediaTypeError(ListwrightError):
 
 
 class RepeatedNameError(PlacedError):
-    """A name stands twice in one object of the body."""
+    """A name is repeated in one object of the body."""
 
 
 class TooLargeError(PlacedError):

@@ -141,31 +141,20 @@ def _clipped(text: str, limit: int = 200) -> str:
     return text if len(text) <= limit else text[:limit] + "…"
 
 
-def problem(
-    request: Request, status: int, kind: str, detail: str, *, headers: dict[str, str] | None = None, **more: object
-) -> JSONResponse:
-    """One problem body; ``kind`` is stable, ``detail`` is for people."""
-    detail = _clipped(_clean(detail), MAX_DETAIL)
-    body = Problem.model_validate(
-        {
-            "type": f"urn:listwright:{kind}",
-            "title": http.HTTPStatus(status).phrase,
-            "status": status,
-            "detail": detail,
-            "request_id": request.state.request_id,
-            "error": detail if request.scope["path"].startswith(paths.INFERENCE_PROBLEMS) else "",
-            **more,
-        }
-    )
-    content = body.model_dump(exclude_defaults=True) | {"errors": [fault.model_dump() for fault in body.errors]}
-    return JSONResponse(content, status_code=status, headers=headers, media_type=MEDIA_TYPE)
+def body(
+    status: http.HTTPStatus, kind: str, detail: str, request_id: str, path: str = "", **more: object
+) -> dict[str, object]:
+    """The one builder of problem bodies, of the form of :class:`Problem`.
 
-
-def encoded(status: http.HTTPStatus, kind: str, detail: str, request_id: str, *, path: str = "") -> bytes:
-    """A problem body at the lowest price: for refusals that are most of the work under a flood, or come before an ASGI
-    request exists. The words are our own: nothing of them is cleaned or clipped.
+    Args:
+        status: of the answer.
+        kind: stable name, for programs.
+        detail: for people.
+        request_id: of the request.
+        path: of the request; inference clients find the detail under a name of their own.
+        more: fields that not every problem has.
     """
-    content: dict[str, Any] = {
+    content: dict[str, object] = {
         "type": f"urn:listwright:{kind}",
         "title": status.phrase,
         "status": status.value,
@@ -175,7 +164,23 @@ def encoded(status: http.HTTPStatus, kind: str, detail: str, request_id: str, *,
     }
     if path.startswith(paths.INFERENCE_PROBLEMS):
         content["error"] = detail
-    return json.dumps(content).encode()
+    return content | {name: value for name, value in more.items() if value is not None}
+
+
+def encoded(status: http.HTTPStatus, kind: str, detail: str, request_id: str, *, path: str = "") -> bytes:
+    """A problem body outside of FastAPI: for refusals that are most of the work under a flood, or come before an ASGI
+    request exists. The words are our own: nothing of them is cleaned or clipped.
+    """
+    return json.dumps(body(status, kind, detail, request_id, path)).encode()
+
+
+def problem(
+    request: Request, status: int, kind: str, detail: str, *, headers: dict[str, str] | None = None, **more: object
+) -> JSONResponse:
+    """A problem as FastAPI's answer; ``detail`` may repeat what the caller sent."""
+    detail = _clipped(_clean(detail), MAX_DETAIL)
+    content = body(http.HTTPStatus(status), kind, detail, request.state.request_id, request.scope["path"], **more)
+    return JSONResponse(content, status_code=status, headers=headers, media_type=MEDIA_TYPE)
 
 
 def _clean(text: str) -> str:
@@ -188,7 +193,7 @@ async def deliberate(request: Request, error: Exception) -> JSONResponse:
     status = next(code for kind, code in STATUS.items() if isinstance(error, kind))
     kind = _kind(type(error).__name__)
     if isinstance(error, SchemaMismatchError):
-        faults = [] if error.path is None else [Fault(path=_clean(json_path(error.path)), message=_clean(str(error)))]
+        faults = [] if error.path is None else [_fault(json_path(error.path), str(error))]
         return problem(
             request,
             status,
@@ -205,8 +210,8 @@ async def deliberate(request: Request, error: Exception) -> JSONResponse:
     if isinstance(error, SlowBodyError):  # the rest of it is not read
         return problem(request, status, kind, str(error), headers=_CLOSING)
     if isinstance(error, CandidateError | PlacedError):
-        fault = Fault(path=_clean(json_path(error.path)), message=_clean(error.message))
-        return problem(request, status, kind, f"{json_path(error.path)}: {error.message}", errors=[fault])
+        path = json_path(error.path)
+        return problem(request, status, kind, f"{path}: {error.message}", errors=[_fault(path, error.message)])
     headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, UnauthorizedError) else None
     return problem(request, status, kind, str(error), headers=headers)
 
@@ -214,11 +219,14 @@ async def deliberate(request: Request, error: Exception) -> JSONResponse:
 async def _invalid(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     found = error.errors()
-    faults = [
-        Fault(path=_clean(json_path(fault["loc"][1:])), message=_clean(_said(fault))) for fault in found[:MAX_FAULTS]
-    ]
+    faults = [_fault(json_path(fault["loc"][1:]), _said(fault)) for fault in found[:MAX_FAULTS]]
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return problem(request, 422, "invalid-request", f"{faults[0].path}: {faults[0].message}{more}", errors=faults)
+    return problem(request, 422, "invalid-request", f"{faults[0]['path']}: {faults[0]['message']}{more}", errors=faults)
+
+
+def _fault(path: str, message: str) -> dict[str, str]:
+    """Of the form of :class:`Fault`."""
+    return {"path": _clean(path), "message": _clean(message)}
 
 
 def _said(fault: dict[str, Any]) -> str:

@@ -15,7 +15,7 @@ from listwright.ranking.stages import NetworkKind
 
 PREFIX = "LISTWRIGHT_"
 
-EVERY = ""
+ALL_MODELS = ""
 """Stands for the name of every bundle that is not named."""
 
 STRATEGIES = (*get_args(NetworkKind), "srm", "first_stage")
@@ -41,14 +41,14 @@ def _strategies(value: str) -> str:
 
 
 def _parsed(value: str) -> dict[str, str]:
-    """Strategies by name; :data:`EVERY` stands for all that are not named."""
+    """Strategies by name; :data:`ALL_MODELS` stands for all that are not named."""
     found: dict[str, str] = {}
     for part in value.split(","):
         name, equals, strategy = part.strip().rpartition("=")
         if (equals and not name) or strategy not in STRATEGIES:
             raise ValueError(f"is not STRATEGY or NAME=STRATEGY,..., each strategy one of {', '.join(STRATEGIES)}")
         if name in found:
-            raise ValueError(f"says two strategies for {'all' if name == EVERY else name}")
+            raise ValueError(f"says two strategies for {'all' if name == ALL_MODELS else name}")
         found[name] = strategy
     return found
 
@@ -159,7 +159,7 @@ class Settings(BaseSettings):
     max_candidates: Annotated[int, Field(ge=1, le=100_000, description="longest list that is accepted")] = 1000
     max_payload_bytes: Annotated[int, Field(ge=1024, description="largest request body")] = 16 * 2**20
     max_connections: Annotated[
-        int, Field(ge=1, le=1_000_000, description="connections that one worker serves; newcomers beyond it get 503")
+        int, Field(ge=1, le=1_000_000, description="connections that one worker serves; new ones beyond it get 503")
     ] = 800
     keep_alive_s: Annotated[
         float,
@@ -196,7 +196,7 @@ class Settings(BaseSettings):
 
     @property
     def strategies(self) -> dict[str, str]:
-        """What ``auto`` means, by the bundle's name; :data:`EVERY` stands for all others."""
+        """What ``auto`` means, by the bundle's name; :data:`ALL_MODELS` stands for all others."""
         return {} if self.strategy is None else _parsed(self.strategy)
 
     @field_validator("max_buffered_bytes")

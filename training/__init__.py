@@ -40,4 +40,4 @@ if TYPE_CHECKING:
 
 __all__ = ["Qilcm"]
 
-__getattr__ = on_demand(__name__, {"Qilcm": "estimator"})
+__getattr__ = on_demand(__name__, {"Qilcm": "estimator"}, extra="training")

@@ -13,10 +13,10 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-EVERY = 25.0
+LINE_S = 25.0
 """Seconds between two lines: with what a look may take, one comes at least every half minute."""
 
-LOOK = 1.0
+CHECK_S = 1.0
 """Seconds between two looks at the clock."""
 
 PACE = 3600.0
@@ -29,7 +29,7 @@ BAR = BarColumn(bar_width=12)
 class Bars(rich.progress.Progress):
     """:class:`listwright.training.progress.Progress` that people see.
 
-    Without a terminal, a thread prints one plain line every :data:`EVERY` seconds, flushed: time so far, stage, task,
+    Without a terminal, a thread prints one plain line every :data:`LINE_S` seconds, flushed: time so far, stage, task,
     how much of it, time left. It does so too while nothing reports any progress. A run that is over before prints none.
 
     Args:
@@ -96,12 +96,12 @@ class Bars(rich.progress.Progress):
     def tell(self) -> None:
         """Print a line if one is due."""
         now = self.get_time()
-        if now - self._told >= EVERY:
+        if now - self._told >= LINE_S:
             self._told = now
             self.console.out(self._line(now), highlight=False)
 
     def _tell_until_over(self) -> None:
-        while not self._over.wait(LOOK):
+        while not self._over.wait(CHECK_S):
             self.tell()
 
     def _line(self, now: float) -> str:

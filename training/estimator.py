@@ -50,7 +50,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         encoder_width, hidden, rank_loss, precision, first_stage_score, cutoff, dropout, weight_decay, batch_size,
         learning_rate, max_epochs, patience, ndcg_at: see :class:`listwright.training.recipe.model.Network`.
         query_norm, confusion_weight, confusion_pairs: of QILCM and its variants, see
-            :class:`listwright.training.recipe.model.Qilcm`; other models take no notice.
+            :class:`listwright.training.recipe.model.QilcmSpec`; other models take no notice.
         trials, max_trees, folds, monotone, relative: of the first stage, see
         :class:`listwright.training.recipe.config.LambdaMart`.
         parts: 5 is the papers' 60/20/20; at least 3.

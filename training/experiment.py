@@ -122,7 +122,7 @@ def _listwise(
     with console.status("loading torch"):
         from listwright.training.experiments.listwise import suite  # noqa: PLC0415
 
-    asked = suite.Asked(
+    asked = suite.ListwiseOptions(
         suite=options.suite,
         recipe=recipe,
         sources=tuple(options.data),
@@ -163,7 +163,7 @@ def _specialised(
         "folds": folds,
         "ndcg_at": options.ndcg_at,
     }
-    asked = suite.Asked(
+    asked = suite.SpecialisedOptions(
         options.suite, recipe, options.data, counts, seeds, folds, options.ndcg_at, command, _made_with("scikit-learn")
     )
     return suite.run(asked, out, settings, console)

@@ -68,5 +68,5 @@ class _Silent:
 SILENT: Progress = _Silent()
 """For whoever does not want to know."""
 
-UNTOLD: Task = _Silent()
+NO_TASK: Task = _Silent()
 """A task that nobody asks about."""

@@ -20,7 +20,7 @@ from benchmarks import machine
 from listwright.ranking import bundle
 from listwright.training.recipe.config import Choice, LambdaMart, Recipe
 from listwright.training.recipe.data import SyntheticData
-from listwright.training.recipe.model import Qilcm
+from listwright.training.recipe.model import QilcmSpec
 from listwright.training.run import run
 
 LENGTH = 20
@@ -36,7 +36,7 @@ def recipe(queries: int, shift: float, seed: int) -> Recipe:
         name="choice",
         data=data,
         first_stage=LambdaMart(trials=8, folds=4),
-        model=Qilcm(confusion_weight=0.0, max_epochs=15, patience=4),
+        model=QilcmSpec(confusion_weight=0.0, max_epochs=15, patience=4),
         choice=Choice(folds=3),
         seed=seed,
     )

@@ -21,7 +21,7 @@ from benchmarks import machine
 from listwright.training.losses import att_rank
 from listwright.training.losses.confusion import confusion_loss
 from listwright.training.networks.qilcm import QilcmNetwork
-from listwright.training.recipe.model import Qilcm as QilcmSpec
+from listwright.training.recipe.model import QilcmSpec
 
 LISTS, LENGTH, INPUTS = 80, 100, 137
 CONFUSION_WEIGHT = 1e-8

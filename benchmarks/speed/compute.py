@@ -35,7 +35,7 @@ from listwright.training.export.inference_form import InferenceForm
 from listwright.training.export.onnx import to_onnx
 from listwright.training.first_stage.relative import candidates, widened_part
 from listwright.training.networks.ranker import Ranker, Unbatched
-from listwright.training.recipe.model import Qilcm as QilcmSpec
+from listwright.training.recipe.model import QilcmSpec
 
 LENGTHS = {10: 300, 100: 200, 1000: 40}
 """Rounds at each list length."""

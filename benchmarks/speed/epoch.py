@@ -19,7 +19,7 @@ from benchmarks import machine
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.training.data.dataset import Dataset
 from listwright.training.networks.ranker import Ranker
-from listwright.training.recipe.model import Mlp, NetworkSpec, Qilcm
+from listwright.training.recipe.model import MlpSpec, NetworkSpec, QilcmSpec
 from listwright.training.second_stage import batching
 from listwright.training.second_stage.batching import Lists
 from listwright.training.second_stage.loop import loss_of
@@ -27,10 +27,10 @@ from listwright.training.second_stage.loop import loss_of
 QUERIES, SHORTEST, LONGEST, FEATURES = 1600, 5, 100, 136
 
 MODELS: dict[str, NetworkSpec] = {
-    "mlp": Mlp(),
-    "qilcm without confusion": Qilcm(variant="V2"),
-    "qilcm, a quarter of the pairs": Qilcm(confusion_pairs=790),
-    "qilcm": Qilcm(),
+    "mlp": MlpSpec(),
+    "qilcm without confusion": QilcmSpec(variant="V2"),
+    "qilcm, a quarter of the pairs": QilcmSpec(confusion_pairs=790),
+    "qilcm": QilcmSpec(),
 }
 
 
@@ -50,7 +50,7 @@ def planted(rng: np.random.Generator) -> Dataset:
 def epoch(model: Ranker, lists: Lists, spec: NetworkSpec, optimizer: torch.optim.Optimizer) -> tuple[float, float]:
     """Seconds of one epoch: in drawing and padding batches, and in all."""
     rng = np.random.default_rng(0)
-    weight = 1e-8 if isinstance(spec, Qilcm) and spec.confusion > 0.0 else 0.0  # its size does not matter to the clock
+    weight = 1e-8 if isinstance(spec, QilcmSpec) and spec.confusion > 0.0 else 0.0
     begun, drawing = time.perf_counter(), 0.0
     batches = lists.batches(spec.batch_size, rng)
     while True:

@@ -59,11 +59,11 @@ admin = APIRouter(tags=["admin"])
 @admin.post(
     RELOAD,
     operation_id="reload",
-    summary="Serve what the models folder says",
+    summary="Reload the models folder",
     responses=_ANSWERS,
 )
 async def reload(allowed: Allowed) -> Serving:
-    """Look at the models folder now, and try again what was refused before; 409 with the reasons if anything is."""
+    """Read the models folder now. Refused bundles are tried again; 409 gives the reasons if any is refused."""
     models = await allowed.reload(again=True)
     if models.refused:
         refused = sorted(models.refused.values(), key=lambda refusal: refusal.model)
@@ -72,7 +72,7 @@ async def reload(allowed: Allowed) -> Serving:
     return serving_info(models)
 
 
-@admin.post(ROLLBACK, operation_id="rollback", summary="Serve the version before", responses=_ANSWERS)
+@admin.post(ROLLBACK, operation_id="rollback", summary="Roll back to the previous version", responses=_ANSWERS)
 async def rollback(
     allowed: Allowed,
     model: Annotated[Name | None, Query(description="its name; by default that of the default model")] = None,

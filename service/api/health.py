@@ -16,10 +16,10 @@ routes = APIRouter()
 @routes.get(
     paths.LIVE,
     operation_id="livez",
-    summary="Does the process answer?",
+    summary="Liveness",
     tags=["health"],
     response_model=Health,
-    response_description="It does",
+    response_description="The process answers",
 )
 async def livez() -> Health:
     """200 as long as the process answers at all."""
@@ -29,10 +29,10 @@ async def livez() -> Health:
 @routes.get(
     paths.READY,
     operation_id="readyz",
-    summary="May traffic come?",
+    summary="Readiness",
     tags=["health"],
     response_model=Health,
-    response_description="It may",
+    response_description="Ready for traffic",
     responses={503: DOCUMENTED[503]},
 )
 async def readyz(request: Request) -> Health:

@@ -69,10 +69,10 @@ class SpecialistInfo(BaseModel):
 
 
 class RoutingInfo(BaseModel):
-    """Who is asked for a specialist where the request names none."""
+    """How a specialist is chosen for a request that names none."""
 
-    enabled: Annotated[bool, Field(description="whether anybody is asked")]
-    reason: Annotated[str | None, Field(description="why nobody is; null if enabled")]
+    enabled: Annotated[bool, Field(description="whether hook and router are in use")]
+    reason: Annotated[str | None, Field(description="why they are not in use; null if enabled")]
     hook: Annotated[bool, Field(description="whether the operator has a hook, which is asked first")]
     router: Annotated[bool, Field(description="whether the bundle has a router")]
 
@@ -229,7 +229,7 @@ def routing(manifest: Manifest, deciders: Deciders) -> RoutingInfo:
 @routes.get(
     paths.INFO,
     operation_id="info",
-    summary="What is served?",
+    summary="Served bundles, features and limits",
     tags=["info"],
     response_model=Info,
     response_description="The bundle and the limits",

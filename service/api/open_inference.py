@@ -49,7 +49,7 @@ INFER: dict[str, Any] = {
     "caller likes.\n\nCategorical columns hold codes, see the bundle's metadata; NaN is a missing value.",
     "response_model": InferResponse,
     "response_model_exclude_none": True,
-    "response_description": "The order, and how it came about",
+    "response_description": "The ranking, its route and its timings",
     "responses": {
         200: {"headers": {**HEADERS, JSON_HEAD: _HEAD_LENGTH}, "content": {OCTETS: _RAW}},
         **{status: DOCUMENTED[status] for status in RANKED},
@@ -91,7 +91,7 @@ async def _infer(request: Request, service: Service, name: str, version: str | N
 
 
 METADATA: dict[str, Any] = {
-    "summary": "Which tensors does a bundle take and give?",
+    "summary": "Tensors of a bundle",
     "response_model": ModelMetadata,
     "response_description": "Its tensors, and what its columns hold",
     "responses": {status: DOCUMENTED[status] for status in (404, 503)},
@@ -106,9 +106,9 @@ async def model_metadata(request: Request, name: str, version: str | None = None
 
 
 MODEL_READY: dict[str, Any] = {
-    "summary": "May traffic for a bundle come?",
+    "summary": "Readiness of a bundle",
     "response_model": ModelReady,
-    "response_description": "It may",
+    "response_description": "Ready for traffic",
     "responses": {status: DOCUMENTED[status] for status in (404, 503)},
 }
 
@@ -125,25 +125,25 @@ async def model_ready(request: Request, name: str, version: str | None = None) -
 @routes.get(
     paths.INFERENCE_LIVE,
     operation_id="server_live",
-    summary="Does the process answer?",
+    summary="Liveness",
     response_model=ServerHealth,
-    response_description="It does",
+    response_description="The process answers",
 )
 async def server_live() -> ServerHealth:
-    """/livez, by the protocol's word for it."""
+    """The same as /livez."""
     return ServerHealth(live=True)
 
 
 @routes.get(
     paths.INFERENCE_READY,
     operation_id="server_ready",
-    summary="May traffic come?",
+    summary="Readiness",
     response_model=ServerHealth,
-    response_description="It may",
+    response_description="Ready for traffic",
     responses={503: DOCUMENTED[503]},
 )
 async def server_ready(request: Request) -> ServerHealth:
-    """/readyz, by the protocol's word for it."""
+    """The same as /readyz."""
     await readyz(request)
     return ServerHealth(live=True)
 
@@ -151,10 +151,10 @@ async def server_ready(request: Request) -> ServerHealth:
 @routes.get(
     paths.INFERENCE,
     operation_id="server_metadata",
-    summary="What server is this?",
+    summary="Server metadata",
     response_model=ServerMetadata,
     response_description="Its name, version and extensions of the protocol",
 )
 async def server_metadata() -> ServerMetadata:
-    """The server, by the protocol's words."""
+    """Name, version and protocol extensions of the server."""
     return ServerMetadata(name="listwright", version=_VERSION, extensions=["binary_tensor_data"])

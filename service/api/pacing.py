@@ -51,7 +51,7 @@ class Pacing:
     with one.
 
     Args:
-        keyring: the keys; where there are none, everybody is a stranger.
+        keyring: the keys; where there are none, everybody is unknown.
         admin_key: the operator's.
         clock: seconds.
     """

@@ -15,7 +15,7 @@ from listwright.service.problems import DOCUMENTED
 from listwright.service.wire import npy
 from listwright.service.wire.examples import REQUESTS
 from listwright.service.wire.json_codec import JsonCodec
-from listwright.service.wire.matrix_codecs import NOTHING_SAID, NpyCodec
+from listwright.service.wire.matrix_codecs import NO_OPTIONS, NpyCodec
 from listwright.service.wire.schemas import Envelope, RerankResponse
 from listwright.service.wire.validation import validated_query
 
@@ -64,7 +64,7 @@ ranking = APIRouter(route_class=PlainRoute)
     summary="Rerank one query's candidates",
     tags=["rerank"],
     response_model=RerankResponse,
-    response_description="The order, and how it came about",
+    response_description="The ranking, its route and its timings",
     responses={
         200: {"headers": HEADERS, "content": {npy.MEDIA_TYPE: SCORES}},
         **{status: DOCUMENTED[status] for status in RANKED},
@@ -92,7 +92,7 @@ async def rerank(request: Request, service: Serving) -> Response:
 
 def _npy_codec(request: Request, service: Service) -> NpyCodec:
     """Of a matrix, whose options stand in the query string."""
-    options = validated_query(Envelope, request.query_params) if request.scope["query_string"] else NOTHING_SAID
+    options = validated_query(Envelope, request.query_params) if request.scope["query_string"] else NO_OPTIONS
     bundle = service.addressed(request, options.model, options.version)
     wants_npy = prefers(request.headers.getlist("accept"), npy.MEDIA_TYPE, "application/json")
     return NpyCodec(options, bundle, service.settings.max_candidates, wants_npy=wants_npy)

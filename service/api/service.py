@@ -102,7 +102,7 @@ class Service:
 
 def service_of(request: Request) -> Service:
     """The service that a request has come to."""
-    service: Service = request.app.state.service
+    service: Service = request.app.service
     return service
 
 

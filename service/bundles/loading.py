@@ -16,7 +16,7 @@ from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import BundleError, ListwrightError, UnknownStrategyError
 from listwright.service.bundles import folder
 from listwright.service.bundles.served import Models, Refusal, only
-from listwright.service.settings import EVERY, PREFIX, Settings
+from listwright.service.settings import ALL_MODELS, PREFIX, Settings
 
 WARM_UP_LENGTHS = (1, 10, 100)
 
@@ -127,7 +127,7 @@ def load_named(root: Path, name: str, version: str, settings: Settings) -> Bundl
 def _load(path: Path, settings: Settings) -> Bundle:
     loaded = bundle.load(path)
     name = loaded.manifest.name
-    wanted = settings.strategies.get(name, settings.strategies.get(EVERY))
+    wanted = settings.strategies.get(name, settings.strategies.get(ALL_MODELS))
     if wanted is not None:
         try:
             loaded.reranker.answer_with(wanted)

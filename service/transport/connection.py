@@ -175,7 +175,7 @@ class Connection(UnsentAnswers):
         if self.transport.is_closing() or self._owing():
             return
         if self._refusal is not None:
-            self._say_last(self._refusal)
+            self._send_last(self._refusal)
         elif self.in_head or self.in_body:
             self._unset_keepalive_if_required()
         else:
@@ -216,9 +216,9 @@ class Connection(UnsentAnswers):
         """Start to wait for a request, from its first byte to its last."""
         if self._arriving is not None:
             self._arriving.cancel()
-        self._arriving = self.loop.call_later(self.patience_s, self._lose_patience)
+        self._arriving = self.loop.call_later(self.patience_s, self._time_out)
 
-    def _lose_patience(self) -> None:
+    def _time_out(self) -> None:
         self._arriving = None
         if self._owing():
             self._expect()  # the application has the same deadline, and answers
@@ -259,9 +259,9 @@ class Connection(UnsentAnswers):
         elif faulty is not None:
             self.pipeline.popleft()  # the youngest
         if faulty is self._at_work or not self._owing():
-            self._say_last(self._refusal)
+            self._send_last(self._refusal)
 
-    def _say_last(self, answer: bytes) -> None:
+    def _send_last(self, answer: bytes) -> None:
         self.transport.write(answer)
         if self._served and self.transport.can_write_eof():
             self.transport.write_eof()

@@ -33,7 +33,7 @@ IDLE_S = 1.0
 """Before a connection may be closed for a new one: a caller that asks again at once keeps it."""
 
 LOG_S = 10.0
-"""Seconds between two log lines, each of which counts the newcomers since the last."""
+"""Seconds between two log lines, each of which counts the new connections since the last."""
 
 _log = logging.getLogger("listwright.connections")
 
@@ -161,7 +161,7 @@ class ConnectionLimit:
         now = self._clock()
         if now - self._said >= LOG_S:
             self._said, count, self._since = now, self._since, 0
-            _log.warning("%s: newcomers get 503", self._words(), extra={"facts": {"excess": count}})
+            _log.warning("%s: new connections get 503", self._words(), extra={"facts": {"excess": count}})
 
     def _words(self) -> str:
         return f"{self._most} connections are open, which is the limit ({PREFIX}MAX_CONNECTIONS)"

@@ -18,7 +18,7 @@ PAUSE_S = 0.001
 MOST_PAUSES = 3
 """With more connections than these an even share comes by itself, and new connections should not wait for it."""
 
-CALM_LOOKS, CALM_S, MOST_AT_ONCE = 8, 0.02, 256
+CALM_CHECKS, CALM_S, MOST_AT_ONCE = 8, 0.02, 256
 """Under a rush an even share comes by itself. So after this many looks in a row, each within this time of the last and
 none of which took all that waited, each look takes twice as many as the last, up to a maximum."""
 
@@ -74,7 +74,7 @@ class FairAccept:
         self._rush = self._rush + 1 if now - self._looked < CALM_S else 0
         self._looked = now
         try:
-            for _ in range(min(2 ** max(0, self._rush - CALM_LOOKS), MOST_AT_ONCE)):
+            for _ in range(min(2 ** max(0, self._rush - CALM_CHECKS), MOST_AT_ONCE)):
                 self._take_one()
         except BlockingIOError:  # no connection waits any more: perhaps another process was first
             self._rush = 0

@@ -117,7 +117,7 @@ def decode(body: bytes, bounds: Bounds) -> Any:
     Raises:
         TooLargeError: if it has too many bytes, candidates, values, arrays or objects.
         UndecodableBodyError: if it is empty or no JSON; NaN and Infinity are none, nor are halves of surrogate pairs.
-        RepeatedNameError: if a name stands twice in one object.
+        RepeatedNameError: if a name is repeated in one object.
     """
     if not body:
         raise UndecodableBodyError("the body is empty: send a JSON object, see /openapi.json")
@@ -135,7 +135,7 @@ def decode(body: bytes, bounds: Bounds) -> Any:
         if commas <= SEARCHED:
             _check_repeated(body)
         elif _all_names(value) != colons:
-            raise RepeatedNameError("a name stands twice in an object: send each name once")
+            raise RepeatedNameError("a name is repeated in an object: send each name once")
     return value
 
 
@@ -221,7 +221,7 @@ class _Repeated(dict[str, Any]):
 
 
 def _check_repeated(body: bytes) -> None:
-    """Raise RepeatedNameError if a name stands twice: reads the body anew, with an eye on every object."""
+    """Raise RepeatedNameError if a name is repeated: reads the body anew, with an eye on every object."""
     repeated: list[_Repeated] = []
 
     def seen(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -239,7 +239,7 @@ def _check_repeated(body: bytes) -> None:
         part = value
         for key in path:
             part = part[key]
-        raise RepeatedNameError("stands twice in this object: send each name once", (*path, part.name))
+        raise RepeatedNameError("is repeated in this object: send each name once", (*path, part.name))
 
 
 def _place_of_fault(body: bytes) -> Path:

@@ -17,7 +17,7 @@ OCTETS = "application/octet-stream"
 
 JSON_HEAD = "Inference-Header-Content-Length"
 
-NOTHING_SAID = Envelope()
+NO_OPTIONS = Envelope()
 
 
 class NpyCodec(JsonAnswer):

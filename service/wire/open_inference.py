@@ -72,7 +72,7 @@ def decode(body: bytes, head_length: str | None, schema: FeatureSchema, limit: i
     named: dict[str, tuple[int, InputTensor, memoryview | None]] = {}
     for position, tensor in enumerate(request.inputs):
         if tensor.name in named:
-            raise CandidateError(f"{tensor.name!r} stands twice", ("inputs", position, "name"))
+            raise CandidateError(f"{tensor.name!r} is repeated", ("inputs", position, "name"))
         size, raw = tensor.parameters.binary_data_size, None
         if (size is None) == (tensor.data is None):
             raise CandidateError("has no data, or twice: send either binary_data_size or data", ("inputs", position))

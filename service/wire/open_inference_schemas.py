@@ -164,7 +164,7 @@ class ServerMetadata(BaseModel):
 
 
 class ServerHealth(BaseModel):
-    """State of the server, by the protocol's word for it."""
+    """State of the server."""
 
     live: Literal[True]
 
@@ -196,7 +196,7 @@ class ColumnInfo(BaseModel):
 
 
 class ModelMetadata(BaseModel):
-    """A bundle, by the protocol's words; what is more stands in /info."""
+    """A bundle, in the fields of the protocol; /info has more."""
 
     name: str
     versions: list[str]

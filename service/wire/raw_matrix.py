@@ -56,7 +56,7 @@ def to_candidates(
     """The candidate list of a matrix whose shape was checked; float32 in C order is not copied.
 
     Raises:
-        CandidateError: if a value is infinite as float32, a category is no code of the schema's, an id stands twice, or
+        CandidateError: if a value is infinite as float32, a category is no code of the schema's, an id is repeated, or
             a context entry cannot be used.
     """
     with np.errstate(over="ignore"):

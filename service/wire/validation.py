@@ -27,7 +27,7 @@ def validated(model: type[Sent], value: object) -> Sent:
 
 
 def validated_query(model: type[Sent], query: QueryParams) -> Sent:
-    """The same from text: numbers and booleans are spelled. Of a parameter that stands twice the last one counts."""
+    """The same from text: numbers and booleans are spelled. Of a repeated parameter the last one counts."""
     try:
         return model.model_validate_strings(dict(query), strict=False)
     except ValidationError as error:

@@ -11,7 +11,7 @@ import os
 from contextlib import suppress
 from multiprocessing.connection import Connection
 
-LOOKS = 10
+CHECKS = 10
 """Looks in a row that find nothing until a worker counts as hung."""
 
 _PIPE = 2**16
@@ -55,4 +55,4 @@ class HeartbeatMonitor:
         """Look; whether this is the look that makes it too many without a beat."""
         heard = self.pipe.poll() and os.read(self.pipe.fileno(), _PIPE)
         self._missed = 0 if heard else self._missed + 1
-        return self._missed == LOOKS
+        return self._missed == CHECKS

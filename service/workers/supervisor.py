@@ -25,8 +25,8 @@ from listwright.service.settings import Settings
 from listwright.service.telemetry import logs
 from listwright.service.telemetry.processes import own_metrics
 from listwright.service.transport.server import FINISH_WITHIN_S, options
-from listwright.service.workers.heartbeat import LOOKS, HeartbeatMonitor
-from listwright.service.workers.metrics_relay import Keep, Outbox, Samples, Scraped, ScrapeRounds
+from listwright.service.workers.heartbeat import CHECKS, HeartbeatMonitor
+from listwright.service.workers.metrics_relay import Keep, Outbox, Samples, ScrapeRounds, WorkerMetrics
 from listwright.service.workers.worker import HELD, work
 
 LONGEST_PAUSE_S = 30.0
@@ -162,7 +162,7 @@ class Workers:
             self._check_at = None
         elif self._check_at is None or time.monotonic() >= self._check_at:
             hang_s = self._settings.hang_s
-            self._check_at = time.monotonic() + hang_s / LOOKS
+            self._check_at = time.monotonic() + hang_s / CHECKS
             for worker in serving:
                 if worker.heartbeat.stops():
                     _log.error("the event loop of worker %s has hung for %g s: killed", worker.process.pid, hang_s)
@@ -177,11 +177,11 @@ class Workers:
     def _hear(self, worker: Worker) -> None:
         try:
             while not worker.pipe.closed and worker.pipe.poll():
-                served: Served | str | Scraped | Samples = worker.pipe.recv()
+                served: Served | str | WorkerMetrics | Samples = worker.pipe.recv()
                 if isinstance(served, str):
                     self._say(served)
                     continue
-                if isinstance(served, Scraped):
+                if isinstance(served, WorkerMetrics):
                     self._rounds.asked(worker.outbox, self._serving())
                     continue
                 if isinstance(served, Samples):

@@ -18,7 +18,7 @@ from listwright.service.bundles.loading import Served
 from listwright.service.bundles.served import Models
 from listwright.service.settings import Settings
 from listwright.service.telemetry import logs
-from listwright.service.workers.heartbeat import LOOKS, HeartbeatSender
+from listwright.service.workers.heartbeat import CHECKS, HeartbeatSender
 from listwright.service.workers.metrics_relay import MetricsRelay
 
 HELD = (signal.SIGINT, signal.SIGHUP)
@@ -63,7 +63,7 @@ def _serve(settings: Settings, sock: socket.socket, pipe: Connection, beats: Con
 
     relay = MetricsRelay(pipe, app.service.telemetry, app.service.reloader.keep)
     app.service.scraped.scrape = relay.text
-    heartbeat = HeartbeatSender(beats, settings.hang_s / LOOKS)
+    heartbeat = HeartbeatSender(beats, settings.hang_s / CHECKS)
 
     def started() -> None:
         asyncio.get_running_loop().add_reader(sentinel, orphaned)

@@ -93,3 +93,17 @@ def test_test_files_have_names_of_their_own():
     """Without packages below tests/, two files of one name would be one module."""
     names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
     assert sorted({name for name in names if names.count(name) > 1}) == []
+
+
+def classes(package):
+    """Names of the public classes of a package, each with the modules that define it."""
+    found = {}
+    for path in sorted((ROOT / package).rglob("*.py")):
+        for name in re.findall(r"^class ([A-Z]\w*)", path.read_text(encoding="utf-8"), flags=re.MULTILINE):
+            found.setdefault(name, []).append(str(path.relative_to(ROOT)))
+    return found
+
+
+@pytest.mark.parametrize("package", ["ranking", "service", "training", "client/listwright_client"])
+def test_a_class_has_a_name_of_its_own_in_its_package(package):
+    assert {name: paths for name, paths in classes(package).items() if len(paths) > 1} == {}

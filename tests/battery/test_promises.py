@@ -11,27 +11,27 @@ from listwright.training.export.inference_form import to_export
 from listwright.training.export.onnx import to_onnx
 from listwright.training.networks.encoder import MASKED_LOGIT
 from listwright.training.networks.ranker import Ranker, Unbatched
-from listwright.training.recipe.model import Dcm, Dlcm, Mlp, Qilcm, Qilcm2
+from listwright.training.recipe.model import DcmSpec, DlcmSpec, MlpSpec, Qilcm2Spec, QilcmSpec
 from listwright.training.second_stage.loop import ranking_loss
 
 SMALL = {"encoder_width": 8, "hidden": (8, 4)}
 READER = {"encoder_width": 8}
 SPECS = {
-    "qilcm": Qilcm(**SMALL),
-    "qilcm, paper form": Qilcm(**SMALL, query_norm="paper"),
-    "qilcm-v1": Qilcm(**SMALL, variant="V1"),
-    "qilcm-v2": Qilcm(**SMALL, variant="V2"),
-    "qilcm-v3": Qilcm(**SMALL, variant="V3"),
-    "qilcm without first stage": Qilcm(**SMALL, first_stage_score=False),
-    "qilcm2, seeds": Qilcm2(**SMALL, context="seeds"),
-    "qilcm2, blocks": Qilcm2(**SMALL),
-    "qilcm2, members": Qilcm2(**SMALL, heads=3, members=2),
-    "qilcm2 without first stage": Qilcm2(**SMALL, first_stage_score=False),
-    "dlcm": Dlcm(**READER),
-    "dlcm, presented": Dlcm(**READER, order="presented", first_stage_score=False),
-    "dcm": Dcm(**READER, state_width=8),
-    "dcm, presented": Dcm(**READER, state_width=8, order="presented", first_stage_score=False),
-    "mlp": Mlp(**SMALL),
+    "qilcm": QilcmSpec(**SMALL),
+    "qilcm, paper form": QilcmSpec(**SMALL, query_norm="paper"),
+    "qilcm-v1": QilcmSpec(**SMALL, variant="V1"),
+    "qilcm-v2": QilcmSpec(**SMALL, variant="V2"),
+    "qilcm-v3": QilcmSpec(**SMALL, variant="V3"),
+    "qilcm without first stage": QilcmSpec(**SMALL, first_stage_score=False),
+    "qilcm2, seeds": Qilcm2Spec(**SMALL, context="seeds"),
+    "qilcm2, blocks": Qilcm2Spec(**SMALL),
+    "qilcm2, members": Qilcm2Spec(**SMALL, heads=3, members=2),
+    "qilcm2 without first stage": Qilcm2Spec(**SMALL, first_stage_score=False),
+    "dlcm": DlcmSpec(**READER),
+    "dlcm, presented": DlcmSpec(**READER, order="presented", first_stage_score=False),
+    "dcm": DcmSpec(**READER, state_width=8),
+    "dcm, presented": DcmSpec(**READER, state_width=8, order="presented", first_stage_score=False),
+    "mlp": MlpSpec(**SMALL),
 }
 PRESENTED = {"dlcm, presented", "dcm, presented"}
 READS_FIRST_STAGE = {"dlcm", "dcm"}
@@ -240,7 +240,7 @@ def odd(rows):
 def test_qilcm2_starts_from_the_first_stages_order(context):
     with torch.random.fork_rng():
         torch.manual_seed(1)
-        ranker = Ranker(SCHEMA, raw_rows(300, "qilcm2, seeds"), Qilcm2(context=context), 3).eval()
+        ranker = Ranker(SCHEMA, raw_rows(300, "qilcm2, seeds"), Qilcm2Spec(context=context), 3).eval()
     rows = raw_rows(50, "qilcm2, seeds", seed=8)
     with torch.no_grad():
         scores = Unbatched(ranker)(torch.from_numpy(rows)).double().numpy()

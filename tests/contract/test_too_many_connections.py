@@ -23,7 +23,7 @@ def service(bundle_folder):
     code, log = service.stop()
     assert code == 0
     assert "Traceback" not in log
-    assert "2 connections are open, which is the limit (LISTWRIGHT_MAX_CONNECTIONS): newcomers get 503" in log
+    assert "2 connections are open, which is the limit (LISTWRIGHT_MAX_CONNECTIONS): new connections get 503" in log
 
 
 def connect(url):

@@ -10,7 +10,7 @@ from benchmarks.science.attempts import page
 from benchmarks.science.attempts.networks import BLOCKS
 from benchmarks.science.attempts.problem import PLANTED_QUERIES
 from listwright.training.recipe import config
-from listwright.training.recipe.model import Qilcm2
+from listwright.training.recipe.model import Qilcm2Spec
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = page.PAGE.read_text(encoding="utf-8")
@@ -56,8 +56,13 @@ def test_an_mlp_stays_below_the_rival_on_the_airline_set():
 
 def test_the_default_is_the_setting_that_was_measured():
     """But for the cutoff, which was out of the way, and when it stops."""
-    same = {"cutoff": Qilcm2().cutoff, "max_epochs": Qilcm2().max_epochs, "patience": Qilcm2().patience, "seeds": 2}
-    assert BLOCKS.model_copy(update=same) == Qilcm2()
+    same = {
+        "cutoff": Qilcm2Spec().cutoff,
+        "max_epochs": Qilcm2Spec().max_epochs,
+        "patience": Qilcm2Spec().patience,
+        "seeds": 2,
+    }
+    assert BLOCKS.model_copy(update=same) == Qilcm2Spec()
 
 
 def test_the_recipe_on_the_page_is_read(tmp_path):

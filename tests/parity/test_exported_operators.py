@@ -17,7 +17,7 @@ from listwright.training.export.onnx import to_onnx
 from listwright.training.first_stage.given_onnx import canonical
 from listwright.training.networks.ranker import Ranker
 from listwright.training.recipe.config import Srm
-from listwright.training.recipe.model import Dcm, Dlcm, Mlp, Qilcm, Qilcm2
+from listwright.training.recipe.model import DcmSpec, DlcmSpec, MlpSpec, Qilcm2Spec, QilcmSpec
 from listwright.training.router.anomaly import fit_forest
 from listwright.training.specialists.linear import LinearRanker
 from listwright.training.specialists.neural import NetworkRanker
@@ -36,13 +36,13 @@ SMALL = {"encoder_width": 8, "hidden": (4,)}
 READER = {"encoder_width": 8}
 ALONE = {"first_stage_score": False}
 NETWORKS = (
-    Qilcm(**SMALL, query_norm="paper"),
-    Qilcm2(**SMALL, context="seeds"),
-    Qilcm2(**SMALL, **ALONE, heads=3),
-    Qilcm2(**SMALL, members=2),
-    Dlcm(**READER),
-    Dcm(**READER, **ALONE, order="presented", state_width=8),
-    Mlp(**SMALL),
+    QilcmSpec(**SMALL, query_norm="paper"),
+    Qilcm2Spec(**SMALL, context="seeds"),
+    Qilcm2Spec(**SMALL, **ALONE, heads=3),
+    Qilcm2Spec(**SMALL, members=2),
+    DlcmSpec(**READER),
+    DcmSpec(**READER, **ALONE, order="presented", state_width=8),
+    MlpSpec(**SMALL),
 )
 """One of each kind; ``tests/battery`` loads the graphs of the others."""
 

@@ -17,7 +17,7 @@ from listwright.training.export.inference_form import to_export
 from listwright.training.export.onnx import check_parity, to_onnx
 from listwright.training.networks.ranker import Ranker, Unbatched
 from listwright.training.recipe import config
-from listwright.training.recipe.model import Qilcm
+from listwright.training.recipe.model import QilcmSpec
 
 
 def test_the_gate_notices_another_model(fitted, recipe):
@@ -72,7 +72,7 @@ def test_the_printed_form_serves_what_was_trained_where_candidates_are_alike(var
     schema = FeatureSchema(features=tuple(Feature(name=f"f{d}") for d in range(20)))
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        ranker = Ranker(schema, rows, Qilcm(query_norm="paper", first_stage_score=False, variant=variant)).eval()
+        ranker = Ranker(schema, rows, QilcmSpec(query_norm="paper", first_stage_score=False, variant=variant)).eval()
         with torch.no_grad():
             for parameter in ranker.network.parameters():
                 parameter.mul_(1.5)

@@ -10,7 +10,7 @@ from listwright.ranking.features import Feature, FeatureSchema
 from listwright.training.losses import att_rank
 from listwright.training.losses.confusion import confusion_loss
 from listwright.training.networks.ranker import Ranker
-from listwright.training.recipe.model import Qilcm as QilcmSpec
+from listwright.training.recipe.model import QilcmSpec
 
 SCHEMA = FeatureSchema(
     features=(

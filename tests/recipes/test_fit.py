@@ -82,8 +82,8 @@ def test_interrupted_run_goes_on_where_it_was(fitted, recipe, tmp_path, monkeypa
 
 @pytest.mark.slow
 def test_without_a_terminal_every_stage_is_told_in_plain_lines(recipe, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(bars, "EVERY", 0.0)
-    monkeypatch.setattr(bars, "LOOK", 0.002)
+    monkeypatch.setattr(bars, "LINE_S", 0.0)
+    monkeypatch.setattr(bars, "CHECK_S", 0.002)
     assert run(recipe, "--out", tmp_path / "tiny" / "1") == 0
     printed = capsys.readouterr().out
     told = re.findall(r"^0:00:\d\d  ([a-z ]+) \(0:00:\d\d\)(.*)$", printed, re.MULTILINE)

@@ -14,7 +14,7 @@ from listwright.training.experiments.listwise.plans import Shipped
 from listwright.training.experiments.store import Store
 from listwright.training.first_stage import lambdamart
 from listwright.training.recipe import config
-from listwright.training.recipe.model import FirstStageAlone, Mlp
+from listwright.training.recipe.model import FirstStageAlone, MlpSpec
 from support.suites import TABLE2, run
 
 pytestmark = pytest.mark.slow
@@ -54,7 +54,7 @@ def test_every_network_is_searched_once_per_fold_and_begins_with_its_defaults(ti
     command = ("table2", "--recipe", tiny_recipe, "--out", out, "--seeds", 2, "--methods", "mlp,qilcm+relative,shipped")
     assert run(*command, "--tune", 2, "--folds", "1,2") == 0
     asked = sorted((type(model).__name__, trials, seed) for model, trials, seed in firsts)
-    assert asked == [("Mlp", 2, 0)] * 2 + [("Qilcm", 2, 0)] * 2
+    assert asked == [("MlpSpec", 2, 0)] * 2 + [("Qilcm", 2, 0)] * 2
     assert [model.hidden for model, _, _ in firsts] == [(256, 128)] * 4, "the recipe's (8,) may have been found here"
     assert {model.cutoff for model, _, _ in firsts} == {6}
     assert here.count("tuning") == 4, "LightGBM with and without list-relative columns, in two folds"
@@ -101,7 +101,7 @@ def test_settings_are_searched_once_though_two_seeds_could_start(tiny_recipe, tm
 
 def test_the_first_seed_searches_even_if_another_could_sooner(tiny_recipe, tmp_path):
     """Or what is found would depend on which process was faster."""
-    specs = {"lambdamart": FirstStageAlone(), "mlp": Mlp()}
+    specs = {"lambdamart": FirstStageAlone(), "mlp": MlpSpec()}
     fits = [
         Fit(config.load(str(tiny_recipe)), (), seed, name, spec, cutoff=6, trials=2)
         for seed in (0, 1)
@@ -115,6 +115,6 @@ def test_the_first_seed_searches_even_if_another_could_sooner(tiny_recipe, tmp_p
         assert workers._next([fits[3]], done, {}, store) is None, "its first stage is there, seed 0's search is not"
         assert workers._next([fits[1], fits[3]], done, {}, store) is fits[1]
         assert workers._next([fits[3]], {}, {}, store) is fits[3]
-        shipped = Fit(fits[0].recipe, (), 0, "shipped", Shipped((Mlp(),), folds=2), cutoff=6)
+        shipped = Fit(fits[0].recipe, (), 0, "shipped", Shipped((MlpSpec(),), folds=2), cutoff=6)
         assert workers._next([shipped], {}, {shipped.place: 2}, store) is None, "another row of its place is under way"
         assert workers._next([shipped], {}, {shipped.place: 1}, store) is shipped

@@ -17,7 +17,7 @@ from listwright.training.experiments.listwise import plans
 from listwright.training.first_stage import fit as first_stage
 from listwright.training.recipe import config
 from listwright.training.recipe.config import GivenColumn, Recipe
-from listwright.training.recipe.model import MODEL_NAMES, Dcm, Dlcm, Mlp, Qilcm, Qilcm2, named
+from listwright.training.recipe.model import MODEL_NAMES, DcmSpec, DlcmSpec, MlpSpec, Qilcm2Spec, QilcmSpec, named
 from listwright.training.second_stage import fit as second_stage
 from listwright.training.steps.bundling import write_bundle
 from support.asgi import asking
@@ -129,21 +129,23 @@ def test_scores_in_the_data_are_found_where_they_stand(run, tmp_path, name):
 
 
 def test_a_rival_is_fitted_like_the_recipes_model():
-    like = Qilcm(encoder_width=7, hidden=(3,), cutoff=9, learning_rate=0.5, rank_loss="softmax", confusion_weight=0.2)
+    like = QilcmSpec(
+        encoder_width=7, hidden=(3,), cutoff=9, learning_rate=0.5, rank_loss="softmax", confusion_weight=0.2
+    )
     v2 = named("qilcm-v2", like)
     assert v2 == like.model_copy(update={"variant": "V2"})
     assert (v2.confusion, named("qilcm-v3", like).confusion, named("qilcm-v1", like).confusion) == (0.0, 0.0, 0.2)
     assert (v2.title, like.title) == ("QILCM V2", "QILCM")
-    assert named("mlp", like) == Mlp(encoder_width=7, hidden=(3,), cutoff=9, learning_rate=0.5, rank_loss="softmax")
-    assert named("dlcm", like) == Dlcm(encoder_width=7, cutoff=9, learning_rate=0.5, rank_loss="softmax")
-    assert named("dlcm", Qilcm2(heads=2)).heads == 3, "heads of another kind are other heads"
-    assert named("dcm", Dcm(state_width=5)).state_width == 5
+    assert named("mlp", like) == MlpSpec(encoder_width=7, hidden=(3,), cutoff=9, learning_rate=0.5, rank_loss="softmax")
+    assert named("dlcm", like) == DlcmSpec(encoder_width=7, cutoff=9, learning_rate=0.5, rank_loss="softmax")
+    assert named("dlcm", Qilcm2Spec(heads=2)).heads == 3, "heads of another kind are other heads"
+    assert named("dcm", DcmSpec(state_width=5)).state_width == 5
     two = named("qilcm2", like)
-    assert two == Qilcm2(encoder_width=7, hidden=(3,), cutoff=9, learning_rate=0.5, rank_loss="softmax")
+    assert two == Qilcm2Spec(encoder_width=7, hidden=(3,), cutoff=9, learning_rate=0.5, rank_loss="softmax")
     assert (two.relative, two.dropout) == (True, 0.3), "what the recipe does not say is not the paper's 0"
-    assert named("qilcm", Qilcm2()) == Qilcm(), "the paper's model keeps the paper's values"
-    assert named("qilcm", named("first_stage", like)) == Qilcm()
-    assert named("dcm", Qilcm(first_stage_score=False)).order == "presented"
+    assert named("qilcm", Qilcm2Spec()) == QilcmSpec(), "the paper's model keeps the paper's values"
+    assert named("qilcm", named("first_stage", like)) == QilcmSpec()
+    assert named("dcm", QilcmSpec(first_stage_score=False)).order == "presented"
 
 
 def test_a_rival_that_has_settings_of_its_own_is_fitted_as_they_say(run):
@@ -151,7 +153,7 @@ def test_a_rival_that_has_settings_of_its_own_is_fitted_as_they_say(run):
     seen = {"cutoff": tiny.model.cutoff}
     own = {"qilcm": {"learning_rate": 0.5, **seen}, "dlcm": {"learning_rate": 0.25, "heads": 2, **seen}}
     recipe = config.changed(tiny, {"rivals": own})
-    assert recipe.model_named("dlcm") == Dlcm(learning_rate=0.25, heads=2, **seen)
+    assert recipe.model_named("dlcm") == DlcmSpec(learning_rate=0.25, heads=2, **seen)
     assert recipe.model_named("mlp") == named("mlp", tiny.model)
     assert recipe.model_named("qilcm") == tiny.model, "[model] says what a qilcm is where it is one"
     other = config.changed(recipe, {"model": recipe.model_named("dlcm")})
@@ -201,12 +203,14 @@ def test_a_router_needs_something_to_abstain_to(tmp_path, monkeypatch, capsys):
 
 
 def test_qilcm_as_printed_takes_only_what_the_paper_leaves_open():
-    like = Qilcm(encoder_width=8, hidden=(4,), variant="V2", dropout=0.5, confusion_weight=0.3, cutoff=7, patience=2)
+    like = QilcmSpec(
+        encoder_width=8, hidden=(4,), variant="V2", dropout=0.5, confusion_weight=0.3, cutoff=7, patience=2
+    )
     like = like.model_copy(update={"confusion_pairs": 9, "batch_size": 3, "learning_rate": 0.5, "max_epochs": 1})
     open_in_print = {"confusion_weight": 0.3, "cutoff": 7, "patience": 2}
     printed = {"query_norm": "paper", "rank_loss": "paper", "first_stage_score": False}
-    assert named("qilcm-paper", like) == Qilcm(**printed, **open_in_print)
-    assert named("qilcm-paper", Mlp(cutoff=7, patience=2)) == Qilcm(**printed, cutoff=7, patience=2)
+    assert named("qilcm-paper", like) == QilcmSpec(**printed, **open_in_print)
+    assert named("qilcm-paper", MlpSpec(cutoff=7, patience=2)) == QilcmSpec(**printed, cutoff=7, patience=2)
 
 
 def test_qilcm_as_printed_is_published_over_lists_of_equal_candidates(recipe, tmp_path, monkeypatch, capsys):

@@ -124,8 +124,8 @@ def test_a_mistake_takes_nothing_away_from_a_folder_that_was_there(recipe, tmp_p
 
 
 def test_without_a_terminal_a_search_is_told_in_plain_lines(recipe, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(bars, "EVERY", 0.0)
-    monkeypatch.setattr(bars, "LOOK", 0.002)
+    monkeypatch.setattr(bars, "LINE_S", 0.0)
+    monkeypatch.setattr(bars, "CHECK_S", 0.002)
     assert run(recipe, "--trials", 1, "--study", tmp_path / "told") == 0
     printed = capsys.readouterr().out
     for told in (r"Tuning LambdaMART.*, \d of 1", r"QILCM.*, \d of 1"):

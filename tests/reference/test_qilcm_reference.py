@@ -10,7 +10,7 @@ import torch
 from listwright.training.losses import att_rank
 from listwright.training.losses.confusion import confusion_loss
 from listwright.training.networks import qilcm
-from listwright.training.recipe.model import Qilcm as QilcmSpec
+from listwright.training.recipe.model import QilcmSpec
 
 SMALL = Path(__file__).parent / "qilcm_small.json"
 """The shortest of the reference cases, so that a checkout without the reference folder checks numbers too."""

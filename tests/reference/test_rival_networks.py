@@ -7,7 +7,7 @@ import torch
 from listwright.training.networks.qilcm import STABLE_EPSILON
 from listwright.training.networks.qilcm2 import Qilcm2Network
 from listwright.training.networks.recurrent import DcmNetwork, DlcmNetwork
-from listwright.training.recipe.model import Dcm, Dlcm, Qilcm2
+from listwright.training.recipe.model import DcmSpec, DlcmSpec, Qilcm2Spec
 
 WIDTH, LENGTHS = 4, (5, 1, 3)
 SCORES = np.array([-1.0, 0.5, 2.0, 2.5])
@@ -147,10 +147,14 @@ def layer_norm(w, name, row):
 
 
 CASES = {
-    "dlcm": (dlcm, DlcmNetwork, Dlcm(encoder_width=3, heads=2)),
-    "dcm": (dcm, DcmNetwork, Dcm(encoder_width=3, state_width=5)),
-    "qilcm2-seeds": (qilcm2, Qilcm2Network, Qilcm2(encoder_width=3, context="seeds", seeds=2, hidden=(6,), members=2)),
-    "qilcm2-blocks": (qilcm2, Qilcm2Network, Qilcm2(encoder_width=6, context="blocks", heads=4, hidden=(6,))),
+    "dlcm": (dlcm, DlcmNetwork, DlcmSpec(encoder_width=3, heads=2)),
+    "dcm": (dcm, DcmNetwork, DcmSpec(encoder_width=3, state_width=5)),
+    "qilcm2-seeds": (
+        qilcm2,
+        Qilcm2Network,
+        Qilcm2Spec(encoder_width=3, context="seeds", seeds=2, hidden=(6,), members=2),
+    ),
+    "qilcm2-blocks": (qilcm2, Qilcm2Network, Qilcm2Spec(encoder_width=6, context="blocks", heads=4, hidden=(6,))),
 }
 
 

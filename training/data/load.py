@@ -1,4 +1,4 @@
-"""The door to the data: a recipe and its sources in, three splits out."""
+"""From a recipe and its sources to three splits: where all data come in."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from listwright.training.first_stage.lambdamart import query_ndcg
 from listwright.training.progress import Progress
 from listwright.training.recipe import config
 from listwright.training.recipe.config import Choice, FirstStage, LambdaMart, Recipe
-from listwright.training.recipe.model import Qilcm2, Rivals
+from listwright.training.recipe.model import Qilcm2Spec, Rivals
 from listwright.training.steps import fitting
 from listwright.training.steps.bundle_schema import load
 
@@ -149,7 +149,7 @@ def quick(recipe: Recipe, train: Dataset) -> Recipe:
     few, many = EPOCHS
     epochs = int(np.clip(ROWS_SEEN // train.rows, few, many))
     # it starts as the first stage and may stay there for some epochs before it gains: it is given all of them
-    network = Qilcm2(encoder_width=32, batch_size=20, max_epochs=epochs, patience=epochs, ndcg_at=NDCG_AT)
+    network = Qilcm2Spec(encoder_width=32, batch_size=20, max_epochs=epochs, patience=epochs, ndcg_at=NDCG_AT)
     changes: dict[str, object] = {
         "first_stage": _quick_first_stage(recipe.first_stage, len(train.schema)),
         "model": network,

@@ -20,7 +20,7 @@ LOWEST, HIGHEST = 0.01, 100.0
 """Bounds of a temperature, in standard deviations of the scores within a list."""
 
 
-class Choice(NamedTuple):
+class ListOutcome(NamedTuple):
     """One list with a choice.
 
     Args:
@@ -44,7 +44,7 @@ def are_choices(splits: Splits) -> bool:
     return not any(without_choice(part) for part in (splits.train, splits.valid, splits.test))
 
 
-def choices(reranker: Reranker, data: Dataset, strategy: str) -> list[Choice]:
+def choices(reranker: Reranker, data: Dataset, strategy: str) -> list[ListOutcome]:
     """The lists of some data in which one of several scored candidates was chosen.
 
     Convention: a list without a choice, or whose choice stands below the ranker's cutoff, is left out.
@@ -58,11 +58,11 @@ def choices(reranker: Reranker, data: Dataset, strategy: str) -> list[Choice]:
         scored = np.flatnonzero(~np.isnan(scores))
         chosen = np.flatnonzero(labels[scored] > 0)
         if len(scored) > 1 and len(chosen) == 1:
-            found.append(Choice(n, scores[scored], int(chosen[0])))
+            found.append(ListOutcome(n, scores[scored], int(chosen[0])))
     return found
 
 
-def log_probabilities(found: list[Choice], temperature: float) -> Float[np.ndarray, " N"]:
+def log_probabilities(found: list[ListOutcome], temperature: float) -> Float[np.ndarray, " N"]:
     """``(N,)`` log-probability of what was chosen, under the softmax of each list's scores over the temperature."""
     values = np.empty(len(found))
     for n, choice in enumerate(found):
@@ -71,7 +71,7 @@ def log_probabilities(found: list[Choice], temperature: float) -> Float[np.ndarr
     return values
 
 
-def temperature_of(found: list[Choice], weights: Float[np.ndarray, " N"] | None = None) -> float | None:
+def temperature_of(found: list[ListOutcome], weights: Float[np.ndarray, " N"] | None = None) -> float | None:
     """The temperature under which the choices are most likely.
 
     Definition: ``T = argmax sum_n w_n log softmax(s_n / T)_chosen``. It is concave in 1/T, so there is one optimum,

@@ -15,7 +15,7 @@ from listwright.ranking.metrics import EvalProtocol, hit, ndcg, precision, recip
 from listwright.ranking.reranker import Reranker
 from listwright.training.data.dataset import Dataset
 from listwright.training.evaluation.bootstrap import RESAMPLES
-from listwright.training.progress import UNTOLD, Task
+from listwright.training.progress import NO_TASK, Task
 
 NDCG_AT = (1, 3, 5, 10)
 HIT_AT = (1, 5)
@@ -106,7 +106,7 @@ def evaluate(
     *,
     protocol: EvalProtocol | None = None,
     plain: Float[np.ndarray, " R"] | None = None,
-    task: Task = UNTOLD,
+    task: Task = NO_TASK,
 ) -> Evaluation:
     """Rank every test query as the service would, and score input order, first stage, second stage, and the route.
 

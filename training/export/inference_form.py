@@ -75,7 +75,7 @@ class InferenceForm(nn.Module):
         self.register_buffer("of_plain", of_plain.clone())
 
     def forward(self, features: Float[Tensor, "L E"]) -> Float[Tensor, " L"]:
-        """``(L,)`` logits."""
+        """``(L,)`` scores."""
         x = self.scale(features.to(self.shift))
         h = torch.cat([x, self.encoder(x)], dim=1)  # (L, H), with 1 more than h in the encoder's half
         a = self._attended(h)

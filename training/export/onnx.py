@@ -32,7 +32,7 @@ def to_onnx(module: torch.nn.Module, width: int, metadata: Mapping[str, str] | N
     """A single-file ONNX graph ``features (C, E) -> scores (C,)`` or ``(C, K)`` with a dynamic list axis.
 
     Args:
-        module: maps ``(C, E)`` float32 to ``(C,)`` logits, or ``(C, K)`` of K specialists, preprocessing included;
+        module: maps ``(C, E)`` float32 to ``(C,)`` scores, or ``(C, K)`` of K specialists, preprocessing included;
             put in eval mode here.
         width: E, raw input columns.
         metadata: what the graph shall say of itself.

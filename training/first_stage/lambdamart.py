@@ -19,9 +19,9 @@ from listwright.ranking.relative import RelativeColumn, RelativeKind
 from listwright.training.data.dataset import Dataset
 from listwright.training.first_stage.monotone import Directions, constraints
 from listwright.training.first_stage.summed_trees import summed
-from listwright.training.progress import UNTOLD, Task
+from listwright.training.progress import NO_TASK, Task
 from listwright.training.recipe.config import LambdaMart
-from listwright.training.search.optuna_search import Found, Report, search
+from listwright.training.search.optuna_search import Found, StepReport, search
 from listwright.training.search.space import LAMBDAMART, Value
 
 Params = Mapping[str, Value]
@@ -61,7 +61,7 @@ def tune(
     *,
     seed: int,
     journal: Path | None = None,
-    task: Task = UNTOLD,
+    task: Task = NO_TASK,
 ) -> TunedLambdaMart:
     """Fit LambdaMART with the hyperparameters and the number of trees that rank held-out queries best.
 
@@ -95,7 +95,7 @@ def search_settings(
     seed: int,
     journal: Path | None = None,
     prune: bool = False,
-    task: Task = UNTOLD,
+    task: Task = NO_TASK,
 ) -> Found:
     """The search of :func:`tune` alone, without the final fit; the fact of a trial is its number of trees.
 
@@ -107,7 +107,7 @@ def search_settings(
     valid_set = _lightgbm_dataset(valid, reference=train_set)
     parts = _row_folds(train, spec.folds, seed) if spec.select_on == "folds" else None
 
-    def try_setting(_number: int, values: dict[str, Value], report: Report) -> tuple[float, int]:
+    def try_setting(_number: int, values: dict[str, Value], report: StepReport) -> tuple[float, int]:
         params = {**values, **_bound(train, spec.monotone)}
         return _held_out(train_set, valid_set, parts, params, spec, seed=seed, report=report)
 
@@ -131,7 +131,7 @@ def out_of_fold_scores(
     folds: int,
     seed: int,
     monotone: Directions = (),
-    task: Task = UNTOLD,
+    task: Task = NO_TASK,
 ) -> Float[np.ndarray, " R"]:
     """Scores of the training rows, each by a model that did not see its query.
 
@@ -201,7 +201,7 @@ def _held_out(
     spec: LambdaMart,
     *,
     seed: int,
-    report: Report,
+    report: StepReport,
 ) -> tuple[float, int]:
     """Best held-out NDCG of one setting (LightGBM's own: empty queries count 1), and after how many trees."""
     name = f"ndcg@{spec.ndcg_at}"
@@ -217,7 +217,7 @@ def _held_out(
     return float(np.max(curve)), int(np.argmax(curve)) + 1
 
 
-def _reporting(report: Report) -> Callable[[lightgbm.callback.CallbackEnv], None]:
+def _reporting(report: StepReport) -> Callable[[lightgbm.callback.CallbackEnv], None]:
     """A callback that says every few trees how the held-out queries are ranked."""
 
     def after_tree(env: lightgbm.callback.CallbackEnv) -> None:

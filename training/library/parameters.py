@@ -9,7 +9,7 @@ import numpy as np
 
 from listwright.training.recipe import config
 from listwright.training.recipe.config import Choice, Recipe
-from listwright.training.recipe.model import Qilcm, named
+from listwright.training.recipe.model import QilcmSpec, named
 
 UNSAVED = "library"
 """Name of a recipe, and a bundle, that has none of its own."""
@@ -18,7 +18,7 @@ AUTO = "auto"
 """The model that is chosen by comparing."""
 
 _FIRST_STAGE = ("trials", "max_trees", "folds", "relative")
-_QILCM = tuple(name for name in Qilcm.model_fields if name not in ("kind", "variant", "relative"))
+_QILCM = tuple(name for name in QilcmSpec.model_fields if name not in ("kind", "variant", "relative"))
 
 
 def recipe_of(parameters: Mapping[str, Any]) -> Recipe:

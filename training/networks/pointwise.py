@@ -6,7 +6,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from listwright.training.networks.encoder import Encoder, Output, mlp
-from listwright.training.recipe.model import Mlp as MlpSpec
+from listwright.training.recipe.model import MlpSpec
 
 
 class PointwiseNetwork(nn.Module):

@@ -22,7 +22,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from listwright.training.networks.encoder import MASKED_LOGIT, Encoder, Output, mlp
-from listwright.training.recipe.model import Qilcm as QilcmSpec
+from listwright.training.recipe.model import QilcmSpec
 
 STABLE_EPSILON = 1e-3
 """In ``1 / sqrt(var + eps^2)``: float32 leaves a residue of 3e-8 in ``h - c``; 1e-8 would amplify it to O(1)."""

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from listwright.training.networks.encoder import MASKED_LOGIT, Encoder, Output, mlp
 from listwright.training.networks.qilcm import STABLE_EPSILON
-from listwright.training.recipe.model import Qilcm2 as Qilcm2Spec
+from listwright.training.recipe.model import Qilcm2Spec
 
 
 class Qilcm2Network(nn.Module):

@@ -14,7 +14,7 @@ from listwright.training.networks.preprocess import Preprocess
 from listwright.training.networks.qilcm import QilcmNetwork
 from listwright.training.networks.qilcm2 import Qilcm2Network
 from listwright.training.networks.recurrent import DcmNetwork, DlcmNetwork
-from listwright.training.recipe.model import Dcm, Dlcm, Mlp, NetworkSpec, Qilcm, Qilcm2
+from listwright.training.recipe.model import DcmSpec, DlcmSpec, MlpSpec, NetworkSpec, Qilcm2Spec, QilcmSpec
 
 
 class Ranker(nn.Module):
@@ -76,13 +76,13 @@ class Unbatched(nn.Module):
 
 def _network(spec: NetworkSpec, width: int, scores: Float[np.ndarray, " R"] | None) -> nn.Module:
     match spec:
-        case Qilcm():
+        case QilcmSpec():
             return QilcmNetwork(width, spec)
-        case Qilcm2():
+        case Qilcm2Spec():
             return Qilcm2Network(width, spec, scores)
-        case Mlp():
+        case MlpSpec():
             return PointwiseNetwork(width, spec)
-        case Dlcm() | Dcm():
+        case DlcmSpec() | DcmSpec():
             if scores is None and spec.order == "first_stage":
                 raise RecipeError('order = "first_stage" needs the first stage\'s scores among the inputs')
-            return DlcmNetwork(width, spec) if isinstance(spec, Dlcm) else DcmNetwork(width, spec)
+            return DlcmNetwork(width, spec) if isinstance(spec, DlcmSpec) else DcmNetwork(width, spec)

@@ -13,8 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from listwright.training.networks.encoder import Encoder, Output
-from listwright.training.recipe.model import Dcm as DcmSpec
-from listwright.training.recipe.model import Dlcm as DlcmSpec
+from listwright.training.recipe.model import DcmSpec, DlcmSpec
 
 
 class DlcmNetwork(nn.Module):

@@ -12,11 +12,11 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.relative import RelativeKind
 from listwright.ranking.stages import LightGbmEngine, NetworkKind
-from listwright.training.recipe.data import Data, Frozen, Monotone, Positive
-from listwright.training.recipe.model import FirstStageAlone, Model, Qilcm, Rivals, named
+from listwright.training.recipe.data import Data, Monotone, Positive, RecipePart
+from listwright.training.recipe.model import FirstStageAlone, Model, QilcmSpec, Rivals, named
 
 
-class LambdaMartSettings(Frozen):
+class LambdaMartSettings(RecipePart):
     """LightGBM's hyperparameters, by its own names; the number of trees is found by early stopping."""
 
     learning_rate: Annotated[float, Field(gt=0.0)] = 0.05
@@ -28,7 +28,7 @@ class LambdaMartSettings(Frozen):
     lambda_l2: Annotated[float, Field(gt=0.0)] = 1.0
 
 
-class LambdaMart(Frozen):
+class LambdaMart(RecipePart):
     """LambdaMART as the first stage, and the budget for tuning it.
 
     Args:
@@ -71,7 +71,7 @@ class LambdaMart(Frozen):
         return kinds
 
 
-class _Given(Frozen):
+class _Given(RecipePart):
     """A first stage that was fitted elsewhere."""
 
     @model_validator(mode="before")
@@ -107,7 +107,7 @@ class GivenColumn(_Given):
 FirstStage = Annotated[LambdaMart | GivenModel | GivenColumn, Field(discriminator="kind")]
 
 
-class Srm(Frozen):
+class Srm(RecipePart):
     """SRM, a mixture of specialised Plackett-Luce rankers (Jagerman, Oosterhuis, de Rijke, 2017).
 
     Args:
@@ -144,7 +144,7 @@ class Srm(Frozen):
     cutoff: Positive | None = None
 
 
-class Router(Frozen):
+class Router(RecipePart):
     """The router that picks a specialist for an unseen list, or abstains to the generalist.
 
     Args:
@@ -162,7 +162,7 @@ class Router(Frozen):
     confidence: Annotated[float, Field(gt=0.5, lt=1.0)] = 0.95
 
 
-class Choice(Frozen):
+class Choice(RecipePart):
     """How a fit finds out which ranker ``auto`` means: by comparing them on queries that none was fitted on.
 
     Args:
@@ -174,7 +174,7 @@ class Choice(Frozen):
     folds: Annotated[int, Field(ge=2)] = 4
 
 
-class Recipe(Frozen):
+class Recipe(RecipePart):
     """One run: data, first stage, second stage.
 
     Args:
@@ -192,7 +192,7 @@ class Recipe(Frozen):
     about: str = ""
     data: Data
     first_stage: FirstStage = LambdaMart()
-    model: Model = Qilcm()
+    model: Model = QilcmSpec()
     choice: Choice | None = None
     specialists: Srm | None = None
     router: Router | None = None

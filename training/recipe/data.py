@@ -16,7 +16,7 @@ LEAST_GAIN, MOST_GAIN = 1e-6, 1e12
 """Of a label above 0: sums of gains keep their digits."""
 
 
-class Frozen(BaseModel):
+class RecipePart(BaseModel):
     """A value that never changes, and refuses fields that it does not know."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -55,7 +55,7 @@ Monotone = Annotated[tuple[tuple[str, int], ...], PlainValidator(_directions), P
 """Directions by name of a feature: a table in TOML and JSON, pairs in memory, so that a recipe can be hashed."""
 
 
-class AnyData(Frozen):
+class AnyData(RecipePart):
     """What is said of the features, wherever the data come from.
 
     Args:
@@ -94,7 +94,7 @@ class AnyData(Frozen):
         return self
 
 
-class Split(Frozen):
+class Split(RecipePart):
     """A split by query into ``parts`` equal parts after one seeded shuffle.
 
     Fold ``k`` (1-based) tests on part ``k``, validates on the next one (cyclic) and trains on the rest: five parts are

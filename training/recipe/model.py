@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from listwright.ranking.errors import RecipeError
-from listwright.training.recipe.data import Frozen, Positive
+from listwright.training.recipe.data import Positive, RecipePart
 
 RankLoss = Literal["per_query", "paper", "softmax", "plackett_luce"]
 
 
-class Network(Frozen):
+class Network(RecipePart):
     """What every second stage has in common: the encoder of QILCM's eqs. (1) and (2), the loss and the fit.
 
     Args:
@@ -45,7 +45,7 @@ class Network(Frozen):
     ndcg_at: Positive = 10
 
 
-class Qilcm(Network):
+class QilcmSpec(Network):
     """QILCM (Zhu, Chen, He, AAAI 2019).
 
     Args:
@@ -78,7 +78,7 @@ class Qilcm(Network):
         return 0.0 if self.variant in ("V2", "V3") else self.confusion_weight
 
 
-class Qilcm2(Network):
+class Qilcm2Spec(Network):
     """A stronger set model in QILCM's family (ours): it keeps what QILCM throws away.
 
     Its defaults are what was measured on top of list-relative columns, one setting for all sets: ``docs/attempts.md``.
@@ -130,7 +130,7 @@ class _Reader(Network):
         return self
 
 
-class Dlcm(_Reader):
+class DlcmSpec(_Reader):
     """DLCM (Ai, Bi, Guo, Croft, SIGIR 2018): a GRU reads the list from the worst candidate to the best.
 
     Args:
@@ -146,7 +146,7 @@ class Dlcm(_Reader):
         return "DLCM"
 
 
-class Dcm(_Reader):
+class DcmSpec(_Reader):
     """DCM (Mottini, Acuna-Agost, KDD 2017): a pointer network reads the list from the best candidate to the worst.
 
     Args:
@@ -163,7 +163,7 @@ class Dcm(_Reader):
         return "DCM"
 
 
-class Mlp(Network):
+class MlpSpec(Network):
     """A pointwise network, which sees one candidate at a time: what the list is worth is measured against it.
 
     Args:
@@ -179,19 +179,25 @@ class Mlp(Network):
         return "MLP"
 
 
-class FirstStageAlone(Frozen):
+class FirstStageAlone(RecipePart):
     """No second stage: the bundle answers with the first stage's order."""
 
     kind: Literal["first_stage"] = "first_stage"
 
 
-NetworkSpec = Qilcm | Qilcm2 | Dlcm | Dcm | Mlp
+NetworkSpec = QilcmSpec | Qilcm2Spec | DlcmSpec | DcmSpec | MlpSpec
 """The networks that can be fitted, as a closed union."""
 
 Model = Annotated[NetworkSpec | FirstStageAlone, Field(discriminator="kind")]
 """What a recipe's ``[model]`` can be."""
 
-_CLASSES: dict[str, type[Network]] = {"qilcm": Qilcm, "qilcm2": Qilcm2, "dlcm": Dlcm, "dcm": Dcm, "mlp": Mlp}
+_CLASSES: dict[str, type[Network]] = {
+    "qilcm": QilcmSpec,
+    "qilcm2": Qilcm2Spec,
+    "dlcm": DlcmSpec,
+    "dcm": DcmSpec,
+    "mlp": MlpSpec,
+}
 
 TITLES = {kind: network().title for kind, network in _CLASSES.items()}  # type: ignore[attr-defined]
 """What people read of each kind."""
@@ -220,17 +226,17 @@ _PRINTED = {
 _SHARED = {*Network.model_fields, "hidden"}
 
 
-class Rivals(Frozen):
+class Rivals(RecipePart):
     """How networks are fitted that a recipe's ``[model]`` is compared with, where not like that: tuned values.
 
     Each stands for itself: what it does not say has the kind's own default, not the model's value.
     """
 
-    qilcm: Qilcm | None = None
-    qilcm2: Qilcm2 | None = None
-    dlcm: Dlcm | None = None
-    dcm: Dcm | None = None
-    mlp: Mlp | None = None
+    qilcm: QilcmSpec | None = None
+    qilcm2: Qilcm2Spec | None = None
+    dlcm: DlcmSpec | None = None
+    dcm: DcmSpec | None = None
+    mlp: MlpSpec | None = None
 
     def spec(self, kind: str) -> NetworkSpec | None:
         """Of this kind; None where the recipe does not say."""

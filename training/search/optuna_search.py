@@ -18,7 +18,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
 from listwright.ranking.errors import RecipeError
-from listwright.training.progress import UNTOLD, Task
+from listwright.training.progress import NO_TASK, Task
 from listwright.training.search.space import Space, Value, stored, widened
 
 STARTUP_TRIALS = 5
@@ -27,11 +27,11 @@ STARTUP_TRIALS = 5
 Pruned = optuna.TrialPruned
 """Raised by ``report`` to end a trial, and by an objective that fails in its own way."""
 
-Report = Callable[[int, float], None]
+StepReport = Callable[[int, float], None]
 """Told a step, counted from 1, and the held-out value after it; ends the trial if it is below the median."""
 
 
-Objective = Callable[[int, dict[str, Value], Report], tuple[float, int]]
+Objective = Callable[[int, dict[str, Value], StepReport], tuple[float, int]]
 """One trial: from the number of trials finished before it, a value for every hyperparameter of the space, and what is
 to be told the progress, to the held-out value, higher is better, and a fact to remember with it."""
 
@@ -66,7 +66,7 @@ def search(
     journal: Path | None = None,
     name: str = "study",
     prune_after: int | None = None,
-    task: Task = UNTOLD,
+    task: Task = NO_TASK,
 ) -> Found:
     """Try settings and keep the best.
 
@@ -147,7 +147,7 @@ def _finished(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
     return study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED))
 
 
-def _reporter(trial: optuna.Trial, *, prunes: bool) -> Report:
+def _reporter(trial: optuna.Trial, *, prunes: bool) -> StepReport:
     def report(step: int, value: float) -> None:
         if prunes:
             trial.report(value, step)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import optuna
 
-from listwright.training.recipe.model import Dcm, Dlcm, NetworkSpec, Qilcm, Qilcm2
+from listwright.training.recipe.model import DcmSpec, DlcmSpec, NetworkSpec, Qilcm2Spec, QilcmSpec
 
 Value = float | int | str | tuple[int, ...]
 """One hyperparameter, as the recipe has it."""
@@ -39,14 +39,14 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class OneOf:
     """One of a few values."""
 
     values: tuple[Value, ...]
 
-    def widened(self, value: Value) -> Choice:
+    def widened(self, value: Value) -> OneOf:
         """The choice with ``value`` in it."""
-        return self if value in self.values else Choice((*self.values, value))
+        return self if value in self.values else OneOf((*self.values, value))
 
     def suggest(self, trial: optuna.trial.BaseTrial, name: str) -> Value:
         """A value for a trial."""
@@ -56,7 +56,7 @@ class Choice:
         return by_label[label]
 
 
-Space = Mapping[str, Range | Choice]
+Space = Mapping[str, Range | OneOf]
 
 LAMBDAMART: Space = {
     "learning_rate": Range(0.01, 0.2, log=True),
@@ -71,33 +71,33 @@ LAMBDAMART: Space = {
 
 NETWORK: Space = {
     "learning_rate": Range(2e-4, 5e-3, log=True),
-    "batch_size": Choice((20, 40, 80)),
-    "encoder_width": Choice((48, 100, 200)),
-    "dropout": Choice((0.0, 0.1, 0.2, 0.4)),
-    "weight_decay": Choice((0.0, 1e-5, 1e-4, 1e-3)),
+    "batch_size": OneOf((20, 40, 80)),
+    "encoder_width": OneOf((48, 100, 200)),
+    "dropout": OneOf((0.0, 0.1, 0.2, 0.4)),
+    "weight_decay": OneOf((0.0, 1e-5, 1e-4, 1e-3)),
 }
 """What all networks have. The number of epochs is found by early stopping in every trial."""
 
-HIDDEN: Space = {"hidden": Choice(((64,), (256, 128), (512, 256)))}
-CONFUSION: Space = {"confusion_weight": Choice((0.0, 0.003, 0.01, 0.03, 0.1, 0.3))}
-QILCM2: Space = {"seeds": Choice((1, 2, 4, 8)), "input_noise": Choice((0.0, 0.01, 0.02, 0.05))}
-DLCM: Space = {"heads": Choice((1, 3, 6))}
-DCM: Space = {"state_width": Choice((64, 128, 256))}
+HIDDEN: Space = {"hidden": OneOf(((64,), (256, 128), (512, 256)))}
+CONFUSION: Space = {"confusion_weight": OneOf((0.0, 0.003, 0.01, 0.03, 0.1, 0.3))}
+QILCM2: Space = {"seeds": OneOf((1, 2, 4, 8)), "input_noise": OneOf((0.0, 0.01, 0.02, 0.05))}
+DLCM: Space = {"heads": OneOf((1, 3, 6))}
+DCM: Space = {"state_width": OneOf((64, 128, 256))}
 
 
 def space_of(spec: NetworkSpec) -> Space:
     """What a search may try for a network, the recipe's own values among it."""
     space = dict(NETWORK)
     match spec:
-        case Qilcm():
+        case QilcmSpec():
             space |= HIDDEN if spec.variant in ("V2", "V3") else {**HIDDEN, **CONFUSION}
-        case Qilcm2():
+        case Qilcm2Spec():
             space |= {**HIDDEN, **QILCM2}
             if spec.context == "blocks":  # which pool nothing
                 del space["seeds"]
-        case Dlcm():
+        case DlcmSpec():
             space |= DLCM
-        case Dcm():
+        case DcmSpec():
             space |= DCM
         case _:
             space |= HIDDEN

@@ -136,7 +136,7 @@ def _kept(
 
 
 def refined_ndcg(
-    logits: Float[np.ndarray, " C"],
+    second_scores: Float[np.ndarray, " C"],
     kept: Int[np.ndarray, " C"],
     first_scores: Float[np.ndarray, " L"],
     labels: Int[np.ndarray, " L"],
@@ -146,7 +146,7 @@ def refined_ndcg(
     """NDCG of a whole list: the second stage's candidates first, the others in first-stage order.
 
     Args:
-        logits: of the second stage.
+        second_scores: of the second stage.
         kept: the candidates that these belong to.
         first_scores, labels: of all.
         cutoff: of the NDCG; the ideal is that of the whole list.
@@ -154,12 +154,12 @@ def refined_ndcg(
 
     Convention: 0 for a list without a relevant candidate.
     """
-    scores = refined_scores(logits, kept, first_scores)
-    return float(np.nan_to_num(ndcg(scores, labels, cutoff=cutoff, gains=gains)))
+    order = refined_scores(second_scores, kept, first_scores)
+    return float(np.nan_to_num(ndcg(order, labels, cutoff=cutoff, gains=gains)))
 
 
 def refined_scores(
-    logits: Float[np.ndarray, " C"], kept: Int[np.ndarray, " C"], first_scores: Float[np.ndarray, " L"]
+    second_scores: Float[np.ndarray, " C"], kept: Int[np.ndarray, " C"], first_scores: Float[np.ndarray, " L"]
 ) -> Float[np.ndarray, " L"]:
     """Scores of a whole list that give this order, as for :func:`refined_ndcg`: negated ranks."""
-    return -ranks_of(refined_order(logits, kept, rank_by_score(first_scores))).astype(np.float64)
+    return -ranks_of(refined_order(second_scores, kept, rank_by_score(first_scores))).astype(np.float64)

@@ -7,9 +7,9 @@ from pathlib import Path
 from listwright.training.data.dataset import Splits
 from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.first_stage.relative import widened
-from listwright.training.progress import UNTOLD, Task
+from listwright.training.progress import NO_TASK, Task
 from listwright.training.recipe.model import FirstStageAlone, Model, NetworkSpec
-from listwright.training.search.optuna_search import Report
+from listwright.training.search.optuna_search import StepReport
 from listwright.training.second_stage.loop import FittedNetwork, fit_network
 
 
@@ -21,8 +21,8 @@ def fit(
     seed: int,
     checkpoint: Path | None = None,
     device: str = "cpu",
-    task: Task = UNTOLD,
-    report: Report = lambda _epoch, _value: None,
+    task: Task = NO_TASK,
+    report: StepReport = lambda _epoch, _value: None,
 ) -> FittedNetwork | None:
     """Fit the second stage.
 

@@ -19,9 +19,9 @@ from listwright.training.losses.confusion import confusion_loss, normalised_weig
 from listwright.training.losses.listwise import ranking_loss
 from listwright.training.networks.qilcm import QilcmNetwork
 from listwright.training.networks.ranker import Ranker
-from listwright.training.progress import UNTOLD, Task
-from listwright.training.recipe.model import NetworkSpec, Qilcm, Qilcm2
-from listwright.training.search.optuna_search import Report
+from listwright.training.progress import NO_TASK, Task
+from listwright.training.recipe.model import NetworkSpec, Qilcm2Spec, QilcmSpec
+from listwright.training.search.optuna_search import StepReport
 from listwright.training.second_stage.batching import Batch, Lists, refined_ndcg
 from listwright.training.second_stage.checkpoint import Attained, advance, finished, restore, save, state_of
 from listwright.training.second_stage.epoch import Epoch
@@ -78,8 +78,8 @@ def fit_network(
     score_feature: str | None = None,
     checkpoint: Path | None = None,
     device: str = "cpu",
-    task: Task = UNTOLD,
-    report: Report = lambda _epoch, _value: None,
+    task: Task = NO_TASK,
+    report: StepReport = lambda _epoch, _value: None,
 ) -> FittedNetwork:
     """Fit a second stage on the first stage's top candidates.
 
@@ -109,7 +109,7 @@ def fit_network(
         optimizer = torch.optim.Adam(model.parameters(), lr=spec.learning_rate, weight_decay=spec.weight_decay)
         conf_weight = _confusion_weight(model, spec, lists)
         attained = restore(checkpoint, model, optimizer) or Attained({}, {}, {}, best_epoch=0, history=[])
-        if not attained.history and isinstance(spec, Qilcm2) and score_column is not None:
+        if not attained.history and isinstance(spec, Qilcm2Spec) and score_column is not None:
             # it starts from the first stage's order, and so it need never end below it
             attained.start_ndcg = _validate(model, held_out, valid, valid_scores, spec, number=0)
             attained.best = state_of(model)
@@ -126,7 +126,7 @@ def fit_network(
     return FittedNetwork(model.cpu().eval(), spec, tuple(attained.history), attained.best_epoch, conf_weight)
 
 
-def _tell(epoch: Epoch, spec: NetworkSpec, task: Task, report: Report) -> None:
+def _tell(epoch: Epoch, spec: NetworkSpec, task: Task, report: StepReport) -> None:
     task.reach(epoch.number, f"valid NDCG@{spec.ndcg_at} {epoch.valid_ndcg:.4f} (best {epoch.best_ndcg:.4f})")
     report(epoch.number, epoch.valid_ndcg)
 
@@ -140,7 +140,7 @@ def _score_column(spec: NetworkSpec, schema: FeatureSchema, feature: str | None)
 
 def _confusion_weight(model: Ranker, spec: NetworkSpec, lists: Lists) -> float:
     """The lambda of eq. (10); 0 for every model but QILCM."""
-    if not isinstance(spec, Qilcm):
+    if not isinstance(spec, QilcmSpec):
         return 0.0
     assert isinstance(model.network, QilcmNetwork)
     form: Literal["per_query", "paper"] = "paper" if spec.rank_loss == "paper" else "per_query"
@@ -162,7 +162,7 @@ def loss_of(
     rank_loss = torch.stack(losses).mean()
     if conf_weight == 0.0:
         return rank_loss, float(rank_loss.detach()), 0.0
-    assert isinstance(spec, Qilcm)
+    assert isinstance(spec, QilcmSpec)
     assert found.representation is not None
     assert found.representation.dtype == torch.float32
     confusion = confusion_loss(found.representation, batch.mask, gain=found.gain, pairs=spec.confusion_pairs, rng=rng)
@@ -199,7 +199,7 @@ def _run_epoch(
 
 def _diverged(what: str, spec: NetworkSpec, number: int) -> ScoringError:
     remedy = f"lower learning_rate (now {spec.learning_rate:g})"
-    if isinstance(spec, Qilcm) and spec.confusion > 0.0:
+    if isinstance(spec, QilcmSpec) and spec.confusion > 0.0:
         remedy += f" or confusion_weight (now {spec.confusion_weight:g})"
     return ScoringError(f"{what} in epoch {number}: {remedy} in the recipe")
 
@@ -214,14 +214,14 @@ def _validate(
     number: int,
 ) -> float:
     """Weighted mean NDCG of the whole order: reranked candidates first, the others in first-stage order."""
-    logits = predict(model, lists)
-    if not all(np.isfinite(row).all() for row in logits):  # NaN would rank as input order and could win
+    second_scores = predict(model, lists)
+    if not all(np.isfinite(row).all() for row in second_scores):  # NaN would rank as input order and could win
         raise _diverged("validation scores stopped being finite", spec, number)
-    return float(np.average(query_ndcg(logits, lists, data, scores, spec.ndcg_at), weights=data.query_weights))
+    return float(np.average(query_ndcg(second_scores, lists, data, scores, spec.ndcg_at), weights=data.query_weights))
 
 
 def predict(model: Ranker, lists: Lists) -> list[Float[np.ndarray, " C"]]:
-    """Logits of every list; leaves the model in eval mode."""
+    """Scores of every list; leaves the model in eval mode."""
     model.eval()
     with torch.inference_mode():
         return [
@@ -232,7 +232,7 @@ def predict(model: Ranker, lists: Lists) -> list[Float[np.ndarray, " C"]]:
 
 
 def query_ndcg(
-    logits: list[Float[np.ndarray, " C"]],
+    second_scores: list[Float[np.ndarray, " C"]],
     lists: Lists,
     data: Dataset,
     scores: Float[np.ndarray, " S"],
@@ -242,7 +242,7 @@ def query_ndcg(
     :func:`listwright.training.second_stage.batching.refined_ndcg`."""
     return np.array(
         [
-            refined_ndcg(logits[n], lists.kept(n), scores[rows], data.labels[rows], cutoff, data.gains)
+            refined_ndcg(second_scores[n], lists.kept(n), scores[rows], data.labels[rows], cutoff, data.gains)
             for n, rows in ((n, data.slice(n)) for n in range(len(lists)))
         ]
     )

@@ -7,9 +7,9 @@ from pathlib import Path
 from listwright.ranking.errors import ScoringError
 from listwright.training.data.dataset import Splits
 from listwright.training.first_stage.fit import FittedFirstStage
-from listwright.training.progress import UNTOLD, Task
+from listwright.training.progress import NO_TASK, Task
 from listwright.training.recipe.model import NetworkSpec
-from listwright.training.search.optuna_search import Found, Pruned, Report, search
+from listwright.training.search.optuna_search import Found, Pruned, StepReport, search
 from listwright.training.search.space import Value, own_values, space_of
 from listwright.training.second_stage import fit as second_stage
 
@@ -27,7 +27,7 @@ def search_network(
     journal: Path,
     state: Path,
     device: str = "cpu",
-    task: Task = UNTOLD,
+    task: Task = NO_TASK,
 ) -> Found:
     """The values that rank the validation queries best; the fact of a trial is its best epoch.
 
@@ -45,7 +45,7 @@ def search_network(
         RecipeError: if no trial got to its end.
     """
 
-    def try_values(done: int, values: dict[str, Value], report: Report) -> tuple[float, int]:
+    def try_values(done: int, values: dict[str, Value], report: StepReport) -> tuple[float, int]:
         checkpoint = state / f"trial-{done + 1}.pt"  # the same values again after a kill, so it goes on from there
         for old in state.glob("trial-*.pt"):
             if old != checkpoint:

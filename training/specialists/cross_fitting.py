@@ -21,7 +21,7 @@ from listwright.ranking.relative import RelativeColumn
 from listwright.ranking.scorers import OnnxScorer
 from listwright.training.data.dataset import Dataset
 from listwright.training.first_stage.relative import widened_part
-from listwright.training.progress import UNTOLD, Task
+from listwright.training.progress import NO_TASK, Task
 from listwright.training.recipe.config import Router
 from listwright.training.recipe.model import NetworkSpec
 from listwright.training.router.fit import JudgedLists
@@ -45,7 +45,7 @@ def cross_fit(
     relative: tuple[RelativeColumn, ...] = (),
     state: Path | None = None,
     device: str = "cpu",
-    task: Task = UNTOLD,
+    task: Task = NO_TASK,
 ) -> JudgedLists:
     """Judge every training query by rankers that did not see it.
 

@@ -93,7 +93,7 @@ class PaddedLists:
 
 
 @runtime_checkable
-class Ranker(Protocol):
+class Component(Protocol):
     """What scores rows for one component and learns from weighted lists."""
 
     ascends: bool
@@ -158,7 +158,7 @@ def mixture_weights(shares: Float[Tensor, "N K"], alpha: float) -> Float[Tensor,
     return counts / counts.sum()
 
 
-def log_likelihoods(lists: PaddedLists, rankers: Sequence[Ranker]) -> Float[Tensor, "N K"]:
+def log_likelihoods(lists: PaddedLists, rankers: Sequence[Component]) -> Float[Tensor, "N K"]:
     """``log P(Omega_n | w_k)`` of every list under every ranker."""
     return torch.stack([lists.likelihood(ranker.scores(lists.x)).value for ranker in rankers], dim=1)
 
@@ -179,7 +179,7 @@ class Mixture:
     def __init__(
         self,
         lists: PaddedLists,
-        rankers: list[Ranker],
+        rankers: list[Component],
         shares: Float[Tensor, "N K"],
         *,
         alpha: float,

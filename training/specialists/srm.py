@@ -22,10 +22,10 @@ from torch import Tensor, nn
 from listwright.ranking.errors import DataError
 from listwright.ranking.stages import FeatureWeight, Specialist
 from listwright.training.data.dataset import Dataset
-from listwright.training.progress import UNTOLD, Task
+from listwright.training.progress import NO_TASK, Task
 from listwright.training.recipe.config import Srm as SrmSpec
 from listwright.training.second_stage.batching import Lists
-from listwright.training.specialists.em import Mixture, PaddedLists, Ranker, Step, log_likelihoods, responsibilities
+from listwright.training.specialists.em import Component, Mixture, PaddedLists, Step, log_likelihoods, responsibilities
 from listwright.training.specialists.linear import LinearRanker
 from listwright.training.specialists.neural import NetworkRanker
 from listwright.training.specialists.srm_network import SrmNetwork
@@ -59,7 +59,7 @@ class FittedSrm:
     steps: tuple[Step, ...]
     converged: bool
     starts: tuple[float, ...]
-    rankers: tuple[Ranker, ...]
+    rankers: tuple[Component, ...]
 
     def describe(self) -> tuple[Specialist, ...]:
         """Weight, size and largest features of every specialist."""
@@ -80,7 +80,7 @@ class FittedSrm:
             rankers=tuple(rankers),
         )
 
-    def _top_features(self, ranker: Ranker) -> tuple[FeatureWeight, ...]:
+    def _top_features(self, ranker: Component) -> tuple[FeatureWeight, ...]:
         if not isinstance(ranker, LinearRanker):
             return ()
         w, names = ranker.w.numpy(), self.module.standardise.names
@@ -95,7 +95,7 @@ def fit_srm(
     *,
     seed: int,
     checkpoint: Path | None = None,
-    task: Task = UNTOLD,
+    task: Task = NO_TASK,
 ) -> FittedSrm:
     """Fit the mixture by EM.
 
@@ -199,7 +199,7 @@ class _Fitting:
             self._lists, rankers, shares, alpha=self._spec.alpha, counts=self._counts, seed=seed, steps=steps
         )
 
-    def _start(self, number: int) -> tuple[list[Ranker], Tensor]:
+    def _start(self, number: int) -> tuple[list[Component], Tensor]:
         """Rankers and responsibilities to begin with: even starts from random weights, odd ones from clusters."""
         rng = np.random.default_rng([self._seed, number, 0])
         rankers = self._rankers(rng)
@@ -214,7 +214,7 @@ class _Fitting:
             group = KMeans(count, n_init=1, random_state=int(rng.integers(2**31))).fit_predict(self._wishes())
         return rankers, nn.functional.one_hot(torch.from_numpy(group.astype(np.int64)), count).double()
 
-    def _rankers(self, rng: np.random.Generator) -> list[Ranker]:
+    def _rankers(self, rng: np.random.Generator) -> list[Component]:
         spec, width = self._spec, self._standardise.width
         if spec.m_step == "adam" or spec.hidden:
             return [NetworkRanker(width, spec, rng) for _ in range(spec.specialists)]

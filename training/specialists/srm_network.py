@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from listwright.ranking.compiled.linear import PackedLinear
-from listwright.training.specialists.em import Ranker
+from listwright.training.specialists.em import Component
 from listwright.training.specialists.linear import LinearRanker
 from listwright.training.specialists.neural import NetworkRanker
 from listwright.training.specialists.standardise import Standardise
@@ -24,7 +24,7 @@ class SrmNetwork(nn.Module):
         rankers: fitted, K of them.
     """
 
-    def __init__(self, standardise: Standardise, rankers: list[Ranker]) -> None:
+    def __init__(self, standardise: Standardise, rankers: list[Component]) -> None:
         super().__init__()
         self.standardise = standardise
         linear = [ranker.w for ranker in rankers if isinstance(ranker, LinearRanker)]
@@ -74,7 +74,7 @@ def _stacked(weights: Float[Tensor, "K P"]) -> nn.Linear:
 class _Beside(nn.Module):
     """Networks, each with one output."""
 
-    def __init__(self, rankers: list[Ranker]) -> None:
+    def __init__(self, rankers: list[Component]) -> None:
         super().__init__()
         self.networks = nn.ModuleList(
             copy.deepcopy(ranker.network) for ranker in rankers if isinstance(ranker, NetworkRanker)

@@ -22,7 +22,7 @@ _SCORING = "Scoring the test split"
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredBundle:
     """A sealed bundle and its figures.
 
     Args:
@@ -45,7 +45,7 @@ def measure(
     as_fitted: bool,
     progress: Progress,
     plain: Float[np.ndarray, " R"] | None = None,
-) -> Measured:
+) -> MeasuredBundle:
     """Measure the bundle of a folder, and take away from its default what harms; then measure again.
 
     Args:
@@ -70,7 +70,7 @@ def measure(
         title = f"{_SCORING}, with another default"
     router = recipe.router
     routing = None if router is None else evaluate_routing(folder, splits.test, ndcg_at=router.ndcg_at)
-    return Measured(served, evaluation, routing)
+    return MeasuredBundle(served, evaluation, routing)
 
 
 def _evaluated(

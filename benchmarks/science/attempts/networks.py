@@ -19,7 +19,7 @@ from benchmarks.science.attempts import objectives, trees
 from benchmarks.science.attempts.problem import Problem, Scores, by_query
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.networks.ranker import Ranker
-from listwright.training.recipe.model import Mlp, NetworkSpec, Qilcm, Qilcm2
+from listwright.training.recipe.model import MlpSpec, NetworkSpec, Qilcm2Spec, QilcmSpec
 from listwright.training.second_stage import loop
 from listwright.training.second_stage.batching import Lists
 from listwright.training.second_stage.loop import FittedNetwork, fit_network, predict
@@ -35,12 +35,12 @@ COMMON: dict[str, Any] = {
     "max_epochs": 60,
     "patience": 8,
 }
-SEEDS = Qilcm2(context="seeds", seeds=2, **COMMON)
-BLOCKS = Qilcm2(context="blocks", **COMMON)
+SEEDS = Qilcm2Spec(context="seeds", seeds=2, **COMMON)
+BLOCKS = Qilcm2Spec(context="blocks", **COMMON)
 AVERAGED = BLOCKS.model_copy(update={"members": 4})
 STRONG = BLOCKS.model_copy(update={"dropout": 0.5, "weight_decay": 1e-3, "input_noise": 0.05})
-QILCM = Qilcm(confusion_weight=0.0, **COMMON)
-POINTWISE = Mlp(first_stage_score=False, **COMMON)
+QILCM = QilcmSpec(confusion_weight=0.0, **COMMON)
+POINTWISE = MlpSpec(first_stage_score=False, **COMMON)
 ALONE = BLOCKS.model_copy(update={"first_stage_score": False})
 
 FOLDS = 4

@@ -42,3 +42,13 @@ def test_an_import_of_a_package_loads_no_library():
     )
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "missing"), [("listwright.training.Qilcm", "sklearn"), ("listwright.training.losses.att_rank", "torch")]
+)
+def test_a_name_whose_libraries_are_missing_says_what_to_install(name, missing):
+    package, _, leaf = name.rpartition(".")
+    probe = f"import sys; sys.modules[{missing!r}] = None; from {package} import {leaf}"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=False)
+    assert f"{name} needs {missing}: pip install 'listwright[training]'" in done.stderr

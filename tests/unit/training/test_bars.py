@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import TextColumn
 
 from listwright.training import bars as showing
-from listwright.training.bars import EVERY, LOOK, Bars, progress_bars
+from listwright.training.bars import CHECK_S, LINE_S, Bars, progress_bars
 from listwright.training.experiments.listwise import workers
 from listwright.training.experiments.listwise.fits import Fit
 from listwright.training.experiments.specialised import suite, units
@@ -57,7 +57,7 @@ def log():
 @pytest.fixture
 def bars(clock, log, monkeypatch):
     """Bars without a terminal, whose thread looks only when a test does."""
-    monkeypatch.setattr(showing, "LOOK", 1e6)
+    monkeypatch.setattr(showing, "CHECK_S", 1e6)
     with Bars(TextColumn("{task.description}"), console=Console(file=log), pace=30.0, clock=clock) as bars:
         yield bars
 
@@ -74,7 +74,7 @@ def told(log):
 
 
 def test_a_line_comes_at_least_every_half_minute(bars, clock, log):
-    assert EVERY + LOOK < 30.0
+    assert LINE_S + CHECK_S < 30.0
     pass_by(bars, clock, 24)
     assert told(log) == [], "what is over within seconds prints nothing"
     pass_by(bars, clock, 600)
@@ -142,7 +142,7 @@ def test_a_task_without_an_end_has_no_time_left(bars, clock, log):
 def test_lines_are_plain(clock, log, monkeypatch):
     """Without control characters, whatever the environment says of colours, and not wrapped."""
     monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setattr(showing, "LOOK", 1e6)
+    monkeypatch.setattr(showing, "CHECK_S", 1e6)
     console = Console(file=log, width=20, highlight=True)
     with Bars(console=console, pace=30.0, clock=clock) as bars:
         bars.add_task("Reading [bold]a[/] \\[x] :smile: 0.1234 and much more that a narrow console would wrap", total=3)
@@ -152,7 +152,7 @@ def test_lines_are_plain(clock, log, monkeypatch):
 
 
 def test_at_the_end_every_task_is_printed_once(clock, log, monkeypatch):
-    monkeypatch.setattr(showing, "LOOK", 1e6)
+    monkeypatch.setattr(showing, "CHECK_S", 1e6)
     with progress_bars(Console(file=log)) as bars:
         bars.update(bars.add_task("Tuning", total=2), completed=2)
         assert told(log) == []
@@ -182,7 +182,7 @@ def test_with_a_terminal_bars_move_and_no_line_is_printed(clock, monkeypatch):
 
 def test_a_dumb_terminal_gets_lines(clock, monkeypatch):
     monkeypatch.setenv("TERM", "dumb")
-    monkeypatch.setattr(showing, "LOOK", 1e6)
+    monkeypatch.setattr(showing, "CHECK_S", 1e6)
     terminal = Terminal()
     with Bars(console=Console(file=terminal), pace=30.0, clock=clock) as bars:
         pass_by(bars, clock, 25)
@@ -214,8 +214,8 @@ class Watched(Log):
 @pytest.fixture
 def hasty(monkeypatch):
     """Lines as fast as the thread can."""
-    monkeypatch.setattr(showing, "EVERY", 0.0)
-    monkeypatch.setattr(showing, "LOOK", 0.001)
+    monkeypatch.setattr(showing, "LINE_S", 0.0)
+    monkeypatch.setattr(showing, "CHECK_S", 0.001)
 
 
 def test_the_thread_tells_while_the_run_is_in_one_long_call(hasty):
@@ -266,6 +266,6 @@ def test_units_of_a_suite_are_told(hasty, monkeypatch, tmp_path):
 
     store = standing_in(Store, has=lambda name: False, state=lambda name: tmp_path)
     monkeypatch.setattr(units, "oracle", measured)
-    asked = suite.Asked("oracle", config.load("planted"), (), (1, 5), 1, (1,), 10, "", {})
+    asked = suite.SpecialisedOptions("oracle", config.load("planted"), (), (1, 5), 1, (1,), 10, "", {})
     with pytest.raises(KeyboardInterrupt):
         suite._measure_all(asked, store, Console(file=log))

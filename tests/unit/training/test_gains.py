@@ -18,7 +18,7 @@ from listwright.training.losses import softmax_cross_entropy
 from listwright.training.losses.listwise import ranking_loss
 from listwright.training.recipe import config
 from listwright.training.recipe.config import LambdaMart
-from listwright.training.recipe.model import Mlp
+from listwright.training.recipe.model import MlpSpec
 from listwright.training.recipe.options import recipe_from
 from listwright.training.second_stage.batching import Lists
 from listwright.training.second_stage.loop import fit_network, query_ndcg
@@ -106,7 +106,7 @@ def test_the_softmax_loss_aims_at_them():
 
 
 def test_a_network_is_fitted_and_chosen_by_them(data):
-    spec = Mlp(encoder_width=4, hidden=(4,), max_epochs=2, rank_loss="softmax")
+    spec = MlpSpec(encoder_width=4, hidden=(4,), max_epochs=2, rank_loss="softmax")
     zeros = [np.zeros(part.rows) for part in data]
     plain, same, other = (
         fit_network(spec, *(part.worth(gains, "x") for part in data), *zeros, seed=0)

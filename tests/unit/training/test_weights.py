@@ -20,7 +20,7 @@ from listwright.training.first_stage.lambdamart import query_folds
 from listwright.training.recipe import config
 from listwright.training.recipe.config import LambdaMart
 from listwright.training.recipe.data import TableData
-from listwright.training.recipe.model import Mlp
+from listwright.training.recipe.model import MlpSpec
 from listwright.training.recipe.options import recipe_from
 from listwright.training.second_stage.loop import fit_network
 from listwright.training.steps.bundle_schema import under_bundle_schema
@@ -238,7 +238,7 @@ def test_lambdamart_learns_and_stops_by_them(data):
 
 def test_a_network_is_fitted_and_chosen_by_them(data):
     train, valid = data
-    spec = Mlp(encoder_width=4, hidden=(4,), max_epochs=2)
+    spec = MlpSpec(encoder_width=4, hidden=(4,), max_epochs=2)
     zeros = [np.zeros(part.rows) for part in data]
     half = np.repeat(np.arange(len(train)) < 30, 8)
     last = np.repeat(np.arange(len(valid)) == 29, 8)

@@ -27,7 +27,7 @@ _EXACT = 2**24
 """Whole numbers up to this are themselves as float32."""
 
 
-class Lists:
+class ListFacts:
     """The lists of a dataset, as all its columns are looked at.
 
     Args:

@@ -14,17 +14,17 @@ import polars as pl
 
 from listwright.ranking.features import UNKNOWN_CODE, Feature
 from listwright.training.data.dataset import Dataset, Ids, Remedies
-from listwright.training.data.leaks.evidence import MOSTLY, NEARLY, Column, Lists, by_mean_label, distinct_ids
+from listwright.training.data.leaks.evidence import MOSTLY, NEARLY, Column, ListFacts, by_mean_label, distinct_ids
 from listwright.training.data.times import TIMES_IN_NUMBERS, count_times
 
 FEWEST = 10
-"""Lists below which it may be chance."""
+"""ListFacts below which it may be chance."""
 
 FEW_CATEGORIES = 20
 """Categories up to which a column may order by their mean labels: each then stands for many rows."""
 
 FEWER_FAILURES = 0.25
-"""Lists in which a column may put the wrong candidate first, for each in which a random order does."""
+"""ListFacts in which a column may put the wrong candidate first, for each in which a random order does."""
 
 _BLOCK = 16
 """Columns that are copied at a time, so that the values of one lie side by side."""
@@ -63,7 +63,7 @@ def leaks(train: Dataset, remedies: Remedies, ids: Ids = ()) -> list[Finding]:
     Convention: a column that looks like a time is called neither an id nor query-level. With fewer than ``FEWEST``
     lists, only what names, categories and ``ids`` say is said.
     """
-    lists, found, per_list = Lists(train), list[Finding](), list[str]()
+    lists, found, per_list = ListFacts(train), list[Finding](), list[str]()
     large = {name: (distinct, rows) for name, distinct, rows in ids}
     for feature, column in zip(train.schema.features, _columns(train), strict=True):
         name, leave_out = feature.name, remedies.leave_out.format(feature.name)
@@ -92,7 +92,7 @@ def _nearly(count: int, of: int) -> bool:
     return of >= FEWEST and count >= NEARLY * of
 
 
-def _time(feature: Feature, column: Column, lists: Lists) -> str | None:
+def _time(feature: Feature, column: Column, lists: ListFacts) -> str | None:
     if feature.kind == "categorical":
         names = pl.Series(feature.categories, dtype=pl.String)
         times = count_times(names)
@@ -111,7 +111,7 @@ def _time(feature: Feature, column: Column, lists: Lists) -> str | None:
     return f"looks like a time: it goes one way in {count} of {steps} steps from one training query to the next"
 
 
-def _order(feature: Feature, column: Column, train: Dataset, lists: Lists, leave_out: str) -> str | None:
+def _order(feature: Feature, column: Column, train: Dataset, lists: ListFacts, leave_out: str) -> str | None:
     if lists.mixed < FEWEST:
         return None
     categorical = feature.kind == "categorical"
@@ -128,7 +128,7 @@ def _order(feature: Feature, column: Column, train: Dataset, lists: Lists, leave
     return f"{found}, a random order in {lists.chance_first:.0f}. {remedy}"
 
 
-def _position(feature: Feature, column: Column, lists: Lists, leave_out: str) -> str | None:
+def _position(feature: Feature, column: Column, lists: ListFacts, leave_out: str) -> str | None:
     if feature.kind == "categorical":
         return None
     remedy = f"The order that was logged is not known of new lists: {leave_out}"
@@ -141,7 +141,7 @@ def _position(feature: Feature, column: Column, lists: Lists, leave_out: str) ->
     return f"is named like a position, and differs by candidate in {count} {of}. {remedy}"
 
 
-def _row_id(feature: Feature, column: Column, lists: Lists, leave_out: str) -> str | None:
+def _row_id(feature: Feature, column: Column, lists: ListFacts, leave_out: str) -> str | None:
     if feature.kind == "numeric":
         rows, distinct = int((~np.isnan(column)).sum()), distinct_ids(column)
     else:
@@ -154,7 +154,7 @@ def _row_id(feature: Feature, column: Column, lists: Lists, leave_out: str) -> s
     return f"{found} {count} of {lists.longer} lists of two or more. It looks like an id: {leave_out}"
 
 
-def _query_level(names: list[str], lists: Lists, remedies: Remedies) -> Finding:
+def _query_level(names: list[str], lists: ListFacts, remedies: Remedies) -> Finding:
     """One line for all of them: there may be many, and most are meant."""
     several = len(names) > 1
     has, it = ("have", "They") if several else ("has", "It")

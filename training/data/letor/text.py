@@ -23,7 +23,7 @@ from listwright.ranking.features import Feature, FeatureSchema
 from listwright.training.data.dataset import Dataset
 from listwright.training.data.letor.fast import Block, parse_fast
 from listwright.training.data.letor.lines import parse_lines
-from listwright.training.progress import UNTOLD, Task
+from listwright.training.progress import NO_TASK, Task
 
 CHUNK_BYTES = 2 * 2**20
 """Small enough for its arrays to stay in the processor's cache, large enough for the vector operations to pay."""
@@ -37,7 +37,7 @@ def read(
     source: str,
     *,
     groups: Int[np.ndarray, " N"] | None = None,
-    task: Task = UNTOLD,
+    task: Task = NO_TASK,
 ) -> Dataset:
     """Parse a whole file.
 

@@ -9,7 +9,7 @@ from matplotlib.ticker import MaxNLocator
 from listwright.training.experiments.listwise.findings import VARIANTS, Gaps
 from listwright.training.experiments.listwise.measured import Measured
 from listwright.training.experiments.listwise.plans import WEIGHTS, title, weight_name
-from listwright.training.experiments.listwise.significance import Comparison
+from listwright.training.experiments.listwise.significance import PairedComparison
 from listwright.training.reporting.drawing import COLOURS, INK, legend, one, style, svg
 from listwright.training.reporting.fit_figures import COLOUR_OF, metric_name
 
@@ -17,7 +17,7 @@ BLUE, ORANGE, GREEN = COLOURS[:3]
 
 
 @style()
-def gains(found: Sequence[Comparison], name: str, said: str) -> str:
+def gains(found: Sequence[PairedComparison], name: str, said: str) -> str:
     """Every gain with its interval; blue and orange are beyond doubt by Holm's correction."""
     figure, axes = one(height=0.8 + 0.31 * len(found))
     for place, gain in enumerate(found):
@@ -34,7 +34,7 @@ def gains(found: Sequence[Comparison], name: str, said: str) -> str:
 
 
 @style()
-def gain_by_shift(by_shift: Mapping[float, Sequence[Comparison]], metric: str) -> str:
+def gain_by_shift(by_shift: Mapping[float, Sequence[PairedComparison]], metric: str) -> str:
     """Gain of QILCM over its variants against the planted shift."""
     figure, axes = one()
     for colour, rival in zip((GREEN, ORANGE, BLUE), VARIANTS, strict=True):

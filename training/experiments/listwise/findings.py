@@ -21,7 +21,7 @@ from listwright.training.experiments.listwise.plans import (
     WEIGHTS,
     weight_name,
 )
-from listwright.training.experiments.listwise.significance import Comparison
+from listwright.training.experiments.listwise.significance import PairedComparison
 
 MOST_BINS = 10
 FEWEST_IN_BIN = 20
@@ -34,7 +34,7 @@ def headline(found: Measured, ndcg_at: int) -> str:
     return "hit@1" if found.is_choice else f"ndcg@{ndcg_at}"
 
 
-def over_best_baseline(found: Measured, method: str, metrics: Sequence[str]) -> list[Comparison]:
+def over_best_baseline(found: Measured, method: str, metrics: Sequence[str]) -> list[PairedComparison]:
     """A method against the best baseline of every metric, one family.
 
     Which baseline is the best is seen on the same queries: that favours the baseline, never the method.
@@ -42,19 +42,19 @@ def over_best_baseline(found: Measured, method: str, metrics: Sequence[str]) -> 
     return found.compared([(metric, method, found.best(BASELINES, metric)) for metric in metrics])
 
 
-def over_lambdamart(found: Measured, metric: str) -> list[Comparison]:
+def over_lambdamart(found: Measured, metric: str) -> list[PairedComparison]:
     """LambdaMART with list-relative columns over that without, and ours over either, one family."""
     over = {LAMBDAMART: (LAMBDAMART_RELATIVE, *OURS), LAMBDAMART_RELATIVE: OURS}
     family = [(metric, method, rival) for rival, methods in over.items() for method in methods]
     return found.compared([names for names in family if set(names[1:]) <= set(found.methods)])
 
 
-def over_variants(found: Measured, metrics: Sequence[str]) -> list[Comparison]:
+def over_variants(found: Measured, metrics: Sequence[str]) -> list[PairedComparison]:
     """QILCM against its variants in every metric, one family."""
     return found.compared([(metric, "qilcm", rival) for metric in metrics for rival in VARIANTS])
 
 
-def over_no_confusion(found: Measured, metrics: Sequence[str]) -> list[Comparison]:
+def over_no_confusion(found: Measured, metrics: Sequence[str]) -> list[PairedComparison]:
     """Every weight above 0 against 0 in every metric, one family."""
     none, *others = (weight_name(weight) for weight in WEIGHTS)
     return found.compared([(metric, name, none) for metric in metrics for name in others])
@@ -148,7 +148,7 @@ def _bin(anomaly: Float[np.ndarray, " M"], gained: Float[np.ndarray, "S M"]) -> 
     return GapBin(float(anomaly.mean()), len(anomaly), float(gained.mean()), float(low), float(high))
 
 
-def facts(found: Measured, comparisons: Sequence[Comparison], ndcg_at: int) -> dict[str, object]:
+def facts(found: Measured, comparisons: Sequence[PairedComparison], ndcg_at: int) -> dict[str, object]:
     """One data set as JSON: means, deviations and intervals, all conventions, and the comparisons."""
     return {
         "test_queries": found.queries,

@@ -151,13 +151,13 @@ def measure(fit: Fit, place: Place) -> pl.DataFrame:
     fitted = second_stage.fit(spec, splits, first, seed=fit.seed, checkpoint=checkpoint)
     if fitted is None:
         lists = Lists(test, scores, cutoff=fit.cutoff, append_score=False)
-        logits = [scores[test.slice(n)][lists.kept(n)] for n in range(len(test))]
+        second_scores = [scores[test.slice(n)][lists.kept(n)] for n in range(len(test))]
     else:
         seen = relative.widened_part(test, first.relative) if fitted.spec.relative else test
         lists = Lists(seen, scores, cutoff=fit.cutoff, append_score=fitted.spec.first_stage_score)
-        logits = predict(fitted.module, lists)
+        second_scores = predict(fitted.module, lists)
     seconds = time.perf_counter() - started
-    rows = [_measured(test, lists, scores, logits[n], n) for n in range(len(test))]
+    rows = [_measured(test, lists, scores, second_scores[n], n) for n in range(len(test))]
     anomaly = _anomaly(splits, first.train_scores, scores, fit.seed) if fit.anomaly and fitted is None else None
     checkpoint.unlink(missing_ok=True)
     return pl.DataFrame(
@@ -256,12 +256,12 @@ def _nothing(count: int) -> pl.Series:
 
 
 def _measured(
-    test: Dataset, lists: Lists, first_scores: Float[np.ndarray, " R"], logits: Float[np.ndarray, " C"], n: int
+    test: Dataset, lists: Lists, first_scores: Float[np.ndarray, " R"], second_scores: Float[np.ndarray, " C"], n: int
 ) -> dict[str, float]:
     rows = test.slice(n)
     labels: Int[np.ndarray, " L"] = test.labels[rows]
     kept = lists.kept(n)
-    scores = refined_scores(logits, kept, first_scores[rows])
+    scores = refined_scores(second_scores, kept, first_scores[rows])
     known = np.zeros(len(labels), dtype=bool)
     known[kept] = True
     found = {f"ndcg@{k}": ndcg(scores, labels, cutoff=k) for k in NDCG_AT}

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from listwright.ranking.metrics import EmptyQueries, EvalProtocol
 from listwright.training.evaluation.bootstrap import crossed_means, interval
 from listwright.training.experiments.listwise.fits import HIT_AT, NDCG_AT, TRUNCATED
-from listwright.training.experiments.listwise.significance import Comparison, compare
+from listwright.training.experiments.listwise.significance import PairedComparison, compare
 
 CONVENTIONS: tuple[EmptyQueries, ...] = (0, 1, "drop")
 
@@ -105,7 +105,7 @@ class Measured:
         low, high = interval(crossed_means(self.each(method, metric)))
         return float(low), float(high)
 
-    def compared(self, family: Sequence[tuple[str, str, str]]) -> list[Comparison]:
+    def compared(self, family: Sequence[tuple[str, str, str]]) -> list[PairedComparison]:
         """Paired comparisons, each of metric, method and rival, corrected as one family."""
         one, other = (np.stack([self.each(names[place], names[0]) for names in family], axis=2) for place in (1, 2))
         return compare(family, one, other)

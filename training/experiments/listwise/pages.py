@@ -9,7 +9,7 @@ from listwright.training.evaluation.verdicts import verdict_of
 from listwright.training.experiments.listwise import figures, findings, printed, tables
 from listwright.training.experiments.listwise.measured import Measured
 from listwright.training.experiments.listwise.plans import BASELINES, LAMBDAMART_RELATIVE, OURS, title
-from listwright.training.experiments.listwise.significance import Comparison
+from listwright.training.experiments.listwise.significance import PairedComparison
 from listwright.training.reporting.fit_figures import metric_name
 from listwright.training.reporting.page import PageFigure, PageSection
 
@@ -152,7 +152,7 @@ def confusion_weights(found: Measured, ndcg_at: int) -> Told:
     return Told(verdicts, sections, findings.facts(found, gained, ndcg_at))
 
 
-def verdict(one: Comparison) -> str:
+def verdict(one: PairedComparison) -> str:
     """What a comparison says, honestly."""
     metric, method, rival = metric_name(one.metric), title(one.method), title(one.rival)
     share = "" if one.improvement is None else f", {one.improvement:+.1%}"
@@ -166,13 +166,13 @@ def verdict(one: Comparison) -> str:
     )
 
 
-def counted(gained: Sequence[Comparison]) -> str:
+def counted(gained: Sequence[PairedComparison]) -> str:
     """In how many metrics there is more than chance."""
     up, down = _up_and_down(gained)
     return f" Beyond doubt it gains in {up} of {len(gained)} metrics and loses in {down}."
 
 
-def _up_and_down(gained: Sequence[Comparison]) -> tuple[int, int]:
+def _up_and_down(gained: Sequence[PairedComparison]) -> tuple[int, int]:
     verdicts = [one.verdict for one in gained]
     return verdicts.count("gain"), verdicts.count("harm")
 
@@ -186,7 +186,7 @@ def growth_sentence(one: findings.Growth, metric: str, weakest: float, strongest
     return f"{name} {moves[verdict_of(one.low, one.high)]} with the planted shift: {ends}.{vanished}"
 
 
-def weights_sentence(gained: Sequence[Comparison]) -> str:
+def weights_sentence(gained: Sequence[PairedComparison]) -> str:
     """Whether the confusion loss is worth its time."""
     best, metric = max(gained, key=lambda one: one.gain), metric_name(gained[0].metric)
     up, down = _up_and_down(gained)
@@ -226,7 +226,7 @@ def _metrics(found: Measured, ndcg_at: int) -> tuple[tuple[str, ...], str]:
     return tuple(dict.fromkeys((*found.metrics(), lead))), lead
 
 
-def _of(gained: Sequence[Comparison], metric: str) -> Comparison:
+def _of(gained: Sequence[PairedComparison], metric: str) -> PairedComparison:
     return next(one for one in gained if one.metric == metric)
 
 

@@ -14,7 +14,7 @@ from listwright.training.evaluation.verdicts import Verdict, verdict_of
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class PairedComparison:
     """One method against another in one metric.
 
     Args:
@@ -50,7 +50,7 @@ class Comparison:
 
 def compare(
     names: Sequence[tuple[str, str, str]], one: Float[np.ndarray, "S N M"], other: Float[np.ndarray, "S N M"]
-) -> list[Comparison]:
+) -> list[PairedComparison]:
     """Pair the queries of two methods, M times, as one family: with Holm's p over all that could be tested.
 
     Args:
@@ -64,7 +64,7 @@ def compare(
     p_values = [paired_p(column) for column in difference.T]
     adjusted = iter(holm([p for p in p_values if p is not None]))
     return [
-        Comparison(
+        PairedComparison(
             *names[n],
             queries=len(difference),
             gain=float(gains[n]),

@@ -36,7 +36,7 @@ TITLES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ListwiseOptions:
     """What the command line asks for.
 
     Args:
@@ -68,7 +68,7 @@ class Asked:
     methods: tuple[str, ...] = ()
 
 
-def run(asked: Asked, out: Path, contents: Sequence[object], console: Console) -> str:
+def run(asked: ListwiseOptions, out: Path, contents: Sequence[object], console: Console) -> str:
     """Fit what is not fitted yet, and write ``results.parquet``, ``summary.json`` and ``page.html``.
 
     Args:
@@ -126,17 +126,17 @@ def run(asked: Asked, out: Path, contents: Sequence[object], console: Console) -
     return told.verdicts[0]
 
 
-def methods_of(asked: Asked) -> dict[str, plans.Method]:
+def methods_of(asked: ListwiseOptions) -> dict[str, plans.Method]:
     """What is fitted, by name."""
     return plans.methods(asked.suite, _recipe(asked), relative=asked.relative, only=asked.methods)
 
 
-def _recipe(asked: Asked) -> Recipe:
+def _recipe(asked: ListwiseOptions) -> Recipe:
     """As given; or, where settings are searched, without those that it has."""
     return plans.untuned(asked.recipe) if asked.trials else asked.recipe
 
 
-def planned(asked: Asked) -> list[Fit]:
+def planned(asked: ListwiseOptions) -> list[Fit]:
     """Every fit: seed by seed, so that whole seeds are done first."""
     recipe, methods = _recipe(asked), methods_of(asked)
     return [
@@ -158,7 +158,7 @@ def planned(asked: Asked) -> list[Fit]:
     ]
 
 
-def _facts(asked: Asked, found: Measured) -> list[str]:
+def _facts(asked: ListwiseOptions, found: Measured) -> list[str]:
     first = plans.lambdamart_of(asked.recipe)
     cutoff = plans.cutoff(asked.recipe)
     versions = ", ".join(f"{name} {number}" for name, number in asked.made_with.items())
@@ -185,7 +185,7 @@ def _facts(asked: Asked, found: Measured) -> list[str]:
     ]
 
 
-def _which_first_stage(asked: Asked) -> str:
+def _which_first_stage(asked: ListwiseOptions) -> str:
     if asked.suite == "table2":
         return (
             "“+ relative”: LambdaMART sees list-relative columns (z-score and rank of every numeric feature within its "
@@ -194,7 +194,7 @@ def _which_first_stage(asked: Asked) -> str:
     return f"It sees {'the features and list-relative columns' if asked.relative else 'the features alone'}."
 
 
-def _whose_settings(asked: Asked) -> str:
+def _whose_settings(asked: ListwiseOptions) -> str:
     if not asked.trials:
         return "Networks: the recipe's settings, for all folds and seeds."
     return (

@@ -8,7 +8,7 @@ from listwright.training.experiments.listwise.findings import Gaps, conventions
 from listwright.training.experiments.listwise.measured import Measured
 from listwright.training.experiments.listwise.plans import WEIGHTS, title, weight_name
 from listwright.training.experiments.listwise.printed import Printed
-from listwright.training.experiments.listwise.significance import Comparison
+from listwright.training.experiments.listwise.significance import PairedComparison
 from listwright.training.reporting.fit_figures import metric_name
 from listwright.training.reporting.page import PageTable
 
@@ -28,7 +28,7 @@ def means(found: Measured, metrics: Sequence[str], heading: str) -> PageTable:
     return PageTable(heading, ["", *map(metric_name, metrics)], rows, note)
 
 
-def comparisons(found: Sequence[Comparison], heading: str, note: str, *, named: bool = False) -> PageTable:
+def comparisons(found: Sequence[PairedComparison], heading: str, note: str, *, named: bool = False) -> PageTable:
     """Gains, how sure they are, and the improvement in per cent; of several methods ``named``, of one by metric."""
     rows = [
         [
@@ -75,7 +75,7 @@ def _beside(found: Measured, printed: Printed, metric: str, method: str) -> str:
     return f"{found.mean(method, metric):.4f}\n{'none' if value is None else f'paper {value:.4f}'}"
 
 
-def weights(found: Measured, metric: str, gained: Sequence[Comparison]) -> PageTable:
+def weights(found: Measured, metric: str, gained: Sequence[PairedComparison]) -> PageTable:
     """Every weight, the lambda of eq. (10) that it equals as printed, and the gain over none."""
     by_name = {one.method: one for one in gained if one.metric == metric}
     rows = []

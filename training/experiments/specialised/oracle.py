@@ -22,7 +22,7 @@ from listwright.training.evaluation.bootstrap import interval, resampled_means
 from listwright.training.export.onnx import to_onnx
 from listwright.training.first_stage import fit as first_stage
 from listwright.training.first_stage.lambdamart import scores_of
-from listwright.training.progress import UNTOLD, Task
+from listwright.training.progress import NO_TASK, Task
 from listwright.training.recipe.config import LambdaMart, Recipe, Srm
 from listwright.training.second_stage.batching import refined_ndcg
 from listwright.training.specialists.srm import fit_srm, lists_of
@@ -37,7 +37,7 @@ def measure(
     state: Path,
     *,
     ndcg_at: int,
-    task: Task = UNTOLD,
+    task: Task = NO_TASK,
 ) -> pl.DataFrame:
     """NDCG of every test query under LambdaMART and under every specialist of every K.
 

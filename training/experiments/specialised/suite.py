@@ -24,7 +24,7 @@ ROUTING_COUNT = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SpecialisedOptions:
     """What the command line asks for.
 
     Args:
@@ -48,7 +48,7 @@ class Asked:
     made_with: dict[str, str]
 
 
-def run(asked: Asked, out: Path, settings: dict[str, object], console: Console) -> str:
+def run(asked: SpecialisedOptions, out: Path, settings: dict[str, object], console: Console) -> str:
     """Measure what is not measured yet, write the results, and return the suite's sentence.
 
     Args:
@@ -65,7 +65,7 @@ def run(asked: Asked, out: Path, settings: dict[str, object], console: Console) 
         return _tell(asked, _measure_all(asked, store, console), store, about_data)
 
 
-def _measure_all(asked: Asked, store: Store, console: Console) -> pl.DataFrame:
+def _measure_all(asked: SpecialisedOptions, store: Store, console: Console) -> pl.DataFrame:
     """Every unit that is not done yet, then all of them together."""
     work = {f"seed-{seed}-fold-{fold}": (seed, fold) for seed in range(asked.seeds) for fold in asked.folds}
     columns = (TextColumn("{task.description}"), BAR, MofNCompleteColumn(), TimeRemainingColumn())
@@ -95,7 +95,7 @@ def _with_router(recipe: Recipe, counts: tuple[int, ...], ndcg_at: int) -> Recip
     return Recipe.model_validate({**recipe.model_dump(), "specialists": specialists, "router": router})
 
 
-def _tell(asked: Asked, results: pl.DataFrame, store: Store, about_data: list[str]) -> str:
+def _tell(asked: SpecialisedOptions, results: pl.DataFrame, store: Store, about_data: list[str]) -> str:
     """The page and the summary."""
     facts = [
         f"Data: {asked.recipe.name}; folds: {results['fold'].n_unique()}; seeds: {results['seed'].n_unique()}.",

@@ -20,7 +20,7 @@ MOST_EPOCHS = 200
 
 
 @runtime_checkable
-class Epoch(Protocol):
+class EpochFigures(Protocol):
     """What a training loop remembers of an epoch."""
 
     @property
@@ -45,7 +45,7 @@ def details(
     splits: Splits,
     evaluation: Evaluation,
     module: nn.Module,
-    history: Sequence[Epoch],
+    history: Sequence[EpochFigures],
     metric: str,
 ) -> dict[str, object]:
     """What the sealed bundle does to the test split, seen from all sides; the same values at every run.
@@ -114,7 +114,7 @@ def repeat(manifest: Manifest, command: str, data_fingerprint: str) -> dict[str,
     }
 
 
-def _learning(history: Sequence[Epoch]) -> dict[str, object]:
+def _learning(history: Sequence[EpochFigures]) -> dict[str, object]:
     """The epochs, thinned out where there are very many; the best one stays."""
     if not history:
         return {"columns": [], "epochs": []}

@@ -11,7 +11,13 @@ from listwright.ranking.relevance import relevance
 from listwright.ranking.reranker import Reranker
 from listwright.training.data.dataset import Splits
 from listwright.training.evaluation.bootstrap import RESAMPLES, interval
-from listwright.training.evaluation.calibration import Choice, are_choices, choices, log_probabilities, without_choice
+from listwright.training.evaluation.calibration import (
+    ListOutcome,
+    are_choices,
+    choices,
+    log_probabilities,
+    without_choice,
+)
 from listwright.training.evaluation.evaluate import bootstrap_interval
 from listwright.training.reporting.measures.behaviour import rounded
 
@@ -48,7 +54,7 @@ def reliability(reranker: Reranker, splits: Splits) -> dict[str, object]:
     }
 
 
-def _of_ranker(found: list[Choice], temperature: float, weights: Float[np.ndarray, " N"]) -> dict[str, object]:
+def _of_ranker(found: list[ListOutcome], temperature: float, weights: Float[np.ndarray, " N"]) -> dict[str, object]:
     """Lists looked at, ``top`` (mean score of the first candidate, and how often it is chosen), the mean
     log-probability of the choice (``even``: if all candidates of a list were alike), and calibration without and with
     the temperature.
@@ -87,7 +93,7 @@ class _Flat(NamedTuple):
     bin: Int[np.ndarray, " R"]
 
 
-def calibration(found: list[Choice], temperature: float, weights: Float[np.ndarray, " N"]) -> dict[str, object]:
+def calibration(found: list[ListOutcome], temperature: float, weights: Float[np.ndarray, " N"]) -> dict[str, object]:
     """Expected calibration error, and the bins of the diagram.
 
     Candidates are put into bins by probability, so that each bin holds about as many expected choices as any other.
@@ -132,7 +138,7 @@ def calibration(found: list[Choice], temperature: float, weights: Float[np.ndarr
     }
 
 
-def _flat(found: list[Choice], temperature: float, weights: Float[np.ndarray, " N"]) -> _Flat:
+def _flat(found: list[ListOutcome], temperature: float, weights: Float[np.ndarray, " N"]) -> _Flat:
     query = np.repeat(np.arange(len(found)), [len(choice.scores) for choice in found])
     said = np.concatenate([relevance(choice.scores, temperature) for choice in found])
     was = np.concatenate([np.arange(len(choice.scores)) == choice.chosen for choice in found]).astype(np.float64)

@@ -5,7 +5,7 @@ from pydantic import ValidationError
 
 from listwright.ranking.errors import BundleError
 from listwright.service.bundles import folder, loading
-from listwright.service.settings import EVERY, Settings
+from listwright.service.settings import ALL_MODELS, Settings
 from support.bundles import make_bundle
 from support.swapping import BODY, run, serving, tell
 
@@ -17,10 +17,10 @@ def settings(**changes):
 @pytest.mark.parametrize(
     ("said", "meant"),
     [
-        ("first_stage", {EVERY: "first_stage"}),
+        ("first_stage", {ALL_MODELS: "first_stage"}),
         ("shop=qilcm", {"shop": "qilcm"}),
         ("shop=srm, travel-2=first_stage", {"shop": "srm", "travel-2": "first_stage"}),
-        ("first_stage,shop=qilcm", {EVERY: "first_stage", "shop": "qilcm"}),
+        ("first_stage,shop=qilcm", {ALL_MODELS: "first_stage", "shop": "qilcm"}),
     ],
 )
 def test_one_for_all_or_by_name(said, meant):

@@ -8,7 +8,7 @@ from multiprocessing import Pipe
 
 import pytest
 
-from listwright.service.workers.heartbeat import LOOKS, HeartbeatMonitor, HeartbeatSender
+from listwright.service.workers.heartbeat import CHECKS, HeartbeatMonitor, HeartbeatSender
 
 
 @pytest.fixture
@@ -31,13 +31,13 @@ def beat(beats, times=1):
 
 def test_silence_is_said_once_after_so_many_looks(pipes):
     heartbeat = HeartbeatMonitor(pipes[0])
-    assert [heartbeat.stops() for _ in range(LOOKS + 5)] == [False] * (LOOKS - 1) + [True] + [False] * 5
+    assert [heartbeat.stops() for _ in range(CHECKS + 5)] == [False] * (CHECKS - 1) + [True] + [False] * 5
 
 
 def test_one_beat_in_between_is_enough(pipes):
     heartbeat = HeartbeatMonitor(pipes[0])
     for _ in range(3):
-        assert not any(heartbeat.stops() for _ in range(LOOKS - 1))
+        assert not any(heartbeat.stops() for _ in range(CHECKS - 1))
         beat(pipes[1])
     assert not heartbeat.stops()
 
@@ -46,7 +46,7 @@ def test_what_beat_long_ago_does_not_count_for_later(pipes):
     """A supervisor that was stopped finds many beats at once."""
     heartbeat = HeartbeatMonitor(pipes[0])
     beat(pipes[1], times=1000)
-    assert [heartbeat.stops() for _ in range(LOOKS + 1)] == [False] * LOOKS + [True]
+    assert [heartbeat.stops() for _ in range(CHECKS + 1)] == [False] * CHECKS + [True]
 
 
 def beats_on(beats):

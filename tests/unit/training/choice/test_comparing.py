@@ -11,7 +11,7 @@ from listwright.training.choice.comparing import compared, compared_networks, pa
 from listwright.training.evaluation.verdicts import FEWEST
 from listwright.training.recipe import config
 from listwright.training.recipe.config import Choice
-from listwright.training.recipe.model import Dlcm, FirstStageAlone, Qilcm
+from listwright.training.recipe.model import DlcmSpec, FirstStageAlone, QilcmSpec
 
 
 def of(mean, spread, ranker="qilcm", over="first_stage", n=90):
@@ -82,8 +82,8 @@ def test_the_reason_tells_every_comparison():
     [
         ({}, []),
         ({"choice": Choice()}, ["qilcm", "qilcm2"]),
-        ({"choice": Choice(), "model": Dlcm()}, ["qilcm", "qilcm2", "dlcm"]),
-        ({"choice": Choice(second_stages=("mlp",)), "model": Qilcm()}, ["mlp", "qilcm"]),
+        ({"choice": Choice(), "model": DlcmSpec()}, ["qilcm", "qilcm2", "dlcm"]),
+        ({"choice": Choice(second_stages=("mlp",)), "model": QilcmSpec()}, ["mlp", "qilcm"]),
         ({"choice": Choice(second_stages=("mlp", "mlp", "qilcm2"))}, ["mlp", "qilcm2", "qilcm"]),
         ({"choice": Choice(), "model": FirstStageAlone()}, []),
     ],
@@ -95,7 +95,7 @@ def test_what_is_compared(changes, kinds):
 
 def test_what_is_compared_is_what_is_shipped():
     """A recipe's own variant of a kind is compared, and not the kind's default."""
-    recipe = config.changed(config.load("shifted"), {"choice": Choice(), "model": Qilcm(variant="V1", hidden=(8,))})
+    recipe = config.changed(config.load("shifted"), {"choice": Choice(), "model": QilcmSpec(variant="V1", hidden=(8,))})
     assert compared_networks(recipe)[0] == recipe.model
 
 

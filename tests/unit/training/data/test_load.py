@@ -1,4 +1,4 @@
-"""The door to the data: which recipe takes which sources."""
+"""Loading data: which recipe takes which sources."""
 
 import numpy as np
 import polars as pl

@@ -12,7 +12,7 @@ from listwright.ranking.reranker import Reranker
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.evaluation.calibration import (
     FEWEST_LISTS,
-    Choice,
+    ListOutcome,
     are_choices,
     choices,
     temperature_of,
@@ -30,7 +30,7 @@ def planted(lists, temperature, seed=0, scale=1.0):
     rng = np.random.default_rng(seed)
     scores = scale * rng.normal(size=(lists, LENGTH))
     chosen = (scores / temperature + rng.gumbel(size=scores.shape)).argmax(axis=1)
-    return [Choice(n, scores[n], int(chosen[n])) for n in range(lists)]
+    return [ListOutcome(n, scores[n], int(chosen[n])) for n in range(lists)]
 
 
 @pytest.mark.parametrize(("temperature", "scale"), [(0.5, 1.0), (2.0, 1.0), (500.0, 1000.0), (0.0005, 0.001)])
@@ -50,13 +50,13 @@ def test_too_little_gives_no_temperature():
     found = planted(FEWEST_LISTS, 1.0)
     assert temperature_of(found) is not None
     assert temperature_of(found[1:]) is None
-    assert temperature_of([Choice(n, np.ones(3), 0) for n in range(50)]) is None, "nobody is told apart"
+    assert temperature_of([ListOutcome(n, np.ones(3), 0) for n in range(50)]) is None, "nobody is told apart"
     assert temperature_of(found, np.zeros(len(found))) is None
 
 
 def test_the_error_by_hand():
     """Two lists of two candidates, one bin: 4 candidates of mean probability 1/2, 2 of them chosen."""
-    found = [Choice(0, np.log([0.8, 0.2]), 0), Choice(1, np.log([0.6, 0.4]), 0)]
+    found = [ListOutcome(0, np.log([0.8, 0.2]), 0), ListOutcome(1, np.log([0.6, 0.4]), 0)]
     facts = calibration(found, 1.0, np.ones(2))
     assert (facts["ece"], facts["bins"][0][:3]) == (0.0, [4, 0.5, 0.5])
     many = [choice for choice in found for _ in range(50)]
@@ -119,7 +119,7 @@ class ByHand(Reranker):
 
 def test_a_choice_below_the_cutoff_is_left_out():
     found = planted(100, 1.0)
-    data = dataset([*found, Choice(0, np.zeros(1), 0)])
+    data = dataset([*found, ListOutcome(0, np.zeros(1), 0)])
     kept = [choice for choice in found if (choice.scores > choice.scores[choice.chosen]).sum() < 3]
     looked_at = choices(ByHand(), data, "qilcm")
     assert [choice.query for choice in looked_at] == [choice.query for choice in kept], "nor a list of one"

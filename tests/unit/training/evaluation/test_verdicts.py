@@ -7,7 +7,7 @@ import pytest
 from listwright.training.evaluation.verdicts import verdict_of
 from listwright.training.experiments.listwise import pages as listwise_pages
 from listwright.training.experiments.listwise.findings import Growth
-from listwright.training.experiments.listwise.significance import Comparison
+from listwright.training.experiments.listwise.significance import PairedComparison
 from listwright.training.reporting import sentences
 from listwright.training.reporting.drawing import COLOURS, SOFT
 from listwright.training.reporting.fit_figures import COLOUR_OF
@@ -65,7 +65,7 @@ def test_every_place_says_it(found, headline, colour, strange, grows):
     ],
 )
 def test_a_corrected_comparison_has_the_same_three(gain, holm, found, says):
-    one = Comparison("ndcg@10", "qilcm", "dlcm", 100, gain, gain - 0.01, gain + 0.01, 0.1, holm, holm)
+    one = PairedComparison("ndcg@10", "qilcm", "dlcm", 100, gain, gain - 0.01, gain + 0.01, 0.1, holm, holm)
     assert one.verdict == found
     assert says in listwise_pages.verdict(one)
     won, lost = int(found == "gain"), int(found == "harm")

@@ -9,7 +9,7 @@ import torch
 from listwright.training.losses import confusion
 from listwright.training.losses.confusion import confusion_loss, normalised_weight
 from listwright.training.networks.qilcm import QilcmNetwork
-from listwright.training.recipe.model import Qilcm
+from listwright.training.recipe.model import QilcmSpec
 
 
 def naive(h, mask):
@@ -161,7 +161,7 @@ def test_gain_finds_the_same_neighbours(pairs):
 @pytest.mark.parametrize("variant", ["full", "V1"])
 def test_the_representation_of_qilcm_has_the_gain_that_it_says(form, variant):
     torch.manual_seed(0)
-    network = QilcmNetwork(5, Qilcm(encoder_width=7, hidden=(4,), query_norm=form, variant=variant))
+    network = QilcmNetwork(5, QilcmSpec(encoder_width=7, hidden=(4,), query_norm=form, variant=variant))
     x = torch.rand(3, 6, 5)
     x[..., 2] = 0.5  # constant over every list
     found = network(x, torch.ones(3, 6, dtype=torch.bool), None)

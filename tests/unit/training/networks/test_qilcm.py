@@ -12,7 +12,7 @@ from listwright.training.networks.encoder import MASKED_LOGIT
 from listwright.training.networks.preprocess import Preprocess
 from listwright.training.networks.qilcm import QilcmNetwork
 from listwright.training.networks.ranker import Ranker, Unbatched
-from listwright.training.recipe.model import Qilcm as QilcmSpec
+from listwright.training.recipe.model import QilcmSpec
 
 FORMS = ["stable", "paper"]
 SCHEMA = FeatureSchema(

@@ -11,7 +11,7 @@ from listwright.training.export.onnx import TOLERANCE, to_onnx
 from listwright.training.losses import att_rank
 from listwright.training.networks.encoder import MASKED_LOGIT
 from listwright.training.networks.ranker import Ranker
-from listwright.training.recipe.model import Qilcm2
+from listwright.training.recipe.model import Qilcm2Spec
 from listwright.training.second_stage.batching import Batch
 from listwright.training.second_stage.loop import loss_of
 
@@ -23,7 +23,7 @@ ROWS = np.column_stack([RNG.normal(size=60), RNG.integers(0, 4, 60), RNG.normal(
 
 
 def made(members, context="blocks", *, moved=True):
-    spec = Qilcm2(context=context, encoder_width=8, heads=2, members=members, hidden=(4,), input_noise=0.0)
+    spec = Qilcm2Spec(context=context, encoder_width=8, heads=2, members=members, hidden=(4,), input_noise=0.0)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         ranker = Ranker(SCHEMA, ROWS, spec, score_column=2)

@@ -6,7 +6,7 @@ import torch
 
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.training.networks.ranker import Ranker
-from listwright.training.recipe.model import Qilcm2
+from listwright.training.recipe.model import Qilcm2Spec
 from listwright.training.reporting.measures.attention import attention
 from listwright.training.reporting.measures.behaviour import Seen
 
@@ -15,7 +15,7 @@ ROWS = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
 
 @pytest.fixture(params=["seeds", "blocks"])
 def ranker(request):
-    spec = Qilcm2(context=request.param, encoder_width=8, heads=2, members=2, hidden=(4,), first_stage_score=False)
+    spec = Qilcm2Spec(context=request.param, encoder_width=8, heads=2, members=2, hidden=(4,), first_stage_score=False)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         made = Ranker(FeatureSchema(features=(Feature(name="price"), Feature(name="stars"))), ROWS, spec)

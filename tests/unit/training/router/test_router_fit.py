@@ -9,7 +9,7 @@ from listwright.ranking.scorers import OnnxScorer
 from listwright.training.data.dataset import Dataset
 from listwright.training.data.letor.text import letor_schema
 from listwright.training.recipe.config import Router
-from listwright.training.recipe.model import Qilcm
+from listwright.training.recipe.model import QilcmSpec
 from listwright.training.router.fit import FEWEST, JudgedLists, calibrate, choose_margin, fit_router
 from listwright.training.specialists import cross_fitting
 from support.told import Told
@@ -134,6 +134,6 @@ def test_folds_are_told_before_the_first_is_done(monkeypatch):
     monkeypatch.setattr(cross_fitting, "fit_network", stopped)
     with pytest.raises(KeyboardInterrupt):
         cross_fitting.cross_fit(
-            Router(folds=2), Qilcm(), None, data, data, np.zeros(40), np.zeros(40), b"", seed=0, task=told
+            Router(folds=2), QilcmSpec(), None, data, data, np.zeros(40), np.zeros(40), b"", seed=0, task=told
         )
     assert told.reached == []

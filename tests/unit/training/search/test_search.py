@@ -3,16 +3,16 @@
 import pytest
 
 from listwright.ranking.errors import RecipeError
-from listwright.training.recipe.model import MODEL_NAMES, Dlcm, FirstStageAlone, Qilcm, Qilcm2, named
+from listwright.training.recipe.model import MODEL_NAMES, DlcmSpec, FirstStageAlone, Qilcm2Spec, QilcmSpec, named
 from listwright.training.search import optuna_search as searching
 from listwright.training.search.optuna_search import Pruned, search
-from listwright.training.search.space import Choice, Range, own_values, space_of
+from listwright.training.search.space import OneOf, Range, own_values, space_of
 from listwright.training.second_stage.network_search import with_values
 
 SPACE = {
     "x": Range(-1.0, 1.0),
     "n": Range(1, 9, log=True, whole=True),
-    "widths": Choice(((4,), (4, 2))),
+    "widths": OneOf(((4,), (4, 2))),
 }
 FIRST = {"x": 0.9, "n": 3, "widths": (4,)}
 
@@ -143,7 +143,7 @@ def test_a_space_is_widened_to_the_recipe():
 
 
 def test_spaces_of_all_networks_hold_their_own_values_and_what_they_propose_is_valid():
-    like = Qilcm(encoder_width=64, learning_rate=0.05, hidden=(8,), dropout=0.05)
+    like = QilcmSpec(encoder_width=64, learning_rate=0.05, hidden=(8,), dropout=0.05)
     for name in MODEL_NAMES:
         model = named(name, like)
         if isinstance(model, FirstStageAlone):
@@ -159,9 +159,9 @@ def test_spaces_of_all_networks_hold_their_own_values_and_what_they_propose_is_v
 
         search(space, proposed, first=own, trials=15, seed=0)
         assert ("confusion_weight" in space) == (name in ("qilcm", "qilcm-v1", "qilcm-paper"))
-    assert "heads" in space_of(Dlcm())
-    blocks = space_of(Qilcm2(context="blocks", heads=5, encoder_width=40))
-    assert blocks["encoder_width"] == Choice((48, 100, 200, 40))
+    assert "heads" in space_of(DlcmSpec())
+    blocks = space_of(Qilcm2Spec(context="blocks", heads=5, encoder_width=40))
+    assert blocks["encoder_width"] == OneOf((48, 100, 200, 40))
     assert "seeds" not in blocks
 
 

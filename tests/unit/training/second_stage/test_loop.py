@@ -13,7 +13,7 @@ from listwright.training import losses
 from listwright.training.data.synthetic import generate
 from listwright.training.networks.ranker import Unbatched
 from listwright.training.recipe.data import SyntheticData
-from listwright.training.recipe.model import Dlcm, Qilcm2, named
+from listwright.training.recipe.model import DlcmSpec, Qilcm2Spec, named
 from listwright.training.recipe.model import Qilcm as QilcmSpec
 from listwright.training.second_stage import loop
 from listwright.training.second_stage.loop import fit_network
@@ -107,7 +107,7 @@ def test_stops_early_and_restores_the_best_epoch(data):
 
 def test_qilcm2_never_ends_below_the_first_stage_on_the_validation_queries(data):
     train, valid, *_ = data
-    spec = Qilcm2(hidden=(8,), encoder_width=8, max_epochs=4, patience=2, learning_rate=1.0, ndcg_at=5)
+    spec = Qilcm2Spec(hidden=(8,), encoder_width=8, max_epochs=4, patience=2, learning_rate=1.0, ndcg_at=5)
     perfect = valid.labels.astype(float)  # nothing can be better, and steps this wide are worse
     fitted = fit_network(spec, train, valid, train.labels.astype(float), perfect, seed=0)
     assert fitted.best_epoch == 0
@@ -223,7 +223,7 @@ def test_a_recipe_chooses_the_ranking_loss():
 
 
 @pytest.mark.parametrize(
-    "spec", [Dlcm(encoder_width=6, max_epochs=3), Qilcm2(encoder_width=6, hidden=(6,), max_epochs=3)]
+    "spec", [DlcmSpec(encoder_width=6, max_epochs=3), Qilcm2Spec(encoder_width=6, hidden=(6,), max_epochs=3)]
 )
 def test_an_interrupted_rival_ends_as_an_uninterrupted_one(data, tmp_path, spec):
     checkpoint = tmp_path / "rival.pt"

@@ -7,7 +7,7 @@ from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.experiments.specialised import units
-from listwright.training.progress import SILENT, UNTOLD
+from listwright.training.progress import NO_TASK, SILENT
 from listwright.training.recipe import config
 from listwright.training.reporting.report import verdict
 from listwright.training.steps.measuring import measure
@@ -121,5 +121,5 @@ def test_the_routing_suite_measures_bundles_as_they_were_fitted(tmp_path, monkey
     monkeypatch.setattr(units, "measurable", lambda _: Splits(*[standing_in(Dataset, qids=("a", "b"))] * 3, "x"))
     monkeypatch.setattr(units, "run", lambda *_, **words: asked.update(words))
     monkeypatch.setattr(units, "evaluate_routing", lambda *_, **__: routed(2))
-    units.routing(config.load("planted"), (), tmp_path, UNTOLD)
+    units.routing(config.load("planted"), (), tmp_path, NO_TASK)
     assert asked["as_fitted"] is True

@@ -24,7 +24,7 @@ def on_demand(package: str, modules: Mapping[str, str], *, extra: str = "") -> C
         except ModuleNotFoundError as error:
             if not extra or error.name is None or error.name.startswith("listwright"):
                 raise
-            hint = f"{package}.{name} needs {error.name}: pip install 'listwright[{extra}]'"
+            hint = f"{package}.{name} needs {error.name.partition('.')[0]}: pip install 'listwright[{extra}]'"
             raise ModuleNotFoundError(hint, name=error.name) from error
 
     return load

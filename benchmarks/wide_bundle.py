@@ -30,6 +30,7 @@ from listwright.training.specialists.cross_fitting import judge
 from listwright.training.specialists.fit import FittedSpecialists
 from listwright.training.specialists.srm import fit_srm
 from listwright.training.steps.bundling import write_bundle
+from listwright.training.steps.fitting import Fitted
 
 FEATURES, TREES, LEAVES = 136, 500, 63
 
@@ -53,7 +54,8 @@ def build(out: Path, *, specialists: int = 0) -> Path:
     recipe = Recipe(name="wide", about="noise, for the clock", data=LetorData(), model=spec)
     out.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(dir=out.parent))
-    write_bundle(folder, out, recipe, Splits(data, data, data, "noise"), first, [fitted], anomaly, chosen)
+    whole = Fitted(first, anomaly=anomaly, networks=[fitted], specialists=chosen)
+    write_bundle(folder, out, recipe, Splits(data, data, data, "noise"), whole)
     bundle.publish(folder, out)
     return out
 

@@ -46,9 +46,9 @@ from listwright.service.wire.json_codec import JsonBounds
 HOOK_THREADS = 2
 """Threads of the hook for each request that is computed at a time: as many again may hang before any is refused."""
 
-_DESCRIPTION = """Reranks the candidates of one query. A LightGBM first stage scores every candidate. A second stage such
-as QILCM, or a specialist, then scores the best of them together, as one list. The caller, a hook or the bundle's router
-picks the specialist. Errors are `application/problem+json` (RFC 9457)."""
+_DESCRIPTION = """Reranks the candidates of one query. A LightGBM first stage scores every candidate. A second stage
+such as QILCM, or a specialist, then scores the best of them together, as one list. The caller, a hook or
+the bundle's router picks the specialist. Errors are `application/problem+json` (RFC 9457)."""
 
 _log = logging.getLogger("listwright.service")
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from rich.console import Console
 from listwright.ranking import bundle
 from listwright.ranking.errors import RecipeError
 from listwright.training.bars import progress_bars
-from listwright.training.choice.comparing import compared_networks, not_worse
+from listwright.training.choice.comparing import compared_networks
 from listwright.training.data.dataset import Splits
 from listwright.training.data.load import announce, load
 from listwright.training.recipe.config import GivenModel, Recipe
@@ -20,12 +21,13 @@ from listwright.training.reporting.measures.details import alone, default_of, de
 from listwright.training.reporting.measures.latency import measured_here
 from listwright.training.reporting.measures.scores import score_details
 from listwright.training.reporting.report import HEADLINE, Report
+from listwright.training.run_context import RunContext
 from listwright.training.specialists.srm import check_enough
 from listwright.training.steps import fitting
 from listwright.training.steps.bundle_schema import under_bundle_schema
 from listwright.training.steps.bundling import write_bundle
-from listwright.training.steps.fitting import RunContext
-from listwright.training.steps.measuring import measure
+from listwright.training.steps.fitting import Fitted
+from listwright.training.steps.measuring import MeasuredBundle, measure
 from listwright.training.stopwatch import Stopwatch
 from listwright.training.workspace import Workspace
 
@@ -104,70 +106,62 @@ def _checked(recipe: Recipe, read: Splits, workspace: Workspace) -> tuple[Splits
 def _fit_and_publish(
     context: RunContext, workspace: Workspace, watch: Stopwatch, fingerprint: str, command: str, *, as_fitted: bool
 ) -> Report:
+    """From checked data to the published bundle: fit, export, measure, report, seal, publish."""
     recipe, splits = context.recipe, context.splits
     notes = announce(recipe, splits, context.progress)
-    with watch.step("first stage"):
-        first, plain, comparisons = fitting.fit_first_stage(context)
-    with watch.step("anomaly score"):
-        anomaly = fitting.fit_anomaly_score(context, first)
-    with watch.step("choice"):
-        chosen = fitting.choose(context, first, comparisons)
-    with watch.step("second stage"):
-        networks = fitting.fit_networks(context, first, chosen)
-    generalist = networks[0] if networks else None
-    chose = bool(compared_networks(recipe))
-    if generalist is not None and not chose and not as_fitted:
-        chosen = not_worse(chosen, generalist, splits, first)
-    specialists = None
-    if recipe.specialists is not None:
-        with watch.step("specialists"):
-            specialists = fitting.fit_mixture(context, first, anomaly, generalist)
+    fitted = fitting.fit(context, watch, as_fitted=as_fitted)
     with watch.step("export and parity"):
-        write_bundle(
-            workspace.bundle, workspace.out, recipe, splits, first, networks, anomaly, specialists, chosen=chosen
-        )
+        write_bundle(workspace.bundle, workspace.out, recipe, splits, fitted)
     with watch.step("evaluation"):
         measured = measure(
             workspace.bundle,
             recipe,
             splits,
             metric=HEADLINE,
-            as_fitted=as_fitted or chose,  # what was chosen on training queries stays so
+            as_fitted=as_fitted or bool(compared_networks(recipe)),  # what was chosen on training queries stays so
             progress=context.progress,
-            plain=None if plain is None else plain.scores_of(splits.test),
+            plain=None if fitted.plain is None else fitted.plain.scores_of(splits.test),
         )
-    reranker, manifest, evaluation = measured.served.reranker, measured.served.manifest, measured.evaluation
+    manifest = measured.served.manifest
     with watch.step("report"):
-        seen = (
-            alone(splits)
-            if generalist is None
-            else details(reranker, splits, evaluation, generalist.module, generalist.history, HEADLINE)
-        )
-        seen |= score_details(reranker, recipe, splits)
-        here = measured_here(reranker, splits.test, evaluation.generalist)
-    report = Report(
-        evaluation=evaluation,
-        metrics=evaluation.metrics(),
-        data=splits.how,
-        notes=notes,
-        dropped=splits.dropped,
-        first_stage=first.facts,
-        model={"kind": "first_stage"} if generalist is None else generalist.facts,
-        titles={network.spec.kind: network.spec.title for network in networks},
-        specialists=None if specialists is None else specialists.facts,
-        routing=measured.routing,
-        default=default_of(manifest),
-        recipe=recipe.model_dump(mode="json"),
-        seconds=watch.seconds,
-        details=seen,
-        repeat=repeat(manifest, command, fingerprint),
-        measured_here=here,
-    )
+        report = _report(context, fitted, measured, notes, repeat(manifest, command, fingerprint))
+    report = replace(report, seconds=watch.seconds)  # those of the report among them
     files = [*(file.name for file in manifest.files), *report.write(workspace.bundle)]
     bundle.seal(workspace.bundle, manifest.model_copy(update=report.sealed), files)
     bundle.publish(workspace.bundle, workspace.out)
     workspace.discard()
     return report
+
+
+def _report(
+    context: RunContext, fitted: Fitted, measured: MeasuredBundle, notes: tuple[str, ...], again: Mapping[str, object]
+) -> Report:
+    """What the run found, through its sealed bundle."""
+    splits, generalist, specialists = context.splits, fitted.generalist, fitted.specialists
+    reranker, evaluation = measured.served.reranker, measured.evaluation
+    seen = (
+        alone(splits)
+        if generalist is None
+        else details(reranker, splits, evaluation, generalist.module, generalist.history, HEADLINE)
+    )
+    return Report(
+        evaluation=evaluation,
+        metrics=evaluation.metrics(),
+        data=splits.how,
+        notes=notes,
+        dropped=splits.dropped,
+        first_stage=fitted.first.facts,
+        model={"kind": "first_stage"} if generalist is None else generalist.facts,
+        titles={network.spec.kind: network.spec.title for network in fitted.networks},
+        specialists=None if specialists is None else specialists.facts,
+        routing=measured.routing,
+        default=default_of(measured.served.manifest),
+        recipe=context.recipe.model_dump(mode="json"),
+        seconds={},
+        details=seen | score_details(reranker, context.recipe, splits),
+        repeat=again,
+        measured_here=measured_here(reranker, splits.test, evaluation.generalist),
+    )
 
 
 def usable_device(name: str) -> str:

@@ -20,6 +20,7 @@ from listwright.training.recipe.config import GivenColumn, Recipe
 from listwright.training.recipe.model import MODEL_NAMES, DcmSpec, DlcmSpec, MlpSpec, Qilcm2Spec, QilcmSpec, named
 from listwright.training.second_stage import fit as second_stage
 from listwright.training.steps.bundling import write_bundle
+from listwright.training.steps.fitting import Fitted
 from support.asgi import asking
 
 pytestmark = pytest.mark.slow
@@ -46,9 +47,8 @@ def test_fit_seal_load_measure_serve(run, tmp_path, name):
     fitted = second_stage.fit(model, splits, first, seed=0)
     folder, out = tmp_path / "writing", tmp_path / "rival" / "1"
     folder.mkdir()
-    write_bundle(
-        folder, out, config.changed(tiny, {"model": model}), splits, first, [] if fitted is None else [fitted], None
-    )
+    networks = [] if fitted is None else [fitted]
+    write_bundle(folder, out, config.changed(tiny, {"model": model}), splits, Fitted(first, networks=networks))
     bundle.publish(folder, out)
 
     loaded = bundle.load(out)
@@ -123,7 +123,7 @@ def test_scores_in_the_data_are_found_where_they_stand(run, tmp_path, name):
     assert fitted.module.score_column == splits.train.schema.index[column]
     (tmp_path / "writing").mkdir()
     manifest = write_bundle(
-        tmp_path / "writing", tmp_path / "rival" / "1", given, splits, first, [] if fitted is None else [fitted], None
+        tmp_path / "writing", tmp_path / "rival" / "1", given, splits, Fitted(first, networks=[fitted])
     )
     assert manifest.validated_lengths == (1, 2, 5, 6, 7, 12)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -19,9 +18,9 @@ from listwright.training.first_stage import lambdamart
 from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.first_stage.lambdamart import mean_ndcg, query_folds
 from listwright.training.first_stage.relative import widened
-from listwright.training.progress import SILENT, Progress
 from listwright.training.recipe.config import Recipe
 from listwright.training.recipe.model import FirstStageAlone, NetworkSpec
+from listwright.training.run_context import RunContext
 from listwright.training.second_stage.batching import Lists
 from listwright.training.second_stage.fit import as_fitted
 from listwright.training.second_stage.loop import FittedNetwork, fit_network, predict, query_ndcg
@@ -172,42 +171,30 @@ def not_worse(chosen: Chosen, fitted: FittedNetwork, splits: Splits, first: Fitt
     return replace(chosen, strategy="first_stage", reason=reason)
 
 
-def cross_fitted(
-    spec: NetworkSpec,
-    splits: Splits,
-    first: FittedFirstStage,
-    *,
-    folds: int,
-    seed: int,
-    state: Path,
-    device: str = "cpu",
-    progress: Progress = SILENT,
-) -> Float[np.ndarray, " N"]:
+def cross_fitted(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) -> Float[np.ndarray, " N"]:
     """NDCG of every training query, reranked by a network that did not see it.
 
     Networks stop early by the validation queries, as the one on all training queries does.
 
     Args:
+        run: its recipe says by how many folds; those that are finished are not done again.
         spec: of the network.
-        splits, first: of the run.
-        folds: parts of the training queries.
-        seed: fixes folds and fits.
-        state: folder for checkpoints; folds that are finished there are not done again.
-        device: torch device.
-        progress: told how far it is.
+        first: that it stands on.
 
     Returns:
         ``(N,)`` at the network's ``ndcg_at``; 0 for a query without a relevant candidate.
     """
+    choice, seed = run.recipe.choice, run.recipe.seed
+    assert choice is not None
     spec = as_fitted(spec, first)
-    seen = widened(splits, first.relative) if spec.relative else splits
+    seen = widened(run.splits, first.relative) if spec.relative else run.splits
     values = np.empty(len(seen.train))
-    parts = query_folds(seen.train, folds, seed + 1)
-    task = progress.begin(f"Comparing {spec.title}, by folds", len(parts))
+    parts = query_folds(seen.train, choice.folds, seed + 1)
+    task = run.progress.begin(f"Comparing {spec.title}, by folds", len(parts))
     for number, (rest, held_out) in enumerate(parts, start=1):
-        file = state / f"compared_{spec.kind}_{number}.npy"
+        file = run.state / f"compared_{spec.kind}_{number}.npy"
         if not file.exists():
-            checkpoint = state / f"compared_{spec.kind}_{number}.pt"
+            checkpoint = run.state / f"compared_{spec.kind}_{number}.pt"
             train, part = seen.train.select(rest), seen.train.select(held_out)
             fitted = fit_network(
                 spec,
@@ -218,7 +205,7 @@ def cross_fitted(
                 seed=seed,
                 score_feature=first.score_feature,
                 checkpoint=checkpoint,
-                device=device,
+                device=run.device,
             )
             scores = first.train_scores[seen.train.rows_of(held_out)]
             lists = Lists(part, scores, cutoff=spec.cutoff, append_score=spec.first_stage_score)

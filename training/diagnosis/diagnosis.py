@@ -21,6 +21,7 @@ from listwright.training.progress import Progress
 from listwright.training.recipe import config
 from listwright.training.recipe.config import Choice, FirstStage, LambdaMart, Recipe
 from listwright.training.recipe.model import Qilcm2Spec, Rivals
+from listwright.training.run_context import RunContext
 from listwright.training.steps import fitting
 from listwright.training.steps.bundle_schema import load
 
@@ -123,7 +124,7 @@ def diagnose(recipe: Recipe, sources: Sequence[str], *, device: str, progress: P
 def _compared(recipe: Recipe, splits: Splits, device: str, progress: Progress) -> tuple[Gain | None, Gain]:
     """List-relative columns beside none, and the second stage beside what is better of the two."""
     with tempfile.TemporaryDirectory() as folder:
-        run = fitting.RunContext(recipe, splits, Path(folder), progress, device)
+        run = RunContext(recipe, splits, Path(folder), progress, device)
         progress.enter("first stage")
         first, _, comparisons = fitting.fit_first_stage(run)
         progress.enter("second stage")

@@ -17,93 +17,87 @@ from scipy.optimize import linear_sum_assignment
 
 from listwright.ranking.aggregates import Aggregates
 from listwright.ranking.order import rank_by_score
-from listwright.ranking.relative import RelativeColumn
 from listwright.ranking.scorers import OnnxScorer
 from listwright.training.data.dataset import Dataset
+from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.first_stage.relative import widened_part
-from listwright.training.progress import NO_TASK, Task
-from listwright.training.recipe.config import Router
 from listwright.training.recipe.model import NetworkSpec
 from listwright.training.router.fit import JudgedLists
+from listwright.training.run_context import RunContext
 from listwright.training.second_stage.batching import Lists, refined_ndcg
 from listwright.training.second_stage.loop import fit_network, predict, query_ndcg
 from listwright.training.specialists.srm import FittedSrm, fit_srm, lists_of
 
 
 def cross_fit(
-    spec: Router,
-    generalist: NetworkSpec,
-    mixture: FittedSrm,
-    train: Dataset,
-    valid: Dataset,
-    train_scores: Float[np.ndarray, " R"],
-    valid_scores: Float[np.ndarray, " S"],
-    anomaly: bytes,
-    *,
-    seed: int,
-    score_feature: str | None = None,
-    relative: tuple[RelativeColumn, ...] = (),
-    state: Path | None = None,
-    device: str = "cpu",
-    task: Task = NO_TASK,
+    run: RunContext, generalist: NetworkSpec, mixture: FittedSrm, first: FittedFirstStage, anomaly: bytes
 ) -> JudgedLists:
     """Judge every training query by rankers that did not see it.
 
     Args:
-        spec, generalist: of the recipe.
+        run: its recipe has a router; folds that are finished are not done again.
+        generalist: as it was fitted; it stops early by the validation queries, as the full one did.
         mixture: fitted on all training queries.
-        train, valid: under one schema; the generalist stops early by ``valid`` as the full one did.
-        train_scores, valid_scores: of the first stage, those of the training rows out-of-fold.
+        first: of the run.
         anomaly: graph of the anomaly score.
-        seed: fixes folds and fits.
-        score_feature: the feature that holds the first stage's score, where it is not appended.
-        relative: list-relative columns, which the generalist may see.
-        state: folder for checkpoints; folds that are finished there are not done again.
-        device: torch device.
-        task: told how many folds are done.
     """
-    fold_of = np.random.default_rng([seed, spec.folds]).permutation(len(train)) % spec.folds
+    router, train = run.recipe.router, run.splits.train
+    assert router is not None
+    task = run.progress.begin("Router, by folds", router.folds)
+    fold_of = np.random.default_rng([run.recipe.seed, router.folds]).permutation(len(train)) % router.folds
     parts: list[dict[str, np.ndarray]] = []
-    for fold in range(spec.folds):
-        file = None if state is None else state / f"router_fold_{fold + 1}.npz"
-        if file is not None and file.exists():
-            parts.append(dict(np.load(file)))
-        else:
-            left = np.flatnonzero(fold_of == fold)
-            kept = np.flatnonzero(fold_of != fold)
-            rows = train.rows_of(kept)
-            seen, scores = train.select(kept), train_scores[rows]
-            columns = relative if generalist.relative else ()
-            checkpoint = None if state is None else state / f"generalist_fold_{fold + 1}.pt"
-            general = fit_network(
-                generalist,
-                widened_part(seen, columns),
-                widened_part(valid, columns),
-                scores,
-                valid_scores,
-                seed=seed,
-                score_feature=score_feature,
-                checkpoint=checkpoint,
-                device=device,
-            )
-            special = numbered_like(mixture, fit_srm(mixture.spec, seen, scores, seed=seed), kept)
-            held_out, held_scores = train.select(left), train_scores[train.rows_of(left)]
-            lists = Lists(
-                widened_part(held_out, columns),
-                held_scores,
-                cutoff=generalist.cutoff,
-                append_score=generalist.first_stage_score,
-            )
-            part = judge(special, held_out, held_scores, anomaly, spec.ndcg_at)
-            part["generalist"] = query_ndcg(predict(general.module, lists), lists, held_out, held_scores, spec.ndcg_at)
-            parts.append(part)
-            if file is not None:
-                temporary = file.with_suffix(".tmp.npz")
-                np.savez(temporary, **part)  # type: ignore[arg-type]
-                temporary.replace(file)
+    for fold in range(router.folds):
+        file = run.state / f"router_fold_{fold + 1}.npz"
+        if not file.exists():
+            kept, left = (np.flatnonzero(which) for which in (fold_of != fold, fold_of == fold))
+            checkpoint = run.state / f"generalist_fold_{fold + 1}.pt"
+            part = _judged(run, generalist, mixture, first, anomaly, kept, left, checkpoint)
+            temporary = file.with_suffix(".tmp.npz")
+            np.savez(temporary, **part)  # type: ignore[arg-type]
+            temporary.replace(file)
+        parts.append(dict(np.load(file)))
         task.reach(fold + 1)
     together = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     return JudgedLists(together["aggregates"], together["specialists"], together["generalist"])
+
+
+def _judged(
+    run: RunContext,
+    generalist: NetworkSpec,
+    mixture: FittedSrm,
+    first: FittedFirstStage,
+    anomaly: bytes,
+    kept: Int[np.ndarray, " M"],
+    left: Int[np.ndarray, " S"],
+    checkpoint: Path,
+) -> dict[str, np.ndarray]:
+    """The queries ``left``, judged by rankers that were fitted on ``kept``."""
+    router, seed, train = run.recipe.router, run.recipe.seed, run.splits.train
+    assert router is not None
+    seen, scores = train.select(kept), first.train_scores[train.rows_of(kept)]
+    columns = first.relative if generalist.relative else ()
+    general = fit_network(
+        generalist,
+        widened_part(seen, columns),
+        widened_part(run.splits.valid, columns),
+        scores,
+        first.valid_scores,
+        seed=seed,
+        score_feature=first.score_feature,
+        checkpoint=checkpoint,
+        device=run.device,
+    )
+    special = numbered_like(mixture, fit_srm(mixture.spec, seen, scores, seed=seed), kept)
+    held_out, held_scores = train.select(left), first.train_scores[train.rows_of(left)]
+    lists = Lists(
+        widened_part(held_out, columns),
+        held_scores,
+        cutoff=generalist.cutoff,
+        append_score=generalist.first_stage_score,
+    )
+    part = judge(special, held_out, held_scores, anomaly, router.ndcg_at)
+    part["generalist"] = query_ndcg(predict(general.module, lists), lists, held_out, held_scores, router.ndcg_at)
+    return part
 
 
 def numbered_like(full: FittedSrm, part: FittedSrm, kept: Int[np.ndarray, " M"]) -> FittedSrm:

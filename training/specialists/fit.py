@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.stages import SrmStage
-from listwright.training.data.dataset import Splits
 from listwright.training.first_stage.fit import FittedFirstStage
-from listwright.training.progress import SILENT, Progress
-from listwright.training.recipe.config import Recipe
 from listwright.training.recipe.model import NetworkSpec
 from listwright.training.router.anomaly import FittedAnomaly
 from listwright.training.router.fit import FittedRouter, fit_router
+from listwright.training.run_context import RunContext
 from listwright.training.specialists.cross_fitting import cross_fit
 from listwright.training.specialists.srm import FittedSrm, fit_srm
 
@@ -49,56 +46,37 @@ class FittedSpecialists:
 
 
 def fit_specialists(
-    recipe: Recipe,
-    splits: Splits,
-    first: FittedFirstStage,
-    anomaly: FittedAnomaly | None,
-    generalist: NetworkSpec | None,
-    *,
-    state: Path | None = None,
-    device: str = "cpu",
-    progress: Progress = SILENT,
+    run: RunContext, first: FittedFirstStage, anomaly: FittedAnomaly | None, generalist: NetworkSpec | None
 ) -> FittedSpecialists | None:
     """Fit what the recipe asks for; None if it asks for no specialists.
 
     Args:
-        recipe, splits, first, anomaly: the run so far.
+        run: so far.
+        first: of the run.
+        anomaly: of the run; a router needs one.
         generalist: the recipe's model as it was fitted; None only where the recipe has no router either.
-        state: folder for checkpoints.
-        device: torch device for the generalist of the router's folds.
-        progress: told how far EM and the router's folds are.
 
     Raises:
         RecipeError: if there is nothing numeric for a router to look at.
     """
-    spec = recipe.specialists
+    spec, router = run.recipe.specialists, None
     if spec is None:
         return None
-    checkpoint = None if state is None else state / "srm.pt"
-    task = progress.begin("EM", spec.max_iterations)
-    srm = fit_srm(spec, splits.train, first.train_scores, seed=recipe.seed, checkpoint=checkpoint, task=task)
+    task = run.progress.begin("EM", spec.max_iterations)
+    srm = fit_srm(
+        spec,
+        run.splits.train,
+        first.train_scores,
+        seed=run.recipe.seed,
+        checkpoint=run.state / "srm.pt",
+        task=task,
+    )
     task.end(len(srm.steps), f"{spec.specialists} specialists, log P {srm.steps[-1].objective:.1f}")
     stage = SrmStage(cutoff=spec.cutoff, first_stage_score=spec.first_stage_score, specialists=srm.describe())
-    router = None
-    if recipe.router is not None:
+    if run.recipe.router is not None:
         assert generalist is not None
         if anomaly is None:
             raise RecipeError("a [router] needs numeric features to look at, and the data have none: leave it out")
-        lists = cross_fit(
-            recipe.router,
-            generalist,
-            srm,
-            splits.train,
-            splits.valid,
-            first.train_scores,
-            first.valid_scores,
-            anomaly.graph,
-            seed=recipe.seed,
-            score_feature=first.score_feature,
-            relative=first.relative,
-            state=state,
-            device=device,
-            task=progress.begin("Router, by folds", recipe.router.folds),
-        )
-        router = fit_router(recipe.router, lists, seed=recipe.seed)
+        lists = cross_fit(run, generalist, srm, first, anomaly.graph)
+        router = fit_router(run.recipe.router, lists, seed=run.recipe.seed)
     return FittedSpecialists(srm, stage, router)

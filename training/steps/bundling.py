@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -20,37 +20,25 @@ from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.evaluation.calibration import temperatures
 from listwright.training.export.inference_form import to_export
 from listwright.training.export.onnx import check_parity, to_onnx
-from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.networks.ranker import Unbatched
 from listwright.training.recipe.config import Recipe
-from listwright.training.router.anomaly import FittedAnomaly
 from listwright.training.second_stage.loop import FittedNetwork
 from listwright.training.specialists.fit import FittedSpecialists
+from listwright.training.steps.fitting import Fitted
 
 GOLDEN_LISTS = 8
 GOLDEN_LENGTH = 15
 """Golden lists are cut to this length: enough to notice a fault, small enough for a repository."""
 
 
-def write_bundle(
-    folder: Path,
-    out: Path,
-    recipe: Recipe,
-    splits: Splits,
-    first: FittedFirstStage,
-    networks: Sequence[FittedNetwork],
-    anomaly: FittedAnomaly | None,
-    specialists: FittedSpecialists | None = None,
-    *,
-    chosen: Chosen | None = None,
-) -> Manifest:
+def write_bundle(folder: Path, out: Path, recipe: Recipe, splits: Splits, fitted: Fitted) -> Manifest:
     """Export into a folder, pass the parity gate, record golden lists, seal (without metrics yet).
 
     Args:
         folder: where the files are written; empty.
         out: where the bundle will stand: its parent and its own name are the bundle's name and version.
-        recipe, splits, first, networks, anomaly, specialists: the run; no network where the first stage stands alone.
-        chosen: what ``auto`` means, and why; None for the first network, or the first stage.
+        recipe, splits: of the run.
+        fitted: by the run; no network where the first stage stands alone.
 
     Returns:
         The manifest as sealed.
@@ -58,9 +46,27 @@ def write_bundle(
     Raises:
         ScoringError: if the exported graph does not compute what was trained.
     """
-    schema = splits.train.schema
-    stages = [_stage(fitted) for fitted in networks]
-    default = Chosen(stages[0].kind if stages else "first_stage") if chosen is None else chosen
+    manifest = _manifest(out, recipe, splits, fitted)
+    files = [GOLDEN, *_write_stages(folder, manifest, fitted)]
+    reranker = bundle.open_unsealed(folder, manifest)
+    longest = int(max(part.lengths.max() for part in (splits.train, splits.valid, splits.test)))
+    rng = np.random.default_rng(recipe.seed)
+    rows = splits.valid.features
+    lengths: tuple[int, ...] = ()
+    for stage, network in zip(manifest.second_stages, fitted.networks, strict=True):
+        lengths = check_parity(Unbatched(network.module), reranker, stage, rows, longest=longest, rng=rng)
+    if (specialists := fitted.specialists) is not None:
+        check_parity(specialists.srm.module, reranker, specialists.stage, rows, longest=longest, rng=rng)
+    (folder / GOLDEN).write_bytes(golden.record(reranker, _golden_lists(splits.valid)))
+    found = {"validated_lengths": lengths, "temperatures": temperatures(reranker, splits)}
+    return bundle.seal(folder, manifest.model_copy(update=found), files)
+
+
+def _manifest(out: Path, recipe: Recipe, splits: Splits, fitted: Fitted) -> Manifest:
+    """Of the bundle that these fits make."""
+    schema, first = splits.train.schema, fitted.first
+    stages = [_stage(network) for network in fitted.networks]
+    default = fitted.chosen or Chosen(stages[0].kind if stages else "first_stage")
     manifest = Manifest(
         name=out.absolute().parent.name,
         version=out.name,
@@ -77,34 +83,30 @@ def write_bundle(
         choice=default.comparisons,
         made_with=_versions(),
     )
-    files = [GOLDEN]
-    for stage, fitted in zip(stages, networks, strict=True):
+    if fitted.anomaly is not None:
+        manifest = manifest.model_copy(update={"anomaly": fitted.anomaly.stage})
+    if fitted.specialists is not None:
+        manifest = manifest.model_copy(update=_stages(fitted.specialists))
+    return manifest
+
+
+def _write_stages(folder: Path, manifest: Manifest, fitted: Fitted) -> list[str]:
+    """Every stage as a file; their names."""
+    first, files = fitted.first, []
+    for stage, network in zip(manifest.second_stages, fitted.networks, strict=True):
         files.append(stage.file)
-        graph = to_onnx(to_export(fitted.module), bundle.input_width(stage, manifest))
+        graph = to_onnx(to_export(network.module), bundle.input_width(stage, manifest))
         (folder / stage.file).write_bytes(graph)
     if not isinstance(first.entry, ColumnStage) and first.model is not None:
         files.append(first.entry.file)
         content = first.model if isinstance(first.model, bytes) else first.model.encode()
         (folder / first.entry.file).write_bytes(content)
-    if anomaly is not None:
-        manifest = manifest.model_copy(update={"anomaly": anomaly.stage})
-        files.append(anomaly.stage.file)
-        (folder / anomaly.stage.file).write_bytes(anomaly.graph)
-    if specialists is not None:
-        manifest = manifest.model_copy(update=_stages(specialists))
-        files += _write_specialists(folder, specialists, manifest)
-    reranker = bundle.open_unsealed(folder, manifest)
-    longest = int(max(part.lengths.max() for part in (splits.train, splits.valid, splits.test)))
-    rng = np.random.default_rng(recipe.seed)
-    rows = splits.valid.features
-    lengths: tuple[int, ...] = ()
-    for stage, fitted in zip(stages, networks, strict=True):
-        lengths = check_parity(Unbatched(fitted.module), reranker, stage, rows, longest=longest, rng=rng)
-    if specialists is not None:
-        check_parity(specialists.srm.module, reranker, specialists.stage, rows, longest=longest, rng=rng)
-    (folder / GOLDEN).write_bytes(golden.record(reranker, _golden_lists(splits.valid)))
-    found = {"validated_lengths": lengths, "temperatures": temperatures(reranker, splits)}
-    return bundle.seal(folder, manifest.model_copy(update=found), files)
+    if fitted.anomaly is not None:
+        files.append(fitted.anomaly.stage.file)
+        (folder / fitted.anomaly.stage.file).write_bytes(fitted.anomaly.graph)
+    if fitted.specialists is not None:
+        files += _write_specialists(folder, fitted.specialists, manifest)
+    return files
 
 
 def seal_again(folder: Path, manifest: Manifest, valid: Dataset) -> Manifest:

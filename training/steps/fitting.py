@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
@@ -18,38 +18,71 @@ from listwright.training.choice.comparing import (
     compared,
     compared_networks,
     cross_fitted,
+    not_worse,
     out_of_fold,
 )
-from listwright.training.data.dataset import Splits
 from listwright.training.first_stage import bring_your_own
 from listwright.training.first_stage import fit as first_stage
 from listwright.training.first_stage.fit import FittedFirstStage
-from listwright.training.progress import Progress
-from listwright.training.recipe.config import LambdaMart, Recipe
+from listwright.training.recipe.config import LambdaMart
 from listwright.training.recipe.model import FirstStageAlone, NetworkSpec
 from listwright.training.router.anomaly import FittedAnomaly, fit_anomaly
+from listwright.training.run_context import RunContext
 from listwright.training.second_stage import fit as second_stage
 from listwright.training.second_stage.loop import FittedNetwork
 from listwright.training.specialists.fit import FittedSpecialists, fit_specialists
+from listwright.training.stopwatch import Stopwatch
 
 
 @dataclass(frozen=True, slots=True)
-class RunContext:
-    """What every step of a run is given.
+class Fitted:
+    """What a run has fitted.
 
     Args:
-        recipe: what to fit.
-        splits: under the schema that the bundle will have.
-        state: folder for checkpoints; what is finished there is not done again.
-        progress: told how far it is.
-        device: torch device of the networks.
+        first: the first stage.
+        plain: the one without list-relative columns, where ``first`` has some and was compared with it.
+        anomaly: how unusual a query is; None where that cannot be judged.
+        chosen: what ``auto`` means; None for the first network, or the first stage.
+        networks: second stages, the recipe's own or the chosen one first.
+        specialists: None if the recipe has none.
     """
 
-    recipe: Recipe
-    splits: Splits
-    state: Path
-    progress: Progress
-    device: str
+    first: FittedFirstStage
+    plain: FittedFirstStage | None = None
+    anomaly: FittedAnomaly | None = None
+    chosen: Chosen | None = None
+    networks: Sequence[FittedNetwork] = ()
+    specialists: FittedSpecialists | None = None
+
+    @property
+    def generalist(self) -> FittedNetwork | None:
+        """The second stage for all queries."""
+        return self.networks[0] if self.networks else None
+
+
+def fit(run: RunContext, watch: Stopwatch, *, as_fitted: bool) -> Fitted:
+    """Every fit of a run, one after the other.
+
+    Args:
+        run: what to fit.
+        watch: times the steps.
+        as_fitted: of :func:`listwright.training.run.run`.
+    """
+    with watch.step("first stage"):
+        first, plain, comparisons = fit_first_stage(run)
+    with watch.step("anomaly score"):
+        anomaly = fit_anomaly_score(run, first)
+    with watch.step("choice"):
+        chosen = choose(run, first, comparisons)
+    with watch.step("second stage"):
+        networks = fit_networks(run, first, chosen)
+    found = Fitted(first, plain, anomaly, chosen, networks)
+    if found.generalist is not None and not compared_networks(run.recipe) and not as_fitted:
+        found = replace(found, chosen=not_worse(chosen, found.generalist, run.splits, first))
+    if run.recipe.specialists is None:
+        return found
+    with watch.step("specialists"):
+        return replace(found, specialists=fit_mixture(run, first, anomaly, found.generalist))
 
 
 def fit_first_stage(
@@ -93,16 +126,7 @@ def choose(run: RunContext, first: FittedFirstStage, comparisons: tuple[Comparis
     values: dict[str, Float[np.ndarray, " N"]] = {current: out_of_fold(first, splits, specs[0].ndcg_at)}
     found = list(comparisons)
     for spec in specs:
-        values[spec.kind] = cross_fitted(
-            spec,
-            splits,
-            first,
-            folds=recipe.choice.folds,
-            seed=recipe.seed,
-            state=run.state,
-            device=run.device,
-            progress=run.progress,
-        )
+        values[spec.kind] = cross_fitted(run, spec, first)
         gains = values[spec.kind] - values[current]
         metric, weights = f"ndcg@{spec.ndcg_at}", splits.train.query_weights
         found.append(compared(spec.kind, current, gains, metric, weights, comparisons=len(specs)))
@@ -154,16 +178,7 @@ def fit_mixture(
     run: RunContext, first: FittedFirstStage, anomaly: FittedAnomaly | None, generalist: FittedNetwork | None
 ) -> FittedSpecialists | None:
     """The specialists of a recipe, and their router."""
-    fitted = fit_specialists(
-        run.recipe,
-        run.splits,
-        first,
-        anomaly,
-        None if generalist is None else generalist.spec,
-        state=run.state,
-        device=run.device,
-        progress=run.progress,
-    )
+    fitted = fit_specialists(run, first, anomaly, None if generalist is None else generalist.spec)
     assert fitted is not None
     idle = [k for k, specialist in enumerate(fitted.stage.specialists) if specialist.queries == 0]
     if idle:

@@ -39,6 +39,7 @@ from listwright.training.recipe.config import Recipe
 from listwright.training.recipe.data import SyntheticData
 from listwright.training.recipe.model import FirstStageAlone, Model, NetworkSpec
 from listwright.training.router.anomaly import fit_anomaly
+from listwright.training.run_context import RunContext
 from listwright.training.second_stage import fit as second_stage
 from listwright.training.second_stage.batching import Lists, refined_scores
 from listwright.training.second_stage.loop import predict
@@ -207,7 +208,7 @@ def _choice(fit: Fit, spec: Shipped, splits: Splits, place: Place) -> tuple[str,
     if not file.exists():
         first, comparisons = _better_first_stage(fit, splits, place)
         recipe = with_networks(fit.recipe, spec.networks, spec.folds)
-        run = fitting.RunContext(recipe, splits, place.state, SILENT, "cpu")
+        run = RunContext(recipe, splits, place.state, SILENT, "cpu")
         chosen = fitting.choose(run, first, comparisons)
         made = [comparison.model_dump() for comparison in chosen.comparisons]
         keep(file, json.dumps({"strategy": chosen.strategy, "relative": bool(first.relative), "comparisons": made}))

@@ -16,7 +16,7 @@ from listwright.ranking.errors import DataError, RecipeError
 from listwright.training.recipe.config import LambdaMart
 from listwright.training.recipe.data import AnyData, Split
 from listwright.training.recipe.model import MODEL_NAMES
-from listwright.training.recipe.model import Qilcm as Spec
+from listwright.training.recipe.model import QilcmSpec as Spec
 
 # of check_estimator, those that do not fit: the others know no query ids
 CHECKS = (

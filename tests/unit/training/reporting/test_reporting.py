@@ -14,7 +14,7 @@ from listwright.ranking.reranker import Reranker
 from listwright.training.command import repeatable
 from listwright.training.data.dataset import Dataset, fit_schema
 from listwright.training.networks.ranker import Ranker
-from listwright.training.recipe.config import Qilcm as QilcmSpec
+from listwright.training.recipe.model import QilcmSpec
 from listwright.training.reporting import drawing, sentences
 from listwright.training.reporting.measures import behaviour
 from listwright.training.reporting.measures.attention import attention

@@ -6,13 +6,17 @@ import pytest
 from listwright.ranking.errors import DataError
 from listwright.ranking.router import decide
 from listwright.ranking.scorers import OnnxScorer
-from listwright.training.data.dataset import Dataset
+from listwright.ranking.stages import ColumnStage
+from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.data.letor.text import letor_schema
+from listwright.training.first_stage.fit import FittedFirstStage
+from listwright.training.recipe import config
 from listwright.training.recipe.config import Router
 from listwright.training.recipe.model import QilcmSpec
 from listwright.training.router.fit import FEWEST, JudgedLists, calibrate, choose_margin, fit_router
+from listwright.training.run_context import RunContext
 from listwright.training.specialists import cross_fitting
-from support.told import Told
+from support.told import Titles
 
 SPEC = Router(trees=30)
 
@@ -117,7 +121,7 @@ def test_margin_is_never_below_zero():
     assert margin >= 0.0
 
 
-def test_folds_are_told_before_the_first_is_done(monkeypatch):
+def test_folds_are_told_before_the_first_is_done(monkeypatch, tmp_path):
     """So that whoever waits for a fold does not read of the step before it."""
     data = Dataset(
         np.zeros((40, 2), np.float32),
@@ -126,14 +130,17 @@ def test_folds_are_told_before_the_first_is_done(monkeypatch):
         tuple(map(str, range(10))),
         letor_schema(2),
     )
-    told = Told()
 
     def stopped(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(cross_fitting, "fit_network", stopped)
+    recipe = config.changed(config.load("planted"), {"router": Router(folds=2)})
+    splits = Splits(data, data, data, "made up")
+    first = FittedFirstStage(ColumnStage(feature="f1"), None, np.zeros(40), np.zeros(40), {})
+    progress = Titles()
     with pytest.raises(KeyboardInterrupt):
-        cross_fitting.cross_fit(
-            Router(folds=2), QilcmSpec(), None, data, data, np.zeros(40), np.zeros(40), b"", seed=0, task=told
-        )
+        cross_fitting.cross_fit(RunContext(recipe, splits, tmp_path, progress), QilcmSpec(), None, first, b"")
+    ((title, told),) = progress.begun
+    assert "folds" in title
     assert told.reached == []

@@ -13,8 +13,7 @@ from listwright.training import losses
 from listwright.training.data.synthetic import generate
 from listwright.training.networks.ranker import Unbatched
 from listwright.training.recipe.data import SyntheticData
-from listwright.training.recipe.model import DlcmSpec, Qilcm2Spec, named
-from listwright.training.recipe.model import Qilcm as QilcmSpec
+from listwright.training.recipe.model import DlcmSpec, Qilcm2Spec, QilcmSpec, named
 from listwright.training.second_stage import loop
 from listwright.training.second_stage.loop import fit_network
 from support.told import Told

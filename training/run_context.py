@@ -1,0 +1,29 @@
+"""What every step of a run is given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from listwright.training.data.dataset import Splits
+from listwright.training.progress import Progress
+from listwright.training.recipe.config import Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """One run.
+
+    Args:
+        recipe: what to fit.
+        splits: under the schema that the bundle will have.
+        state: folder for checkpoints; what is finished there is not done again.
+        progress: told how far it is.
+        device: torch device of the networks.
+    """
+
+    recipe: Recipe
+    splits: Splits
+    state: Path
+    progress: Progress
+    device: str = "cpu"

@@ -81,15 +81,15 @@ def _measure_all(bench: Bench, skipped: dict[str, str]) -> Iterator[Result]:
     """Rivals first: ours is also asked what it sustains within the best rival's own percentile."""
     rivals: list[Result] = []
     for contender in (*RIVALS, OURS):
-        for door in contender.doors:
+        for request_format in contender.formats:
             limits = [bench.limit_ms]
             best = report.best_rival(rivals, bench.limit_ms)
             if contender is OURS and best is not None and best[1].step.p99_ms is not None:
                 limits.append(best[1].step.p99_ms)
-            name = f"{contender.title}, {door.name}"
+            name = f"{contender.title}, {request_format.name}"
             print(name, end=" ", flush=True)
             try:
-                result = measure(bench, contender, door, limits)
+                result = measure(bench, contender, request_format, limits)
             except (NotInstallableError, NotServingError, DisagreementError) as error:
                 skipped[name] = str(error)
                 print(f"skipped: {error}", flush=True)

@@ -1,7 +1,7 @@
 """Ours and the best rival in turns: a machine whose speed changes by the minute is the same for both.
 
 Both servers run all the time, and only one is asked at a time: the rival what it sustained in its climb, then ours,
-through each door, a multiple of that. A step asks for more or for less as the machine is faster or slower just before
+in each format, a multiple of that. A step asks for more or for less as the machine is faster or slower just before
 than it was when the rival sustained that, and is tried once more where the limit is not kept. What counts is the median
 over the rounds: a multiple is carried where our 99th percentile stays within the rival's, and next to nothing is lost.
 """
@@ -53,7 +53,7 @@ def duel(bench: Bench, rival: Contender, sustained: Observed) -> dict[str, objec
 
     Args:
         bench: what all servers are measured with.
-        rival: asked through its first door.
+        rival: asked in its first format.
         sustained: the most that it sustained in its climb.
     """
     rate, speed, limit_ms = sustained.offered, sustained.speed, bench.limit_ms
@@ -61,16 +61,16 @@ def duel(bench: Bench, rival: Contender, sustained: Observed) -> dict[str, objec
     theirs = list[Step]()
     ours: dict[tuple[str, float], list[Step]] = {}
     with started(bench, rival) as (their_server, their_place), started(bench, OURS) as (server, place):
-        their_target = ready(bench, their_server, their_place, rival.doors[0])
+        their_target = ready(bench, their_server, their_place, rival.formats[0])
         they = partial(observed_at, bench, their_server, their_target, as_at_speed=speed)
-        targets = {door.name: ready(bench, server, place, door) for door in OURS.doors}
-        doors = {
+        targets = {request_format.name: ready(bench, server, place, request_format) for request_format in OURS.formats}
+        formats = {
             name: partial(observed_at, bench, server, target, as_at_speed=speed) for name, target in targets.items()
         }
         for _ in range(bench.plan.rounds):
             for multiple in MULTIPLES:
                 theirs.append(tried(they, rate, limit_ms).step)
-                for name, we in doors.items():
+                for name, we in formats.items():
                     step = tried(we, multiple * rate, limit_ms).step
                     ours.setdefault((name, multiple), []).append(step)
     print(flush=True)
@@ -80,27 +80,27 @@ def duel(bench: Bench, rival: Contender, sustained: Observed) -> dict[str, objec
 def summary(
     title: str, rounds: int, theirs: Sequence[Step], ours: Mapping[tuple[str, float], Sequence[Step]], limit_ms: float
 ) -> dict[str, object]:
-    """The rounds as the results have them, and the most that each door carried."""
+    """The rounds as the results have them, and the most that each format carried."""
     rival = Turns(tuple(theirs))
     within_ms = min(limit_ms, rival.p99_ms)
-    doors: dict[str, dict[str, object]] = {}
+    formats: dict[str, dict[str, object]] = {}
     for (name, multiple), steps in ours.items():
         turns = Turns(tuple(steps))
-        door = doors.setdefault(name, {"carried": None, "multiples": {}})
-        shown = door["multiples"]
+        of_format = formats.setdefault(name, {"carried": None, "multiples": {}})
+        shown = of_format["multiples"]
         assert isinstance(shown, dict)
-        below = multiple == MULTIPLES[0] or door["carried"] == MULTIPLES[MULTIPLES.index(multiple) - 1]
+        below = multiple == MULTIPLES[0] or of_format["carried"] == MULTIPLES[MULTIPLES.index(multiple) - 1]
         if below and turns.p99_ms <= within_ms and turns.lost <= LOST:
-            door["carried"] = multiple
+            of_format["carried"] = multiple
         shown[f"{multiple:g}"] = turns.report()
-    return {"rival": title, "rounds": rounds, "rivals": rival.report(), "within_ms": within_ms, "ours": doors}
+    return {"rival": title, "rounds": rounds, "rivals": rival.report(), "within_ms": within_ms, "ours": formats}
 
 
 def sentences(found: Mapping[str, object]) -> list[str]:
-    """What each door carried, in words."""
-    doors, lines = found["ours"], list[str]()
-    assert isinstance(doors, dict)
-    for name, door in doors.items():
-        most = f"{door['carried']:g} times" if door["carried"] else f"less than {MULTIPLES[0]:g} times"
+    """What each format carried, in words."""
+    formats, lines = found["ours"], list[str]()
+    assert isinstance(formats, dict)
+    for name, of_format in formats.items():
+        most = f"{of_format['carried']:g} times" if of_format["carried"] else f"less than {MULTIPLES[0]:g} times"
         lines.append(f"in turns with {found['rival']}, {name}: {most} its load within its p99")
     return lines

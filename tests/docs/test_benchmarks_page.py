@@ -13,7 +13,7 @@ from benchmarks.speed import throughput
 
 PAGE = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
 ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in PAGE.splitlines() if line.startswith("|")]
-DOORS = ("JSON rows", ".npy", "JSON rows by name")
+FORMATS = ("JSON rows", ".npy", "JSON rows by name")
 
 
 def result(name):
@@ -55,13 +55,13 @@ def test_every_server_is_named_and_every_file_exists():
 
 
 def told(name):
-    """The cells of a committed run: the climb at the rival's percentile, the peak, and in turns, through every door."""
+    """The cells of a committed run: the climb at the rival's percentile, the peak, and in turns, in every format."""
     run = result(name)
     ours, turns = run["headline"]["ours"], run["in_turns"]["ours"]
     return run, [
-        [f"{ours[door]['at_the_rivals_p99']['ratio']:.1f}" for door in DOORS],
-        [f"{ours[door]['peak_over_rivals_peak']:.1f}" for door in DOORS],
-        [f"{turns[door]['carried']:g}" for door in DOORS],
+        [f"{ours[request_format]['at_the_rivals_p99']['ratio']:.1f}" for request_format in FORMATS],
+        [f"{ours[request_format]['peak_over_rivals_peak']:.1f}" for request_format in FORMATS],
+        [f"{turns[request_format]['carried']:g}" for request_format in FORMATS],
     ]
 
 
@@ -84,14 +84,14 @@ def test_so_is_the_one_on_shared_cores():
 def test_where_three_times_the_load_is_held():
     _, (climbs, _, turns) = told("rivals")
     before = {row[1]: row[2:] for row in ROWS if row[0] == "the one before"}
-    for place, (door, title) in enumerate(
-        zip(DOORS, ("JSON rows, the body that the others get too", "`.npy`", "JSON rows by name"), strict=True)
+    for place, (request_format, title) in enumerate(
+        zip(FORMATS, ("JSON rows, the body that the others get too", "`.npy`", "JSON rows by name"), strict=True)
     ):
         held = [
             min(float(own[place]), float(before[figure][place])) >= 3
             for own, figure in ((climbs, "climb, within the other's 99th percentile"), (turns, "in turns"))
         ]
-        assert [title, *("**held**" if one else "not held" for one in held)] in ROWS, door
+        assert [title, *("**held**" if one else "not held" for one in held)] in ROWS, request_format
 
 
 def test_the_service_alone():

@@ -48,7 +48,7 @@ def test_lost_requests_and_the_limit_count_too():
 
 
 @pytest.mark.parametrize("rounds", [1, 3])
-def test_every_round_asks_the_rival_and_every_door(monkeypatch, rounds, tmp_path):
+def test_every_round_asks_the_rival_and_every_format(monkeypatch, rounds, tmp_path):
     asked = []
 
     class Started:
@@ -67,7 +67,7 @@ def test_every_round_asks_the_rival_and_every_door(monkeypatch, rounds, tmp_path
         return Observed(steps(rate, 10.0)[0], 1.0, 0.0, 7.0)
 
     monkeypatch.setattr(duel, "started", Started)
-    monkeypatch.setattr(duel, "ready", lambda _bench, _server, _place, door: door.name)
+    monkeypatch.setattr(duel, "ready", lambda _bench, _server, _place, request_format: request_format.name)
     monkeypatch.setattr(duel, "observed_at", observed_at)
     plan = replace(QUICK, rounds=rounds)
     rival = next(one for one in contenders.RIVALS if one.name == "mlserver")
@@ -77,8 +77,8 @@ def test_every_round_asks_the_rival_and_every_door(monkeypatch, rounds, tmp_path
     a_round = []
     for multiple in duel.MULTIPLES:
         a_round.append(("mlserver", "JSON tensor", 100.0))
-        a_round += [("listwright", door.name, 100.0 * multiple) for door in contenders.OURS.doors]
+        a_round += [("listwright", request_format.name, 100.0 * multiple) for request_format in contenders.OURS.formats]
     assert asked == [*a_round * rounds, "listwright stopped", "mlserver stopped"]
-    assert {name: door["carried"] for name, door in found["ours"].items()} == dict.fromkeys(
-        [door.name for door in contenders.OURS.doors], duel.MULTIPLES[-1]
+    assert {name: of_format["carried"] for name, of_format in found["ours"].items()} == dict.fromkeys(
+        [request_format.name for request_format in contenders.OURS.formats], duel.MULTIPLES[-1]
     )

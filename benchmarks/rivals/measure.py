@@ -16,12 +16,12 @@ import psutil
 from benchmarks import machine, wide_bundle
 from benchmarks.load import k6
 from benchmarks.load.k6 import Step, Target
-from benchmarks.rivals.climb import Observed, climb, look_closer
 from benchmarks.rivals.contenders import OURS, Contender, Format, Place
 from benchmarks.rivals.cores import Cores, on
 from benchmarks.rivals.environments import BUILD, prepare, versions
 from benchmarks.rivals.processes import NotServingError, Server, first_answer, free_port, running
 from benchmarks.rivals.report import Result
+from benchmarks.rivals.rising_load import Observed, bisected, rising_steps
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 
@@ -38,13 +38,13 @@ class Plan:
     warm_up_s: int
     peak_s: int
     step_s: int
-    rungs: tuple[float, ...]
-    looks: int
+    shares: tuple[float, ...]
+    halvings: int
     rounds: int
 
 
-WHOLE = Plan(warm_up_s=3, peak_s=8, step_s=8, rungs=(0.4, 0.7, 0.85, 1.0), looks=2, rounds=3)
-QUICK = Plan(warm_up_s=1, peak_s=2, step_s=2, rungs=(0.5,), looks=0, rounds=1)
+WHOLE = Plan(warm_up_s=3, peak_s=8, step_s=8, shares=(0.4, 0.7, 0.85, 1.0), halvings=2, rounds=3)
+QUICK = Plan(warm_up_s=1, peak_s=2, step_s=2, shares=(0.5,), halvings=0, rounds=1)
 
 
 class DisagreementError(Exception):
@@ -137,9 +137,9 @@ def _under_load(
     peak = by_clients(plan.peak_s)
     if peak.step.lost > 0:
         raise NotServingError(f"of {CLIENTS} clients, {peak.step.lost:.0%} of the requests got no good answer")
-    steps = climb(at_rate, peak.offered, limits[0], rungs=plan.rungs, looks=plan.looks)
+    steps = rising_steps(at_rate, peak.offered, limits[0], shares=plan.shares, halvings=plan.halvings)
     for limit in limits[1:]:
-        steps = look_closer(at_rate, steps, limit, looks=plan.looks)
+        steps = bisected(at_rate, steps, limit, halvings=plan.halvings)
     print(f" peak {peak.offered:.0f} req/s", flush=True)
     return peak, steps
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.rivals.climb import Observed, knee
+from benchmarks.rivals.rising_load import Observed, knee
 
 QUIET_CORES = 0.15
 
@@ -51,7 +51,7 @@ def best_rival(results: Sequence[Result], limit_ms: float) -> tuple[Result, Obse
 
 
 def headline(results: Sequence[Result], limit_ms: float) -> dict[str, object] | None:
-    """Each of our formats over the best rival: within the limit, and within the rival's own p99 where it gives in."""
+    """Each of our formats over the best rival: within the limit, and within the rival's own p99 at its knee."""
     best = best_rival(results, limit_ms)
     if best is None:
         return None

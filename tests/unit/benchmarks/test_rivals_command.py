@@ -9,10 +9,10 @@ import pytest
 from benchmarks import machine
 from benchmarks.load.k6 import Step
 from benchmarks.rivals import __main__ as command
-from benchmarks.rivals.climb import Observed
 from benchmarks.rivals.cores import Cores, IndivisibleError
 from benchmarks.rivals.processes import NotServingError
 from benchmarks.rivals.report import Result
+from benchmarks.rivals.rising_load import Observed
 
 
 def result(contender, request_format, rate):
@@ -30,7 +30,7 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setattr(command.bundle, "load", lambda _: None)
     monkeypatch.setattr(command, "divided", lambda: Cores(frozenset({0}), frozenset({1})))
     monkeypatch.setattr(
-        command.duel, "duel", lambda _, rival, at: {"rival": rival.title, "rate": at.offered, "ours": {}}
+        command.turns, "in_turns", lambda _, rival, at: {"rival": rival.title, "rate": at.offered, "ours": {}}
     )
     before = signal.getsignal(signal.SIGTERM)
 

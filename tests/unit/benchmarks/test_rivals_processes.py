@@ -40,11 +40,11 @@ def test_processes_that_are_not_the_servers_live_on(tmp_path):
         other.kill()
 
 
-def test_a_server_that_stops_says_its_last_words(tmp_path):
+def test_a_server_that_stops_is_told_with_its_last_line(tmp_path):
     dies = "import sys; print('starting'); sys.exit('no such file: first_stage.txt')"
     with (
         running([sys.executable, "-c", dies], {}, tmp_path / "log", EVERY_CORE) as server,
-        pytest.raises(NotServingError, match=r"exit code 1, its last words: no such file: first_stage\.txt"),
+        pytest.raises(NotServingError, match=r"exit code 1, its last line: no such file: first_stage\.txt"),
     ):
         first_answer(server, free_port(), "/rerank", "application/json", b"{}")
 

@@ -7,8 +7,8 @@ import pytest
 
 from benchmarks.load.k6 import Step
 from benchmarks.rivals import contenders, figure, report
-from benchmarks.rivals.climb import Observed
 from benchmarks.rivals.report import Result
+from benchmarks.rivals.rising_load import Observed
 
 LIMIT = 50.0
 

@@ -1,9 +1,10 @@
 """Ours and the best rival in turns: a machine whose speed changes by the minute is the same for both.
 
-Both servers run all the time, and only one is asked at a time: the rival what it sustained in its climb, then ours,
-in each format, a multiple of that. A step asks for more or for less as the machine is faster or slower just before
-than it was when the rival sustained that, and is tried once more where the limit is not kept. What counts is the median
-over the rounds: a multiple is carried where our 99th percentile stays within the rival's, and next to nothing is lost.
+Both servers run all the time, and only one is asked at a time: the rival what it sustained under rising load, then
+ours, in each format, a multiple of that. A step asks for more or for less as the machine is faster or slower just
+before than it was when the rival sustained that, and is tried once more where the limit is not kept. What counts is the
+median over the rounds: a multiple is carried where our 99th percentile stays within the rival's, and next to nothing is
+lost.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from functools import partial
 from statistics import median
 
 from benchmarks.load.k6 import Step
-from benchmarks.rivals.climb import LOST, Observed, tried
 from benchmarks.rivals.contenders import OURS, Contender
 from benchmarks.rivals.measure import Bench, observed_at, ready, started
+from benchmarks.rivals.rising_load import LOST, Observed, tried
 
 MULTIPLES = (2.0, 2.5, 3.0, 3.5)
 
@@ -48,13 +49,13 @@ class Turns:
         }
 
 
-def duel(bench: Bench, rival: Contender, sustained: Observed) -> dict[str, object]:
+def in_turns(bench: Bench, rival: Contender, sustained: Observed) -> dict[str, object]:
     """All rounds.
 
     Args:
         bench: what all servers are measured with.
         rival: asked in its first format.
-        sustained: the most that it sustained in its climb.
+        sustained: the most that it sustained under rising load.
     """
     rate, speed, limit_ms = sustained.offered, sustained.speed, bench.limit_ms
     print(f"{rival.title} and {OURS.title} in turns", end=" ", flush=True)

@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks import machine
 from benchmarks.load.generator import Plan
 from benchmarks.load.service import service
-from benchmarks.speed.floor import doors
+from benchmarks.speed.floor import formats
 from benchmarks.wide_bundle import build, rows
 from listwright.ranking import bundle
 
@@ -46,7 +46,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         served = build(folder / "wide" / "1")
-        body, _ = doors(bundle.load(served).reranker, rows(np.random.default_rng(3), CANDIDATES))["columnar JSON"]
+        body, _ = formats(bundle.load(served).reranker, rows(np.random.default_rng(3), CANDIDATES))["columnar JSON"]
         (folder / "body").write_bytes(body)
         (folder / "nothing").write_bytes(b"")
         with service(served) as (_, connection, _):

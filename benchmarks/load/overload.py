@@ -25,7 +25,7 @@ import psutil
 from benchmarks import machine
 from benchmarks.load.generator import Plan
 from benchmarks.load.service import service
-from benchmarks.speed.floor import doors
+from benchmarks.speed.floor import formats
 from benchmarks.wide_bundle import build, rows
 from listwright.ranking import bundle
 from listwright.service.settings import Settings
@@ -43,20 +43,20 @@ def main() -> int:
     """Command line; writes ``benchmarks/results/overload.json``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.load.overload", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="of overload, and of callers in turns")
-    parser.add_argument("--door", choices=("npy", "columnar JSON", "rows by name"), default="columnar JSON")
+    parser.add_argument("--format", choices=("npy", "columnar JSON", "rows by name"), default="columnar JSON")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         served = build(folder / "wide" / "1")
         reranker = bundle.load(served).reranker
-        body, kind = doors(reranker, rows(np.random.default_rng(3), CANDIDATES))[options.door]
+        body, kind = formats(reranker, rows(np.random.default_rng(3), CANDIDATES))[options.format]
         (folder / "body").write_bytes(body)
         with service(served) as (process, connection, _):
             port = connection.port
             connection.close()
             result = measure(Bench(folder, kind, port, process), options.seconds, Settings(bundle=served))
-    command = f"python -m benchmarks.load.overload --seconds {options.seconds:g} --door '{options.door}'"
-    facts: dict[str, object] = {"candidates": CANDIDATES, "features": len(reranker.schema), "door": options.door}
+    command = f"python -m benchmarks.load.overload --seconds {options.seconds:g} --format '{options.format}'"
+    facts: dict[str, object] = {"candidates": CANDIDATES, "features": len(reranker.schema), "format": options.format}
     print(json.dumps(result["held"], indent=1))
     print(machine.save("overload", command, facts | result))
     return 0

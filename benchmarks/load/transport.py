@@ -28,7 +28,7 @@ import psutil
 from benchmarks import machine
 from benchmarks.load.generator import Plan
 from benchmarks.load.service import service
-from benchmarks.speed.floor import doors
+from benchmarks.speed.floor import formats
 from benchmarks.wide_bundle import build, rows
 from listwright.ranking import bundle
 
@@ -103,7 +103,7 @@ def main() -> int:
         bench = Bench(Path(name), build(Path(name) / "wide" / "1"))
         reranker = bundle.load(bench.served).reranker
         for count in (10, 100):
-            body, _ = doors(reranker, rows(np.random.default_rng(3), count))["columnar JSON"]
+            body, _ = formats(reranker, rows(np.random.default_rng(3), count))["columnar JSON"]
             (bench.folder / f"body-{count}").write_bytes(body)
         short, flood = {"candidates": 10, "callers": 4}, {"candidates": 100, "callers": 64, "patient": False}
         facts: dict[str, object] = {

@@ -1,7 +1,7 @@
 """``python -m benchmarks.rivals [--shared] [--quick]``: ours and what people would use instead, on one bundle's files.
 
 Each server in turn: start it in its own environment, see that it ranks a list as we do, warm it up, find its peak with
-clients that wait, then climb at constant arrival rates until it no longer keeps to the limit. Then ours and the best
+clients that wait, then raise a constant arrival rate until it no longer keeps to the limit. Then ours and the best
 rival in turns. The generator of the load has a core to itself, unless it shares the server's. Whatever does not
 install, start or agree is skipped with a line. ``docs/benchmarks.md`` says what the figures show and what they do not.
 """
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks import machine, wide_bundle
-from benchmarks.rivals import duel, figure, report
+from benchmarks.rivals import figure, report, turns
 from benchmarks.rivals.contenders import OURS, RIVALS
 from benchmarks.rivals.cores import IndivisibleError, divided, shared
 from benchmarks.rivals.environments import BUILD, NotInstallableError, prepare
@@ -81,15 +81,15 @@ def _measure_all(bench: Bench, skipped: dict[str, str]) -> Iterator[Result]:
     """Rivals first: ours is also asked what it sustains within the best rival's own percentile."""
     rivals: list[Result] = []
     for contender in (*RIVALS, OURS):
-        for door in contender.doors:
+        for request_format in contender.formats:
             limits = [bench.limit_ms]
             best = report.best_rival(rivals, bench.limit_ms)
             if contender is OURS and best is not None and best[1].step.p99_ms is not None:
                 limits.append(best[1].step.p99_ms)
-            name = f"{contender.title}, {door.name}"
+            name = f"{contender.title}, {request_format.name}"
             print(name, end=" ", flush=True)
             try:
-                result = measure(bench, contender, door, limits)
+                result = measure(bench, contender, request_format, limits)
             except (NotInstallableError, NotServingError, DisagreementError) as error:
                 skipped[name] = str(error)
                 print(f"skipped: {error}", flush=True)
@@ -106,7 +106,7 @@ def _in_turns(bench: Bench, results: list[Result]) -> dict[str, object] | None:
         return None
     rival, there = best
     contender = next(one for one in RIVALS if one.title == rival.title)
-    return duel.duel(bench, contender, there)
+    return turns.in_turns(bench, contender, there)
 
 
 def _publish(
@@ -125,7 +125,7 @@ def _publish(
     lines = [
         *report.table(results, bench.limit_ms),
         *report.sentences(found, bench.limit_ms),
-        *([] if in_turns is None else duel.sentences(in_turns)),
+        *([] if in_turns is None else turns.sentences(in_turns)),
         *report.disturbed(results),
     ]
     print("\n".join([*lines, *(f"skipped: {name}: {why}" for name, why in skipped.items())]))

@@ -1,4 +1,4 @@
-"""The servers that are compared, how each is started, and the doors through which each is asked.
+"""The servers that are compared, how each is started, and the formats in which each is asked.
 
 Everyone gets the same lists: one process that computes for each of its cores, one thread per inference, no log line per
 request.
@@ -23,7 +23,7 @@ JSON = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class Format:
     """One way of asking: how a list becomes a body, and how the answer becomes ranks in input order."""
 
     name: str
@@ -52,7 +52,7 @@ class Contender:
     title: str
     environment: str | None
     start: Callable[[Place], tuple[list[str], dict[str, str]]]
-    doors: tuple[Door, ...]
+    formats: tuple[Format, ...]
 
 
 def _digits(features: Float[np.ndarray, "L D"]) -> list[list[float]]:
@@ -95,7 +95,7 @@ def _ranks_by(find: Callable[[Any], list[float]]) -> Callable[[bytes], Int[np.nd
     return read
 
 
-SCORES = Door("JSON rows", "/rerank", JSON, _matrix, _ranks_by(lambda answer: answer["scores"]))
+SCORES = Format("JSON rows", "/rerank", JSON, _matrix, _ranks_by(lambda answer: answer["scores"]))
 
 
 def _fastapi(place: Place) -> tuple[list[str], dict[str, str]]:
@@ -151,7 +151,7 @@ RIVALS = (
         "BentoML",
         "bentoml",
         _bentoml,
-        (Door("JSON rows", "/rerank", JSON, _matrix, _ranks_by(lambda answer: answer)),),
+        (Format("JSON rows", "/rerank", JSON, _matrix, _ranks_by(lambda answer: answer)),),
     ),
     Contender("litserve", "LitServe", "litserve", _litserve, (SCORES,)),
     Contender(
@@ -160,7 +160,7 @@ RIVALS = (
         "mlserver",
         _mlserver,
         (
-            Door(
+            Format(
                 "JSON tensor",
                 "/v2/models/wide/infer",
                 JSON,
@@ -178,8 +178,8 @@ OURS = Contender(
     None,
     _ours,
     (
-        Door("JSON rows", "/rerank", JSON, _matrix, _ranks),
-        Door("JSON rows by name", "/rerank", JSON, _rows_by_name, _ranks),
-        Door(".npy", "/rerank", "application/x-npy", _npy, _ranks),
+        Format("JSON rows", "/rerank", JSON, _matrix, _ranks),
+        Format("JSON rows by name", "/rerank", JSON, _rows_by_name, _ranks),
+        Format(".npy", "/rerank", "application/x-npy", _npy, _ranks),
     ),
 )

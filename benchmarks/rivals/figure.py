@@ -1,4 +1,4 @@
-"""The 99th percentile against offered load, one line per server and door."""
+"""The 99th percentile against offered load, one line per server and format."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COLOURS = ("#bf8700", "#e5534b", "#8957e5", "#2da44e", "#db61a2")
 """Of the rivals, in their order."""
 
 OURS, DASHES = "#2f81f7", ("-", "--", ":", "-.")
-"""Of our doors, in their order."""
+"""Of our formats, in their order."""
 
 TICKS = [digit * 10.0**power for power in range(-1, 5) for digit in (1, 2, 5)]
 

@@ -1,4 +1,4 @@
-"""One server through one door: started, compared with ours, warmed up, and asked more and more."""
+"""One server in one format: started, compared with ours, warmed up, and asked more and more."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ import psutil
 from benchmarks import machine, wide_bundle
 from benchmarks.load import k6
 from benchmarks.load.k6 import Step, Target
-from benchmarks.rivals.climb import Observed, climb, look_closer
-from benchmarks.rivals.contenders import OURS, Contender, Door, Place
+from benchmarks.rivals.contenders import OURS, Contender, Format, Place
 from benchmarks.rivals.cores import Cores, on
 from benchmarks.rivals.environments import BUILD, prepare, versions
 from benchmarks.rivals.processes import NotServingError, Server, first_answer, free_port, running
 from benchmarks.rivals.report import Result
+from benchmarks.rivals.rising_load import Observed, bisected, rising_steps
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 
@@ -38,13 +38,13 @@ class Plan:
     warm_up_s: int
     peak_s: int
     step_s: int
-    rungs: tuple[float, ...]
-    looks: int
+    shares: tuple[float, ...]
+    halvings: int
     rounds: int
 
 
-WHOLE = Plan(warm_up_s=3, peak_s=8, step_s=8, rungs=(0.4, 0.7, 0.85, 1.0), looks=2, rounds=3)
-QUICK = Plan(warm_up_s=1, peak_s=2, step_s=2, rungs=(0.5,), looks=0, rounds=1)
+WHOLE = Plan(warm_up_s=3, peak_s=8, step_s=8, shares=(0.4, 0.7, 0.85, 1.0), halvings=2, rounds=3)
+QUICK = Plan(warm_up_s=1, peak_s=2, step_s=2, shares=(0.5,), halvings=0, rounds=1)
 
 
 class DisagreementError(Exception):
@@ -62,7 +62,7 @@ class Bench:
     limit_ms: float
 
 
-def measure(bench: Bench, contender: Contender, door: Door, limits: Sequence[float]) -> Result:
+def measure(bench: Bench, contender: Contender, request_format: Format, limits: Sequence[float]) -> Result:
     """What it carries within each of the limits.
 
     Raises:
@@ -72,13 +72,13 @@ def measure(bench: Bench, contender: Contender, door: Door, limits: Sequence[flo
     """
     began = time.perf_counter()
     with started(bench, contender) as (server, place):
-        target = ready(bench, server, place, door)
+        target = ready(bench, server, place, request_format)
         ready_s = time.perf_counter() - began
         body_bytes = target.bodies[0].stat().st_size
         peak, steps = _under_load(bench, server, target, limits)
     return Result(
         title=contender.title,
-        door=door.name,
+        request_format=request_format.name,
         ours=contender is OURS,
         versions={} if contender.environment is None else versions(contender.environment, contender.name),
         body_bytes=body_bytes,
@@ -101,8 +101,8 @@ def started(bench: Bench, contender: Contender) -> Iterator[tuple[Server, Place]
             yield server, place
 
 
-def ready(bench: Bench, server: Server, place: Place, door: Door) -> Target:
-    """What to ask, once the server ranks a list through this door as we do.
+def ready(bench: Bench, server: Server, place: Place, request_format: Format) -> Target:
+    """What to ask, once the server ranks a list in this format as we do.
 
     Bodies are written once, so that sending them costs little.
     """
@@ -110,13 +110,15 @@ def ready(bench: Bench, server: Server, place: Place, door: Door) -> Target:
     names, rng = reranker.schema.names, np.random.default_rng(3)
     bodies = []
     for number in range(LISTS):
-        bodies.append(place.scratch / f"{door.name}-{number}")
-        bodies[-1].write_bytes(door.write(wide_bundle.rows(rng, CANDIDATES), names))
+        bodies.append(place.scratch / f"{request_format.name}-{number}")
+        bodies[-1].write_bytes(request_format.write(wide_bundle.rows(rng, CANDIDATES), names))
     probe = wide_bundle.rows(rng, PROBE)
-    answer = first_answer(server, place.port, door.path, door.content_type, door.write(probe, names))
-    if not np.array_equal(door.read(answer), reranker.rerank(CandidateList(probe)).ranks):
+    answer = first_answer(
+        server, place.port, request_format.path, request_format.content_type, request_format.write(probe, names)
+    )
+    if not np.array_equal(request_format.read(answer), reranker.rerank(CandidateList(probe)).ranks):
         raise DisagreementError(f"it ranks the {PROBE} candidates of the probe in another order than we do")
-    return Target(f"http://127.0.0.1:{place.port}{door.path}", door.content_type, tuple(bodies))
+    return Target(f"http://127.0.0.1:{place.port}{request_format.path}", request_format.content_type, tuple(bodies))
 
 
 def _under_load(
@@ -135,9 +137,9 @@ def _under_load(
     peak = by_clients(plan.peak_s)
     if peak.step.lost > 0:
         raise NotServingError(f"of {CLIENTS} clients, {peak.step.lost:.0%} of the requests got no good answer")
-    steps = climb(at_rate, peak.offered, limits[0], rungs=plan.rungs, looks=plan.looks)
+    steps = rising_steps(at_rate, peak.offered, limits[0], shares=plan.shares, halvings=plan.halvings)
     for limit in limits[1:]:
-        steps = look_closer(at_rate, steps, limit, looks=plan.looks)
+        steps = bisected(at_rate, steps, limit, halvings=plan.halvings)
     print(f" peak {peak.offered:.0f} req/s", flush=True)
     return peak, steps
 

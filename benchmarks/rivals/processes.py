@@ -92,7 +92,7 @@ class Server:
         if self.process.poll() is not None:
             lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
             said = next((line.strip() for line in reversed(lines) if line.strip()), "nothing")
-            raise NotServingError(f"it stopped with exit code {self.process.returncode}, its last words: {said[:200]}")
+            raise NotServingError(f"it stopped with exit code {self.process.returncode}, its last line: {said[:200]}")
 
     def stop(self) -> None:
         """Ask the first process to stop, then end whatever is left."""

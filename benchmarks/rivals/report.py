@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.rivals.climb import Observed, knee
+from benchmarks.rivals.rising_load import Observed, knee
 
 QUIET_CORES = 0.15
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One server asked through one door."""
+    """One server asked in one format."""
 
     title: str
-    door: str
+    request_format: str
     ours: bool
     versions: dict[str, str]
     body_bytes: int
@@ -26,14 +26,14 @@ class Result:
     @property
     def label(self) -> str:
         """For a line of the table or of the figure."""
-        return f"{self.title}, {self.door}" if self.ours else self.title
+        return f"{self.title}, {self.request_format}" if self.ours else self.title
 
     def report(self, limit_ms: float) -> dict[str, object]:
         """For the results."""
         reached = knee(self.steps, limit_ms)
         return {
             "server": self.title,
-            "door": self.door,
+            "format": self.request_format,
             "versions": self.versions,
             "body_bytes": self.body_bytes,
             "ready_s": round(self.ready_s, 2),
@@ -51,16 +51,16 @@ def best_rival(results: Sequence[Result], limit_ms: float) -> tuple[Result, Obse
 
 
 def headline(results: Sequence[Result], limit_ms: float) -> dict[str, object] | None:
-    """Each of our doors over the best rival: within the limit, and within the rival's own p99 where it gives in."""
+    """Each of our formats over the best rival: within the limit, and within the rival's own p99 at its knee."""
     best = best_rival(results, limit_ms)
     if best is None:
         return None
     rival, there = best
     assert there.step.p99_ms is not None
-    doors = {}
+    formats = {}
     for result in results:
         if result.ours:
-            doors[result.door] = {
+            formats[result.request_format] = {
                 "within_the_limit": _over(knee(result.steps, limit_ms), there),
                 "at_the_rivals_p99": _over(knee(result.steps, there.step.p99_ms), there),
                 "peak_over_rivals_peak": round(result.peak.offered / rival.peak.offered, 2),
@@ -70,7 +70,7 @@ def headline(results: Sequence[Result], limit_ms: float) -> dict[str, object] | 
         "sustained_rps": there.offered,
         "p99_ms": there.step.p99_ms,
         "peak_rps": round(rival.peak.offered, 1),
-        "ours": doors,
+        "ours": formats,
     }
 
 
@@ -114,12 +114,12 @@ def sentences(found: dict[str, object] | None, limit_ms: float) -> list[str]:
     if found is None:
         return [f"no rival sustained anything within {limit_ms:g} ms"]
     lines = [f"best rival: {found['best_rival']}, {found['sustained_rps']} req/s at p99 {found['p99_ms']} ms"]
-    doors = found["ours"]
-    assert isinstance(doors, dict)
-    for door, ratios in doors.items():
+    formats = found["ours"]
+    assert isinstance(formats, dict)
+    for request_format, ratios in formats.items():
         within, equal = (ratios[name] for name in ("within_the_limit", "at_the_rivals_p99"))
         lines.append(
-            f"Listwright, {door}: {_times(within)} within {limit_ms:g} ms, {_times(equal)} within that p99, "
+            f"Listwright, {request_format}: {_times(within)} within {limit_ms:g} ms, {_times(equal)} within that p99, "
             f"{ratios['peak_over_rivals_peak']} x its peak"
         )
     return lines

@@ -1,8 +1,9 @@
 """``python -m benchmarks.speed.floor``: what the service takes beyond what must be taken.
 
 The floor of a request is the same ranking in process plus the round trip of a bare ASGI app under the same server,
-which reads the same body and returns as many bytes. One client asks every door and both parts of its floor in turn, on
-the same lists, beginning each round with another; both servers are started several times. A ratio is of medians.
+which reads the same body and returns as many bytes. One client asks in every format, and for both parts of its floor,
+in turn, on the same lists, beginning each round with another; both servers are started several times. A ratio is of
+medians.
 """
 
 from __future__ import annotations
@@ -91,17 +92,17 @@ def ask(
     """Add the milliseconds of so many rounds, by what was asked."""
     rng = np.random.default_rng(length)
     lists = [rows(rng, length) for _ in range(LISTS)]
-    sent = [doors(reranker, features) for features in lists]
+    sent = [formats(reranker, features) for features in lists]
     for idle in (ours, bare):
         idle.close()  # writing the bodies may take longer than a server keeps a connection; the next request opens one
     for number in range(WARM_UP + rounds):
         features, asked = lists[number % LISTS], sent[number % LISTS]
         steps: list[tuple[str, Step]] = [("in process", partial(_rank, reranker, features))]
-        for door, (body, kind) in asked.items():
+        for request_format, (body, kind) in asked.items():
             size = len(post(ours, body, kind, {}))
             steps += [
-                (door, partial(post, ours, body, kind, {})),
-                (f"{door}, bare", partial(post, bare, body, kind, {"X-Answer": str(size)})),
+                (request_format, partial(post, ours, body, kind, {})),
+                (f"{request_format}, bare", partial(post, bare, body, kind, {"X-Answer": str(size)})),
             ]
         turn = number % len(steps)
         for name, step in steps[turn:] + steps[:turn]:
@@ -112,12 +113,12 @@ def ask(
 
 
 def summary(length: int, taken: dict[str, list[float]]) -> list[dict[str, object]]:
-    """A row for every door."""
-    return [_row(length, door, taken) for door in taken if f"{door}, bare" in taken]
+    """A row for every format."""
+    return [_row(length, request_format, taken) for request_format in taken if f"{request_format}, bare" in taken]
 
 
-def doors(reranker: Reranker, features: Float[np.ndarray, "L D"]) -> dict[str, tuple[bytes, str]]:
-    """One list for every door, and what each is announced as."""
+def formats(reranker: Reranker, features: Float[np.ndarray, "L D"]) -> dict[str, tuple[bytes, str]]:
+    """One list for every format, and what each is announced as."""
     forms = bodies(reranker, features)
     file = io.BytesIO()
     np.save(file, features)
@@ -142,13 +143,15 @@ def post(connection: http.client.HTTPConnection, body: bytes, kind: str, more: d
     return answer
 
 
-def _row(length: int, door: str, taken: dict[str, list[float]]) -> dict[str, object]:
-    ours, bare, inside = (float(np.median(taken[name])) for name in (door, f"{door}, bare", "in process"))
+def _row(length: int, request_format: str, taken: dict[str, list[float]]) -> dict[str, object]:
+    ours, bare, inside = (
+        float(np.median(taken[name])) for name in (request_format, f"{request_format}, bare", "in process")
+    )
     row: dict[str, object] = {
         "candidates": length,
-        "door": door,
+        "format": request_format,
         "p50_ms": round(ours, 3),
-        "p99_ms": round(float(np.percentile(taken[door], 99)), 3),
+        "p99_ms": round(float(np.percentile(taken[request_format], 99)), 3),
         "in_process_ms": round(inside, 3),
         "bare_round_trip_ms": round(bare, 3),
         "over_floor": round(ours / (inside + bare), 3),

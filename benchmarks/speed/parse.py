@@ -1,8 +1,7 @@
 """``python -m benchmarks.speed.parse``: how fast LETOR text is read, beside scikit-learn's reader of the same file.
 
 The file has the shape of MSLR-WEB30K: 136 features, about 120 candidates a query, two thirds of the columns whole
-numbers and the rest decimals. Its rows repeat a bank of different ones under new labels and qids, which no parser can
-notice.
+numbers and the rest decimals. Its rows repeat some distinct ones under new labels and qids, which no parser can notice.
 Each reader runs in a process of its own, so that its peak memory is its own, and reads the file once. The two meet on
 a tenth of the rows: scikit-learn's time grows faster than the file (on all of them it was stopped after 11 minutes).
 """
@@ -24,8 +23,8 @@ import numpy as np
 from benchmarks import machine
 
 FEATURES = 136
-BANK = 5000
-"""Different feature rows in the file."""
+DISTINCT = 5000
+"""Distinct feature rows in the file."""
 
 READERS = ("listwright", "scikit-learn")
 
@@ -33,18 +32,18 @@ READERS = ("listwright", "scikit-learn")
 def write(path: Path, rows: int, rng: np.random.Generator) -> None:
     """An MSLR-shaped file."""
     whole = rng.random(FEATURES) < 2 / 3
-    numbers = np.where(whole, rng.geometric(0.02, (BANK, FEATURES)) - 1, rng.lognormal(0, 2, (BANK, FEATURES)))
+    numbers = np.where(whole, rng.geometric(0.02, (DISTINCT, FEATURES)) - 1, rng.lognormal(0, 2, (DISTINCT, FEATURES)))
     numbers[rng.random(numbers.shape) < 0.4] = 0
-    bank = [
+    distinct = [
         " ".join(f"{d}:{value:.0f}" if value % 1 == 0 else f"{d}:{value:.6f}" for d, value in enumerate(row, start=1))
         for row in numbers
     ]
     labels = rng.choice(5, size=rows, p=[0.52, 0.32, 0.13, 0.02, 0.01])
-    picked = rng.integers(BANK, size=rows)
+    picked = rng.integers(DISTINCT, size=rows)
     query, left = 1, int(rng.integers(1, 240))
     with path.open("w", encoding="ascii") as file:
         for label, row in zip(labels, picked, strict=True):
-            file.write(f"{label} qid:{query} {bank[row]} \n")
+            file.write(f"{label} qid:{query} {distinct[row]} \n")
             left -= 1
             if left == 0:
                 query, left = query + 1, int(rng.integers(1, 240))

@@ -25,7 +25,7 @@ import numpy as np
 from benchmarks import machine
 from benchmarks.load.generator import Plan
 from benchmarks.load.service import service
-from benchmarks.speed.floor import STARTS, ask, bare_app, doors, post, summary
+from benchmarks.speed.floor import STARTS, ask, bare_app, formats, post, summary
 from benchmarks.wide_bundle import build, rows
 from listwright.ranking import bundle
 from listwright.ranking.reranker import Reranker
@@ -34,9 +34,9 @@ CANDIDATES, CLIENTS, SECONDS = 100, 4, 10.0
 LENGTHS = (100, 550, 1000)
 ROUNDS = 400
 TURNS, TURN, WARM = 12, 40, 8
-"""Of every length and door, the rounds of each, and how many of them do not count."""
+"""Of every length and format, the rounds of each, and how many of them do not count."""
 
-FORMS = ("npy", "columnar JSON")
+FORMATS = ("npy", "columnar JSON")
 SETTINGS: dict[str, dict[str, Any]] = {
     "1 worker, 2 threads": {"workers": 1, "threads": 2},
     "1 worker, no threads": {"workers": 1, "threads": 0},
@@ -54,9 +54,9 @@ def main() -> int:
         with service(served) as (_, ours, _):
             cost = _cost(reranker, ours)
         clients = [
-            _four_clients(folder, served, reranker, door, settings, floors[door])
+            _four_clients(folder, served, reranker, request_format, settings, floors[request_format])
             for settings in SETTINGS
-            for door in FORMS
+            for request_format in FORMATS
         ]
     result = {"clients": clients, "cost": cost, "features": len(reranker.schema)}
     print(machine.save("throughput", "python -m benchmarks.speed.throughput", result))
@@ -64,22 +64,22 @@ def main() -> int:
 
 
 def _floors(served: Path, reranker: Reranker) -> dict[str, float]:
-    """Milliseconds at each door; over several starts of both servers, for each depends on the cores it lands on."""
+    """Milliseconds of each format; over several starts of both servers, for each depends on the cores it lands on."""
     taken: dict[str, list[float]] = {}
     for _ in range(STARTS):
         with service(served) as (_, ours, _), bare_app() as bare:
             ask(reranker, ours, bare, CANDIDATES, ROUNDS // STARTS, taken)
     return {
-        str(row["door"]): float(str(row["in_process_ms"])) + float(str(row["bare_round_trip_ms"]))
+        str(row["format"]): float(str(row["in_process_ms"])) + float(str(row["bare_round_trip_ms"]))
         for row in summary(CANDIDATES, taken)
     }
 
 
 def _four_clients(
-    folder: Path, served: Path, reranker: Reranker, door: str, name: str, floor_ms: float
+    folder: Path, served: Path, reranker: Reranker, request_format: str, name: str, floor_ms: float
 ) -> dict[str, object]:
     """What they were answered, and its share of what could be."""
-    body, kind = doors(reranker, rows(np.random.default_rng(3), CANDIDATES))[door]
+    body, kind = formats(reranker, rows(np.random.default_rng(3), CANDIDATES))[request_format]
     (folder / "body").write_bytes(body)
     with service(served, **SETTINGS[name]) as (_, connection, _):
         port = connection.port
@@ -90,7 +90,7 @@ def _four_clients(
     best = (cores - seen["generator_cpu_share"]) / floor_ms * 1e3
     row = {
         "settings": name,
-        "door": door,
+        "format": request_format,
         "answers": seen["answers"],
         "per_second": seen["accepted_per_second"],
         "p99_ms": seen["milliseconds"]["200"]["p99"],
@@ -109,32 +109,36 @@ def _load(plan: Plan, folder: Path) -> dict[str, Any]:
 
 
 def _cost(reranker: Reranker, ours: http.client.HTTPConnection) -> list[dict[str, object]]:
-    """Microseconds of each further candidate, in both halves of the range; lengths and doors take turns of some rounds.
+    """Microseconds of each further candidate, in both halves of the range; lengths and formats take turns.
 
-    Of a turn the first rounds do not count: a list would be charged for what a longer one before it left to do after
-    its answer, and for the caches that it took. Lengths are compared within each turn of all of them, a second or two:
-    the machine's speed changes by the minute.
+    A turn is some rounds, of which the first do not count: a list would be charged for what a longer one before it left
+    to do after its answer, and for the caches that it took. Lengths are compared within each turn of all of them, a
+    second or two: the machine's speed changes by the minute.
     """
     rng = np.random.default_rng(4)
-    asked = [(door, length, *sent) for length in LENGTHS for door, sent in doors(reranker, rows(rng, length)).items()]
-    p50_us: dict[str, list[list[float]]] = {door: [] for door, *_ in asked}
+    asked = [
+        (request_format, length, *sent)
+        for length in LENGTHS
+        for request_format, sent in formats(reranker, rows(rng, length)).items()
+    ]
+    p50_us: dict[str, list[list[float]]] = {request_format: [] for request_format, *_ in asked}
     for turn in range(TURNS):
         first = turn % len(asked)
         seen: dict[tuple[str, int], float] = {}
-        for door, length, body, kind in asked[first:] + asked[:first]:
+        for request_format, length, body, kind in asked[first:] + asked[:first]:
             seconds = []
             for _ in range(TURN):
                 began = time.perf_counter()
                 post(ours, body, kind, {})
                 seconds.append(time.perf_counter() - began)
-            seen[door, length] = float(np.median(seconds[WARM:])) * 1e6
-        for door, turns in p50_us.items():
-            turns.append([seen[door, length] for length in LENGTHS])
+            seen[request_format, length] = float(np.median(seconds[WARM:])) * 1e6
+        for request_format, turns in p50_us.items():
+            turns.append([seen[request_format, length] for length in LENGTHS])
     table = []
-    for door, turns in p50_us.items():
+    for request_format, turns in p50_us.items():
         lower, upper = (float(step) for step in np.median(np.diff(turns) / np.diff(LENGTHS), axis=0))
         row: dict[str, object] = {
-            "door": door,
+            "format": request_format,
             "p50_ms": {
                 str(length): round(value / 1e3, 3)
                 for length, value in zip(LENGTHS, np.median(turns, axis=0), strict=True)

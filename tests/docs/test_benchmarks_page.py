@@ -7,13 +7,13 @@ import pytest
 
 from benchmarks import wide_bundle
 from benchmarks.load import k6
-from benchmarks.rivals import climb, contenders, duel, measure, pipeline
+from benchmarks.rivals import contenders, measure, pipeline, rising_load, turns
 from benchmarks.rivals.environments import ROOT
 from benchmarks.speed import throughput
 
 PAGE = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
 ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in PAGE.splitlines() if line.startswith("|")]
-DOORS = ("JSON rows", ".npy", "JSON rows by name")
+FORMATS = ("JSON rows", ".npy", "JSON rows by name")
 
 
 def result(name):
@@ -30,16 +30,16 @@ def result(name):
         ("candidates of the list that every server must rank exactly as ours does", [measure.PROBE]),
         ("clients at the peak", [measure.CLIENTS]),
         (
-            "loads of a climb, % of the peak",
-            [f"{', '.join(f'{100 * rung:.0f}' for rung in measure.WHOLE.rungs)}, then beyond"],
+            "rising loads, % of the peak",
+            [f"{', '.join(f'{100 * share:.0f}' for share in measure.WHOLE.shares)}, then beyond"],
         ),
-        ("loads halfway between", [measure.WHOLE.looks]),
+        ("loads halfway between", [measure.WHOLE.halvings]),
         ("seconds of a step", [measure.WHOLE.step_s]),
         ("limit of the 99th percentile, ms (`--limit-ms`)", [f"{result('rivals')['limit_ms']:g}"]),
-        ("lost requests at most", [f"1 in {1 / climb.LOST:,.0f}"]),
+        ("lost requests at most", [f"1 in {1 / rising_load.LOST:,.0f}"]),
         ("waiting requests at most", [k6.MOST_WAITING]),
         ("rounds in turns", [measure.WHOLE.rounds]),
-        ("multiples in turns", [", ".join(f"{multiple:g}" for multiple in duel.MULTIPLES)]),
+        ("multiples in turns", [", ".join(f"{multiple:g}" for multiple in turns.MULTIPLES)]),
     ],
 )
 def test_settings_are_those_of_the_code(first, others):
@@ -55,43 +55,43 @@ def test_every_server_is_named_and_every_file_exists():
 
 
 def told(name):
-    """The cells of a committed run: the climb at the rival's percentile, the peak, and in turns, through every door."""
+    """The cells of a committed run: rising load at the rival's percentile, the peak, and in turns, in every format."""
     run = result(name)
-    ours, turns = run["headline"]["ours"], run["in_turns"]["ours"]
+    ours, in_turns = run["headline"]["ours"], run["in_turns"]["ours"]
     return run, [
-        [f"{ours[door]['at_the_rivals_p99']['ratio']:.1f}" for door in DOORS],
-        [f"{ours[door]['peak_over_rivals_peak']:.1f}" for door in DOORS],
-        [f"{turns[door]['carried']:g}" for door in DOORS],
+        [f"{ours[request_format]['at_the_rivals_p99']['ratio']:.1f}" for request_format in FORMATS],
+        [f"{ours[request_format]['peak_over_rivals_peak']:.1f}" for request_format in FORMATS],
+        [f"{in_turns[request_format]['carried']:g}" for request_format in FORMATS],
     ]
 
 
 def test_the_committed_run_is_told():
-    run, (climbs, peaks, turns) = told("rivals")
+    run, (rising, peaks, in_turns) = told("rivals")
     assert (len(run["cores_of_the_server"]), run["machine"]["cores"], run["workers"]) == (1, 2, 1)
-    assert ["committed", "climb, within the other's 99th percentile", *climbs] in ROWS
+    assert ["committed", "rising load, within the other's 99th percentile", *rising] in ROWS
     assert ["committed", f"peak of {'four' if measure.CLIENTS == 4 else measure.CLIENTS} clients", *peaks] in ROWS
-    assert ["committed", "in turns", *turns] in ROWS
+    assert ["committed", "in turns", *in_turns] in ROWS
     assert f" is {run['in_turns']['rivals']['p99_ms']:.0f} ms." in PAGE
 
 
 def test_so_is_the_one_on_shared_cores():
-    run, (_, peaks, turns) = told("rivals_shared")
+    run, (_, peaks, in_turns) = told("rivals_shared")
     assert (run["machine"]["cores"], run["workers"]) == (2, 2)
     assert ["`--shared`, committed", "peak of four clients", *peaks] in ROWS
-    assert ["`--shared`, committed", "in turns", *turns] in ROWS
+    assert ["`--shared`, committed", "in turns", *in_turns] in ROWS
 
 
 def test_where_three_times_the_load_is_held():
-    _, (climbs, _, turns) = told("rivals")
+    _, (rising, _, in_turns) = told("rivals")
     before = {row[1]: row[2:] for row in ROWS if row[0] == "the one before"}
-    for place, (door, title) in enumerate(
-        zip(DOORS, ("JSON rows, the body that the others get too", "`.npy`", "JSON rows by name"), strict=True)
+    for place, (request_format, title) in enumerate(
+        zip(FORMATS, ("JSON rows, the body that the others get too", "`.npy`", "JSON rows by name"), strict=True)
     ):
         held = [
             min(float(own[place]), float(before[figure][place])) >= 3
-            for own, figure in ((climbs, "climb, within the other's 99th percentile"), (turns, "in turns"))
+            for own, figure in ((rising, "rising load, within the other's 99th percentile"), (in_turns, "in turns"))
         ]
-        assert [title, *("**held**" if one else "not held" for one in held)] in ROWS, door
+        assert [title, *("**held**" if one else "not held" for one in held)] in ROWS, request_format
 
 
 def test_the_service_alone():

@@ -61,17 +61,17 @@ ODD = (
     (predicted_without_a_column, ROWS),
     (partial(fitted, defaults={"second": "w"}), [row._replace(second="xyz"[row.label]) for row in ROWS]),
 )
-"""By what door, and which data, in the order of the table."""
+"""How it is given, and which data, in the order of the table."""
 
 
-@pytest.mark.parametrize(("quoted", "door", "data"), [(quoted, *odd) for quoted, odd in zip(QUOTED, ODD, strict=True)])
-def test_every_error_of_the_table_is_what_one_is_told(quoted, door, data, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(("quoted", "way", "data"), [(quoted, *odd) for quoted, odd in zip(QUOTED, ODD, strict=True)])
+def test_every_error_of_the_table_is_what_one_is_told(quoted, way, data, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
-    if callable(door):
+    if callable(way):
         with pytest.raises(ListwrightError) as caught:
-            door(data)
+            way(data)
         said = str(caught.value)
     else:
-        said = fit_by(door, data, tmp_path, capsys)
+        said = fit_by(way, data, tmp_path, capsys)
     # the page tells of a shop: its columns have other names
     assert quoted.replace("stops", "second").replace("carrier", "second") in said

@@ -102,11 +102,11 @@ def test_demo_figures_are_those_of_the_committed_bundle():
 def test_speed_is_the_committed_result():
     results = ROOT / "benchmarks" / "results"
     floor, service, compute = (json.loads((results / f"{n}.json").read_text()) for n in ("floor", "service", "compute"))
-    measured = {(row["candidates"], row["door"]): row for row in floor["table"]}
+    measured = {(row["candidates"], row["format"]): row for row in floor["table"]}
     for count in (10, 100, 1000):
         cells = [f"{measured[count, 'npy']['in_process_ms']:.1f}"]
-        for door in ("npy", "columnar JSON", "rows by name"):
-            row = measured[count, door]
+        for request_format in ("npy", "columnar JSON", "rows by name"):
+            row = measured[count, request_format]
             cells.append(f"{row['p50_ms']:.1f} ({row['p99_ms']:.1f}), {row['over_floor']:.2f} ×")
         assert f"| {count} | {' | '.join(cells)} |" in RESULTS_PAGE
     (first,) = (row for row in compute["first_stage"] if row["candidates"] == 100)
@@ -116,7 +116,7 @@ def test_speed_is_the_committed_result():
     parse = json.loads((ROOT / "benchmarks" / "results" / "parse.json").read_text())
     assert f"{parse['whole_file']['listwright']['rows_per_second']:,} rows" in RESULTS_PAGE
     assert f"{parse['speed_ratio_on_a_tenth']:.1f} × scikit-learn" in RESULTS_PAGE
-    (columnar,) = (row for row in floor["table"] if (row["candidates"], row["door"]) == (100, "columnar JSON"))
+    (columnar,) = (row for row in floor["table"] if (row["candidates"], row["format"]) == (100, "columnar JSON"))
     assert f" {columnar['p50_ms']:.1f} ms" in README
 
 

@@ -9,15 +9,15 @@ import pytest
 from benchmarks import machine
 from benchmarks.load.k6 import Step
 from benchmarks.rivals import __main__ as command
-from benchmarks.rivals.climb import Observed
 from benchmarks.rivals.cores import Cores, IndivisibleError
 from benchmarks.rivals.processes import NotServingError
 from benchmarks.rivals.report import Result
+from benchmarks.rivals.rising_load import Observed
 
 
-def result(contender, door, rate):
+def result(contender, request_format, rate):
     step = Observed(Step(rate, 1.0, 1000, 0, 0, 5.0, 10.0, 12.0, 0.1), 5.0, 0.0, 100.0)
-    return Result(contender.title, door.name, contender is command.OURS, {}, 1, 1.0, step, (step,))
+    return Result(contender.title, request_format.name, contender is command.OURS, {}, 1, 1.0, step, (step,))
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setattr(command.bundle, "load", lambda _: None)
     monkeypatch.setattr(command, "divided", lambda: Cores(frozenset({0}), frozenset({1})))
     monkeypatch.setattr(
-        command.duel, "duel", lambda _, rival, at: {"rival": rival.title, "rate": at.offered, "ours": {}}
+        command.turns, "in_turns", lambda _, rival, at: {"rival": rival.title, "rate": at.offered, "ours": {}}
     )
     before = signal.getsignal(signal.SIGTERM)
 
@@ -49,11 +49,11 @@ def run(tmp_path, monkeypatch):
 
 
 def test_what_does_not_serve_is_skipped_with_a_line(run, capsys):
-    def measure(_, contender, door, limits):
+    def measure(_, contender, request_format, limits):
         if contender.name == "ray":
             raise NotServingError("no memory left")
         rates = {"listwright": 300, "mlserver": 100}
-        return result(contender, door, rates.get(contender.name, 50))
+        return result(contender, request_format, rates.get(contender.name, 50))
 
     code, results, build = run(measure)
     assert (code, build) == (0, None)
@@ -67,9 +67,9 @@ def test_what_does_not_serve_is_skipped_with_a_line(run, capsys):
 def test_ours_is_asked_within_the_best_rivals_percentile_too(run):
     asked = {}
 
-    def measure(_, contender, door, limits):
+    def measure(_, contender, request_format, limits):
         asked[contender.name] = list(limits)
-        return result(contender, door, 100)
+        return result(contender, request_format, 100)
 
     run(measure, "--limit-ms", "40")
     assert asked == {
@@ -83,10 +83,10 @@ def test_ours_is_asked_within_the_best_rivals_percentile_too(run):
 
 
 def test_an_interrupted_run_keeps_what_it_has_and_touches_no_results(run):
-    def measure(_, contender, door, limits):
+    def measure(_, contender, request_format, limits):
         if contender.name == "litserve":
             raise KeyboardInterrupt
-        return result(contender, door, 100)
+        return result(contender, request_format, 100)
 
     code, results, build = run(measure)
     assert (code, results, build["complete"]) == (1, None, False)
@@ -94,17 +94,21 @@ def test_an_interrupted_run_keeps_what_it_has_and_touches_no_results(run):
 
 
 def test_a_quick_run_touches_no_results(run):
-    code, results, build = run(lambda _, contender, door, limits: result(contender, door, 100), "--quick")
+    code, results, build = run(
+        lambda _, contender, request_format, limits: result(contender, request_format, 100), "--quick"
+    )
     assert (code, results, build["complete"]) == (0, None, True)
 
 
 def test_a_run_on_shared_cores_does_not_stand_in_for_one_apart(run):
-    code, results, _ = run(lambda _, contender, door, limits: result(contender, door, 100), "--shared")
+    code, results, _ = run(
+        lambda _, contender, request_format, limits: result(contender, request_format, 100), "--shared"
+    )
     assert (code, results) == (0, None)
     written = json.loads((machine.RESULTS / "rivals_shared.json").read_text())
     assert written["command"] == "python -m benchmarks.rivals --shared"
     assert written["cores_of_the_server"] == written["cores_of_the_generator"]
-    assert run(lambda _, contender, door, limits: result(contender, door, 100))[1]["workers"] == 1
+    assert run(lambda _, contender, request_format, limits: result(contender, request_format, 100))[1]["workers"] == 1
 
 
 def test_where_the_generator_can_have_no_core_the_way_out_is_named(run, monkeypatch, capsys):
@@ -117,9 +121,9 @@ def test_where_the_generator_can_have_no_core_the_way_out_is_named(run, monkeypa
 
 
 def test_a_run_without_ours_is_no_success(run):
-    def measure(_, contender, door, limits):
+    def measure(_, contender, request_format, limits):
         if contender is command.OURS:
             raise NotServingError("no bundle")
-        return result(contender, door, 100)
+        return result(contender, request_format, 100)
 
     assert run(measure)[0] == 1

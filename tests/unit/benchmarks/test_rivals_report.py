@@ -7,8 +7,8 @@ import pytest
 
 from benchmarks.load.k6 import Step
 from benchmarks.rivals import contenders, figure, report
-from benchmarks.rivals.climb import Observed
 from benchmarks.rivals.report import Result
+from benchmarks.rivals.rising_load import Observed
 
 LIMIT = 50.0
 
@@ -17,8 +17,8 @@ def observed(rate, p99, *, others=0.0, answered=1000):
     return Observed(Step(rate, 10.0, answered, 0, 0, p99 and p99 / 2, p99, p99, 0.1), 5.0, others, 100.0)
 
 
-def result(title, steps, *, ours=False, door="JSON rows", peak=1000):
-    return Result(title, door, ours, {}, 110_000, 1.5, observed(None, 20.0, answered=peak), tuple(steps))
+def result(title, steps, *, ours=False, request_format="JSON rows", peak=1000):
+    return Result(title, request_format, ours, {}, 110_000, 1.5, observed(None, 20.0, answered=peak), tuple(steps))
 
 
 FAST = result("Fast", [observed(100, 10.0), observed(200, 40.0), observed(300, 400.0)], peak=2000)
@@ -41,7 +41,7 @@ def test_no_rival_no_headline():
     assert report.sentences(None, LIMIT) == ["no rival sustained anything within 50 ms"]
 
 
-def test_a_door_that_sustains_nothing_is_said_to():
+def test_a_format_that_sustains_nothing_is_said_to():
     found = report.headline([FAST, result("Listwright", [observed(300, 60.0)], ours=True)], LIMIT)
     assert found["ours"]["JSON rows"]["within_the_limit"] is None
     assert "nothing sustained within 50 ms" in report.sentences(found, LIMIT)[1]
@@ -76,18 +76,18 @@ def test_the_figure_names_every_server(tmp_path):
 
 @pytest.mark.parametrize("contender", contenders.RIVALS, ids=lambda one: one.name)
 def test_ranks_of_a_rivals_scores_count_from_one(contender):
-    (door,) = contender.doors
+    (request_format,) = contender.formats
     scores = [0.5, 2.0, 0.5, -1.0]
     answers = {"bentoml": scores, "mlserver": {"outputs": [{"name": "scores", "data": scores}]}}
     answer = answers.get(contender.name, {"scores": scores})
-    assert door.read(json.dumps(answer).encode()).tolist() == [2, 1, 3, 4]  # equal scores keep input order
+    assert request_format.read(json.dumps(answer).encode()).tolist() == [2, 1, 3, 4]  # equal scores keep input order
 
 
-def test_every_door_writes_the_digits_of_float32():
+def test_every_format_writes_the_digits_of_float32():
     features = np.array([[0.1, 2.0], [3.5, 1e-3]], dtype=np.float32)
     for contender in (*contenders.RIVALS, contenders.OURS):
-        for door in contender.doors:
-            if door.content_type == contenders.JSON:
-                body = door.write(features, ["a", "b"]).decode()
-                assert all(digits in body for digits in ("0.1", "3.5", "0.001")), door
+        for request_format in contender.formats:
+            if request_format.content_type == contenders.JSON:
+                body = request_format.write(features, ["a", "b"]).decode()
+                assert all(digits in body for digits in ("0.1", "3.5", "0.001")), request_format
                 assert "0.10000000149" not in body

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.load.k6 import Step
-from benchmarks.rivals import contenders, duel
-from benchmarks.rivals.climb import Observed
+from benchmarks.rivals import contenders, turns
 from benchmarks.rivals.cores import shared
 from benchmarks.rivals.measure import QUICK, Bench
+from benchmarks.rivals.rising_load import Observed
 
 LIMIT_MS = 50.0
 
@@ -18,19 +18,19 @@ def steps(rate, *p99s, lost=0):
 
 
 def carried(ours, theirs=(30.0, 40.0, 20.0)):
-    found = duel.summary("MLServer", 3, steps(100.0, *theirs), ours, LIMIT_MS)
+    found = turns.summary("MLServer", 3, steps(100.0, *theirs), ours, LIMIT_MS)
     return found["ours"]["JSON rows"]["carried"], found
 
 
 def multiples(*of_each):
-    return {("JSON rows", multiple): given for multiple, given in zip(duel.MULTIPLES, of_each, strict=True)}
+    return {("JSON rows", multiple): given for multiple, given in zip(turns.MULTIPLES, of_each, strict=True)}
 
 
 def test_the_median_of_the_rounds_counts():
     good, bad = steps(1.0, 10.0, 99.0, 29.0), steps(1.0, 10.0, 31.0, 31.0)
     most, found = carried(multiples(good, good, good, bad))
     assert (most, found["within_ms"]) == (3.0, 30.0)
-    assert duel.sentences(found) == ["in turns with MLServer, JSON rows: 3 times its load within its p99"]
+    assert turns.sentences(found) == ["in turns with MLServer, JSON rows: 3 times its load within its p99"]
 
 
 def test_a_multiple_counts_only_above_those_that_were_carried():
@@ -42,13 +42,13 @@ def test_a_multiple_counts_only_above_those_that_were_carried():
 def test_lost_requests_and_the_limit_count_too():
     good = steps(1.0, 10.0)
     assert carried(multiples(good, steps(1.0, 10.0, lost=2), good, good))[0] == 2.0
-    assert carried(multiples(good, steps(1.0, 10.0, lost=1), good, good))[0] == duel.MULTIPLES[-1]
+    assert carried(multiples(good, steps(1.0, 10.0, lost=1), good, good))[0] == turns.MULTIPLES[-1]
     assert carried(multiples(good, good, good, steps(1.0, 60.0)), theirs=(70.0,))[0] == 3.0
     assert carried(multiples(good, good, good, [Step(1.0, 5.0, 0, 9, 0, None, None, None, 0.1)]))[0] == 3.0
 
 
 @pytest.mark.parametrize("rounds", [1, 3])
-def test_every_round_asks_the_rival_and_every_door(monkeypatch, rounds, tmp_path):
+def test_every_round_asks_the_rival_and_every_format(monkeypatch, rounds, tmp_path):
     asked = []
 
     class Started:
@@ -66,19 +66,19 @@ def test_every_round_asks_the_rival_and_every_door(monkeypatch, rounds, tmp_path
         asked.append((server, target, rate))
         return Observed(steps(rate, 10.0)[0], 1.0, 0.0, 7.0)
 
-    monkeypatch.setattr(duel, "started", Started)
-    monkeypatch.setattr(duel, "ready", lambda _bench, _server, _place, door: door.name)
-    monkeypatch.setattr(duel, "observed_at", observed_at)
+    monkeypatch.setattr(turns, "started", Started)
+    monkeypatch.setattr(turns, "ready", lambda _bench, _server, _place, request_format: request_format.name)
+    monkeypatch.setattr(turns, "observed_at", observed_at)
     plan = replace(QUICK, rounds=rounds)
     rival = next(one for one in contenders.RIVALS if one.name == "mlserver")
-    found = duel.duel(
+    found = turns.in_turns(
         Bench(tmp_path, tmp_path, shared(), plan, LIMIT_MS), rival, Observed(steps(100.0, 10.0)[0], 1.0, 0.0, 7.0)
     )
     a_round = []
-    for multiple in duel.MULTIPLES:
+    for multiple in turns.MULTIPLES:
         a_round.append(("mlserver", "JSON tensor", 100.0))
-        a_round += [("listwright", door.name, 100.0 * multiple) for door in contenders.OURS.doors]
+        a_round += [("listwright", request_format.name, 100.0 * multiple) for request_format in contenders.OURS.formats]
     assert asked == [*a_round * rounds, "listwright stopped", "mlserver stopped"]
-    assert {name: door["carried"] for name, door in found["ours"].items()} == dict.fromkeys(
-        [door.name for door in contenders.OURS.doors], duel.MULTIPLES[-1]
+    assert {name: of_format["carried"] for name, of_format in found["ours"].items()} == dict.fromkeys(
+        [request_format.name for request_format in contenders.OURS.formats], turns.MULTIPLES[-1]
     )

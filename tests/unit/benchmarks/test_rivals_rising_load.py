@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.load.k6 import Step
-from benchmarks.rivals.climb import LOST, MOST_BEYOND, Observed, climb, knee, look_closer
+from benchmarks.rivals.rising_load import LOST, MOST_BEYOND, Observed, bisected, knee, rising_steps
 
 LIMIT = 50.0
 
@@ -38,40 +38,40 @@ def test_the_knee_is_the_highest_load_with_every_lower_one():
     assert knee([], LIMIT) is None
 
 
-def test_a_climb_ends_above_the_knee_and_looks_closer():
+def test_steps_end_above_the_knee_and_halve_the_last_one():
     measure, asked = server(capacity=80)
-    steps = climb(measure, 100, LIMIT, rungs=(0.4, 0.7, 0.9, 1.0), looks=2)
+    steps = rising_steps(measure, 100, LIMIT, shares=(0.4, 0.7, 0.9, 1.0), halvings=2)
     assert asked == pytest.approx([40, 70, 90, 90, 80, 85, 85])
     assert [step.offered for step in steps] == sorted(step.offered for step in steps)
     assert knee(steps, LIMIT).offered == 80
 
 
-def test_a_climb_goes_beyond_a_peak_that_was_no_peak_but_not_for_ever():
+def test_the_load_rises_beyond_a_peak_that_was_no_peak_but_not_for_ever():
     measure, asked = server(capacity=130)
-    assert knee(climb(measure, 100, LIMIT, rungs=(0.5, 1.0), looks=0), LIMIT).offered == pytest.approx(120)
+    assert knee(rising_steps(measure, 100, LIMIT, shares=(0.5, 1.0), halvings=0), LIMIT).offered == pytest.approx(120)
     measure, asked = server(capacity=1e9)
-    climb(measure, 100, LIMIT, rungs=(0.5, 1.0), looks=2)
+    rising_steps(measure, 100, LIMIT, shares=(0.5, 1.0), halvings=2)
     assert len(asked) == 2 + MOST_BEYOND
 
 
-def test_a_hiccup_is_tried_once_more():
+def test_a_pause_is_tried_once_more():
     answers = iter([observed(40, 900.0), observed(40, 10.0), observed(70, 900.0), observed(70, 900.0)])
-    steps = climb(lambda _: next(answers), 100, LIMIT, rungs=(0.4, 0.7, 1.0), looks=0)
+    steps = rising_steps(lambda _: next(answers), 100, LIMIT, shares=(0.4, 0.7, 1.0), halvings=0)
     assert [(step.offered, step.step.p99_ms) for step in steps] == [(40, 10.0), (70, 900.0)]
     answers = iter([observed(55, 900.0), observed(55, 10.0)])
-    steps = look_closer(lambda _: next(answers), steps, LIMIT, looks=1)
+    steps = bisected(lambda _: next(answers), steps, LIMIT, halvings=1)
     assert knee(steps, LIMIT).offered == 55
 
 
-def test_where_nothing_was_sustained_the_looks_go_down():
+def test_where_nothing_was_sustained_the_halvings_go_down():
     measure, asked = server(capacity=12)
-    steps = climb(measure, 100, LIMIT, rungs=(0.4, 1.0), looks=2)
+    steps = rising_steps(measure, 100, LIMIT, shares=(0.4, 1.0), halvings=2)
     assert asked == pytest.approx([40, 40, 20, 20, 10])
     assert knee(steps, LIMIT).offered == pytest.approx(10)
 
 
-def test_a_closer_look_under_another_limit_keeps_the_steps():
+def test_halvings_under_another_limit_keep_the_steps():
     measure, asked = server(capacity=70)
-    steps = look_closer(measure, [observed(40, 8.0), observed(80, 20.0)], 9.0, looks=1)
+    steps = bisected(measure, [observed(40, 8.0), observed(80, 20.0)], 9.0, halvings=1)
     assert asked == [60, 60]
     assert [step.offered for step in steps] == [40, 60, 80]

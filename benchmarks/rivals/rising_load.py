@@ -1,4 +1,4 @@
-"""How much load a server sustains: a climb until it no longer does, then closer looks in between."""
+"""How much load a server sustains: ever more until it no longer does, then loads halfway in between."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LOST = 0.001
 """Share of the requests that may stay without a good answer where a load counts as sustained."""
 
 BEYOND, MOST_BEYOND = 1.2, 4
-"""How the climb goes on where even the last rung was sustained, and how often."""
+"""By how much the load rises where even the last share was sustained, and how often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,31 +52,31 @@ class Observed:
         }
 
 
-def climb(
-    measure: Callable[[float], Observed], peak: float, limit_ms: float, *, rungs: Sequence[float], looks: int
+def rising_steps(
+    measure: Callable[[float], Observed], peak: float, limit_ms: float, *, shares: Sequence[float], halvings: int
 ) -> list[Observed]:
-    """Steps at these fractions of the peak, upwards, until one is not sustained; then ``looks`` in between."""
+    """Steps at these shares of the peak, upwards, until one is not sustained; then ``halvings`` in between."""
     steps: list[Observed] = []
-    for fraction in (*rungs, *(rungs[-1] * BEYOND**n for n in range(1, MOST_BEYOND + 1))):
-        step = tried(measure, peak * fraction, limit_ms)
+    for share in (*shares, *(shares[-1] * BEYOND**n for n in range(1, MOST_BEYOND + 1))):
+        step = tried(measure, peak * share, limit_ms)
         steps.append(step)
         if not step.sustained(limit_ms):
             break
-    return look_closer(measure, steps, limit_ms, looks=looks)
+    return bisected(measure, steps, limit_ms, halvings=halvings)
 
 
 def tried(measure: Callable[[float], Observed], rate: float, limit_ms: float) -> Observed:
-    """A step; where it is not sustained it is tried once more, and the second try counts: machines hiccup."""
+    """A step; where it is not sustained it is tried once more, and the second try counts: machines pause."""
     step = measure(rate)
     return step if step.sustained(limit_ms) else measure(rate)
 
 
-def look_closer(
-    measure: Callable[[float], Observed], steps: Iterable[Observed], limit_ms: float, *, looks: int
+def bisected(
+    measure: Callable[[float], Observed], steps: Iterable[Observed], limit_ms: float, *, halvings: int
 ) -> list[Observed]:
-    """The steps, sorted by load, and ``looks`` more, each halfway between the most sustained and the next above it."""
+    """The steps, sorted by load, and ``halvings`` more: each halfway from the most sustained to the next above it."""
     found = sorted(steps, key=lambda step: step.offered)
-    for _ in range(looks):
+    for _ in range(halvings):
         reached = knee(found, limit_ms)
         low = 0.0 if reached is None else reached.offered
         above = [step.offered for step in found if step.offered > low]

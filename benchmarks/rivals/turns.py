@@ -1,9 +1,10 @@
 """Ours and the best rival in turns: a machine whose speed changes by the minute is the same for both.
 
-Both servers run all the time, and only one is asked at a time: the rival what it sustained in its climb, then ours,
-through each door, a multiple of that. A step asks for more or for less as the machine is faster or slower just before
-than it was when the rival sustained that, and is tried once more where the limit is not kept. What counts is the median
-over the rounds: a multiple is carried where our 99th percentile stays within the rival's, and next to nothing is lost.
+Both servers run all the time, and only one is asked at a time: the rival what it sustained under rising load, then
+ours, in each format, a multiple of that. A step asks for more or for less as the machine is faster or slower just
+before than it was when the rival sustained that, and is tried once more where the limit is not kept. What counts is the
+median over the rounds: a multiple is carried where our 99th percentile stays within the rival's, and next to nothing is
+lost.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from functools import partial
 from statistics import median
 
 from benchmarks.load.k6 import Step
-from benchmarks.rivals.climb import LOST, Observed, tried
 from benchmarks.rivals.contenders import OURS, Contender
 from benchmarks.rivals.measure import Bench, observed_at, ready, started
+from benchmarks.rivals.rising_load import LOST, Observed, tried
 
 MULTIPLES = (2.0, 2.5, 3.0, 3.5)
 
@@ -48,29 +49,29 @@ class Turns:
         }
 
 
-def duel(bench: Bench, rival: Contender, sustained: Observed) -> dict[str, object]:
+def in_turns(bench: Bench, rival: Contender, sustained: Observed) -> dict[str, object]:
     """All rounds.
 
     Args:
         bench: what all servers are measured with.
-        rival: asked through its first door.
-        sustained: the most that it sustained in its climb.
+        rival: asked in its first format.
+        sustained: the most that it sustained under rising load.
     """
     rate, speed, limit_ms = sustained.offered, sustained.speed, bench.limit_ms
     print(f"{rival.title} and {OURS.title} in turns", end=" ", flush=True)
     theirs = list[Step]()
     ours: dict[tuple[str, float], list[Step]] = {}
     with started(bench, rival) as (their_server, their_place), started(bench, OURS) as (server, place):
-        their_target = ready(bench, their_server, their_place, rival.doors[0])
+        their_target = ready(bench, their_server, their_place, rival.formats[0])
         they = partial(observed_at, bench, their_server, their_target, as_at_speed=speed)
-        targets = {door.name: ready(bench, server, place, door) for door in OURS.doors}
-        doors = {
+        targets = {request_format.name: ready(bench, server, place, request_format) for request_format in OURS.formats}
+        formats = {
             name: partial(observed_at, bench, server, target, as_at_speed=speed) for name, target in targets.items()
         }
         for _ in range(bench.plan.rounds):
             for multiple in MULTIPLES:
                 theirs.append(tried(they, rate, limit_ms).step)
-                for name, we in doors.items():
+                for name, we in formats.items():
                     step = tried(we, multiple * rate, limit_ms).step
                     ours.setdefault((name, multiple), []).append(step)
     print(flush=True)
@@ -80,27 +81,27 @@ def duel(bench: Bench, rival: Contender, sustained: Observed) -> dict[str, objec
 def summary(
     title: str, rounds: int, theirs: Sequence[Step], ours: Mapping[tuple[str, float], Sequence[Step]], limit_ms: float
 ) -> dict[str, object]:
-    """The rounds as the results have them, and the most that each door carried."""
+    """The rounds as the results have them, and the most that each format carried."""
     rival = Turns(tuple(theirs))
     within_ms = min(limit_ms, rival.p99_ms)
-    doors: dict[str, dict[str, object]] = {}
+    formats: dict[str, dict[str, object]] = {}
     for (name, multiple), steps in ours.items():
         turns = Turns(tuple(steps))
-        door = doors.setdefault(name, {"carried": None, "multiples": {}})
-        shown = door["multiples"]
+        of_format = formats.setdefault(name, {"carried": None, "multiples": {}})
+        shown = of_format["multiples"]
         assert isinstance(shown, dict)
-        below = multiple == MULTIPLES[0] or door["carried"] == MULTIPLES[MULTIPLES.index(multiple) - 1]
+        below = multiple == MULTIPLES[0] or of_format["carried"] == MULTIPLES[MULTIPLES.index(multiple) - 1]
         if below and turns.p99_ms <= within_ms and turns.lost <= LOST:
-            door["carried"] = multiple
+            of_format["carried"] = multiple
         shown[f"{multiple:g}"] = turns.report()
-    return {"rival": title, "rounds": rounds, "rivals": rival.report(), "within_ms": within_ms, "ours": doors}
+    return {"rival": title, "rounds": rounds, "rivals": rival.report(), "within_ms": within_ms, "ours": formats}
 
 
 def sentences(found: Mapping[str, object]) -> list[str]:
-    """What each door carried, in words."""
-    doors, lines = found["ours"], list[str]()
-    assert isinstance(doors, dict)
-    for name, door in doors.items():
-        most = f"{door['carried']:g} times" if door["carried"] else f"less than {MULTIPLES[0]:g} times"
+    """What each format carried, in words."""
+    formats, lines = found["ours"], list[str]()
+    assert isinstance(formats, dict)
+    for name, of_format in formats.items():
+        most = f"{of_format['carried']:g} times" if of_format["carried"] else f"less than {MULTIPLES[0]:g} times"
         lines.append(f"in turns with {found['rival']}, {name}: {most} its load within its p99")
     return lines

@@ -214,6 +214,16 @@ def _checked(path: Path, entry: BundleFile, content: bytes) -> bytes:
     return content
 
 
+def _without_manifest(path: Path) -> str:
+    """What to say of a folder that is no bundle."""
+    if not path.is_dir():
+        return f": there is no folder {path}"
+    versions = sorted(inner.name for inner in path.iterdir() if (inner / MANIFEST).is_file())
+    if versions:
+        return f": a bundle is a folder NAME/VERSION; name a version, such as {path / versions[-1]}"
+    return f": {path} holds no bundle"
+
+
 def _read(path: Path, name: str) -> bytes:
     file = path / name
     try:
@@ -221,7 +231,7 @@ def _read(path: Path, name: str) -> bytes:
     except NotPlainError as error:
         raise BundleError(file, str(error)) from error
     except FileNotFoundError as error:
-        hint = ": no manifest, no bundle" if name == MANIFEST else ", although the manifest lists it"
+        hint = _without_manifest(path) if name == MANIFEST else ", although the manifest lists it"
         raise BundleError(file, f"does not exist{hint}") from error
     except OSError as error:
         raise BundleError(file, f"cannot be read: {error.strerror or error}") from error

@@ -185,7 +185,7 @@ class Reranker:
         if strategy not in ("auto", "srm"):
             raise UnknownSpecialistError(f"strategy {strategy!r} has no specialists: use auto or srm, or name none")
         if self.manifest.srm is None:
-            raise UnknownSpecialistError("this bundle has no specialists: name none")
+            raise UnknownSpecialistError("this bundle has no specialists: leave out specialist")
         count = len(self.manifest.srm.specialists)
         if not 0 <= specialist < count:
             raise UnknownSpecialistError(f"this bundle has no specialist {specialist}: use 0 to {count - 1}, see /info")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
+import socket
 import sys
 from functools import partial
 
@@ -26,12 +28,13 @@ def main(arguments: list[str] | None = None) -> int:
         prog="listwright serve",
         description="Serve bundles: POST /rerank, GET /readyz /livez /info /metrics.",
         epilog=f"settings, from the environment:\n{describe()}\n\nexample:\n"
-        f"  {PREFIX}BUNDLE=models/demo/1 {PREFIX}PORT=8000 listwright serve",
+        f"  listwright serve models/demo/1\n  {PREFIX}MODELS=models {PREFIX}PORT=8000 listwright serve",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.parse_args(arguments)
+    parser.add_argument("bundle", nargs="?", metavar="BUNDLE", help=f"folder to serve, in place of {PREFIX}BUNDLE")
+    options = parser.parse_args(arguments)
     try:
-        settings = Settings()
+        settings = Settings() if options.bundle is None else Settings(bundle=options.bundle, models=None)
     except ValidationError as error:
         for line in _faults(error):
             print(f"error: {line}; see listwright serve --help", file=sys.stderr)
@@ -41,6 +44,9 @@ def main(arguments: list[str] | None = None) -> int:
     if fault := _misnamed(settings):
         print(f"error: {fault}; see listwright serve --help", file=sys.stderr)
         return 2
+    if fault := _taken(settings):
+        print(f"error: {fault}", file=sys.stderr)
+        return 3
     if settings.workers > 1:
         return supervise(settings)
     logs.configure(settings.log_level)
@@ -53,6 +59,21 @@ def main(arguments: list[str] | None = None) -> int:
     if settings.hook is not None or app.service.reloader.hangs:
         hook.leave(0)
     return 0
+
+
+def _taken(settings: Settings) -> str | None:
+    """Why the address cannot be listened on, before anything is loaded; None if it can."""
+    if settings.port == 0:
+        return None
+    with socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((settings.host, settings.port))
+        except OSError as error:
+            why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror or error})"
+            remedy = f"stop the other process, or set {PREFIX}PORT or {PREFIX}HOST"
+            return f"port {settings.port} of {settings.host} {why}: {remedy}"
+    return None
 
 
 def _misnamed(settings: Settings) -> str | None:

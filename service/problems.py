@@ -240,7 +240,7 @@ async def _http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     detail = error.detail
     if error.status_code == http.HTTPStatus.NOT_FOUND:
-        detail = f"there is nothing at {request.scope['path']}: the paths stand in /openapi.json"
+        detail = f"there is nothing at {request.scope['path']}: see the paths in /openapi.json"
     if error.status_code == http.HTTPStatus.METHOD_NOT_ALLOWED:
         detail = f"{request.method} is not allowed at {request.scope['path']}"
     headers = dict(error.headers or {})

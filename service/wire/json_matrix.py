@@ -203,13 +203,13 @@ def _check_names(sent: Collection[str], schema: FeatureSchema, path: Path, ignor
         return
     parts = []
     if absent:
-        parts.append(f"lacks {_listed(absent)} (send null where a value is missing)")
+        parts.append(f"lacks the required {_listed(absent)} (send null where a value is missing)")
     if unknown:
         found = list(islice((name for name in sent if name not in known), LISTED))
         parts.append(f"has unknown features {_listed(found, unknown)}")
     place = "feature_names" if path == ("feature_names",) else f"candidate {path[1]}"
     raise SchemaMismatchError(
-        f"{place} {' and '.join(parts)}: the bundle was fitted on other features, see /info",
+        f"{place} {' and '.join(parts)}: GET /info lists the features of the bundle",
         expected=schema.names,
         sent=tuple(islice(sent, len(schema) + LISTED)),
         path=path,

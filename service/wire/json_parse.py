@@ -129,7 +129,7 @@ def decode(body: bytes, bounds: Bounds) -> Any:
         value = pydantic_core.from_json(body, allow_inf_nan=False)
     except ValueError as error:
         place = _place_of_fault(body) if commas <= SEARCHED else ()
-        raise UndecodableBodyError(f"the body is no JSON: {error}", place) from error
+        raise UndecodableBodyError(f"the body is not valid JSON: {error}", place) from error
     _check_lengths(value, bounds.candidates)
     if _names(value) != colons:
         if commas <= SEARCHED:

@@ -10,6 +10,9 @@ _ISO = (
     r"^(\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01]))"
     r"(?:[T ]((?:[01]\d|2[0-3]):[0-5]\d)(?::([0-5]\d)(?:[.,](\d{1,9}))?)? ?(?:(Z|UTC)|([+-]\d{2}):?(\d{2})?)?)?$"
 )
+_DATE = r"^\d{1,2}[./-]\d{1,2}[./-](?:\d{4}|\d{2})(?:[ ,]|$)|^\d{4}[./]\d{1,2}[./]\d{1,2}(?:[ ,]|$)"
+"""Dates as people write them: 31/05/2024, 5.31.24, 2024/05/31."""
+
 _PARTS = ("day", "minute", "second", "fraction", "utc", "hours", "minutes")
 
 _UNITS = (("seconds", 1.0), ("milliseconds", 1e3), ("microseconds", 1e6), ("nanoseconds", 1e9))
@@ -27,14 +30,18 @@ TIMES_IN_NUMBERS = (
 
 
 def count_times(text: pl.Series) -> int:
-    """How many values of a column of text are a date or a datetime as ISO 8601 has it."""
-    return int(text.str.contains(_ISO).sum())
+    """How many values of a column of text are a date or a datetime, as ISO 8601 or people write them."""
+    return int(_looks(text).sum())
 
 
 def reads_as_time(text: pl.Series) -> bool:
-    """Whether every value of a column of text is a date or a datetime as ISO 8601 has it; False if there is none."""
+    """Whether every value of a column of text is a date or a datetime; False if there is none."""
     first = text.drop_nulls().head(1)
-    return len(first) > 0 and bool(first.str.contains(_ISO)[0]) and bool(text.str.contains(_ISO).all())
+    return len(first) > 0 and bool(_looks(first)[0]) and bool(_looks(text).all())
+
+
+def _looks(text: pl.Series) -> pl.Series:
+    return text.str.contains(_ISO) | text.str.contains(_DATE)
 
 
 def times_of(column: pl.Series, fault: Fault) -> list[Time | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import tomllib
 from importlib import resources
 from pathlib import Path
@@ -283,15 +284,32 @@ def changed(recipe: Recipe, changes: dict[str, object]) -> Recipe:
     return of({name: getattr(recipe, name) for name in Recipe.model_fields} | changes, f"recipe {recipe.name!r}")
 
 
+_OF_A_KIND = {"data", "first_stage", "model"}
+"""Sections whose fields depend on their kind, which pydantic puts into the place of a fault."""
+
+
+def _place(parts: tuple[str | int, ...]) -> str:
+    """Where a fault is, as the recipe has it."""
+    return ".".join(map(str, parts[:1] + parts[2:] if parts and parts[0] in _OF_A_KIND else parts))
+
+
+def _fields() -> list[str]:
+    """Names of all fields that a recipe can have."""
+    schema = Recipe.model_json_schema()
+    parts = [schema, *schema["$defs"].values()]
+    return sorted({name for part in parts for name in part.get("properties", {})})
+
+
 def _said(fault: Any) -> str:
     """One fault, with its place and what stood there."""
-    place, message = ".".join(map(str, fault["loc"])), str(fault["msg"]).removeprefix("Value error, ")
+    place, message = _place(fault["loc"]), str(fault["msg"]).removeprefix("Value error, ")
     if fault["type"] == "union_tag_not_found":
         return f"{place}: says no kind"
     if fault["type"] == "union_tag_invalid":
         return f"{place}: there is no kind {fault['ctx']['tag']!r}, use one of {fault['ctx']['expected_tags']}"
     if fault["type"] == "extra_forbidden":
-        return f"{place}: there is no such field"
+        near = difflib.get_close_matches(str(fault["loc"][-1]), _fields(), n=1)
+        return f"{place}: there is no such field{f'; did you mean {near[0]}?' if near else ''}"
     if fault["type"] == "missing":
         return f"{place}: is missing"
     if not place or isinstance(fault["input"], dict):  # a section: the message names what is wrong in it

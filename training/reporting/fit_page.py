@@ -277,8 +277,22 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("report", type=Path, metavar="report.json")
     parser.add_argument("page", type=Path, metavar="PAGE")
     options = parser.parse_args(arguments)
-    options.page.write_text(fit_page(json.loads(options.report.read_text(encoding="utf-8"))), encoding="utf-8")
+    try:
+        page = fit_page(json.loads(options.report.read_text(encoding="utf-8")))
+    except OSError as error:
+        return _refused(f"{options.report} cannot be read: {error.strerror or error}")
+    except (ValueError, KeyError, TypeError) as error:
+        return _refused(f"{options.report} is no report.json of a fit: {type(error).__name__} {error}")
+    try:
+        options.page.write_text(page, encoding="utf-8")
+    except OSError as error:
+        return _refused(f"{options.page} cannot be written: {error.strerror or error}")
     return 0
+
+
+def _refused(why: str) -> int:
+    print(f"error: {why}", file=sys.stderr)
+    return 1
 
 
 if __name__ == "__main__":

@@ -16,6 +16,9 @@ from listwright.training.data.times import reads_as_time
 
 WHOLE_LABEL = f"expected a relevance label, a whole number from 0 to {MAX_LABEL}"
 
+MOSTLY, MANY = 0.8, 20
+"""Share of the texts of a column that read as numbers, and different numbers, from which it is meant to be numeric."""
+
 WEIGHT = "expected a weight, a finite number from 0"
 
 
@@ -90,6 +93,13 @@ def features_of(
             raise fault(column, f"holds {column.dtype}, neither numbers nor text: {leave_out}")
         if column.name not in named and (times := _times_in(column)):
             raise fault(column, f"holds {times}: make it a number, or {leave_out}{split_by.format(column.name)}")
+        if column.name not in named and (row := _no_number(column)) is not None:
+            raise fault(
+                column,
+                f"expected a number, as most rows have; found {column[row]!r}: leave such cells empty (a missing value), "
+                "or say that the column holds categories",
+                row,
+            )
         empty = column.null_count() == len(column)  # CSV cannot tell of what kind: as in Parquet, it is a number
         if column.name in named or not (column.dtype.is_numeric() or empty):
             codes, categories = _categories(column)
@@ -108,6 +118,20 @@ def _times_in(column: pl.Series) -> str | None:
     if column.dtype == pl.String and reads_as_time(column):
         return f"text that reads as dates ({column.drop_nulls()[0]!r})"
     return None
+
+
+def _no_number(column: pl.Series) -> int | None:
+    """The first row whose text is no number, where :data:`MOSTLY` of the texts are, and of :data:`MANY` values: cells
+    such as N/A would make numbers categories.
+    """
+    if column.dtype != pl.String:
+        return None
+    numbers = column.cast(pl.Float64, strict=False)
+    texts = len(column) - column.null_count()
+    read = texts - (numbers.is_null() & column.is_not_null()).sum()
+    if read == texts or read < MOSTLY * texts or numbers.n_unique() <= MANY:
+        return None
+    return int((numbers.is_null() & column.is_not_null()).arg_max() or 0)
 
 
 def _feature(column: pl.Series, categories: tuple[str, ...] | None, fault: Fault) -> Feature:

@@ -18,6 +18,13 @@ from listwright.training.data.sources import check_exists
 
 _MISSING_WORDS = ["NULL", "NaN", "nan"]
 
+_NAMED_BY = {
+    "--qid": "column of query ids",
+    "--label": "column of relevance labels",
+    "--time-column": "column of times",
+    "--split-column": "column of splits",
+}
+
 
 @dataclass(frozen=True)
 class Table:
@@ -39,7 +46,8 @@ class Table:
         """
         columns = self.frame.columns
         if name is None:
-            raise RecipeError(f"which column is it? pass {option} COL; {self.path} has {listed(columns)}")
+            what = _NAMED_BY[option]
+            raise RecipeError(f"the {what} is not named: pass {option} COL; {self.path} has {listed(columns)}")
         if name not in columns:
             near = difflib.get_close_matches(name, columns, n=1)
             hint = f"did you mean {near[0]!r}? " if near else ""

@@ -10,7 +10,7 @@ from listwright.ranking.features import UNKNOWN_CODE, Feature, FeatureSchema
 from listwright.training.data.dataset import Dataset
 from listwright.training.first_stage import lambdamart
 from listwright.training.recipe.config import LambdaMart
-from support.told import Told
+from support.progress import RecordedTask
 
 SPEC = LambdaMart(trials=2, max_trees=30, patience=10, folds=3)
 
@@ -62,8 +62,8 @@ def test_one_seed_repeats_the_model_to_the_byte(data, tuned):
 def test_interrupted_tuning_ends_like_an_uninterrupted_one(data, tuned, tmp_path):
     journal = tmp_path / "trials.journal"
     with pytest.raises(KeyboardInterrupt):
-        lambdamart.tune(*data, SPEC, seed=3, journal=journal, task=Told(interrupt_at=1))
-    told = Told()
+        lambdamart.tune(*data, SPEC, seed=3, journal=journal, task=RecordedTask(interrupt_at=1))
+    told = RecordedTask()
     resumed = lambdamart.tune(*data, SPEC, seed=3, journal=journal, task=told)
     assert told.reached == [2], "the first trial must not be run again"
     assert resumed.model == tuned.model
@@ -108,7 +108,7 @@ def test_out_of_fold_scores_do_not_know_their_query():
 
 def test_every_training_row_gets_an_out_of_fold_score(data, tuned):
     train, _ = data
-    told = Told()
+    told = RecordedTask()
     scores = lambdamart.out_of_fold_scores(train, tuned, folds=3, seed=0, task=told)
     assert scores.shape == (train.rows,)
     assert np.isfinite(scores).all()

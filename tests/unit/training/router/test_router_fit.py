@@ -12,7 +12,7 @@ from listwright.training.recipe.config import Router
 from listwright.training.recipe.model import Qilcm
 from listwright.training.router.fit import FEWEST, JudgedLists, calibrate, choose_margin, fit_router
 from listwright.training.specialists import cross_fitting
-from support.told import Told
+from support.progress import RecordedTask
 
 SPEC = Router(trees=30)
 
@@ -126,7 +126,7 @@ def test_folds_are_told_before_the_first_is_done(monkeypatch):
         tuple(map(str, range(10))),
         letor_schema(2),
     )
-    told = Told()
+    told = RecordedTask()
 
     def stopped(*_, **__):
         raise KeyboardInterrupt

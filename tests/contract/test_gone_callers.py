@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
-from contract.test_client_deadlines import LONG_MS, serving
-from contract.test_connection import BODY, answer, request
 from listwright.service.api import pipeline
+from support.raw_http import BODY, answer, request
+from support.threaded_service import LONG_MS, serving
 from support.waiting import PATIENCE_S, until
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"

@@ -1,7 +1,6 @@
 """28 callers who do their worst to one worker, each in a way of its own, while ordinary requests are answered."""
 
 import gc
-import json
 import socket
 import struct
 import threading
@@ -10,14 +9,13 @@ import httpx
 import psutil
 import pytest
 
-from contract.conftest import Process
-from contract.test_connection import BODY, answer, request
+from support.processes import Process
+from support.raw_http import BODY, LONG, answer, request
 from support.waiting import NEVER_S, PATIENCE_S
 
 CALLERS = 28
 ROUNDS = 3
 HEADERS = {"Content-Type": "application/json"}
-LONG = json.dumps({"features": [[1.0, 2.0, 3.0, "A5"]] * 500}).encode()
 CHUNKED = request().replace(b"Content-Length: ", b"Transfer-Encoding: chunked\r\nX: ")
 
 

@@ -8,13 +8,10 @@ import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from contract import test_workers
-from contract.test_workers import ask, said, until, workers
-from support.waiting import PATIENCE_S
+from support.waiting import PATIENCE_S, until
+from support.worker_processes import ask, said, workers
 
 pytestmark = pytest.mark.slow  # processes start and stop
-
-library, models, serve = test_workers.library, test_workers.models, test_workers.serve
 
 
 def scrape(service):

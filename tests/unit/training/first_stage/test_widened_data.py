@@ -4,7 +4,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-from test_lambdamart import ranking_data
 
 from listwright.ranking.errors import DataError
 from listwright.ranking.features import Feature, FeatureSchema
@@ -14,6 +13,7 @@ from listwright.training.data.dataset import Splits, fit_schema
 from listwright.training.first_stage import fit as first_stage
 from listwright.training.first_stage import lambdamart, relative
 from listwright.training.recipe.config import LambdaMart
+from support.planted import ranking_data
 
 SPEC = LambdaMart(trials=1, max_trees=30, patience=10, folds=3)
 

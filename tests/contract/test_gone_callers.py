@@ -58,7 +58,9 @@ def test_who_only_closes_its_side_is_asked_whether_it_listens_and_gets_its_answe
         working.shutdown(socket.SHUT_WR)
         asked = b""
         while len(asked) < 2 * len(CONTINUE):
-            asked += working.recv(len(CONTINUE))
+            received = working.recv(len(CONTINUE))
+            assert received, "closed before it was asked twice"
+            asked += received
         assert asked == 2 * CONTINUE
         held.set()
         status, headers, _ = answer(working)  # reads over what comes before it, as every caller must

@@ -207,11 +207,14 @@ def test_query_level_columns_are_told_of_together():
     assert found("x", np.where(np.arange(len(query)) == np.argmax(query == 5), 9.0, 1.0), of=of) == []
 
 
-@pytest.mark.parametrize("name", ["x", "time", "rank"])
-def test_the_largest_numbers_do_no_harm(name):
+@pytest.mark.parametrize(("name", "by_name"), [("x", []), ("time", []), ("rank", ["is named like a position"])])
+def test_the_largest_numbers_do_no_harm(name, by_name):
     largest = float(np.finfo(np.float32).max)
-    for column in (np.where(RANDOM_QUERY[QUERY] % 2 == 0, largest, -largest), np.where(PLACE % 2 == 0, largest, NAN)):
-        assert all("one value per list" in said or "named like" in said for said in found(name, column))
+    of_a_list = np.where(RANDOM_QUERY[QUERY] % 2 == 0, largest, -largest)
+    for column, by_values in ((of_a_list, ["has one value per list"]), (np.where(PLACE % 2 == 0, largest, NAN), [])):
+        said, expected = found(name, column), by_name + by_values
+        assert len(said) == len(expected)
+        assert all(text.startswith(f"{name!r} {words}") for text, words in zip(said, expected, strict=True))
 
 
 def test_too_few_lists_say_nothing_but_names():

@@ -19,7 +19,9 @@ DRAWERS = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "m
 
 def files():
     """Every text file of the project, leaving out what is built or fetched."""
-    found = [path for path in ROOT.iterdir() if path.is_file() and path.suffix in TEXT | {".py"}]
+    found = [
+        path for path in ROOT.iterdir() if path.is_file() and path.suffix in TEXT | {".py"} and path.name != ".git"
+    ]
     for folder in FOLDERS:
         found += [path for path in (ROOT / folder).rglob("*") if path.is_file() and path.suffix in TEXT]
     made = {"__pycache__", "build", ".DS_Store"}

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from battery.test_promises import SPECS, build, raw_rows
 from listwright.training.networks.ranker import Unbatched
+from support.networks import SPECS, build, raw_rows
 
 
 def scores(name):

@@ -4,67 +4,23 @@ import numpy as np
 import pytest
 import torch
 
-from listwright.ranking.features import UNKNOWN_CODE, Feature, FeatureSchema
+from listwright.ranking.features import UNKNOWN_CODE
 from listwright.ranking.order import rank_by_score
 from listwright.ranking.scorers import OnnxScorer
 from listwright.training.export.inference_form import to_export
 from listwright.training.export.onnx import to_onnx
 from listwright.training.networks.encoder import MASKED_LOGIT
 from listwright.training.networks.ranker import Ranker, Unbatched
-from listwright.training.recipe.model import DcmSpec, DlcmSpec, MlpSpec, Qilcm2Spec, QilcmSpec
+from listwright.training.recipe.model import Qilcm2Spec
 from listwright.training.second_stage.loop import ranking_loss
+from support.networks import SCHEMA, SPECS, build, raw_rows
 
-SMALL = {"encoder_width": 8, "hidden": (8, 4)}
-READER = {"encoder_width": 8}
-SPECS = {
-    "qilcm": QilcmSpec(**SMALL),
-    "qilcm, paper form": QilcmSpec(**SMALL, query_norm="paper"),
-    "qilcm-v1": QilcmSpec(**SMALL, variant="V1"),
-    "qilcm-v2": QilcmSpec(**SMALL, variant="V2"),
-    "qilcm-v3": QilcmSpec(**SMALL, variant="V3"),
-    "qilcm without first stage": QilcmSpec(**SMALL, first_stage_score=False),
-    "qilcm2, seeds": Qilcm2Spec(**SMALL, context="seeds"),
-    "qilcm2, blocks": Qilcm2Spec(**SMALL),
-    "qilcm2, members": Qilcm2Spec(**SMALL, heads=3, members=2),
-    "qilcm2 without first stage": Qilcm2Spec(**SMALL, first_stage_score=False),
-    "dlcm": DlcmSpec(**READER),
-    "dlcm, presented": DlcmSpec(**READER, order="presented", first_stage_score=False),
-    "dcm": DcmSpec(**READER, state_width=8),
-    "dcm, presented": DcmSpec(**READER, state_width=8, order="presented", first_stage_score=False),
-    "mlp": MlpSpec(**SMALL),
-}
 PRESENTED = {"dlcm, presented", "dcm, presented"}
 READS_FIRST_STAGE = {"dlcm", "dcm"}
 EXPORTED = set(SPECS) - {"qilcm-v2", "qilcm without first stage", "qilcm2 without first stage"}
 """The others give a graph that stands here already."""
 
-SCHEMA = FeatureSchema(
-    features=(
-        Feature(name="plain"),
-        Feature(name="holey", missing_in_training=True),
-        Feature(name="kind", kind="categorical", categories=("a", "b", "c")),
-    )
-)
 every = pytest.mark.parametrize("name", SPECS)
-
-
-def raw_rows(count, name, seed=0):
-    """Raw input rows; first-stage scores all differ."""
-    rng = np.random.default_rng(seed)
-    holey = np.where(rng.random(count) < 0.3, np.nan, rng.normal(size=count))
-    rows = np.column_stack([rng.lognormal(size=count) * 100, holey, rng.integers(0, 4, count), rng.normal(size=count)])
-    return rows[:, : 4 if SPECS[name].first_stage_score else 3].astype(np.float32)
-
-
-def build(name):
-    spec = SPECS[name]
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        ranker = Ranker(SCHEMA, raw_rows(300, name), spec, 3 if spec.first_stage_score else None)
-        with torch.no_grad():
-            for parameter in ranker.network.parameters():
-                parameter.add_(0.3 * torch.randn_like(parameter))  # QILCM2's last layer starts at 0 and would hide it
-    return ranker.double().eval()
 
 
 RANKERS = {name: build(name) for name in SPECS}

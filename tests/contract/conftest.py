@@ -1,24 +1,22 @@
-"""A live service over a small bundle, and an application without a port."""
+"""A live service over a small bundle, an application without a port, and services of a folder of bundles."""
 
-import os
-import signal
-import socket
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
+import shutil
 
 import httpx
 import pytest
 
 from listwright.ranking import bundle
 from listwright.service.app import create_app
+from listwright.service.bundles import folder
 from listwright.service.settings import Settings
 from listwright_client import Client
 from support.bundles import make_bundle
-from support.waiting import NEVER_S, PATIENCE_S, until
+from support.client_calls import in_process
+from support.processes import Process, free_port
+from support.waiting import NEVER_S, PATIENCE_S
+from support.worker_processes import family
 
-BARE = str(Path(__file__).resolve().parents[1] / "bare")
+__all__ = ["Process", "free_port"]  # tests/docs takes them from here
 
 
 @pytest.fixture(scope="session")
@@ -29,56 +27,6 @@ def bundle_folder(tmp_path_factory):
 @pytest.fixture(scope="session")
 def reranker(bundle_folder):
     return bundle.load(bundle_folder).reranker
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-class Process:
-    """``listwright serve`` on a real port."""
-
-    def __init__(self, **settings):
-        self.url = f"http://127.0.0.1:{settings.setdefault('port', free_port())}"
-        names = {f"LISTWRIGHT_{name.upper()}": str(value) for name, value in settings.items()}
-        # not a pipe: unread, it would fill up and block the service
-        self.output = tempfile.TemporaryFile("w+")  # noqa: SIM115
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "service"],
-            env={**os.environ, **names, "PYTHONPATH": os.pathsep.join([BARE, os.environ.get("PYTHONPATH", "")])},
-            stdout=self.output,
-            stderr=subprocess.STDOUT,
-        )
-
-    def log(self):
-        """What it has written so far."""
-        self.output.seek(0)
-        return self.output.read()
-
-    def wait_until_ready(self):
-        until(self.ready)
-        return self
-
-    def ready(self, client=httpx):
-        """Whether it takes requests; an error with its log if it has ended."""
-        assert self.process.poll() is None, self.log()
-        try:
-            return client.get(self.url + "/readyz").status_code == 200
-        except httpx.TransportError:
-            return False
-
-    def stop(self):
-        """SIGTERM; returns the exit code and what was logged."""
-        self.process.send_signal(signal.SIGTERM)
-        return self.wait()
-
-    def wait(self):
-        """Wait for the end; returns the exit code and what was logged."""
-        code = self.process.wait(timeout=PATIENCE_S)
-        with self.output:
-            return code, self.log()
 
 
 @pytest.fixture(scope="session")
@@ -107,3 +55,45 @@ def client(live):
 def app(bundle_folder):
     settings = Settings(bundle=bundle_folder, max_candidates=50, max_payload_bytes=200_000)
     return create_app(settings, loaded=bundle.load(bundle_folder))
+
+
+@pytest.fixture(params=["live", "in process"])
+def rerank(request, client, app):
+    """Reranks by either client: over a port, and straight."""
+    if request.param == "live":
+        return client.rerank
+    return lambda *values, **words: in_process(app, lambda client: client.rerank(*values, **words))
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    """Bundles to copy from."""
+    root = tmp_path_factory.mktemp("library")
+    for seed in (1, 2):
+        make_bundle(root / "shop" / str(seed), seed=seed)
+    return root
+
+
+@pytest.fixture
+def models(library, tmp_path):
+    """A folder that serves shop/1 and holds shop/2."""
+    shutil.copytree(library / "shop", tmp_path / "shop")
+    folder.point(tmp_path, "shop", "1")
+    return tmp_path
+
+
+@pytest.fixture
+def serve():
+    """Starts services, and sees to it that none survives the test."""
+    started = []
+
+    def start(**settings):
+        started.append(Process(**settings))
+        return started[-1].wait_until_ready()
+
+    yield start
+    for service in started:
+        for process in family(service):
+            process.kill()
+        service.process.wait()
+        service.output.close()

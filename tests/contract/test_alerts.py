@@ -12,14 +12,12 @@ import httpx
 import pytest
 import yaml
 
-from contract import test_workers
-from contract.conftest import free_port
-from contract.test_workers import both_ready, workers
 from listwright.service.bundles import folder
+from support.processes import free_port
 from support.waiting import PATIENCE_S
+from support.worker_processes import both_ready, workers
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy" / "prometheus"
-library, serve = test_workers.library, test_workers.serve
 
 
 def hastened(rules):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from contract.test_binary import IDS, INFER, MATRIX, NPY, body, features, saved
-from contract.test_problems import check
+from support.binary_requests import IDS, INFER, MATRIX, NPY, body, features, saved
+from support.problem_bodies import check
 
 WIDE, LONG = np.zeros((3, 5), dtype=np.float32), np.zeros((51, 4), dtype=np.float32)
 

@@ -4,30 +4,15 @@ import asyncio
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import pytest
 
-from contract.test_problems import check
-from listwright.ranking import bundle
 from listwright.ranking.deadline import NO_DEADLINE
 from listwright.service.api import pipeline
-from listwright.service.app import create_app
-from listwright.service.settings import Settings
-from support.asgi import asking
+from support.asgi import serving
+from support.problem_bodies import check
+from support.rerank_requests import BODY, BROKEN
 from support.waiting import PATIENCE_S, until
-
-BODY = {"features": [[1.0, 2.0, 3.0, "A5"], [2.0, 1.0, 0.0, "B2"]]}
-BROKEN = {"features": [[5000.0, 2.0, 3.0, "A5"], [2.0, 1.0, 0.0, "B2"]]}
-"""Makes the second stage of this bundle fail."""
-
-
-@contextmanager
-def serving(folder, **settings):
-    app = create_app(Settings(bundle=folder, **settings), loaded=bundle.load(folder))
-    with asking(app) as client:
-        client.app = app
-        yield client
 
 
 class Held:

@@ -1,11 +1,9 @@
 """The client and the service say the same words: against the application, and against a live process."""
 
-import asyncio
 import dataclasses
 import inspect
 import typing
 
-import httpx
 import numpy as np
 import pytest
 
@@ -13,34 +11,7 @@ from listwright.ranking.candidates import CandidateList
 from listwright.service.api import info
 from listwright.service.wire import schemas
 from listwright_client import AsyncClient, Client, RequestError, answers, options
-
-NAMES = ["price", "stars", "bm25", "carrier"]
-ROWS = [
-    {"price": 1.0, "stars": 0.5, "bm25": 3.0, "carrier": "A5"},
-    {"price": -1.0, "stars": 2.5, "bm25": float("nan"), "carrier": "B2"},
-    {"price": 0.25, "stars": -1.5, "bm25": 0.5, "carrier": None},
-]
-MATRIX = np.array([[row[name] for name in NAMES] for row in ROWS], dtype=object)
-CODES = {"A5": 1, "B2": 2, None: 0}
-
-
-def in_process(app, ask):
-    """What ``ask`` awaits of an AsyncClient of the application, without a port."""
-
-    async def run():
-        transport = httpx.ASGITransport(app)
-        async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport) as http:
-            return await ask(AsyncClient("http://service", http=http))
-
-    return asyncio.run(run())
-
-
-@pytest.fixture(params=["live", "in process"])
-def rerank(request, client, app):
-    """Reranks by either client: over a port, and straight."""
-    if request.param == "live":
-        return client.rerank
-    return lambda *values, **words: in_process(app, lambda client: client.rerank(*values, **words))
+from support.client_calls import CODES, MATRIX, NAMES, ROWS, in_process
 
 
 def test_the_ranking_is_the_kernels(rerank, reranker):

@@ -5,18 +5,16 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from contract.test_client_contract import CODES, MATRIX, NAMES, ROWS, in_process, rerank
 from listwright import training
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.service.app import create_app
 from listwright.service.settings import Settings
 from listwright_client import RequestError
+from support.client_calls import CODES, MATRIX, NAMES, ROWS, in_process
 from support.searches import SMALL
 
 pytestmark = pytest.mark.slow
-
-__all__ = ["rerank"]
 
 QUERIES, LENGTH = 30, 5
 

@@ -1,6 +1,5 @@
 """Below HTTP's manners: half-closed connections, upgrades, endless heads, and what is no HTTP at all."""
 
-import http.client
 import json
 import socket
 import time
@@ -8,39 +7,15 @@ import time
 import httpx
 import pytest
 
-from contract.conftest import Process
+from support.processes import Process
+from support.raw_http import BODY, answer, closed, request
 from support.waiting import PATIENCE_S
-
-BODY = json.dumps({"features": [[1.0, 2.0, 3.0, "A5"]]}).encode()
-
-
-def request(*headers, extra=0, method=b"POST"):
-    """A request's head for :data:`BODY` and ``extra`` bytes more."""
-    lines = (method + b" /rerank HTTP/1.1", b"Host: x", b"Content-Type: application/json", *headers)
-    return b"\r\n".join([*lines, b"Content-Length: %d" % (len(BODY) + extra), b"", b""])
 
 
 @pytest.fixture
 def connection(live):
     with socket.create_connection((live.base_url.host, live.base_url.port), timeout=PATIENCE_S) as connection:
         yield connection
-
-
-def answer(connection):
-    """Status, headers and body of one answer."""
-    response = http.client.HTTPResponse(connection)
-    response.begin()
-    return response.status, response.headers, response.read()
-
-
-def closed(connection):
-    """Wait until the other side has closed."""
-    try:
-        while connection.recv(65536):
-            pass
-    except ConnectionError:
-        pass
-    return True
 
 
 @pytest.mark.parametrize("split", [False, True])

@@ -15,8 +15,8 @@ from listwright.service.settings import Settings
 from listwright.service.telemetry.drift import Drift
 from support.asgi import asking
 from support.bundles import make_bundle
+from support.stand_ins import Inline
 from support.waiting import PATIENCE_S
-from unit.service.telemetry.test_drift import Inline
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 RULES = DEPLOY / "prometheus" / "rules.yml"

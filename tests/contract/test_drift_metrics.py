@@ -3,8 +3,8 @@
 import httpx
 import pytest
 
-from contract.conftest import Process
 from support.bundles import make_bundle
+from support.processes import Process
 from support.waiting import until
 
 BODY = {"features": [[1.0, 2.0, None, "A5"], [2.0, 1.0, None, "never seen"], [3.0, 1.0, 1.0, None]]}

@@ -1,14 +1,10 @@
 """What fits the document and the served bundle is answered, with 200 and nothing else, at every operation."""
 
-import copy
-
 import hypothesis
 import pytest
 import schemathesis
 from jsonschema import Draft202012Validator
 
-from contract.test_binary import INFER
-from contract.test_openapi import ADMIN, OPERATIONS, RANKINGS, VALID
 from listwright.ranking import bundle
 from listwright.service import paths
 from listwright.service.app import create_app
@@ -16,86 +12,11 @@ from listwright.service.bundles import folder
 from listwright.service.settings import Settings
 from listwright.service.wire.matrix_codecs import JSON_HEAD
 from support.asgi import asking
+from support.binary_requests import INFER
 from support.bundles import make_bundle
+from support.openapi import ADMIN, OPERATIONS, RANKINGS, VALID, for_this_bundle
 
 KEY = "a" * 20
-CODES = {"type": "integer", "minimum": 0, "maximum": 3}
-NUMBER = {"type": ["number", "null"], "minimum": -1e30, "maximum": 1e30}
-CATEGORY = {"type": ["string", "number", "null"]}
-KINDS = {"price": NUMBER, "stars": NUMBER, "bm25": NUMBER, "carrier": CATEGORY}
-
-
-def array(item, least, most):
-    return {"type": "array", "items": item, "minItems": least, "maxItems": most}
-
-
-def tuple_of(*items):
-    return {"type": "array", "prefixItems": list(items), "items": False, "minItems": len(items), "maxItems": len(items)}
-
-
-def object_of(required, **properties):
-    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
-
-
-def or_null(schema):
-    return {"anyOf": [schema, {"type": "null"}]}
-
-
-def tensors(length):
-    """Inputs of so many candidates, whose sizes no schema can hold together."""
-    row = tuple_of(NUMBER, NUMBER, NUMBER, CODES)
-    flat = tuple_of(*[NUMBER, NUMBER, NUMBER, CODES] * length)
-    named = {"name": {"const": "features"}, "datatype": {"enum": ["FP32", "FP64"]}, "shape": {"const": [length, 4]}}
-    values = {"data": {"anyOf": [flat, array(row, length, length)]}}
-    features = object_of([*named, "data"], **named, **values)
-    named = {"name": {"const": "ids"}, "datatype": {"const": "BYTES"}, "shape": {"const": [length]}}
-    text = {**array({"type": "string", "maxLength": 512}, length, length), "uniqueItems": True}
-    ids = object_of([*named, "data"], **named, data=text)
-    return [tuple_of(features), tuple_of(features, ids), tuple_of(ids, features)]
-
-
-def for_this_bundle(document):
-    """The document with what it cannot say in general: the served names, kinds and width.
-
-    Without it every generated list would be another schema's, and no answer but 409 would be seen. Bytes behind a JSON
-    object cannot be generated: they have tests of their own.
-    """
-    document = copy.deepcopy(document)
-    schemas, paths = document["components"]["schemas"], document["paths"]
-    row, named = tuple_of(*KINDS.values()), object_of(["price", "stars"], **KINDS)
-    context = {"type": "object", "properties": {name: KINDS[name] for name in ("stars", "carrier")}, "maxProperties": 9}
-    choices = {"strategy": {"enum": ["auto", "srm"]}, "specialist": {"enum": [None, 0, 1, 2]}}
-    choices["context"] = or_null({**context, "additionalProperties": CATEGORY})
-    schemas["Candidate"]["properties"] = {"features": {"anyOf": [row, named]}}  # ids are unique: no schema can say so
-    fields = schemas["RerankRequest"]["properties"]
-    fields |= {**choices, "features": or_null(array(row, 1, 50))}
-    fields["candidates"]["anyOf"][0]["maxItems"] = 50
-    fields |= {name: {"type": "null"} for name in ("feature_names", "ids")}
-    fields |= {"model": {"enum": ["shop", None]}, "version": {"enum": ["7", None]}}
-    schemas["InferParameters"]["properties"] |= choices
-    fields = schemas["InferRequest"]["properties"]
-    fields["inputs"] = {"anyOf": [inputs for length in (1, 2, 5) for inputs in tensors(length)]}
-    name = {"enum": ["scores", "ranks", "first_stage_scores", "order"]}
-    schemas["RequestedOutput"]["properties"]["name"] = name
-    by_name = {**array(object_of(["name"], name=name), 0, 4), "uniqueItems": True}
-    one = array({"$ref": "#/components/schemas/RequestedOutput"}, 1, 1)
-    fields["outputs"] = {"anyOf": [by_name, one, {"type": "null"}]}
-    known = {"name": ["shop"], "model": ["shop"], "version": ["7"]}
-    for path, operation in ((path, o) for path, found in paths.items() for o in found.values()):
-        content = operation.get("requestBody", {}).get("content", {})
-        for media in list(content):
-            if media == "application/json":
-                del content[media]["examples"]
-            else:
-                del content[media]
-        parameters = operation.get("parameters", [])
-        if path in RANKINGS:  # the length of a head that bytes follow
-            parameters = [parameter for parameter in parameters if parameter["in"] != "header"]
-        for parameter in parameters:
-            parameter["schema"] = {"type": "string", "enum": known[parameter["name"]]}
-        if parameters or path in RANKINGS:
-            operation["parameters"] = parameters
-    return document
 
 
 ROW = [1, 2, 3, "A5"]

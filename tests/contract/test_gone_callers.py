@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
-from contract.test_client_deadlines import LONG_MS, serving
-from contract.test_connection import BODY, answer, request
 from listwright.service.api import pipeline
+from support.raw_http import BODY, answer, request
+from support.threaded_service import LONG_MS, serving
 from support.waiting import PATIENCE_S, until
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -58,7 +58,9 @@ def test_who_only_closes_its_side_is_asked_whether_it_listens_and_gets_its_answe
         working.shutdown(socket.SHUT_WR)
         asked = b""
         while len(asked) < 2 * len(CONTINUE):
-            asked += working.recv(len(CONTINUE))
+            received = working.recv(len(CONTINUE))
+            assert received, "closed before it was asked twice"
+            asked += received
         assert asked == 2 * CONTINUE
         held.set()
         status, headers, _ = answer(working)  # reads over what comes before it, as every caller must

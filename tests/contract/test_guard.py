@@ -9,15 +9,15 @@ import socket
 import httpx
 import pytest
 
-from contract.conftest import Process
-from contract.test_connection import BODY as ASKED
-from contract.test_connection import answer as heard
-from contract.test_connection import request
 from listwright.ranking import bundle
 from listwright.service.app import create_app
 from listwright.service.paths import HEALTH, INFORMATION
 from listwright.service.settings import Settings
 from support.asgi import asking
+from support.processes import Process
+from support.raw_http import BODY as ASKED
+from support.raw_http import answer as heard
+from support.raw_http import request
 from support.swapping import BODY
 from support.waiting import PATIENCE_S, until
 

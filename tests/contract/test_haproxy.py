@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from benchmarks.load import drain
-from contract.conftest import BARE
+from support.processes import BARE
 
 
 @pytest.mark.slow

@@ -7,14 +7,14 @@ from urllib.parse import urlencode
 import numpy as np
 import pytest
 
-from contract.test_binary import INFER, MATRIX, NPY, saved
-from contract.test_problems import JSON, check
 from listwright.ranking import bundle
 from listwright.service.app import create_app
 from listwright.service.problems import DOCUMENTED
 from listwright.service.settings import Settings
 from listwright.service.wire.schemas import MAX_WHOLE
 from support.asgi import asking
+from support.binary_requests import INFER, MATRIX, NPY, saved
+from support.problem_bodies import JSON, check
 
 ADMIN = {"Authorization": "Bearer " + "a" * 20}
 PLACE = "a number stands here"

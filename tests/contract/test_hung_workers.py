@@ -8,13 +8,11 @@ from contextlib import suppress
 import httpx
 import pytest
 
-from contract import test_workers
-from contract.test_workers import ask, said, until, workers
-from support.waiting import PATIENCE_S
+from support.rerank_requests import BODY
+from support.waiting import PATIENCE_S, until
+from support.worker_processes import ask, said, workers
 
 pytestmark = pytest.mark.slow  # processes start and stop
-
-serve = test_workers.serve
 
 HOOK = """
 import re
@@ -55,7 +53,7 @@ def test_a_worker_whose_hook_keeps_the_global_lock_is_replaced(bundle_folder, se
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     service = two_workers(serve, bundle_folder, hook="hanging:hangs")
     with suppress(httpx.TransportError):  # cut off when its worker is killed
-        httpx.post(service.url + "/rerank", json={**test_workers.BODY, "context": {"hang": 1}}, timeout=PATIENCE_S)
+        httpx.post(service.url + "/rerank", json={**BODY, "context": {"hang": 1}}, timeout=PATIENCE_S)
     (line,) = said(service, "has hung for 1 s: killed")
     replaced(service, int(line["message"].split()[5]))
 

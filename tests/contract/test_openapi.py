@@ -9,8 +9,8 @@ import schemathesis
 import yaml
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from listwright.service.paths import INFER
 from listwright.service.wire.examples import INFERENCES, REQUESTS
+from support.openapi import CONFIG, INVALID, OPERATIONS, RANKINGS, VALID
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -30,22 +30,6 @@ def test_the_tool_writes_the_committed_document():
     tool = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tool)
     assert tool.text() == (ROOT / "openapi.yaml").read_text(encoding="utf-8")
-
-
-PROBES = ("/livez", "/readyz", "/info", "/metrics", "/v2", "/v2/health/live", "/v2/health/ready")
-MODELS = [
-    prefix + suffix
-    for prefix in ("/v2/models/{name}", "/v2/models/{name}/versions/{version}")
-    for suffix in ("", "/ready")
-]
-RANKINGS = ("/rerank", *INFER)
-ADMIN = ("/admin/reload", "/admin/rollback")
-OPERATIONS = [("POST", path) for path in (*RANKINGS, *ADMIN)] + [("GET", path) for path in (*PROBES, *MODELS)]
-
-
-REFUSALS = ("400", "401", "403", "404", "405", "406", "408", "409", "413", "415", "422", "429", "5xx")
-CONFIG = schemathesis.Config.from_dict({"checks": {"negative_data_rejection": {"expected-statuses": list(REFUSALS)}}})
-"""A wrong body may be too large first (413): it is refused before it is looked at."""
 
 
 @pytest.fixture(scope="module")
@@ -80,9 +64,6 @@ def test_documented_inferences_are_answered(live, name):
     by_rows = live.post("/rerank", json=REQUESTS["rows_by_position"]["value"] | {"strategy": "qilcm"}).json()
     outputs = {output["name"]: output["data"] for output in response.json()["outputs"]}
     assert outputs["ids"] == [result["id"] for result in by_rows["results"]]
-
-
-VALID, INVALID = schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE
 
 
 @pytest.mark.hypothesis

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from contract.test_binary import MATRIX, body, features, saved
-from contract.test_rerank import ROWS
+from support.binary_requests import MATRIX, body, features, saved
+from support.rerank_requests import ROWS
 from support.waiting import PATIENCE_S
 
 JSON = json.dumps({"candidates": [{"features": row} for row in ROWS]}).encode()

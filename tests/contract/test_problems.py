@@ -4,23 +4,13 @@ import json
 
 import pytest
 
+from support.problem_bodies import JSON, check
+
 ROW = {"price": 1.0, "stars": 0.5, "bm25": 3.0, "carrier": "A5"}
-JSON = {"content-type": "application/json"}
 
 
 def candidate(**changes):
     return {"features": {**ROW, **changes}}
-
-
-def check(response, status, kind):
-    assert response.status_code == status, response.text
-    assert response.headers["content-type"] == "application/problem+json"
-    body = response.json()
-    assert body["status"] == status
-    assert body["type"] == f"urn:listwright:{kind}"
-    assert body["request_id"] == response.headers["x-request-id"]
-    assert "Traceback" not in response.text
-    return body
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import time
 import httpx
 import pytest
 
-from contract.conftest import Process
+from support.processes import Process
 from support.waiting import NEVER_S, PATIENCE_S, until
 
 

@@ -4,14 +4,14 @@ import time
 
 import pytest
 
-from contract.test_bounds import BODY, BROKEN, serving
-from contract.test_problems import check
 from listwright.ranking import bundle
 from listwright.ranking.errors import ScoringError
 from listwright.service.admission.readiness import REST_S, RUN
 from listwright.service.app import create_app
 from listwright.service.settings import Settings
-from support.asgi import asking
+from support.asgi import asking, serving
+from support.problem_bodies import check
+from support.rerank_requests import BODY, BROKEN
 
 
 class Failing:

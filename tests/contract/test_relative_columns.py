@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from contract.test_binary import MATRIX, NPY, ask, body, features, saved
-from contract.test_rerank import ROWS, by_name, by_position, matrix
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.service.app import create_app
 from listwright.service.settings import Settings
 from support.asgi import asking
+from support.binary_requests import MATRIX, NPY, ask, body, features, saved
 from support.bundles import RELATIVE, make_bundle
+from support.rerank_requests import ROWS, by_name, by_position, matrix
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ import time
 import httpx
 import pytest
 
-from contract.conftest import Process
-from contract.test_connection import BODY, answer, closed, request
+from support.processes import Process
+from support.raw_http import BODY, answer, closed, request
 from support.waiting import NEVER_S, PATIENCE_S, until
 
 

@@ -8,12 +8,11 @@ import schemathesis
 from hypothesis.stateful import run_state_machine_as_test
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 
-from contract.test_fitting_requests import for_this_bundle
-from contract.test_openapi import CONFIG
 from listwright.ranking import bundle
 from listwright.service.app import create_app
 from listwright.service.paths import HEALTH, INFER
 from listwright.service.settings import Settings
+from support.openapi import CONFIG, for_this_bundle
 
 KEY, ADMIN_KEY = "k" * 20, "a" * 20
 NAMED = {"name": "$response.body#/model", "version": "$response.body#/version"}

@@ -11,9 +11,8 @@ from contextlib import suppress
 import httpx
 import pytest
 
-from contract.conftest import Process
-from contract.test_connection import BODY, answer, request
-from contract.test_hostile_callers import LONG
+from support.processes import Process
+from support.raw_http import BODY, LONG, answer, request
 from support.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.slow  # processes start and stop

@@ -7,9 +7,9 @@ from contextlib import suppress
 import httpx
 import pytest
 
-from contract.conftest import Process
-from contract.test_connection import BODY, answer, request
 from listwright_client import Client, UnavailableError
+from support.processes import Process
+from support.raw_http import BODY, answer, request
 from support.waiting import NEVER_S, PATIENCE_S, until
 
 HEADERS = {"content-type": "application/json"}

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from contract.conftest import Process, free_port
+from support.processes import Process, free_port
 
 pytestmark = pytest.mark.slow  # processes start and stop
 

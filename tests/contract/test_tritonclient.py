@@ -5,8 +5,8 @@ import pytest
 from tritonclient.http import InferenceServerClient, InferInput, InferRequestedOutput
 from tritonclient.utils import InferenceServerException
 
-from contract.test_binary import IDS, MATRIX
-from contract.test_rerank import by_name
+from support.binary_requests import IDS, MATRIX
+from support.rerank_requests import by_name
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,9 @@ import httpx
 import psutil
 import pytest
 
-from contract.conftest import BARE, free_port
-from contract.test_connection import BODY
 from listwright.service.telemetry.logs import MOST_LINES
+from support.processes import BARE, free_port
+from support.raw_http import BODY
 from support.waiting import PATIENCE_S, until
 
 HEADERS = {"content-type": "application/json"}

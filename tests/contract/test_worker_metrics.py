@@ -2,19 +2,17 @@
 
 import os
 import signal
+from contextlib import suppress
 
 import httpx
 import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from contract import test_workers
-from contract.test_workers import ask, said, until, workers
-from support.waiting import PATIENCE_S
+from support.waiting import PATIENCE_S, until
+from support.worker_processes import ask, said, workers
 
 pytestmark = pytest.mark.slow  # processes start and stop
-
-library, models, serve = test_workers.library, test_workers.models, test_workers.serve
 
 
 def scrape(service):
@@ -24,6 +22,14 @@ def scrape(service):
         for sample in family.samples:
             found[(sample.name, *sorted(sample.labels.items()))] = sample.value
     return found
+
+
+def counted(service):
+    """The lines about requests; none if a stopped worker has accepted the connection, which never answers."""
+    with suppress(httpx.TimeoutException):
+        page = httpx.get(service.url + "/metrics", timeout=5)
+        return [line for line in page.text.splitlines() if line.startswith("listwright_requests_total")]
+    return []
 
 
 def reranked(service):
@@ -40,6 +46,19 @@ def cpu_s(process):
     return times.user + times.system
 
 
+def until_both_answered(service):
+    """Ask until each of two workers has answered; returns how often that was."""
+    statuses = []
+
+    def both():
+        statuses.append(ask(service).status_code)
+        return len(by_pid(service)) == 2
+
+    until(both)
+    assert set(statuses) == {200}
+    return len(statuses)
+
+
 def two_workers(serve, models):
     service = serve(models=models, workers=2, poll_s=0)
     until(lambda: len(said(service, "serving shop/")) >= 2)
@@ -48,10 +67,7 @@ def two_workers(serve, models):
 
 def test_a_scrape_of_any_worker_is_the_sum_and_outlives_a_worker(models, serve):
     service = two_workers(serve, models)
-    sent = 0
-    while len(by_pid(service)) < 2:
-        assert ask(service).status_code == 200
-        sent += 1
+    sent = until_both_answered(service)
     assert {reranked(service) for _ in range(20)} == {sent}
     stages = [value for key, value in scrape(service).items() if key[0] == "listwright_stage_seconds_count"]
     assert set(stages) == {sent}, "every request passes every stage"
@@ -90,19 +106,12 @@ def test_what_processes_take_adds_up_and_a_replaced_worker_is_no_restart_of_the_
 
 def test_a_worker_that_hangs_goes_in_as_it_was_last_known(models, serve):
     service = two_workers(serve, models)
-    while len(by_pid(service)) < 2:
-        ask(service)
+    until_both_answered(service)
     before = reranked(service)
     stopped = workers(service)[0]
     os.kill(stopped.pid, signal.SIGSTOP)
     try:
-        found = []
-        while not found:  # the stopped one may accept a connection, too, and never answer it
-            try:
-                page = httpx.get(service.url + "/metrics", timeout=5)
-                found = [line for line in page.text.splitlines() if line.startswith("listwright_requests_total")]
-            except httpx.TimeoutException:
-                continue
+        found = until(lambda: counted(service))
         assert f'listwright_requests_total{{path="/rerank",status="200"}} {before}' in found
     finally:
         os.kill(stopped.pid, signal.SIGCONT)

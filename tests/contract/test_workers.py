@@ -1,91 +1,19 @@
 """Several workers: one version, one port, nobody missed, and an end that says why."""
 
-import json
 import shutil
 import signal
 
 import httpx
-import psutil
 import pytest
 
-from contract.conftest import Process
 from listwright.service.bundles import folder
 from support.bundles import make_bundle
+from support.processes import Process
+from support.rerank_requests import BODY
 from support.waiting import PATIENCE_S, until
+from support.worker_processes import ask, both_ready, said, versions, workers
 
 pytestmark = pytest.mark.slow  # processes start and stop
-
-BODY = {"features": [[1.0, 2.0, 3.0, "A5"], [2.0, 1.0, 0.0, "B2"]]}
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory):
-    root = tmp_path_factory.mktemp("library")
-    for seed in (1, 2):
-        make_bundle(root / "shop" / str(seed), seed=seed)
-    return root
-
-
-@pytest.fixture
-def models(library, tmp_path):
-    """A folder that serves shop/1 and holds shop/2."""
-    shutil.copytree(library / "shop", tmp_path / "shop")
-    folder.point(tmp_path, "shop", "1")
-    return tmp_path
-
-
-@pytest.fixture
-def serve():
-    """Starts services, and sees to it that none survives the test."""
-    started = []
-
-    def start(**settings):
-        started.append(Process(**settings))
-        return started[-1].wait_until_ready()
-
-    yield start
-    for service in started:
-        for process in family(service):
-            process.kill()
-        service.process.wait()
-        service.output.close()
-
-
-def family(service):
-    """The supervisor and what it has started."""
-    try:
-        parent = psutil.Process(service.process.pid)
-        return [parent, *parent.children(recursive=True)]
-    except psutil.NoSuchProcess:
-        return []
-
-
-def workers(service):
-    """Those that accept connections; the supervisor only keeps the socket."""
-    return [process for process in family(service)[1:] if "spawn_main" in " ".join(process.cmdline())]
-
-
-def lines(log):
-    return [json.loads(line) for line in log.splitlines() if line.startswith("{")]
-
-
-def said(service, words):
-    return [line for line in lines(service.log()) if words in line["message"]]
-
-
-def ask(service):
-    """One request over a connection of its own, so that any worker may get it."""
-    return httpx.post(service.url + "/rerank", json=BODY, timeout=PATIENCE_S)
-
-
-def versions(service):
-    return {ask(service).json()["version"] for _ in range(20)}
-
-
-def both_ready(service):
-    """One is enough for an answer of /readyz."""
-    until(lambda: len(said(service, "serving shop/")) >= 2)
-    return service
 
 
 def test_polling_brings_all_workers_to_one_version(models, serve):
@@ -227,7 +155,7 @@ def test_a_taken_port_is_an_error_with_several_workers_too(models, serve):
     service = serve(models=models)
     code, log = Process(models=models, workers=2, port=service.url.rpartition(":")[2]).wait()
     assert code == 3
-    assert "Address already in use" in log or "address already in use" in log
+    assert "address already in use" in log.lower()
 
 
 def test_workers_do_not_outlive_their_supervisor(models, serve):

@@ -8,14 +8,12 @@ import time
 import httpx
 import pytest
 
-from contract import test_workers
-from contract.conftest import Process, free_port
-from contract.test_workers import BODY, both_ready, workers
+from support.processes import Process, free_port
+from support.rerank_requests import BODY
 from support.waiting import NEVER_S, PATIENCE_S, until
+from support.worker_processes import both_ready, workers
 
 pytestmark = pytest.mark.slow  # processes start and stop
-
-library, models, serve = test_workers.library, test_workers.models, test_workers.serve
 
 
 class Traffic:

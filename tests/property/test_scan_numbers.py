@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from property.test_scan import agree
+from support.scanning import agree
 
 
 @pytest.mark.parametrize("times", range(1, 6))

@@ -1,93 +1,25 @@
 """Odd and wrong data by every door: LETOR text, a table, the library. What ``docs/library.md`` says of each, holds."""
 
 import json
-from collections import namedtuple
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from listwright import training
 from listwright.ranking import bundle
 from listwright.ranking.errors import DataError
 from listwright.training import experiment, fit
 from listwright.training.data.load import doubtful, load
 from listwright.training.recipe import config
+from support.odd_data import DOORS, NAN, SMALL, Row, fit_by, recipe_of, rows, written
+
+__all__ = ["SMALL"]  # tests/docs takes it from here
 
 pytestmark = pytest.mark.slow
-
-RECIPE = """
-name = "odd"
-about = "x"
-[data]
-kind = "{kind}"
-drop_constant = {drop_constant}
-[first_stage]
-kind = "lambdamart"
-trials = 1
-max_trees = 5
-folds = 2
-[model]
-kind = "qilcm"
-encoder_width = 4
-hidden = [4]
-max_epochs = 1
-"""
-SMALL = {"encoder_width": 4, "hidden": (4,), "max_epochs": 1, "trials": 1, "max_trees": 5, "folds": 2}
-DOORS = ("letor", "table", "library")
-NAN = float("nan")
-
-Row = namedtuple("Row", "qid label first second")
-
-
-def rows(queries=30, length=4):
-    """One relevant candidate per query, which the first feature gives away."""
-    rng = np.random.default_rng(0)
-    return [
-        Row(f"q{q}", int(n == q % length), float(rng.normal() + 2 * (n == q % length)), float(rng.normal()))
-        for q in range(queries)
-        for n in range(length)
-    ]
-
-
-def written(kind, data, folder):
-    """The data as a file, and the options that read it."""
-    path = folder / f"{kind}.txt"
-    if kind == "letor":
-        path.write_text("".join(f"{row.label} qid:{row.qid} 1:{row.first} 2:{row.second}\n" for row in data))
-        return path, ()
-    path.write_text(pd.DataFrame(data).to_csv(index=False))
-    return path, ("--qid", "qid", "--label", "label")
-
-
-def recipe_of(kind, folder, drop_constant=True):
-    path = folder / f"{kind}.toml"
-    path.write_text(RECIPE.format(kind=kind, drop_constant=str(drop_constant).lower()))
-    return path
 
 
 @pytest.fixture(autouse=True)
 def cache_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
-
-
-def fit_by(door, data, folder, capsys, drop_constant=True):
-    """The bundle, or what the one who asked for it is told."""
-    out = folder / "odd" / "1"
-    if door == "library":
-        frame = pd.DataFrame(data)
-        try:
-            model = training.Qilcm(**SMALL, drop_constant=drop_constant).fit(
-                frame[["first", "second"]], frame["label"], frame["qid"]
-            )
-        except DataError as error:
-            return str(error)
-        return bundle.load(model.save(out))
-    path, columns = written(door, data, folder)
-    code = fit.main([str(recipe_of(door, folder, drop_constant)), "--data", str(path), *columns, "--out", str(out)])
-    said = " ".join(capsys.readouterr().out.split())
-    assert code == ("error:" in said)
-    return said if code else bundle.load(out)
 
 
 @pytest.mark.parametrize("drop_constant", [True, False])

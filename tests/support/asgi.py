@@ -8,6 +8,10 @@ import httpx
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from fastapi import FastAPI
 
+from listwright.ranking import bundle
+from listwright.service.app import create_app
+from listwright.service.settings import Settings
+
 
 class Client:
     """httpx over ASGI; exceptions of the application become its answer, as behind a real server."""
@@ -31,3 +35,12 @@ def asking(app: FastAPI, *, started: bool = True) -> Iterator[Client]:
         if started:
             stack.enter_context(portal.wrap_async_context_manager(app.router.lifespan_context(app)))
         yield Client(app, portal)
+
+
+@contextmanager
+def serving(folder, **settings):
+    """A client of the application over one bundle; it knows the application as ``app``."""
+    app = create_app(Settings(bundle=folder, **settings), loaded=bundle.load(folder))
+    with asking(app) as client:
+        client.app = app
+        yield client

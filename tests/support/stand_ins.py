@@ -1,5 +1,6 @@
 """Objects that pass for those of a class, and have what a test gives them and nothing else."""
 
+from concurrent.futures import Executor, Future
 from unittest.mock import NonCallableMock
 
 from listwright.ranking.router import Choice
@@ -18,3 +19,11 @@ def any_choice(specialist, confidence=None):
     object.__setattr__(choice, "specialist", specialist)
     object.__setattr__(choice, "confidence", confidence)
     return choice
+
+
+class Inline(Executor):
+    """An executor that does at once what it is given."""
+
+    def submit(self, work, /, *arguments):
+        work(*arguments)
+        return Future()

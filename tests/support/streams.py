@@ -181,8 +181,12 @@ def by_us(sent, *, eager=True):
         with connected(app) as connection:
             transport = connection.transport
             for packet in sent:
-                while not transport.reading and transport.ended is None:
+                for _ in range(10_000):
+                    if transport.reading or transport.ended is not None:
+                        break
                     await turns(5)
+                else:
+                    raise AssertionError("it never reads on")
                 if transport.ended is None and not transport.half_closed:
                     connection.data_received(packet)
                 if eager:

@@ -7,6 +7,7 @@ import httpx
 
 from listwright.service.app import create_app
 from listwright.service.settings import Settings
+from support.waiting import PATIENCE_S, until_async
 
 KEY = "0123456789abcdef"
 BODY = {"features": [[1.0, 2.0, 3.0, "A5"], [2.0, 1.0, 0.0, "B2"], [-1.0, 0.5, None, "C7"]]}
@@ -25,7 +26,7 @@ async def serving(models, **settings):
 
 def run(scenario):
     """The result of a coroutine function, in an event loop of its own."""
-    return asyncio.run(asyncio.wait_for(scenario(), 120))
+    return asyncio.run(asyncio.wait_for(scenario(), PATIENCE_S))
 
 
 async def tell(client, what="reload", **parameters):
@@ -36,3 +37,10 @@ async def version(client, **named):
     answer = await client.post("/rerank", json=BODY | named)
     assert answer.status_code == 200, answer.text
     return answer.json()["version"]
+
+
+async def until_version(client, wanted):
+    async def served():
+        return await version(client) == wanted
+
+    await until_async(served)

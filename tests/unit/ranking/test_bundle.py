@@ -1,6 +1,5 @@
 """A good bundle loads; every way of spoiling one is refused with the file and the reason."""
 
-import hashlib
 import json
 import os
 import shutil
@@ -13,6 +12,7 @@ from listwright.ranking.errors import BundleError, BundleFormatError
 from listwright.ranking.manifest import FORMAT_VERSION
 from listwright.ranking.stages import MANIFEST
 from support.bundles import make_bundle
+from support.spoiling import edit_manifest, rehash
 
 
 @pytest.fixture(scope="module")
@@ -24,26 +24,6 @@ def good(tmp_path_factory):
 def spoiled(good, tmp_path):
     """A copy to spoil."""
     return shutil.copytree(good, tmp_path / "shop" / "1")
-
-
-def edit_manifest(folder, change):
-    """Alter fields and make its own hash agree."""
-    manifest = json.loads((folder / MANIFEST).read_text())
-    change(manifest)
-    others = {name: value for name, value in manifest.items() if name != "sha256"}
-    text = json.dumps(others, sort_keys=True, separators=(",", ":"))
-    (folder / MANIFEST).write_text(json.dumps(others | {"sha256": hashlib.sha256(text.encode()).hexdigest()}))
-
-
-def rehash(folder, name):
-    """Make the manifest agree with a file that was changed: hashes alone must not be what refuses it."""
-
-    def change(manifest):
-        entry = next(entry for entry in manifest["files"] if entry["name"] == name)
-        content = (folder / name).read_bytes()
-        entry |= {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
-
-    edit_manifest(folder, change)
 
 
 def refusal(folder):

@@ -11,8 +11,8 @@ from listwright.ranking.errors import BundleError
 from listwright.ranking.router import Choice
 from listwright.ranking.stages import MANIFEST
 from support.bundles import make_bundle, rows
-from unit.ranking.test_bundle import rehash
-from unit.ranking.test_who_decides import NOT_WORTH_IT, WORTH_IT, decided
+from support.routing import NOT_WORTH_IT, WORTH_IT, decided
+from support.spoiling import rehash
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from listwright.ranking.errors import RoutingError
 from listwright.ranking.router import Choice, Query
 from listwright.service.hook import PASSED, HookError, IsolatedHook, load
 from support.stand_ins import any_choice
-from support.waiting import PATIENCE_S
+from support.waiting import PATIENCE_S, until
 
 QUERY = Query(np.zeros((2, 4), dtype=np.float32), {"device": "phone"}, np.zeros(2))
 NOTHING_S = 0.001
@@ -155,8 +155,7 @@ def test_hung_threads_are_not_queued_behind_and_come_back(isolated, slow):
     slow.let_go.set()
     for _ in range(2):
         assert slow.left.acquire(timeout=PATIENCE_S)
-    while len(asked._idle) < 2:
-        assert threading.Event().wait(0.001) is False
+    until(lambda: len(asked._idle) == 2)
     asked._budget_s = PATIENCE_S
     assert asked(QUERY) == Choice(1)
 
@@ -171,8 +170,7 @@ def test_an_answer_that_comes_too_late_is_nobodys(isolated, slow):
     asked = isolated(first_slow, budget_s=NOTHING_S)
     assert kind_of(asked) == "hook_timeout"
     slow.let_go.set()
-    while not asked._idle:
-        assert threading.Event().wait(0.001) is False
+    until(lambda: asked._idle)
     asked._budget_s = PATIENCE_S
     assert asked(QUERY) == Choice(7)
 

@@ -1,11 +1,10 @@
 """Rolling out and back: what is taken from the models folder, under which names."""
 
-import asyncio
 import shutil
 
 from listwright.service.bundles import folder, reload
 from support.bundles import make_bundle
-from support.swapping import BODY, run, serving, tell, version
+from support.swapping import BODY, run, serving, tell, until_version, version
 
 
 def test_a_new_version_is_served_and_the_old_one_kept(models):
@@ -32,8 +31,7 @@ def test_polling_finds_it_too(models):
     async def scenario():
         async with serving(models, poll_s=0.01) as (_, client):
             folder.point(models, "shop", "2")
-            while await version(client) == "1":
-                await asyncio.sleep(0.01)
+            await until_version(client, "2")
 
     run(scenario)
 
@@ -45,8 +43,7 @@ def test_waking_is_looking(models):
         async with serving(models) as (app, client):
             folder.point(models, "shop", "2")
             app.service.reloader.wake()
-            while await version(client) == "1":
-                await asyncio.sleep(0.01)
+            await until_version(client, "2")
 
     run(scenario)
 

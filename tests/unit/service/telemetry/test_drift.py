@@ -2,7 +2,6 @@
 
 import gc
 import weakref
-from concurrent.futures import Executor, Future
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from listwright.ranking.reranker import Reranker
 from listwright.ranking.stages import AnomalyStage
 from listwright.service.telemetry.drift import ANOMALY, EVERY_S, KINDS, Drift, unusual
 from support.bundles import make_bundle
-from support.stand_ins import standing_in
+from support.stand_ins import Inline, standing_in
 
 QUANTILES = (-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0)
 SCHEMA = FeatureSchema(
@@ -27,14 +26,6 @@ SCHEMA = FeatureSchema(
     )
 )
 NAN = np.nan
-
-
-class Inline(Executor):
-    """Does at once what it is given."""
-
-    def submit(self, work, /, *arguments):
-        work(*arguments)
-        return Future()
 
 
 class Clock:

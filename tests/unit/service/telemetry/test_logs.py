@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import select
 import sys
 import threading
 import warnings
@@ -11,6 +12,7 @@ import pytest
 
 from listwright.service.telemetry import logs
 from listwright.service.telemetry.logs import LineHandler, LineWriter
+from support.waiting import PATIENCE_S
 
 PIPE = 2**16
 """Bytes that a pipe holds."""
@@ -35,7 +37,11 @@ def read_until(reading, wanted):
     """All that comes until a line that begins so."""
     found = b""
     while not any(line.startswith(wanted) for line in found.split(b"\n")[:-1]):
-        found += os.read(reading, PIPE)
+        ready, _, _ = select.select([reading], [], [], PATIENCE_S)
+        assert ready, "waited in vain"
+        part = os.read(reading, PIPE)
+        assert part, "it was closed before"
+        found += part
     return found.decode().splitlines()
 
 

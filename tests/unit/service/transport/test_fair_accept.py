@@ -1,4 +1,4 @@
-"""Connections off a shared port: each process gets its part. Here two turnstiles stand for two processes."""
+"""Connections off a shared port: each process gets its part. Two objects here stand for two processes."""
 
 import asyncio
 import errno
@@ -9,7 +9,7 @@ import pytest
 
 from listwright.service.transport import fair_accept
 from listwright.service.transport.fair_accept import FairAccept
-from support.waiting import PATIENCE_S
+from support.waiting import PATIENCE_S, until_async
 
 
 class Process:
@@ -35,11 +35,6 @@ def port():
         yield port
 
 
-async def until(condition):
-    while not condition():
-        await asyncio.sleep(0)
-
-
 def connected(port, count):
     return [socket.create_connection(port.getsockname()) for _ in range(count)]
 
@@ -59,8 +54,8 @@ def test_each_process_gets_its_part(port, count, at_once):
             process.fair_accept.open()
         for number in range(len(callers), count):
             callers += connected(port, 1)
-            await until(lambda wanted=number + 1: sum(len(process.taken) for process in processes) == wanted)
-        await until(lambda: sum(len(process.taken) for process in processes) == count)
+            await until_async(lambda wanted=number + 1: sum(len(process.taken) for process in processes) == wanted)
+        await until_async(lambda: sum(len(process.taken) for process in processes) == count)
         end(*processes, *callers)
         return [len(process.taken) for process in processes]
 
@@ -72,7 +67,7 @@ def test_alone_it_takes_them_all(port):
         process = Process(port)
         process.fair_accept.open()
         callers = connected(port, 10)
-        await until(lambda: len(process.taken) == 10)
+        await until_async(lambda: len(process.taken) == 10)
         end(process, *callers)
 
     asyncio.run(asyncio.wait_for(take(), PATIENCE_S))
@@ -83,7 +78,7 @@ def test_once_closed_it_takes_no_more(port):
         process = Process(port)
         process.fair_accept.open()
         callers = connected(port, 2)
-        await until(lambda: len(process.taken) == 1)
+        await until_async(lambda: len(process.taken) == 1)
         process.fair_accept.close()  # while it lets others go first
         await asyncio.sleep(5 * fair_accept.PAUSE_S)
         end(process, *callers)
@@ -106,7 +101,7 @@ def test_a_connection_that_fails_to_begin_is_not_the_end(port, caplog):
         stile = FairAccept(port, take_second, lambda: len(process.taken))
         stile.open()
         callers = connected(port, 2)
-        await until(lambda: len(process.taken) == 1)
+        await until_async(lambda: len(process.taken) == 1)
         end(stile, process, *callers, *refused)
 
     with caplog.at_level(logging.DEBUG, "listwright.connections"):
@@ -136,7 +131,7 @@ def test_without_files_it_waits_for_some(port, caplog, monkeypatch):
         process = Process(Exhausted(fileno=port.dup().detach()))
         process.fair_accept.open()
         callers = connected(port, 1)
-        await until(lambda: process.taken)
+        await until_async(lambda: process.taken)
         end(process, *callers)
 
     asyncio.run(asyncio.wait_for(take(), PATIENCE_S))
@@ -155,7 +150,7 @@ def test_a_rush_is_taken_in_ever_more_at_once(port, count, monkeypatch):
         process.fair_accept._accept = lambda: (looks.append(len(process.taken)), looked())
         process.fair_accept.open()
         callers = connected(port, count)
-        await until(lambda: len(process.taken) == count)
+        await until_async(lambda: len(process.taken) == count)
         end(process, *callers)
 
     asyncio.run(asyncio.wait_for(rush(), PATIENCE_S))
@@ -170,7 +165,7 @@ def test_calm_begins_anew_when_nobody_waits(port):
         callers = []
         for number in range(30):
             callers += connected(port, 1)
-            await until(lambda number=number: len(process.taken) > number)
+            await until_async(lambda number=number: len(process.taken) > number)
             await asyncio.sleep(fair_accept.CALM_S)
         rush = process.fair_accept._rush
         end(process, *callers)

@@ -10,7 +10,7 @@ from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.data.load import describe, doubtful, load
 from listwright.training.recipe.config import Recipe
 from listwright.training.recipe.data import LetorData, SyntheticData, TableData
-from support.told import Titles
+from support.progress import RecordedProgress
 
 
 def recipe(data, **changes):
@@ -59,7 +59,7 @@ def test_letor_text_with_progress(tmp_path, monkeypatch):
     monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
     path = tmp_path / "a.txt"
     path.write_text("".join(f"{label} qid:{q} 1:{q}\n" for q in range(100_000) for label in (0, 1)))
-    progress = Titles()
+    progress = RecordedProgress()
     splits = load(recipe(LetorData()), [str(path)], progress=progress)
     assert len(splits.train) == 60_000
     ((title, task),) = progress.begun

@@ -6,33 +6,10 @@ import lightgbm
 import numpy as np
 import pytest
 
-from listwright.ranking.features import UNKNOWN_CODE, Feature, FeatureSchema
-from listwright.training.data.dataset import Dataset
+from listwright.ranking.features import UNKNOWN_CODE
 from listwright.training.first_stage import lambdamart
-from listwright.training.recipe.config import LambdaMart
-from support.told import Told
-
-SPEC = LambdaMart(trials=2, max_trees=30, patience=10, folds=3)
-
-
-def ranking_data(rng, queries=60, length=8, noise=0.1):
-    """Lists whose best candidate has the largest first feature, or the lucky category."""
-    rows = queries * length
-    numbers = rng.normal(size=(rows, 2)).astype(np.float32)
-    categories = rng.integers(0, 4, size=rows)
-    utility = numbers[:, 0] + 1.5 * (categories == 2) + noise * rng.normal(size=rows)
-    order = utility.reshape(queries, length).argsort(axis=1).argsort(axis=1)
-    labels = np.clip(order - length + 3, 0, 2).reshape(-1).astype(np.int32)
-    schema = FeatureSchema(
-        features=(
-            Feature(name="utility"),
-            Feature(name="noise"),
-            Feature(name="kind", kind="categorical", categories=("a", "b", "c")),
-        )
-    )
-    features = np.column_stack([numbers, categories]).astype(np.float32)
-    offsets = np.arange(0, rows + 1, length)
-    return Dataset(features, labels, offsets, tuple(f"q{n}" for n in range(queries)), schema)
+from support.planted import SPEC, ranking_data
+from support.progress import RecordedTask
 
 
 @pytest.fixture(scope="module")
@@ -62,8 +39,8 @@ def test_one_seed_repeats_the_model_to_the_byte(data, tuned):
 def test_interrupted_tuning_ends_like_an_uninterrupted_one(data, tuned, tmp_path):
     journal = tmp_path / "trials.journal"
     with pytest.raises(KeyboardInterrupt):
-        lambdamart.tune(*data, SPEC, seed=3, journal=journal, task=Told(interrupt_at=1))
-    told = Told()
+        lambdamart.tune(*data, SPEC, seed=3, journal=journal, task=RecordedTask(interrupt_at=1))
+    told = RecordedTask()
     resumed = lambdamart.tune(*data, SPEC, seed=3, journal=journal, task=told)
     assert told.reached == [2], "the first trial must not be run again"
     assert resumed.model == tuned.model
@@ -108,7 +85,7 @@ def test_out_of_fold_scores_do_not_know_their_query():
 
 def test_every_training_row_gets_an_out_of_fold_score(data, tuned):
     train, _ = data
-    told = Told()
+    told = RecordedTask()
     scores = lambdamart.out_of_fold_scores(train, tuned, folds=3, seed=0, task=told)
     assert scores.shape == (train.rows,)
     assert np.isfinite(scores).all()

@@ -16,7 +16,7 @@ from listwright.training.recipe.model import QilcmSpec
 from listwright.training.router.fit import FEWEST, JudgedLists, calibrate, choose_margin, fit_router
 from listwright.training.run_context import RunContext
 from listwright.training.specialists import cross_fitting
-from support.told import Titles
+from support.progress import RecordedProgress
 
 SPEC = Router(trees=30)
 
@@ -138,7 +138,7 @@ def test_folds_are_told_before_the_first_is_done(monkeypatch, tmp_path):
     recipe = config.changed(config.load("planted"), {"router": Router(folds=2)})
     splits = Splits(data, data, data, "made up")
     first = FittedFirstStage(ColumnStage(feature="f1"), None, np.zeros(40), np.zeros(40), {})
-    progress = Titles()
+    progress = RecordedProgress()
     with pytest.raises(KeyboardInterrupt):
         cross_fitting.cross_fit(RunContext(recipe, splits, tmp_path, progress), QilcmSpec(), None, first, b"")
     ((title, told),) = progress.begun

@@ -16,7 +16,7 @@ from listwright.training.recipe.data import SyntheticData
 from listwright.training.recipe.model import DlcmSpec, Qilcm2Spec, QilcmSpec, named
 from listwright.training.second_stage import loop
 from listwright.training.second_stage.loop import fit_network
-from support.told import Told
+from support.progress import RecordedTask
 
 SPEC = QilcmSpec(
     encoder_width=8,
@@ -131,8 +131,8 @@ def test_one_seed_fixes_everything_and_leaks_nothing(data, fitted):
 def test_interrupted_run_ends_as_an_uninterrupted_one(data, fitted, tmp_path, stop_after):
     checkpoint = tmp_path / "qilcm.pt"
     with pytest.raises(KeyboardInterrupt):
-        fit_network(SPEC, *data, seed=3, checkpoint=checkpoint, task=Told(interrupt_at=stop_after))
-    told = Told()
+        fit_network(SPEC, *data, seed=3, checkpoint=checkpoint, task=RecordedTask(interrupt_at=stop_after))
+    told = RecordedTask()
     resumed = fit_network(SPEC, *data, seed=3, checkpoint=checkpoint, task=told)
     assert same(resumed, fitted)
     assert resumed.best_epoch == fitted.best_epoch
@@ -227,7 +227,7 @@ def test_a_recipe_chooses_the_ranking_loss():
 def test_an_interrupted_rival_ends_as_an_uninterrupted_one(data, tmp_path, spec):
     checkpoint = tmp_path / "rival.pt"
     with pytest.raises(KeyboardInterrupt):
-        fit_network(spec, *data, seed=3, checkpoint=checkpoint, task=Told(interrupt_at=2))
+        fit_network(spec, *data, seed=3, checkpoint=checkpoint, task=RecordedTask(interrupt_at=2))
     resumed = fit_network(spec, *data, seed=3, checkpoint=checkpoint)
     assert len(resumed.history) == 3
     assert same(resumed, fit_network(spec, *data, seed=3))

@@ -16,7 +16,7 @@ from listwright.training.losses.exact_plackett_luce import log_likelihood
 from listwright.training.recipe.config import Srm as SrmSpec
 from listwright.training.specialists.srm import TOP_FEATURES, fit_srm
 from listwright.training.specialists.standardise import Standardise
-from support.told import Told
+from support.progress import RecordedTask
 
 SCHEMA = FeatureSchema(
     features=(
@@ -167,7 +167,7 @@ def test_an_mlp_learns_what_no_linear_ranker_can():
 def test_an_interrupted_fit_goes_on_to_the_same_end(options, after, tmp_path):
     """Interrupted in the first start, in the second, and when the best goes on."""
     options = {"specialists": 3, "restarts": 2, "batch_size": 8, "epochs": 1, **options}
-    train, told, rest = dataset(queries=14, length=5), Told(interrupt_at=after), Told()
+    train, told, rest = dataset(queries=14, length=5), RecordedTask(interrupt_at=after), RecordedTask()
     whole = fit(train, **options)
 
     memory = {"checkpoint": tmp_path / "em.pt"}
@@ -187,7 +187,7 @@ def test_an_interrupted_fit_goes_on_to_the_same_end(options, after, tmp_path):
 
 
 def test_progress_tells_likelihood_weights_and_entropy():
-    told = Told()
+    told = RecordedTask()
     found = fit(specialists=2, restarts=1, more={"task": told})
     assert told.reached == [step.number for step in found.steps]
     for step, note in zip(found.steps, told.notes, strict=True):

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from test_leaks import NAN, found, only
 
+from support.leaks import NAN, found, only
 from support.lists import lists
 
 MANY = lists(queries=400, shortest=4)

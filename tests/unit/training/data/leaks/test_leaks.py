@@ -4,32 +4,12 @@ import numpy as np
 import pytest
 
 from listwright.ranking.features import Feature, FeatureSchema
-from listwright.training.data.dataset import Dataset, Remedies, fit_schema
+from listwright.training.data.dataset import Dataset
 from listwright.training.data.leaks.findings import FEWEST, leaks
 from listwright.training.data.load import load
 from listwright.training.recipe import config
+from support.leaks import NAN, TABLE, found, only
 from support.lists import QUERIES, lists
-
-TABLE = Remedies("leave it out with --ignore {}", ", or split by it with --split time --time-column {}")
-NAN = np.nan
-
-
-def found(name, column, *, categories=None, of=None, remedies=TABLE, ids=()):
-    """What is said of one column."""
-    lengths, _, _, labels, _ = of or lists()
-    kind = {} if categories is None else {"kind": "categorical", "categories": categories}
-    features = np.asarray(column, dtype=np.float32)[:, None]
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    qids = tuple(f"q{n}" for n in range(len(lengths)))
-    raw = Dataset(features, labels, offsets, qids, FeatureSchema(features=(Feature(name=name, **kind),)))
-    train = raw if categories is None else raw.under(fit_schema(raw))
-    return [finding.said for finding in leaks(train, remedies, ids)]
-
-
-def only(said):
-    (one,) = said
-    return one
-
 
 LENGTHS, QUERY, PLACE, LABELS, RNG = lists()
 ROWS = len(QUERY)
@@ -227,11 +207,14 @@ def test_query_level_columns_are_told_of_together():
     assert found("x", np.where(np.arange(len(query)) == np.argmax(query == 5), 9.0, 1.0), of=of) == []
 
 
-@pytest.mark.parametrize("name", ["x", "time", "rank"])
-def test_the_largest_numbers_do_no_harm(name):
+@pytest.mark.parametrize(("name", "by_name"), [("x", []), ("time", []), ("rank", ["is named like a position"])])
+def test_the_largest_numbers_do_no_harm(name, by_name):
     largest = float(np.finfo(np.float32).max)
-    for column in (np.where(RANDOM_QUERY[QUERY] % 2 == 0, largest, -largest), np.where(PLACE % 2 == 0, largest, NAN)):
-        assert all("one value per list" in said or "named like" in said for said in found(name, column))
+    of_a_list = np.where(RANDOM_QUERY[QUERY] % 2 == 0, largest, -largest)
+    for column, by_values in ((of_a_list, ["has one value per list"]), (np.where(PLACE % 2 == 0, largest, NAN), [])):
+        said, expected = found(name, column), by_name + by_values
+        assert len(said) == len(expected)
+        assert all(text.startswith(f"{name!r} {words}") for text, words in zip(said, expected, strict=True))
 
 
 def test_too_few_lists_say_nothing_but_names():

@@ -10,7 +10,7 @@ from listwright.ranking.errors import DataError
 from listwright.training.data.letor import text as letor
 from listwright.training.data.letor.fast import MAX_INDEX, MAX_LABEL, parse_fast
 from listwright.training.data.letor.lines import parse_lines
-from support.told import Told
+from support.progress import RecordedTask
 
 
 def read(text, *, groups=None):
@@ -190,7 +190,7 @@ def test_a_damaged_stream_is_an_error_of_the_data():
 def test_progress_counts_kilobytes(monkeypatch):
     monkeypatch.setattr(letor, "CHUNK_BYTES", 50)
     text = b"1 qid:1 1:1\n" * 300
-    told = Told()
+    told = RecordedTask()
     letor.read(io.BytesIO(text), "a.txt", task=told)
     assert len(told.reached) > 50
     assert told.reached == sorted(told.reached)

@@ -1,7 +1,7 @@
 """Progress that a test looks at, or that stops a run as a person would."""
 
 
-class Told:
+class RecordedTask:
     """A task that remembers what it was told, and interrupts after so many steps."""
 
     def __init__(self, interrupt_at=None):
@@ -21,7 +21,7 @@ class Told:
         self.notes.append(note)
 
 
-class Titles:
+class RecordedProgress:
     """Progress that remembers which tasks began, and what was said."""
 
     def __init__(self):
@@ -31,7 +31,7 @@ class Titles:
         self.said.append(stage)
 
     def begin(self, title, total=None):
-        self.begun.append((title, Told()))
+        self.begun.append((title, RecordedTask()))
         return self.begun[-1][1]
 
     def say(self, text, heading=""):

@@ -10,6 +10,7 @@ import pytest
 from listwright.ranking import bundle
 from listwright.service.app import create_app, server_of
 from listwright.service.settings import Settings
+from support.waiting import PATIENCE_S, until_async
 
 
 @pytest.fixture
@@ -46,10 +47,12 @@ async def answers(port):
     """To questions one after the other in one connection, until the caller is told that it closes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     heads = []
-    while not heads or "connection: close" not in heads[-1]:
+    for _ in range(10):  # more than any of them takes
         writer.write(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n")
         heads.append((await reader.readuntil(b"\r\n\r\n")).decode())
         await reader.readexactly(int(re.search(r"content-length: (\d+)", heads[-1])[1]))
+        if "connection: close" in heads[-1]:
+            break
     writer.close()
     return heads
 
@@ -72,12 +75,11 @@ def test_no_connection_closes_that_its_caller_was_not_told_of(bundle_folder, mes
 
     async def ask():
         serving = asyncio.create_task(server.serve())
-        while not server.started:
-            await asyncio.sleep(0.01)
+        await until_async(lambda: server.started)
         heads = await answers(server.servers[0].sockets[0].getsockname()[1])
         await serving
         return heads
 
-    heads = asyncio.run(ask())
+    heads = asyncio.run(asyncio.wait_for(ask(), PATIENCE_S))
     assert all(head.startswith("HTTP/1.1 200 ") for head in heads)
     assert len(heads) == count

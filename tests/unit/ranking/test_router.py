@@ -9,7 +9,8 @@ from listwright.ranking.errors import RoutingError, UnknownSpecialistError, Unkn
 from listwright.ranking.relevance import mixture
 from listwright.ranking.router import Choice, decide
 from listwright.ranking.stages import RouterStage
-from support.bundles import make_bundle, rows
+from support.bundles import make_bundle
+from support.routing import BREAKS_THE_ROUTER, NOT_WORTH_IT, WORTH_IT, a_list, decided
 
 SPECIALISTS, MARGIN = 3, 0.25
 
@@ -24,22 +25,6 @@ def reranker(tmp_path_factory):
 def without_router(tmp_path_factory):
     out = tmp_path_factory.mktemp("models") / "shop" / "1"
     return bundle.load(make_bundle(out, specialists=SPECIALISTS)).reranker
-
-
-def a_list(price, stars, length=12):
-    """Mean price and mean stars steer the router: see ``make_bundle``."""
-    features = rows(np.random.default_rng(3), length)
-    features[:, 0] += price - features[:, 0].mean()
-    features[:, 1] += stars - features[:, 1].mean()
-    return CandidateList(features)
-
-
-WORTH_IT, NOT_WORTH_IT, BREAKS_THE_ROUTER = a_list(1.0, 1.0), a_list(0.0, 1.0), a_list(600.0, 1.0)
-
-
-def decided(ranking):
-    route = ranking.route
-    return route.strategy, route.decided_by, route.specialist
 
 
 def test_router_takes_the_specialist_that_it_finds_best(reranker):

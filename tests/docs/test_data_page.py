@@ -64,7 +64,10 @@ def bounds():
         [
             ["training queries that must show a finding", f"{100 * evidence.NEARLY:.0f} %, and {leaks.FEWEST}"],
             ["categories of a column that is ordered by mean labels, at most", leaks.FEW_CATEGORIES],
-            ["lists with a wrong first candidate by the column, for each by a random order, at most", leaks.FEWER_FAILURES],
+            [
+                "lists with a wrong first candidate by the column, for each by a random order, at most",
+                leaks.FEWER_FAILURES,
+            ],
             ["share of distinct values in a column of ids, at least", f"{100 * evidence.MOSTLY:.0f} %"],
             ["repeats expected by chance, for each one found, at least", evidence.REPEATS],
             ["median from which distinct whole numbers are ids in any case", f"{evidence.ID_FROM:,.0f}"],

@@ -79,9 +79,7 @@ def by_nodes():
 
 
 def by_size(measure, ways):
-    rows = [
-        [f"{row['group']:,}", *(short(row[measure].get(WAYS[way])) for way in ways)] for row in RESULT["methods"]
-    ]
+    rows = [[f"{row['group']:,}", *(short(row[measure].get(WAYS[way])) for way in ways)] for row in RESULT["methods"]]
     return table(["group", *ways], rows)
 
 

@@ -38,7 +38,9 @@ def table2(name):
     rows = []
     for method in sorted(found["methods"], key=(*BASELINES, *OURS).index):
         means = found["methods"][method]["means"]
-        rows.append([title(method), *(f"{means[metric]['mean']:.3f} ± {means[metric]['sd']:.3f}" for metric in metrics)])
+        rows.append(
+            [title(method), *(f"{means[metric]['mean']:.3f} ± {means[metric]['sd']:.3f}" for metric in metrics)]
+        )
     for method in dict.fromkeys(one["method"] for one in found["comparisons"]):
         by_metric = {one["metric"]: one for one in found["comparisons"] if one["method"] == method}
         rows.append([f"{title(method)} over the best baseline", *(difference(by_metric[metric]) for metric in metrics)])

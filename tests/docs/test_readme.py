@@ -3,7 +3,7 @@
 import re
 
 from docs.figure_blocks import ROOT, blocks, page
-from docs.test_results_page import QUALITY, quality
+from docs.test_results_page import DEMO, QUALITY, quality
 from listwright.service.app import create_app
 from listwright.service.settings import PREFIX, Settings
 from listwright.training import fit
@@ -26,6 +26,7 @@ def test_what_is_shipped_is_what_the_readme_claims():
     assert {name for name, rivals in over.items() if rivals["lambdamart"]["low"] > 0} == {"airline", "mq2008"}
     for rivals in over.values():
         assert rivals["lambdamart+relative"]["low"] < 0 < rivals["lambdamart+relative"]["high"]
+    assert DEMO["gain_over_first_stage"]["low"] < 0 < DEMO["gain_over_first_stage"]["high"]
 
 
 def test_the_readme_is_short():

@@ -101,7 +101,11 @@ def speed():
             f"{first['compiled times']:.1f} ×",
             f"`{compute['command']}`",
         ],
-        ["start of the service until it is ready, demo bundle, s", f"{start['ready_s']:.1f}", f"`{service['command']}`"],
+        [
+            "start of the service until it is ready, demo bundle, s",
+            f"{start['ready_s']:.1f}",
+            f"`{service['command']}`",
+        ],
         ["resident memory of a worker then, MB", f"{start['resident_mb_when_ready']:.0f}", "the same"],
         [
             f"LETOR text of {parse['features']} features, rows a second",
@@ -143,9 +147,7 @@ def routing_time():
     rows = {row["candidates"]: row for row in result("routing")["table"]}
     head = ["time", *(f"{length} candidates" for length in rows)]
     shown = {"added, where the router abstains": "added", "saved, where it routes": "saved_where_routed"}
-    return table(
-        head, [[title, *(f"{row[column]:.0%}" for row in rows.values())] for title, column in shown.items()]
-    )
+    return table(head, [[title, *(f"{row[column]:.0%}" for row in rows.values())] for title, column in shown.items()])
 
 
 def test_the_tables_are_the_committed_results():

@@ -1,8 +1,6 @@
 """``docs/attempts.md`` shows what the committed results say, and its recipe is one."""
 
-import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -11,10 +9,10 @@ from benchmarks.science.attempts.networks import BLOCKS
 from benchmarks.science.attempts.problem import PLANTED_QUERIES
 from listwright.training.recipe import config
 from listwright.training.recipe.model import Qilcm2Spec
+from support.figure_blocks import blocks, result
 
-ROOT = Path(__file__).resolve().parents[2]
 TEXT = page.PAGE.read_text(encoding="utf-8")
-RESULT = json.loads((ROOT / "benchmarks" / "results" / "attempts.json").read_text(encoding="utf-8"))
+RESULT = result("attempts")
 ROWS = {(found["set"], row["attempt"]): row for found in RESULT["sets"] for row in found["attempts"]}
 
 
@@ -22,9 +20,7 @@ NETWORKS = ("qilcm2", "blocks", "strong", "softmax", "plackett_luce", "lambda_lo
 
 
 def test_tables_are_those_of_the_results():
-    before, between = TEXT.split(page.BEGIN + "\n")
-    assert between.split(page.END)[0] == page.tables(RESULT)
-    assert f"{PLANTED_QUERIES:,} lists" in before
+    assert blocks(TEXT) == [page.tables(RESULT)]
     assert RESULT["planted_queries"] == PLANTED_QUERIES
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from contract.conftest import Process
 from listwright_client import call, client, deadline
+from support.figure_blocks import blocks, table
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")
@@ -74,9 +75,20 @@ def test_so_do_those_of_the_readme(demo):
         assert names["best"] is names["rows"][again.rerank(names["rows"]).results[0].index]
 
 
-def test_the_figures_are_those_of_the_code():
-    text = " ".join(PAGE.split())
-    assert f"less {deadline.WAY_BACK_S * 1000:g} ms for the way back" in text
-    assert f"at most {call.FIRST_PAUSE_S} s, then {2 * call.FIRST_PAUSE_S} s, doubling up to" in text
-    assert f"doubling up to {call.LONGEST_PAUSE_S:g} s" in text
-    assert f"up to `retries` times ({client.Client.__init__.__kwdefaults__['retries']})" in text
+def settings():
+    """Limits of a call and of its retries."""
+    first, longest = call.FIRST_PAUSE_S, call.LONGEST_PAUSE_S
+    return table(
+        ["limit", "default"],
+        [
+            ["`timeout` of a call, s", f"{client.Client.__init__.__kwdefaults__['timeout']:g}"],
+            ["time left for the way back, ms", f"{deadline.WAY_BACK_S * 1000:g}"],
+            ["`retries` of a call", client.Client.__init__.__kwdefaults__["retries"]],
+            ["random pause before the first retry, s, at most", f"{first:g}"],
+            ["random pause before any retry, s, at most", f"{longest:g}"],
+        ],
+    )
+
+
+def test_its_limits_are_those_of_the_code():
+    assert blocks(PAGE) == [settings()]

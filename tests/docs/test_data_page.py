@@ -14,6 +14,7 @@ from listwright.training.data.tables import marks
 from listwright.training.recipe import config
 from listwright.training.recipe.data import TableData, TableSplit
 from listwright.training.recipe.options import TABLES, recipe_for
+from support.figure_blocks import blocks, table
 
 PAGE = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
 PROGRAMS = {"diagnose": diagnose, "fit": fit, "tune": tune, "experiment": experiment}
@@ -47,26 +48,37 @@ def test_every_option_of_tables_is_on_the_page(program):
     for option in re.findall(r"^  (--[\w-]+)", tables, flags=re.MULTILINE):
         assert f"| `{option}` |" in PAGE or (option == "--split" and f"| one table, `{option} time" in PAGE), option
     (default,) = re.findall(r"^  (--[\w-]+ \S+)", said.split("features:")[1].split("\n\n")[0], flags=re.MULTILINE)
-    assert f"`{default}`, once per feature" in PAGE
+    assert f"`{default}`" in PAGE.partition("## Defaults")[2].partition("\n## ")[0]
 
 
 def test_names_of_splits_and_of_files_are_the_codes():
     row = next(line for line in PAGE.splitlines() if line.startswith("- ") and "`validation`" in line)
     assert set(re.findall(r"`(\w+)`", row)) == set(marks._SPLIT_OF)
-    assert f"ends in {', '.join(f'`{end}`' for end in TABLES[:-1])} or `{TABLES[-1]}`" in " ".join(PAGE.split())
+    assert all(f"`{end}`" in PAGE.partition("## Columns of a table")[0] for end in TABLES)
+
+
+def bounds():
+    """From where on something is pointed out."""
+    return table(
+        ["bound", "value"],
+        [
+            ["training queries that must show a finding", f"{100 * evidence.NEARLY:.0f} %, and {leaks.FEWEST}"],
+            ["categories of a column that is ordered by mean labels, at most", leaks.FEW_CATEGORIES],
+            [
+                "lists with a wrong first candidate by the column, for each by a random order, at most",
+                leaks.FEWER_FAILURES,
+            ],
+            ["share of distinct values in a column of ids, at least", f"{100 * evidence.MOSTLY:.0f} %"],
+            ["repeats expected by chance, for each one found, at least", evidence.REPEATS],
+            ["median from which distinct whole numbers are ids in any case", f"{evidence.ID_FROM:,.0f}"],
+            ["whole number up to which float32 is exact", f"{evidence._EXACT:,}"],
+            ["share of distinct whole numbers that float32 merges, above", f"{100 * (1 - evidence.NEARLY):.0f} %"],
+        ],
+    )
 
 
 def test_the_bounds_of_what_is_pointed_out_are_the_codes():
-    text = " ".join(PAGE.split("## What is pointed out")[1].split())
-    assert f" {100 * evidence.NEARLY:.0f} %," in text
-    assert leaks.FEWEST == evidence.REPEATS == 10
-    assert " ten lists" in text
-    assert " ten repeats " in text
-    assert f"categories, up to {leaks.FEW_CATEGORIES}, " in text
-    assert f"{100 * evidence.MOSTLY:.0f} % of its texts" in text
-    assert f"beyond {evidence._EXACT:,} " in text
-    assert evidence.ID_FROM == 1e9
-    assert "a thousand million" in text
+    assert blocks(PAGE) == [bounds()]
     row = next(line for line in PAGE.splitlines() if line.startswith("| looks like a time"))
     assert set(re.findall(r"`(\w+)`", row)) > leaks._TIME_WORDS
     assert all(leaks._POSITION.fullmatch(name) for name in ("position", "pos", "rank", "result_rank"))
@@ -74,7 +86,7 @@ def test_the_bounds_of_what_is_pointed_out_are_the_codes():
 
 def test_every_note_is_on_the_page():
     source = "".join(Path(module.__file__).read_text(encoding="utf-8") for module in (leaks, constant))
-    notes = re.findall(r"^\| ([a-z][^|]*?) \|", PAGE.split("## What is pointed out")[1], flags=re.MULTILINE)[1:]
+    notes = re.findall(r"^\| ([a-z][^|]*?) \|", PAGE.split("| note | when")[1], flags=re.MULTILINE)
     assert len(notes) == 10
     for note in notes[:-1]:
         assert " ".join(note.split()[:4]) in source.replace("{count} of {lists.mixed} ", ""), note

@@ -1,100 +1,120 @@
-"""The page on the exact likelihood says what the committed results say, and its snippet runs."""
+"""The tables of the page on the exact likelihood are the committed results, and its snippet runs."""
 
-import json
 import re
-from pathlib import Path
 
-import pytest
 import torch
 
 from listwright.training.losses.exact_plackett_luce import DEPTHS
+from support.figure_blocks import ROOT, blocks, page, result, table
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "exact-plackett-luce.md").read_text(encoding="utf-8")
-RESULT = json.loads((ROOT / "benchmarks" / "results" / "plackett_luce.json").read_text(encoding="utf-8"))
-TEXT = " ".join(PAGE.split())
-"""The page without its line breaks."""
-
-WAYS = ("exact_32", "exact_64", "subsets", "sampling_1000", "sampling_10000", "efron", "breslow")
-TIMED = WAYS[:5]
+PAGE = page("docs/exact-plackett-luce.md")
+RESULT = result("plackett_luce")
+WAYS = {
+    "32 nodes": "exact_32",
+    "64 nodes": "exact_64",
+    "subsets": "subsets",
+    "1,000 samples": "sampling_1000",
+    "10,000 samples": "sampling_10000",
+    "Efron": "efron",
+    "Breslow": "breslow",
+}
+TIMED = list(WAYS)[:5]
 
 
 def short(value):
     """Two digits: ``9.2e-7`` below a thousandth, else plain."""
     if value is None:
         return ""
-    if value == 0 or value >= 1e-3:
+    if value == 0 or abs(value) >= 1e-3:
         return f"{float(f'{value:.1e}'):.10g}"
     mantissa, exponent = f"{value:.1e}".split("e")
     return f"{mantissa}e{int(exponent)}"
 
 
-def table(title):
-    """Cells of the table below a bold title, without its two head lines."""
-    (body,) = re.findall(rf"^\*\*{re.escape(title)}\*\*(?:.+\n)+\n((?:\|.+\n)+)", PAGE, re.M)
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in body.splitlines()[2:]]
+def concavity():
+    """Where a midpoint lies below the chord."""
+    found = RESULT["concavity"]
+    events = (("full", "full_event"), ("top-3", "top_3"))
+    rows = [[event, f"{found['midpoints']:,}", found[name]] for event, name in events]
+    head = f"event, {found['candidates']} candidates, {found['labels']} labels"
+    return table([head, "pairs", "midpoint below the chord"], rows)
 
 
-def test_accuracy_by_nodes():
-    rows = RESULT["accuracy"]["rows"]
-    assert {row["nodes"]: row["depth"] for row in rows} == DEPTHS
-    assert table("Error by number of nodes") == [
+def conditions():
+    """What the other tables were measured on."""
+    accuracy, speed, largest = RESULT["accuracy"], RESULT["speed"], RESULT["methods"][-1]
+    (hardest,) = (row["float64"]["log_a_hardest"] for row in accuracy["rows"] if row["nodes"] == 32)
+    samples = -largest["mean_error"]["sampling_10000"]
+    return table(
+        ["measured", ""],
         [
-            str(row["nodes"]),
+            ["by number of nodes: groups", accuracy["cases"]],
+            ["by number of nodes: candidates of the largest group", f"{accuracy['largest_group']:,}"],
+            ["by number of nodes: hardest group for 32 nodes in float64", f"“{hardest}”"],
+            ["by size of the group: draws", len(RESULT["seeds"])],
+            ["by size of the group: standard deviation of the scores", f"{RESULT['spread']:g}"],
+            ["10,000 samples, largest group: how much too low on average, nats", short(samples)],
+            ["one evaluation: features", speed["features"]],
+            ["one evaluation: nodes", speed["nodes"]],
+            ["one evaluation: threads", speed["threads"]],
+            ["one evaluation: share of the search for the windows", f"{100 * speed['share_of_windows']:.0f} %"],
+        ],
+    )
+
+
+def by_nodes():
+    """Errors by number of nodes."""
+    rows = [
+        [
+            row["nodes"],
             f"{row['depth']:.0f}",
             short(row["float64"]["log_a"]),
             short(row["float64"]["gradient"]),
             short(row["float32"]["log_a_relative"]),
             short(row["float32"]["gradient_relative"]),
         ]
-        for row in rows
+        for row in RESULT["accuracy"]["rows"]
     ]
+    return table(["Q", "Λ", "log A, float64", "gradient, float64", "log A, float32", "gradient, float32"], rows)
 
 
-@pytest.mark.parametrize(
-    ("title", "measure", "ways"),
-    [("Error by size of the group", "largest_error", WAYS), ("Seconds by size of the group", "seconds", TIMED)],
-)
-def test_ways_by_size_of_the_group(title, measure, ways):
-    assert table(title) == [
-        [f"{row['group']:,}", *(short(row[measure].get(way)) for way in ways)] for row in RESULT["methods"]
-    ]
+def by_size(measure, ways):
+    rows = [[f"{row['group']:,}", *(short(row[measure].get(WAYS[way])) for way in ways)] for row in RESULT["methods"]]
+    return table(["group", *ways], rows)
 
 
-def test_speed():
+def evaluation():
+    """Seconds of one evaluation."""
     speed = RESULT["speed"]
     seconds, ratios = speed["seconds"], speed["ratio_when_doubled"]
-    assert table("Seconds of one evaluation") == [
+    sizes = f"{speed['queries']:,} queries × {speed['candidates']} candidates × {speed['components']} components"
+    return table(
+        ["what", "seconds", "ratio"],
         [
-            f"{speed['queries']:,} queries × {speed['candidates']} candidates × {speed['components']} components",
-            short(seconds["base"]),
-            "",
+            [sizes, short(seconds["base"]), ""],
+            *([f"twice the {what}", short(seconds[what]), f"{ratios[what]:.2f}"] for what in ratios),
+            ["`log_likelihood` with autograd, float32, 80 × 120", short(seconds["autograd_float32"]), ""],
         ],
-        *([f"twice the {what}", short(seconds[what]), f"{ratios[what]:.2f}"] for what in ratios),
-        ["`log_likelihood` with autograd, float32, 80 × 120", short(seconds["autograd_float32"]), ""],
-    ]
-    assert f"{speed['features']} linear features" in TEXT
-    assert speed["threads"] == 1
-    assert f" {speed['nodes']} nodes" in TEXT
-    assert f" {100 * speed['share_of_windows']:.0f} % of `evaluate`" in TEXT
+    )
 
 
-def test_concavity():
-    found = RESULT["concavity"]
-    for event, name in (("full", "full_event"), ("top-3", "top_3")):
-        assert f"| {event} | {found['midpoints']:,} | {found[name]} |" in PAGE
-    assert f"({found['candidates']} candidates, {found['labels']} labels)" in TEXT
+def tables():
+    errors, seconds = by_size("largest_error", WAYS), by_size("seconds", TIMED)
+    return [concavity(), conditions(), by_nodes(), errors, seconds, evaluation()]
 
 
-def test_figures_beside_the_tables():
-    accuracy, largest = RESULT["accuracy"], RESULT["methods"][-1]
-    by_nodes = {row["nodes"]: row for row in accuracy["rows"]}
-    assert f"`{RESULT['command']}`" in TEXT
-    assert f"{accuracy['cases']} groups of up to {accuracy['largest_group']:,} candidates" in TEXT
-    assert f"(“{by_nodes[32]['float64']['log_a_hardest']}”)" in TEXT
-    assert f"standard deviation {RESULT['spread']:g}" in TEXT
-    assert f"of {len(RESULT['seeds'])} draws" in TEXT
-    assert f" {short(-largest['mean_error']['sampling_10000'])} nats" in TEXT
+def test_the_tables_are_the_committed_results():
+    assert blocks(PAGE) == tables()
+    assert {row["nodes"]: row["depth"] for row in RESULT["accuracy"]["rows"]} == DEPTHS
+    assert f"`{RESULT['command']}`" in PAGE
+
+
+def test_the_full_event_is_concave_and_the_top_is_not():
+    assert RESULT["concavity"]["full_event"] == 0 < RESULT["concavity"]["top_3"]
+
+
+def test_time_is_linear_in_the_list():
+    assert max(RESULT["speed"]["ratio_when_doubled"].values()) < 2.5
 
 
 def test_figure_stands_beside_the_page():

@@ -25,9 +25,3 @@ def test_commands_parse_and_name_recipes_that_are_there():
     for command in commands:
         options = experiment._parser().parse_args(shlex.split(command))
         assert options.recipe is None or options.recipe in config.recipe_names()
-
-
-def test_numbers_on_the_page_are_the_codes():
-    assert f"{experiment.PAPER_SEEDS} unless `--seeds`" in PAGE
-    *some, last = (f"{shift:g}" for shift in plans.SHIFTS)
-    assert f"`--shifts` ({', '.join(some)} and {last})" in PAGE

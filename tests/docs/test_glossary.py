@@ -1,7 +1,9 @@
-"""The glossary has every shape letter that annotations use, and no other."""
+"""The glossary has every shape letter that annotations use, no other, and where a letter has another length."""
 
 import re
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 ANNOTATION = re.compile(r'(?:Float|Int|Bool|UInt8?|Shaped|Real|Num)\[[\w.]+(?: \| [\w.]+)*,\s*"([^"]*)"\]')
@@ -20,10 +22,12 @@ def used():
     return set().union(*(letters_of(path.read_text(encoding="utf-8")) for path in files))
 
 
-def explained():
-    page = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").partition("## Shape letters")[2]
-    rows = re.findall(r"^\| ([A-Za-z](?:, [A-Za-z])*) \|", page, flags=re.M)
-    return {letter for row in rows for letter in row.split(", ")}
+PAGE = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").partition("## Shape letters")[2]
+USUAL, ELSEWHERE = PAGE.split("In these modules")
+
+
+def letters_in(rows):
+    return [letter for row in rows for letter in row.split(", ")]
 
 
 def test_the_probe_reads_shapes():
@@ -32,5 +36,23 @@ def test_the_probe_reads_shapes():
     )
 
 
-def test_every_letter_is_explained_once():
-    assert used() == explained()
+def test_every_letter_has_one_usual_length():
+    letters = letters_in(re.findall(r"^\| ([A-Za-z](?:, [A-Za-z])*) \|", USUAL, flags=re.M))
+    assert len(letters) == len(set(letters))
+    assert set(letters) == used()
+
+
+DOCSTRING = re.compile(r"``\(([^`]*)\)``")
+
+
+@pytest.mark.parametrize(
+    ("letter", "module"),
+    [
+        (letter, module)
+        for letter, modules in re.findall(r"^\| ([A-Za-z]) \| (`.*?`) \|", ELSEWHERE, flags=re.M)
+        for module in re.findall(r"`([^`]+)`", modules)
+    ],
+)
+def test_a_module_uses_the_letter_that_has_another_length_there(letter, module):
+    text = (ROOT / module).read_text(encoding="utf-8")
+    assert letter in letters_of(text) | {one for shape in DOCSTRING.findall(text) for one in LETTER.findall(shape)}

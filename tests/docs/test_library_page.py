@@ -29,7 +29,7 @@ def test_the_example_fits_saves_and_loads(tmp_path, monkeypatch, capsys):
     assert bundle.load(Path("models/shop/1")).manifest.feature_schema.names == ("price", "carrier")
 
 
-QUOTED = re.findall(r"error[^`|]*: `([^`]+)`", PAGE.split("## What odd data mean")[1])
+QUOTED = re.findall(r"error[^`|]*: `([^`]+)`", PAGE.split("## How unusual data are treated")[1])
 """The messages that its table quotes."""
 
 ROWS = rows()
@@ -61,11 +61,11 @@ ODD = (
     (predicted_without_a_column, ROWS),
     (partial(fitted, defaults={"second": "w"}), [row._replace(second="xyz"[row.label]) for row in ROWS]),
 )
-"""How it is given, and which data, in the order of the table."""
+"""The way in, and the data, in the order of the table."""
 
 
 @pytest.mark.parametrize(("quoted", "way", "data"), [(quoted, *odd) for quoted, odd in zip(QUOTED, ODD, strict=True)])
-def test_every_error_of_the_table_is_what_one_is_told(quoted, way, data, tmp_path, monkeypatch, capsys):
+def test_every_error_of_the_table_is_the_one_that_is_raised(quoted, way, data, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
     if callable(way):
         with pytest.raises(ListwrightError) as caught:
@@ -73,5 +73,5 @@ def test_every_error_of_the_table_is_what_one_is_told(quoted, way, data, tmp_pat
         said = str(caught.value)
     else:
         said = fit_by(way, data, tmp_path, capsys)
-    # the page tells of a shop: its columns have other names
+    # the columns on the page have other names
     assert quoted.replace("stops", "second").replace("carrier", "second") in said

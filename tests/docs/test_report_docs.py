@@ -1,35 +1,45 @@
 """docs/report.md describes what a run writes, and its bounds are those of the code."""
 
 import json
-from pathlib import Path
 
 import pytest
 
-from listwright.training.reporting.measures import behaviour, coverage, details, latency
+from listwright.training.evaluation import calibration, verdicts
+from listwright.training.recipe.config import Choice
+from listwright.training.reporting.measures import behaviour, coverage, details, latency, reliability, violations
+from support.figure_blocks import blocks, page, table
 
-pytestmark = pytest.mark.slow
-
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "report.md").read_text(encoding="utf-8")
-TEXT = " ".join(PAGE.split())
+PAGE = page("docs/report.md")
 
 
+@pytest.mark.slow
 def test_every_part_of_the_report_is_described(fitted):
     report = json.loads((fitted / "report.json").read_text())
-    assert [name for name in report if f"`{name}`" not in TEXT] == []
-    assert [name for name in report["details"] if f"`details.{name}`" not in TEXT and f"`{name}`" not in TEXT] == []
+    assert [name for name in report if f"`{name}`" not in PAGE] == []
+    assert [name for name in report["details"] if f"`details.{name}`" not in PAGE and f"`{name}`" not in PAGE] == []
+
+
+def bounds():
+    """How much is measured and kept."""
+    looked_at = "queries for movement, scores, attention and anomaly (`looked_at`), evenly spread, at most"
+    return table(
+        ["bound", "value"],
+        [
+            ["points of a curve, at most", f"{behaviour.MOST_POINTS:,}"],
+            ["epochs of a curve, at most", f"{details.MOST_EPOCHS:,}"],
+            ["bins of ranks, at most", f"{behaviour.MOST_RANKS:,}"],
+            ["features, those with the largest shares, at most", f"{coverage.MOST_FEATURES:,}"],
+            [looked_at, f"{behaviour.MOST_QUERIES:,}"],
+            ["groups of the gain by anomaly, at most", f"{behaviour.ANOMALY_BINS:,}"],
+            ["candidates that are moved for a monotone constraint, at most", f"{violations.MOST_MOVES:,}"],
+            ["bins of a reliability diagram, at most", f"{reliability.MOST_BINS:,}"],
+            ["validation lists that a temperature is fitted on, at least", f"{calibration.FEWEST_LISTS:,}"],
+            ["lists of each length that latency is measured on", f"{latency.REPEATS:,}"],
+            ["queries that a verdict needs, at least", f"{verdicts.FEWEST:,}"],
+            ["folds of a choice, where the recipe has no other number", Choice().folds],
+        ],
+    )
 
 
 def test_the_bounds_are_those_of_the_code():
-    looked_at = (
-        "queries for movement, scores, attention and anomaly (`looked_at`), evenly spread over a larger test split"
-    )
-    for part, bound in (
-        ("points of a curve", behaviour.MOST_POINTS),
-        ("epochs of a curve", details.MOST_EPOCHS),
-        ("bins of ranks", behaviour.MOST_RANKS),
-        ("features, the most striking ones", coverage.MOST_FEATURES),
-        (looked_at, behaviour.MOST_QUERIES),
-        ("groups of the gain by anomaly", behaviour.ANOMALY_BINS),
-    ):
-        assert f"| {part} | {bound:,} |" in PAGE
-    assert f"rows, {latency.REPEATS} per length" in TEXT
+    assert blocks(PAGE) == [bounds()]

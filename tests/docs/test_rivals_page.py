@@ -1,8 +1,7 @@
 """What ``docs/rivals.md`` shows runs, and names every model and loss there is."""
 
-import json
 import re
-from pathlib import Path
+from importlib import import_module
 
 import pytest
 import torch
@@ -10,24 +9,25 @@ import torch
 from listwright.training import fit, losses
 from listwright.training.recipe import config
 from listwright.training.recipe.model import MODEL_NAMES, named
+from support.figure_blocks import ROOT, blocks, page, result, table
 
 LOSSES = {*losses.__all__} - {"log_likelihood"}  # which has a page of its own, and takes no padding
-PAGE = (Path(__file__).parents[2] / "docs" / "rivals.md").read_text(encoding="utf-8")
+PAGE = page("docs/rivals.md")
 
 
-def blocks(language):
+def code(language):
     return re.findall(rf"```{language}\n(.*?)```", PAGE, flags=re.DOTALL)
 
 
 @pytest.mark.parametrize("loss", [name for name in sorted(LOSSES) if name != "confusion_loss"])
 def test_the_example_learns_with_every_loss(loss):
-    (code,) = blocks("python")
-    assert len(code.splitlines()) <= 13
+    (example,) = code("python")
+    assert len(example.splitlines()) <= 13
     torch.manual_seed(0)
     first, last = {}, {}
-    exec(code.replace("plackett_luce", loss).replace("range(10)", "range(1)"), first)
+    exec(example.replace("plackett_luce", loss).replace("range(10)", "range(1)"), first)
     torch.manual_seed(0)
-    exec(code.replace("plackett_luce", loss), last)
+    exec(example.replace("plackett_luce", loss), last)
     assert last["loss"].item() < first["loss"].item()
 
 
@@ -44,7 +44,7 @@ def test_the_table_names_every_model_and_what_it_is_called_in_a_recipe():
 
 
 def test_the_recipe_on_the_page_is_one(tmp_path):
-    recipe, rival = blocks("toml")
+    recipe, rival = code("toml")
     path = tmp_path / "own.toml"
     path.write_text('name = "own"\nabout = "x"\n[data]\nkind = "synthetic"\n' + recipe)
     assert config.load(str(path)).model.kind == "dlcm"
@@ -58,6 +58,24 @@ def test_the_losses_of_the_page_are_all_there_are():
     )
 
 
+PUBLIC = ("listwright.ranking", "listwright.training", "listwright.training.losses", "listwright_client")
+DOTTED = re.compile(r"`(?:from )?((?:listwright|listwright_client|ranking|training|service|client)(?:\.\w+)+)[`( =]")
+"""A dotted Python name in text, not a command: ``python -m`` stands before those."""
+METADATA = {"listwright.forest", "listwright.linear"}
+"""Names within ONNX graphs."""
+
+
+@pytest.mark.parametrize("path", sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")]), ids=lambda path: path.name)
+def test_pages_name_only_what_is_public(path):
+    """As an installed package names it."""
+    for name in DOTTED.findall(path.read_text(encoding="utf-8")):
+        if name in PUBLIC or name in METADATA or (ROOT / name).exists():
+            continue
+        package, _, member = name.rpartition(".")
+        assert package in PUBLIC, f"{path.name}: {name}"
+        assert member in import_module(package).__all__, f"{path.name}: {name}"
+
+
 def test_help_shows_how_to_pick_a_rival(capsys):
     with pytest.raises(SystemExit):
         fit.main(["--help"])
@@ -68,29 +86,46 @@ def test_help_shows_how_to_pick_a_rival(capsys):
         assert re.search(rf"\b{name}\b", models)
 
 
+def steps():
+    """What the confusion loss costs."""
+    run = result("confusion")
+    ratios = run["ratio_to_step_without"]
+    assert run["threads"] == 2
+    sizes = f"{run['lists']} lists of {run['candidates']} candidates, {run['inputs'] - 1} features"
+    return table(
+        [f"confusion loss, {sizes}", "time over a step without it"],
+        [
+            ["exact, all pairs", f"{ratios['all_pairs']:.1f}"],
+            ["a quarter of the pairs (`confusion_pairs = 790`)", f"{ratios['quarter_of_pairs']:.1f}"],
+            ["as the paper prints it (`--naive`)", f"{ratios['naive']:.0f}"],
+            ["peak memory, libraries included, GiB", f"{run['peak_memory_gib']:.1f}"],
+        ],
+    )
+
+
+def batches():
+    """What drawing and padding cost."""
+    run = result("epoch")
+    models, padded = run["models"], run["padded_over_real_candidates"]
+    shortest, longest = run["lengths"]
+    return table(
+        [f"lists of {shortest} to {longest} candidates", "value"],
+        [
+            ["share of an epoch of QILCM", f"{100 * models['qilcm']['share']:.1f} %"],
+            ["share of an epoch of the MLP", f"{100 * models['mlp']['share']:.1f} %"],
+            ["rows per real candidate, lists of similar length in a batch", f"{padded['buckets']:.2f}"],
+            ["rows per real candidate, any lists in a batch", f"{padded['without']:.2f}"],
+        ],
+    )
+
+
 def test_the_figures_of_speed_are_those_that_were_measured():
-    results = Path(__file__).parents[2] / "benchmarks" / "results"
-    confusion = json.loads((results / "confusion.json").read_text(encoding="utf-8"))
-    epoch = json.loads((results / "epoch.json").read_text(encoding="utf-8"))
-    ratios, models = confusion["ratio_to_step_without"], epoch["models"]
-    speed = PAGE.split("## Speed")[1]
-    assert f"{confusion['lists']} lists of {confusion['candidates']} candidates" in " ".join(speed.split())
-    for shown, ratio in (
-        ("exact, all pairs", f"{ratios['all_pairs']:.1f}"),
-        ("a quarter of the pairs (`confusion_pairs = 790`)", f"{ratios['quarter_of_pairs']:.1f}"),
-        ("as the paper prints it (`--naive`)", f"{ratios['naive']:.0f}"),
-    ):
-        assert f"| {shown} | {ratio} |" in speed
-    assert f"{confusion['peak_memory_gib']:.1f} GiB" in speed
-    assert ratios["all_pairs"] <= 3.5
-    assert ratios["quarter_of_pairs"] <= 1.5
-    assert confusion["peak_memory_gib"] < 2.0
-    padded = epoch["padded_over_real_candidates"]
-    for shown, value in (
-        ("share of an epoch of QILCM", f"{100 * models['qilcm']['share']:.1f} %"),
-        ("share of an epoch of the MLP", f"{100 * models['mlp']['share']:.1f} %"),
-        ("rows per real candidate, lists of similar length in a batch", f"{padded['buckets']:.2f}"),
-        ("rows per real candidate, any lists in a batch", f"{padded['without']:.2f}"),
-    ):
-        assert f"| {shown} | {value} |" in speed
-    assert max(found["share"] for found in models.values()) < 0.1
+    assert blocks(PAGE) == [steps(), batches()]
+
+
+def test_they_hold_their_targets():
+    run = result("confusion")
+    assert run["ratio_to_step_without"]["all_pairs"] <= 3.5
+    assert run["ratio_to_step_without"]["quarter_of_pairs"] <= 1.5
+    assert run["peak_memory_gib"] < 2.0
+    assert max(found["share"] for found in result("epoch")["models"].values()) < 0.1

@@ -13,15 +13,14 @@ from listwright.training.diagnosis import diagnosis
 from listwright.training.diagnosis import text as diagnosis_text
 from listwright.training.diagnosis.diagnosis import quick
 from listwright.training.recipe import config
+from support.figure_blocks import blocks, table
 
 PAGE = benchmark.PAGE.read_text(encoding="utf-8")
-TEXT = " ".join(PAGE.split())
 RUN = json.loads((benchmark.machine.RESULTS / "diagnose.json").read_text(encoding="utf-8"))
 
 
-def test_the_table_is_the_committed_run():
+def test_the_benchmark_writes_the_table():
     block = PAGE.split(benchmark.BEGIN)[1].split(benchmark.END)[0].strip()
-    assert block == benchmark.figures(RUN["sets"])
     assert list(RUN["sets"]) == [*benchmark.PLANTED, *benchmark.REAL]
     assert benchmark.written(PAGE, block) == PAGE
 
@@ -47,24 +46,39 @@ def test_its_commands_parse():
 
 
 def test_the_columns_have_their_names():
-    assert [f"`{RelativeColumn(feature='price', kind=kind).name}`" in TEXT for kind in KINDS] == [True, True]
+    assert [f"| `{RelativeColumn(feature='price', kind=kind).name}` |" in PAGE for kind in KINDS] == [True, True]
 
 
-def test_the_budget_is_the_codes():
+def budget():
+    """Bounds of the quick rankers."""
     recipe = config.load("demo")
     small = quick(recipe, load(recipe, []).train)
-    settings = small.first_stage.settings
-    assert f"up to {diagnosis.MOST_ROWS:,} rows, and {diagnosis.MOST_VALUES:,} values" in TEXT
-    assert f"at most {settings.num_leaves} leaves, learning rate {settings.learning_rate}" in TEXT
-    assert f"at most {diagnosis.MOST_COLUMNS} features for each tree" in TEXT
-    assert f"at most {small.first_stage.max_trees} trees" in TEXT
     few, many = diagnosis.EPOCHS
-    assert f"QILCM2 with its own defaults, {small.model.encoder_width} wide, {few} to {many} epochs" in TEXT
-    assert f"| folds | {diagnosis.FOLDS} |" in TEXT
-    assert diagnosis_text.WORTHWHILE == 0.01
-    assert f" {diagnosis_text.WORTHWHILE} NDCG" in TEXT
-    assert f"| from {diagnosis_text.MOSTLY} |" in TEXT
-    assert f"| below {diagnosis_text.PARTLY} |" in TEXT
+    return table(
+        ["bound", "value"],
+        [
+            ["training rows, at most", f"{diagnosis.MOST_ROWS:,}"],
+            ["values of numeric features in training rows, at most", f"{diagnosis.MOST_VALUES:,}"],
+            ["leaves of LightGBM, at most", small.first_stage.settings.num_leaves],
+            ["learning rate of LightGBM", small.first_stage.settings.learning_rate],
+            ["features for each tree, at most", diagnosis.MOST_COLUMNS],
+            ["trees, at most", small.first_stage.max_trees],
+            ["encoder width of QILCM2", small.model.encoder_width],
+            ["epochs of QILCM2", f"{few} to {many}"],
+            ["folds", diagnosis.FOLDS],
+            ["gain in NDCG that an interval must not reach, to rule out a gain", diagnosis_text.WORTHWHILE],
+        ],
+    )
+
+
+def test_the_tables_are_the_codes_and_the_committed_run():
+    assert blocks(PAGE) == [budget(), benchmark.figures(RUN["sets"]) + "\n"]
+
+
+def test_the_borders_of_shares_are_the_codes():
+    partly, mostly = diagnosis_text.PARTLY, diagnosis_text.MOSTLY
+    rows = re.findall(r"^\| (.*?) \|", PAGE.partition("| ICC |")[2].partition("\n\n")[0], flags=re.MULTILINE)
+    assert rows[-3:] == [f"from {mostly}", f"{partly} to {mostly}", f"below {partly}"]
 
 
 def test_other_pages_lead_here():

@@ -13,8 +13,8 @@ NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 
 def threats():
     """The rows of its tables."""
-    model = PAGE.partition("## Who attacks what")[2].partition("## What does not hold")[0]
-    return [row for row in model.splitlines() if row.startswith("|") and not row.startswith(("|---", "| attempt"))]
+    model = PAGE.partition("## Threats")[2].partition("## Limits of the defence")[0]
+    return [row for row in model.splitlines() if row.startswith("|") and not row.startswith(("|---", "| attack"))]
 
 
 def defined_in(path):

@@ -96,8 +96,8 @@ def features_of(
         if column.name not in named and (row := _no_number(column)) is not None:
             raise fault(
                 column,
-                f"expected a number, as most rows have; found {column[row]!r}: leave such cells empty (a missing value), "
-                "or say that the column holds categories",
+                f"expected a number, as most rows have; found {column[row]!r}: leave such cells empty "
+                "(a missing value), or say that the column holds categories",
                 row,
             )
         empty = column.null_count() == len(column)  # CSV cannot tell of what kind: as in Parquet, it is a number

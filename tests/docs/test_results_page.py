@@ -1,0 +1,135 @@
+"""The tables of ``docs/results.md`` are the committed results."""
+
+from listwright.training.recipe import config
+from support.figure_blocks import ROOT, blocks, interval, page, result, table
+from support.quality import DEMO, MISSING, PAIRS, QUALITY, RANKERS, SETS, quality
+
+PAGE = page("docs/results.md")
+SPECIALISTS = ("mq2008", "ohsumed", "planted", "planted-hidden")
+WITHOUT_ORACLE = "planted-hidden"
+SHOWN_K = 5
+
+
+def tuning():
+    """How many trials, seeds and folds are behind the real sets."""
+    (trials,) = {found["command"].partition("--tune ")[2].split()[0] for found in QUALITY.values()}
+    (folds,) = {found["command"].partition("--folds ")[2].split()[0] for found in QUALITY.values()}
+    (first,) = {config.load(name).first_stage.trials for name in SETS}
+    (seeds,) = {found["seeds"] for found in QUALITY.values()}
+    rows = [
+        ["folds, each tuned on its own queries", len(folds.split(","))],
+        ["trials for each LightGBM", first],
+        ["trials for each network", trials],
+        ["seeds", seeds],
+        *([f"test queries of {name}", found["test_queries"]] for name, found in QUALITY.items()),
+        ["test queries of demo", DEMO["queries"]],
+    ]
+    return table(["measured with", ""], rows)
+
+
+def paired():
+    """Paired gains."""
+    rows = []
+    for name, found in QUALITY.items():
+        over = {(one["method"], one["rival"]): one for one in found["over_lambdamart"]}
+        rows.append([name, *(interval(over[pair]) for pair in PAIRS)])
+    rows.append(["demo", MISSING, MISSING, MISSING, interval(DEMO["gain_over_first_stage"])])
+    return table(["paired", *(f"{RANKERS[method]} over {RANKERS[rival]}" for method, rival in PAIRS)], rows)
+
+
+def latency():
+    """Milliseconds of the service by format."""
+    measured = {(row["candidates"], row["format"]): row for row in result("floor")["table"]}
+    rows = []
+    for count in (10, 100, 1000):
+        cells = [f"{measured[count, 'npy']['in_process_ms']:.1f}"]
+        for request_format in ("npy", "columnar JSON", "rows by name"):
+            row = measured[count, request_format]
+            cells.append(f"{row['p50_ms']:.1f} ({row['p99_ms']:.1f}), {row['over_floor']:.2f} ×")
+        rows.append([count, *cells])
+    return table(["candidates", "in process", "`.npy`", "columnar JSON", "rows by name"], rows)
+
+
+def speed():
+    """Other figures of speed and memory, with the commands that measure them."""
+    compute, service, parse = result("compute"), result("service"), result("parse")
+    (first,) = (row for row in compute["first_stage"] if row["candidates"] == 100)
+    start = service["start_up"]
+    assert start["bundle"] == "demo/1"
+    rows = [
+        [
+            "compiled first stage, speed over LightGBM's own `predict`, 100 candidates",
+            f"{first['compiled times']:.1f} ×",
+            f"`{compute['command']}`",
+        ],
+        [
+            "start of the service until it is ready, demo bundle, s",
+            f"{start['ready_s']:.1f}",
+            f"`{service['command']}`",
+        ],
+        ["resident memory of a worker then, MB", f"{start['resident_mb_when_ready']:.0f}", "the same"],
+        [
+            f"LETOR text of {parse['features']} features, rows a second",
+            f"{parse['whole_file']['listwright']['rows_per_second']:,}",
+            f"`{parse['command']}`",
+        ],
+        ["the same, over scikit-learn's reader", f"{parse['speed_ratio_on_a_tenth']:.1f} ×", "the same"],
+    ]
+    return table(["what", "figure", "command"], rows)
+
+
+def specialists():
+    """What a choice among specialists gains."""
+    rows = []
+    for name in SPECIALISTS:
+        cells = [MISSING] * 4 if name == WITHOUT_ORACLE else oracle(name)
+        routing = result(f"routing_{name}")
+        gains = [interval(routing[gain]) for gain in ("gain_over_generalist", "mixture_over_hard_route")]
+        rows.append([name, *cells, f"{routing['coverage']:.0%}", *gains])
+    head = ["data", "LightGBM", "one linear ranker", f"K = {SHOWN_K}: random / perfect choice", "break-even"]
+    return table([*head, "routed", "gain over QILCM", "mixture over best guess"], rows)
+
+
+def oracle(name):
+    """Rankers without a choice, a random and a perfect choice, and the accuracy at which a choice breaks even."""
+    found = result(f"oracle_{name}")
+    (curve,) = (curve for curve in found["curves"] if curve["specialists"] == SHOWN_K)
+    even = curve["break_even"]
+    return [
+        f"{found['lambdamart']['mean']:.3f}",
+        f"{found['single_linear_ranker']['mean']:.3f}",
+        f"{curve['mean_specialist']['mean']:.3f} / {curve['oracle']['mean']:.3f}",
+        f"{even['mean']:.0%} [{even['low']:.0%}, {even['high']:.0%}]",
+    ]
+
+
+def routing_time():
+    """What a router adds to a request, or saves."""
+    rows = {row["candidates"]: row for row in result("routing")["table"]}
+    head = ["time", *(f"{length} candidates" for length in rows)]
+    shown = {"added, where the router abstains": "added", "saved, where it routes": "saved_where_routed"}
+    return table(head, [[title, *(f"{row[column]:.0%}" for row in rows.values())] for title, column in shown.items()])
+
+
+def test_the_tables_are_the_committed_results():
+    assert blocks(PAGE) == [quality(), tuning(), paired(), latency(), speed(), specialists(), routing_time()]
+
+
+def test_a_result_is_of_as_many_seeds_as_it_takes():
+    for found in QUALITY.values():
+        assert found["seeds"] >= 5
+        assert {one["metric"] for one in found["over_lambdamart"]} == {"ndcg@10"}
+
+
+def test_the_router_pays_only_where_a_feature_gives_the_groups_away():
+    gains = {name: result(f"routing_{name}")["gain_over_generalist"]["low"] for name in SPECIALISTS}
+    assert {name for name, low in gains.items() if low > 0} == {"planted"}
+    assert {name for name in SPECIALISTS if result(f"routing_{name}")["coverage"] > 0} == {"planted"}
+
+
+def test_pages_stand_beside_the_results():
+    shown = [f"oracle_{name}" for name in SPECIALISTS if name != WITHOUT_ORACLE]
+    for name in (*shown, *(f"routing_{name}" for name in SPECIALISTS)):
+        text = (ROOT / "benchmarks" / "results" / f"{name}.html").read_text(encoding="utf-8")
+        assert result(name)["sentence"] in text.replace("&#39;", "'").replace("&gt;", ">")
+        assert str(ROOT) not in text

@@ -215,13 +215,11 @@ def _checked(path: Path, entry: BundleFile, content: bytes) -> bytes:
 
 
 def _without_manifest(path: Path) -> str:
-    """What to say of a folder that is no bundle."""
-    if not path.is_dir():
-        return f": there is no folder {path}"
-    versions = sorted(inner.name for inner in path.iterdir() if (inner / MANIFEST).is_file())
+    """The remedy where a folder holds no bundle. Callers of a service may read it, so it names no other path."""
+    versions = sorted(manifest.parent.name for manifest in path.glob(f"*/{MANIFEST}"))
     if versions:
-        return f": a bundle is a folder NAME/VERSION; name a version, such as {path / versions[-1]}"
-    return f": {path} holds no bundle"
+        return f": a bundle is a folder NAME/VERSION; name a version, such as {versions[-1]}"
+    return ": not the folder of a bundle" if path.is_dir() else ": there is no such folder"
 
 
 def _read(path: Path, name: str) -> bytes:

@@ -156,6 +156,6 @@ def test_a_body_of_nothing_but_unknown_features_is_bounded(models):
             body = rows(OLD | {f"n{number}": 1 for number in range(20_000)})
             assert (await client.post("/rerank", json=body)).status_code == 413
             body = rows({f"n{number}": 1 for number in range(30)})
-            assert "lacks 'price', 'stars'" in (await client.post("/rerank", json=body)).json()["detail"]
+            assert "lacks the required 'price', 'stars'" in (await client.post("/rerank", json=body)).json()["detail"]
 
     run(scenario)

@@ -25,7 +25,7 @@ def test_without_a_key_set_there_is_nothing(bundle_folder, path):
         for headers in ({}, bearer(KEY), bearer("")):
             response = client.post(path, headers=headers)
             assert response.status_code == 404
-            assert response.json()["detail"] == f"there is nothing at {path}: the paths stand in /openapi.json"
+            assert response.json()["detail"] == f"there is nothing at {path}: see the paths in /openapi.json"
 
 
 @pytest.mark.parametrize("path", PATHS)

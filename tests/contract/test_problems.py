@@ -93,7 +93,7 @@ def test_compressed_body_is_refused(live):
 def test_schema_mismatch_names_the_difference(live):
     row = {"prise": 1.0, "stars": 0.5}
     problem = check(live.post("/rerank", json={"candidates": [candidate(), {"features": row}]}), 409, "schema-mismatch")
-    assert "candidate 1 lacks 'price'" in problem["detail"]
+    assert "candidate 1 lacks the required 'price'" in problem["detail"]
     assert "unknown features 'prise'" in problem["detail"]
     assert problem["expected"] == ["price", "stars", "bm25", "carrier"]
     assert problem["sent"] == ["prise", "stars"]

@@ -16,9 +16,9 @@ from support.processes import Process
 from support.waiting import NEVER_S, PATIENCE_S, until
 
 
-def run(environment):
+def run(environment, *arguments):
     return subprocess.run(
-        [sys.executable, "-m", "service"],
+        [sys.executable, "-m", "service", *arguments],
         env=environment,
         capture_output=True,
         text=True,
@@ -57,7 +57,14 @@ def test_wrong_setting_is_named(settings, says):
 def test_missing_bundle_is_named(tmp_path):
     result = run({"LISTWRIGHT_BUNDLE": str(tmp_path)})
     assert result.returncode == 1
-    assert result.stderr == f"error: {tmp_path}/manifest.json: does not exist: no manifest, no bundle\n"
+    assert result.stderr == f"error: {tmp_path}/manifest.json: does not exist: not the folder of a bundle\n"
+
+
+@pytest.mark.slow
+def test_a_bundle_named_on_the_command_line_is_the_one_that_is_served(bundle_folder, tmp_path):
+    result = run({"LISTWRIGHT_BUNDLE": str(bundle_folder)}, str(tmp_path / "gone"))
+    assert result.returncode == 1
+    assert result.stderr == f"error: {tmp_path}/gone/manifest.json: does not exist: there is no such folder\n"
 
 
 @pytest.mark.slow
@@ -84,7 +91,7 @@ def test_port_in_use_is_an_error(bundle_folder):
         taken.listen()
         result = run({"LISTWRIGHT_BUNDLE": str(bundle_folder), "LISTWRIGHT_PORT": str(taken.getsockname()[1])})
     assert result.returncode == 3
-    assert "address already in use" in result.stderr
+    assert "is in use: stop the other process, or set LISTWRIGHT_PORT or LISTWRIGHT_HOST" in result.stderr
     assert "Traceback" not in result.stderr
 
 

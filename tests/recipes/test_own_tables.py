@@ -188,7 +188,7 @@ def test_who_names_no_id_is_told_which_columns_there_are(program, table, tmp_pat
     out = ["--study" if program == "tune" else "--out", str(tmp_path / "x" / "1")]
     assert main([*first, "--data", str(table), "--label", "clicked", *out]) == 1
     assert (
-        f"which column is it? pass --qid COL; {table} has search, searched_at, clicked, position, price, carrier, part"
+        f"the column of query ids is not named: pass --qid COL; {table} has search, searched_at, clicked, position, price, carrier, part"
         in said(capsys)
     )
     assert not (tmp_path / "x" / "1" / "parts").exists()

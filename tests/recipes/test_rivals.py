@@ -183,9 +183,9 @@ def test_a_rivals_settings_that_do_not_fit_are_named(run, own, says):
     [
         ({"kind": "nonesuch"}, "model: there is no kind 'nonesuch', use one of 'qilcm', 'qilcm2', 'dlcm'"),
         ({"cutoff": 5}, "model: says no kind"),
-        ({"kind": "mlp", "confusion_weight": 0.1}, "model.mlp.confusion_weight: there is no such field"),
+        ({"kind": "mlp", "confusion_weight": 0.1}, "model.confusion_weight: there is no such field"),
         ({"kind": "dlcm", "first_stage_score": False}, 'order = "first_stage" needs first_stage_score = true'),
-        ({"kind": "qilcm", "variant": "V4"}, "model.qilcm.variant"),
+        ({"kind": "qilcm", "variant": "V4"}, "model.variant"),
     ],
 )
 def test_a_model_that_does_not_exist_is_refused_with_its_place(recipe, model, says):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from importlib import resources
 from pathlib import Path
@@ -13,6 +12,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.relative import RelativeKind
 from listwright.ranking.stages import LightGbmEngine, NetworkKind
+from listwright.training.recipe import faults
 from listwright.training.recipe.data import Data, Monotone, Positive, RecipePart
 from listwright.training.recipe.model import FirstStageAlone, Model, QilcmSpec, Rivals, named
 
@@ -272,7 +272,7 @@ def of(values: dict[str, Any], place: str) -> Recipe:
     try:
         return Recipe.model_validate(values)
     except ValidationError as error:
-        raise RecipeError(f"{place}: {'; '.join(_said(fault) for fault in error.errors())}") from error
+        raise RecipeError(f"{place}: {faults.described(error, Recipe)}") from error
 
 
 def changed(recipe: Recipe, changes: dict[str, object]) -> Recipe:
@@ -282,36 +282,3 @@ def changed(recipe: Recipe, changes: dict[str, object]) -> Recipe:
         RecipeError: if they do not fit the rest.
     """
     return of({name: getattr(recipe, name) for name in Recipe.model_fields} | changes, f"recipe {recipe.name!r}")
-
-
-_OF_A_KIND = {"data", "first_stage", "model"}
-"""Sections whose fields depend on their kind, which pydantic puts into the place of a fault."""
-
-
-def _place(parts: tuple[str | int, ...]) -> str:
-    """Where a fault is, as the recipe has it."""
-    return ".".join(map(str, parts[:1] + parts[2:] if parts and parts[0] in _OF_A_KIND else parts))
-
-
-def _fields() -> list[str]:
-    """Names of all fields that a recipe can have."""
-    schema = Recipe.model_json_schema()
-    parts = [schema, *schema["$defs"].values()]
-    return sorted({name for part in parts for name in part.get("properties", {})})
-
-
-def _said(fault: Any) -> str:
-    """One fault, with its place and what stood there."""
-    place, message = _place(fault["loc"]), str(fault["msg"]).removeprefix("Value error, ")
-    if fault["type"] == "union_tag_not_found":
-        return f"{place}: says no kind"
-    if fault["type"] == "union_tag_invalid":
-        return f"{place}: there is no kind {fault['ctx']['tag']!r}, use one of {fault['ctx']['expected_tags']}"
-    if fault["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(str(fault["loc"][-1]), _fields(), n=1)
-        return f"{place}: there is no such field{f'; did you mean {near[0]}?' if near else ''}"
-    if fault["type"] == "missing":
-        return f"{place}: is missing"
-    if not place or isinstance(fault["input"], dict):  # a section: the message names what is wrong in it
-        return f"{place}: {message}" if place else message
-    return f"{place}: {message} (got {fault['input']!r})"

@@ -281,8 +281,10 @@ def main(arguments: list[str] | None = None) -> int:
         page = fit_page(json.loads(options.report.read_text(encoding="utf-8")))
     except OSError as error:
         return _refused(f"{options.report} cannot be read: {error.strerror or error}")
-    except (ValueError, KeyError, TypeError) as error:
-        return _refused(f"{options.report} is no report.json of a fit: {type(error).__name__} {error}")
+    except KeyError as error:
+        return _refused(f"{options.report} is no report.json of a fit: it has no {error}")
+    except (ValueError, TypeError) as error:
+        return _refused(f"{options.report} is no report.json of a fit: {error}")
     try:
         options.page.write_text(page, encoding="utf-8")
     except OSError as error:

@@ -64,7 +64,11 @@ def test_missing_file_is_refused(spoiled, name):
 
 def test_no_manifest_no_bundle(spoiled):
     (spoiled / MANIFEST).unlink()
-    assert "no manifest, no bundle" in str(refusal(spoiled))
+    assert "not the folder of a bundle" in str(refusal(spoiled))
+
+
+def test_a_folder_of_versions_is_refused_with_one_of_them(spoiled):
+    assert f"name a version, such as {spoiled.name}" in str(refusal(spoiled.parent))
 
 
 def test_truncated_manifest_is_refused(spoiled):

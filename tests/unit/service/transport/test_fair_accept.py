@@ -78,7 +78,7 @@ def test_once_closed_it_takes_no_more(port):
         process = Process(port)
         process.fair_accept.open()
         callers = connected(port, 2)
-        await until_async(lambda: len(process.taken) == 1)
+        await until_async(lambda: len(process.taken) == 1, pause_s=0)
         process.fair_accept.close()  # while it lets others go first
         await asyncio.sleep(5 * fair_accept.PAUSE_S)
         end(process, *callers)

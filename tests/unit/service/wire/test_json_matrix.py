@@ -57,13 +57,13 @@ def test_unknown_features_are_ignored_where_that_is_wanted(name):
         assert sorted(ignored) == sorted(["new", name])
         with pytest.raises(SchemaMismatchError, match="unknown features"):
             to_candidates(body, schema())
-    with pytest.raises(SchemaMismatchError, match=r"lacks 'price' .* and has unknown features 'prise'"):
+    with pytest.raises(SchemaMismatchError, match=r"lacks the required 'price' .* and has unknown features 'prise'"):
         to_candidates(named({"prise": 1, "stars": 2}), schema(), {})
 
 
 def test_a_required_feature_may_be_null_but_not_absent():
     np.testing.assert_array_equal(features(named({**ROW, "price": None}))[0, 0], NAN)
-    with pytest.raises(SchemaMismatchError, match=r"candidate 0 lacks 'price' \(send null"):
+    with pytest.raises(SchemaMismatchError, match=r"candidate 0 lacks the required 'price' \(send null"):
         features(named({"stars": 2}))
 
 
@@ -262,5 +262,5 @@ def test_a_feature_in_the_context_is_not_taken_for_a_column_named_twice():
     with pytest.raises(CandidateError, match="feature 'price' is named twice") as fault:
         features(body)
     assert fault.value.path == ("feature_names", 2)
-    with pytest.raises(SchemaMismatchError, match="feature_names lacks 'price'"):
+    with pytest.raises(SchemaMismatchError, match="feature_names lacks the required 'price'"):
         features(request(feature_names=["stars"], features=[[1]], context={"bm25": 1}))

@@ -94,7 +94,7 @@ def test_a_recipe_keeps_its_defaults_through_toml_and_json(tmp_path):
 
 @pytest.mark.parametrize("value", ["[1]", "2024-05-31", "{a = 1}"])
 def test_a_recipe_with_another_kind_of_value_is_told_where(tmp_path, value):
-    with pytest.raises(RecipeError, match=r"data\.table\.defaults: price = .*: expected a number, text, true or false"):
+    with pytest.raises(RecipeError, match=r"data\.defaults: price = .*: expected a number, text, true or false"):
         config.load(written(tmp_path, "table", f"price = {value}"))
 
 

@@ -27,6 +27,20 @@ def test_what_does_not_go_together_is_refused(parts, says):
         config.of(TABLE | parts, "x")
 
 
+@pytest.mark.parametrize(
+    ("parts", "says"),
+    [
+        ({"first_stage": {"kind": "lambdamart", "trails": 3}}, "x: first_stage.trails: .*; did you mean trials?"),
+        ({"model": {"kind": "qilcm", "cutof": 5}}, "x: model.cutof: there is no such field; did you mean cutoff?"),
+        ({"sead": 1}, "x: sead: there is no such field; did you mean seed?"),
+        ({"sead": 1, "model": {"kind": "qilcm", "cutoff": 0}}, "model.cutoff: .* greater than .* sead: there is no"),
+    ],
+)
+def test_a_misspelled_field_gets_the_name_of_one_that_there_is(parts, says):
+    with pytest.raises(RecipeError, match=says):
+        config.of(TABLE | parts, "x")
+
+
 def test_a_section_is_not_repeated_word_for_word():
     with pytest.raises(RecipeError) as refused:
         config.of({"name": "x", "data": {"kind": "table", "gains": [0, -1]}}, "x")

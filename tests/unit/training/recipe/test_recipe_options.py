@@ -134,7 +134,7 @@ def test_options_that_make_no_sense_together(arguments, says):
 @pytest.mark.parametrize(
     ("split", "says"),
     [
-        ('by = "column"\ncolumn = 3', r"data\.table\.split\.column"),
+        ('by = "column"\ncolumn = 3', r"data\.split\.column"),
         ('column = "at"', "a random split looks at none"),
         ('by = "month"', r"split\.by: Input should be 'random', 'time' or 'column'"),
     ],

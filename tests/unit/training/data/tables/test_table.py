@@ -1,6 +1,5 @@
 """Tables: what becomes a number, a category, a missing value or an error."""
 
-import datetime
 import gzip
 import zipfile
 
@@ -10,34 +9,8 @@ import pytest
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.training.data.tables.table import read
-from listwright.training.recipe.data import TableData, TableSplit
-
-SPEC = TableData(qid="q", label="y")
-
-
-@pytest.fixture(autouse=True)
-def cache_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
-
-
-@pytest.fixture
-def table(tmp_path):
-    def write(text, spec=SPEC, name="t.csv"):
-        path = tmp_path / name
-        path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        return read(spec, str(path))[0]
-
-    return write
-
-
-@pytest.fixture
-def parquet(tmp_path):
-    def write(frame, spec=SPEC):
-        path = tmp_path / "t.parquet"
-        frame.write_parquet(path)
-        return read(spec, str(path))[0]
-
-    return write
+from listwright.training.recipe.data import TableData
+from support.own_table import SPEC
 
 
 def column(dataset, name):
@@ -166,26 +139,6 @@ def test_what_is_wrong_is_named_with_its_place(table, text, place, expected):
     assert expected in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ([[1], [2]], "List"),
-        ([{"a": 1}, {"a": 2}], "Struct"),
-        ([b"1", b"2"], "Binary, neither numbers nor text: --ignore it"),
-        (
-            [datetime.date(2020, 1, 1)] * 2,
-            "holds Date: make it a number, or --ignore it, or split by it with --split time",
-        ),
-        ([datetime.timedelta(1)] * 2, "holds Duration"),
-    ],
-)
-def test_columns_that_are_neither_numbers_nor_text(parquet, values, expected):
-    frame = pl.DataFrame({"q": [1, 1], "y": [0, 1], "x": values})
-    with pytest.raises(DataError, match="column x") as caught:
-        parquet(frame)
-    assert expected in str(caught.value)
-
-
 def test_a_parquet_file_that_makes_the_reader_panic(parquet, monkeypatch):
     def panic(_path):
         raise pl.exceptions.PanicException("Thrift out of range")
@@ -193,40 +146,6 @@ def test_a_parquet_file_that_makes_the_reader_panic(parquet, monkeypatch):
     monkeypatch.setattr(pl, "read_parquet", panic)
     with pytest.raises(DataError, match="cannot be read as CSV or Parquet: Thrift out of range"):
         parquet(pl.DataFrame({"q": [1], "y": [1], "x": [1]}))
-
-
-def test_a_date_may_be_a_category(parquet):
-    frame = pl.DataFrame({"q": [1, 1], "y": [0, 1], "x": [datetime.date(2020, 1, 2), datetime.date(2020, 1, 1)]})
-    data = parquet(frame, SPEC.model_copy(update={"categorical": ("x",)}))
-    assert data.schema.features[0].categories == ("2020-01-01", "2020-01-02")
-
-
-TIMES = ["2020-01-02", "2020-01-02 03:04", "2020-01-02T03:04:05", "2020-01-02T03:04:05.678Z", "2020-01-02T03:04+01:00"]
-
-
-@pytest.mark.parametrize("time", TIMES)
-def test_text_that_reads_as_dates_is_refused_as_dates_are(table, time):
-    with pytest.raises(DataError, match="column x: holds text that reads as dates") as caught:
-        table(f"q,y,x\n1,0,\n1,1,{time}\n")
-    assert f"({time!r}): make it a number, or --ignore it" in str(caught.value)
-    assert str(caught.value).endswith(", or split by it with --split time --time-column x")
-    data = table(f"q,y,x\n1,0,\n1,1,{time}\n", SPEC.model_copy(update={"categorical": ("x",)}))
-    assert data.schema.features[0].categories == (time,)
-    by_another = SPEC.model_copy(update={"split": TableSplit(by="time", column="t")})
-    with pytest.raises(DataError, match=r"make it a number, or --ignore it$"):
-        table(f"q,y,x,t\n1,0,,1\n1,1,{time},1\n", by_another)
-
-
-@pytest.mark.parametrize(
-    "text", ["2020", "2020-13-02", "2020-01-32", "2020-01-02x", "20-01-02", "2020-01-02T25:00", "soon"]
-)
-def test_text_that_is_no_date_is_a_category(table, text):
-    assert table(f"q,y,x,c\n1,0,2020-01-02,a\n1,1,{text},b\n").schema.features[0].kind == "categorical"
-
-
-def test_dates_that_say_themselves_that_they_are_categories(parquet):
-    frame = pl.DataFrame({"q": [1, 1], "y": [0, 1], "x": pl.Series(["2020-01-02"] * 2, dtype=pl.Categorical)})
-    assert parquet(frame).schema.features[0].categories == ("2020-01-02",)
 
 
 def test_rows_of_parquet_are_counted_from_one(parquet):
@@ -242,7 +161,7 @@ def test_a_query_id_of_nan_is_missing(parquet):
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"qid": None}, r"which column is it\? pass --qid COL; .* has query, label, price"),
+        ({"qid": None}, r"the column of query ids is not named: pass --qid COL; .* has query, label, price"),
         ({"label": None}, "pass --label COL"),
         ({"qid": "Query"}, r"--qid: no column 'Query' in .*; did you mean 'query'\? it has query, label, price"),
         ({"label": "zzz"}, r"--label: no column 'zzz' in .*; it has query"),

@@ -137,7 +137,9 @@ def test_columns_that_are_named_must_stand_in_every_file(splits_of):
         splits_of(test=TEST.replace("q,", "q2,"))
     with pytest.raises(RecipeError, match=r"--ignore: no column 'd' in .*train.csv"):
         splits_of(ignore=("d",))
-    with pytest.raises(RecipeError, match=r"which column is it\? pass --qid COL; .*train.csv has q, y, n, c"):
+    with pytest.raises(
+        RecipeError, match=r"the column of query ids is not named: pass --qid COL; .*train.csv has q, y, n, c"
+    ):
         splits_of(qid=None)
 
 

@@ -192,7 +192,9 @@ def test_a_table_that_says_itself_how_it_is_split_has_no_folds(splits_of, by):
 
 
 def test_the_column_must_be_named_and_be_there(splits_of):
-    with pytest.raises(RecipeError, match=r"which column is it\? pass --time-column COL; .* has q, y, t, x"):
+    with pytest.raises(
+        RecipeError, match=r"the column of times is not named: pass --time-column COL; .* has q, y, t, x"
+    ):
         splits_of(rows([1, 2, 3]), column=None)
     with pytest.raises(RecipeError, match=r"--split-column: no column 'tt' in .*; did you mean 't'\?"):
         splits_of(rows([1, 2, 3]), "column", column="tt")

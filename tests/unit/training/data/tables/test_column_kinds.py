@@ -1,0 +1,97 @@
+"""Columns that could be mistaken: dates, numbers with words among them, neither numbers nor text."""
+
+import datetime
+
+import polars as pl
+import pytest
+
+from listwright.ranking.errors import DataError
+from listwright.training.recipe.data import TableSplit
+from support.own_table import SPEC
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([[1], [2]], "List"),
+        ([{"a": 1}, {"a": 2}], "Struct"),
+        ([b"1", b"2"], "Binary, neither numbers nor text: --ignore it"),
+        (
+            [datetime.date(2020, 1, 1)] * 2,
+            "holds Date: make it a number, or --ignore it, or split by it with --split time",
+        ),
+        ([datetime.timedelta(1)] * 2, "holds Duration"),
+    ],
+)
+def test_columns_that_are_neither_numbers_nor_text(parquet, values, expected):
+    frame = pl.DataFrame({"q": [1, 1], "y": [0, 1], "x": values})
+    with pytest.raises(DataError, match="column x") as caught:
+        parquet(frame)
+    assert expected in str(caught.value)
+
+
+def test_a_date_may_be_a_category(parquet):
+    frame = pl.DataFrame({"q": [1, 1], "y": [0, 1], "x": [datetime.date(2020, 1, 2), datetime.date(2020, 1, 1)]})
+    data = parquet(frame, SPEC.model_copy(update={"categorical": ("x",)}))
+    assert data.schema.features[0].categories == ("2020-01-01", "2020-01-02")
+
+
+TIMES = [
+    "31/05/2024",
+    "5/31/24",
+    "31.05.2024",
+    "2024/5/31",
+    "2024/05/31 10:00",
+    "2020-01-02",
+    "2020-01-02 03:04",
+    "2020-01-02T03:04:05",
+    "2020-01-02T03:04:05.678Z",
+    "2020-01-02T03:04+01:00",
+]
+
+
+@pytest.mark.parametrize("time", TIMES)
+def test_text_that_reads_as_dates_is_refused_as_dates_are(table, time):
+    with pytest.raises(DataError, match="column x: holds text that reads as dates") as caught:
+        table(f"q,y,x\n1,0,\n1,1,{time}\n")
+    assert f"({time!r}): make it a number, or --ignore it" in str(caught.value)
+    assert str(caught.value).endswith(", or split by it with --split time --time-column x")
+    data = table(f"q,y,x\n1,0,\n1,1,{time}\n", SPEC.model_copy(update={"categorical": ("x",)}))
+    assert data.schema.features[0].categories == (time,)
+    by_another = SPEC.model_copy(update={"split": TableSplit(by="time", column="t")})
+    with pytest.raises(DataError, match=r"make it a number, or --ignore it$"):
+        table(f"q,y,x,t\n1,0,,1\n1,1,{time},1\n", by_another)
+
+
+@pytest.mark.parametrize(
+    "text", ["2020", "2020-13-02", "2020-01-32", "2020-01-02x", "20-01-02", "2020-01-02T25:00", "soon"]
+)
+def test_text_that_is_no_date_is_a_category(table, text):
+    assert table(f"q,y,x,c\n1,0,2020-01-02,a\n1,1,{text},b\n").schema.features[0].kind == "categorical"
+
+
+NUMBERS = [f"{n}.5" for n in range(40)]
+
+
+def rows(cells):
+    return "q,y,x,k\n" + "".join(f"1,0,{cell},1\n" for cell in cells)
+
+
+@pytest.mark.parametrize("cell", ["N/A", "?", "1,5"])
+def test_a_cell_that_is_no_number_among_numbers_is_refused(table, cell):
+    cells = [*NUMBERS[:7], f'"{cell}"', *NUMBERS[7:]]
+    with pytest.raises(DataError, match="line 9, column x: expected a number, as most rows have; found") as caught:
+        table(rows(cells))
+    assert f"{cell!r}: leave such cells empty" in str(caught.value)
+    data = table(rows(cells), SPEC.model_copy(update={"categorical": ("x",)}))
+    assert data.schema.features[0].kind == "categorical"
+
+
+@pytest.mark.parametrize("cells", [[*NUMBERS, *["N/A"] * 20], [str(n % 9) for n in range(80)] + ["none"]])
+def test_codes_of_which_some_are_numbers_are_categories(table, cells):
+    assert table(rows(cells)).schema.features[0].kind == "categorical"
+
+
+def test_dates_that_say_themselves_that_they_are_categories(parquet):
+    frame = pl.DataFrame({"q": [1, 1], "y": [0, 1], "x": pl.Series(["2020-01-02"] * 2, dtype=pl.Categorical)})
+    assert parquet(frame).schema.features[0].categories == ("2020-01-02",)

@@ -56,20 +56,7 @@ def test_so_does_the_frame(demo):
 def test_so_do_those_of_the_readme(demo):
     (code,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
     assert ADDRESS in code
-    values = {
-        "n1": 0.3,
-        "n2": None,
-        "n3": 1,
-        "n4": 2,
-        "n5": 0,
-        "n6": 1,
-        "n7": 0,
-        "n8": 1,
-        "n9": 0,
-        "n10": 1,
-        "c1": "v3",
-    }
-    names = {"rows": [values, values | {"n1": 1.8, "c1": "v1"}]}
+    names = {}
     exec(code.replace(ADDRESS, demo), names)
     with client.Client(demo) as again:
         assert names["best"] is names["rows"][again.rerank(names["rows"]).results[0].index]

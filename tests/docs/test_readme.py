@@ -29,6 +29,14 @@ def test_what_is_shipped_is_what_the_readme_claims():
     assert DEMO["gain_over_first_stage"]["low"] < 0 < DEMO["gain_over_first_stage"]["high"]
 
 
+def test_on_real_sets_no_fit_chose_a_second_stage():
+    for found in QUALITY.values():
+        chosen = found["methods"]["shipped"]["chosen"]
+        assert sum(chosen.values()) == 5 * found["seeds"]
+        assert set(chosen) <= {"lambdamart", "lambdamart+relative"}
+    assert DEMO["default_strategy"]["strategy"] == "qilcm"
+
+
 def test_the_readme_is_short():
     assert len(README.split()) <= 900
 

@@ -27,6 +27,7 @@ LOADED = re.compile(
     r"|<link\b[^>]*\bhref=[\"']?(?:https?:)?//[^>]*>|url\([\"']?(?:https?:)?//[^)]*\)"
 )
 """What a browser fetches from another host without being asked."""
+CODE = re.compile(r"<(pre|code|script|style)\b.*?</\1>", re.DOTALL)
 
 
 def paths(nav):
@@ -124,6 +125,18 @@ def test_the_reference_is_complete(site):
     for package in PACKAGES:
         for name in import_module(package).__all__:
             assert f'id="{package}.{name}"' in page(site, package), f"{package}.{name}"
+
+
+@pytest.mark.slow
+def test_every_table_is_drawn_as_one(site):
+    """A table without an empty line above it stays text."""
+    drawn = [
+        (path.name, line)
+        for path in site.rglob("*.html")
+        for line in re.sub(r"<[^>]+>", "\n", CODE.sub("", path.read_text(encoding="utf-8"))).splitlines()
+        if line.startswith("|")
+    ]
+    assert drawn == []
 
 
 @pytest.mark.slow

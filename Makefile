@@ -8,7 +8,7 @@ COVERAGE := --cov --cov-report=term-missing:skip-covered
 SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-all coverage explore check bench docs openapi image-test dist clean
+.PHONY: help demo serve test test-all coverage explore check bench docs openapi image-test dist wheel-test clean
 .DELETE_ON_ERROR:
 # a bundle is published whole or not at all, so an interruption right after it spoils nothing
 .PRECIOUS: $(DEMO)/manifest.json
@@ -64,6 +64,9 @@ image-test: ## build the image, run it hardened, rerank with it
 dist: $(VENV)/.dev ## build source and wheel of listwright and of its client, in dist/
 	@rm -rf dist
 	@$(BIN)/uv build --quiet --out-dir dist . && $(BIN)/uv build --quiet --out-dir dist client && ls dist
+
+wheel-test: dist ## install the wheels into an empty environment, fit there, serve, rerank
+	@tools/wheel-smoke.sh
 
 clean: ## remove what was fitted and built here; .venv stays
 	@rm -rf build dist

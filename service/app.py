@@ -38,6 +38,7 @@ from listwright.service.settings import ALL_MODELS, Settings
 from listwright.service.telemetry.access_log import AccessLog
 from listwright.service.telemetry.metrics import Telemetry
 from listwright.service.telemetry.open_tracer import open_tracer
+from listwright.service.telemetry.tracer import Tracer
 from listwright.service.transport.connection_limit import ConnectionLimit
 from listwright.service.transport.server import DrainingServer
 from listwright.service.wire.ignored import IgnoredFeatures
@@ -106,14 +107,8 @@ def create_app(
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         if first.models is None:
             first.models = await to_thread.run_sync(loading.start, settings)
-        asked = None
-        if settings.hook is not None:
-            asked = hook.IsolatedHook(
-                hook.load(settings.hook),
-                budget_s=settings.hook_budget_ms / 1000.0,
-                threads=HOOK_THREADS * max(1, settings.threads),
-            )
-            service.deciders.hook = asked
+        asked = _opened_hook(settings)
+        service.deciders.hook = asked
         switch.start()
         models, first.models = first.models, None
         service.current.models = models
@@ -146,18 +141,34 @@ def create_app(
     )
     app.service = service
     telemetry.watch(_gauges(service))
+    _route(app, keyring, tracer)
+    return app
+
+
+def _opened_hook(settings: Settings) -> hook.IsolatedHook | None:
+    if settings.hook is None:
+        return None
+    return hook.IsolatedHook(
+        hook.load(settings.hook),
+        budget_s=settings.hook_budget_ms / 1000.0,
+        threads=HOOK_THREADS * max(1, settings.threads),
+    )
+
+
+def _route(app: Contract, keyring: Keyring, tracer: Tracer | None) -> None:
+    """Give the application its paths, its error bodies and its middleware, the innermost first."""
+    service, telemetry = app.service, app.service.telemetry
     routers = (open_inference.fast, rerank.ranking, health.routes, info.routes, open_inference.routes, admin.admin)
     answers = [route for router in routers for route in router.routes]
     app.router.routes.extend(answers)  # not by include_router, behind which FastAPI matches each request three times
     problems.install(app)
     known = frozenset(getattr(route, "path", "") for route in answers)
     if keyring:
-        open_paths = paths.HEALTH | paths.INFORMATION if settings.open_info else paths.HEALTH
+        open_paths = paths.HEALTH | paths.INFORMATION if service.settings.open_info else paths.HEALTH
         app.add_middleware(KeyMiddleware, keyring=keyring, open_paths=open_paths, telemetry=telemetry)
     app.add_middleware(AccessLog, telemetry=telemetry, paths=known, tracer=tracer)
     pacing = Pacing(keyring, service.admin_key)
     app.add_middleware(EarlyRefusal, gate=service.gate, telemetry=telemetry, pace=pacing.wait)
-    return app
 
 
 def _composed(

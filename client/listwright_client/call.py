@@ -30,8 +30,8 @@ _API_KEY = re.compile(r"[!-~]+")
 
 
 @dataclass(frozen=True)
-class Manner:
-    """How a client asks: what all its calls share.
+class Settings:
+    """Settings of a client, shared by its calls.
 
     Raises:
         ValueError: if the address, the key or a number cannot be used.
@@ -97,7 +97,7 @@ class Call(Generic[T]):
 
     def __init__(
         self,
-        manner: Manner,
+        settings: Settings,
         question: Question[T],
         options: CallOptions,
         *,
@@ -108,11 +108,11 @@ class Call(Generic[T]):
         timeout, deadline = options.get("timeout"), options.get("deadline")
         if timeout is not None and deadline is not None:
             raise ValueError("give a timeout or a deadline: both say when the call ends")
-        timeout = manner.timeout if timeout is None else timeout
+        timeout = settings.timeout if timeout is None else timeout
         self._deadline = Deadline.starting(started, timeout, deadline, timeout_ms)
-        self._manner, self._question = manner, question
-        self._headers = manner.headers(options)
-        self._retries = manner.retries if retries is None else retries
+        self._settings, self._question = settings, question
+        self._headers = settings.headers(options)
+        self._retries = settings.retries if retries is None else retries
         self._attempts = 0
 
     def next_attempt(self) -> Attempt:
@@ -121,7 +121,7 @@ class Call(Generic[T]):
         Raises:
             DeadlineExceededError: if it is too late for that.
         """
-        now = self._manner.clock()
+        now = self._settings.clock()
         if not self._deadline.allows(now):
             raise refusals.too_late(self._request_id, self._attempts)
         self._attempts += 1
@@ -130,15 +130,15 @@ class Call(Generic[T]):
         if content is not None and told is not None:
             content = b'{"timeout_ms":%d,' % told + content[1:]
         method = "GET" if content is None else "POST"
-        return Attempt(method, self._manner.base_url.rstrip("/") + self._question.path, self._headers, content)
+        return Attempt(method, self._settings.base_url.rstrip("/") + self._question.path, self._headers, content)
 
     def left(self) -> float:
         """Seconds until the call ends, as the limit of a step of it: never 0."""
-        return self._deadline.left(self._manner.clock())
+        return self._deadline.left(self._settings.clock())
 
     def is_over(self) -> bool:
         """Whether the call has ended."""
-        return self._manner.clock() >= self._deadline.ends_at
+        return self._settings.clock() >= self._deadline.ends_at
 
     def judge(self, outcome: Reply | Failure) -> T | Pause:
         """The answer, or how long to wait before the next attempt.
@@ -169,8 +169,8 @@ class Call(Generic[T]):
         if self._attempts > self._retries:
             return None
         longest = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(self._attempts - 1, 30))
-        seconds = (refusal.retry_after or 0.0) + self._manner.jitter() * longest
-        if not self._deadline.allows(self._manner.clock() + seconds):
+        seconds = (refusal.retry_after or 0.0) + self._settings.jitter() * longest
+        if not self._deadline.allows(self._settings.clock() + seconds):
             return None
         return Pause(seconds)
 

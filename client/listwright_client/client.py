@@ -14,7 +14,7 @@ import httpx
 
 from listwright_client import questions
 from listwright_client.answers import Info, Ranking
-from listwright_client.call import Attempt, Call, Manner, Pause
+from listwright_client.call import Attempt, Call, Pause, Settings
 from listwright_client.errors import ConnectionFailedError, DeadlineExceededError, UnavailableError
 from listwright_client.exchange import Failure, Reply
 from listwright_client.options import CallOptions, Features, RerankOptions
@@ -25,21 +25,21 @@ NOT_READY = (ConnectionFailedError, DeadlineExceededError, UnavailableError)
 
 
 class _Asking:
-    """What both share: the manner of asking, and a call for each question."""
+    """What both share: settings, and a call for each question."""
 
-    def __init__(self, manner: Manner) -> None:
-        self._manner = manner
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
 
     def _to_rerank(self, features: Features, options: RerankOptions) -> Call[Ranking]:
-        started = self._manner.clock()
+        started = self._settings.clock()
         question = questions.rerank(features, options)
-        return Call(self._manner, question, options, started=started, timeout_ms=options.get("timeout_ms"))
+        return Call(self._settings, question, options, started=started, timeout_ms=options.get("timeout_ms"))
 
     def _to_info(self, options: CallOptions) -> Call[Info]:
-        return Call(self._manner, questions.info(), options, started=self._manner.clock())
+        return Call(self._settings, questions.info(), options, started=self._settings.clock())
 
     def _to_ready(self, options: CallOptions) -> Call[bool]:
-        return Call(self._manner, questions.ready(), options, started=self._manner.clock(), retries=0)
+        return Call(self._settings, questions.ready(), options, started=self._settings.clock(), retries=0)
 
 
 class Client(_Asking):
@@ -66,7 +66,7 @@ class Client(_Asking):
         sleep: Callable[[float], None] = time.sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        super().__init__(Manner(base_url, api_key, timeout, retries, clock, jitter))
+        super().__init__(Settings(base_url, api_key, timeout, retries, clock, jitter))
         self._http, self._owned, self._sleep = http or httpx.Client(), http is None, sleep
 
     def rerank(self, features: Features, **options: Unpack[RerankOptions]) -> Ranking:
@@ -142,7 +142,7 @@ class AsyncClient(_Asking):
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        super().__init__(Manner(base_url, api_key, timeout, retries, clock, jitter))
+        super().__init__(Settings(base_url, api_key, timeout, retries, clock, jitter))
         self._http, self._owned, self._sleep = http or httpx.AsyncClient(), http is None, sleep
 
     async def rerank(self, features: Features, **options: Unpack[RerankOptions]) -> Ranking:

@@ -8,6 +8,7 @@ import math
 import time
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily
@@ -49,81 +50,51 @@ class Telemetry:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.requests = Counter("listwright_requests", "Answered requests", ["path", "status"], registry=self.registry)
-        self.keys = Counter(
-            "listwright_key_requests",
-            "Requests by whose key they came with",
-            ["key", "outcome"],
-            registry=self.registry,
+        counter = partial(Counter, registry=self.registry)
+        histogram = partial(Histogram, registry=self.registry)
+        gauge = partial(Gauge, registry=self.registry)
+        self.requests = counter("listwright_requests", "Answered requests", ["path", "status"])
+        self.keys = counter("listwright_key_requests", "Requests by whose key they came with", ["key", "outcome"])
+        self.degraded = counter(
+            "listwright_degraded", "Answers by an earlier stage than asked for", ["stage_reached", "cause"]
         )
-        self.degraded = Counter(
-            "listwright_degraded",
-            "Answers by an earlier stage than asked for",
-            ["stage_reached", "cause"],
-            registry=self.registry,
-        )
-        self.ignored = Counter(
+        self.ignored = counter(
             "listwright_ignored_features",
             "Features that the bundle does not know, each once per request, where they are ignored",
             ["model", "version"],
-            registry=self.registry,
         )
-        self.late = Counter(
-            "listwright_late_answers",
-            "Answers that were ready after their deadline",
-            ["stage_reached"],
-            registry=self.registry,
+        self.late = counter(
+            "listwright_late_answers", "Answers that were ready after their deadline", ["stage_reached"]
         )
-        self.routes = Counter(
-            "listwright_routes",
-            "Rankings by ranker and who chose it",
-            ["strategy", "decided_by", "specialist"],
-            registry=self.registry,
+        self.routes = counter(
+            "listwright_routes", "Rankings by ranker and who chose it", ["strategy", "decided_by", "specialist"]
         )
-        self.routing_faults = Counter(
-            "listwright_routing_faults", "Hooks and routers that could not decide", ["kind"], registry=self.registry
-        )
+        self.routing_faults = counter("listwright_routing_faults", "Hooks and routers that could not decide", ["kind"])
         self._fault_log = FaultLog()
-        self.seconds = Histogram(
-            "listwright_stage_seconds",
-            "Time by stage",
-            [*VERSION, "stage", "outcome"],
-            buckets=SECONDS,
-            registry=self.registry,
+        self.seconds = histogram(
+            "listwright_stage_seconds", "Time by stage", [*VERSION, "stage", "outcome"], buckets=SECONDS
         )
-        self.route_seconds = Histogram(
+        self.route_seconds = histogram(
             "listwright_route_seconds",
             "Time from a request's first byte to its ranking, by ranker and who chose it",
             [*VERSION, "strategy", "decided_by", "outcome"],
             buckets=SECONDS,
-            registry=self.registry,
         )
         self.by_version: list[MetricWrapperBase] = [self.seconds, self.route_seconds]
         self.drift = Drift()
         self.registry.register(self.drift)
         self.registry.register(_DroppedLines())
         self._known: frozenset[tuple[str, str]] = frozenset()
-        self.candidates = Histogram("listwright_candidates", "List lengths", buckets=CANDIDATES, registry=self.registry)
-        self._bundle = Gauge(
-            "listwright_bundle_info", "The served bundles", ["model", "version", "engine"], registry=self.registry
+        self.candidates = histogram("listwright_candidates", "List lengths", buckets=CANDIDATES)
+        self._bundle = gauge("listwright_bundle_info", "The served bundles", ["model", "version", "engine"])
+        self._refused = gauge(
+            "listwright_bundle_refused_info", "What should be served and is not", ["model", "version", "reason"]
         )
-        self._refused = Gauge(
-            "listwright_bundle_refused_info",
-            "What should be served and is not",
-            ["model", "version", "reason"],
-            registry=self.registry,
-        )
-        self.reloads = Counter(
-            "listwright_reloads", "Bundles swapped in, and refused", ["model", "outcome"], registry=self.registry
-        )
+        self.reloads = counter("listwright_reloads", "Bundles swapped in, and refused", ["model", "outcome"])
         processes.build_info(self.registry)
         processes.own_metrics(self.registry)
-        self.excess_connections = Counter(
-            "listwright_excess_connections", "Connections beyond the limit", registry=self.registry
-        )
-        self.evicted_connections = Counter(
-            "listwright_evicted_connections", "Idle connections closed to make room", registry=self.registry
-        )
+        self.excess_connections = counter("listwright_excess_connections", "Connections beyond the limit")
+        self.evicted_connections = counter("listwright_evicted_connections", "Idle connections closed to make room")
 
     async def text(self) -> bytes:
         """All of it, in Prometheus' text format."""

@@ -1,4 +1,4 @@
-"""The binary door against a live process: equal answers through every door, and the same counts."""
+"""Binary formats against a live process: equal answers in every format, and the same counts."""
 
 import io
 import json
@@ -17,7 +17,7 @@ from support.rerank_requests import by_name, matrix, without_timings
 
 
 @pytest.mark.parametrize("options", [{}, {"raw_scores": True}, {"strategy": "srm"}, {"specialist": 1}, {"top_n": 3}])
-def test_every_door_gives_the_same_answer(live, options):
+def test_every_format_gives_the_same_answer(live, options):
     expected = without_timings(live.post("/rerank", json=by_name(**options)).json())
     columns = without_timings(live.post("/rerank", json=matrix() | options).json())
     assert columns == expected

@@ -1,4 +1,4 @@
-"""What the binary door refuses, with which status, kind and path."""
+"""What binary formats refuse, with which status, kind and path."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def spoiled(row, column, value, dtype=np.float32):
         (spoiled(1, 3, np.inf), 422, "candidate", "$.features[1][3]"),
     ],
 )
-def test_lists_that_are_refused_at_both_doors(live, array, status, kind, path):
+def test_lists_that_are_refused_in_both_formats(live, array, status, kind, path):
     for response in (
         live.post("/rerank", content=saved(array), headers=NPY),
         live.post(INFER, **body([features(array)], array.tobytes())),

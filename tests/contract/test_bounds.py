@@ -108,7 +108,7 @@ def scope(path="/rerank", media_type=b"application/json", **headers):
     }
 
 
-DOORS = (
+TARGETS = (
     ("/rerank", b"application/json"),
     ("/rerank", b"application/x-npy"),
     ("/v2/models/shop/infer", b"application/octet-stream"),
@@ -116,8 +116,8 @@ DOORS = (
 
 
 @pytest.mark.parametrize("announced", [True, False])
-@pytest.mark.parametrize("door", DOORS)
-def test_no_more_is_read_than_the_longest_list_takes(bundle_folder, door, announced):
+@pytest.mark.parametrize("target", TARGETS)
+def test_no_more_is_read_than_the_longest_list_takes(bundle_folder, target, announced):
     """Far below what the settings allow."""
     sent, arrived = [], 0
     lengths = {"content-length": b"8388608"} if announced else {}
@@ -132,7 +132,7 @@ def test_no_more_is_read_than_the_longest_list_takes(bundle_folder, door, announ
         sent.append(message)
 
     with serving(bundle_folder) as client:
-        client.portal.call(client.app, scope(*door, **lengths), receive, send)
+        client.portal.call(client.app, scope(*target, **lengths), receive, send)
         assert client.app.service.bodies.held == 0
     assert sent[0]["status"] == 413
     assert b"candidates (LISTWRIGHT_MAX_CANDIDATES) with 4 features" in sent[1]["body"]

@@ -1,4 +1,4 @@
-"""Below HTTP's manners: half-closed connections, upgrades, endless heads, and what is no HTTP at all."""
+"""Below HTTP: half-closed connections, upgrades, endless heads, and what is no HTTP at all."""
 
 import json
 import socket

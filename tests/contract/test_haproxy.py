@@ -5,14 +5,14 @@ import shutil
 import pytest
 
 from benchmarks.load import drain
-from support.processes import BARE
+from support.processes import SERVING_ONLY
 
 
 @pytest.mark.slow
 def test_a_rolling_restart_loses_nothing(bundle_folder, monkeypatch):
     if shutil.which("haproxy") is None:
         pytest.skip("haproxy is not installed: apt-get install haproxy")
-    monkeypatch.setenv("PYTHONPATH", BARE)
+    monkeypatch.setenv("PYTHONPATH", SERVING_ONLY)
     services = []
     try:
         services += [drain.Service(bundle_folder), drain.Service(bundle_folder)]

@@ -164,7 +164,7 @@ def service(bundle_folder):
 
 
 def attack(url, faults):
-    """All callers at once; when the last of them is done, all have been shown the door."""
+    """All callers at once; when the last of them is done, all connections are closed."""
     never = threading.Event()
 
     def one(number):

@@ -1,4 +1,4 @@
-"""Whole numbers of thousands of digits, through every door: Python reads and writes only so many of them at once."""
+"""Whole numbers of thousands of digits, in every format: Python reads and writes only so many of them at once."""
 
 import json
 import sys

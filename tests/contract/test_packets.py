@@ -1,4 +1,4 @@
-"""The same answers through every door however packets divide what is sent, at a live process; and other people's readers."""
+"""The same answers in every format however packets divide what is sent, at a live process; and other people's readers."""
 
 import http.client
 import json
@@ -23,7 +23,7 @@ LINES = bytearray(MATRIX[:1].tobytes())
 LINES[:12] = b"\r\nUpgrade: \0"
 """A matrix whose bytes look like a line of a head."""
 
-DOORS = {
+FORMATS = {
     "json": (b"/rerank", {b"Content-Type": b"application/json"}, JSON),
     "npy": (b"/rerank", {b"Content-Type": b"application/x-npy", b"Accept": b"application/x-npy"}, saved(MATRIX)),
     "tensors": (
@@ -39,9 +39,9 @@ MORE = (
 )
 
 
-def wire(door, *, chunked=False, more=None, trailers=b""):
+def wire(name, *, chunked=False, more=None, trailers=b""):
     """A request's bytes."""
-    path, fields, content = DOORS[door]
+    path, fields, content = FORMATS[name]
     fields = {b"Host": b"x", **fields, **(more or {})}
     if chunked:
         fields[b"Transfer-Encoding"] = b"chunked"
@@ -79,33 +79,33 @@ def answers(connection, count):
 
 @pytest.fixture(scope="module")
 def expected(live):
-    """The content of the answer of each door."""
+    """The content of the answer in each format."""
     found = {}
-    for door in DOORS:
+    for name in FORMATS:
         with connect(live) as connection:
-            connection.sendall(wire(door))
+            connection.sendall(wire(name))
             ((status, _, content),) = answers(connection, 1)
         assert status == 200
-        found[door] = content
+        found[name] = content
     return found
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     asked=st.lists(
-        st.tuples(st.sampled_from(sorted(DOORS)), st.booleans(), st.sampled_from(MORE)), min_size=1, max_size=4
+        st.tuples(st.sampled_from(sorted(FORMATS)), st.booleans(), st.sampled_from(MORE)), min_size=1, max_size=4
     ),
     cuts=st.lists(st.integers(1, 2000), max_size=5),
 )
-def test_every_door_reads_the_same(live, expected, asked, cuts):
-    sent = b"".join(wire(door, chunked=chunked, more=more) for door, chunked, more in asked)
+def test_every_format_reads_the_same(live, expected, asked, cuts):
+    sent = b"".join(wire(name, chunked=chunked, more=more) for name, chunked, more in asked)
     places = sorted({0, len(sent), *(cut % len(sent) for cut in cuts)})
     with connect(live) as connection:
         for start, end in pairwise(places):
             connection.sendall(sent[start:end])
             time.sleep(0.002)
         found = answers(connection, len(asked))
-    assert [(status, content) for status, _, content in found] == [(200, expected[door]) for door, _, _ in asked]
+    assert [(status, content) for status, _, content in found] == [(200, expected[name]) for name, _, _ in asked]
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3])

@@ -1,4 +1,8 @@
-"""How many files a reader opens to follow one request."""
+"""How many files of the service a reader opens to follow one request: twelve, from the app to the answer.
+
+The app is called without a socket, so the files of the transport are not among them. Without the compiled scanner, the
+reader of JSON in Python takes two more.
+"""
 
 from collections import Counter
 
@@ -7,6 +11,7 @@ import pytest
 from listwright.ranking import bundle
 from listwright.service.app import create_app
 from listwright.service.settings import Settings
+from listwright.service.wire.compiled import json_fast
 from support.asgi import asking
 from support.bundles import make_bundle
 from support.trace import traced
@@ -17,6 +22,7 @@ BODY = {
         {"id": "sku-2", "features": {"price": 9.0, "stars": 3.0, "carrier": "B2", "bm25": 3.1}},
     ]
 }
+MOST = 12 if json_fast is not None else 14
 AFTER = ("api/pipeline.py", "_note")
 """The answer is sent: it is counted now."""
 
@@ -36,9 +42,9 @@ def entries(tmp_path_factory):
         return client.portal.call(ask)
 
 
-def test_a_request_enters_twelve_files_none_more_than_twice(entries):
+def test_a_request_enters_few_files_none_more_than_twice(entries):
     line = Counter(file for file, _ in entries[: entries.index(AFTER)])
-    assert len(line) <= 12, line
+    assert len(line) <= MOST, line
     assert max(line.values()) <= 2, line
     assert line["api/rerank.py"] == line["admission/body.py"] == 1, "the trace sees what a request enters"
 

@@ -102,7 +102,7 @@ def test_plain_http_at_a_tls_port_gets_nothing_and_harms_nothing(secure):
     assert client.get("/livez").status_code == 200
 
 
-def test_our_own_manners_hold_under_tls(secure):
+def test_limits_hold_under_tls(secure):
     """Problems of the connection, a slow body, and a caller that ends its side in the middle."""
     client, context = secure
     with connect(client, context) as connection:

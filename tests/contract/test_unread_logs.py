@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from listwright.service.telemetry.logs import MOST_LINES
-from support.processes import BARE, free_port
+from support.processes import SERVING_ONLY, free_port
 from support.raw_http import BODY
 from support.waiting import PATIENCE_S, until
 
@@ -25,7 +25,7 @@ def test_a_pipe_that_nobody_reads_holds_up_nobody(bundle_folder, workers):
     settings = {"bundle": bundle_folder, "port": port, "workers": workers, "log_level": "debug", "queue_ms": 600_000}
     names = {f"LISTWRIGHT_{name.upper()}": str(value) for name, value in settings.items()}
     service = subprocess.Popen(
-        [sys.executable, "-m", "service"], env={**os.environ, **names, "PYTHONPATH": BARE}, stderr=subprocess.PIPE
+        [sys.executable, "-m", "service"], env={**os.environ, **names, "PYTHONPATH": SERVING_ONLY}, stderr=subprocess.PIPE
     )
     with ended(service), httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as client:
         until(lambda: ready(client))

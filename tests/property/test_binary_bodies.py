@@ -1,4 +1,4 @@
-"""Whatever bytes arrive at the binary door, the answer is a documented one; equal lists get equal answers."""
+"""Whatever bytes arrive in a binary format, the answer is a documented one; equal lists get equal answers."""
 
 import io
 import json
@@ -191,7 +191,7 @@ ROWS = st.tuples(NUMBERS, NUMBERS, NUMBERS, st.integers(0, 3)).map(list)
 
 @settings(max_examples=100)
 @given(rows=st.lists(ROWS, min_size=1, max_size=12), raw_scores=st.booleans())
-def test_every_door_gives_the_same_answer(client, rows, raw_scores):
+def test_every_format_gives_the_same_answer(client, rows, raw_scores):
     array = np.array(rows, dtype=np.float32)
     spelled = [[None if np.isnan(v) else v for v in row[:3]] + [CATEGORIES[row[3]]] for row in rows]
     expected = check(client.post("/rerank", json={"features": spelled, "raw_scores": raw_scores})).json()

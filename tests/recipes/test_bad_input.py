@@ -1,4 +1,4 @@
-"""Odd and wrong data by every door: LETOR text, a table, the library. What ``docs/library.md`` says of each, holds."""
+"""Odd and wrong data by every source: LETOR text, a table, the library. What ``docs/library.md`` says of each, holds."""
 
 import json
 
@@ -10,7 +10,7 @@ from listwright.ranking.errors import DataError
 from listwright.training import experiment, fit
 from listwright.training.data.load import doubtful, load
 from listwright.training.recipe import config
-from support.odd_data import DOORS, NAN, SMALL, Row, fit_by, recipe_of, rows, written
+from support.odd_data import NAN, SMALL, SOURCES, Row, fit_by, recipe_of, rows, written
 
 __all__ = ["SMALL"]  # tests/docs takes it from here
 
@@ -23,18 +23,18 @@ def cache_folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("drop_constant", [True, False])
-@pytest.mark.parametrize("door", DOORS)
-def test_odd_queries_and_features_mean_something(door, drop_constant, tmp_path, capsys):
+@pytest.mark.parametrize("source", SOURCES)
+def test_odd_queries_and_features_mean_something(source, drop_constant, tmp_path, capsys):
     """No relevant candidate, all labels equal, one candidate, and a feature that is constant or missing everywhere."""
     odd = [row._replace(label=0 if row.qid in ("q1", "q2", "q3") else row.label) for row in rows()]
     odd = [row._replace(label=1) if row.qid in ("q4", "q5") else row for row in odd]
     odd += [Row("lonely", 1, 1.0, 1.0), Row("lost", 0, 1.0, 1.0)]
-    value = {"letor": 7.0, "table": NAN, "library": NAN}[door]  # constant, all missing
-    loaded = fit_by(door, [row._replace(second=value) for row in odd], tmp_path, capsys, drop_constant)
+    value = {"letor": 7.0, "table": NAN, "library": NAN}[source]  # constant, all missing
+    loaded = fit_by(source, [row._replace(second=value) for row in odd], tmp_path, capsys, drop_constant)
     assert not isinstance(loaded, str), loaded
     by_name = {(metric.ranker, metric.name): metric for metric in loaded.manifest.metrics}
     assert by_name["first_stage", "ndcg@10"].n == 7, "32 queries, a fifth of them; the empty ones count"
-    second, report = {"letor": "f2"}.get(door, "second"), json.loads((loaded.path / "report.json").read_text())
+    second, report = {"letor": "f2"}.get(source, "second"), json.loads((loaded.path / "report.json").read_text())
     said = [note for note in report["notes"] if "one value, or none, in all" in note]
     if drop_constant:
         assert len(loaded.manifest.feature_schema) == 1
@@ -47,55 +47,55 @@ def test_odd_queries_and_features_mean_something(door, drop_constant, tmp_path, 
     assert feature.missing_in_training == (value is NAN)
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize(("label", "found"), [(-1, "-1"), (0.5, "0.5"), (31, "31")])
-def test_a_label_that_is_none_is_named_with_its_place(door, label, found, tmp_path, capsys):
+def test_a_label_that_is_none_is_named_with_its_place(source, label, found, tmp_path, capsys):
     data = rows()
     data[6] = data[6]._replace(label=label)
-    place = {"letor": "line 7, column 1", "table": "line 8, column label", "library": "y, row 6"}[door]
+    place = {"letor": "line 7, column 1", "table": "line 8, column label", "library": "y, row 6"}[source]
     # a whole column of labels is one type: 0.5 makes them all fractions, 31 leaves them whole
-    said = fit_by(door, data, tmp_path, capsys)
+    said = fit_by(source, data, tmp_path, capsys)
     assert f"{place}: expected a relevance label, a whole number from 0 to 30; found" in said
     assert said.rstrip("'").endswith(found)
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("label", [0, 1])
-def test_labels_that_are_all_equal_teach_nothing(door, label, tmp_path, capsys):
-    said = fit_by(door, [row._replace(label=label) for row in rows()], tmp_path, capsys)
+def test_labels_that_are_all_equal_teach_nothing(source, label, tmp_path, capsys):
+    said = fit_by(source, [row._replace(label=label) for row in rows()], tmp_path, capsys)
     assert (
         f"no training query has two candidates with different labels (18 queries, labels found: {label}): there is "
         "nothing to learn an order from; judge more queries, or split them otherwise (seed, fold, files)"
     ) in said
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_features_that_are_all_constant_teach_nothing(door, tmp_path, capsys):
-    said = fit_by(door, [row._replace(first=7.0, second=NAN) for row in rows()], tmp_path, capsys)
-    names = "'f1', 'f2'" if door == "letor" else "'first', 'second'"
+@pytest.mark.parametrize("source", SOURCES)
+def test_features_that_are_all_constant_teach_nothing(source, tmp_path, capsys):
+    said = fit_by(source, [row._replace(first=7.0, second=NAN) for row in rows()], tmp_path, capsys)
+    names = "'f1', 'f2'" if source == "letor" else "'first', 'second'"
     assert (
         f"each feature ({names}) has one value, or none, in all 72 training rows: nothing tells candidates apart"
         in said
     )
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_lists_of_one_candidate_teach_nothing(door, tmp_path, capsys):
-    said = fit_by(door, [row._replace(label=n % 2) for n, row in enumerate(rows(length=1))], tmp_path, capsys)
+@pytest.mark.parametrize("source", SOURCES)
+def test_lists_of_one_candidate_teach_nothing(source, tmp_path, capsys):
+    said = fit_by(source, [row._replace(label=n % 2) for n, row in enumerate(rows(length=1))], tmp_path, capsys)
     assert "no training query has two candidates with different labels (18 queries, labels found: 0, 1)" in said
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_fewer_queries_than_parts(door, tmp_path, capsys):
-    assert "4 queries cannot be split into 5 parts: give more queries" in fit_by(door, rows(4), tmp_path, capsys)
+@pytest.mark.parametrize("source", SOURCES)
+def test_fewer_queries_than_parts(source, tmp_path, capsys):
+    assert "4 queries cannot be split into 5 parts: give more queries" in fit_by(source, rows(4), tmp_path, capsys)
 
 
 @pytest.mark.parametrize(
-    ("door", "remedy"), [("table", "--ignore it, or split by it"), ("library", "leave it out of X")]
+    ("source", "remedy"), [("table", "--ignore it, or split by it"), ("library", "leave it out of X")]
 )
-def test_text_that_reads_as_dates_is_no_feature(door, remedy, tmp_path, capsys):
+def test_text_that_reads_as_dates_is_no_feature(source, remedy, tmp_path, capsys):
     said = fit_by(
-        door, [row._replace(second=f"2024-05-{n % 28 + 1:02}") for n, row in enumerate(rows())], tmp_path, capsys
+        source, [row._replace(second=f"2024-05-{n % 28 + 1:02}") for n, row in enumerate(rows())], tmp_path, capsys
     )
     assert f"column second: holds text that reads as dates ('2024-05-01'): make it a number, or {remedy}" in said
 

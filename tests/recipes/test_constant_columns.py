@@ -1,4 +1,4 @@
-"""Constant columns by every door: the bundle is that of the same data without them, and callers may go on."""
+"""Constant columns from every source: the bundle is that of the same data without them, and callers may go on."""
 
 import json
 import pickle

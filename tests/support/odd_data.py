@@ -28,7 +28,7 @@ hidden = [4]
 max_epochs = 1
 """
 SMALL = {"encoder_width": 4, "hidden": (4,), "max_epochs": 1, "trials": 1, "max_trees": 5, "folds": 2}
-DOORS = ("letor", "table", "library")
+SOURCES = ("letor", "table", "library")
 NAN = float("nan")
 Row = namedtuple("Row", "qid label first second")
 
@@ -59,10 +59,10 @@ def recipe_of(kind, folder, drop_constant=True):
     return path
 
 
-def fit_by(door, data, folder, capsys, drop_constant=True):
+def fit_by(source, data, folder, capsys, drop_constant=True):
     """The bundle, or what the one who asked for it is told."""
     out = folder / "odd" / "1"
-    if door == "library":
+    if source == "library":
         frame = pd.DataFrame(data)
         try:
             model = training.Qilcm(**SMALL, drop_constant=drop_constant).fit(
@@ -71,8 +71,8 @@ def fit_by(door, data, folder, capsys, drop_constant=True):
         except DataError as error:
             return str(error)
         return bundle.load(model.save(out))
-    path, columns = written(door, data, folder)
-    code = fit.main([str(recipe_of(door, folder, drop_constant)), "--data", str(path), *columns, "--out", str(out)])
+    path, columns = written(source, data, folder)
+    code = fit.main([str(recipe_of(source, folder, drop_constant)), "--data", str(path), *columns, "--out", str(out)])
     said = " ".join(capsys.readouterr().out.split())
     assert code == ("error:" in said)
     return said if code else bundle.load(out)

@@ -12,7 +12,7 @@ import httpx
 
 from support.waiting import PATIENCE_S, until
 
-BARE = str(Path(__file__).resolve().parents[1] / "bare")
+SERVING_ONLY = str(Path(__file__).resolve().parent / "serving_only")
 
 
 def free_port():
@@ -31,7 +31,7 @@ class Process:
         self.output = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self.process = subprocess.Popen(
             [sys.executable, "-m", "service"],
-            env={**os.environ, **names, "PYTHONPATH": os.pathsep.join([BARE, os.environ.get("PYTHONPATH", "")])},
+            env={**os.environ, **names, "PYTHONPATH": os.pathsep.join([SERVING_ONLY, os.environ.get("PYTHONPATH", "")])},
             stdout=self.output,
             stderr=subprocess.STDOUT,
         )

@@ -33,9 +33,9 @@ def test_headers_go_along(make, server):
 
 
 def test_the_key_is_not_shown():
-    manner = Client(URL, api_key="s3cret")._manner
-    assert manner.headers({})["Authorization"] == "Bearer s3cret"
-    assert "s3cret" not in repr(manner)
+    settings = Client(URL, api_key="s3cret")._settings
+    assert settings.headers({})["Authorization"] == "Bearer s3cret"
+    assert "s3cret" not in repr(settings)
 
 
 def test_every_attempt_carries_the_same_id_which_is_new_for_each_call(client, server):

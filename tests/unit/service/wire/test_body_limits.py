@@ -1,4 +1,4 @@
-"""How large a body each door reads: whatever the longest list takes, and no multiple of it."""
+"""How large a body each format reads: whatever the longest list takes, and no multiple of it."""
 
 import gc
 import io

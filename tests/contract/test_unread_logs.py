@@ -25,7 +25,9 @@ def test_a_pipe_that_nobody_reads_holds_up_nobody(bundle_folder, workers):
     settings = {"bundle": bundle_folder, "port": port, "workers": workers, "log_level": "debug", "queue_ms": 600_000}
     names = {f"LISTWRIGHT_{name.upper()}": str(value) for name, value in settings.items()}
     service = subprocess.Popen(
-        [sys.executable, "-m", "service"], env={**os.environ, **names, "PYTHONPATH": SERVING_ONLY}, stderr=subprocess.PIPE
+        [sys.executable, "-m", "service"],
+        env={**os.environ, **names, "PYTHONPATH": SERVING_ONLY},
+        stderr=subprocess.PIPE,
     )
     with ended(service), httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as client:
         until(lambda: ready(client))

@@ -31,7 +31,11 @@ class Process:
         self.output = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self.process = subprocess.Popen(
             [sys.executable, "-m", "service"],
-            env={**os.environ, **names, "PYTHONPATH": os.pathsep.join([SERVING_ONLY, os.environ.get("PYTHONPATH", "")])},
+            env={
+                **os.environ,
+                **names,
+                "PYTHONPATH": os.pathsep.join([SERVING_ONLY, os.environ.get("PYTHONPATH", "")]),
+            },
             stdout=self.output,
             stderr=subprocess.STDOUT,
         )

@@ -11,26 +11,37 @@ from jaxtyping import Float, Int
 from benchmarks.science.attempts.problem import PLANTED
 from benchmarks.science.attempts.registry import ATTEMPTS, RIVAL
 from listwright.training.evaluation.bootstrap import interval, resampled_means
+from listwright.training.experiments.listwise.significance import holm, paired_p
 
 Figures = dict[str, object]
+
+FEWEST_SEEDS = 5
+"""Seeds of an attempt that is shown: with fewer, chance decides."""
 
 
 def of_set(work: Path, name: str) -> Figures:
     """Everything that is kept of one set.
 
     Returns:
-        For every attempt, over the folds and seeds that it and the rival have: seeds, fits, mean NDCG@10 of both, the
-        gain with its 95 % interval, and median seconds. Queries are resampled; a query's seeds are drawn together.
+        For every attempt that has all seeds in every fold: seeds, fits, mean NDCG@10 of it and the rival, the gain
+        with its 95 % interval, p of a t-test over queries, each with its mean over seeds, corrected by Holm over the
+        attempts of the set, and median seconds. Queries are resampled; a query's seeds are drawn together.
     """
     kept = {attempt: _kept(work / name, attempt) for attempt in ATTEMPTS}
     rival = kept[RIVAL]
+    folds = sorted({fold for fold, _ in rival})
     rows: list[Figures] = []
+    p_values: list[float] = []
     for attempt, found in kept.items():
         common = sorted(found.keys() & rival.keys())
-        if not common:
+        if len(common) < FEWEST_SEEDS * len(folds):
             continue
         gain, query = _paired(name, common, {key: found[key][0] - rival[key][0] for key in common})
         low, high = interval(resampled_means(gain, query))
+        if attempt != RIVAL:
+            p = paired_p(np.bincount(query, gain) / np.bincount(query))
+            assert p is not None  # a set has more than one query
+            p_values.append(p)
         rows.append(
             {
                 "attempt": attempt,
@@ -43,7 +54,9 @@ def of_set(work: Path, name: str) -> Figures:
                 **_facts(found),
             }
         )
-    folds = sorted({fold for fold, _ in rival})
+    compared = [row for row in rows if row["attempt"] != RIVAL]
+    for row, corrected in zip(compared, holm(p_values), strict=True):
+        row["p_holm"] = float(f"{corrected:.2g}")
     queries = sum(len(values) for (_, seed), (values, _, _) in rival.items() if name in PLANTED or seed == 0)
     return {"set": name, "folds": folds, "test_queries": queries, "attempts": rows}
 

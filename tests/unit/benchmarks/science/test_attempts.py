@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 from benchmarks.science.attempts import figures, networks, objectives, registry
 from benchmarks.science.attempts.problem import Problem, Scores, by_query, widened
@@ -90,8 +91,29 @@ def test_results_are_kept_and_not_made_again(problem, splits):
     assert set(kept[0].tolist()) <= {0.0, 1.0}, "labels rank perfectly"
 
 
-def test_seeds_of_a_query_are_drawn_together(tmp_path):
+def kept(work, name, attempt, seeds, values):
+    for seed in seeds:
+        folder = work / name / f"fold-1-seed-{seed}"
+        folder.mkdir(parents=True, exist_ok=True)
+        np.savez(folder / f"{attempt}.npz", ndcg=values, seconds=np.array(1.0))
+
+
+def test_an_attempt_without_all_seeds_is_not_shown_and_p_is_corrected_for_those_that_are(tmp_path):
+    rng = np.random.default_rng(0)
+    rival, gain = rng.random(40), rng.normal(0.1, 0.2, 40)
+    kept(tmp_path, "airline", "relative", range(5), rival)
+    kept(tmp_path, "airline", "sum", range(5), rival + gain)
+    kept(tmp_path, "airline", "xendcg", range(4), rival + gain)
+    kept(tmp_path, "airline", "linear", range(5), rival + rng.normal(0.0, 0.2, 40))
+    rows = {row["attempt"]: row for row in figures.of_set(tmp_path, "airline")["attempts"]}
+    assert set(rows) == {"relative", "sum", "linear"}
+    assert rows["sum"]["p_holm"] == pytest.approx(2 * stats.ttest_1samp(gain, 0.0).pvalue, rel=0.01)
+    assert "p_holm" not in rows["relative"]
+
+
+def test_seeds_of_a_query_are_drawn_together(tmp_path, monkeypatch):
     """Two seeds with the same values are no more certain than one; new queries are."""
+    monkeypatch.setattr(figures, "FEWEST_SEEDS", 1)
 
     def width(name, seeds, folds):
         rng = np.random.default_rng(0)

@@ -14,7 +14,7 @@ from listwright.training.experiments.listwise import pages as listwise_pages
 from listwright.training.experiments.listwise import plans
 from listwright.training.experiments.specialised import oracle
 from listwright.training.experiments.specialised import pages as suites
-from listwright.training.reporting import fit_page
+from listwright.training.reporting import page_command
 from listwright.training.reporting.page import PageSection, PageTable, render
 from support.browsing import chromium
 from support.measured import measured, planted_gains, results, routed
@@ -222,7 +222,7 @@ def test_letters_stay_readable_on_a_telephone(browser, pages):
 
 def test_page_is_made_from_the_json_alone(specialised, tmp_path):
     again = tmp_path / "again.html"
-    assert fit_page.main([str(specialised / "report.json"), str(again)]) == 0
+    assert page_command.main([str(specialised / "report.json"), str(again)]) == 0
     assert again.read_bytes() == (specialised / "report.html").read_bytes()
 
 

@@ -5,10 +5,7 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
-from pathlib import Path
 from typing import Any
 
 from listwright.training.reporting import fit_figures as figures
@@ -269,33 +266,3 @@ def _short(value: Any) -> str:
     if isinstance(value, dict):
         return "(" + ", ".join(f"{name} {_short(inner)}" for name, inner in value.items()) + ")"
     return str(value)
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Command line: the page of a ``report.json``, made anew."""
-    parser = argparse.ArgumentParser(prog="listwright page", description="Make report.html anew.")
-    parser.add_argument("report", type=Path, metavar="report.json")
-    parser.add_argument("page", type=Path, metavar="PAGE")
-    options = parser.parse_args(arguments)
-    try:
-        page = fit_page(json.loads(options.report.read_text(encoding="utf-8")))
-    except OSError as error:
-        return _refused(f"{options.report} cannot be read: {error.strerror or error}")
-    except KeyError as error:
-        return _refused(f"{options.report} is no report.json of a fit: it has no {error}")
-    except (ValueError, TypeError) as error:
-        return _refused(f"{options.report} is no report.json of a fit: {error}")
-    try:
-        options.page.write_text(page, encoding="utf-8")
-    except OSError as error:
-        return _refused(f"{options.page} cannot be written: {error.strerror or error}")
-    return 0
-
-
-def _refused(why: str) -> int:
-    print(f"error: {why}", file=sys.stderr)
-    return 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,40 @@
+"""``listwright page``: a report's page from its figures."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from listwright.training.reporting.fit_page import fit_page
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Command line: the page of a ``report.json``, made again."""
+    parser = argparse.ArgumentParser(prog="listwright page", description="Make report.html again from report.json.")
+    parser.add_argument("report", type=Path, metavar="report.json")
+    parser.add_argument("page", type=Path, metavar="PAGE")
+    options = parser.parse_args(arguments)
+    try:
+        page = fit_page(json.loads(options.report.read_text(encoding="utf-8")))
+    except OSError as error:
+        return _refused(f"{options.report} cannot be read: {error.strerror or error}")
+    except KeyError as error:
+        return _refused(f"{options.report} is no report.json of a fit: it has no {error}")
+    except (ValueError, TypeError) as error:
+        return _refused(f"{options.report} is no report.json of a fit: {error}")
+    try:
+        options.page.write_text(page, encoding="utf-8")
+    except OSError as error:
+        return _refused(f"{options.page} cannot be written: {error.strerror or error}")
+    return 0
+
+
+def _refused(why: str) -> int:
+    print(f"error: {why}", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

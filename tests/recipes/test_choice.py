@@ -68,7 +68,14 @@ def test_report_and_page_tell_it(shipped, capsys):
     assert report["rankers"]["plain_first_stage"] == "LightGBM"
     assert report["rankers"]["first_stage"] == "LightGBM + relative"
     assert "plain_first_stage" not in {metric.ranker for metric in bundle.load(shipped).manifest.metrics}
-    assert "How the default was chosen" in (shipped / "report.html").read_text()
+    page = (shipped / "report.html").read_text()
+    assert "How the default was chosen" in page
+    over_plain = report["default_over_plain"]
+    assert over_plain["ranker"] == bundle.load(shipped).manifest.strategy
+    means = {one["ranker"]: one["mean"] for one in report["metrics"] if one["name"] == "ndcg@10"}
+    assert over_plain["mean"] == pytest.approx(means[over_plain["ranker"]] - means["plain_first_stage"])
+    assert over_plain["low"] < over_plain["mean"] < over_plain["high"]
+    assert f"{over_plain['mean']:+.4f} [{over_plain['low']:+.4f}, {over_plain['high']:+.4f}]" in page
 
 
 def test_the_test_split_takes_no_part(own, shipped, tmp_path, monkeypatch):

@@ -25,6 +25,7 @@ from listwright.training.reporting.sentences import (
     learning_sentence,
     metrics_sentence,
     movement_sentence,
+    plain_sentence,
     queries_text,
     scores_sentence,
     wins_sentence,
@@ -63,6 +64,8 @@ def fit_page(report: Facts) -> str:
     chosen = choice_sentence(report.get("default_strategy", {}), report["rankers"])
     if chosen is not None:
         verdicts.append(chosen)
+    if "default_over_plain" in report:
+        verdicts.insert(0, plain_sentence(report["default_over_plain"], report["rankers"]))
     if "routing" in report:
         verdicts.append(report["routing"]["sentence"])
     if given:

@@ -26,6 +26,7 @@ from listwright.training.reporting.sentences import (
     choice_sentence,
     compared_rows,
     default_sentence,
+    plain_sentence,
 )
 
 HEADLINE = "ndcg@10"
@@ -91,6 +92,18 @@ class Report:
             **self.titles,
         }
 
+    def default_over_plain(self) -> dict[str, object] | None:
+        """Gain of the default ranker over LightGBM without list-relative columns; None where the default is that."""
+        ranker = str(self.default.get("strategy", self.evaluation.generalist))
+        if PLAIN not in self.evaluation.rankers or ranker not in self.evaluation.rankers:
+            return None
+        return self._gain(ranker, PLAIN)
+
+    def _gain(self, ranker: str, over: str) -> dict[str, object]:
+        mean, low, high = self.evaluation.gain(HEADLINE, ranker, over)
+        verdict = verdict_of(low, high)
+        return {"ranker": ranker, "metric": HEADLINE, "mean": mean, "low": low, "high": high, "verdict": verdict}
+
     @property
     def sealed(self) -> dict[str, object]:
         """What the manifest says of the result: of the rankers that are in the bundle."""
@@ -106,8 +119,7 @@ class Report:
 
     def to_json(self) -> str:
         """``report.json``: everything above but the per-query values; ``docs/report.md`` describes it."""
-        generalist = self.evaluation.generalist
-        mean, low, high = self.evaluation.gain(HEADLINE, generalist, "first_stage")
+        plain = self.default_over_plain()
         facts = {
             "data": self.data,
             "notes": list(self.notes),
@@ -118,14 +130,8 @@ class Report:
             "queries": self.evaluation.queries,
             "empty_queries": self.evaluation.empty_queries,
             "metrics": [metric.model_dump() for metric in self.metrics],
-            "gain_over_first_stage": {
-                "ranker": generalist,
-                "metric": HEADLINE,
-                "mean": mean,
-                "low": low,
-                "high": high,
-                "verdict": verdict_of(low, high),
-            },
+            **({} if plain is None else {"default_over_plain": plain}),
+            "gain_over_first_stage": self._gain(self.evaluation.generalist, "first_stage"),
             **({"default_strategy": dict(self.default)} if self.default else {}),
             "empty_query_conventions": conventions(self.evaluation),
             "first_stage": dict(self.first_stage),
@@ -184,6 +190,8 @@ def show(report: Report, console: Console) -> None:
         table.add_row(names[ranker], *(f"{cell.mean:.4f}\n±{(cell.high - cell.low) / 2:.3f}" for cell in cells))
     console.print(table)
     _show_choice(report, console)
+    if (plain := report.default_over_plain()) is not None:
+        console.print(plain_sentence(plain, names))
     if generalist != "first_stage":
         mean, low, high = evaluation.gain(HEADLINE, generalist, "first_stage")
         console.print(

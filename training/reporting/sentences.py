@@ -93,6 +93,19 @@ def headline(gain: Facts, second: str, *, taken_away: bool = False) -> str:
     )
 
 
+def plain_sentence(gain: Facts, names: Mapping[str, str]) -> str:
+    """What the default gains over the LightGBM of an engineer who has no other columns.
+
+    Args:
+        gain: ``default_over_plain`` of ``report.json``.
+        names: what people call the rankers.
+    """
+    return (
+        f"The default, {names[gain['ranker']]}, over LightGBM without list-relative columns, "
+        f"{metric_name(gain['metric'])}: {gain_text(gain)}, {gain['verdict']}."
+    )
+
+
 def metrics_sentence(gains: list[Facts], second: str) -> str:
     """In how many metrics the gain or the loss is more than chance."""
     verdicts = [verdict_of(gain["low"], gain["high"]) for gain in gains]
@@ -188,7 +201,7 @@ def anomaly_sentence(found: Facts | None, metric: str) -> tuple[str, str]:
 def coverage_sentence(found: Facts) -> str:
     """Whether the test rows look like the training rows."""
     parts = [
-        (found["missing"], "missing values"),
+        (found["missing"], "missing values more often than in training"),
         (found["clipped_often"], "more than 1 % of values beyond the training quantiles"),
         (found["unknown"], "unknown categories"),
     ]

@@ -14,11 +14,16 @@ MOST_FEATURES = 40
 """Features listed, the most striking first; those of which there is nothing to say are not."""
 
 
+MUCH = 0.01
+"""Share of the rows from which a difference to training is counted."""
+
+
 def coverage(train: Dataset, test: Dataset) -> dict[str, object]:
     """Shares of rows per feature: missing in training and in test, beyond the training quantiles, unknown.
 
     Beyond means below the lowest or above the highest quantile kept in the schema, of the values that are there: the
-    networks clip such a value. A missing category counts as unknown.
+    networks clip such a value. A missing category counts as unknown. ``missing`` counts the features that miss values more
+    often than in training.
     """
     schema = train.schema
     found = [_row(feature, train.features[:, d], test.features[:, d]) for d, feature in enumerate(schema.features)]
@@ -28,8 +33,8 @@ def coverage(train: Dataset, test: Dataset) -> dict[str, object]:
         "columns": ["feature", "missing_in_training", "missing", "beyond_training_quantiles", "unknown"],
         "features": len(found),
         "listed": len(listed),
-        "missing": sum(bool(row.missing) for row in found),
-        "clipped_often": sum((row.beyond or 0.0) > 0.01 for row in found),
+        "missing": sum((row.missing or 0.0) > (row.missing_in_training or 0.0) + MUCH for row in found),
+        "clipped_often": sum((row.beyond or 0.0) > MUCH for row in found),
         "unknown": sum(bool(row.unknown) for row in found),
         "rows": [list(row) for row in listed[:MOST_FEATURES]],
     }

@@ -138,9 +138,11 @@ def test_coverage_counts_missing_clipped_and_unknown():
     assert rows["carrier"]["unknown"] == 0.4
     assert rows["carrier"]["missing"] is None
     assert sentences.coverage_sentence(found) == (
-        "Of 2 features, 1 has missing values, 1 has more than 1 % of values beyond the training quantiles and 1 has "
-        "unknown categories in the test rows"
+        "Of 2 features, 1 has missing values more often than in training, 1 has more than 1 % of values beyond the "
+        "training quantiles and 1 has unknown categories in the test rows"
     )
+    as_often = coverage(train, dataset([[2, 1], [1, 1], [3, 2], [np.nan, 1]], train.schema))
+    assert as_often["missing"] == 0
 
 
 def test_coverage_of_very_many_features_lists_the_most_striking():

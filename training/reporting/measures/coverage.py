@@ -22,8 +22,8 @@ def coverage(train: Dataset, test: Dataset) -> dict[str, object]:
     """Shares of rows per feature: missing in training and in test, beyond the training quantiles, unknown.
 
     Beyond means below the lowest or above the highest quantile kept in the schema, of the values that are there: the
-    networks clip such a value. A missing category counts as unknown. ``missing`` counts the features that miss values more
-    often than in training.
+    networks clip such a value. A missing category counts as unknown. ``missing`` is the number of features that
+    miss values more often than in training.
     """
     schema = train.schema
     found = [_row(feature, train.features[:, d], test.features[:, d]) for d, feature in enumerate(schema.features)]

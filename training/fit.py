@@ -61,7 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
     console.print(f"\nBundle: {out}", soft_wrap=True, markup=False)
     console.print(f"Report: {out / 'report.html'}", soft_wrap=True, markup=False)
     console.print(f"Check:  listwright verify {out}", soft_wrap=True, markup=False)
-    console.print(f"Serve:  LISTWRIGHT_BUNDLE={out} listwright serve", soft_wrap=True, markup=False)
+    console.print(f"Serve:  listwright serve {out}", soft_wrap=True, markup=False)
     return 0
 
 

@@ -69,7 +69,7 @@ class Reader:
 
     def run(self, text, block):
         """Run commands until they end, or start the service and wait until it is ready."""
-        if block.rstrip().endswith("listwright serve"):
+        if re.search(r"^listwright serve [^\n]*\Z", block.rstrip(), re.M):
             self.service = subprocess.Popen(
                 ["bash", "-ec", block], cwd=self.folder, env=self.environment, start_new_session=True
             )

@@ -10,7 +10,7 @@ import hypothesis
 import pytest
 
 from support import annotated
-from support.tiny import TINY
+from support.training.tiny import TINY
 
 ROOT = Path(__file__).resolve().parent.parent
 

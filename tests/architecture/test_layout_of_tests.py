@@ -55,7 +55,7 @@ def test_no_test_module_imports_another():
 )
 def test_an_import_of_a_test_module_is_noticed(line):
     assert of_tests(line)
-    assert not of_tests("from support.bundles import make_bundle\nimport pytest")
+    assert not of_tests("from support.service.bundles import make_bundle\nimport pytest")
 
 
 def test_unit_tests_mirror_the_packages():

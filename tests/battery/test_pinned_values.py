@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from listwright.training.networks.ranker import Unbatched
-from support.networks import SPECS, build, raw_rows
+from support.training.networks import SPECS, build, raw_rows
 
 
 def scores(name):

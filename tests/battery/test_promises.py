@@ -13,7 +13,7 @@ from listwright.training.networks.encoder import MASKED_LOGIT
 from listwright.training.networks.ranker import Ranker, Unbatched
 from listwright.training.recipe.model import Qilcm2Spec
 from listwright.training.second_stage.loop import ranking_loss
-from support.networks import SCHEMA, SPECS, build, raw_rows
+from support.training.networks import SCHEMA, SPECS, build, raw_rows
 
 PRESENTED = {"dlcm, presented", "dcm, presented"}
 READS_FIRST_STAGE = {"dlcm", "dcm"}

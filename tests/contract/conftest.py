@@ -10,11 +10,11 @@ from listwright.service.app import create_app
 from listwright.service.bundles import folder
 from listwright.service.settings import Settings
 from listwright_client import Client
-from support.bundles import make_bundle
-from support.client_calls import in_process
-from support.processes import Process, free_port
+from support.http.client_calls import in_process
+from support.http.processes import Process, free_port
+from support.http.worker_processes import family
+from support.service.bundles import make_bundle
 from support.waiting import NEVER_S, PATIENCE_S
-from support.worker_processes import family
 
 __all__ = ["Process", "free_port"]  # tests/docs takes them from here
 

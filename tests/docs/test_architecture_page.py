@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from support.figure_blocks import ROOT, page
+from support.pages.figure_blocks import ROOT, page
 
 PAGE = page("docs/architecture.md")
 PATHS = sorted(set(re.findall(r"`((?:ranking|service|training|client|tests|docs)/[\w./]+)`", PAGE)))

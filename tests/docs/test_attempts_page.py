@@ -7,7 +7,7 @@ from benchmarks.science.attempts.networks import BLOCKS
 from benchmarks.science.attempts.problem import PLANTED, PLANTED_QUERIES, REAL
 from listwright.training.recipe import config
 from listwright.training.recipe.model import Qilcm2Spec
-from support.figure_blocks import blocks, result
+from support.pages.figure_blocks import blocks, result
 
 TEXT = page.PAGE.read_text(encoding="utf-8")
 RESULT = result("attempts")

@@ -3,7 +3,7 @@
 from benchmarks import wide_bundle
 from benchmarks.load import k6
 from benchmarks.rivals import contenders, measure, pipeline, rising_load, turns
-from support.figure_blocks import ROOT, blocks, page, result, table
+from support.pages.figure_blocks import ROOT, blocks, page, result, table
 
 PAGE = page("docs/benchmarks.md")
 ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in PAGE.splitlines() if line.startswith("|")]

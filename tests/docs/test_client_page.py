@@ -8,7 +8,7 @@ import pytest
 
 from contract.conftest import Process
 from listwright_client import call, client, deadline
-from support.figure_blocks import blocks, table
+from support.pages.figure_blocks import blocks, table
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from listwright.command import COMMANDS
-from support.figure_blocks import ROOT
+from support.pages.figure_blocks import ROOT
 
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("*/README.md"), *(ROOT / "docs").rglob("*.md")]
 TEXT = "\n".join(path.read_text(encoding="utf-8") for path in PAGES)

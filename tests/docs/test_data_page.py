@@ -14,7 +14,7 @@ from listwright.training.data.tables import marks
 from listwright.training.recipe import config
 from listwright.training.recipe.data import TableData, TableSplit
 from listwright.training.recipe.options import TABLES, recipe_for
-from support.figure_blocks import blocks, table
+from support.pages.figure_blocks import blocks, table
 
 PAGE = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
 PROGRAMS = {"diagnose": diagnose, "fit": fit, "tune": tune, "experiment": experiment}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.figure_blocks import blocks, page, result, table
+from support.pages.figure_blocks import blocks, page, result, table
 
 READERS = ("without the scanner", "msgspec", "simdjson", "pydantic_core")
 FORMS = {"rows_by_name": "rows by name", "matrix": "matrix"}

@@ -5,7 +5,7 @@ import re
 import torch
 
 from listwright.training.losses.exact_plackett_luce import DEPTHS
-from support.figure_blocks import ROOT, blocks, page, result, table
+from support.pages.figure_blocks import ROOT, blocks, page, result, table
 
 PAGE = page("docs/exact-plackett-luce.md")
 RESULT = result("plackett_luce")

@@ -10,8 +10,8 @@ import pytest
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.onnx_first_stage import OnnxFirstStage
 from listwright.training.first_stage.given_onnx import canonical
-from support import foreign_rankers, given_networks
-from support.foreign_rankers import WIDTH
+from support.first_stages import foreign_rankers, given_networks
+from support.first_stages.foreign_rankers import WIDTH
 
 PAGE = (Path(__file__).parents[2] / "docs" / "first-stages.md").read_text(encoding="utf-8")
 SCHEMA = FeatureSchema(features=tuple(Feature(name=f"f{d}") for d in range(1, WIDTH + 1)))

@@ -8,7 +8,7 @@ from listwright.training import experiment
 from listwright.training.experiments.listwise import plans
 from listwright.training.experiments.listwise.plans import BASELINES, OURS, title
 from listwright.training.reporting.fit_figures import metric_name
-from support.figure_blocks import ROOT, blocks, interval, page, result, table
+from support.pages.figure_blocks import ROOT, blocks, interval, page, result, table
 
 PAGE = page("docs/experiments.md")
 RESULTS = ROOT / "benchmarks" / "results"

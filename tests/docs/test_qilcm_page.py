@@ -9,7 +9,7 @@ from listwright.ranking.relative import KINDS, RelativeColumn, RelativeColumns
 from listwright.training.losses import att_rank, confusion_loss
 from listwright.training.networks.qilcm import QilcmNetwork
 from listwright.training.recipe.model import QilcmSpec
-from support.figure_blocks import blocks, page, table
+from support.pages.figure_blocks import blocks, page, table
 
 PAGE = page("docs/what-qilcm-sees.md")
 OFFERS = ("A", "B", "C")

@@ -6,8 +6,8 @@ from listwright.service.app import create_app
 from listwright.service.settings import PREFIX, Settings
 from listwright.training import fit
 from listwright.training.recipe import config
-from support.figure_blocks import ROOT, blocks, page
-from support.quality import DEMO, QUALITY, quality
+from support.pages.figure_blocks import ROOT, blocks, page
+from support.pages.quality import DEMO, QUALITY, quality
 
 README = page("README.md")
 OPERATIONS = page("docs/operations.md")

@@ -7,7 +7,7 @@ import pytest
 from listwright.training.evaluation import calibration, verdicts
 from listwright.training.recipe.config import Choice
 from listwright.training.reporting.measures import behaviour, coverage, details, latency, reliability, violations
-from support.figure_blocks import blocks, page, table
+from support.pages.figure_blocks import blocks, page, table
 
 PAGE = page("docs/report.md")
 

@@ -1,8 +1,8 @@
 """The tables of ``docs/results.md`` are the committed results."""
 
 from listwright.training.recipe import config
-from support.figure_blocks import ROOT, blocks, interval, page, result, table
-from support.quality import DEMO, MISSING, PAIRS, QUALITY, RANKERS, SETS, quality
+from support.pages.figure_blocks import ROOT, blocks, interval, page, result, table
+from support.pages.quality import DEMO, MISSING, PAIRS, QUALITY, RANKERS, SETS, quality
 
 PAGE = page("docs/results.md")
 SPECIALISTS = ("mq2008", "ohsumed", "planted", "planted-hidden")

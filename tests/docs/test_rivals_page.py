@@ -9,7 +9,7 @@ import torch
 from listwright.training import fit, losses
 from listwright.training.recipe import config
 from listwright.training.recipe.model import MODEL_NAMES, named
-from support.figure_blocks import ROOT, blocks, page, result, table
+from support.pages.figure_blocks import ROOT, blocks, page, result, table
 
 LOSSES = {*losses.__all__} - {"log_likelihood"}  # which has a page of its own, and takes no padding
 PAGE = page("docs/rivals.md")

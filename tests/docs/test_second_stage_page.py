@@ -13,7 +13,7 @@ from listwright.training.diagnosis import diagnosis
 from listwright.training.diagnosis import text as diagnosis_text
 from listwright.training.diagnosis.diagnosis import quick
 from listwright.training.recipe import config
-from support.figure_blocks import blocks, table
+from support.pages.figure_blocks import blocks, table
 
 PAGE = benchmark.PAGE.read_text(encoding="utf-8")
 RUN = json.loads((benchmark.machine.RESULTS / "diagnose.json").read_text(encoding="utf-8"))

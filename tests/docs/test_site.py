@@ -14,7 +14,7 @@ from listwright.command import COMMANDS
 from listwright.service.app import create_app
 from listwright.service.settings import PREFIX, Settings
 from listwright.training.recipe import config
-from support.browsing import chromium
+from support.pages.browsing import chromium
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

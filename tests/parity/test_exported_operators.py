@@ -23,7 +23,7 @@ from listwright.training.specialists.linear import LinearRanker
 from listwright.training.specialists.neural import NetworkRanker
 from listwright.training.specialists.srm_network import SrmNetwork
 from listwright.training.specialists.standardise import Standardise
-from support import given_networks
+from support.first_stages import given_networks
 
 SCHEMA = FeatureSchema(
     features=(

@@ -10,8 +10,8 @@ from listwright.ranking.errors import ScoringError
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.onnx_first_stage import OnnxFirstStage
 from listwright.training.first_stage.given_onnx import canonical
-from support import foreign_rankers
-from support.foreign_rankers import CODES, WIDTH, hard_rows
+from support.first_stages import foreign_rankers
+from support.first_stages.foreign_rankers import CODES, WIDTH, hard_rows
 
 SCHEMA = FeatureSchema(features=tuple(Feature(name=f"f{d}") for d in range(1, WIDTH + 1)))
 

@@ -10,8 +10,17 @@ from listwright.ranking.errors import ScoringError
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.onnx_first_stage import OnnxFirstStage
 from listwright.training.first_stage.given_onnx import canonical
-from support import given_networks
-from support.given_networks import WIDTH, Listwise, Pointwise, network, new_exporter, old_exporter, ridge, rows
+from support.first_stages import given_networks
+from support.first_stages.given_networks import (
+    WIDTH,
+    Listwise,
+    Pointwise,
+    network,
+    new_exporter,
+    old_exporter,
+    ridge,
+    rows,
+)
 
 SCHEMA = FeatureSchema(features=tuple(Feature(name=f"f{d}") for d in range(1, WIDTH + 1)))
 LENGTHS = (1, 2, 3, 40)

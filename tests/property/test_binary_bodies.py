@@ -13,8 +13,8 @@ from listwright.ranking import bundle
 from listwright.service.app import create_app
 from listwright.service.problems import DOCUMENTED
 from listwright.service.settings import Settings
-from support.asgi import asking
-from support.bundles import make_bundle
+from support.service.asgi import asking
+from support.service.bundles import make_bundle
 
 STATUSES = {200, *DOCUMENTED} - {503}
 NPY = {"content-type": "application/x-npy"}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from support.streams import by_h11, by_llhttp, by_us, damaged, packets, streams
+from support.service.streams import by_h11, by_llhttp, by_us, damaged, packets, streams
 
 FIELDS = b" /rerank HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n"
 BODY = b"a\r\nUpgrade: xxxxxxx\r\n\r\nGET /smuggled HTTP/1.1\r\n\r\n"

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic_core import from_json
 
-from support.scanning import DEFAULTS, MODES, MOST, SCHEMA, agree, scan
+from support.service.scanning import DEFAULTS, MODES, MOST, SCHEMA, agree, scan
 
 NUMBERS = st.one_of(
     st.none(),

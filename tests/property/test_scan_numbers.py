@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from support.scanning import agree
+from support.service.scanning import agree
 
 
 @pytest.mark.parametrize("times", range(1, 6))

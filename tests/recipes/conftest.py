@@ -9,8 +9,8 @@ from listwright import training
 from listwright.training.experiments.listwise import tuned as suite_tuned
 from listwright.training.experiments.listwise import workers
 from listwright.training.first_stage import lambdamart
-from support.searches import SMALL, features, searched
-from support.suites import ONE_EPOCH
+from support.training.searches import SMALL, features, searched
+from support.training.suites import ONE_EPOCH
 
 
 @pytest.fixture(scope="session")

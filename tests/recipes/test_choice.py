@@ -8,7 +8,7 @@ import pytest
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.training import fit
-from support.tiny import TINY
+from support.training.tiny import TINY
 
 pytestmark = pytest.mark.slow
 

@@ -17,7 +17,7 @@ from listwright.training.recipe import config
 from listwright.training.recipe.model import FirstStageAlone
 from listwright.training.steps import bundle_schema
 from support.lists import lists
-from support.tiny import SPECIALISED, TINY
+from support.training.tiny import SPECIALISED, TINY
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from listwright.training import experiment
-from support.tiny import SPECIALISED
+from support.training.tiny import SPECIALISED
 
 pytestmark = pytest.mark.slow
 

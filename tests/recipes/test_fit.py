@@ -14,7 +14,7 @@ from listwright.training import bars, fit
 from listwright.training.data.load import load
 from listwright.training.recipe import config
 from listwright.training.workspace import partial_of
-from support.tiny import TINY
+from support.training.tiny import TINY
 
 
 def run(*arguments):

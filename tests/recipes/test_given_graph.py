@@ -9,8 +9,8 @@ from onnx import TensorProto, helper, numpy_helper
 from listwright.ranking import bundle, verify
 from listwright.ranking.candidates import CandidateList
 from listwright.training import fit
-from support import foreign_rankers
-from support.foreign_rankers import LENGTH, LISTS, WIDTH, kept_rows
+from support.first_stages import foreign_rankers
+from support.first_stages.foreign_rankers import LENGTH, LISTS, WIDTH, kept_rows
 
 pytestmark = pytest.mark.slow
 

@@ -17,7 +17,7 @@ from listwright.service.settings import Settings
 from listwright.training import fit
 from listwright.training.recipe import config
 from listwright.training.run import run as run_recipe
-from support.asgi import asking
+from support.service.asgi import asking
 
 pytestmark = pytest.mark.slow
 

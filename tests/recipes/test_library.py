@@ -18,8 +18,8 @@ from listwright.ranking.order import rank_by_score
 from listwright.service.app import create_app
 from listwright.service.settings import Settings
 from listwright.training import fit
-from support.asgi import asking
-from support.searches import LENGTH, SMALL, features
+from support.service.asgi import asking
+from support.training.searches import LENGTH, SMALL, features
 
 pytestmark = pytest.mark.slow
 

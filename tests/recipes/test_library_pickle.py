@@ -18,7 +18,7 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 from listwright import training
 from listwright.ranking import bundle
 from listwright.ranking.errors import BundleError, DataError
-from support.searches import SMALL, features
+from support.training.searches import SMALL, features
 from support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.slow

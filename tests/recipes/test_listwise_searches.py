@@ -15,7 +15,7 @@ from listwright.training.experiments.store import Store
 from listwright.training.first_stage import lambdamart
 from listwright.training.recipe import config
 from listwright.training.recipe.model import FirstStageAlone, MlpSpec
-from support.suites import TABLE2, run
+from support.training.suites import TABLE2, run
 
 pytestmark = pytest.mark.slow
 

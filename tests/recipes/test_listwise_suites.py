@@ -10,7 +10,7 @@ import pytest
 
 from listwright.ranking.errors import ScoringError
 from listwright.training.experiments.listwise import workers
-from support.suites import ONE_EPOCH, TABLE2, run, said
+from support.training.suites import ONE_EPOCH, TABLE2, run, said
 from support.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.slow

@@ -16,9 +16,9 @@ from listwright.training.experiments.specialised import oracle
 from listwright.training.experiments.specialised import pages as suites
 from listwright.training.reporting import page_command
 from listwright.training.reporting.page import PageSection, PageTable, render
-from support.browsing import chromium
-from support.measured import measured, planted_gains, results, routed
-from support.tiny import SPECIALISED
+from support.pages.browsing import chromium
+from support.training.measured import measured, planted_gains, results, routed
+from support.training.tiny import SPECIALISED
 from support.waiting import until
 
 pytestmark = pytest.mark.slow

@@ -21,7 +21,7 @@ from listwright.training.recipe.model import MODEL_NAMES, DcmSpec, DlcmSpec, Mlp
 from listwright.training.second_stage import fit as second_stage
 from listwright.training.steps.bundling import write_bundle
 from listwright.training.steps.fitting import Fitted
-from support.asgi import asking
+from support.service.asgi import asking
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ from listwright.training import fit
 from listwright.training.data.load import load
 from listwright.training.recipe import config
 from listwright.training.recipe.data import SyntheticData
-from support.tiny import SPECIALISED
+from support.training.tiny import SPECIALISED
 
 pytestmark = pytest.mark.slow
 

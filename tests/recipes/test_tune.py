@@ -15,7 +15,7 @@ from listwright.training.first_stage import lambdamart
 from listwright.training.recipe import config
 from listwright.training.second_stage import fit as second_stage
 from listwright.training.second_stage.loop import fit_network
-from support.tiny import TINY
+from support.training.tiny import TINY
 from support.waiting import until
 
 pytestmark = pytest.mark.slow

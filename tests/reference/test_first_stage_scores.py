@@ -1,6 +1,6 @@
 """Graphs that XGBoost and CatBoost exported score like the libraries that fitted them, at thresholds and without values.
 
-The graphs and scores are those of ``tests/support/foreign_rankers.py``; ``tests/parity/test_foreign_rankers.py`` makes new ones.
+The graphs and scores are those of ``tests/support/first_stages/foreign_rankers.py``; ``tests/parity/test_foreign_rankers.py`` makes new ones.
 """
 
 import numpy as np
@@ -9,7 +9,7 @@ import pytest
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.onnx_first_stage import OnnxFirstStage
 from listwright.training.first_stage.given_onnx import canonical
-from support.foreign_rankers import WIDTH, kept_rows
+from support.first_stages.foreign_rankers import WIDTH, kept_rows
 
 SCHEMA = FeatureSchema(features=tuple(Feature(name=f"f{d}") for d in range(1, WIDTH + 1)))
 

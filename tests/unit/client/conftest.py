@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from listwright_client import AsyncClient, Client
-from support.scripted import URL, Awaited, Server
+from support.http.scripted import URL, Awaited, Server
 
 
 @pytest.fixture

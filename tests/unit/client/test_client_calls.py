@@ -15,7 +15,7 @@ from listwright_client import (
     OverloadedError,
     UnavailableError,
 )
-from support.scripted import URL, breaking, good, refusing
+from support.http.scripted import URL, breaking, good, refusing
 
 MATRIX = np.ones((2, 3))
 NEVER_ANSWERED = (httpx.ConnectError, httpx.ReadError, httpx.WriteError, httpx.CloseError, httpx.RemoteProtocolError)

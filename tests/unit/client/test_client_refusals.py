@@ -12,7 +12,7 @@ import listwright_client
 from listwright_client import errors
 from listwright_client.exchange import Reply
 from listwright_client.refusals import refused, retry_after
-from support.scripted import answer, problem
+from support.http.scripted import answer, problem
 
 MATRIX = np.ones((2, 3))
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from listwright_client import AsyncClient, Client
-from support.scripted import URL, good, refusing
+from support.http.scripted import URL, good, refusing
 
 MATRIX = np.ones((2, 3))
 

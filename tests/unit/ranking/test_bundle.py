@@ -11,8 +11,8 @@ from listwright.ranking import bundle, verify
 from listwright.ranking.errors import BundleError, BundleFormatError
 from listwright.ranking.manifest import FORMAT_VERSION
 from listwright.ranking.stages import MANIFEST
-from support.bundles import make_bundle
-from support.spoiling import edit_manifest, rehash
+from support.service.bundles import make_bundle
+from support.service.spoiling import edit_manifest, rehash
 
 
 @pytest.fixture(scope="module")

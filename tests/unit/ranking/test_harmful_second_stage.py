@@ -10,9 +10,9 @@ from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import BundleError
 from listwright.ranking.router import Choice
 from listwright.ranking.stages import MANIFEST
-from support.bundles import make_bundle, rows
-from support.routing import NOT_WORTH_IT, WORTH_IT, decided
-from support.spoiling import rehash
+from support.service.bundles import make_bundle, rows
+from support.service.routing import NOT_WORTH_IT, WORTH_IT, decided
+from support.service.spoiling import rehash
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from listwright.ranking import bundle, golden
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import BundleError
-from support.bundles import make_bundle
+from support.service.bundles import make_bundle
 from support.waiting import PATIENCE_S
 
 SCALARS = st.one_of(

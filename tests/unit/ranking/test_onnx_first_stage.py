@@ -8,7 +8,7 @@ from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import BundleError, ScoringError
 from listwright.ranking.onnx_first_stage import OnnxFirstStage
-from support.bundles import NUMERIC, _linear, make_bundle, rows, schema
+from support.service.bundles import NUMERIC, _linear, make_bundle, rows, schema
 
 WEIGHTS = np.array([1.0, 10.0, 100.0], dtype=np.float32)
 FEATURES = np.array([[1, 2, 3, 1], [4, 5, 6, 0]], dtype=np.float32)

@@ -12,7 +12,7 @@ from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.manifest import _own_hash, parse
 from listwright.ranking.relative import EPSILON, RelativeColumn, RelativeColumns
 from listwright.ranking.stages import MANIFEST
-from support.bundles import RELATIVE, make_bundle, rows
+from support.service.bundles import RELATIVE, make_bundle, rows
 
 SCHEMA = FeatureSchema(
     features=(

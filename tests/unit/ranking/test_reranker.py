@@ -5,7 +5,7 @@ import pytest
 
 from listwright.ranking.errors import SchemaMismatchError, UnknownStrategyError
 from listwright.ranking.reranker import relevance
-from support.computed_by_hand import FOUR, Broken, Column, candidates, reranker
+from support.service.computed_by_hand import FOUR, Broken, Column, candidates, reranker
 
 
 def test_second_stage_gives_the_order():

@@ -7,7 +7,7 @@ import pytest
 
 from listwright.ranking.deadline import Deadline
 from listwright.ranking.errors import AbandonedError
-from support.computed_by_hand import FOUR, Broken, Column, reranker
+from support.service.computed_by_hand import FOUR, Broken, Column, reranker
 
 HOUR = 3600.0
 

@@ -9,8 +9,8 @@ from listwright.ranking.errors import RoutingError, UnknownSpecialistError, Unkn
 from listwright.ranking.relevance import mixture
 from listwright.ranking.router import Choice, decide
 from listwright.ranking.stages import RouterStage
-from support.bundles import make_bundle
-from support.routing import BREAKS_THE_ROUTER, NOT_WORTH_IT, WORTH_IT, a_list, decided
+from support.service.bundles import make_bundle
+from support.service.routing import BREAKS_THE_ROUTER, NOT_WORTH_IT, WORTH_IT, a_list, decided
 
 SPECIALISTS, MARGIN = 3, 0.25
 

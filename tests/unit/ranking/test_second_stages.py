@@ -9,7 +9,7 @@ from listwright.ranking import bundle, verify
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import BundleError, UnknownStrategyError
 from listwright.ranking.manifest import _own_hash, parse
-from support.bundles import make_bundle, rows
+from support.service.bundles import make_bundle, rows
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.relevance import relevance
-from support.bundles import make_bundle, rows
+from support.service.bundles import make_bundle, rows
 
 TEMPERATURES = MappingProxyType({"first_stage": 3.0, "qilcm": 0.5, "srm": 8.0})
 

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from listwright.service.bundles import folder
-from support.bundles import make_bundle
+from support.service.bundles import make_bundle
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,8 @@ from listwright.service.auth.middleware import Bucket
 from listwright.service.settings import Settings
 from listwright.service.telemetry.logs import json_lines
 from listwright.service.wire import json_codec
-from support.asgi import asking
-from support.bundles import make_bundle
+from support.service.asgi import asking
+from support.service.bundles import make_bundle
 
 BODY = {"features": [[1234.5, 2.0, 3.0, "A5"], [2.0, 1.0, 0.0, "B2"]]}
 

@@ -11,7 +11,7 @@ from listwright.ranking.deadline import Deadline
 from listwright.ranking.errors import AbandonedError
 from listwright.service.admission.gate import Gate, listening
 from listwright.service.errors import NotReadyError, OverloadedError
-from support.gates import Compute, Request
+from support.service.gates import Compute, Request
 from support.waiting import PATIENCE_S
 
 HOUR = 3600.0

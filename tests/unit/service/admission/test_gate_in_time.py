@@ -8,7 +8,7 @@ import pytest
 from listwright.service.admission.gate import Gate
 from listwright.service.api.pipeline import SMALL
 from listwright.service.errors import NotReadyError, OverloadedError
-from support.gates import Compute, Request
+from support.service.gates import Compute, Request
 from support.waiting import PATIENCE_S
 
 

@@ -8,7 +8,7 @@ from onnx import numpy_helper
 
 from listwright.ranking import bundle
 from listwright.service.bundles import folder, reload
-from support.swapping import run, serving, tell, version
+from support.service.swapping import run, serving, tell, version
 
 FILES = ("first_stage.txt", "golden.jsonl", "manifest.json", "qilcm.onnx")
 

@@ -6,8 +6,8 @@ from pydantic import ValidationError
 from listwright.ranking.errors import BundleError
 from listwright.service.bundles import folder, loading
 from listwright.service.settings import ALL_MODELS, Settings
-from support.bundles import make_bundle
-from support.swapping import BODY, run, serving, tell
+from support.service.bundles import make_bundle
+from support.service.swapping import BODY, run, serving, tell
 
 
 def settings(**changes):

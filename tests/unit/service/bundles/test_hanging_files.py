@@ -11,7 +11,7 @@ from listwright.service.bundles import folder, loading, reload
 from listwright.service.bundles.loading import Served
 from listwright.service.disk import Disk
 from listwright.service.settings import Settings
-from support.swapping import run, serving, tell, version
+from support.service.swapping import run, serving, tell, version
 from support.waiting import PATIENCE_S
 
 WORD = "hunter2-is-no-version"

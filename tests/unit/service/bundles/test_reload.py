@@ -3,8 +3,8 @@
 import shutil
 
 from listwright.service.bundles import folder, reload
-from support.bundles import make_bundle
-from support.swapping import BODY, run, serving, tell, until_version, version
+from support.service.bundles import make_bundle
+from support.service.swapping import BODY, run, serving, tell, until_version, version
 
 
 def test_a_new_version_is_served_and_the_old_one_kept(models):

@@ -8,7 +8,7 @@ import weakref
 import pytest
 
 from listwright.service.bundles import folder, reload
-from support.swapping import BODY, run, serving, tell, version
+from support.service.swapping import BODY, run, serving, tell, version
 from support.waiting import PATIENCE_S
 
 

@@ -14,7 +14,7 @@ from listwright.ranking.manifest import Manifest
 from listwright.ranking.reranker import Reranker
 from listwright.ranking.stages import AnomalyStage
 from listwright.service.telemetry.drift import ANOMALY, EVERY_S, KINDS, Drift, unusual
-from support.bundles import make_bundle
+from support.service.bundles import make_bundle
 from support.stand_ins import Inline, standing_in
 
 QUANTILES = (-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0)

@@ -7,7 +7,7 @@ import pytest
 from listwright.service.telemetry.metrics import Telemetry
 from listwright.service.transport.connection import GRACE_S
 from listwright.service.transport.connection_limit import IDLE_S, LOG_S, OUTSIDE, PATIENCE_S, ConnectionLimit
-from support.connections import Loop, connect
+from support.service.connections import Loop, connect
 
 REQUEST = b"GET /livez HTTP/1.1\r\nHost: x\r\n"
 """Not complete: a connection that has sent it is not idle."""

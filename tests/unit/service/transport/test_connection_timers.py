@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from listwright.service.transport.connection import GRACE_S
-from support.connections import Loop, connect, connected, turns
+from support.service.connections import Loop, connect, connected, turns
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import pytest
 
 from listwright.service.transport.connection import LINGER_BYTES
 from listwright.service.transport.request_parser import MAX_PIPELINED
-from support import connections
-from support.connections import turns
+from support.service import connections
+from support.service.connections import turns
 
 ONE = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
 POST = b"POST /rerank HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n"

@@ -6,7 +6,7 @@ import pytest
 
 from listwright.service.transport import connection
 from listwright.service.transport.framing import MAX_BLANK_BYTES, MAX_PARAMETERS, MAX_TARGET_BYTES
-from support.connections import connected, turns
+from support.service.connections import connected, turns
 
 GET = b"GET %s HTTP/1.1\r\nHost: x\r\n%s\r\n"
 

@@ -6,7 +6,7 @@ from listwright.ranking.manifest import Manifest
 from listwright.ranking.stages import LightGbmStage, NetworkStage
 from listwright.service.wire.answers import facts, to_answer
 from listwright.service.wire.schemas import RerankRequest, RerankResponse
-from support.bundles import schema
+from support.service.bundles import schema
 
 NAN = float("nan")
 MANIFEST = Manifest(

@@ -17,7 +17,7 @@ from listwright.service.wire import open_inference as tensors
 from listwright.service.wire.json_codec import JsonBounds
 from listwright.service.wire.json_parse import LEAST_VALUES
 from listwright.service.wire.schemas import MAX_ID
-from support.bundles import schema
+from support.service.bundles import schema
 from support.stand_ins import standing_in
 
 CANDIDATES = 20_000

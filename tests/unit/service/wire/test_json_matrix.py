@@ -5,7 +5,7 @@ from listwright.ranking.errors import CandidateError, EmptyListError, SchemaMism
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.service.wire.json_matrix import to_candidates
 from listwright.service.wire.schemas import RerankRequest
-from support.bundles import schema
+from support.service.bundles import schema
 
 NAN = float("nan")
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from listwright.service.errors import RepeatedNameError, TooLargeError, UndecodableBodyError
 from listwright.service.wire import json_parse
 from listwright.service.wire.json_parse import ENVELOPE_BYTES, LEAST_VALUES, SEARCHED, Bounds, bounds_of, decode
-from support.bundles import schema
+from support.service.bundles import schema
 
 BOUNDS = Bounds(candidates=1000, features=136, spelling=16)
 MEGABYTES = 8 * 10**6

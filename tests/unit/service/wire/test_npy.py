@@ -9,7 +9,7 @@ import pytest
 from listwright.ranking.errors import CandidateError, EmptyListError, SchemaMismatchError
 from listwright.service.errors import TooLargeError, UndecodableBodyError
 from listwright.service.wire import npy
-from support.bundles import schema
+from support.service.bundles import schema
 
 SCHEMA = schema()
 MATRIX = np.arange(12, dtype=np.float32).reshape(3, 4)

@@ -3,7 +3,7 @@ import pytest
 
 from listwright.ranking.errors import CandidateError
 from listwright.service.wire.raw_matrix import to_candidates
-from support.bundles import CATEGORY, schema
+from support.service.bundles import CATEGORY, schema
 
 NUMERIC, MIXED = schema(categorical=False), schema()
 ROWS = np.array([[1.0, 2.0, np.nan, 0.0], [3.0, 4.0, 5.0, 3.0]], dtype=np.float32)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from listwright.ranking.errors import DataError
-from support.archives import PACKERS, as_folder, as_zip, folds, splits_of, text
+from support.training.archives import PACKERS, as_folder, as_zip, folds, splits_of, text
 
 
 @pytest.fixture(autouse=True)

@@ -22,7 +22,7 @@ from listwright.training.recipe.model import MlpSpec
 from listwright.training.recipe.options import recipe_from
 from listwright.training.second_stage.batching import Lists
 from listwright.training.second_stage.loop import fit_network, query_ndcg
-from support.planted import ranking_data
+from support.training.planted import ranking_data
 
 GAINS = (0.0, 5.0, 6.0)
 

@@ -10,7 +10,7 @@ from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.data.load import describe, doubtful, load
 from listwright.training.recipe.config import Recipe
 from listwright.training.recipe.data import LetorData, SyntheticData, TableData
-from support.progress import RecordedProgress
+from support.training.progress import RecordedProgress
 
 
 def recipe(data, **changes):

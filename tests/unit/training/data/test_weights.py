@@ -25,7 +25,7 @@ from listwright.training.recipe.options import recipe_from
 from listwright.training.second_stage.loop import fit_network
 from listwright.training.steps.bundle_schema import under_bundle_schema
 from listwright.training.workspace import digest_of
-from support.planted import ranking_data
+from support.training.planted import ranking_data
 
 
 def weighed(data, weights):

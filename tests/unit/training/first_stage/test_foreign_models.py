@@ -23,7 +23,7 @@ from listwright.training import fit
 from listwright.training.first_stage import foreign_models
 from listwright.training.first_stage.bring_your_own import read_model
 from listwright.training.first_stage.given_onnx import canonical
-from support.foreign_rankers import WIDTH, kept_rows
+from support.first_stages.foreign_rankers import WIDTH, kept_rows
 
 ROWS = 120
 SCHEMA = FeatureSchema(features=tuple(Feature(name=f"f{d}") for d in range(1, WIDTH + 1)))

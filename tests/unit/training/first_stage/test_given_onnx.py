@@ -13,8 +13,8 @@ from listwright.ranking.errors import ScoringError
 from listwright.ranking.features import FeatureSchema
 from listwright.ranking.onnx_first_stage import OnnxFirstStage
 from listwright.training.first_stage.given_onnx import canonical
-from support.foreign_rankers import kept_rows
-from support.given_graphs import FLOAT, INT64, SCHEMA, WEIGHTS, model, value
+from support.first_stages.foreign_rankers import kept_rows
+from support.first_stages.given_graphs import FLOAT, INT64, SCHEMA, WEIGHTS, model, value
 
 ROWS = np.array([[1, 2, 3, 4], [5, 0, 6, 7]], dtype=np.float32)
 SCORES = [1 + 30 + 400, 5 + 60 + 700]

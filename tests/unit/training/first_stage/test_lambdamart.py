@@ -8,8 +8,8 @@ import pytest
 
 from listwright.ranking.features import UNKNOWN_CODE
 from listwright.training.first_stage import lambdamart
-from support.planted import SPEC, ranking_data
-from support.progress import RecordedTask
+from support.training.planted import SPEC, ranking_data
+from support.training.progress import RecordedTask
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from listwright.training.data.dataset import Splits, fit_schema
 from listwright.training.first_stage import fit as first_stage
 from listwright.training.first_stage import lambdamart, relative
 from listwright.training.recipe.config import LambdaMart
-from support.planted import ranking_data
+from support.training.planted import ranking_data
 
 SPEC = LambdaMart(trials=1, max_trees=30, patience=10, folds=3)
 

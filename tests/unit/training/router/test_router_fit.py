@@ -16,7 +16,7 @@ from listwright.training.recipe.model import QilcmSpec
 from listwright.training.router.fit import FEWEST, JudgedLists, calibrate, choose_margin, fit_router
 from listwright.training.run_context import RunContext
 from listwright.training.specialists import cross_fitting
-from support.progress import RecordedProgress
+from support.training.progress import RecordedProgress
 
 SPEC = Router(trees=30)
 

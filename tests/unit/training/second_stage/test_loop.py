@@ -16,7 +16,7 @@ from listwright.training.recipe.data import SyntheticData
 from listwright.training.recipe.model import DlcmSpec, Qilcm2Spec, QilcmSpec, named
 from listwright.training.second_stage import loop
 from listwright.training.second_stage.loop import fit_network
-from support.progress import RecordedTask
+from support.training.progress import RecordedTask
 
 SPEC = QilcmSpec(
     encoder_width=8,

@@ -16,7 +16,7 @@ from listwright.training.losses.exact_plackett_luce import log_likelihood
 from listwright.training.recipe.config import Srm as SrmSpec
 from listwright.training.specialists.srm import TOP_FEATURES, fit_srm
 from listwright.training.specialists.standardise import Standardise
-from support.progress import RecordedTask
+from support.training.progress import RecordedTask
 
 SCHEMA = FeatureSchema(
     features=(

@@ -11,9 +11,9 @@ from listwright.training.progress import NO_TASK, SILENT
 from listwright.training.recipe import config
 from listwright.training.reporting.report import verdict
 from listwright.training.steps.measuring import measure
-from support.bundles import make_bundle, rows
-from support.measured import routed
+from support.service.bundles import make_bundle, rows
 from support.stand_ins import standing_in
+from support.training.measured import routed
 
 MARGIN = 0.25
 LISTS, LENGTH = 60, 8

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from support.leaks import NAN, found, only
 from support.lists import lists
+from support.training.leaks import NAN, found, only
 
 MANY = lists(queries=400, shortest=4)
 MANY_QUERY, MANY_LABELS = MANY[1], MANY[3]

@@ -8,8 +8,8 @@ from listwright.training.data.dataset import Dataset
 from listwright.training.data.leaks.findings import FEWEST, leaks
 from listwright.training.data.load import load
 from listwright.training.recipe import config
-from support.leaks import NAN, TABLE, found, only
 from support.lists import QUERIES, lists
+from support.training.leaks import NAN, TABLE, found, only
 
 LENGTHS, QUERY, PLACE, LABELS, RNG = lists()
 ROWS = len(QUERY)

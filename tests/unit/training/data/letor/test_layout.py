@@ -7,7 +7,7 @@ import pytest
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.training.data.letor.reader import Reader
 from listwright.training.recipe.data import Split
-from support.archives import PACKERS, as_folder, as_zip, folds, splits_of, text
+from support.training.archives import PACKERS, as_folder, as_zip, folds, splits_of, text
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from listwright.ranking.errors import DataError
 from listwright.training.data.letor import text as letor
 from listwright.training.data.letor.fast import MAX_INDEX, MAX_LABEL, parse_fast
 from listwright.training.data.letor.lines import parse_lines
-from support.progress import RecordedTask
+from support.training.progress import RecordedTask
 
 
 def read(text, *, groups=None):

@@ -3,7 +3,7 @@
 import pytest
 
 from listwright.training.data.tables.table import read
-from support.own_table import SPEC
+from support.training.own_table import SPEC
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ import pytest
 
 from listwright.ranking.errors import DataError
 from listwright.training.recipe.data import TableSplit
-from support.own_table import SPEC
+from support.training.own_table import SPEC
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.training.data.tables.table import read
 from listwright.training.recipe.data import TableData
-from support.own_table import SPEC
+from support.training.own_table import SPEC
 
 
 def column(dataset, name):

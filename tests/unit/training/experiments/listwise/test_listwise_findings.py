@@ -12,7 +12,7 @@ from listwright.training.experiments.listwise import findings, pages, plans, pri
 from listwright.training.experiments.listwise.measured import by_shift
 from listwright.training.experiments.listwise.significance import compare, holm, paired_p
 from listwright.training.reporting.page import render
-from support.measured import fitted_results, measured, planted_gains
+from support.training.measured import fitted_results, measured, planted_gains
 
 NAN = float("nan")
 VARIANTS = ("lambdamart", "qilcm", "qilcm-v1", "qilcm-v2", "qilcm-v3")

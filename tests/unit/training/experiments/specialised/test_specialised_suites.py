@@ -11,7 +11,7 @@ from listwright.training.evaluation.bootstrap import interval, resampled_means
 from listwright.training.evaluation.routing import RoutingEvaluation
 from listwright.training.experiments.specialised import figures, oracle, pages, routing
 from listwright.training.experiments.store import RESULTS, Store
-from support.measured import results, routed
+from support.training.measured import results, routed
 
 
 def test_expected_ndcg_is_linear_in_the_oracles_accuracy():

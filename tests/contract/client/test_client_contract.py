@@ -1,0 +1,119 @@
+"""The client and the service say the same words: against the application, and against a live process."""
+
+import dataclasses
+import inspect
+import typing
+
+import numpy as np
+import pytest
+
+from listwright.ranking.candidates import CandidateList
+from listwright.service.api import info
+from listwright.service.wire import schemas
+from listwright_client import AsyncClient, Client, RequestError, answers, options
+from support.http.client_calls import CODES, MATRIX, NAMES, ROWS, in_process
+
+
+def test_the_ranking_is_the_kernels(rerank, reranker):
+    coded = [[row["price"], row["stars"], row["bm25"], CODES[row["carrier"]]] for row in ROWS]
+    expected = reranker.rerank(CandidateList(np.array(coded, dtype=np.float32)))
+    for ranking in (rerank(ROWS), rerank(MATRIX), rerank(MATRIX[:, ::-1], feature_names=NAMES[::-1])):
+        np.testing.assert_allclose(ranking.scores, expected.relevance, rtol=1e-6)
+        np.testing.assert_array_equal(ranking.ranks, expected.ranks)
+        np.testing.assert_array_equal(ranking.order, expected.order)
+        assert [result.index for result in ranking.results] == expected.order.tolist()
+        assert (ranking.model, ranking.version, ranking.degraded) == ("shop", "7", False)
+
+
+def test_a_large_matrix_of_numbers(rerank, reranker):
+    numbers = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+    numbers[::3, 2] = np.nan
+    ranking = rerank(numbers, feature_names=NAMES[:3], context={"carrier": "B2"})
+    codes = np.full((40, 1), CODES["B2"])
+    expected = reranker.rerank(CandidateList(np.hstack([numbers, codes]).astype(np.float32)))
+    np.testing.assert_allclose(ranking.scores, expected.relevance, rtol=1e-6)
+    np.testing.assert_array_equal(ranking.order, expected.order)
+    assert np.isnan(ranking.scores).sum() == 40 - 5, "the cutoff is 5"
+
+
+def test_every_word_arrives(rerank):
+    ranking = rerank(
+        MATRIX,
+        ids=["a", "b", "c"],
+        feature_names=NAMES,
+        context={"device": "phone", "age": np.float64("nan")},
+        top_n=2,
+        strategy="srm",
+        specialist=1,
+        model="shop",
+        version="7",
+        raw_scores=True,
+        id="q-1",
+        request_id="mine-1",
+    )
+    assert (ranking.id, ranking.request_id, len(ranking.results)) == ("q-1", "mine-1", 2)
+    assert [result.id for result in ranking.results] == ["abc"[position] for position in ranking.order[:2]]
+    assert (ranking.route.strategy, ranking.route.specialist, ranking.route.decided_by) == ("srm", 1, "caller")
+    assert not np.isclose(ranking.scores.sum(), 1.0), "logits"
+
+
+@pytest.mark.parametrize(
+    ("features", "words", "status", "kind", "path"),
+    [
+        ([dict(ROWS[0], price="cheap")], {}, 422, "candidate", "$.candidates[0].features.price"),
+        (np.full((2, 4), 1e39), {}, 422, "candidate", "$.features[0][0]"),
+        (np.ones((1, 4)), {"top_n": 0}, 422, "invalid-request", "$.top_n"),
+        (np.zeros((0, 4)), {}, 400, "empty-list", "$.features"),
+    ],
+)
+def test_a_fault_comes_back_with_its_path(rerank, features, words, status, kind, path):
+    with pytest.raises(RequestError) as caught:
+        rerank(features, **words)
+    assert (caught.value.status, caught.value.kind) == (status, kind)
+    assert [fault.path for fault in caught.value.errors] == [path]
+    assert caught.value.attempts == 1
+
+
+def test_other_features_come_back_with_the_names(rerank):
+    with pytest.raises(RequestError) as caught:
+        rerank(np.ones((1, 2)), feature_names=["prise", "stars"])
+    problem = caught.value.problem
+    assert (problem.status, problem.kind) == (409, "schema-mismatch")
+    assert (problem.expected, problem.sent) == (tuple(NAMES), ("prise", "stars"))
+    assert problem.fingerprint.startswith("sha256:")
+
+
+def test_info_and_ready(client, app):
+    for told in (client.info(), in_process(app, lambda asked: asked.info())):
+        assert (told.model, told.version, told.feature_names) == ("shop", "7", tuple(NAMES))
+        assert (told.max_candidates, told.max_payload_bytes) == (50, 200_000)
+        assert told.features[3] == answers.FeatureInfo("carrier", "categorical", required=False)
+        assert told.strategies == ("auto", "qilcm", "srm", "first_stage")
+        assert len(told.document["specialists"]) == 3
+    assert client.ready()
+    assert in_process(app, lambda asked: asked.ready())
+
+
+def test_every_field_of_a_request_has_its_word():
+    words = set(options.RerankOptions.__annotations__) | {"features", "candidates"}
+    assert set(schemas.RerankRequest.model_fields) <= words
+    assert typing.get_args(options.Strategy) == typing.get_args(schemas.Strategy)
+
+
+@pytest.mark.parametrize(
+    ("value", "model"),
+    [
+        (answers.Result, schemas.Result),
+        (answers.Route, schemas.RouteInfo),
+        (answers.Meta, schemas.Meta),
+        (answers.FeatureInfo, info.FeatureInfo),
+    ],
+)
+def test_what_the_client_reads_is_what_the_service_says(value, model):
+    assert {field.name for field in dataclasses.fields(value)} <= set(model.model_fields)
+
+
+def test_both_clients_have_the_same_words():
+    for name in ("__init__", "rerank", "info", "ready"):
+        words, awaited = (list(inspect.signature(getattr(kind, name)).parameters) for kind in (Client, AsyncClient))
+        assert words == awaited, name

@@ -1,0 +1,1 @@
+"""Data, recipes and results for tests of the trainer."""

@@ -54,7 +54,7 @@ def test_every_network_is_searched_once_per_fold_and_begins_with_its_defaults(ti
     command = ("table2", "--recipe", tiny_recipe, "--out", out, "--seeds", 2, "--methods", "mlp,qilcm+relative,shipped")
     assert run(*command, "--tune", 2, "--folds", "1,2") == 0
     asked = sorted((type(model).__name__, trials, seed) for model, trials, seed in firsts)
-    assert asked == [("MlpSpec", 2, 0)] * 2 + [("Qilcm", 2, 0)] * 2
+    assert asked == [("MlpSpec", 2, 0)] * 2 + [("QilcmSpec", 2, 0)] * 2
     assert [model.hidden for model, _, _ in firsts] == [(256, 128)] * 4, "the recipe's (8,) may have been found here"
     assert {model.cutoff for model, _, _ in firsts} == {6}
     assert here.count("tuning") == 4, "LightGBM with and without list-relative columns, in two folds"

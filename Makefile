@@ -31,8 +31,10 @@ test: check ## lint, types, walls, then the tests, but for the slow ones
 test-all: check $(VENV)/.foreign ## lint, types, walls, then every test
 	@$(BIN)/pytest $(PARALLEL) -rs $(PYTEST_ARGS)
 
-coverage: $(VENV)/.dev ## the tests but for the slow ones, and which branches of ranking and service they take
-	@$(BIN)/pytest $(PARALLEL) -m "not slow" $(COVERAGE) $(PYTEST_ARGS)
+# The slow tests of the contract start services as processes: supervisor and workers run nowhere else.
+coverage: $(VENV)/.dev ## tests of ranking and service, and which of their branches these take
+	@$(BIN)/pytest $(PARALLEL) -m "not slow" --cov --cov-report= --cov-fail-under=0 $(PYTEST_ARGS)
+	@$(BIN)/pytest $(PARALLEL) -m slow tests/contract tests/unit/service tests/unit/ranking $(COVERAGE) --cov-append $(PYTEST_ARGS)
 
 explore: $(VENV)/.dev ## property tests with examples that no run had before; SEED=N runs those of seed N
 	@echo "seed $(SEED): make explore SEED=$(SEED) runs the same examples"

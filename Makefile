@@ -8,7 +8,7 @@ COVERAGE := --cov --cov-report=term-missing:skip-covered
 SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-all coverage explore check bench docs openapi image-test dist wheel-test clean
+.PHONY: help demo serve test test-all explore check bench docs openapi image-test dist wheel-test clean
 .DELETE_ON_ERROR:
 # a bundle is published whole or not at all, so an interruption right after it spoils nothing
 .PRECIOUS: $(DEMO)/manifest.json
@@ -28,13 +28,8 @@ serve: $(VENV)/.service ## keep the service running: the demo fitted here if the
 test: check ## lint, types, walls, then the tests, but for the slow ones
 	@$(BIN)/pytest $(PARALLEL) -m "not slow" $(PYTEST_ARGS)
 
-test-all: check $(VENV)/.foreign ## lint, types, walls, then every test
-	@$(BIN)/pytest $(PARALLEL) -rs $(PYTEST_ARGS)
-
-# The slow tests of the contract start services as processes: supervisor and workers run nowhere else.
-coverage: $(VENV)/.dev ## tests of ranking and service, and which of their branches these take
-	@$(BIN)/pytest $(PARALLEL) -m "not slow" --cov --cov-report= --cov-fail-under=0 $(PYTEST_ARGS)
-	@$(BIN)/pytest $(PARALLEL) -m slow tests/contract tests/unit/service tests/unit/ranking $(COVERAGE) --cov-append $(PYTEST_ARGS)
+test-all: check $(VENV)/.foreign ## lint, types, walls, then every test, and the branches of ranking and service that they take
+	@$(BIN)/pytest $(PARALLEL) -rs $(COVERAGE) $(PYTEST_ARGS)
 
 explore: $(VENV)/.dev ## property tests with examples that no run had before; SEED=N runs those of seed N
 	@echo "seed $(SEED): make explore SEED=$(SEED) runs the same examples"

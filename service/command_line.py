@@ -31,7 +31,8 @@ def main(arguments: list[str] | None = None) -> int:
         f"  listwright serve models/demo/1\n  {PREFIX}MODELS=models {PREFIX}PORT=8000 listwright serve",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("bundle", nargs="?", metavar="BUNDLE", help=f"folder to serve, in place of {PREFIX}BUNDLE")
+    replaced = f"{PREFIX}BUNDLE and {PREFIX}MODELS"
+    parser.add_argument("bundle", nargs="?", metavar="BUNDLE", help=f"folder to serve, in place of {replaced}")
     options = parser.parse_args(arguments)
     try:
         settings = Settings() if options.bundle is None else Settings(bundle=options.bundle, models=None)

@@ -19,8 +19,8 @@ MOST_PAUSES = 3
 """With more connections than these an even share comes by itself, and new connections should not wait for it."""
 
 CALM_CHECKS, CALM_S, MOST_AT_ONCE = 8, 0.02, 256
-"""Under a rush an even share comes by itself. So after this many looks in a row, each within this time of the last and
-none of which took all that waited, each look takes twice as many as the last, up to a maximum."""
+"""Under a rush an even share comes by itself. So after this many checks in a row, each within this time of the last and
+none of which took all that waited, each check takes twice as many as the last, up to a maximum."""
 
 EXHAUSTED_S = 1.0
 """After the system has refused to give a connection for lack of files or memory."""

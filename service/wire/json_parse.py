@@ -221,7 +221,7 @@ class _Repeated(dict[str, Any]):
 
 
 def _check_repeated(body: bytes) -> None:
-    """Raise RepeatedNameError if a name is repeated: reads the body anew, with an eye on every object."""
+    """Raise RepeatedNameError if a name is repeated: reads the body again and checks each object."""
     repeated: list[_Repeated] = []
 
     def seen(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 
 CHECKS = 10
-"""Looks in a row that find nothing until a worker counts as hung."""
+"""Checks in a row that find no heartbeat until a worker counts as hung."""
 
 _PIPE = 2**16
 """Bytes that a pipe holds at most."""
@@ -40,8 +40,8 @@ class HeartbeatSender:
 class HeartbeatMonitor:
     """The supervisor's side.
 
-    Silence is counted in looks and not by the clock: a supervisor that was stopped itself, or a machine that was, finds
-    one look without a beat afterwards, and no reason to kill.
+    Checks without a heartbeat are counted, not seconds. After a pause of the supervisor or of the machine, one check
+    finds none, and nothing is killed.
 
     Args:
         pipe: from the worker.
@@ -52,7 +52,7 @@ class HeartbeatMonitor:
         self._missed = 0
 
     def stops(self) -> bool:
-        """Look; whether this is the look that makes it too many without a beat."""
+        """Check once; whether this check makes it too many in a row without a heartbeat."""
         heard = self.pipe.poll() and os.read(self.pipe.fileno(), _PIPE)
         self._missed = 0 if heard else self._missed + 1
         return self._missed == CHECKS

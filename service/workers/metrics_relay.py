@@ -28,8 +28,8 @@ MOST_UNHEARD = 16
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerMetrics:
-    """A worker was scraped (to the supervisor); say what you count (to a worker)."""
+class ScrapeRequest:
+    """From a worker: collect the metrics of all workers. From the supervisor: send yours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class MetricsRelay:
         """Ask the supervisor, unless it has not read the last questions: a full pipe would stop this process."""
         if self._unheard < MOST_UNHEARD:
             self._unheard += 1
-            self._pipe.send(WorkerMetrics())
+            self._pipe.send(ScrapeRequest())
 
     def _taken(self) -> bytes:
         taken = snapshot(self._telemetry.registry)
@@ -99,7 +99,7 @@ class MetricsRelay:
     def _hear(self) -> None:
         try:
             while self._pipe.poll():
-                message: WorkerMetrics | Samples | Keep = self._pipe.recv()
+                message: ScrapeRequest | Samples | Keep = self._pipe.recv()
                 if isinstance(message, Samples):
                     self._unheard = 0
                     answers, self._answers = self._answers, []
@@ -130,11 +130,11 @@ class Outbox:
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
-        self._messages: queue.Queue[WorkerMetrics | Samples | Keep | None] = queue.Queue(MOST_UNHEARD)
+        self._messages: queue.Queue[ScrapeRequest | Samples | Keep | None] = queue.Queue(MOST_UNHEARD)
         self._thread = threading.Thread(target=self._send, daemon=True)
         self._thread.start()
 
-    def put(self, message: WorkerMetrics | Samples | Keep) -> None:
+    def put(self, message: ScrapeRequest | Samples | Keep) -> None:
         """Send a message, or drop it if the worker has not read those before: it will be known as it last was."""
         with suppress(queue.Full):
             self._messages.put_nowait(message)
@@ -177,7 +177,7 @@ class ScrapeRounds:
         self._scraped, self._missing = [by], set(workers)
         self.due = time.monotonic() + WITHIN_S
         for outbox in workers.values():
-            outbox.put(WorkerMetrics())
+            outbox.put(ScrapeRequest())
 
     def told(self, worker: Hashable, taken: bytes) -> None:
         """A worker said what it counts."""

@@ -26,7 +26,7 @@ from listwright.service.telemetry import logs
 from listwright.service.telemetry.processes import own_metrics
 from listwright.service.transport.server import FINISH_WITHIN_S, options
 from listwright.service.workers.heartbeat import CHECKS, HeartbeatMonitor
-from listwright.service.workers.metrics_relay import Keep, Outbox, Samples, ScrapeRounds, WorkerMetrics
+from listwright.service.workers.metrics_relay import Keep, Outbox, Samples, ScrapeRequest, ScrapeRounds
 from listwright.service.workers.worker import HELD, work
 
 LONGEST_PAUSE_S = 30.0
@@ -177,11 +177,11 @@ class Workers:
     def _hear(self, worker: Worker) -> None:
         try:
             while not worker.pipe.closed and worker.pipe.poll():
-                served: Served | str | WorkerMetrics | Samples = worker.pipe.recv()
+                served: Served | str | ScrapeRequest | Samples = worker.pipe.recv()
                 if isinstance(served, str):
                     self._say(served)
                     continue
-                if isinstance(served, WorkerMetrics):
+                if isinstance(served, ScrapeRequest):
                     self._rounds.asked(worker.outbox, self._serving())
                     continue
                 if isinstance(served, Samples):

@@ -93,7 +93,7 @@ class Report:
         }
 
     def default_over_plain(self) -> dict[str, object] | None:
-        """Gain of the default ranker over LightGBM without list-relative columns; None where the default is that."""
+        """Gain of the default ranker over LightGBM without list-relative columns; None if there are none."""
         ranker = str(self.default.get("strategy", self.evaluation.generalist))
         if PLAIN not in self.evaluation.rankers or ranker not in self.evaluation.rankers:
             return None

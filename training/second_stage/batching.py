@@ -154,8 +154,8 @@ def refined_ndcg(
 
     Convention: 0 for a list without a relevant candidate.
     """
-    order = refined_scores(second_scores, kept, first_scores)
-    return float(np.nan_to_num(ndcg(order, labels, cutoff=cutoff, gains=gains)))
+    found = ndcg(refined_scores(second_scores, kept, first_scores), labels, cutoff=cutoff, gains=gains)
+    return float(np.nan_to_num(found))
 
 
 def refined_scores(

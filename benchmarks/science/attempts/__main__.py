@@ -47,7 +47,7 @@ def main() -> int:
         "planted_queries": PLANTED_QUERIES,
         "sets": [figures.of_set(options.work, name) for name in (*REAL, *PLANTED) if (options.work / name).exists()],
     }
-    command = f"python -m benchmarks.science.attempts --data FOLDER --seeds {options.seeds}"
+    command = f"python -m benchmarks.science.attempts --data FOLDER --seeds {options.seeds} --screen {options.screen}"
     print(machine.save("attempts", command, result))
     print(page.write(result))
     return 0

@@ -56,7 +56,7 @@ def of_set(work: Path, name: str) -> Figures:
         )
     compared = [row for row in rows if row["attempt"] != RIVAL]
     for row, corrected in zip(compared, holm(p_values), strict=True):
-        row["p_holm"] = float(f"{corrected:.2g}")
+        row["p_holm"] = float(f"{corrected:.3g}")
     queries = sum(len(values) for (_, seed), (values, _, _) in rival.items() if name in PLANTED or seed == 0)
     return {"set": name, "folds": folds, "test_queries": queries, "attempts": rows}
 

@@ -18,13 +18,13 @@ from listwright.training.data.leaks.evidence import MOSTLY, NEARLY, Column, List
 from listwright.training.data.times import TIMES_IN_NUMBERS, count_times
 
 FEWEST = 10
-"""ListFacts below which it may be chance."""
+"""Lists below which it may be chance."""
 
 FEW_CATEGORIES = 20
 """Categories up to which a column may order by their mean labels: each then stands for many rows."""
 
 FEWER_FAILURES = 0.25
-"""ListFacts in which a column may put the wrong candidate first, for each in which a random order does."""
+"""Lists in which a column may put the wrong candidate first, for each in which a random order does."""
 
 _BLOCK = 16
 """Columns that are copied at a time, so that the values of one lie side by side."""

@@ -7,7 +7,7 @@ import pytest
 
 from listwright.service.telemetry.metrics import Telemetry
 from listwright.service.workers import metrics_relay
-from listwright.service.workers.metrics_relay import MOST_UNHEARD, MetricsRelay, Outbox, Samples, WorkerMetrics
+from listwright.service.workers.metrics_relay import MOST_UNHEARD, MetricsRelay, Outbox, Samples, ScrapeRequest
 
 
 async def nothing_to_keep(_):
@@ -65,6 +65,6 @@ def test_a_supervisor_that_hangs_is_asked_a_few_times_only(pipes, monkeypatch):
     assert all(b"listwright_candidates" in text for text in asyncio.run(scrape()))
     asked = 0
     while pipes[1].poll():
-        assert pipes[1].recv() == WorkerMetrics()
+        assert pipes[1].recv() == ScrapeRequest()
         asked += 1
     assert asked == MOST_UNHEARD

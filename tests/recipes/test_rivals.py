@@ -1,7 +1,6 @@
 """Every model that a recipe may name: fitted, exported, sealed, loaded, measured and served, as QILCM is."""
 
 import json
-import re
 
 import numpy as np
 import pytest
@@ -106,8 +105,7 @@ def test_the_first_stage_alone_from_the_command_line(recipe, tmp_path, capsys):
     assert fit.main([str(recipe), "--model", "first_stage", "--out", str(out)]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "over first stage" not in said
-    of_second_stage = re.sub(r"The default, .*? over LightGBM without .*?: .*?\.(?= )", "", said)
-    assert "no difference shown" not in of_second_stage
+    assert "no difference shown" not in said
     assert bundle.load(out).manifest.second_stage is None
     assert [file.name for file in out.glob("*.onnx")] == ["anomaly.onnx"]
 

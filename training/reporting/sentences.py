@@ -100,10 +100,14 @@ def plain_sentence(gain: Facts, names: Mapping[str, str]) -> str:
         gain: ``default_over_plain`` of ``report.json``.
         names: what people call the rankers.
     """
-    return (
-        f"The default, {names[gain['ranker']]}, over LightGBM without list-relative columns, "
-        f"{metric_name(gain['metric'])}: {gain_text(gain)}, {gain['verdict']}."
-    )
+    who, rival = f"The default, {names[gain['ranker']]},", "LightGBM without list-relative columns"
+    said = {
+        "gain": f"{who} beats {rival} by {gain['mean']:.4f}",
+        "harm": f"{who} is worse than {rival} by {-gain['mean']:.4f}",
+        "no difference shown": f"{who} is not shown to beat {rival}: the difference is {gain['mean']:+.4f}",
+    }
+    interval = f"95 % interval {gain['low']:+.4f} to {gain['high']:+.4f}"
+    return f"{said[gain['verdict']]} {metric_name(gain['metric'])}, {interval}."
 
 
 def metrics_sentence(gains: list[Facts], second: str) -> str:

@@ -12,6 +12,7 @@ from listwright.ranking.anomaly import AnomalyScore
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.reranker import Reranker
 from listwright.training.command import repeatable
+from listwright.training.evaluation.verdicts import verdict_of
 from listwright.training.networks.ranker import Ranker
 from listwright.training.recipe.model import QilcmSpec
 from listwright.training.reporting import drawing, sentences
@@ -160,6 +161,28 @@ def test_attention_belongs_to_the_candidate_of_that_rank():
 def test_headline_is_honest(low, high, says):
     gain = {"metric": "ndcg@10", "mean": 0.02, "low": low, "high": high}
     assert says in sentences.headline(gain, "QILCM")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "says"),
+    [
+        (
+            0.01,
+            0.03,
+            "The default, QILCM, beats LightGBM without list-relative columns by 0.0200 NDCG@10, 95 % interval",
+        ),
+        (-0.01, 0.05, "is not shown to beat LightGBM without list-relative columns: the difference is +0.0200 NDCG@10"),
+        (
+            -0.07,
+            -0.01,
+            "is worse than LightGBM without list-relative columns by 0.0400 NDCG@10, 95 % interval -0.0700 to",
+        ),
+    ],
+)
+def test_the_default_beside_plain_lightgbm(low, high, says):
+    gain = {"ranker": "qilcm", "metric": "ndcg@10", "mean": (low + high) / 2, "low": low, "high": high}
+    gain["verdict"] = verdict_of(low, high)
+    assert says in sentences.plain_sentence(gain, {"qilcm": "QILCM"})
 
 
 def test_headline_tells_a_loss():

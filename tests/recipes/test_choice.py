@@ -75,7 +75,7 @@ def test_report_and_page_tell_it(shipped, capsys):
     means = {one["ranker"]: one["mean"] for one in report["metrics"] if one["name"] == "ndcg@10"}
     assert over_plain["mean"] == pytest.approx(means[over_plain["ranker"]] - means["plain_first_stage"])
     assert over_plain["low"] < over_plain["mean"] < over_plain["high"]
-    assert f"95 % interval {over_plain['low']:+.4f} to {over_plain['high']:+.4f}." in page
+    assert f"interval {over_plain['low']:+.4f} to {over_plain['high']:+.4f}." in page
 
 
 def test_the_test_split_takes_no_part(own, shipped, tmp_path, monkeypatch):

@@ -29,6 +29,7 @@ COMMANDS = {
     "diagnose": Command("listwright.training.diagnose", "say before a long fit whether a second stage pays"),
     "tune": Command("listwright.training.tune", "search the settings of a network"),
     "experiment": Command("listwright.training.experiment", "compare rankers over folds and seeds"),
+    "score": Command("listwright.training.score", "rank every list of a file"),
     "page": Command("listwright.training.reporting.page_command", "make report.html again from report.json"),
     "verify": Command("listwright.ranking.verify", "check a bundle as the service would"),
     "serve": Command("listwright.service.__main__", "serve bundles over HTTP"),

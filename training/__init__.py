@@ -3,11 +3,12 @@
 ``listwright fit --help`` starts here. So does ``listwright.training.Qilcm(...).fit(X, y, qid)``
 (``docs/library.md``). Each file imports from its own line or from lines below; ``pyproject.toml`` holds them to it::
 
-    fit, tune, experiment, diagnose    the commands: listwright fit ...
+    fit, tune, experiment, diagnose, score  the commands: listwright fit ...
     estimator                          the same run as a scikit-learn estimator
     library/                           its parameters, what it refuses, how it saves
     experiments/                       suites of fits over seeds and folds, and their pages
     diagnosis/                         whether a second stage is likely to pay, in a minute
+    scoring/                           every list of a file through a bundle, part by part
     study                              one search for hyperparameters, in a folder of its own
     run                                a fit from the data to the published bundle, in ten steps
     steps/                             these steps: schema, fits, bundle, measurement
@@ -26,6 +27,7 @@
     data/                              LETOR text, tables, arrays and synthetic data; splits by query
     recipe/                            what a recipe may say; its options on a command line
     recipes/                           the recipes that come along, as TOML
+    processes                          workers that are gone when their parent is
     command, progress, bars, stopwatch a command that repeats a run; how far it is; seconds per step
 """
 

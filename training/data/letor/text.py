@@ -51,17 +51,7 @@ def read(
         DataError: with line and column of the first token that is wrong, and what was expected; or if the stream
             itself is damaged.
     """
-    blocks = []
-    line, parsed = 1, 0
-    for chunk in _chunks(stream, source):
-        block = parse_fast(chunk, line, with_qid=groups is None)
-        if block is None:
-            block = parse_lines(chunk, line, source, with_qid=groups is None)
-        blocks.append(block)
-        line += chunk.count(b"\n")
-        parsed += len(chunk)
-        task.reach(parsed // 1000)
-    task.end(parsed // 1000)  # compressed text is longer than its file: only now is the end known
+    blocks = list(blocks_of(stream, source, with_qid=groups is None, task=task))
     rows = sum(len(block.labels) for block in blocks)
     if rows == 0:
         raise DataError(source, "holds no candidates: expected lines like '2 qid:1 1:0.5 2:0.1'")
@@ -73,6 +63,26 @@ def read(
         qids=tuple(qids),
         schema=letor_schema(max(block.features.shape[1] for block in blocks)),
     )
+
+
+def blocks_of(stream: BinaryIO, source: str, *, with_qid: bool = True, task: Task = NO_TASK) -> Iterator[Block]:
+    """Parse a file piece by piece; a query may go on in the next piece.
+
+    Args:
+        stream, source, task: as of :func:`read`.
+        with_qid: every line names its query.
+
+    Raises:
+        DataError: as :func:`read`.
+    """
+    line, parsed = 1, 0
+    for chunk in _chunks(stream, source):
+        block = parse_fast(chunk, line, with_qid=with_qid)
+        yield parse_lines(chunk, line, source, with_qid=with_qid) if block is None else block
+        line += chunk.count(b"\n")
+        parsed += len(chunk)
+        task.reach(parsed // 1000)
+    task.end(parsed // 1000)  # compressed text is longer than its file: only now is the end known
 
 
 def whole(stream: BinaryIO, source: str) -> bytes:

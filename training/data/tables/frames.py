@@ -16,7 +16,7 @@ from listwright.ranking.errors import DataError, RecipeError
 from listwright.training.data.container import is_archive, open_plain
 from listwright.training.data.sources import check_exists
 
-_MISSING_WORDS = ["NULL", "NaN", "nan"]
+MISSING_WORDS = ["NULL", "NaN", "nan"]
 
 _NAMED_BY = {
     "--qid": "column of query ids",
@@ -105,20 +105,20 @@ def listed(names: list[str]) -> str:
 def _csv(path: Path, as_text: frozenset[str]) -> pl.DataFrame:
     types = dict.fromkeys(as_text, pl.String)
     try:
-        frame = pl.read_csv(path, infer_schema_length=None, null_values=_MISSING_WORDS, schema_overrides=types)
+        frame = pl.read_csv(path, infer_schema_length=None, null_values=MISSING_WORDS, schema_overrides=types)
     except pl.exceptions.PolarsError:
-        _check_fields(path)
+        check_fields(path)
         raise
     if (
         frame.height and frame.to_series(frame.width - 1).null_count()
     ):  # a short line ends in nulls: see if there is one
-        _check_fields(path)
+        check_fields(path)
     elif any(name.endswith("_duplicated_0") for name in frame.columns):
-        _check_fields(path, lines=1)
+        check_fields(path, lines=1)
     return frame
 
 
-def _check_fields(path: Path, lines: int | None = None) -> None:
+def check_fields(path: Path, lines: int | None = None) -> None:
     """Find the line with too few or too many fields; polars fills up the one and does not say where the other is."""
     with open_plain(path) as (stream, _):
         rows = csv.reader(io.TextIOWrapper(stream, encoding="utf-8-sig", newline=""))

@@ -1,0 +1,95 @@
+"""What each kind of file becomes, row by row."""
+
+import gzip
+
+import pytest
+
+from listwright.ranking.errors import DataError, RecipeError
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.training.scoring.frames import frames
+from support.service.bundles import schema
+
+NUMBERED = FeatureSchema(
+    features=(Feature(name="price"), Feature(name="floor", kind="categorical", categories=("1", "2.5")))
+)
+
+
+def read(path, found=None, qid="q"):
+    found = NUMBERED if found is None else found
+    return list(frames(path, found, qid)[1])
+
+
+@pytest.fixture
+def table(tmp_path):
+    def write(text, name="t.csv"):
+        path = tmp_path / name
+        path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
+def test_csv_is_read_as_the_bundle_says_and_the_rest_stays_text(table, name):
+    (frame,) = read(table("q,price,floor,note\n7,1.50,1.0,007\n7,,2.50,NaN\n7,NaN,9,\n", name))
+    assert frame["price"].to_list() == [1.5, None, None]
+    assert frame["floor"].to_list() == ["1", "2.5", "9"], "as a fit spells them"
+    assert frame["note"].to_list() == ["007", "NaN", None]
+    assert frame["q"].to_list() == ["7"] * 3
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("q,price,floor\n1,2,1\n1,N/A,1\n", "line 3, column price: expected a number, as was fitted; found 'N/A'"),
+        ("q,price,floor\n1,2,1\n1,2\n", "line 3: expected 3 fields, found 2"),
+        ("q,price,floor\n1,2,1,4\n", "line 2: expected 3 fields, found 4"),
+        ("q,price,price\n1,2,3\n", "line 1: column 'price' is named twice"),
+    ],
+)
+def test_what_is_wrong_in_csv_is_named_with_its_line(table, text, says):
+    with pytest.raises(DataError, match=says):
+        read(table(text))
+
+
+@pytest.mark.parametrize(
+    ("qid", "says"),
+    [
+        (None, "the column of query ids is not named: pass --qid COL"),
+        ("prise", "no column 'prise' .* did you mean 'price'"),
+    ],
+)
+def test_the_column_of_query_ids_is_asked_for(table, qid, says):
+    with pytest.raises(RecipeError, match=says):
+        read(table("q,price,floor\n1,2,1\n"), qid=qid)
+
+
+def test_letor_text_has_names_and_zeros(table):
+    numbered = FeatureSchema(features=(Feature(name="f1"), Feature(name="f4")))
+    (frame,) = read(table("2 qid:a 1:0.5 3:9\n0 qid:b 4:1\n", "t.txt"), numbered, None)
+    assert frame.to_dict(as_series=False) == {
+        "qid": ["a", "b"],
+        "label": [2, 0],
+        "f1": [0.5, 0.0],
+        "f4": [0.0, 1.0],
+    }
+
+
+def test_letor_text_cannot_name_other_features_and_needs_no_qid(table):
+    path = table("2 qid:a 1:0.5\n", "t.txt")
+    with pytest.raises(RecipeError, match="feature 'price', which LETOR text cannot name: give a table"):
+        read(path, schema(), None)
+    with pytest.raises(RecipeError, match="--qid q: LETOR text has query ids of its own"):
+        read(path, schema())
+
+
+def test_damage_is_an_error(table, tmp_path):
+    whole = table("q,price,floor\n" + "1,2,1\n" * 1000, "t.csv.gz").read_bytes()
+    (tmp_path / "cut.csv.gz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DataError, match=r"cut\.csv\.gz"):
+        read(tmp_path / "cut.csv.gz")
+    (tmp_path / "cut.parquet").write_bytes(b"PAR1" + b"\0" * 100)
+    with pytest.raises(DataError, match=r"cut\.parquet: cannot be read"):
+        read(tmp_path / "cut.parquet")
+    with pytest.raises(DataError, match="does not exist"):
+        read(tmp_path / "gone.csv")

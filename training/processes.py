@@ -1,0 +1,48 @@
+"""Worker processes with one thread each, which are gone when their parent is."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection
+
+
+@contextmanager
+def pool(jobs: int) -> Iterator[Executor]:
+    """Worker processes that stop at once when this one fails, is interrupted, or is killed."""
+    context = multiprocessing.get_context("spawn")  # a fork would copy torch's threads in whatever state they are
+    # a pipe, and no event: who is killed while it waits for one takes the lock along that is needed to set it
+    heard, held = context.Pipe(duplex=False)
+    before = os.environ.get("OMP_NUM_THREADS")
+    os.environ["OMP_NUM_THREADS"] = "1"  # the processes share the cores, and figures repeat to the bit
+    workers = ProcessPoolExecutor(jobs, mp_context=context, initializer=_obey, initargs=(heard,))
+    try:
+        yield workers
+    except BaseException:
+        held.close()
+        raise
+    finally:
+        workers.shutdown(cancel_futures=True)
+        held.close()
+        heard.close()
+        if before is None:
+            del os.environ["OMP_NUM_THREADS"]
+        else:
+            os.environ["OMP_NUM_THREADS"] = before
+
+
+def _obey(parent: Connection) -> None:
+    """Ctrl-C is the parent's to hear; the end of its pipe, or its own, ends this process in mid-fit."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
+
+
+def _leave_with(parent: Connection) -> None:
+    with suppress(EOFError, OSError):
+        parent.recv()
+    os._exit(1)

@@ -1,0 +1,1 @@
+"""Offline scoring: every list of a file through the sealed bundle, part by part."""

@@ -1,0 +1,129 @@
+"""Rows of a file as they are needed: Parquet, CSV and LETOR text, a bounded number at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from listwright.ranking.errors import DataError, RecipeError
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.training.data.container import open_plain
+from listwright.training.data.letor.fast import Block
+from listwright.training.data.letor.text import blocks_of
+from listwright.training.data.tables.columns import spelled
+from listwright.training.data.tables.frames import MISSING_WORDS, Table, check_fields, check_table, is_parquet
+from listwright.training.recipe.options import TABLES
+
+BATCH_ROWS = 50_000
+"""Rows that are read at a time."""
+
+LETOR_QID, LETOR_LABEL = "qid", "label"
+
+
+def is_table(path: Path) -> bool:
+    """Whether a file is CSV or Parquet: by its name, or by its first bytes."""
+    return path.name.lower().endswith(TABLES) or (path.is_file() and is_parquet(path))
+
+
+def frames(path: Path, schema: FeatureSchema, qid: str | None) -> tuple[str, Iterator[pl.DataFrame]]:
+    """Name of the column of query ids, and the rows in their order.
+
+    Args:
+        path: of the file.
+        schema: of the bundle. Its features in CSV are read as it says; all other columns of CSV are text.
+        qid: column of a table with the query id; LETOR text has a place of its own for it.
+
+    Raises:
+        RecipeError: if the column of query ids is not named, or not there.
+        DataError: if the file is not there, or cannot be read; also later, with the line, while rows are read.
+    """
+    check_table(path)
+    if not is_table(path):
+        if qid is not None:
+            raise RecipeError(f"--qid {qid}: LETOR text has query ids of its own; leave --qid out")
+        return LETOR_QID, _letor(path, schema)
+    try:
+        if not is_parquet(path):
+            check_fields(path, lines=1)  # polars would rename a column that is named twice
+        rows = pl.scan_parquet(path) if is_parquet(path) else pl.scan_csv(path, infer_schema=False)
+        names = rows.collect_schema().names()
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise DataError(path, f"cannot be read as CSV or Parquet: {error}") from error
+    named = Table(path, pl.DataFrame(schema=dict.fromkeys(names, pl.String))).named(qid, "--qid")
+    return named, _table(path, rows, schema, named)
+
+
+def _table(path: Path, rows: pl.LazyFrame, schema: FeatureSchema, qid: str) -> Iterator[pl.DataFrame]:
+    first, text = 0, not is_parquet(path)
+    try:
+        for frame in rows.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True):
+            if text and frame.to_series(frame.width - 1).null_count():  # a short line ends in nulls
+                check_fields(path)
+            yield _typed(Table(path, frame), schema, qid, first) if text else frame
+            first += frame.height
+    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        if text:
+            check_fields(path)
+        raise DataError(path, f"cannot be read as CSV or Parquet: {error}") from error
+
+
+def _typed(table: Table, schema: FeatureSchema, qid: str, first: int) -> pl.DataFrame:
+    """CSV's text with features as numbers and categories; ``first`` is the row that the frame begins with."""
+    made = []
+    for feature in schema.features:
+        if feature.name not in table.frame.columns or feature.name == qid:
+            continue
+        column = table.frame[feature.name]
+        column = column.set(column.is_in(MISSING_WORDS).fill_null(value=False), None)
+        made.append(_category(column, feature) if feature.kind == "categorical" else _number(column, table, first))
+    return table.frame.with_columns(made)
+
+
+def _number(column: pl.Series, table: Table, first: int) -> pl.Series:
+    numbers = column.cast(pl.Float64, strict=False)
+    wrong = numbers.is_null() & column.is_not_null()
+    if wrong.any():
+        row = int(wrong.arg_max() or 0)
+        said = f"expected a number, as was fitted; found {column[row]!r}: leave the cell empty if the value is missing"
+        raise DataError(table.path, said, line=table.line(first + row), column=column.name)
+    return numbers
+
+
+def _category(column: pl.Series, feature: Feature) -> pl.Series:
+    """Categories as a request spells them: a fit reads 2, 2.0 and 2.00 as one."""
+    known = frozenset(feature.categories)
+    as_fitted = {value: _spelled(value) for value in column.unique().drop_nulls() if value not in known}
+    renamed = {value: name for value, name in as_fitted.items() if name in known}
+    return column.replace(renamed) if renamed else column
+
+
+def _spelled(text: str) -> str | None:
+    try:
+        return spelled(float(text))
+    except ValueError:
+        return None
+
+
+def _letor(path: Path, schema: FeatureSchema) -> Iterator[pl.DataFrame]:
+    with open_plain(path) as (stream, _):
+        for block in blocks_of(stream, str(path)):
+            if len(block.labels):
+                yield _frame(block, schema)
+
+
+def _frame(block: Block, schema: FeatureSchema) -> pl.DataFrame:
+    """Rows of LETOR text: its query id and label, and the features of the bundle, 0 where a line leaves them out."""
+    width, rows = block.features.shape[1], len(block.labels)
+    columns: dict[str, object] = {
+        LETOR_QID: np.repeat(np.array(block.qids, dtype=object), block.runs),
+        LETOR_LABEL: block.labels,
+    }
+    for name in schema.names:
+        number = int(name[1:]) if name[:1] == "f" and name[1:].isdecimal() else 0
+        if number == 0:
+            raise RecipeError(f"the bundle has a feature {name!r}, which LETOR text cannot name: give a table")
+        columns[name] = block.features[:, number - 1] if number <= width else np.zeros(rows, dtype=np.float32)
+    return pl.DataFrame(columns, schema_overrides={LETOR_QID: pl.String})

@@ -1,0 +1,207 @@
+"""A file's lists scored side by side into parts, and the parts into one file: resumable, and whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import polars as pl
+from filelock import FileLock, Timeout
+
+from listwright.ranking import bundle
+from listwright.ranking.bundle import Bundle
+from listwright.ranking.errors import RecipeError
+from listwright.training.processes import pool
+from listwright.training.progress import SILENT, Progress
+from listwright.training.scoring.frames import frames
+from listwright.training.scoring.parts import PART_ROWS, Part, parts
+from listwright.training.scoring.rank import COLUMNS, ranked
+
+FORMATS = (".parquet", ".csv")
+_JOB, _LOCK = "job.json", "lock"
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is scored, and how.
+
+    Args:
+        bundle: its folder.
+        data: file with the lists.
+        out: the file to write; its name ends in one of :data:`FORMATS`.
+        qid: column with the query id, for tables.
+        strategy: as a request says it.
+        prefix: of the added columns.
+        part_rows: see :func:`listwright.training.scoring.parts.parts`.
+    """
+
+    bundle: Path
+    data: Path
+    out: Path
+    qid: str | None = None
+    strategy: str = "auto"
+    prefix: str = ""
+    part_rows: int = PART_ROWS
+
+
+class Scored(NamedTuple):
+    """What a job wrote."""
+
+    rows: int
+    lists: int
+
+
+def score(job: Job, *, jobs: int, resume: bool = False, progress: Progress = SILENT) -> Scored:
+    """Rank every list of a file, ``jobs`` parts at a time, and write the rows in their order with the added columns.
+
+    Raises:
+        RecipeError: if ``out`` exists, its format is not known, or an interrupted job is there and ``resume`` is False,
+            or another one is; if a worker is stopped from outside.
+        ListwrightError: see :func:`frames`, :func:`parts` and :func:`ranked`. Parts that are done stay.
+    """
+    if job.out.suffix.lower() not in FORMATS:
+        raise RecipeError(f"--out {job.out}: expected a name that ends in {' or '.join(FORMATS)}")
+    if job.out.exists():
+        raise RecipeError(f"{job.out} exists already: choose another --out, or delete it")
+    loaded = bundle.load(job.bundle)
+    with _folder(job, loaded, resume=resume) as folder:
+        done = [Scored(*json.loads(path.read_text())) for path in _all_parts(job, loaded, folder, jobs, progress)]
+        _join(folder, job.out)
+        shutil.rmtree(folder)
+    return Scored(sum(part.rows for part in done), sum(part.lists for part in done))
+
+
+def _all_parts(job: Job, loaded: Bundle, folder: Path, jobs: int, progress: Progress) -> list[Path]:
+    """Score the parts that are not there; what each holds, in order."""
+    task = progress.begin(f"Scoring {job.data.name}, rows")
+    qid, rows = frames(job.data, loaded.manifest.feature_schema, job.qid)
+    written, done, running = [], 0, dict[Future[None], int]()
+
+    def take(futures: Iterator[Future[None]]) -> None:
+        nonlocal done
+        for future in futures:
+            done += running.pop(future)
+            future.result()
+            task.reach(done)
+
+    try:
+        with pool(jobs) as workers:
+            for part in parts(job.data, rows, qid, job.part_rows):
+                if part.number == 0:
+                    _check_names(job, part.rows.columns)
+                written.append(_beside(folder, part.number))
+                if written[-1].exists():
+                    done += part.rows.height
+                    task.reach(done)
+                    continue
+                running[_begun(workers, part, job, qid, folder)] = part.rows.height
+                if len(running) > jobs:  # one waits, so that no worker does; more would fill the memory
+                    take(iter(wait(running, return_when=FIRST_COMPLETED).done))
+            while running:
+                take(iter(wait(running, return_when=FIRST_COMPLETED).done))
+    except BrokenProcessPool as error:
+        raise RecipeError(
+            "a worker was stopped from outside, perhaps for want of memory: finished parts are kept; the same command "
+            "with --resume continues, with --jobs N for fewer at a time"
+        ) from error
+    task.end(done)
+    return written
+
+
+def _begun(workers: Executor, part: Part, job: Job, qid: str, folder: Path) -> Future[None]:
+    return workers.submit(_score_part, part, str(job.bundle), qid, job.strategy, job.prefix, str(folder))
+
+
+def _score_part(part: Part, bundle_folder: str, qid: str, strategy: str, prefix: str, folder: str) -> None:
+    """In a worker: rank, write, and say last how much it is."""
+    found = ranked(part.rows, _loaded(bundle_folder), qid, strategy=strategy, prefix=prefix)
+    path = _part_file(Path(folder), part.number)
+    found.write_parquet(path)
+    said = _beside(Path(folder), part.number)
+    lists = int((found[prefix + "rank"] == 1).sum())
+    partial_said = said.with_suffix(".partial")
+    partial_said.write_text(json.dumps([found.height, lists]))
+    partial_said.replace(said)
+
+
+@cache
+def _loaded(folder: str) -> Bundle:
+    return bundle.load(Path(folder))
+
+
+def _part_file(folder: Path, number: int) -> Path:
+    return folder / f"{number:07}.parquet"
+
+
+def _beside(folder: Path, number: int) -> Path:
+    """Is there once the part is whole: its rows and lists."""
+    return folder / f"{number:07}.json"
+
+
+def _check_names(job: Job, names: list[str]) -> None:
+    taken = [job.prefix + name for name in COLUMNS if job.prefix + name in names]
+    if taken:
+        raise RecipeError(f"{job.data} has a column {taken[0]!r} already: say --prefix new_ for new_rank …")
+
+
+def _join(folder: Path, out: Path) -> None:
+    """The parts as one file, whole or not at all."""
+    rows = pl.scan_parquet(sorted(folder.glob("*.parquet")))
+    whole = folder / f"whole{out.suffix}"
+    if out.suffix.lower() == ".csv":
+        rows.sink_csv(whole)
+    else:
+        rows.sink_parquet(whole)
+    whole.replace(out)
+
+
+@contextmanager
+def _folder(job: Job, loaded: Bundle, *, resume: bool) -> Iterator[Path]:
+    """The hidden folder beside ``out`` with the parts, held against other jobs."""
+    folder = job.out.with_name(f".{job.out.name}.partial")
+    if folder.exists() and not resume:
+        raise RecipeError(f"{folder} holds an interrupted job: continue it with --resume, or delete that folder")
+    if resume and not folder.exists():
+        raise RecipeError(f"nothing to resume for {job.out}: there is no {folder}; run without --resume")
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(folder / _LOCK, timeout=0):
+            _check_same(folder / _JOB, _facts(job, loaded))
+            try:
+                yield folder
+            finally:
+                if folder.exists() and not any(folder.glob("0*.json")):  # nothing worth keeping
+                    shutil.rmtree(folder)
+    except Timeout:
+        raise RecipeError(f"{folder} is in use: another process scores into {job.out}") from None
+
+
+def _facts(job: Job, loaded: Bundle) -> dict[str, object]:
+    """All that the parts depend on."""
+    file = job.data.stat() if job.data.exists() else None
+    size = None if file is None else [file.st_size, file.st_mtime_ns]
+    hashes = {entry.name: entry.sha256 for entry in loaded.manifest.files}
+    plain = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(job).items()}
+    return {**plain, "files of the bundle": hashes, "size and time of data": size}
+
+
+def _check_same(path: Path, facts: dict[str, object]) -> None:
+    """Write down what the parts depend on, or compare it with what is there."""
+    if not path.exists():
+        path.write_text(json.dumps(facts))
+        return
+    before = json.loads(path.read_text())
+    changed = [name for name, value in facts.items() if before.get(name) != value]
+    if changed:
+        raise RecipeError(
+            f"{changed[0]} was {before.get(changed[0])!r} when the job was interrupted, and is {facts[changed[0]]!r}: "
+            f"resume with what it was, or delete {path.parent}"
+        )

@@ -20,7 +20,9 @@ _EXAMPLES = """examples:
   listwright score models/shop/1 --data rows.parquet --qid search_id --out scored.parquet
   listwright score models/shop/1 --data rows.csv.gz --qid search_id --out scored.csv
   listwright score models/shop/1 --data test.txt --out scored.parquet     LETOR text
+  listwright score models/shop/1 --data november/ --qid search_id --out scored
 
+A folder's files are read by name. --out without an ending is a folder of Parquet parts.
 The rows keep their order and their columns. Added are rank (1 is best), score and
 first_stage_score as POST /rerank answers them, and strategy, the ranker. Rows of a
 query must stand together.
@@ -60,9 +62,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("bundle", type=Path, metavar="BUNDLE", help="folder of the bundle")
     parser.add_argument(
-        "--data", type=Path, required=True, metavar="FILE", help="Parquet, CSV (also gzipped), LETOR text"
+        "--data", type=Path, required=True, metavar="FILE", help="Parquet, CSV (also gzipped), LETOR text, or a folder"
     )
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="name of a .parquet or .csv file")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="a .parquet or .csv file, or a folder")
     parser.add_argument("--qid", metavar="COL", help="column with the query id; not for LETOR text")
     parser.add_argument("--strategy", default="auto", metavar="NAME", help="as in a request (default: auto)")
     parser.add_argument("--prefix", default="", metavar="TEXT", help="before the names of the added columns")

@@ -1,9 +1,11 @@
-"""Rows of a file as they are needed: Parquet, CSV and LETOR text, a bounded number at a time."""
+"""Rows of files as they are needed: Parquet, CSV and LETOR text, a bounded number at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -13,6 +15,7 @@ from listwright.ranking.features import Feature, FeatureSchema
 from listwright.training.data.container import open_plain
 from listwright.training.data.letor.fast import Block
 from listwright.training.data.letor.text import blocks_of
+from listwright.training.data.sources import check_exists
 from listwright.training.data.tables.columns import spelled
 from listwright.training.data.tables.frames import MISSING_WORDS, Table, check_fields, check_table, is_parquet
 from listwright.training.recipe.options import TABLES
@@ -23,23 +26,85 @@ BATCH_ROWS = 50_000
 LETOR_QID, LETOR_LABEL = "qid", "label"
 
 
+class Batch(NamedTuple):
+    """Some rows of a file.
+
+    Args:
+        path: of the file.
+        rows: in their order.
+        lines: where each row stands in the file, for errors.
+    """
+
+    path: Path
+    rows: pl.DataFrame
+    lines: Sequence[int]
+
+
 def is_table(path: Path) -> bool:
     """Whether a file is CSV or Parquet: by its name, or by its first bytes."""
     return path.name.lower().endswith(TABLES) or (path.is_file() and is_parquet(path))
 
 
-def frames(path: Path, schema: FeatureSchema, qid: str | None) -> tuple[str, Iterator[pl.DataFrame]]:
-    """Name of the column of query ids, and the rows in their order.
+def files_of(data: Path) -> list[Path]:
+    """The file, or the files of a folder by name; files whose name begins with ``.`` or ``_`` hold no rows.
+
+    Raises:
+        DataError: if there is nothing at the path, or no file in the folder.
+    """
+    check_exists(str(data))
+    if not data.is_dir():
+        return [data]
+    found = sorted(path for path in data.iterdir() if path.is_file() and path.name[0] not in "._")
+    if not found:
+        raise DataError(data, "has no files: name a folder of Parquet, CSV or LETOR files, or one such file")
+    return found
+
+
+def batches(data: Path, schema: FeatureSchema, qid: str | None) -> tuple[str, Iterator[Batch]]:
+    """Name of the column of query ids, and the rows of a file or a folder in their order.
 
     Args:
-        path: of the file.
+        data: a file, or a folder whose files are read by name; a list may go on in the next file.
         schema: of the bundle. Its features in CSV are read as it says; all other columns of CSV are text.
         qid: column of a table with the query id; LETOR text has a place of its own for it.
 
     Raises:
         RecipeError: if the column of query ids is not named, or not there.
-        DataError: if the file is not there, or cannot be read; also later, with the line, while rows are read.
+        DataError: if a file is not there, or cannot be read, or has other columns than the first; also later, with the
+            line, while rows are read.
     """
+    files = files_of(data)
+    opened = [_opened(path, schema, qid) for path in files]
+    names = {name for name, _ in opened}
+    if len(names) > 1:
+        raise DataError(data, "holds tables and LETOR text: score them one after the other")
+    return names.pop(), _alike(data, [rows for _, rows in opened])
+
+
+def _alike(data: Path, files: list[Iterator[Batch]]) -> Iterator[Batch]:
+    """The batches of all files, which have the columns of the first."""
+    first: Batch | None = None
+    for batch in chain.from_iterable(files):
+        if batch.rows.height == 0:
+            continue
+        first = first or batch
+        if batch.rows.schema != first.rows.schema:
+            raise DataError(batch.path, _difference(first, batch))
+        yield batch
+    if first is None:
+        raise DataError(data, "has no rows")
+
+
+def _difference(first: Batch, batch: Batch) -> str:
+    before, found = first.rows.schema, batch.rows.schema
+    for name in [*before, *found]:
+        if before.get(name) != found.get(name):
+            has, had = (f"{name} as {kinds[name]}" if name in kinds else f"no {name}" for kinds in (found, before))
+            return f"has {has}, and {first.path.name} has {had}: the files of a folder need the same columns"
+    return f"has its columns in another order than {first.path.name}"
+
+
+def _opened(path: Path, schema: FeatureSchema, qid: str | None) -> tuple[str, Iterator[Batch]]:
     check_table(path)
     if not is_table(path):
         if qid is not None:
@@ -56,13 +121,16 @@ def frames(path: Path, schema: FeatureSchema, qid: str | None) -> tuple[str, Ite
     return named, _table(path, rows, schema, named)
 
 
-def _table(path: Path, rows: pl.LazyFrame, schema: FeatureSchema, qid: str) -> Iterator[pl.DataFrame]:
+def _table(path: Path, rows: pl.LazyFrame, schema: FeatureSchema, qid: str) -> Iterator[Batch]:
     first, text = 0, not is_parquet(path)
     try:
         for frame in rows.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True):
+            table = Table(path, frame)
             if text and frame.to_series(frame.width - 1).null_count():  # a short line ends in nulls
                 check_fields(path)
-            yield _typed(Table(path, frame), schema, qid, first) if text else frame
+            begins = table.line(first)
+            found = _typed(table, schema, qid, first) if text else frame
+            yield Batch(path, found, range(begins, begins + frame.height))
             first += frame.height
     except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         if text:
@@ -107,11 +175,11 @@ def _spelled(text: str) -> str | None:
         return None
 
 
-def _letor(path: Path, schema: FeatureSchema) -> Iterator[pl.DataFrame]:
+def _letor(path: Path, schema: FeatureSchema) -> Iterator[Batch]:
     with open_plain(path) as (stream, _):
         for block in blocks_of(stream, str(path)):
             if len(block.labels):
-                yield _frame(block, schema)
+                yield Batch(path, _frame(block, schema), block.lines.tolist())
 
 
 def _frame(block: Block, schema: FeatureSchema) -> pl.DataFrame:

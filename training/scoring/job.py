@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
@@ -21,7 +22,7 @@ from listwright.ranking.bundle import Bundle
 from listwright.ranking.errors import RecipeError
 from listwright.training.processes import pool
 from listwright.training.progress import SILENT, Progress
-from listwright.training.scoring.frames import frames
+from listwright.training.scoring.frames import batches, files_of
 from listwright.training.scoring.parts import PART_ROWS, Part, parts
 from listwright.training.scoring.rank import COLUMNS, ranked
 
@@ -35,8 +36,8 @@ class Job:
 
     Args:
         bundle: its folder.
-        data: file with the lists.
-        out: the file to write; its name ends in one of :data:`FORMATS`.
+        data: file with the lists, or a folder of such files.
+        out: the file to write, whose name ends in one of :data:`FORMATS`; without an ending, a folder of Parquet parts.
         qid: column with the query id, for tables.
         strategy: as a request says it.
         prefix: of the added columns.
@@ -60,29 +61,29 @@ class Scored(NamedTuple):
 
 
 def score(job: Job, *, jobs: int, resume: bool = False, progress: Progress = SILENT) -> Scored:
-    """Rank every list of a file, ``jobs`` parts at a time, and write the rows in their order with the added columns.
+    """Rank every list of a file or a folder, ``jobs`` parts at a time; write the rows in order with the added columns.
 
     Raises:
         RecipeError: if ``out`` exists, its format is not known, or an interrupted job is there and ``resume`` is False,
             or another one is; if a worker is stopped from outside.
-        ListwrightError: see :func:`frames`, :func:`parts` and :func:`ranked`. Parts that are done stay.
+        ListwrightError: see :func:`batches`, :func:`parts` and :func:`ranked`. Parts that are done stay.
     """
-    if job.out.suffix.lower() not in FORMATS:
-        raise RecipeError(f"--out {job.out}: expected a name that ends in {' or '.join(FORMATS)}")
+    if job.out.suffix.lower() not in ("", *FORMATS):
+        expected = f"expected a name that ends in {' or '.join(FORMATS)}, or a folder's name without an ending"
+        raise RecipeError(f"--out {job.out}: {expected}")
     if job.out.exists():
         raise RecipeError(f"{job.out} exists already: choose another --out, or delete it")
     loaded = bundle.load(job.bundle)
     with _folder(job, loaded, resume=resume) as folder:
         done = [Scored(*json.loads(path.read_text())) for path in _all_parts(job, loaded, folder, jobs, progress)]
-        _join(folder, job.out)
-        shutil.rmtree(folder)
+        _publish(folder, job.out)
     return Scored(sum(part.rows for part in done), sum(part.lists for part in done))
 
 
 def _all_parts(job: Job, loaded: Bundle, folder: Path, jobs: int, progress: Progress) -> list[Path]:
     """Score the parts that are not there; what each holds, in order."""
     task = progress.begin(f"Scoring {job.data.name}, rows")
-    qid, rows = frames(job.data, loaded.manifest.feature_schema, job.qid)
+    qid, rows = batches(job.data, loaded.manifest.feature_schema, job.qid)
     written, done, running = [], 0, dict[Future[None], int]()
 
     def take(futures: Iterator[Future[None]]) -> None:
@@ -94,7 +95,7 @@ def _all_parts(job: Job, loaded: Bundle, folder: Path, jobs: int, progress: Prog
 
     try:
         with pool(jobs) as workers:
-            for part in parts(job.data, rows, qid, job.part_rows):
+            for part in parts(rows, qid, job.part_rows):
                 if part.number == 0:
                     _check_names(job, part.rows.columns)
                 written.append(_beside(folder, part.number))
@@ -152,15 +153,20 @@ def _check_names(job: Job, names: list[str]) -> None:
         raise RecipeError(f"{job.data} has a column {taken[0]!r} already: say --prefix new_ for new_rank …")
 
 
-def _join(folder: Path, out: Path) -> None:
-    """The parts as one file, whole or not at all."""
-    rows = pl.scan_parquet(sorted(folder.glob("*.parquet")))
+def _publish(folder: Path, out: Path) -> None:
+    """The parts as one file, or as a folder without what only a job needs; whole or not at all."""
+    found = sorted(folder.glob("*.parquet"))
     whole = folder / f"whole{out.suffix}"
-    if out.suffix.lower() == ".csv":
-        rows.sink_csv(whole)
+    if not out.suffix:
+        whole.mkdir(exist_ok=True)
+        for path in found:
+            os.link(path, whole / path.name)
+    elif out.suffix.lower() == ".csv":
+        pl.scan_parquet(found).sink_csv(whole)
     else:
-        rows.sink_parquet(whole)
+        pl.scan_parquet(found).sink_parquet(whole)
     whole.replace(out)
+    shutil.rmtree(folder)
 
 
 @contextmanager
@@ -186,17 +192,19 @@ def _folder(job: Job, loaded: Bundle, *, resume: bool) -> Iterator[Path]:
 
 def _facts(job: Job, loaded: Bundle) -> dict[str, object]:
     """All that the parts depend on."""
-    file = job.data.stat() if job.data.exists() else None
-    size = None if file is None else [file.st_size, file.st_mtime_ns]
+    stats = {path.name: path.stat() for path in files_of(job.data)}
+    sizes = {name: [stat.st_size, stat.st_mtime_ns] for name, stat in stats.items()}
     hashes = {entry.name: entry.sha256 for entry in loaded.manifest.files}
     plain = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(job).items()}
-    return {**plain, "files of the bundle": hashes, "size and time of data": size}
+    return {**plain, "files of the bundle": hashes, "size and time of data": sizes}
 
 
 def _check_same(path: Path, facts: dict[str, object]) -> None:
     """Write down what the parts depend on, or compare it with what is there."""
     if not path.exists():
-        path.write_text(json.dumps(facts))
+        whole = path.with_suffix(".partial")
+        whole.write_text(json.dumps(facts))
+        whole.replace(path)
         return
     before = json.loads(path.read_text())
     changed = [name for name, value in facts.items() if before.get(name) != value]

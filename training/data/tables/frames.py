@@ -130,5 +130,5 @@ def check_fields(path: Path, lines: int | None = None) -> None:
             for row in islice(rows, lines):
                 if row and len(row) != len(names):
                     raise DataError(path, f"expected {len(names)} fields, found {len(row)}", line=rows.line_num)
-        except (csv.Error, UnicodeDecodeError) as error:
+        except (csv.Error, UnicodeDecodeError, OSError, EOFError, zlib.error) as error:
             raise DataError(path, f"cannot be read as CSV: {error}", line=rows.line_num + 1) from error

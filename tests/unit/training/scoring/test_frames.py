@@ -6,7 +6,7 @@ import pytest
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.features import Feature, FeatureSchema
-from listwright.training.scoring.frames import frames
+from listwright.training.scoring.frames import batches
 from support.service.bundles import schema
 
 NUMBERED = FeatureSchema(
@@ -16,7 +16,7 @@ NUMBERED = FeatureSchema(
 
 def read(path, found=None, qid="q"):
     found = NUMBERED if found is None else found
-    return list(frames(path, found, qid)[1])
+    return [batch.rows for batch in batches(path, found, qid)[1]]
 
 
 @pytest.fixture
@@ -81,6 +81,32 @@ def test_letor_text_cannot_name_other_features_and_needs_no_qid(table):
         read(path, schema(), None)
     with pytest.raises(RecipeError, match="--qid q: LETOR text has query ids of its own"):
         read(path, schema())
+
+
+def test_the_files_of_a_folder_are_read_by_name_and_have_one_schema(table, tmp_path):
+    (tmp_path / "day").mkdir()
+    for name, text in (
+        ("day/2.csv", "q,price,floor\n8,2,1\n"),
+        ("day/1.csv.gz", "q,price,floor\n7,1,1\n"),
+        ("day/_SUCCESS", ""),
+        ("day/3.csv", "q,price,floor\n"),
+    ):
+        table(text, name)
+    assert [frame["q"].to_list() for frame in read(tmp_path / "day")] == [["7"], ["8"]]
+    table("q,price,floor,more\n9,3,1,1\n", "day/3.csv")
+    with pytest.raises(DataError, match=r"3\.csv: has more as String, and 1\.csv\.gz has no more"):
+        read(tmp_path / "day")
+    table("q,floor,price\n9,1,3\n", "day/3.csv")
+    with pytest.raises(DataError, match=r"3\.csv: has its columns in another order than 1\.csv\.gz"):
+        read(tmp_path / "day")
+    (tmp_path / "none").mkdir()
+    with pytest.raises(DataError, match="none: has no files"):
+        read(tmp_path / "none")
+
+
+def test_a_file_without_rows_is_an_error(table):
+    with pytest.raises(DataError, match="has no rows"):
+        read(table("q,price,floor\n"))
 
 
 def test_damage_is_an_error(table, tmp_path):

@@ -75,6 +75,18 @@ def test_rows_keep_their_order_and_scores_are_those_of_the_service_to_the_bit(fo
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([data.name, out.name])
 
 
+def test_a_folder_is_scored_into_a_folder_of_parts_and_a_list_may_cross_files(folder, tmp_path):
+    frame, data, out = lists(LENGTHS), tmp_path / "days", tmp_path / "scored"
+    data.mkdir()
+    for n, rows in enumerate((frame[:50], frame[50:])):
+        rows.write_parquet(data / f"{n}.parquet")
+    assert score(job(folder, data, out=out), jobs=1) == (171, 5)
+    found = pl.concat(pl.read_parquet(path) for path in sorted(out.iterdir()))
+    assert [path.name for path in sorted(out.iterdir())] == ["0000000.parquet", "0000001.parquet"]
+    assert found.select("score", "rank", "first_stage_score", "strategy").rows() == list(answers(folder, frame))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["days", "scored"]
+
+
 def test_a_feature_with_a_default_may_be_absent_and_others_not(folder, data):
     pl.read_parquet(data).drop("price", "bm25").write_parquet(data)
     assert score(job(folder, data), jobs=1).rows == 171
@@ -138,7 +150,7 @@ def test_data_that_changed_meanwhile_are_noticed(folder, data, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(scoring, "_join", stopped)
+        patch.setattr(scoring, "_publish", stopped)
         with pytest.raises(KeyboardInterrupt):
             score(job(folder, data), jobs=1)
     lists(LENGTHS, seed=1).write_parquet(data)

@@ -1,6 +1,7 @@
 """Where a file is cut: at the ends of lists, wherever it was read in pieces."""
 
 from itertools import pairwise
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -8,16 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from listwright.ranking.errors import DataError
+from listwright.training.scoring.frames import Batch
 from listwright.training.scoring.parts import parts
 
+PATH = Path("t.csv")
 
-def cut(frame, sizes, rows, path):
+
+def cut(frame, sizes, rows):
     """The parts of a frame that is read in pieces of these sizes."""
     pieces, start = [], 0
     for size in [*sizes, frame.height]:
-        pieces.append(frame[start : start + size])
+        piece = frame[start : start + size]
+        pieces.append(Batch(PATH, piece, range(start + 2, start + 2 + piece.height)))
         start += size
-    return [part.rows["query"].to_list() for part in parts(path, iter(pieces), "query", rows)]
+    return [part.rows["query"].to_list() for part in parts(iter(pieces), "query", rows)]
 
 
 @given(
@@ -25,28 +30,30 @@ def cut(frame, sizes, rows, path):
     sizes=st.lists(st.integers(1, 9), max_size=12),
     rows=st.integers(1, 10),
 )
-def test_parts_are_whole_lists_in_order_and_do_not_depend_on_the_reading(tmp_path_factory, lengths, sizes, rows):
-    path = tmp_path_factory.getbasetemp() / "t.csv"
-    path.touch()
+def test_parts_are_whole_lists_in_order_and_do_not_depend_on_the_reading(lengths, sizes, rows):
     frame = pl.DataFrame({"query": [n for n, length in enumerate(lengths) for _ in range(length)]})
-    found = cut(frame, sizes, rows, path)
+    found = cut(frame, sizes, rows)
     assert [value for part in found for value in part] == frame["query"].to_list()
-    assert found == cut(frame, [], rows, path)
+    assert found == cut(frame, [], rows)
     assert all(set(one).isdisjoint(other) for one, other in pairwise(found))
     longest = max(lengths)
     assert all(rows <= len(part) < rows + longest for part in found[:-1])
 
 
+@pytest.mark.parametrize("sizes", [[], [1], [4], [2, 1, 1]])
 @pytest.mark.parametrize("rows", [1, 2, 100])
-def test_rows_of_a_query_that_stand_apart_are_refused_with_the_line(tmp_path, rows):
-    (tmp_path / "t.csv").touch()
+def test_rows_of_a_query_that_stand_apart_are_refused_with_the_line(rows, sizes):
     frame = pl.DataFrame({"query": ["a", "a", "b", "c", "a"]})
-    with pytest.raises(DataError, match="line 6, column query: query 'a' has rows before, and others between"):
-        cut(frame, [], rows, tmp_path / "t.csv")
+    with pytest.raises(DataError, match=r"t\.csv, line 6, column query: query 'a' has rows before, and others between"):
+        cut(frame, sizes, rows)
 
 
-@pytest.mark.parametrize(("ids", "says"), [([], "has no rows"), (["a", None], "line 3, column query: .* is missing")])
-def test_nothing_to_rank_and_no_query_are_refused(tmp_path, ids, says):
-    (tmp_path / "t.csv").touch()
-    with pytest.raises(DataError, match=says):
-        cut(pl.DataFrame({"query": ids}, schema={"query": pl.String}), [], 5, tmp_path / "t.csv")
+def test_the_file_of_a_fault_is_named():
+    one, two = (Batch(Path(f"{n}.csv"), pl.DataFrame({"query": ["a", "b"]}), [5, 9]) for n in (1, 2))
+    with pytest.raises(DataError, match=r"2\.csv, line 5, column query: query 'a' has rows before"):
+        list(parts(iter([one, two]), "query"))
+
+
+def test_no_query_is_refused():
+    with pytest.raises(DataError, match=r"line 3, column query: .* is missing"):
+        cut(pl.DataFrame({"query": ["a", None]}, schema={"query": pl.String}), [], 5)

@@ -26,7 +26,7 @@ BATCH_ROWS = 50_000
 LETOR_QID, LETOR_LABEL = "qid", "label"
 
 
-class Batch(NamedTuple):
+class FileRows(NamedTuple):
     """Some rows of a file.
 
     Args:
@@ -60,7 +60,7 @@ def files_of(data: Path) -> list[Path]:
     return found
 
 
-def batches(data: Path, schema: FeatureSchema, qid: str | None) -> tuple[str, Iterator[Batch]]:
+def batches(data: Path, schema: FeatureSchema, qid: str | None) -> tuple[str, Iterator[FileRows]]:
     """Name of the column of query ids, and the rows of a file or a folder in their order.
 
     Args:
@@ -81,9 +81,9 @@ def batches(data: Path, schema: FeatureSchema, qid: str | None) -> tuple[str, It
     return names.pop(), _alike(data, [rows for _, rows in opened])
 
 
-def _alike(data: Path, files: list[Iterator[Batch]]) -> Iterator[Batch]:
+def _alike(data: Path, files: list[Iterator[FileRows]]) -> Iterator[FileRows]:
     """The batches of all files, which have the columns of the first."""
-    first: Batch | None = None
+    first: FileRows | None = None
     for batch in chain.from_iterable(files):
         if batch.rows.height == 0:
             continue
@@ -95,7 +95,7 @@ def _alike(data: Path, files: list[Iterator[Batch]]) -> Iterator[Batch]:
         raise DataError(data, "has no rows")
 
 
-def _difference(first: Batch, batch: Batch) -> str:
+def _difference(first: FileRows, batch: FileRows) -> str:
     before, found = first.rows.schema, batch.rows.schema
     for name in [*before, *found]:
         if before.get(name) != found.get(name):
@@ -104,7 +104,7 @@ def _difference(first: Batch, batch: Batch) -> str:
     return f"has its columns in another order than {first.path.name}"
 
 
-def _opened(path: Path, schema: FeatureSchema, qid: str | None) -> tuple[str, Iterator[Batch]]:
+def _opened(path: Path, schema: FeatureSchema, qid: str | None) -> tuple[str, Iterator[FileRows]]:
     check_table(path)
     if not is_table(path):
         if qid is not None:
@@ -121,7 +121,7 @@ def _opened(path: Path, schema: FeatureSchema, qid: str | None) -> tuple[str, It
     return named, _table(path, rows, schema, named)
 
 
-def _table(path: Path, rows: pl.LazyFrame, schema: FeatureSchema, qid: str) -> Iterator[Batch]:
+def _table(path: Path, rows: pl.LazyFrame, schema: FeatureSchema, qid: str) -> Iterator[FileRows]:
     first, text = 0, not is_parquet(path)
     try:
         for frame in rows.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True):
@@ -130,7 +130,7 @@ def _table(path: Path, rows: pl.LazyFrame, schema: FeatureSchema, qid: str) -> I
                 check_fields(path)
             begins = table.line(first)
             found = _typed(table, schema, qid, first) if text else frame
-            yield Batch(path, found, range(begins, begins + frame.height))
+            yield FileRows(path, found, range(begins, begins + frame.height))
             first += frame.height
     except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         if text:
@@ -175,11 +175,11 @@ def _spelled(text: str) -> str | None:
         return None
 
 
-def _letor(path: Path, schema: FeatureSchema) -> Iterator[Batch]:
+def _letor(path: Path, schema: FeatureSchema) -> Iterator[FileRows]:
     with open_plain(path) as (stream, _):
         for block in blocks_of(stream, str(path)):
             if len(block.labels):
-                yield Batch(path, _frame(block, schema), block.lines.tolist())
+                yield FileRows(path, _frame(block, schema), block.lines.tolist())
 
 
 def _frame(block: Block, schema: FeatureSchema) -> pl.DataFrame:

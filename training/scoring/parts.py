@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from listwright.ranking.errors import DataError
-from listwright.training.scoring.frames import Batch
+from listwright.training.scoring.frames import FileRows
 
 PART_ROWS = 100_000
 """Rows of a part, and those of its last list; a part is what an interrupted run keeps."""
@@ -23,7 +23,7 @@ class Part(NamedTuple):
     rows: pl.DataFrame
 
 
-def parts(batches: Iterator[Batch], qid: str, rows: int = PART_ROWS) -> Iterator[Part]:
+def parts(batches: Iterator[FileRows], qid: str, rows: int = PART_ROWS) -> Iterator[Part]:
     """Lists that follow each other, cut where one ends.
 
     The cuts depend on the rows and on nothing else, so a run that is resumed has the same parts.

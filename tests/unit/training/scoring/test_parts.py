@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from listwright.ranking.errors import DataError
-from listwright.training.scoring.frames import Batch
+from listwright.training.scoring.frames import FileRows
 from listwright.training.scoring.parts import parts
 
 PATH = Path("t.csv")
@@ -20,7 +20,7 @@ def cut(frame, sizes, rows):
     pieces, start = [], 0
     for size in [*sizes, frame.height]:
         piece = frame[start : start + size]
-        pieces.append(Batch(PATH, piece, range(start + 2, start + 2 + piece.height)))
+        pieces.append(FileRows(PATH, piece, range(start + 2, start + 2 + piece.height)))
         start += size
     return [part.rows["query"].to_list() for part in parts(iter(pieces), "query", rows)]
 
@@ -49,7 +49,7 @@ def test_rows_of_a_query_that_stand_apart_are_refused_with_the_line(rows, sizes)
 
 
 def test_the_file_of_a_fault_is_named():
-    one, two = (Batch(Path(f"{n}.csv"), pl.DataFrame({"query": ["a", "b"]}), [5, 9]) for n in (1, 2))
+    one, two = (FileRows(Path(f"{n}.csv"), pl.DataFrame({"query": ["a", "b"]}), [5, 9]) for n in (1, 2))
     with pytest.raises(DataError, match=r"2\.csv, line 5, column query: query 'a' has rows before"):
         list(parts(iter([one, two]), "query"))
 

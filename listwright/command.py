@@ -25,6 +25,7 @@ class Command:
 
 
 COMMANDS = {
+    "generate": Command("listwright.training.generate", "write synthetic ranking data of any size"),
     "fit": Command("listwright.training.fit", "fit a bundle from data"),
     "diagnose": Command("listwright.training.diagnose", "say before a long fit whether a second stage pays"),
     "tune": Command("listwright.training.tune", "search the settings of a network"),

@@ -3,7 +3,7 @@
 ``listwright fit --help`` starts here. So does ``listwright.training.Qilcm(...).fit(X, y, qid)``
 (``docs/library.md``). Each file imports from its own line or from lines below; ``pyproject.toml`` holds them to it::
 
-    fit, tune, experiment, diagnose, score  the commands: listwright fit ...
+    fit, tune, experiment, diagnose, score, generate  the commands: listwright fit ...
     estimator                          the same run as a scikit-learn estimator
     library/                           its parameters, what it refuses, how it saves
     experiments/                       suites of fits over seeds and folds, and their pages

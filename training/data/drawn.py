@@ -1,0 +1,114 @@
+"""Ranking data of any size, drawn block by block: lists, ties and grades as large public sets have them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+BLOCK_QUERIES = 512
+"""Queries that are drawn at a time: memory depends on this, not on how many there are in all."""
+
+GRADE_SHARES = (0.52, 0.32, 0.13, 0.02, 0.01)
+"""Of labels 0 to 4, about as in MSLR-WEB10K; per list they differ, and some lists have none above 0."""
+
+SPREAD_OF_LENGTHS = 0.6
+"""Standard deviation of the logarithm of the list length."""
+
+MISSING = 0.02
+"""Share of missing values in every tenth feature."""
+
+_USED = 12
+"""Features that the utility is made of, at most."""
+
+_PILOT_ROWS = 100_000
+
+
+class DrawnBlock(NamedTuple):
+    """Some whole queries.
+
+    Args:
+        first: number of the first of them, from 0.
+        features: ``(R, D)`` float32; NaN = missing.
+        labels: ``(R,)`` 0 to 4.
+        lengths: ``(N,)`` rows of each query.
+    """
+
+    first: int
+    features: Float[np.ndarray, "R D"]
+    labels: Int[np.ndarray, " R"]
+    lengths: Int[np.ndarray, " N"]
+
+
+def blocks(
+    queries: int, features: int, *, length: int = 100, longest: int = 1000, seed: int = 0
+) -> Iterator[DrawnBlock]:
+    """Draw queries; the same arguments give the same data, and more queries begin with those of fewer.
+
+    List lengths are log-normal with mean ``length``, cut at ``longest``. Each row has standard normal values z. Its
+    utility is linear in the first of them, with one product, a level of its query, and Gumbel noise. Fixed bounds grade
+    it. The columns show z in five forms, in turn: as it is, shifted per query, as a count, as a positive number that is
+    often 0, and rounded to two digits. Counts, zeros and rounding make ties.
+
+    Args:
+        queries: N.
+        features: D.
+        length, longest: mean and largest length of a list.
+        seed: fixes everything.
+    """
+    fixed = np.random.default_rng([seed, 0])
+    used = min(features, _USED)
+    weights = fixed.normal(size=used).astype(np.float32)
+    bounds = _bounds(weights, fixed)
+    for number, first in enumerate(range(0, queries, BLOCK_QUERIES), start=1):
+        rng = np.random.default_rng([seed, number])
+        lengths = _lengths(BLOCK_QUERIES, length, longest, rng)  # of a whole block, so that the last begins as any
+        rows, query_of = int(lengths.sum()), np.repeat(np.arange(BLOCK_QUERIES), lengths)
+        z = rng.standard_normal((rows, features), dtype=np.float32)
+        utilities = _utilities(z[:, :used], weights, rng.normal(size=BLOCK_QUERIES)[query_of], rng)
+        labels = np.searchsorted(bounds, utilities).astype(np.int32)
+        shown = _shown(z, query_of, rng)
+        count = min(BLOCK_QUERIES, queries - first)
+        kept = int(lengths[:count].sum())
+        yield DrawnBlock(first, shown[:kept], labels[:kept], lengths[:count])
+
+
+def _lengths(count: int, length: int, longest: int, rng: np.random.Generator) -> Int[np.ndarray, " N"]:
+    middle = np.log(length) - SPREAD_OF_LENGTHS**2 / 2
+    drawn = np.exp(rng.normal(middle, SPREAD_OF_LENGTHS, size=count))
+    lengths: Int[np.ndarray, " N"] = drawn.round().astype(np.int64).clip(1, longest)
+    return lengths
+
+
+def _utilities(
+    z: Float[np.ndarray, "R U"],
+    weights: Float[np.ndarray, " U"],
+    levels: Float[np.ndarray, " R"],
+    rng: np.random.Generator,
+) -> Float[np.ndarray, " R"]:
+    found: Float[np.ndarray, " R"] = z @ weights + z[:, 0] * z[:, -1] + levels + rng.gumbel(size=len(z))
+    return found
+
+
+def _bounds(weights: Float[np.ndarray, " U"], rng: np.random.Generator) -> Float[np.ndarray, " G"]:
+    """Utilities between two grades, so that each has its share."""
+    z = rng.standard_normal((_PILOT_ROWS, len(weights)), dtype=np.float32)
+    utilities = _utilities(z, weights, rng.normal(size=_PILOT_ROWS), rng)
+    bounds: Float[np.ndarray, " G"] = np.quantile(utilities, np.cumsum(GRADE_SHARES[:-1]))
+    return bounds
+
+
+def _shown(
+    z: Float[np.ndarray, "R D"], query_of: Int[np.ndarray, " R"], rng: np.random.Generator
+) -> Float[np.ndarray, "R D"]:
+    """What the columns hold, in place of z."""
+    shifts = rng.standard_normal((BLOCK_QUERIES, z[:, 1::5].shape[1]), dtype=np.float32)
+    z[:, 1::5] += 2.0 * shifts[query_of]
+    z[:, 2::5] = np.floor(np.exp(z[:, 2::5]))
+    z[:, 3::5] = np.maximum(z[:, 3::5], 0.0) ** 2
+    z[:, 4::5] = np.round(z[:, 4::5], 2)
+    holes = z[:, 9::10]
+    holes[rng.random(holes.shape, dtype=np.float32) < MISSING] = np.nan
+    return z

@@ -1,0 +1,155 @@
+"""``listwright generate``: ranking data of any size in a file, written in a stream."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from polars.io.plugins import register_io_source
+from rich.console import Console
+from rich.markup import escape
+
+from listwright.ranking.errors import ListwrightError, RecipeError
+from listwright.training.bars import progress_bars
+from listwright.training.data.drawn import DrawnBlock, blocks
+from listwright.training.data.stored.disk import told_if_full
+from listwright.training.progress import Progress
+
+ENDINGS = (".parquet", ".csv", ".txt")
+
+_EXAMPLES = """examples:
+  listwright generate --queries 1000 --features 40 --out data/rows.parquet
+  listwright generate --queries 100000 --features 136 --out rows.parquet
+      about 10 million rows, 5 GB
+  listwright generate --queries 1000 --out rows.csv
+  listwright generate --queries 1000 --out rows.txt      LETOR text
+  listwright fit --data rows.parquet --qid qid --label label
+
+Columns are qid, label, and f1, f2 ... Memory does not depend on the number of queries.
+The same options give the same file.
+"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Command line; 0 when the file is written, 1 with one clear line when it is not, 130 after Ctrl-C."""
+    options = _parser().parse_args(arguments)
+    console = Console(highlight=False)
+    try:
+        with progress_bars(console) as bars:
+            rows = write(
+                options.out,
+                options.queries,
+                options.features,
+                length=options.length,
+                longest=options.longest,
+                seed=options.seed,
+                progress=bars,
+            )
+    except (ListwrightError, OSError) as error:
+        console.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+        return 1
+    except KeyboardInterrupt:
+        console.print("interrupted: no file was written")
+        return 130
+    console.print(f"{options.out}: {rows:,} rows of {options.queries:,} lists", soft_wrap=True, markup=False)
+    return 0
+
+
+def write(out: Path, queries: int, features: int, *, length: int, longest: int, seed: int, progress: Progress) -> int:
+    """Write a set, whole or not at all; the number of its rows.
+
+    Args:
+        out: Parquet, CSV or LETOR text, by its name; must not exist.
+        queries, features, length, longest, seed: as of :func:`listwright.training.data.drawn.blocks`.
+        progress: told how many queries are written.
+
+    Raises:
+        RecipeError: if a number makes no sense, the name is of no known kind, or the file exists.
+        DataError: if the disk is full.
+    """
+    for name, value in (("queries", queries), ("features", features), ("length", length), ("longest", longest)):
+        if value < 1:
+            raise RecipeError(f"--{name} {value}: expected 1 or more")
+    if out.suffix not in ENDINGS:
+        raise RecipeError(f"--out {out}: expected a name that ends in {', '.join(ENDINGS)}")
+    if out.exists():
+        raise RecipeError(f"{out} exists already, and is not written over: choose another --out, or delete it")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    partial = out.with_name(f".{out.name}.partial")
+    task, rows = progress.begin(f"Writing {out.name}, queries", queries), 0
+
+    def drawn() -> Iterator[pl.DataFrame]:
+        nonlocal rows
+        for block in blocks(queries, features, length=length, longest=longest, seed=seed):
+            rows += len(block.labels)
+            yield _frame(block)
+            task.reach(block.first + len(block.lengths))
+
+    try:
+        with told_if_full(out.parent, "make some, or choose another --out"):
+            (_write_text if out.suffix == ".txt" else _write_table)(partial, out.suffix, drawn())
+        partial.rename(out)
+    finally:
+        partial.unlink(missing_ok=True)
+    return rows
+
+
+def _frame(block: DrawnBlock) -> pl.DataFrame:
+    numbers = np.arange(block.first + 1, block.first + len(block.lengths) + 1)
+    found = {"qid": np.repeat(numbers, block.lengths), "label": block.labels}
+    names = (f"f{d}" for d in range(1, block.features.shape[1] + 1))
+    columns = np.ascontiguousarray(block.features.T)
+    frame = pl.DataFrame(found | dict(zip(names, columns, strict=True)))
+    return frame.with_columns(pl.exclude("qid", "label").fill_nan(None))
+
+
+def _write_table(path: Path, suffix: str, frames: Iterator[pl.DataFrame]) -> None:
+    first = next(frames)
+
+    def source(*_: object) -> Iterator[pl.DataFrame]:
+        yield from chain([first], frames)
+
+    rows = register_io_source(source, schema=first.schema)
+    if suffix == ".csv":
+        rows.sink_csv(path)
+    else:
+        rows.sink_parquet(path, compression="zstd", compression_level=1, row_group_size=50_000)
+
+
+def _write_text(path: Path, _suffix: str, frames: Iterator[pl.DataFrame]) -> None:
+    with path.open("wb") as file:
+        for frame in frames:
+            parts = [pl.format("{} qid:{}", "label", "qid")]
+            parts += [
+                pl.format("{}:{}", pl.lit(name[1:]), pl.col(name).cast(pl.String).fill_null("NULL"))
+                for name in frame.columns[2:]
+            ]
+            lines = frame.select(pl.concat_str(parts, separator=" ")).to_series()
+            file.write(("\n".join(lines.to_list()) + "\n").encode())
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="listwright generate",
+        description="Write synthetic ranking data of any size: Parquet, CSV or LETOR text.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--queries", type=int, required=True, metavar="N", help="number of lists")
+    parser.add_argument("--features", type=int, default=136, metavar="D", help="columns (default: 136)")
+    parser.add_argument("--length", type=int, default=100, metavar="L", help="mean length of a list (default: 100)")
+    parser.add_argument("--longest", type=int, default=1000, metavar="L", help="longest list (default: 1000)")
+    parser.add_argument("--seed", type=int, default=0, help="fixes everything that is drawn (default: 0)")
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="FILE", help="a new .parquet, .csv or .txt file (LETOR text)"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -18,6 +18,7 @@ from listwright.service.settings import Settings
 from listwright.training import score as command
 from listwright.training.scoring import job as scoring
 from listwright.training.scoring.job import Job, score
+from support.service import bundles
 from support.service.asgi import asking
 from support.service.bundles import CATEGORY, NUMERIC, make_bundle
 from support.training.scored import lists
@@ -44,11 +45,11 @@ def job(folder, data, **changes):
     return Job(folder, data, out, **{"qid": "query", "part_rows": 30} | changes)
 
 
-def answers(folder, frame):
+def answers(folder, frame, names=(*NUMERIC, CATEGORY.name)):
     """What ``POST /rerank`` says of each list: scores, ranks, first-stage scores, strategy."""
     with asking(create_app(Settings(bundle=folder), loaded=bundle.load(folder))) as client:
         for rows in frame.partition_by("query", maintain_order=True):
-            features = rows.select(*NUMERIC, CATEGORY.name).rows()
+            features = rows.select(names).rows()
             said = client.post("/rerank", json={"features": [list(row) for row in features]}).json()
             first = {one["index"]: one["first_stage_score"] for one in said["results"]}
             yield from zip(
@@ -73,6 +74,21 @@ def test_rows_keep_their_order_and_scores_are_those_of_the_service_to_the_bit(fo
     assert columns == list(answers(folder, frame))
     assert found["score"].null_count() == 20
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([data.name, out.name])
+
+
+def test_letor_text_is_scored_as_the_service_scores_its_numbers(tmp_path, monkeypatch):
+    names = ("f1", "f2", "f3")
+    monkeypatch.setattr(bundles, "NUMERIC", names)
+    monkeypatch.setattr(bundles, "MISSING", "f3")
+    numbered = make_bundle(tmp_path / "numbered" / "1", categorical=False)
+    values = bundles.rows(np.random.default_rng(0), 171, categorical=False).astype(np.float32)
+    ids = np.repeat([f"q{n}" for n in range(len(LENGTHS))], LENGTHS)
+    said = [" ".join(f"{d}:{value!r}" for d, value in enumerate(row, 1)) for row in values.tolist()]
+    (tmp_path / "rows.txt").write_text("".join(f"1 qid:{qid} {text}\n" for qid, text in zip(ids, said, strict=True)))
+    score(Job(numbered, tmp_path / "rows.txt", tmp_path / "out.parquet", part_rows=30), jobs=1)
+    found = pl.read_parquet(tmp_path / "out.parquet").select("score", "rank", "first_stage_score", "strategy").rows()
+    columns = {name: pl.Series(values[:, d], nan_to_null=True) for d, name in enumerate(names)}
+    assert found == list(answers(numbered, pl.DataFrame({"query": ids, **columns}), names))
 
 
 def test_a_folder_is_scored_into_a_folder_of_parts_and_a_list_may_cross_files(folder, tmp_path):

@@ -1,0 +1,213 @@
+"""``python -m benchmarks.speed.scoring``: what offline scoring takes beyond the ranking itself, and its memory.
+
+The floor is the same bundle in as many processes as score, all at once, which rank the same lists from arrays in
+memory. Both are taken in turn, and a ratio is of medians. Two bundles: the demo, whose lists are short and cheap, and
+the wide bundle of the other benchmarks. The demo then scores ten million rows while the memory of all processes is
+looked at.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import polars as pl
+import psutil
+
+from benchmarks import machine, wide_bundle
+from listwright.ranking import bundle
+from listwright.ranking.candidates import CandidateList
+from listwright.training.data import synthetic
+from listwright.training.data.memory import asked
+from listwright.training.processes import pool
+from listwright.training.recipe.data import SyntheticData
+
+DEMO = Path(__file__).parents[2] / "models" / "demo" / "1"
+
+DEMO_DATA = SyntheticData(min_length=5, max_length=20, numeric=10, categorical=2, shift=0.5)
+"""Lists as the demo's recipe has them."""
+
+FILE_LISTS = 8_000
+"""Of a generated file: about 100,000 rows of the demo."""
+
+STRATEGY = "qilcm"
+
+ROWS = {"demo": 1_000_000, "wide": 200_000}
+"""Of the comparison."""
+
+LONG_ROWS = 10_000_000
+WIDE_LENGTH = 100
+
+FLOOR_ROWS = 20_000
+"""Rows that a process of the floor holds, and ranks again and again."""
+
+ROUNDS = 3
+LOOK_S = 0.2
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Writes ``benchmarks/results/scoring.json``."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.scoring", description="Offline scoring.")
+    parser.add_argument("--share", type=float, default=1.0, metavar="X", help="of the rows (default: 1)")
+    share = parser.parse_args(arguments).share
+    jobs = os.cpu_count() or 1
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        wide = wide_bundle.build(folder / "bundles" / "wide" / "1")
+        sets = {"demo": (DEMO, _demo_rows), "wide": (wide, _wide_rows)}
+        table = []
+        for kind, (served, made) in sets.items():
+            data = _generated(folder / kind, int(ROWS[kind] * share), made)
+            table.append({"bundle": kind, **_compared(folder, served, data, jobs)})
+        long = _long(folder, _generated(folder / "long", int(LONG_ROWS * share), _demo_rows), jobs)
+    print(machine.save("scoring", "python -m benchmarks.speed.scoring", {"jobs": jobs, "table": table, "long": long}))
+    return 0
+
+
+def _generated(folder: Path, rows: int, made: Callable[[int], pl.DataFrame]) -> Path:
+    """A folder of Parquet files with at least so many rows."""
+    folder.mkdir()
+    number, held = 0, 0
+    while held < rows:
+        frame = made(number)
+        frame.write_parquet(folder / f"{number:05}.parquet")
+        number, held = number + 1, held + frame.height
+    return folder
+
+
+def _demo_rows(number: int) -> pl.DataFrame:
+    spec = DEMO_DATA.model_copy(update={"queries": FILE_LISTS})
+    data, _ = synthetic.generate(spec, np.random.default_rng(number))
+    columns: dict[str, Any] = {"qid": np.repeat(np.arange(len(data)) + number * FILE_LISTS, data.lengths)}
+    for place, feature in enumerate(data.schema.features):
+        values = data.features[:, place]
+        names = np.array(("?", *feature.categories))
+        columns[feature.name] = names[values.astype(int)] if feature.kind == "categorical" else values
+    return pl.DataFrame(columns)
+
+
+def _wide_rows(number: int) -> pl.DataFrame:
+    lists = 1000
+    rows = wide_bundle.rows(np.random.default_rng(number), lists * WIDE_LENGTH)
+    ids = np.repeat(np.arange(lists) + number * lists, WIDE_LENGTH)
+    names = [f"feature_{d + 1}" for d in range(rows.shape[1])]
+    return pl.DataFrame({"qid": ids, **dict(zip(names, np.ascontiguousarray(rows.T), strict=True))})
+
+
+def listwright(*words: str) -> None:
+    """Run a command of ours; its output is kept for a failure."""
+    done = subprocess.run([sys.executable, "-m", "listwright", *words], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"listwright {words[0]} failed:\n{done.stdout}{done.stderr}")
+
+
+def scored(served: Path, data: Path, out: Path, jobs: int) -> None:
+    """Score a file by the command."""
+    options = ["--data", str(data), "--qid", "qid", "--out", str(out), "--jobs", str(jobs), "--strategy", STRATEGY]
+    listwright("score", str(served), *options)
+
+
+def _compared(folder: Path, served: Path, data: Path, jobs: int) -> dict[str, Any]:
+    """One bundle: candidates a second and core, of the floor and of the command, and their ratio."""
+    count = _count(data)
+    floors, ours = [], []
+    for _ in range(ROUNDS):
+        floors.append(floor(served, data, count // jobs, jobs))
+        out = folder / "out"
+        began = time.perf_counter()
+        scored(served, data, out, jobs)
+        ours.append(count / (time.perf_counter() - began) / jobs)
+        shutil.rmtree(out)
+    return {
+        "features": len(bundle.load(served).manifest.feature_schema),
+        "rows": count,
+        "floor_per_second_and_core": round(median(floors)),
+        "scored_per_second_and_core": round(median(ours)),
+        "ratio": round(median(ours) / median(floors), 3),
+    }
+
+
+def _count(folder: Path) -> int:
+    return int(pl.scan_parquet(folder / "*.parquet").select(pl.len()).collect().item())
+
+
+def floor(served: Path, data: Path, rows: int, jobs: int) -> float:
+    """Candidates a second and core, of processes that rank lists in memory at the same time."""
+    with pool(jobs) as workers:
+        each = [workers.submit(_ranked, str(served), str(data), rows) for _ in range(jobs)]
+        return sum(one.result() for one in each) / jobs
+
+
+def _ranked(served: str, data: str, rows: int) -> float:
+    loaded = bundle.load(Path(served))
+    schema = loaded.manifest.feature_schema
+    frame = pl.read_parquet(Path(data) / "*.parquet", n_rows=FLOOR_ROWS)
+    held, _ = asked(frame.select(schema.names), frame["qid"], schema, schema.names)
+    lists = [CandidateList(candidates) for candidates, _ in held.lists()]
+    for candidates in lists[:20]:
+        loaded.reranker.rerank(candidates, strategy=STRATEGY)
+    done, began = 0, time.perf_counter()
+    while done < rows:
+        for candidates in lists:
+            loaded.reranker.rerank(candidates, strategy=STRATEGY)
+        done += held.rows
+    return done / (time.perf_counter() - began)
+
+
+def _long(folder: Path, data: Path, jobs: int) -> dict[str, Any]:
+    """Many rows: their time, and the most memory that all processes and each of them had."""
+    out, began = folder / "scored", time.perf_counter()
+    with memory() as most:
+        scored(DEMO, data, out, jobs)
+    seconds, count = time.perf_counter() - began, _count(out)
+    return {
+        "rows": count,
+        "bytes_of_data": sum(path.stat().st_size for path in data.iterdir()),
+        "seconds": round(seconds, 1),
+        "rows_per_second_and_core": round(count / seconds / jobs),
+        **most,
+    }
+
+
+@contextmanager
+def memory() -> Iterator[dict[str, float]]:
+    """The most resident memory, in MiB, of the processes begun here: all together, and the largest one."""
+    most = {"peak_rss_mib_all": 0.0, "peak_rss_mib_one": 0.0}
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(LOOK_S):
+            found = [_resident(child) for child in psutil.Process().children(recursive=True)]
+            most["peak_rss_mib_all"] = max(most["peak_rss_mib_all"], round(sum(found), 1))
+            most["peak_rss_mib_one"] = max(most["peak_rss_mib_one"], round(max(found, default=0.0), 1))
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        yield most
+    finally:
+        over.set()
+        looking.join()
+
+
+def _resident(process: psutil.Process) -> float:
+    try:
+        return float(process.memory_info().rss) / 2**20
+    except psutil.NoSuchProcess:
+        return 0.0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -8,7 +8,7 @@ COVERAGE := --cov --cov-report=term-missing:skip-covered
 SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-all explore check bench chart docs openapi image-test kube-test dist wheel-test clean
+.PHONY: help demo serve test test-all explore check bench chart docs openapi image-test kube-test sbom dist wheel-test clean
 .DELETE_ON_ERROR:
 # a bundle is published whole or not at all, so an interruption right after it spoils nothing
 .PRECIOUS: $(DEMO)/manifest.json
@@ -63,6 +63,9 @@ image-test: ## build the image, run it hardened, rerank with it
 
 kube-test: $(VENV)/.dev ## two pods of the chart behind haproxy: a rolling restart and killed pods, under load
 	@PYTHON=$(BIN)/python tools/kube-smoke.sh
+
+sbom: $(VENV)/.dev ## write build/sbom.cdx.json: what the image holds
+	@PYTHON=$(BIN)/python tools/sbom.sh
 
 dist: $(VENV)/.dev ## build source and wheel of listwright and of its client, in dist/
 	@rm -rf dist

@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import tomllib
 
 import helm_python
 import kubernetes_validate
@@ -143,6 +144,13 @@ def test_the_user_is_that_of_the_image():
     dockerfile = (chart.FOLDER.parents[1] / "Dockerfile").read_text(encoding="utf-8")
     context = pod()["securityContext"]
     assert f"USER {context['runAsUser']}:{context['runAsGroup']}\n" in dockerfile
+
+
+def test_the_image_is_that_of_this_version():
+    project = tomllib.loads((chart.FOLDER.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert container()["image"] == f"listwright:{project['version']}"
+    pinned = container({"image": {"tag": "9", "digest": "sha256:" + "0" * 64}})["image"]
+    assert pinned == "listwright@sha256:" + "0" * 64
 
 
 def test_a_service_of_this_name_sets_no_setting():

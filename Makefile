@@ -8,7 +8,7 @@ COVERAGE := --cov --cov-report=term-missing:skip-covered
 SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-all explore check bench docs openapi image-test dist wheel-test clean
+.PHONY: help demo serve test test-all explore check bench chart docs openapi image-test kube-test sbom dist wheel-test clean
 .DELETE_ON_ERROR:
 # a bundle is published whole or not at all, so an interruption right after it spoils nothing
 .PRECIOUS: $(DEMO)/manifest.json
@@ -40,7 +40,7 @@ check: $(VENV)/.dev ## lint, types and walls only
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-logo
-	@$(BIN)/hadolint Dockerfile
+	@$(BIN)/hadolint Dockerfile deploy/bundle.Dockerfile
 	@echo "ruff, mypy, import-linter and hadolint agree"
 
 bench: $(VENV)/.dev ## measure the service, alone and beside others, for benchmarks/results/
@@ -55,8 +55,17 @@ docs: $(VENV)/.dev ## build the site of docs/ into build/site; a dead link, or a
 openapi: $(VENV)/.dev ## write openapi.yaml from the app
 	@$(BIN)/python tools/openapi.py >openapi.yaml.new && mv openapi.yaml.new openapi.yaml
 
+chart: $(VENV)/.dev ## write the Kubernetes chart's rendering, and the schema of its settings from the service
+	@$(BIN)/python tools/chart.py
+
 image-test: ## build the image, run it hardened, rerank with it
 	@tools/image-smoke.sh
+
+kube-test: $(VENV)/.dev ## two pods of the chart behind haproxy: a rolling restart and killed pods, under load
+	@PYTHON=$(BIN)/python tools/kube-smoke.sh
+
+sbom: $(VENV)/.dev ## write build/sbom.cdx.json: what the image holds
+	@PYTHON=$(BIN)/python tools/sbom.sh
 
 dist: $(VENV)/.dev ## build source and wheel of listwright and of its client, in dist/
 	@rm -rf dist

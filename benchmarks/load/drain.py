@@ -23,9 +23,10 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 import psutil
 
@@ -40,7 +41,7 @@ global
     maxconn 1000
 defaults
     mode http
-    retries 0
+    {retries}
     timeout connect 5s
     timeout client 60s
     timeout server 60s
@@ -64,6 +65,12 @@ def free_port() -> int:
 
 PATIENT_MS = 60_000
 """While one of two is away the other may be full: its refusals are no loss of a restart's."""
+
+
+class Listening(Protocol):
+    """Whatever listens on a port of this machine."""
+
+    port: int
 
 
 class Service:
@@ -149,13 +156,13 @@ class Callers:
 
 
 @contextmanager
-def behind_haproxy(services: list[Service]) -> Iterator[int]:
-    """The port of a haproxy in front of services."""
+def behind_haproxy(services: Sequence[Listening], retries: str = "retries 0") -> Iterator[int]:
+    """The port of a haproxy in front of services; ``retries`` are lines of its configuration."""
     port = free_port()
     servers = "\n".join(f"    server s{n} 127.0.0.1:{service.port}" for n, service in enumerate(services))
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "haproxy.cfg"
-        file.write_text(HAPROXY.format(front=port, check=CHECK_MS, servers=servers))
+        file.write_text(HAPROXY.format(front=port, check=CHECK_MS, servers=servers, retries=retries))
         proxy = subprocess.Popen(["haproxy", "-q", "-f", str(file)])
         try:
             until_ready(port)

@@ -44,7 +44,7 @@ FILE_LISTS = 8_000
 
 STRATEGY = "qilcm"
 
-ROWS = {"demo": 1_000_000, "wide": 200_000}
+ROWS = {"demo": 1_000_000, "wide": 1_000_000}
 """Of the comparison."""
 
 LONG_ROWS = 10_000_000

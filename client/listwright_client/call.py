@@ -163,7 +163,7 @@ class Call(Generic[T]):
 
     def _pause(self, outcome: Reply | Failure, refusal: ListwrightError) -> Pause | None:
         """None if there is no sense in trying again, or no time."""
-        passing = isinstance(refusal, OverloadedError | UnavailableError)
+        passing = isinstance(refusal, OverloadedError | UnavailableError) or refusal.status == httpx.codes.BAD_GATEWAY
         if not passing and not (isinstance(outcome, Failure) and outcome.may_repeat):
             return None
         if self._attempts > self._retries:

@@ -31,5 +31,5 @@ class Failure:
 
     @property
     def may_repeat(self) -> bool:
-        """Whether the connection broke before an answer began."""
-        return not self.answered and isinstance(self.error, (httpx.NetworkError, httpx.RemoteProtocolError))
+        """Whether the connection broke, before the answer or in the middle of it: asking twice is safe."""
+        return isinstance(self.error, (httpx.NetworkError, httpx.RemoteProtocolError))

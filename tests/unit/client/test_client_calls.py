@@ -13,6 +13,7 @@ from listwright_client import (
     ConnectionFailedError,
     DeadlineExceededError,
     OverloadedError,
+    ServerError,
     UnavailableError,
 )
 from support.http.scripted import URL, breaking, good, refusing
@@ -75,12 +76,22 @@ def test_retries_end(make, server, retries, attempts):
     assert caught.value.retry_after == 1.0
 
 
-@pytest.mark.parametrize("status", [400, 401, 404, 409, 413, 422, 500, 502, 504, 301])
+@pytest.mark.parametrize("status", [400, 401, 404, 409, 413, 422, 500, 504, 301])
 def test_other_refusals_are_final(client, server, status):
     server.says(refusing(status, Retry_After="1"))
     with pytest.raises(Exception, match=f"^{status} "):
         client.rerank(MATRIX)
     assert len(server.asked) == 1
+
+
+def test_a_proxy_whose_service_died_is_asked_again(client, server):
+    """The service never says 502: a proxy does, whose connection to the service broke."""
+    server.says(refusing(502), good())
+    assert client.rerank(MATRIX).attempts == 2
+    server.says(refusing(502))
+    with pytest.raises(ServerError, match=r"^502 ") as caught:
+        client.rerank(MATRIX)
+    assert caught.value.attempts == 3
 
 
 @pytest.mark.parametrize("error", NEVER_ANSWERED)
@@ -124,11 +135,14 @@ def cut_off():
     raise httpx.ReadError("cut off")
 
 
-def test_an_answer_that_breaks_off_is_not_asked_for_again(client, server):
+def test_an_answer_that_breaks_off_is_asked_for_again(client, server):
     server.says(lambda request: httpx.Response(200, stream=Pieces(b'{"id":', cut_off)))
     with pytest.raises(ConnectionFailedError, match="the answer broke off: cut off"):
         client.rerank(MATRIX)
-    assert len(server.asked) == 1
+    assert len(server.asked) == 3
+    server.asked.clear()
+    server.says(lambda request: httpx.Response(200, stream=Pieces(b'{"id":', cut_off)), good())
+    assert client.rerank(MATRIX).attempts == 2
 
 
 def test_no_wait_beyond_the_deadline(make, server):

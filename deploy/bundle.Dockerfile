@@ -1,0 +1,12 @@
+# A bundle as an image: its files under /bundle, and nothing else. The build context is the bundle's folder:
+#   docker build -f deploy/bundle.Dockerfile -t registry.example.com/shop/bundle:8 models/shop/8
+# An image from scratch has no programs, so it is mounted as an image volume. Where an init container copies the bundle,
+# the image needs `cp`: BASE_IMAGE names one that has it. The service's own image costs a node no further download.
+ARG BASE_IMAGE=scratch
+
+# hadolint ignore=DL3006
+FROM ${BASE_IMAGE}
+LABEL org.opencontainers.image.title="Listwright bundle"
+# The service's user owns the files, so that a strict umask where they were fitted hides nothing from it.
+COPY --chown=10001:10001 . /bundle/
+USER 10001:10001

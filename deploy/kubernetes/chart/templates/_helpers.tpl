@@ -1,0 +1,89 @@
+{{- define "listwright.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "listwright.fullname" -}}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 53 | trimSuffix "-" }}
+{{- else }}
+{{- $name := include "listwright.name" . }}
+{{- (contains $name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name $name)) | trunc 53 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{- define "listwright.selector" -}}
+app.kubernetes.io/name: {{ include "listwright.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "listwright.labels" -}}
+{{ include "listwright.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{- define "listwright.image" -}}
+{{- $image := .Values.image }}
+{{- if $image.digest }}
+{{- printf "%s@%s" $image.repository $image.digest }}
+{{- else }}
+{{- printf "%s:%s" $image.repository (default .Chart.AppVersion $image.tag) }}
+{{- end }}
+{{- end }}
+
+{{- /* Seconds from the begin of the end to SIGKILL. */ -}}
+{{- define "listwright.grace" -}}
+{{- add .Values.shutdown.preStopS .Values.shutdown.drainS 25 5 }}
+{{- end }}
+
+{{- /* A number as it was written: Helm reads all as floating point, and prints a large one with an exponent. */ -}}
+{{- define "listwright.text" -}}
+{{- if and (kindIs "float64" .) (eq . (float64 (int64 .))) }}
+{{- int64 . | toString }}
+{{- else }}
+{{- toString . }}
+{{- end }}
+{{- end }}
+
+{{- /* The environment that is not the operator's choice. */ -}}
+{{- define "listwright.env" -}}
+- {name: LISTWRIGHT_HOST, value: "0.0.0.0"}
+- {name: LISTWRIGHT_PORT, value: "8000"}
+- {name: LISTWRIGHT_WORKERS, value: {{ include "listwright.text" .Values.workers | quote }}}
+- {name: LISTWRIGHT_DRAIN_S, value: {{ include "listwright.text" .Values.shutdown.drainS | quote }}}
+{{- if eq .Values.bundle.from "claim" }}
+- {name: LISTWRIGHT_MODELS, value: /bundles}
+{{- else }}
+- {name: LISTWRIGHT_BUNDLE, value: {{ get (dict "inside" .Values.bundle.path "image" "/volume/bundle" "copy" "/bundle") .Values.bundle.from | quote }}}
+{{- end }}
+{{- if .Values.keys.secret }}
+- {name: LISTWRIGHT_KEYS_FILE, value: {{ printf "/etc/listwright/keys/%s" .Values.keys.key | quote }}}
+{{- end }}
+{{- if .Values.admin.secret }}
+- name: LISTWRIGHT_ADMIN_KEY
+  valueFrom:
+    secretKeyRef: {name: {{ .Values.admin.secret | quote }}, key: {{ .Values.admin.key | quote }}}
+{{- end }}
+{{- if .Values.tls.secret }}
+- {name: LISTWRIGHT_TLS_CERT, value: /etc/listwright/tls/tls.crt}
+- {name: LISTWRIGHT_TLS_KEY, value: /etc/listwright/tls/tls.key}
+{{- end }}
+{{- end }}
+
+{{- define "listwright.probe" -}}
+httpGet:
+  path: {{ .path }}
+  port: http
+  {{- if .root.Values.tls.secret }}
+  scheme: HTTPS
+  {{- end }}
+{{ toYaml .timing }}
+{{- end }}
+
+{{- define "listwright.restricted" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end }}

@@ -1,0 +1,226 @@
+"""The Helm chart: lint, its schema, and what every Kubernetes version accepts."""
+
+import shutil
+import subprocess
+import tomllib
+
+import helm_python
+import kubernetes_validate
+import pytest
+import yaml
+from helm_python.errors import HelmError
+from kubernetes_validate.utils import all_versions, latest_version, major_minor
+
+from listwright.service.settings import PREFIX, Settings
+from support.chart import VALUE_SETS, container, environment, of_kind, pod
+from support.waiting import PATIENCE_S
+from tools import chart
+
+VERSIONS = [major_minor(version) for version in all_versions()[-6::2]]
+OPERATOR = "monitoring.coreos.com/v1"
+"""Objects of the Prometheus operator: ``test_chart_monitoring.py`` checks them."""
+
+every_value_set = pytest.mark.parametrize("name", VALUE_SETS)
+
+
+@every_value_set
+def test_helm_lint_finds_nothing(name):
+    report = helm_python.lint(chart.CHART, VALUE_SETS[name], strict=True)
+    assert report["total_charts_linted"] == 1
+    assert report["errors"] == []
+    assert [said for said in report["messages"] if said["severity"] > 1] == []
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@every_value_set
+def test_kubernetes_accepts_every_object(name, version):
+    objects = [item for item in chart.rendered(VALUE_SETS[name]) if item["apiVersion"] != OPERATOR]
+    assert len(objects) >= 4
+    for item in objects:
+        kubernetes_validate.validate(item, version, strict=True)
+
+
+def test_the_versions_are_the_three_newest():
+    assert len(set(VERSIONS)) == 3
+    assert VERSIONS[-1] == major_minor(latest_version())
+
+
+def test_a_wrong_field_is_noticed():
+    deployment = of_kind("Deployment")
+    deployment["spec"]["template"]["spec"]["terminationGracePeriodS"] = 3
+    with pytest.raises(kubernetes_validate.ValidationError, match="terminationGracePeriodS"):
+        kubernetes_validate.validate(deployment, VERSIONS[-1], strict=True)
+
+
+def test_the_committed_rendering_is_fresh():
+    assert chart.RENDERED.read_text(encoding="utf-8") == chart.HEAD + chart.as_yaml(chart.rendered())
+
+
+def test_the_committed_schema_knows_the_settings_of_the_service():
+    assert chart.SCHEMA.read_text(encoding="utf-8") == chart.schema_text()
+    assert {PREFIX + name.upper() for name in Settings.model_fields} == chart.settings_schema()["properties"].keys() | {
+        PREFIX + name.upper() for name in chart.OF_THE_CHART
+    }
+
+
+def test_kustomize_gives_the_same_objects():
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        pytest.skip("kubectl is not installed")
+    done = subprocess.run(
+        [kubectl, "kustomize", str(chart.RENDERED.parent)], capture_output=True, check=True, timeout=PATIENCE_S
+    )
+    built = sorted(yaml.safe_load_all(done.stdout), key=lambda item: item["kind"])
+    assert built == sorted(chart.rendered(), key=lambda item: item["kind"])
+
+
+@every_value_set
+def test_every_variable_is_one_that_the_service_reads(name, tmp_path, monkeypatch):
+    """And its settings accept the values."""
+    variables = environment(VALUE_SETS[name])
+    fields = {PREFIX + field.upper() for field in Settings.model_fields}
+    assert [variable for variable in variables if variable not in fields and not variable.startswith("OTEL_")] == []
+    for variable, value in variables.items():
+        monkeypatch.setenv(variable, value)
+    settings = Settings()
+    assert (settings.workers, settings.host, settings.port) == (VALUE_SETS[name].get("workers", 2), "0.0.0.0", 8000)
+    assert settings.max_payload_bytes in (16 * 2**20, 32 * 2**20)
+
+
+def test_large_numbers_have_no_exponent():
+    """Helm reads numbers as floating point; the service would refuse ``3.3554432e+07``."""
+    variables = environment({"settings": {"LISTWRIGHT_MAX_PAYLOAD_BYTES": 33554432, "LISTWRIGHT_QUEUE_MS": 0.5}})
+    assert variables["LISTWRIGHT_MAX_PAYLOAD_BYTES"] == "33554432"
+    assert variables["LISTWRIGHT_QUEUE_MS"] == "0.5"
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"replicas": 3}, r"replicas.* not allowed"),
+        ({"replicaCount": -1}, r"/replicaCount.*minimum: got -1, want 0"),
+        ({"workers": 0}, r"/workers.*minimum: got 0, want 1"),
+        ({"workers": "two"}, r"/workers.*got string, want integer"),
+        ({"image": {"digest": "sha256:short"}}, r"/image/digest.*does not match pattern"),
+        ({"bundle": {"from": "s3"}}, r"/bundle/from.*must be one of 'inside', 'image', 'copy', 'claim'"),
+        ({"bundle": {"from": "image"}}, r"/bundle/image.*minLength: got 0, want 1"),
+        ({"bundle": {"from": "claim"}}, r"/bundle/claim.*minLength: got 0, want 1"),
+        ({"settings": {"LISTWRIGHT_QUEUE": 20_000}}, r"/settings/LISTWRIGHT_QUEUE.*maximum: got 20,000, want 10,000"),
+        ({"settings": {"LISTWRIGHT_QEUE": 20}}, r"/settings.*LISTWRIGHT_QEUE"),
+        ({"settings": {"LISTWRIGHT_DRAIN_S": 20}}, r"/settings.*LISTWRIGHT_DRAIN_S"),
+        ({"settings": {"LISTWRIGHT_LOG_LEVEL": "loud"}}, r"/settings/LISTWRIGHT_LOG_LEVEL.*must be one of"),
+        ({"resources": {"limits": {"memory": "2 GB"}}}, r"/resources/limits/memory.*does not match pattern"),
+        ({"disruptionBudget": {"maxUnavailable": 0}}, r"/disruptionBudget/maxUnavailable"),
+        (
+            {"autoscaling": {"enabled": True, "minReplicas": 5, "maxReplicas": 3}},
+            r"minReplicas is 5, above .* 3: raise",
+        ),
+        ({"networkPolicy": {"from": "everyone"}}, r"/networkPolicy/from.*got string, want array"),
+    ],
+)
+def test_wrong_values_are_refused_by_name(values, said):
+    with pytest.raises(HelmError, match=said):
+        chart.rendered(values)
+
+
+def test_pods_have_no_more_rights_than_they_need():
+    for values in VALUE_SETS.values():
+        spec = pod(values)
+        assert spec["automountServiceAccountToken"] is False
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for each in [*spec["containers"], *spec.get("initContainers", [])]:
+            assert each["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert each["resources"]["limits"]["memory"]
+        read_only = {mount["name"] for mount in spec["containers"][0]["volumeMounts"] if mount.get("readOnly")}
+        assert read_only == {volume["name"] for volume in spec["volumes"]} - {"tmp"}
+
+
+def test_the_user_is_that_of_the_image():
+    dockerfile = (chart.FOLDER.parents[1] / "Dockerfile").read_text(encoding="utf-8")
+    context = pod()["securityContext"]
+    assert f"USER {context['runAsUser']}:{context['runAsGroup']}\n" in dockerfile
+
+
+def test_the_image_is_that_of_this_version():
+    project = tomllib.loads((chart.FOLDER.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert container()["image"] == f"listwright:{project['version']}"
+    pinned = container({"image": {"tag": "9", "digest": "sha256:" + "0" * 64}})["image"]
+    assert pinned == "listwright@sha256:" + "0" * 64
+
+
+def test_a_service_of_this_name_sets_no_setting():
+    """Kubernetes would set LISTWRIGHT_PORT=tcp://10.0.0.1:80 for a Service called listwright."""
+    assert pod()["enableServiceLinks"] is False
+    assert environment()["LISTWRIGHT_PORT"] == "8000"
+
+
+@every_value_set
+def test_a_pod_has_time_to_end(name):
+    """The sleep before SIGTERM, the drain after it, 25 s for what it has accepted, and something to spare."""
+    spec = pod(VALUE_SETS[name])
+    sleep, seconds = spec["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+    drain = float(environment(VALUE_SETS[name])["LISTWRIGHT_DRAIN_S"])
+    assert sleep == "sleep"
+    assert spec["terminationGracePeriodSeconds"] == int(seconds) + drain + 25 + 5
+
+
+def test_probes_are_those_of_the_service():
+    served = container()
+    paths = {kind: served[kind]["httpGet"]["path"] for kind in ("startupProbe", "readinessProbe", "livenessProbe")}
+    assert paths == {"startupProbe": "/readyz", "readinessProbe": "/readyz", "livenessProbe": "/livez"}
+    secured = container({"tls": {"secret": "tls"}})
+    assert {secured[kind]["httpGet"]["scheme"] for kind in paths} == {"HTTPS"}
+
+
+def test_one_core_for_each_worker():
+    assert container({"workers": 3})["resources"]["requests"]["cpu"] == "3"
+    assert container({"resources": {"requests": {"cpu": "500m"}}})["resources"]["requests"]["cpu"] == "500m"
+
+
+def test_autoscaling_decides_about_the_number_of_pods():
+    assert "replicas" not in of_kind("Deployment", {"autoscaling": {"enabled": True}})["spec"]
+    assert of_kind("Deployment", {"replicaCount": 10})["spec"]["replicas"] == 10
+    metrics = of_kind("HorizontalPodAutoscaler", VALUE_SETS["production"])["spec"]["metrics"]
+    assert [metric["type"] for metric in metrics] == ["Resource", "Pods"]
+    assert metrics[1]["pods"]["target"] == {"type": "AverageValue", "averageValue": "4"}
+
+
+def test_new_settings_replace_the_pods():
+    def annotation(values):
+        return of_kind("Deployment", values)["spec"]["template"]["metadata"]["annotations"]["checksum/settings"]
+
+    assert annotation({"settings": {"LISTWRIGHT_QUEUE": 1}}) != annotation({"settings": {"LISTWRIGHT_QUEUE": 2}})
+    assert annotation({"replicaCount": 1}) == annotation({"replicaCount": 2})
+
+
+@pytest.mark.parametrize("kind", ["Service", "PodDisruptionBudget", "NetworkPolicy"])
+def test_all_of_them_mean_the_same_pods(kind):
+    spec = of_kind(kind, release="shop")["spec"]
+    selector = spec.get("podSelector") or spec["selector"]
+    labels = of_kind("Deployment", release="shop")["spec"]["template"]["metadata"]["labels"]
+    chosen = selector.get("matchLabels", selector)
+    assert "shop" in chosen.values()
+    assert chosen.items() <= labels.items()
+
+
+@pytest.mark.parametrize(
+    ("values", "variable", "folder", "volume"),
+    [
+        ({}, "LISTWRIGHT_BUNDLE", "/models/demo/1", None),
+        (VALUE_SETS["bundle-image"], "LISTWRIGHT_BUNDLE", "/volume/bundle", "image"),
+        (VALUE_SETS["bundle-copy"], "LISTWRIGHT_BUNDLE", "/bundle", "emptyDir"),
+        (VALUE_SETS["bundle-claim"], "LISTWRIGHT_MODELS", "/bundles", "persistentVolumeClaim"),
+    ],
+    ids=["inside", "image", "copy", "claim"],
+)
+def test_where_the_bundle_comes_from(values, variable, folder, volume):
+    assert environment(values)[variable] == folder
+    mounts = {mount["mountPath"]: mount["name"] for mount in container(values)["volumeMounts"]}
+    kinds = {each["name"]: set(each) - {"name"} for each in pod(values)["volumes"]}
+    found = [kinds[name] for path, name in mounts.items() if folder.startswith(path)]
+    assert found == ([] if volume is None else [{volume}])

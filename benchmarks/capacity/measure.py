@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import http.client
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 
 import numpy as np
-import psutil
 from jaxtyping import Float
 
 from benchmarks.capacity import arrivals
-from benchmarks.capacity.replicas import Generator, Replica, Seen, haproxy
+from benchmarks.capacity.replicas import Generator, Replica, Seen
 from benchmarks.capacity.shape import Shape
 from benchmarks.capacity.simulation import Worker
 from listwright.service.settings import Settings
@@ -140,11 +137,15 @@ def probe(port: int, shape: Shape) -> tuple[float, int]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     intake_ms, size = [], 0
     for _ in range(PROBES):
-        connection.request("POST", "/rerank", shape.body, {"Content-Type": shape.media_type, "Accept": shape.media_type})
+        connection.request(
+            "POST", "/rerank", shape.body, {"Content-Type": shape.media_type, "Accept": shape.media_type}
+        )
         response = connection.getresponse()
         size = len(content := response.read())
         if response.status != http.HTTPStatus.OK:
-            raise NotAnsweredError(f"a list was answered by {response.status}: {content[:300].decode(errors='replace')}")
+            raise NotAnsweredError(
+                f"a list was answered by {response.status}: {content[:300].decode(errors='replace')}"
+            )
         steps = _steps(response.headers["Server-Timing"])
         intake_ms.append(steps.pop("total") - sum(steps.values()))
     connection.close()

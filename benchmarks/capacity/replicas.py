@@ -102,7 +102,9 @@ def replicas(shape: Shape, cores: Sequence[int], folder: Path) -> Iterator[list[
             file = stack.enter_context(log.open("wb"))
             with on(frozenset({core})):
                 process, connection, ready_s = stack.enter_context(
-                    service(shape.bundle, log=file.fileno(), log_level="info", max_candidates=max(1000, shape.candidates))
+                    service(
+                        shape.bundle, log=file.fileno(), log_level="info", max_candidates=max(1000, shape.candidates)
+                    )
                 )
             connection.close()
             started.append(Replica(connection.port, process, ready_s, log))

@@ -81,7 +81,18 @@ class _Line:
         done: called with list, time, and whether it was answered.
     """
 
-    __slots__ = ("_done", "_due", "_free", "_inbox", "_line", "_loop_free", "_ranking_s", "_running", "_turns", "_worker")
+    __slots__ = (
+        "_done",
+        "_due",
+        "_free",
+        "_inbox",
+        "_line",
+        "_loop_free",
+        "_ranking_s",
+        "_running",
+        "_turns",
+        "_worker",
+    )
 
     def __init__(
         self,
@@ -197,7 +208,7 @@ def simulate(
     sent_to = [0] * len(arrived)
     events: list[tuple[float, int]] = []
 
-    def done(number: int, at: float, was_answered: bool) -> None:  # noqa: FBT001 - called a million times
+    def done(number: int, at: float, was_answered: bool) -> None:
         ended[number], answered[number] = at, was_answered
         opened[through[number]][sent_to[number]] -= 1
 

@@ -1,9 +1,9 @@
 """A load generator in a process of its own: ``python -m benchmarks.load.generator PLAN.json`` prints what came back, as
 JSON.
 
-Closed loop: so many callers, each asks again once it is answered. Open loop: a request every so often, or at the times of a
-file, whatever becomes of the earlier ones, and its time counts from when it was due, so that a slow service is not asked
-less, nor forgiven.
+Closed loop: so many callers, each asks again once it is answered. Open loop: a request every so often, or at the times
+of a file, whatever becomes of the earlier ones. Its time counts from when it was due, so that a slow service is not
+asked less, nor forgiven.
 """
 
 from __future__ import annotations

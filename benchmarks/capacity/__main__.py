@@ -34,7 +34,7 @@ PRICE = 0.05
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line; writes ``capacity.json`` and ``.svg`` to ``benchmarks/results``; if quick, to ``build/capacity``."""
+    """Command line; writes ``capacity.json`` and ``.svg`` to ``benchmarks/results``, or ``build/capacity`` if quick."""
     options = _options(arguments)
     try:
         if shutil.which("haproxy") is None:

@@ -88,6 +88,7 @@ class _Line:
         "_inbox",
         "_line",
         "_loop_free",
+        "_next",
         "_ranking_s",
         "_running",
         "_turns",
@@ -105,6 +106,7 @@ class _Line:
         self._free, self._loop_free = max(1, worker.threads), 0.0
         self._inbox: list[int] = []
         self._line: deque[tuple[int, float]] = deque()  # list, and when it gives up
+        self._next: list[tuple[int, float]] = []  # list that has a slot, and since when it was to be had
         self._running: list[tuple[float, float, int]] = []  # end, when its slot was to be had, list
         self._turns: deque[float] = deque(maxlen=REMEMBERED)
 
@@ -121,20 +123,18 @@ class _Line:
         if now < self._loop_free:
             self._due(self._loop_free)
             return
-        had = now
         while self._running and self._running[0][0] <= now:
             ended, began, number = heapq.heappop(self._running)
             self._turns.append(now - began)
-            self._free += 1
             self._done(number, ended, True)
-        if self._inbox:
-            now = self._admit_all(now)
-        while self._free and self._line:
-            number, give_up = self._line.popleft()
-            if give_up < now:
-                now = self._refuse(number, now)
-                continue
-            self._free -= 1
+            self._pass_on(now)
+        while self._line and self._line[0][1] < now:
+            now = self._refuse(self._line.popleft()[0], now)
+        arrived, self._inbox = self._inbox, []
+        for number in arrived:
+            now = self._admit(number, now)
+        turns, self._next = self._next, []
+        for number, had in turns:
             end = now + self._ranking_s[number]
             heapq.heappush(self._running, (end, had, number))
             self._due(end)
@@ -142,15 +142,24 @@ class _Line:
                 now = end
         self._loop_free = now
 
-    def _admit_all(self, now: float) -> float:
-        arrived, self._inbox = self._inbox, []
-        for number in arrived:
-            patience = self._patience_s()
-            if patience is None:
-                now = self._refuse(number, now)
-            else:
-                now += self._worker.intake_s
-                self._line.append((number, now + patience))
+    def _pass_on(self, now: float) -> None:
+        """One slot is free: the first in line has it, even if it comes too late; or the next to come."""
+        if self._line:
+            self._next.append((self._line.popleft()[0], now))
+        else:
+            self._free += 1
+
+    def _admit(self, number: int, now: float) -> float:
+        if self._free:
+            self._free -= 1
+            now += self._worker.intake_s
+            self._next.append((number, now))
+            return now
+        patience_s = self._patience_s()
+        if patience_s is None:
+            return self._refuse(number, now)
+        now += self._worker.intake_s
+        self._line.append((number, now + patience_s))
         return now
 
     def _refuse(self, number: int, now: float) -> float:
@@ -159,20 +168,17 @@ class _Line:
         return now
 
     def _patience_s(self) -> float | None:
-        """How long a list that comes now waits for its turn; None if it is refused."""
+        """How long a list that comes now waits for its turn where no slot is free; None if it is refused."""
         worker, waiting, slots = self._worker, len(self._line), max(1, self._worker.threads)
-        first = max(0, waiting - self._free)  # those for whom a slot is free do not wait
-        if self._free > waiting:
-            return math.inf
-        if first >= worker.places:
+        if waiting >= worker.places:
             return None
         if worker.patience_s == math.inf:
             return math.inf
         turn_s = median_high(self._turns) if self._turns else 0.0
-        wait_s = (slots + first + OWN_TURNS) * turn_s / slots
+        wait_s = (slots + waiting + OWN_TURNS) * turn_s / slots
         if wait_s <= worker.patience_s:
             return worker.patience_s - (OWN_TURNS - 1) * turn_s
-        return None if first >= slots else math.inf
+        return None if waiting >= slots else math.inf
 
 
 def simulate(

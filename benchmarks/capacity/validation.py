@@ -1,8 +1,8 @@
 """The simulation beside the machine: the same arrivals at real replicas and at simulated ones.
 
-One replica has a core to itself, and the generator another. Two replicas have a core each. Where there are no more cores,
-they share both with the generator and haproxy. What these take for each request is measured under a light load. The
-simulation counts it as work on the replica's core.
+One replica has a core to itself, and the generator another. Two replicas have a core each. Where there are no more
+cores, they share both with the generator and haproxy. What these take for each request is measured under a light load.
+The simulation counts it as work on the replica's core.
 """
 
 from __future__ import annotations

@@ -30,6 +30,7 @@ LIMITS = (
     Limit("network", "Gbit/s", 25.0, "one link of 25 Gbit/s"),
     Limit("log", "MB/s", 50.0, "one log collector"),
     Limit("metrics", "series", 2_000_000.0, "one Prometheus"),
+    Limit("bundle copies", "GB", 375.0, "one registry, 10 Gbit/s for five minutes"),
     Limit("roll-out", "s", 3_600.0, "one hour, one replica at a time"),
 )
 
@@ -48,6 +49,7 @@ def demands(rate: float, replicas: int, found: Footprint, haproxy_s: float) -> d
         "network": rate * (found.body_bytes + found.answer_bytes) * 8 / 1e9,
         "log": rate * found.log_bytes / 1e6,
         "metrics": float(replicas * found.series),
+        "bundle copies": replicas * found.bundle_bytes / 1e9,
         "roll-out": replicas * (found.ready_s + LINGER_S),
     }
 

@@ -119,6 +119,7 @@ def _result(options: argparse.Namespace, asked: Shape, found: Rounds) -> dict[st
         "price_per_core_hour": options.price,
         "service": {
             "cpu_ms_per_list": round(times.cpu_s * 1e3, 4),
+            "wake_ms": round(times.wake_s * 1e3, 4),
             "of_which_intake_ms": round(times.intake_s * 1e3, 4),
             "refusal_ms": round(times.refusal_s * 1e3, 4),
             "alone_p50_ms": round(float(p50), 3),

@@ -20,7 +20,7 @@ PROBES = 200
 """Lists whose answers say how long each step took."""
 
 LIGHT, HEAVY = 0.5, 3.0
-"""Loads over the capacity of what is asked: at which the generator's own costs are measured, and those of refusals."""
+"""Loads over the capacity of what is asked: of evenly spaced lists, which find the replica asleep; and for refusals."""
 
 LEAST_SHARE = 0.2
 """Of the mean service time: the least that one is taken for. The share of the network in a time varies, too."""
@@ -37,19 +37,28 @@ class ServiceTimes:
     Args:
         cpu_s: the process takes for one list, at one list after the other: all of it, also what follows the answer.
         took_s: ``(N,)`` as the caller sees each.
+        wake_s: the process takes beyond that for a list that finds it asleep.
+        woken_s: median of what the caller of such a list sees.
         intake_s: from a request's first byte until its turn begins, where nothing else waits.
         refusal_s: the process takes for one refusal.
     """
 
     cpu_s: float
     took_s: Float[np.ndarray, " N"]
+    wake_s: float
+    woken_s: float
     intake_s: float
     refusal_s: float
 
     @property
+    def typical_s(self) -> float:
+        """Median of what the process takes for a list that finds it asleep."""
+        return self.cpu_s + self.wake_s + float(np.median(self.took_s) - self.took_s.mean())
+
+    @property
     def around_s(self) -> float:
         """What a caller waits beyond what the process takes. Below 0 where the process works on after its answer."""
-        return float(self.took_s.mean()) - self.cpu_s
+        return self.woken_s - self.typical_s
 
     def worker(self, *, beside_s: float = 0.0) -> Worker:
         """A replica with the settings that it has by default.
@@ -61,6 +70,7 @@ class ServiceTimes:
         return Worker(
             intake_s=self.intake_s + beside_s,
             refusal_s=self.refusal_s + beside_s,
+            wake_s=self.wake_s,
             threads=settings["threads"],
             places=settings["queue"],
             patience_s=settings["queue_ms"] / 1e3,
@@ -99,7 +109,7 @@ class Footprint:
 
 
 def service_times(generator: Generator, replica: Replica, shape: Shape, seconds: float) -> ServiceTimes:
-    """Warm up, then one caller, then more lists than it can answer.
+    """Warm up, then one caller, then evenly spaced lists, then more than it can answer.
 
     Raises:
         NotAnsweredError: if a list is not answered by 200.
@@ -108,13 +118,29 @@ def service_times(generator: Generator, replica: Replica, shape: Shape, seconds:
     generator.one_caller(replica.port, seconds / 4, [])
     alone = answered(generator.one_caller(replica.port, seconds, [replica.process]))
     cpu_s = alone.cpu_s[0] / len(alone.seconds)
+    spaced = generator.at(replica.port, evenly(LIGHT / cpu_s, seconds), [replica.process])
+    if not len(spaced.seconds):
+        raise NotAnsweredError(f"of {spaced.asked} lists, none was answered")
+    wake_s = max(0.0, spaced.cpu_s[0] / len(spaced.seconds) - cpu_s)
     rate = HEAVY / cpu_s
     due = arrivals.draw("poisson", rate, int(rate * seconds), np.random.default_rng(7))
     flood = generator.at(replica.port, due, [replica.process])
     if not flood.refused:
         raise NotAnsweredError(f"{rate:.0f} lists a second, and none was refused: the generator is too slow")
     refusal_s = max(0.0, flood.cpu_s[0] - len(flood.seconds) * cpu_s) / flood.refused
-    return ServiceTimes(cpu_s, alone.seconds, min(intake_s, cpu_s / 2), refusal_s)
+    return ServiceTimes(
+        cpu_s=cpu_s,
+        took_s=alone.seconds,
+        wake_s=wake_s,
+        woken_s=float(np.median(spaced.seconds)),
+        intake_s=min(intake_s, cpu_s / 2),
+        refusal_s=refusal_s,
+    )
+
+
+def evenly(rate: float, seconds: float) -> Float[np.ndarray, " N"]:
+    """``rate`` lists a second for so long, at equal distances."""
+    return np.arange(1, max(2, int(rate * seconds))) / rate
 
 
 def answered(seen: Seen) -> Seen:

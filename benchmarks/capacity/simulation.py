@@ -7,6 +7,7 @@ The model of a replica is one worker of the service, see ``service/admission/gat
 - A list is refused if the line has no place, or if the last turns say that its own would end too late. The price of a
   refusal is paid by the same loop.
 - A list whose turn does not come in time is refused later.
+- A loop that slept takes longer for the next list: meanwhile others had its core and its caches.
 
 The deadline of the request (10 s by default) is not modelled: the line ends much earlier.
 """
@@ -34,6 +35,7 @@ class Worker:
     Args:
         intake_s: the event loop's, to read and admit one list before it is ranked.
         refusal_s: the event loop's, to refuse one.
+        wake_s: the event loop's, beyond all else, for a list that finds it asleep.
         threads: that rank; 0: the event loop ranks.
         places: lists that may wait, as ``LISTWRIGHT_QUEUE``.
         patience_s: until their turns must have ended, as ``LISTWRIGHT_QUEUE_MS``.
@@ -41,6 +43,7 @@ class Worker:
 
     intake_s: float = 0.0
     refusal_s: float = 0.0
+    wake_s: float = 0.0
     threads: int = 0
     places: float = math.inf
     patience_s: float = math.inf
@@ -114,7 +117,7 @@ class _Line:
         """A list is in the socket."""
         self._inbox.append(number)
         if now >= self._loop_free:
-            self.wake(now)
+            self.wake(now + self._worker.wake_s)
         elif self._worker.threads and len(self._inbox) == 1:
             self._due(self._loop_free)  # a loop that ranks wakes by itself
 

@@ -54,7 +54,7 @@ class Beside:
 
     Args:
         haproxy_s, generator_s: their CPU time.
-        took_s: mean time of a list behind haproxy, one after the other.
+        took_s: median time of evenly spaced lists behind haproxy.
     """
 
     haproxy_s: float
@@ -126,6 +126,8 @@ class Rounds:
         return ServiceTimes(
             cpu_s=float(np.mean([times.cpu_s for times in self.times])),
             took_s=np.concatenate([times.took_s for times in self.times]),
+            wake_s=float(np.mean([times.wake_s for times in self.times])),
+            woken_s=float(np.mean([times.woken_s for times in self.times])),
             intake_s=float(np.mean([times.intake_s for times in self.times])),
             refusal_s=float(np.mean([times.refusal_s for times in self.times])),
         )
@@ -182,7 +184,7 @@ def _two(
     generator: Generator, ports: Sequence[int], cores: frozenset[int], found: Rounds, number: int, seconds: float
 ) -> None:
     with haproxy(ports, DEFAULT, cores) as (port, proxy):
-        beside = _beside(generator, port, proxy, found.times[-1], number, seconds)
+        beside = _beside(generator, port, proxy, found.times[-1], seconds)
         found.beside.append(beside)
         capacity = len(ports) / (found.times[-1].cpu_s + beside.cpu_s)
         for step in found.comparisons:
@@ -194,15 +196,12 @@ def _two(
                 step.runs.append(_run(generator, port, step, capacity, number, seconds))
 
 
-def _beside(
-    generator: Generator, port: int, proxy: psutil.Process, times: ServiceTimes, number: int, seconds: float
-) -> Beside:
+def _beside(generator: Generator, port: int, proxy: psutil.Process, times: ServiceTimes, seconds: float) -> Beside:
     generator.one_caller(port, seconds / 4, [])
-    alone = measure.answered(generator.one_caller(port, seconds / 2, []))
-    rate = 2.0 * LIGHT / times.cpu_s
-    due = arrivals.draw("poisson", rate, int(rate * seconds), np.random.default_rng((11, number)))
-    light = generator.at(port, due, [proxy])
-    return Beside(light.cpu_s[0] / light.asked, light.generator_cpu_s / light.asked, float(alone.seconds.mean()))
+    light = generator.at(port, measure.evenly(2.0 * LIGHT / times.cpu_s, seconds), [proxy])
+    if not len(light.seconds):
+        raise measure.NotAnsweredError(f"behind haproxy, of {light.asked} lists none was answered")
+    return Beside(light.cpu_s[0] / light.asked, light.generator_cpu_s / light.asked, float(np.median(light.seconds)))
 
 
 def _run(generator: Generator, port: int, step: Comparison, capacity: float, number: int, seconds: float) -> Run:
@@ -222,7 +221,7 @@ def compared(step: Comparison, times: ServiceTimes, beside: Beside | None) -> di
     """
     beside_s = 0.0 if beside is None else beside.cpu_s
     worker = times.worker(beside_s=beside_s)
-    around_s = times.around_s if beside is None else beside.took_s - times.cpu_s - beside_s
+    around_s = times.around_s if beside is None else beside.took_s - times.typical_s - beside_s
     took, refused, answered_rps = [], [], []
     for number, run in enumerate(step.runs):
         for draw in range(_DRAWS):

@@ -25,6 +25,7 @@ def measured():
         [
             ["candidates, features, format", f"{of['candidates']}, {of['features']}, `{of['format']}`"],
             ["CPU time of one list, ms", f"{service['cpu_ms_per_list']:.2f}"],
+            ["more where it finds the replica asleep, ms", f"{service['wake_ms']:.2f}"],
             ["of which until its turn, ms", f"{service['of_which_intake_ms']:.2f}"],
             ["CPU time of a refusal, ms", f"{service['refusal_ms']:.2f}"],
             ["one caller: p50, p99, ms", f"{service['alone_p50_ms']:.2f}, {service['alone_p99_ms']:.2f}"],

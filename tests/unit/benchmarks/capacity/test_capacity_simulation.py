@@ -61,6 +61,12 @@ def test_a_loop_reads_what_has_arrived_before_it_ranks_the_next():
     assert due + outcome.seconds == pytest.approx([1.5, 1.5 + 2 * 0.5 + 1.0, 1.5 + 2 * 0.5 + 2.0])
 
 
+def test_a_list_that_finds_the_loop_asleep_takes_longer():
+    due = np.array([1.0, 1.5, 10.0])
+    outcome = simulate(due, np.ones(3), Worker(wake_s=0.25))
+    assert due + outcome.seconds == pytest.approx([2.25, 3.25, 11.25])
+
+
 def test_threads_rank_while_the_loop_reads():
     due = np.array([0.0, 0.1, 0.2])
     outcome = simulate(due, np.ones(3), Worker(intake_s=0.25, threads=2))

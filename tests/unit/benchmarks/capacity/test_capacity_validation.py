@@ -13,7 +13,14 @@ from benchmarks.capacity.replicas import Seen
 from benchmarks.capacity.simulation import simulate
 from benchmarks.capacity.validation import Beside, Comparison, Rounds, Run, compared, report
 
-TIMES = ServiceTimes(cpu_s=0.004, took_s=np.linspace(0.0035, 0.0055, 40), intake_s=0.0005, refusal_s=0.0003)
+TIMES = ServiceTimes(
+    cpu_s=0.004,
+    took_s=np.linspace(0.0035, 0.0055, 40),
+    wake_s=0.0002,
+    woken_s=0.005,
+    intake_s=0.0005,
+    refusal_s=0.0003,
+)
 BESIDE = Beside(haproxy_s=0.0002, generator_s=0.0003, took_s=0.0055)
 
 
@@ -27,7 +34,7 @@ def played(step, *, slower=1.0, count=20_000):
     outcome = simulate(
         due, ranking_s, TIMES.worker(beside_s=beside_s), replicas=step.replicas, balancer=step.balancer or "random"
     )
-    around_s = TIMES.around_s if beside is None else BESIDE.took_s - TIMES.cpu_s - beside_s
+    around_s = TIMES.around_s if beside is None else BESIDE.took_s - TIMES.typical_s - beside_s
     took = (outcome.seconds[outcome.answered] + around_s) * slower
     refused = int((~outcome.answered).sum())
     return Run(due, Seen(took, refused, 0, float(due[-1]), (0.0,), 0.0))

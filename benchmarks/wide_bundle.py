@@ -37,10 +37,10 @@ FEATURES, TREES, LEAVES = 136, 500, 63
 _LISTS, _LENGTH = 250, 100
 
 
-def build(out: Path, *, specialists: int = 0) -> Path:
+def build(out: Path, *, specialists: int = 0, features: int = FEATURES) -> Path:
     """Publish the bundle at ``out``; with specialists it has a router, which always abstains: the longest way."""
     rng = np.random.default_rng(0)
-    data = noise(rng)
+    data = noise(rng, features)
     model = boost(data)
     spec = QilcmSpec()
     scores = lightgbm.Booster(model_str=model).predict(data.features, raw_score=True)
@@ -74,23 +74,23 @@ def _specialists(
     return FittedSpecialists(srm, stage, never)
 
 
-def rows(rng: np.random.Generator, count: int) -> Float[np.ndarray, "L D"]:
+def rows(rng: np.random.Generator, count: int, features: int = FEATURES) -> Float[np.ndarray, "L D"]:
     """MSLR-shaped feature rows: a third counts, a third ratios, a third wide numbers."""
-    third = FEATURES // 3
+    third = features // 3
     counts = rng.poisson(4.0, (count, third))
     ratios = rng.random((count, third))
-    wide = rng.lognormal(3.0, 2.0, (count, FEATURES - 2 * third))
+    wide = rng.lognormal(3.0, 2.0, (count, features - 2 * third))
     return np.round(np.column_stack([counts, ratios, wide]), 6).astype(np.float32)
 
 
-def noise(rng: np.random.Generator) -> Dataset:
+def noise(rng: np.random.Generator, features: int = FEATURES) -> Dataset:
     """Lists of the stated shape with labels that mean little."""
-    schema = FeatureSchema(features=tuple(Feature(name=f"feature_{d + 1}") for d in range(FEATURES)))
-    features = rows(rng, _LISTS * _LENGTH)
-    utility = np.log1p(features[:, ::7]).sum(axis=1) + rng.normal(0.0, 2.0, len(features))
+    schema = FeatureSchema(features=tuple(Feature(name=f"feature_{d + 1}") for d in range(features)))
+    values = rows(rng, _LISTS * _LENGTH, features)
+    utility = np.log1p(values[:, ::7]).sum(axis=1) + rng.normal(0.0, 2.0, len(values))
     labels = np.digitize(utility, np.quantile(utility, (0.5, 0.75, 0.9, 0.97))).astype(np.int32)
-    offsets = np.arange(0, len(features) + 1, _LENGTH, dtype=np.int64)
-    data = Dataset(features, labels, offsets, tuple(map(str, range(_LISTS))), schema)
+    offsets = np.arange(0, len(values) + 1, _LENGTH, dtype=np.int64)
+    data = Dataset(values, labels, offsets, tuple(map(str, range(_LISTS))), schema)
     return data.under(fit_schema(data))
 
 

@@ -1,8 +1,9 @@
 """A load generator in a process of its own: ``python -m benchmarks.load.generator PLAN.json`` prints what came back, as
 JSON.
 
-Closed loop: so many callers, each asks again once it is answered. Open loop: a request every so often, whatever becomes
-of the earlier ones, and its time counts from when it was due, so that a slow service is not asked less, nor forgiven.
+Closed loop: so many callers, each asks again once it is answered. Open loop: a request every so often, or at the times
+of a file, whatever becomes of the earlier ones. Its time counts from when it was due, so that a slow service is not
+asked less, nor forgiven.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ class Plan:
         callers: of a closed loop; in an open one, the most connections at a time.
         rate: requests a second of an open loop; 0 for a closed one.
         patient: whether a refused caller of a closed loop waits as long as ``Retry-After`` says.
-        calm_ms: after an open loop, one caller asks until it is answered this fast three times in a row.
+        due: ``.npy`` file of the seconds at which the requests of an open loop are due, instead of a rate.
+        answers: ``.npy`` file that gets the seconds of each answer of 200.
+        calm_ms: after an open loop, one caller asks until it is answered this fast three times in a row; 0: none does.
         media_type: of body and answer.
         target: method and path.
     """
@@ -45,6 +48,8 @@ class Plan:
     callers: int
     rate: float = 0.0
     patient: bool = True
+    due: str = ""
+    answers: str = ""
     calm_ms: float = 0.0
     media_type: str = "application/json"
     target: str = "POST /rerank"
@@ -111,6 +116,7 @@ class Outcome:
     seconds: dict[int, list[float]] = field(default_factory=dict)
     faults: Counter[str] = field(default_factory=Counter)
     degraded: int = 0
+    cpu_before_s: float = field(default_factory=time.process_time)
 
     async def one(self, caller: Caller, request: bytes, port: int, due: float) -> Answer | None:
         """Send a request that was due at a time, and count what becomes of it."""
@@ -132,7 +138,7 @@ class Outcome:
             "faults": dict(self.faults),
             "accepted_per_second": round(len(self.seconds.get(200, ())) / took_s, 1),
             "milliseconds": {str(status): _quantiles(times) for status, times in sorted(self.seconds.items())},
-            "generator_cpu_share": round(time.process_time() / took_s, 2),
+            "generator_cpu_share": round((time.process_time() - self.cpu_before_s) / took_s, 4),
         }
 
 
@@ -153,36 +159,53 @@ async def closed(plan: Plan, request: bytes) -> dict[str, object]:
                 await asyncio.sleep(min(answer.retry_after_s, max(0.0, began + plan.seconds - time.perf_counter())))
 
     await asyncio.gather(*(call() for _ in range(plan.callers)))
+    _save(outcome, plan)
     return outcome.summary(time.perf_counter() - began)
 
 
 async def open_loop(plan: Plan, request: bytes) -> dict[str, object]:
-    """So many requests a second."""
+    """So many requests a second, or at the times of a file: a thread waits for these, as timers of the event loop are a
+    millisecond coarse.
+    """
     outcome, began = Outcome(), time.perf_counter()
     idle = [Caller() for _ in range(plan.callers)]
     tasks: set[asyncio.Task[None]] = set()
+    loop = asyncio.get_running_loop()
 
-    async def call(due: float) -> None:
-        caller = idle.pop()
+    async def call(caller: Caller, due: float) -> None:
         await outcome.one(caller, request, plan.port, due)
         idle.append(caller)
 
-    for number in range(round(plan.rate * plan.seconds)):
-        due = began + number / plan.rate
+    for number, after_s in enumerate(_due(plan)):
+        due = began + after_s
         if (ahead := due - time.perf_counter()) > 0:
-            await asyncio.sleep(ahead)
+            await (loop.run_in_executor(None, time.sleep, ahead) if plan.due else asyncio.sleep(ahead))
         elif number % 10 == 0:
             await asyncio.sleep(0)  # behind: still let answers in
         if not idle:
             outcome.faults["no free connection"] += 1
             continue
-        task = asyncio.get_running_loop().create_task(call(due))
+        task = loop.create_task(call(idle.pop(), due))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
     sent_s = time.perf_counter() - began
-    calm_after_s = await _calm(plan, request)
+    calm_after_s = await _calm(plan, request) if plan.calm_ms else None
     await asyncio.gather(*tasks)
+    _save(outcome, plan)
     return {**outcome.summary(sent_s), "calm_after_seconds": calm_after_s}
+
+
+def _due(plan: Plan) -> list[float]:
+    """Seconds from the beginning at which each request is due."""
+    if plan.due:
+        due: list[float] = np.load(plan.due, allow_pickle=False).tolist()
+        return due
+    return [number / plan.rate for number in range(round(plan.rate * plan.seconds))]
+
+
+def _save(outcome: Outcome, plan: Plan) -> None:
+    if plan.answers:
+        np.save(plan.answers, np.array(outcome.seconds.get(200, []), dtype=np.float64))
 
 
 async def _calm(plan: Plan, request: bytes) -> float:
@@ -207,7 +230,7 @@ def main() -> None:
         f"Accept: {plan.media_type}",
         f"Content-Length: {len(body)}",
     )
-    run = open_loop if plan.rate else closed
+    run = open_loop if plan.rate or plan.due else closed
     print(json.dumps(uvloop.run(run(plan, "\r\n".join(lines).encode() + b"\r\n\r\n" + body))))
 
 

@@ -1,0 +1,169 @@
+"""The tables of ``docs/capacity.md`` are the code's settings and the committed run."""
+
+import re
+
+from benchmarks.capacity import __main__ as command
+from benchmarks.capacity import arrivals, limits, plan, shape, validation
+from benchmarks.capacity.balancers import BALANCERS
+from listwright.service.settings import Settings
+from support.pages.figure_blocks import ROOT, blocks, page, result, table
+
+PAGE = page("docs/capacity.md")
+RUN = result("capacity")
+OFFERED = "{:,}".format
+
+
+def percent(share, digits=0):
+    return f"{100 * share:.{digits}f}"
+
+
+def measured():
+    """Of one list, and of one replica."""
+    of, service, found = RUN["shape"], RUN["service"], RUN["footprint"]
+    return table(
+        ["what", "measured"],
+        [
+            ["candidates, features, format", f"{of['candidates']}, {of['features']}, `{of['format']}`"],
+            ["CPU time of one list, ms", f"{service['cpu_ms_per_list']:.2f}"],
+            ["more where it finds the replica asleep, ms", f"{service['wake_ms']:.2f}"],
+            ["of which until its turn, ms", f"{service['of_which_intake_ms']:.2f}"],
+            ["CPU time of a refusal, ms", f"{service['refusal_ms']:.2f}"],
+            ["one caller: p50, p99, ms", f"{service['alone_p50_ms']:.2f}, {service['alone_p99_ms']:.2f}"],
+            ["CPU time of haproxy for one list, ms", f"{service['haproxy_ms_per_list']:.3f}"],
+            ["request, answer, bytes", f"{found['body_bytes']:,}, {found['answer_bytes']:,}"],
+            ["log line, bytes", f"{found['log_bytes']:.0f}"],
+            ["series of `/metrics`", f"{found['series']:,}"],
+            ["bundle, MB", f"{found['bundle_bytes'] / 1e6:.1f}"],
+            ["start to ready, s", f"{found['ready_s']:.1f}"],
+            ["resident memory, MB", f"{found['resident_mb']:.0f}"],
+        ],
+    )
+
+
+def settings():
+    """What counts as carried, and what is simulated."""
+    burst = f"{arrivals.BURST_FACTOR:g} × the mean rate, {percent(arrivals.BURST_SHARE)} % of the time"
+    return table(
+        ["setting", "value"],
+        [
+            ["refused at most", f"1 in {1 / plan.REFUSED:,.0f}"],
+            ["spare replicas", plan.SPARE],
+            ["bursts", f"{burst}, {arrivals.BURST_S:g} s each on average"],
+            ["replicas of a cell", plan.CELL],
+            ["lists of a simulation, Poisson and bursty", f"{plan.LISTS['poisson']:,}, {plan.LISTS['bursty']:,}"],
+        ],
+    )
+
+
+def costs():
+    """Replicas and cost."""
+    head = f"p99 ≤ {RUN['p99_ms']:g} ms, {RUN['balancer']}, {RUN['price_per_core_hour']:g} a core and hour"
+    return table(
+        [f"lists a second ({head})", "arrivals", "replicas", "busy, %", "cost an hour", "cost of a million lists"],
+        [
+            [
+                OFFERED(row["lists_per_second"]),
+                row["arrivals"],
+                OFFERED(row["replicas"]),
+                percent(row["utilisation"]),
+                f"{row['cost_per_hour']:,.2f}",
+                f"{row['cost_per_million_lists']:.3f}",
+            ]
+            for row in RUN["plan"]
+        ],
+    )
+
+
+def demands():
+    """What a load asks of everything around the replicas."""
+    names = [limit.name for limit in limits.LIMITS]
+    rows = []
+    for row in (row for row in RUN["plan"] if row["arrivals"] == "bursty"):
+        asked, over = row["breaks"]["asked"], row["breaks"]["over_limit"]
+        cells = [f"**{asked[name]:,.1f}**" if over[name] > 1.0 else f"{asked[name]:,.1f}" for name in names]
+        first = row["breaks"]["first"]
+        rows.append([OFFERED(row["lists_per_second"]), *cells, f"{first}, {over[first]:.2f} ×"])
+    head = [f"{limit.name}, {limit.unit}" for limit in limits.LIMITS]
+    return table(["lists a second", *head, "breaks first, over its limit"], rows)
+
+
+def borne():
+    """The assumptions."""
+    return table(
+        ["what", "one bears", "of"], [[one.name, f"{one.bears:,.0f} {one.unit}", one.of] for one in limits.LIMITS]
+    )
+
+
+def verdict():
+    """What holds, and what does not."""
+    found = RUN["validation"]
+    return table(
+        ["prediction", "largest error, %", f"within {percent(found['within'])} %"],
+        [
+            [name, f"{100 * found['worst'][name]:+.1f}", "yes" if holds else "no"]
+            for name, holds in found["holds"].items()
+        ],
+    )
+
+
+def comparison():
+    """Every load."""
+    rows = []
+    for row in RUN["validation"]["rows"]:
+        real, simulated = row["measured"], row["simulated"]
+        rows.append(
+            [
+                row["replicas"],
+                row["balancer"] or "none",
+                f"{row['arrivals']}, {percent(row['load'])} %",
+                f"{real['answered_rps']:.0f}",
+                f"{100 * row['answered_rps_error']:+.1f}",
+                f"{percent(real['refused'], 1)}, {percent(simulated['refused'], 1)}",
+                f"{real['p50_ms']:.1f}, {simulated['p50_ms']:.1f}",
+                f"{real['p99_ms']:.1f}, {simulated['p99_ms']:.1f}",
+                f"{100 * row['p99_ms_error']:+.1f}",
+            ]
+        )
+    head = ["replicas", "balancer", "load", "answers a second", "error, %", "refused, %: real, simulated"]
+    return table([*head, "p50, ms: real, simulated", "p99, ms: real, simulated", "error of p99, %"], rows)
+
+
+MADE = [measured(), settings(), costs(), demands(), borne(), verdict(), comparison()]
+
+
+def test_the_tables_are_the_settings_and_the_committed_run():
+    assert blocks(PAGE) == MADE
+
+
+def test_the_run_is_whole():
+    """Whether the predictions hold is in the table, and not a test: a shared machine may spoil a run."""
+    assert "--quick" not in RUN["command"]
+    assert [row["lists_per_second"] for row in RUN["plan"]] == [*plan.RATES, *plan.RATES]
+    assert {row["failed"] for row in RUN["validation"]["rows"]} == {0}
+    assert len(RUN["validation"]["rows"]) == len(validation.planned())
+    assert RUN["limits"] == [
+        {"name": one.name, "unit": one.unit, "bears": one.bears, "of": one.of} for one in limits.LIMITS
+    ]
+
+
+def test_costs_are_the_products_that_the_page_names():
+    found, haproxy_s = RUN["footprint"], RUN["service"]["haproxy_ms_per_list"] / 1e3
+    for row in RUN["plan"]:
+        rate, replicas, asked = row["lists_per_second"], row["replicas"], row["breaks"]["asked"]
+        assert abs(asked["balancer"] - rate * haproxy_s) <= 0.001 * rate * haproxy_s + 0.001
+        assert abs(asked["log"] - rate * found["log_bytes"] / 1e6) < 0.001
+        assert asked["metrics"] == replicas * found["series"]
+        assert abs(row["cost_per_hour"] - replicas * RUN["price_per_core_hour"]) < 0.01
+
+
+def test_options_formats_and_balancers_are_named():
+    for name in (*BALANCERS, *shape.FORMATS):
+        assert f"`{name}`" in PAGE
+    for option in re.findall(r"^\| `(--.*)` \|", PAGE, re.MULTILINE):
+        for name in option.split("`, `"):
+            command._options([name, *{"--quick": [], "--format": ["npy"], "--balancer": ["random"]}.get(name, ["2"])])
+
+
+def test_the_queue_that_the_page_names_is_a_setting():
+    assert "queue_ms" in Settings.model_fields
+    assert (ROOT / "benchmarks" / "results" / "capacity.svg").is_file()

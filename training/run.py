@@ -97,7 +97,7 @@ def _checked(recipe: Recipe, read: Splits, workspace: Workspace) -> tuple[Splits
     """Splits under the schema that the bundle will have, those of the interrupted run if one goes on; their digest."""
     splits = under_bundle_schema(recipe, read)
     if recipe.specialists is not None:  # now rather than after the generalist
-        informative = sum(len(np.unique(labels)) > 1 for _, labels in splits.train.lists())
+        informative = sum(len(np.unique(labels)) > 1 for labels in splits.train.label_lists())
         check_enough(recipe.specialists, informative)
     given = recipe.first_stage
     return splits, workspace.belongs_to(splits, Path(given.path) if isinstance(given, GivenModel) else None)

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from listwright.ranking.errors import RecipeError
+from listwright.ranking.features import FeatureSchema
 from listwright.ranking.first_stage import LightGbmFirstStage, lightgbm_input
 from listwright.ranking.metrics import ndcg
 from listwright.ranking.relative import RelativeColumn, RelativeKind
@@ -23,11 +24,15 @@ from listwright.training.progress import NO_TASK, Task
 from listwright.training.recipe.config import LambdaMart
 from listwright.training.search.optuna_search import Found, StepReport, search
 from listwright.training.search.space import LAMBDAMART, Value
+from listwright.training.stored.rows import CHUNK_ROWS, Features, by_chunk
 
 Params = Mapping[str, Value]
 
 KINDS: tuple[RelativeKind, ...] = get_args(RelativeKind)
 """Of list-relative columns: each rises with its feature, and is bound as the feature is."""
+
+MOST_SAMPLED = 200_000
+"""Rows up to which LightGBM takes the bins from all of them: its ``bin_construct_sample_cnt``."""
 
 PRUNE_AFTER, REPORT_EVERY = 50, 10
 """Trees: a slow learner needs some to show what it can do, and the median is asked every few."""
@@ -82,7 +87,7 @@ def tune(
     best = search_settings(train, valid, spec, seed=seed, journal=journal, task=task)
     params = {**best.values, **_bound(train, spec.monotone)}
     boosters = _boost(_lightgbm_dataset(train), params, seed=seed, trees=best.fact, members=spec.members)
-    valid_ndcg = mean_ndcg(valid, _scores(boosters, _matrix(valid)), spec.ndcg_at)
+    valid_ndcg = mean_ndcg(valid, _scores(boosters, valid), spec.ndcg_at)
     model = summed([booster.model_to_string() for booster in boosters])
     return TunedLambdaMart(model, best.values, best.fact, valid_ndcg, spec.trials, spec.members)
 
@@ -148,14 +153,14 @@ def out_of_fold_scores(
         part = _lightgbm_dataset(train.select(rest))
         boosters = _boost(part, params, seed=seed, trees=tuned.trees, members=tuned.members)
         rows = train.rows_of(held_out)
-        scores[rows] = _scores(boosters, lightgbm_input(train.features[rows], train.schema))
+        scores[rows] = _scores(boosters, train.select(held_out))
         task.reach(number)
     return scores
 
 
 def scores_of(model: str, data: Dataset) -> Float[np.ndarray, " R"]:
     """``(R,)`` scores of a model for every row, by the code that serves."""
-    return LightGbmFirstStage(model, data.schema).score(data.features)
+    return by_chunk(data.features, LightGbmFirstStage(model, data.schema).score)
 
 
 def mean_ndcg(data: Dataset, scores: Float[np.ndarray, " R"], cutoff: int) -> float:
@@ -236,13 +241,41 @@ def _bound(train: Dataset, monotone: Directions) -> dict[str, Any]:
     return bound if train.gains is None else bound | {"label_gain": list(train.gains)}
 
 
-def _matrix(data: Dataset) -> Float[np.ndarray, "R D"]:
-    return lightgbm_input(data.features, data.schema)
+class _Rows(lightgbm.Sequence):
+    """Rows as LightGBM bins them: it asks for some single ones in order, and then for all."""
+
+    batch_size = CHUNK_ROWS
+
+    def __init__(self, features: Features, schema: FeatureSchema) -> None:
+        self._features, self._schema = features, schema
+        self._first, self._held = 0, np.empty((0, len(schema)), dtype=np.float32)
+
+    def __len__(self) -> int:
+        return len(self._features)
+
+    def __getitem__(self, key: Any) -> Float[np.ndarray, "*rows D"]:
+        if isinstance(key, slice):
+            return lightgbm_input(self._features[key], self._schema)
+        if not self._first <= key < self._first + len(self._held):
+            self._first, self._held = key, self[key : key + CHUNK_ROWS]
+        row: Float[np.ndarray, " D"] = self._held[key - self._first]
+        return row
+
+
+def _binned_from(data: Dataset) -> Float[np.ndarray, "R D"] | _Rows:
+    """What LightGBM takes its bins from.
+
+    Up to :data:`MOST_SAMPLED` rows, a matrix and a sequence of rows give the same bins. Beyond, LightGBM samples the
+    two differently: there it is always given a sequence, so that a fit does not depend on where the rows are.
+    """
+    if isinstance(data.features, np.ndarray) and data.rows <= MOST_SAMPLED:
+        return lightgbm_input(data.features, data.schema)
+    return _Rows(data.features, data.schema)
 
 
 def _lightgbm_dataset(data: Dataset, reference: lightgbm.Dataset | None = None) -> lightgbm.Dataset:
     return lightgbm.Dataset(
-        _matrix(data),
+        _binned_from(data),
         label=data.labels,
         weight=data.weights,
         group=data.lengths,
@@ -262,10 +295,15 @@ def _boost(
         return [lightgbm.train(_settings(params, one), train, num_boost_round=trees) for one in seeds]
 
 
-def _scores(boosters: Sequence[lightgbm.Booster], rows: Float[np.ndarray, "R D"]) -> Float[np.ndarray, " R"]:
+def _scores(boosters: Sequence[lightgbm.Booster], data: Dataset) -> Float[np.ndarray, " R"]:
     """``(R,)`` the sum of what all give."""
-    found: Float[np.ndarray, " R"] = np.sum([booster.predict(rows, raw_score=True) for booster in boosters], axis=0)
-    return found
+
+    def summed_up(rows: Float[np.ndarray, "M D"]) -> Float[np.ndarray, " M"]:
+        matrix = lightgbm_input(rows, data.schema)
+        found: Float[np.ndarray, " M"] = np.sum([one.predict(matrix, raw_score=True) for one in boosters], axis=0)
+        return found
+
+    return by_chunk(data.features, summed_up)
 
 
 def _settings(params: Mapping[str, Any], seed: int) -> dict[str, Any]:

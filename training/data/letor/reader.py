@@ -15,6 +15,7 @@ from listwright.training.data.dataset import Dataset
 from listwright.training.data.letor import text as letor
 from listwright.training.data.split import merged
 from listwright.training.progress import SILENT, Progress, Task
+from listwright.training.stored.rows import mapped
 
 
 class Reader:
@@ -89,8 +90,8 @@ def together(parts: list[Dataset]) -> Dataset:
 def _widened(part: Dataset, width: int) -> Dataset:
     if part.features.shape[1] == width:
         return part
-    features = np.zeros((part.rows, width), dtype=np.float32)
-    features[:, : part.features.shape[1]] = part.features
+    more = ((0, 0), (0, width - part.features.shape[1]))
+    features = mapped(part.features, width, lambda rows: np.pad(rows, more))
     return replace(part, features=features, schema=letor.letor_schema(width))
 
 

@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from listwright.ranking.errors import DataError
 from listwright.ranking.features import QUANTILE_LEVELS, UNKNOWN_CODE, Feature, FeatureSchema
 from listwright.training.stored.rows import CHUNK_ROWS, Features, columns, mapped, taken
+from listwright.training.stored.shards import Stored
 
 MOST_WEIGHT = 1e9
 """Of a row, in units of the mean training query."""
@@ -146,6 +147,11 @@ class Dataset:
             return found
 
         return replace(self, features=mapped(self.features, len(schema), recoded), schema=schema)
+
+
+def dataset_of(found: Stored, schema: FeatureSchema) -> Dataset:
+    """The queries of a folder of shards."""
+    return Dataset(found.features, found.labels, found.offsets, found.qids, schema, weights=found.weights)
 
 
 def fit_schema(train: Dataset) -> FeatureSchema:

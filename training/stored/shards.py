@@ -140,6 +140,11 @@ class ShardWriter:
         self.place: Any = known["place"]
         self.rows = sum(shard["rows"] for shard in self._shards)
 
+    @property
+    def total_rows(self) -> int:
+        """Rows of all blocks, those that wait to be written among them."""
+        return int(self.rows) + sum(len(block.labels) for block in self._blocks)
+
     def qids(self) -> Iterator[str]:
         """Of the queries in whole shards."""
         for number in range(1, len(self._shards) + 1):

@@ -258,7 +258,8 @@ class _Rows(lightgbm.Sequence):
             return lightgbm_input(self._features[key], self._schema)
         if not self._first <= key < self._first + len(self._held):
             self._first, self._held = key, self[key : key + CHUNK_ROWS]
-        return self._held[key - self._first].astype(np.float64)  # LightGBM refuses a sample of float32
+        row: Float[np.ndarray, " D"] = self._held[key - self._first].astype(np.float64)
+        return row  # LightGBM refuses a sample of float32
 
 
 def _binned_from(data: Dataset) -> Float[np.ndarray, "R D"] | _Rows:

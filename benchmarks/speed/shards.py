@@ -139,7 +139,9 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="where the tables are written (default: a temporary folder)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
-        result: dict[str, object] = {"compared": compare(Path(name), options.queries, options.rounds)} if options.queries else {}
+        result: dict[str, object] = (
+            {"compared": compare(Path(name), options.queries, options.rounds)} if options.queries else {}
+        )
     if options.large:
         with tempfile.TemporaryDirectory(dir=options.folder) as name:
             model = NETWORK if options.network else ALONE

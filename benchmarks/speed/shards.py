@@ -132,24 +132,22 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--queries", type=int, default=4000, help="of the table that is fitted both ways")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--large", type=int, default=100_000, help="queries of the large table; 0 for none")
-    parser.add_argument("--trees", type=int, default=50, help="of the large fit")
-    parser.add_argument("--network", action="store_true", help="fit a network on the large table, too")
-    parser.add_argument("--folder", type=Path, help="where the tables are written (default: a temporary folder)")
+    parser.add_argument("--rounds", type=int, default=3, help="of both fits, after the first")
+    parser.add_argument("--large", type=int, help="fit a table of so many queries instead, from disk alone")
+    parser.add_argument("--trees", type=int, default=20, help="of that fit")
+    parser.add_argument("--network", action="store_true", help="and a network beside the trees")
+    parser.add_argument("--folder", type=Path, help="where tables and shards are written (default: the system's)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
-        result: dict[str, object] = (
-            {"compared": compare(Path(name), options.queries, options.rounds)} if options.queries else {}
-        )
-    if options.large:
-        with tempfile.TemporaryDirectory(dir=options.folder) as name:
+        if options.large is None:
+            result = compare(Path(name), options.queries, options.rounds)
+            said, file = f"--queries {options.queries} --rounds {options.rounds}", "shards"
+        else:
             model = NETWORK if options.network else ALONE
-            result["large"] = large(Path(name), options.large, options.trees, model)
-    numbers = " ".join(f"--{key} {getattr(options, key)}" for key in ("queries", "rounds", "large", "trees"))
-    command = f"python -m benchmarks.speed.shards {numbers}{' --network' if options.network else ''}"
-    path = machine.save("shards", command, result)
-    print(f"written to {path}")
+            result = large(Path(name), options.large, options.trees, model)
+            said, file = f"--large {options.large} --trees {options.trees}", "shards_large"
+    network = " --network" if options.network else ""
+    print(f"written to {machine.save(file, f'python -m benchmarks.speed.shards {said}{network}', result)}")
 
 
 if __name__ == "__main__":

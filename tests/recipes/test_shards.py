@@ -5,7 +5,7 @@ import json
 import pytest
 
 from listwright.training import fit, generate
-from support.training.tiny import TINY
+from support.training.tiny import SPECIALISED, TINY
 
 pytestmark = pytest.mark.slow
 
@@ -22,10 +22,10 @@ def made(path, queries=120):
     return path
 
 
-def fitted(tmp_path, shards, kind, data, *more):
+def fitted(tmp_path, shards, kind, data, *more, base=TINY):
     """The bundle, but for what says when and how it was made; a recipe of its own makes it small."""
     recipe = tmp_path / "tiny.toml"
-    head, rest = TINY.split("[data]")[0], TINY.split("[first_stage]")[1]
+    head, rest = base.split("[data]")[0], base.split("[first_stage]")[1]
     recipe.write_text(f'{head}[data]\nkind = "{kind}"\n[first_stage]{rest}')
     out = tmp_path / shards / "1"
     assert fit.main([str(recipe), "--data", *map(str, data), "--out", str(out), "--shards", shards, *more]) == 0
@@ -39,8 +39,8 @@ def fitted(tmp_path, shards, kind, data, *more):
     return files, {**manifest, "created_at": "", "name": ""}, untimed, fingerprint
 
 
-def same_bundle(tmp_path, kind, data, *more):
-    never, always = (fitted(tmp_path, shards, kind, data, *more) for shards in ("never", "always"))
+def same_bundle(tmp_path, kind, data, *more, base=TINY):
+    never, always = (fitted(tmp_path, shards, kind, data, *more, base=base) for shards in ("never", "always"))
     assert len(never[0]) >= 3
     for name, content in never[0].items():
         assert always[0][name] == content, name
@@ -56,3 +56,13 @@ def test_a_table_gives_the_same_bundle(tmp_path, ending):
 
 def test_letor_text_gives_the_same_bundle(tmp_path):
     same_bundle(tmp_path, "letor", [made(tmp_path / "rows.txt")])
+
+
+def test_specialists_and_router_are_the_same(tmp_path):
+    same_bundle(tmp_path, "table", [made(tmp_path / "rows.parquet")], *TABLE, base=SPECIALISED)
+
+
+def test_qilcm2_on_list_relative_columns_is_the_same(tmp_path):
+    base = TINY.replace('kind = "qilcm"', 'kind = "qilcm2"\nrelative = true').replace("hidden = [8]\n", "")
+    base = base.replace("trials = 2", 'trials = 1\nrelative = ["z", "rank"]')
+    same_bundle(tmp_path, "letor", [made(tmp_path / "rows.txt", 60)], "--model", "qilcm2", base=base)

@@ -13,26 +13,23 @@ import numpy as np
 from jaxtyping import Float
 
 from listwright.ranking.errors import RecipeError
-from listwright.ranking.features import FeatureSchema
 from listwright.ranking.first_stage import LightGbmFirstStage, lightgbm_input
 from listwright.ranking.metrics import ndcg
 from listwright.ranking.relative import RelativeColumn, RelativeKind
 from listwright.training.data.dataset import Dataset
+from listwright.training.first_stage.binning import lightgbm_dataset
 from listwright.training.first_stage.monotone import Directions, constraints
 from listwright.training.first_stage.summed_trees import summed
 from listwright.training.progress import NO_TASK, Task
 from listwright.training.recipe.config import LambdaMart
 from listwright.training.search.optuna_search import Found, StepReport, search
 from listwright.training.search.space import LAMBDAMART, Value
-from listwright.training.stored.rows import CHUNK_ROWS, Features, by_chunk
+from listwright.training.stored.rows import by_chunk
 
 Params = Mapping[str, Value]
 
 KINDS: tuple[RelativeKind, ...] = get_args(RelativeKind)
 """Of list-relative columns: each rises with its feature, and is bound as the feature is."""
-
-MOST_SAMPLED = 200_000
-"""Rows up to which LightGBM takes the bins from all of them: its ``bin_construct_sample_cnt``."""
 
 PRUNE_AFTER, REPORT_EVERY = 50, 10
 """Trees: a slow learner needs some to show what it can do, and the median is asked every few."""
@@ -86,7 +83,7 @@ def tune(
     """
     best = search_settings(train, valid, spec, seed=seed, journal=journal, task=task)
     params = {**best.values, **_bound(train, spec.monotone)}
-    boosters = _boost(_lightgbm_dataset(train), params, seed=seed, trees=best.fact, members=spec.members)
+    boosters = _boost(lightgbm_dataset(train), params, seed=seed, trees=best.fact, members=spec.members)
     valid_ndcg = mean_ndcg(valid, _scores(boosters, valid), spec.ndcg_at)
     model = summed([booster.model_to_string() for booster in boosters])
     return TunedLambdaMart(model, best.values, best.fact, valid_ndcg, spec.trials, spec.members)
@@ -108,8 +105,8 @@ def search_settings(
         train, valid, spec, seed, journal, task: as for :func:`tune`.
         prune: whether trials that stay below the median of earlier ones are ended early.
     """
-    train_set = _lightgbm_dataset(train)
-    valid_set = _lightgbm_dataset(valid, reference=train_set)
+    train_set = lightgbm_dataset(train)
+    valid_set = lightgbm_dataset(valid, reference=train_set)
     parts = _row_folds(train, spec.folds, seed) if spec.select_on == "folds" else None
 
     def try_setting(_number: int, values: dict[str, Value], report: StepReport) -> tuple[float, int]:
@@ -150,7 +147,7 @@ def out_of_fold_scores(
     scores = np.empty(train.rows, dtype=np.float64)
     params = {**tuned.params, **_bound(train, monotone)}
     for number, (rest, held_out) in enumerate(query_folds(train, folds, seed), start=1):
-        part = _lightgbm_dataset(train.select(rest))
+        part = lightgbm_dataset(train.select(rest))
         boosters = _boost(part, params, seed=seed, trees=tuned.trees, members=tuned.members)
         rows = train.rows_of(held_out)
         scores[rows] = _scores(boosters, train.select(held_out))
@@ -239,51 +236,6 @@ def _bound(train: Dataset, monotone: Directions) -> dict[str, Any]:
     directions = constraints(monotone, train.schema.names, derived)
     bound: dict[str, Any] = {"monotone_constraints": directions} if any(directions) else {}
     return bound if train.gains is None else bound | {"label_gain": list(train.gains)}
-
-
-class _Rows(lightgbm.Sequence):
-    """Rows as LightGBM bins them: it asks for some single ones in order, and then for all."""
-
-    batch_size = CHUNK_ROWS
-
-    def __init__(self, features: Features, schema: FeatureSchema) -> None:
-        self._features, self._schema = features, schema
-        self._first, self._held = 0, np.empty((0, len(schema)), dtype=np.float32)
-
-    def __len__(self) -> int:
-        return len(self._features)
-
-    def __getitem__(self, key: Any) -> Float[np.ndarray, "*rows D"]:
-        if isinstance(key, slice):
-            return lightgbm_input(self._features[key], self._schema)
-        if not self._first <= key < self._first + len(self._held):
-            self._first, self._held = key, self[key : key + CHUNK_ROWS]
-        row: Float[np.ndarray, " D"] = self._held[key - self._first].astype(np.float64)
-        return row  # LightGBM refuses a sample of float32
-
-
-def _binned_from(data: Dataset) -> Float[np.ndarray, "R D"] | _Rows:
-    """What LightGBM takes its bins from.
-
-    Up to :data:`MOST_SAMPLED` rows, a matrix and a sequence of rows give the same bins. Beyond, LightGBM samples the
-    two differently: there it is always given a sequence, so that a fit does not depend on where the rows are.
-    """
-    if isinstance(data.features, np.ndarray) and data.rows <= MOST_SAMPLED:
-        return lightgbm_input(data.features, data.schema)
-    return _Rows(data.features, data.schema)
-
-
-def _lightgbm_dataset(data: Dataset, reference: lightgbm.Dataset | None = None) -> lightgbm.Dataset:
-    return lightgbm.Dataset(
-        _binned_from(data),
-        label=data.labels,
-        weight=data.weights,
-        group=data.lengths,
-        reference=reference,
-        categorical_feature=list(data.schema.categorical),
-        params={"feature_pre_filter": False, "verbosity": -1},  # trials differ in min_data_in_leaf
-        free_raw_data=False,
-    )
 
 
 def _boost(

@@ -37,7 +37,7 @@ FACTS, STATE = "shards.json", "state.json"
 _AGAIN = "delete the folder, and the same command makes it again"
 
 
-class Block(NamedTuple):
+class QueryBlock(NamedTuple):
     """The rows of some whole queries.
 
     Args:
@@ -132,7 +132,7 @@ class ShardWriter:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._blocks: list[Block] = []
+        self._blocks: list[QueryBlock] = []
         self._held = 0
         state = folder / STATE
         known = json.loads(state.read_text(encoding="utf-8")) if state.exists() else {"shards": [], "place": None}
@@ -151,7 +151,7 @@ class ShardWriter:
             with np.load(_files(self._folder, number)[1], allow_pickle=False) as arrays:
                 yield from json.loads(arrays["qids"].tobytes())
 
-    def add(self, block: Block, place: Any) -> None:
+    def add(self, block: QueryBlock, place: Any) -> None:
         """Some whole queries, which come after all before.
 
         Args:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from listwright.training.stored.shards import Block, ShardWriter, open_shards
+from listwright.training.stored.shards import QueryBlock, ShardWriter, open_shards
 
 
 def on_disk(data, folder):
@@ -16,7 +16,7 @@ def on_disk(data, folder):
         (slice(0, half), slice(0, len(data) // 2)),
         (slice(half, data.rows), slice(len(data) // 2, len(data))),
     ):
-        block = Block(data.features[rows], data.labels[rows], data.lengths[queries], data.qids[queries])
+        block = QueryBlock(data.features[rows], data.labels[rows], data.lengths[queries], data.qids[queries])
         writer.add(block, int(rows.stop))
         writer._write(int(rows.stop))
     writer.finish({})

@@ -11,8 +11,7 @@ from listwright.ranking.errors import DataError
 from listwright.training.data.letor.fast import Block
 from listwright.training.data.letor.text import EMPTY, GROUPS_DIFFER, blocks_of, comes_back
 from listwright.training.progress import NO_TASK, Task
-from listwright.training.stored import shards
-from listwright.training.stored.shards import ShardWriter
+from listwright.training.stored.shards import QueryBlock, ShardWriter
 
 
 def stream_into(
@@ -48,14 +47,14 @@ def stream_into(
         count += whole
         line = int(block.lines[rows]) if rows < len(block.lines) else int(block.lines[-1]) + 1
         if whole:
-            made = shards.Block(block.features[:rows], block.labels[:rows], runs[:whole], qids)
+            made = QueryBlock(block.features[:rows], block.labels[:rows], runs[:whole], qids)
             writer.add(made, (line, count))
     left = 0 if rest is None else len(rest.labels)
     if groups is not None and (left or count < len(groups)):
         raise DataError(source, GROUPS_DIFFER.format(writer.total_rows + left, groups.sum()))
     if rest is not None and left:
         _check_new(rest.qids, rest.runs, rest, began, source)
-        writer.add(shards.Block(rest.features, rest.labels, rest.runs, rest.qids), None)
+        writer.add(QueryBlock(rest.features, rest.labels, rest.runs, rest.qids), None)
     if writer.total_rows == 0:
         raise DataError(source, EMPTY)
 

@@ -15,7 +15,7 @@ from listwright.training.data.dataset import Dataset
 from listwright.training.data.tables.columns import encoded
 from listwright.training.data.tables.frames import MISSING_WORDS, Table, check_fields, is_parquet
 from listwright.training.progress import Task
-from listwright.training.stored.shards import Block, ShardWriter
+from listwright.training.stored.shards import QueryBlock, ShardWriter
 
 BATCH_ROWS = 50_000
 """Rows that are read at a time."""
@@ -141,7 +141,7 @@ def stream_into(writer: ShardWriter, columns: ColumnFile, dataset: Dataset, sche
             count = rows.stop - rows.start
             weights = None if dataset.weights is None else dataset.weights[rows]
             lengths, qids = dataset.lengths[begin:end], dataset.qids[begin:end]
-            writer.add(Block(held[:count], dataset.labels[rows], lengths, qids, weights), rows.stop)
+            writer.add(QueryBlock(held[:count], dataset.labels[rows], lengths, qids, weights), rows.stop)
             held, first = held[count:], rows.stop
         rest = held.copy()
         task.reach(first)

@@ -41,8 +41,8 @@ def test_auto_goes_by_what_is_free_and_says_so(tmp_path, monkeypatch, free, expe
     said = RecordedProgress()
     sources = [f"{name}={tmp_path}/rows.txt" for name in ("train", "valid", "test")]
     assert stays_on_disk(sources, "auto", said) == expected
-    assert bool(said.lines) == expected
-    assert not expected or "--shards never" in said.lines[0]
+    assert bool(said.said) == expected
+    assert not expected or "--shards never" in said.said[0]
 
 
 def test_what_is_asked_for_is_done(tmp_path):

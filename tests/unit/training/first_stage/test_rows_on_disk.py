@@ -2,12 +2,13 @@
 
 from dataclasses import replace
 
+import lightgbm
 import numpy as np
 import pytest
 
 from listwright.ranking.relative import KINDS
 from listwright.training.data.dataset import fit_schema
-from listwright.training.first_stage import lambdamart, relative
+from listwright.training.first_stage import binning, lambdamart, relative
 from listwright.training.stored import rows as stored_rows
 from listwright.training.stored.rows import Rows, in_memory
 from support.training.on_disk import on_disk
@@ -23,12 +24,12 @@ def parts(tmp_path):
     return memory, disk
 
 
-@pytest.mark.parametrize("sampled", [lambdamart.MOST_SAMPLED, 100])
+@pytest.mark.parametrize("sampled", [binning.MOST_SAMPLED, 100])
 def test_model_and_scores_are_the_same(parts, monkeypatch, sampled):
     """With rows beyond what LightGBM samples, too: both are then given as a sequence."""
-    monkeypatch.setattr(lambdamart, "MOST_SAMPLED", sampled)
+    monkeypatch.setattr(binning, "MOST_SAMPLED", sampled)
     monkeypatch.setattr(stored_rows, "CHUNK_ROWS", 53)
-    monkeypatch.setattr(lambdamart, "CHUNK_ROWS", 53)
+    monkeypatch.setattr(binning, "CHUNK_ROWS", 53)
     memory, disk = (lambdamart.tune(*both, SPEC, seed=3) for both in parts)
     assert disk == memory
     scores = [lambdamart.out_of_fold_scores(train, memory, folds=3, seed=1) for train, _ in parts]
@@ -42,12 +43,12 @@ def test_a_sample_of_the_rows_gives_the_same_bins(parts):
     (memory, _), (disk, _) = parts
     models = []
     for data in (memory, disk):
-        rows = lambdamart._Rows(data.features, data.schema)
-        bins = lambdamart.lightgbm.Dataset(
+        rows = binning.RowSequence(data.features, data.schema)
+        bins = lightgbm.Dataset(
             rows, label=data.labels, group=data.lengths, params={"bin_construct_sample_cnt": 50, "verbosity": -1}
         )
         settings = {"objective": "lambdarank", "verbosity": -1, "num_threads": 1, "bin_construct_sample_cnt": 50}
-        models.append(lambdamart.lightgbm.train(settings, bins, 5).model_to_string())
+        models.append(lightgbm.train(settings, bins, 5).model_to_string())
     assert models[0] == models[1]
 
 

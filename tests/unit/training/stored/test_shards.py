@@ -7,7 +7,7 @@ import pytest
 
 from listwright.ranking.errors import DataError
 from listwright.training.stored import shards
-from listwright.training.stored.shards import Block, ShardWriter, open_shards
+from listwright.training.stored.shards import QueryBlock, ShardWriter, open_shards
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +23,9 @@ def blocks(count=6, seed=0, weights=False):
         rows = int(lengths.sum())
         features = rng.normal(size=(rows, 2 + number // 3)).astype(np.float32)
         labels = rng.integers(0, 3, size=rows).astype(np.int32)
-        yield Block(features, labels, lengths, [f"q{number}a", f"q{number}b ü"], rng.random(rows) if weights else None)
+        yield QueryBlock(
+            features, labels, lengths, [f"q{number}a", f"q{number}b ü"], rng.random(rows) if weights else None
+        )
 
 
 def written(folder, given, **facts):

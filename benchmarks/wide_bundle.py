@@ -31,6 +31,7 @@ from listwright.training.specialists.fit import FittedSpecialists
 from listwright.training.specialists.srm import fit_srm
 from listwright.training.steps.bundling import write_bundle
 from listwright.training.steps.fitting import Fitted
+from listwright.training.stored.rows import in_memory
 
 FEATURES, TREES, LEAVES = 136, 500, 63
 
@@ -45,7 +46,9 @@ def build(out: Path, *, specialists: int = 0, features: int = FEATURES) -> Path:
     spec = QilcmSpec()
     scores = lightgbm.Booster(model_str=model).predict(data.features, raw_score=True)
     torch.manual_seed(0)
-    module = Ranker(data.schema, np.column_stack([data.features, np.asarray(scores, dtype=np.float32)]), spec)
+    module = Ranker(
+        data.schema, np.column_stack([in_memory(data.features), np.asarray(scores, dtype=np.float32)]), spec
+    )
     first = FittedFirstStage(LightGbmStage(), model, np.asarray(scores), np.asarray(scores), {})
     fitted = FittedNetwork(module.eval(), spec, (), 0, 0.0)
     anomaly = fit_anomaly(data, first.train_scores, seed=0)

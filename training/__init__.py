@@ -25,6 +25,7 @@
     search/                            what may be tried, and what is tried next
     networks/                          QILCM, QILCM2, DLCM, DCM and an MLP as torch modules
     data/                              LETOR text, tables, arrays and synthetic data; splits by query
+    stored/                            matrices whose rows are read when asked for; folders of shards
     recipe/                            what a recipe may say; its options on a command line
     recipes/                           the recipes that come along, as TOML
     processes                          workers that are gone when their parent is

@@ -30,6 +30,8 @@ _EXAMPLES = """examples:
       --qid search_id --label clicked
   listwright fit letor --data rows.txt --first-stage production.txt \\
       --out models/shop/1
+  listwright fit --data rows.parquet --qid search_id --label clicked \\
+      --shards always --quick    rows stay on disk, whatever their size
   listwright fit --out models/demo/2 --resume   after an interruption
   listwright fit mq2008 --data data/MQ2008 --model dlcm    a rival instead
 """
@@ -47,7 +49,14 @@ def main(arguments: list[str] | None = None) -> int:
             from listwright.training.run import run  # noqa: PLC0415
         command = repeatable("fit", sys.argv[1:] if arguments is None else arguments)
         report = run(
-            recipe, options.data, out, resume=options.resume, device=options.device, command=command, console=console
+            recipe,
+            options.data,
+            out,
+            resume=options.resume,
+            device=options.device,
+            command=command,
+            shards=options.shards,
+            console=console,
         )
     except (ListwrightError, OSError) as error:
         console.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
@@ -94,6 +103,13 @@ def _parser() -> argparse.ArgumentParser:
         "--quick",
         action="store_true",
         help="compare nothing: fit LightGBM on the features alone, and the recipe's second stage, which answers",
+    )
+    parser.add_argument(
+        "--shards",
+        choices=("auto", "always", "never"),
+        default="auto",
+        help="whether rows stay on disk, in shards in the cache ($LISTWRIGHT_CACHE), and are read as they are needed; "
+        "auto (default): if they may not fit into memory",
     )
     parser.add_argument("--resume", action="store_true", help="go on with the interrupted run for the same --out")
     return parser

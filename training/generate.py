@@ -17,8 +17,8 @@ from rich.markup import escape
 from listwright.ranking.errors import ListwrightError, RecipeError
 from listwright.training.bars import progress_bars
 from listwright.training.data.drawn import DrawnBlock, blocks
-from listwright.training.data.stored.disk import told_if_full
 from listwright.training.progress import Progress
+from listwright.training.stored.disk import told_if_full
 
 ENDINGS = (".parquet", ".csv", ".txt")
 

@@ -16,6 +16,7 @@ from listwright.training.bars import progress_bars
 from listwright.training.choice.comparing import compared_networks
 from listwright.training.data.dataset import Splits
 from listwright.training.data.load import announce, load
+from listwright.training.data.room import Shards
 from listwright.training.recipe.config import GivenModel, Recipe
 from listwright.training.reporting.measures.details import alone, default_of, details, repeat
 from listwright.training.reporting.measures.latency import measured_here
@@ -41,6 +42,7 @@ def run(
     device: str = "auto",
     command: str = "",
     as_fitted: bool = False,
+    shards: Shards = "never",
     console: Console,
 ) -> Report:
     """Fit a recipe and publish the bundle at ``out``.
@@ -54,6 +56,7 @@ def run(
         command: that repeats the run, for its report.
         as_fitted: the second stage is the bundle's default even if the test split shows it to harm: for whoever
             measures on that split, and must not choose by it.
+        shards: whether rows stay on disk, as for :func:`listwright.training.data.load.load`.
         console: where progress and the table go.
 
     Returns:
@@ -66,7 +69,7 @@ def run(
     with Workspace(out, recipe, resume=resume) as workspace, progress_bars(console) as bars:
         watch = Stopwatch(bars)
         with watch.step("data"):
-            read = load(recipe, sources, progress=bars)
+            read = load(recipe, sources, shards=shards, progress=bars)
             splits, fingerprint = _checked(recipe, read, workspace)
         context = RunContext(recipe, splits, workspace.state, bars, usable)
         return _fit_and_publish(context, workspace, watch, fingerprint, command, as_fitted=as_fitted)
@@ -97,7 +100,7 @@ def _checked(recipe: Recipe, read: Splits, workspace: Workspace) -> tuple[Splits
     """Splits under the schema that the bundle will have, those of the interrupted run if one goes on; their digest."""
     splits = under_bundle_schema(recipe, read)
     if recipe.specialists is not None:  # now rather than after the generalist
-        informative = sum(len(np.unique(labels)) > 1 for _, labels in splits.train.lists())
+        informative = sum(len(np.unique(labels)) > 1 for labels in splits.train.label_lists())
         check_enough(recipe.specialists, informative)
     given = recipe.first_stage
     return splits, workspace.belongs_to(splits, Path(given.path) if isinstance(given, GivenModel) else None)

@@ -15,6 +15,7 @@ from listwright.ranking.errors import RecipeError
 from listwright.ranking.manifest import BundleName
 from listwright.training.data.dataset import Splits
 from listwright.training.recipe.config import Recipe
+from listwright.training.stored.rows import chunks
 
 _RUN = "run.json"
 
@@ -164,7 +165,9 @@ def digest_of(splits: Splits) -> str:
     """sha256 of features, labels, lists and weights of all splits."""
     digest = hashlib.sha256()
     for part in (splits.train, splits.valid, splits.test):
-        for array in (part.features, part.labels, part.offsets, part.weights):
+        for _, rows in chunks(part.features):
+            digest.update(np.ascontiguousarray(rows).data)
+        for array in (part.labels, part.offsets, part.weights):
             if array is not None:
                 digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()

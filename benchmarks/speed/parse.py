@@ -53,12 +53,13 @@ def measure(reader: str, path: Path) -> dict[str, float]:
     """Seconds, peak memory and a sum over what was read, to see that both read the same."""
     if reader == "listwright":
         from listwright.training.data.letor.text import read  # noqa: PLC0415 - each process loads its own reader only
+        from listwright.training.stored.rows import in_memory  # noqa: PLC0415
 
         started = time.perf_counter()
         with path.open("rb") as file:
             dataset = read(file, path.name)
         seconds = time.perf_counter() - started
-        rows, queries, total = dataset.rows, len(dataset), float(dataset.features.sum(dtype=np.float64))
+        rows, queries, total = dataset.rows, len(dataset), float(in_memory(dataset.features).sum(dtype=np.float64))
     else:
         from sklearn.datasets import load_svmlight_file  # noqa: PLC0415
 

@@ -14,11 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from filelock import FileLock
 
 from listwright.ranking.errors import DataError
 from listwright.ranking.features import FeatureSchema
 from listwright.training.data.container import file_digest
 from listwright.training.data.dataset import Dataset
+from listwright.training.stored.disk import told_if_full
+from listwright.training.stored.shards import FORMAT, ShardWriter, Stored, open_shards
 
 PARSER_VERSION = 3
 """Raise it whenever the parser gives another result for the same text: older entries are then ignored."""
@@ -27,6 +30,9 @@ _ARRAYS = ("features", "labels", "offsets")
 _WEIGHTS = "weights"
 """An array that few datasets have."""
 _FACTS = "facts.json"
+
+FULL = "make some, or set LISTWRIGHT_CACHE to a folder on another disk; the same command goes on where it was"
+"""What to do where shards have no room."""
 
 _log = logging.getLogger(__name__)
 
@@ -118,6 +124,43 @@ def _hashes(entry: Path, qids: list[str], schema: FeatureSchema, beside: Beside)
         for name, part in (("qids", qids), ("beside", beside))
     }
     return hashes | {"schema": schema.fingerprint}
+
+
+def stored(digest: str, source: str, write: Callable[[ShardWriter], Beside]) -> tuple[Stored, Beside]:
+    """A source as a folder of shards, written if it is not there; an interrupted writing goes on behind its last shard.
+
+    Args:
+        digest: hash of everything that the result depends on.
+        source: name of the source, for whoever looks into the cache.
+        write: streams the source from :attr:`ShardWriter.place` on, and says what was found beside the rows.
+
+    Raises:
+        DataError: if there is no room; what is written stays for the next run.
+
+    Convention: a folder that is not bit for bit what was written is written again.
+    """
+    name = hashlib.sha256(f"shards/{FORMAT}/{PARSER_VERSION}/{digest}".encode()).hexdigest()
+    entry, partial = folder() / name, folder() / f".{name}.partial"
+    with told_if_full(folder(), FULL):
+        folder().mkdir(parents=True, exist_ok=True)
+        with FileLock(folder() / f".{name}.lock"):
+            if entry.exists():
+                try:
+                    return _opened(entry)
+                except DataError as error:
+                    _log.warning("%s: reading the source again", error)
+                    shutil.rmtree(entry)
+            partial.mkdir(exist_ok=True)
+            writer = ShardWriter(partial)
+            beside = write(writer)
+            writer.finish({"source": source, "beside": beside})
+            partial.rename(entry)
+    return _opened(entry, check=False)
+
+
+def _opened(entry: Path, *, check: bool = True) -> tuple[Stored, Beside]:
+    found = open_shards(entry, check=check)
+    return found, found.facts["beside"]
 
 
 @functools.cache

@@ -6,10 +6,11 @@ from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from listwright.ranking.errors import DataError
 from listwright.training.data.dataset import Splits
+from listwright.training.stored.rows import Features
 
 _ROWS = 65_536
 """Rows that are compared at a time: most columns are told to vary by the first of them."""
@@ -56,9 +57,11 @@ def dropped_note(splits: Splits) -> str | None:
     )
 
 
-def _constant(features: Float[np.ndarray, "R D"]) -> Int[np.ndarray, " C"]:
+def _constant(features: Features) -> Int[np.ndarray, " C"]:
     left, first = np.arange(features.shape[1]), features[0]
     for start in range(0, len(features), _ROWS):
+        if len(left) == 0:
+            break
         rows = features[start : start + _ROWS, left]
         same = (rows == first[left]) | (np.isnan(rows) & np.isnan(first[left]))
         left = left[same.all(axis=0)]

@@ -1,4 +1,4 @@
-"""Ranking data in memory: one flat feature matrix and where each query's rows begin."""
+"""Ranking data: one flat feature matrix, in memory or on disk, and where each query's rows begin."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from jaxtyping import Float, Int
 
 from listwright.ranking.errors import DataError
 from listwright.ranking.features import QUANTILE_LEVELS, UNKNOWN_CODE, Feature, FeatureSchema
+from listwright.training.stored.rows import CHUNK_ROWS, Features, columns, mapped, taken
+from listwright.training.stored.shards import Stored
 
 MOST_WEIGHT = 1e9
 """Of a row, in units of the mean training query."""
@@ -20,7 +22,8 @@ class Dataset:
     """The candidate lists of N queries, R rows in all, rows of one query together and in input order.
 
     Args:
-        features: ``(R, D)`` float32 in schema order, NaN = missing; categorical columns hold codes.
+        features: ``(R, D)`` float32 in schema order, NaN = missing; categorical columns hold codes. An array, or
+            :class:`listwright.training.stored.rows.Rows`, which are read where they are asked for.
         labels: ``(R,)`` int32 relevance labels, 0 = irrelevant.
         offsets: ``(N + 1,)`` int64; query n owns rows ``offsets[n] : offsets[n + 1]``.
         qids: ``N`` query ids, as the source spells them, each once.
@@ -29,7 +32,7 @@ class Dataset:
         weights: ``(R,)`` how much each row counts; a query counts as the mean of its rows. None: all alike.
     """
 
-    features: Float[np.ndarray, "R D"]
+    features: Features
     labels: Int[np.ndarray, " R"]
     offsets: Int[np.ndarray, " O"]
     qids: tuple[str, ...]
@@ -63,10 +66,26 @@ class Dataset:
         return slice(int(self.offsets[n]), int(self.offsets[n + 1]))
 
     def lists(self) -> Iterator[tuple[Float[np.ndarray, "L D"], Int[np.ndarray, " L"]]]:
-        """Features and labels of each query, as views."""
+        """Features and labels of each query, as views; rows that are on disk are read some lists at a time."""
+        if isinstance(self.features, np.ndarray):
+            for n in range(len(self)):
+                rows = self.slice(n)
+                yield self.features[rows], self.labels[rows]
+            return
+        first = 0
+        while first < len(self):
+            begin = self.offsets[first]
+            last = max(first + 1, int(np.searchsorted(self.offsets, begin + CHUNK_ROWS, side="right")) - 1)
+            held = self.features[begin : self.offsets[last]]
+            for n in range(first, last):
+                rows = self.slice(n)
+                yield held[rows.start - begin : rows.stop - begin], self.labels[rows]
+            first = last
+
+    def label_lists(self) -> Iterator[Int[np.ndarray, " L"]]:
+        """Labels of each query, as views; no features are read."""
         for n in range(len(self)):
-            rows = self.slice(n)
-            yield self.features[rows], self.labels[rows]
+            yield self.labels[self.slice(n)]
 
     def rows_of(self, queries: Sequence[int] | Int[np.ndarray, " M"]) -> Int[np.ndarray, " S"]:
         """Row numbers of some queries, in the order given."""
@@ -75,12 +94,12 @@ class Dataset:
         return np.concatenate([np.arange(self.offsets[n], self.offsets[n + 1]) for n in queries])
 
     def select(self, queries: Sequence[int] | Int[np.ndarray, " M"]) -> Dataset:
-        """Some queries as a dataset of their own (a copy), in the order given."""
+        """Some queries as a dataset of their own (a copy; of rows on disk a view), in the order given."""
         rows = self.rows_of(queries)
         lengths = self.lengths[np.asarray(queries, dtype=np.int64)]
         return replace(
             self,
-            features=self.features[rows],
+            features=taken(self.features, rows),
             labels=self.labels[rows],
             offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
             qids=tuple(self.qids[int(n)] for n in queries),
@@ -103,9 +122,10 @@ class Dataset:
         return replace(self, gains=gains)
 
     def narrowed(self, columns: Int[np.ndarray, " C"]) -> Dataset:
-        """Some columns as a dataset of their own (a copy), in the order given."""
+        """Some columns as a dataset of their own (a copy; of rows on disk a view), in the order given."""
         schema = FeatureSchema(features=tuple(self.schema.features[column] for column in columns))
-        return replace(self, features=np.take(self.features, columns, axis=1), schema=schema)
+        features = mapped(self.features, len(schema), lambda rows: np.take(rows, columns, axis=1))
+        return replace(self, features=features, schema=schema)
 
     def under(self, schema: FeatureSchema) -> Dataset:
         """The same rows under the categories of another schema: values that it lacks become unknown.
@@ -114,12 +134,24 @@ class Dataset:
         """
         if schema.names != self.schema.names:
             raise ValueError(f"schemas name different columns: {schema.names} and {self.schema.names}")
-        features = self.features.copy()
+        codes: dict[int, Float[np.ndarray, " V"]] = {}
         for column in schema.categorical:
             old, new = self.schema.features[column], schema.features[column]
-            table = np.array([UNKNOWN_CODE, *(new.code(category) for category in old.categories)], dtype=np.float32)
-            features[:, column] = table[features[:, column].astype(np.int64)]
-        return replace(self, features=features, schema=schema)
+            table = [UNKNOWN_CODE, *(new.code(category) for category in old.categories)]
+            codes[column] = np.array(table, dtype=np.float32)
+
+        def recoded(rows: Float[np.ndarray, "M D"]) -> Float[np.ndarray, "M D"]:
+            found = rows.copy()
+            for column, table in codes.items():
+                found[:, column] = table[found[:, column].astype(np.int64)]
+            return found
+
+        return replace(self, features=mapped(self.features, len(schema), recoded), schema=schema)
+
+
+def dataset_of(found: Stored, schema: FeatureSchema) -> Dataset:
+    """The queries of a folder of shards."""
+    return Dataset(found.features, found.labels, found.offsets, found.qids, schema, weights=found.weights)
 
 
 def fit_schema(train: Dataset) -> FeatureSchema:
@@ -127,9 +159,8 @@ def fit_schema(train: Dataset) -> FeatureSchema:
 
     Categories that occur in no training row are left out, so that at serving time they are unknown.
     """
-    return FeatureSchema(
-        features=tuple(_fit_feature(feature, train.features[:, d]) for d, feature in enumerate(train.schema.features))
-    )
+    pairs = zip(train.schema.features, columns(train.features), strict=True)
+    return FeatureSchema(features=tuple(_fit_feature(feature, column) for feature, column in pairs))
 
 
 def _fit_feature(feature: Feature, column: Float[np.ndarray, " R"]) -> Feature:

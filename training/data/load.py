@@ -14,18 +14,20 @@ from listwright.training.data.constant import dropped_note
 from listwright.training.data.dataset import Remedies, Splits
 from listwright.training.data.leaks.findings import leaks
 from listwright.training.data.letor import layout
+from listwright.training.data.room import Shards, stays_on_disk
 from listwright.training.data.tables import table
 from listwright.training.progress import SILENT, Progress
 from listwright.training.recipe.config import Recipe
 from listwright.training.recipe.data import LetorData, SyntheticData, TableData
 
 
-def load(recipe: Recipe, sources: Sequence[str], *, progress: Progress = SILENT) -> Splits:
+def load(recipe: Recipe, sources: Sequence[str], *, shards: Shards = "never", progress: Progress = SILENT) -> Splits:
     """Read the data of a recipe and split them by query.
 
     Args:
         recipe: its ``data``, ``fold`` and ``seed``.
         sources: what ``--data`` named; empty for synthetic data.
+        shards: whether rows stay on disk: ``always``, ``never``, or ``auto``, where they may not fit into memory.
         progress: told how far the reading of long files has come.
 
     Raises:
@@ -43,11 +45,13 @@ def load(recipe: Recipe, sources: Sequence[str], *, progress: Progress = SILENT)
             return replace(splits, remedies=Remedies("change [data] of the recipe"))
         case LetorData() as spec:
             _need(recipe, sources)
-            splits = layout.load(spec, sources, fold=recipe.fold, rng=rng, progress=progress)
+            on_disk = stays_on_disk(sources, shards, progress)
+            splits = layout.load(spec, sources, fold=recipe.fold, rng=rng, progress=progress, on_disk=on_disk)
             return replace(splits, remedies=Remedies("leave it out of the text"))
         case TableData() as spec:
             _need(recipe, sources)
-            return table.load(spec, sources, fold=recipe.fold, rng=rng)
+            on_disk = stays_on_disk(sources, shards, progress)
+            return table.load(spec, sources, fold=recipe.fold, rng=rng, on_disk=on_disk, progress=progress)
 
 
 def _need(recipe: Recipe, sources: Sequence[str]) -> None:

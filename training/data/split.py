@@ -14,6 +14,7 @@ from listwright.training.data.dataset import Dataset, Splits, fit_schema
 from listwright.training.data.sources import SPLITS
 from listwright.training.data.times import Time, shown
 from listwright.training.recipe.data import Split
+from listwright.training.stored.rows import joined
 
 
 def by_query(dataset: Dataset, split: Split, *, fold: int, rng: np.random.Generator, source: str) -> Splits:
@@ -185,7 +186,7 @@ def _under(dataset: Dataset, schema: FeatureSchema) -> Dataset:
 
 def informative(dataset: Dataset) -> bool:
     """Whether any of its queries has two candidates with different labels."""
-    return any(labels.min() < labels.max() for _, labels in dataset.lists())
+    return any(labels.min() < labels.max() for labels in dataset.label_lists())
 
 
 def merged(parts: Sequence[Dataset]) -> Dataset:
@@ -194,7 +195,7 @@ def merged(parts: Sequence[Dataset]) -> Dataset:
     for part in parts:
         offsets.append(part.offsets[1:] + offsets[-1][-1])
     return Dataset(
-        features=np.concatenate([part.features for part in parts]),
+        features=joined([part.features for part in parts]),
         labels=np.concatenate([part.labels for part in parts]),
         offsets=np.concatenate(offsets),
         qids=tuple(qid for part in parts for qid in part.qids),

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from listwright.training.data.dataset import Dataset
+from listwright.training.stored.rows import columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +30,8 @@ def spreads(data: Dataset) -> tuple[Spread, ...]:
     """The numeric features, the one with the largest share between lists first; those without a share last."""
     list_of = np.repeat(np.arange(len(data)), data.lengths)
     found = []
-    for place, feature in enumerate(data.schema.features):
+    for feature, values in zip(data.schema.features, columns(data.features), strict=True):
         if feature.kind == "numeric":
-            values = data.features[:, place]
             share = intraclass_correlation(values, list_of)
             found.append(Spread(feature.name, share, float(np.isnan(values).mean())))
     return tuple(sorted(found, key=lambda spread: -1.0 if spread.between is None else spread.between, reverse=True))

@@ -36,7 +36,7 @@ class ListOutcome(NamedTuple):
 
 def without_choice(data: Dataset) -> int:
     """How many lists have not exactly one relevant candidate (label > 0)."""
-    return sum(int((labels > 0).sum()) != 1 for _, labels in data.lists())
+    return sum(int((labels > 0).sum()) != 1 for labels in data.label_lists())
 
 
 def are_choices(splits: Splits) -> bool:

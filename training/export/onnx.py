@@ -21,6 +21,7 @@ from listwright.ranking.features import UNKNOWN_CODE, FeatureSchema
 from listwright.ranking.golden import TIE_TOLERANCE
 from listwright.ranking.reranker import Reranker
 from listwright.ranking.stages import SecondStage, SrmStage
+from listwright.training.stored.rows import Features
 
 OPSET = 20
 
@@ -85,7 +86,7 @@ def check_parity(
     module: torch.nn.Module,
     reranker: Reranker,
     stage: SecondStage,
-    rows: Float[np.ndarray, "R D"],
+    rows: Features,
     *,
     longest: int,
     rng: np.random.Generator,
@@ -122,7 +123,7 @@ def check_parity(
 
 
 def _hard_lists(
-    rows: Float[np.ndarray, "R D"], length: int, schema: FeatureSchema, rng: np.random.Generator
+    rows: Features, length: int, schema: FeatureSchema, rng: np.random.Generator
 ) -> Iterator[tuple[str, Float[np.ndarray, "L D"]]]:
     features = rows[rng.integers(0, len(rows), length)]
     yield "plain", features

@@ -17,12 +17,14 @@ from listwright.ranking.first_stage import LightGbmFirstStage, lightgbm_input
 from listwright.ranking.metrics import ndcg
 from listwright.ranking.relative import RelativeColumn, RelativeKind
 from listwright.training.data.dataset import Dataset
+from listwright.training.first_stage.binning import lightgbm_dataset
 from listwright.training.first_stage.monotone import Directions, constraints
 from listwright.training.first_stage.summed_trees import summed
 from listwright.training.progress import NO_TASK, Task
 from listwright.training.recipe.config import LambdaMart
 from listwright.training.search.optuna_search import Found, StepReport, search
 from listwright.training.search.space import LAMBDAMART, Value
+from listwright.training.stored.rows import by_chunk
 
 Params = Mapping[str, Value]
 
@@ -81,8 +83,8 @@ def tune(
     """
     best = search_settings(train, valid, spec, seed=seed, journal=journal, task=task)
     params = {**best.values, **_bound(train, spec.monotone)}
-    boosters = _boost(_lightgbm_dataset(train), params, seed=seed, trees=best.fact, members=spec.members)
-    valid_ndcg = mean_ndcg(valid, _scores(boosters, _matrix(valid)), spec.ndcg_at)
+    boosters = _boost(lightgbm_dataset(train), params, seed=seed, trees=best.fact, members=spec.members)
+    valid_ndcg = mean_ndcg(valid, _scores(boosters, valid), spec.ndcg_at)
     model = summed([booster.model_to_string() for booster in boosters])
     return TunedLambdaMart(model, best.values, best.fact, valid_ndcg, spec.trials, spec.members)
 
@@ -103,8 +105,8 @@ def search_settings(
         train, valid, spec, seed, journal, task: as for :func:`tune`.
         prune: whether trials that stay below the median of earlier ones are ended early.
     """
-    train_set = _lightgbm_dataset(train)
-    valid_set = _lightgbm_dataset(valid, reference=train_set)
+    train_set = lightgbm_dataset(train)
+    valid_set = lightgbm_dataset(valid, reference=train_set)
     parts = _row_folds(train, spec.folds, seed) if spec.select_on == "folds" else None
 
     def try_setting(_number: int, values: dict[str, Value], report: StepReport) -> tuple[float, int]:
@@ -145,17 +147,17 @@ def out_of_fold_scores(
     scores = np.empty(train.rows, dtype=np.float64)
     params = {**tuned.params, **_bound(train, monotone)}
     for number, (rest, held_out) in enumerate(query_folds(train, folds, seed), start=1):
-        part = _lightgbm_dataset(train.select(rest))
+        part = lightgbm_dataset(train.select(rest))
         boosters = _boost(part, params, seed=seed, trees=tuned.trees, members=tuned.members)
         rows = train.rows_of(held_out)
-        scores[rows] = _scores(boosters, lightgbm_input(train.features[rows], train.schema))
+        scores[rows] = _scores(boosters, train.select(held_out))
         task.reach(number)
     return scores
 
 
 def scores_of(model: str, data: Dataset) -> Float[np.ndarray, " R"]:
     """``(R,)`` scores of a model for every row, by the code that serves."""
-    return LightGbmFirstStage(model, data.schema).score(data.features)
+    return by_chunk(data.features, LightGbmFirstStage(model, data.schema).score)
 
 
 def mean_ndcg(data: Dataset, scores: Float[np.ndarray, " R"], cutoff: int) -> float:
@@ -236,23 +238,6 @@ def _bound(train: Dataset, monotone: Directions) -> dict[str, Any]:
     return bound if train.gains is None else bound | {"label_gain": list(train.gains)}
 
 
-def _matrix(data: Dataset) -> Float[np.ndarray, "R D"]:
-    return lightgbm_input(data.features, data.schema)
-
-
-def _lightgbm_dataset(data: Dataset, reference: lightgbm.Dataset | None = None) -> lightgbm.Dataset:
-    return lightgbm.Dataset(
-        _matrix(data),
-        label=data.labels,
-        weight=data.weights,
-        group=data.lengths,
-        reference=reference,
-        categorical_feature=list(data.schema.categorical),
-        params={"feature_pre_filter": False, "verbosity": -1},  # trials differ in min_data_in_leaf
-        free_raw_data=False,
-    )
-
-
 def _boost(
     train: lightgbm.Dataset, params: Mapping[str, Any], *, seed: int, trees: int, members: int
 ) -> list[lightgbm.Booster]:
@@ -262,10 +247,15 @@ def _boost(
         return [lightgbm.train(_settings(params, one), train, num_boost_round=trees) for one in seeds]
 
 
-def _scores(boosters: Sequence[lightgbm.Booster], rows: Float[np.ndarray, "R D"]) -> Float[np.ndarray, " R"]:
+def _scores(boosters: Sequence[lightgbm.Booster], data: Dataset) -> Float[np.ndarray, " R"]:
     """``(R,)`` the sum of what all give."""
-    found: Float[np.ndarray, " R"] = np.sum([booster.predict(rows, raw_score=True) for booster in boosters], axis=0)
-    return found
+
+    def summed_up(rows: Float[np.ndarray, "M D"]) -> Float[np.ndarray, " M"]:
+        matrix = lightgbm_input(rows, data.schema)
+        found: Float[np.ndarray, " M"] = np.sum([one.predict(matrix, raw_score=True) for one in boosters], axis=0)
+        return found
+
+    return by_chunk(data.features, summed_up)
 
 
 def _settings(params: Mapping[str, Any], seed: int) -> dict[str, Any]:

@@ -13,6 +13,8 @@ from listwright.ranking.features import MAX_NAME, QUANTILE_LEVELS, FeatureSchema
 from listwright.ranking.first_stage import read_booster
 from listwright.ranking.relative import RelativeColumn, RelativeColumns, RelativeKind
 from listwright.training.data.dataset import Dataset, Splits
+from listwright.training.stored.rows import MappedLists, Rows, mapped
+from listwright.training.stored.rows import columns as columns_of
 
 LEAST_GAIN = 0.001
 """Share of a forest's total gain below which a list-relative column is not worth its time in serving."""
@@ -61,7 +63,11 @@ def widened_part(data: Dataset, columns: Sequence[RelativeColumn]) -> Dataset:
     if not columns:
         return data
     relative = RelativeColumns(columns, data.schema)
-    features = np.empty((data.rows, len(relative.schema)), dtype=np.float32)
+    width = len(relative.schema)
+    if isinstance(data.features, Rows):
+        made = MappedLists(data.features, data.offsets, width, relative.widened)
+        return replace(data, features=made, schema=relative.schema)
+    features = np.empty((data.rows, width), dtype=np.float32)
     for n, (rows, _) in enumerate(data.lists()):
         features[data.slice(n)] = relative.widened(rows)
     return replace(data, features=features, schema=relative.schema)
@@ -75,9 +81,10 @@ def with_quantiles(columns: Sequence[RelativeColumn], train: Dataset) -> tuple[R
         train: widened.
     """
     first = len(train.schema) - len(columns)
+    last = mapped(train.features, len(columns), lambda rows: rows[:, first:])
     return tuple(
-        column.model_copy(update={"quantiles": _quantiles(train.features[:, place])})
-        for place, column in enumerate(columns, start=first)
+        column.model_copy(update={"quantiles": _quantiles(values)})
+        for column, values in zip(columns, columns_of(last), strict=True)
     )
 
 

@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from listwright.ranking.features import UNKNOWN_CODE, FeatureSchema
+from listwright.training.stored.rows import Features, columns
 
 CLIP_QUANTILES = (0.001, 0.999)
 MAX_EMBEDDING = 16
@@ -38,17 +39,20 @@ class Preprocess(nn.Module):
     ranges: Tensor
     fills: Tensor
 
-    def __init__(self, schema: FeatureSchema, rows: Float[np.ndarray, "R E"]) -> None:
+    def __init__(self, schema: FeatureSchema, rows: Features) -> None:
         super().__init__()
         self.numeric = [d for d in range(rows.shape[1]) if d not in schema.categorical]
         self.categorical = list(schema.categorical)
-        indicated = [  # where every value is missing the indicator would be 1 for ever, until a request sends one
-            i
-            for i, d in enumerate(self.numeric)
-            if d < len(schema) and schema.features[d].missing_in_training and not np.isnan(rows[:, d]).all()
-        ]
-        self.indicated = indicated
-        statistics = [_statistics(rows[:, d], fill_median=i in indicated) for i, d in enumerate(self.numeric)]
+        self.indicated: list[int] = []
+        statistics: list[tuple[float, float, float]] = []
+        for d, column in enumerate(columns(rows)):
+            if d not in self.numeric:
+                continue
+            # where every value is missing the indicator would be 1 for ever, until a request sends one
+            optional = d < len(schema) and schema.features[d].missing_in_training and not np.isnan(column).all()
+            if optional:
+                self.indicated.append(len(statistics))
+            statistics.append(_statistics(column, fill_median=optional))
         fills, lows, highs = np.array(statistics, dtype=np.float32).reshape(-1, 3).T
         self.register_buffer("fills", torch.from_numpy(fills.copy()))
         self.register_buffer("lows", torch.from_numpy(lows.copy()))

@@ -15,6 +15,7 @@ from listwright.training.networks.qilcm import QilcmNetwork
 from listwright.training.networks.qilcm2 import Qilcm2Network
 from listwright.training.networks.recurrent import DcmNetwork, DlcmNetwork
 from listwright.training.recipe.model import DcmSpec, DlcmSpec, MlpSpec, NetworkSpec, Qilcm2Spec, QilcmSpec
+from listwright.training.stored.rows import Features
 
 
 class Ranker(nn.Module):
@@ -30,14 +31,14 @@ class Ranker(nn.Module):
     def __init__(
         self,
         schema: FeatureSchema,
-        rows: Float[np.ndarray, "R E"],
+        rows: Features,
         spec: NetworkSpec,
         score_column: int | None = None,
     ) -> None:
         super().__init__()
         self.preprocess = Preprocess(schema, rows)
         self.score_column = score_column
-        scores = None if score_column is None else rows[:, score_column]
+        scores = None if score_column is None else np.ascontiguousarray(rows[:, score_column])
         self.network = _network(spec, self.preprocess.width, scores)
 
     def forward(self, raw: Float[Tensor, "B L E"], mask: Bool[Tensor, "B L"]) -> Output:

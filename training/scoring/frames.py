@@ -141,6 +141,7 @@ def _table(path: Path, rows: pl.LazyFrame, schema: FeatureSchema, qid: str) -> I
 def _typed(table: Table, schema: FeatureSchema, qid: str, first: int) -> pl.DataFrame:
     """CSV's text with features as numbers and categories; ``first`` is the row that the frame begins with."""
     made = []
+    assert isinstance(table.frame, pl.DataFrame)
     for feature in schema.features:
         if feature.name not in table.frame.columns or feature.name == qid:
             continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch import Tensor
 from listwright.ranking.metrics import ndcg
 from listwright.ranking.order import best, rank_by_score, ranks_of, refined_order
 from listwright.training.data.dataset import Dataset
+from listwright.training.stored.rows import Features, Rows, taken, with_column
 
 BUCKETS = 8
 """Batches whose lists are sorted by length together: enough to save padding, few enough to stay random."""
@@ -45,7 +47,7 @@ class Lists:
     Attributes:
         rows: ``(R',)`` row of ``data`` behind each kept candidate.
         offsets: ``(N + 1,)`` query n owns kept candidates ``offsets[n] : offsets[n + 1]``.
-        matrix: ``(R', E)`` raw features, as the exported graph will see them.
+        matrix: ``(R', E)`` raw features, as the exported graph will see them; rows on disk are read batch by batch.
     """
 
     def __init__(
@@ -57,15 +59,13 @@ class Lists:
         append_score: bool,
         device: str = "cpu",
     ) -> None:
-        kept = [_kept(data.slice(n), scores, data.features, cutoff) for n in range(len(data))]
+        kept = _kept(data, scores, cutoff)
         self.rows: Int[np.ndarray, " S"] = np.concatenate(kept)
         self._first_rows = data.offsets[:-1]
         self.offsets: Int[np.ndarray, " O"] = np.concatenate([[0], np.cumsum([len(rows) for rows in kept])])
-        matrix = data.features[self.rows]
-        if append_score:
-            matrix = np.column_stack([matrix, scores[self.rows].astype(np.float32)])
-        self.matrix: Float[np.ndarray, "S E"] = matrix
-        self._features = torch.from_numpy(matrix).to(device)
+        matrix = taken(data.features, self.rows)
+        self.matrix: Features = with_column(matrix, scores[self.rows]) if append_score else matrix
+        self._features = None if isinstance(self.matrix, Rows) else torch.from_numpy(self.matrix).to(device)
         self._labels = torch.from_numpy(data.labels[self.rows].astype(np.int64)).to(device)
         self._gains, self._weights = data.gains, None
         if data.weights is not None:
@@ -88,7 +88,8 @@ class Lists:
 
     def inputs(self, n: int) -> Float[np.ndarray, "C E"]:
         """Raw input rows of query ``n``."""
-        return self.matrix[self.offsets[n] : self.offsets[n + 1]]
+        inputs: Float[np.ndarray, "C E"] = self.matrix[self.offsets[n] : self.offsets[n + 1]]
+        return inputs
 
     def batch(self, queries: Int[np.ndarray, " B"]) -> Batch:
         """Some queries, padded to the longest of them; padding repeats real rows and means nothing."""
@@ -96,9 +97,18 @@ class Lists:
         lengths = self._lengths[picked]
         steps = torch.arange(int(lengths.max()), device=lengths.device)
         mask = steps < lengths[:, None]
-        index = self._starts[picked][:, None] + torch.where(mask, steps, 0)
+        places = torch.where(mask, steps, 0)
+        index = self._starts[picked][:, None] + places
         weights = None if self._weights is None else self._weights[index]
-        return Batch(self._features[index], self._labels[index], mask, weights, self._gains)
+        features = self._read(queries, lengths, places) if self._features is None else self._features[index]
+        return Batch(features, self._labels[index], mask, weights, self._gains)
+
+    def _read(self, queries: Int[np.ndarray, " B"], lengths: Tensor, places: Tensor) -> Tensor:
+        """``(B, L, E)`` features from disk."""
+        numbers = [np.arange(self.offsets[n], self.offsets[n + 1]) for n in queries]
+        rows = torch.from_numpy(self.matrix[np.concatenate(numbers)]).to(lengths.device)
+        starts = lengths.cumsum(0) - lengths
+        return rows[starts[:, None] + places]
 
     def batches(self, size: int, rng: np.random.Generator | None = None) -> Iterator[Batch]:
         """All queries once, ``size`` lists at a time, the last batch smaller.
@@ -124,15 +134,16 @@ class Lists:
         return [batches[b] for b in rng.permutation(len(batches))]
 
 
-def _kept(
-    rows: slice, scores: Float[np.ndarray, " R"], features: Float[np.ndarray, "R D"], cutoff: int
-) -> Int[np.ndarray, " C"]:
-    """Rows of one query that reach the second stage, in input order."""
-    everything = np.arange(rows.start, rows.stop)
-    if len(everything) <= cutoff:
-        return everything
-    of_list = scores[rows]
-    return np.sort(everything[best(cutoff, rank_by_score(of_list), of_list, features[rows])])
+def _kept(data: Dataset, scores: Float[np.ndarray, " R"], cutoff: int) -> list[Int[np.ndarray, " C"]]:
+    """Rows of each query that reach the second stage, in input order."""
+    kept = [np.arange(first, last) for first, last in pairwise(data.offsets.tolist())]
+    if data.lengths.max() <= cutoff:
+        return kept
+    for n, (features, _) in enumerate(data.lists()):
+        if len(features) > cutoff:
+            of_list = scores[data.slice(n)]
+            kept[n] = np.sort(kept[n][best(cutoff, rank_by_score(of_list), of_list, features)])
+    return kept
 
 
 def refined_ndcg(

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from listwright.ranking.errors import DataError
 from listwright.ranking.stages import FeatureWeight, Specialist
 from listwright.training.data.dataset import Dataset
+from listwright.training.data.room import available
 from listwright.training.progress import NO_TASK, Task
 from listwright.training.recipe.config import Srm as SrmSpec
 from listwright.training.second_stage.batching import Lists
@@ -30,6 +31,10 @@ from listwright.training.specialists.linear import LinearRanker
 from listwright.training.specialists.neural import NetworkRanker
 from listwright.training.specialists.srm_network import SrmNetwork
 from listwright.training.specialists.standardise import Standardise
+from listwright.training.stored.rows import Rows, in_memory
+
+_COPIES = 2
+"""Of the inputs in float64: all, and those of the lists with different labels."""
 
 TOP_FEATURES = 5
 """Largest weights of a linear specialist that the bundle tells."""
@@ -134,6 +139,17 @@ def check_enough(spec: SrmSpec, informative: int) -> None:
         )
 
 
+def _check_room(rows: int, width: int) -> None:
+    """EM goes over all rows many times, and holds them; raise DataError where there is no room for those on disk."""
+    needed, there = _COPIES * 8 * rows * width, available()
+    if there is not None and needed > there:
+        raise DataError(
+            "specialists",
+            f"EM holds the rows that it sees in memory: {rows:,} rows of {width} inputs need {needed / 2**30:.1f} GiB, "
+            f"and {there / 2**30:.1f} GiB are free; set a lower cutoff under [specialists], or leave it out",
+        )
+
+
 def lists_of(spec: SrmSpec, data: Dataset, scores: Float[np.ndarray, " R"] | None = None) -> Lists:
     """The candidates and inputs that the specialists see.
 
@@ -169,9 +185,11 @@ class _Fitting:
         self._informative = np.flatnonzero(low < high)
         check_enough(spec, len(self._informative))
         self._standardise = Standardise(train.schema, kept.matrix, spec.transform)
+        if isinstance(kept.matrix, Rows):
+            _check_room(len(kept.matrix), self._standardise.width)
         lengths = torch.from_numpy(np.diff(kept.offsets))
         everything = PaddedLists.of(
-            self._standardise(torch.from_numpy(kept.matrix)).double(),
+            self._standardise(torch.from_numpy(in_memory(kept.matrix))).double(),
             torch.from_numpy(labels.astype(np.float64)),
             lengths,
             top=spec.top,

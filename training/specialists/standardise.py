@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from listwright.ranking.features import FeatureSchema
 from listwright.training.networks.preprocess import CLIP_QUANTILES, symmetric_log1p
+from listwright.training.stored.rows import Features, columns
 
 FIRST_STAGE_SCORE = "first-stage score"
 """Name of the column that is no feature."""
@@ -42,22 +43,23 @@ class Standardise(nn.Module):
     scales: Tensor
     optional: Tensor
 
-    def __init__(
-        self, schema: FeatureSchema, rows: Float[np.ndarray, "R E"], transform: Literal["none", "log"]
-    ) -> None:
+    def __init__(self, schema: FeatureSchema, rows: Features, transform: Literal["none", "log"]) -> None:
         super().__init__()
         self.transform = transform
         self.numeric = [d for d in range(rows.shape[1]) if d not in schema.categorical]
-        self.indicated = [
-            i
-            for i, d in enumerate(self.numeric)
-            if d < len(schema) and schema.features[d].missing_in_training and not np.isnan(rows[:, d]).all()
-        ]
+        self.indicated: list[int] = []
+        found: list[tuple[float, float, float, float]] = []
+        for d, column in enumerate(columns(rows)):
+            if d not in self.numeric:
+                continue
+            if d < len(schema) and schema.features[d].missing_in_training and not np.isnan(column).all():
+                self.indicated.append(len(found))
+            found.append(_statistics(column, transform))
         self.register_buffer(
             "optional", torch.tensor([i in self.indicated for i in range(len(self.numeric))], dtype=torch.bool)
         )
         self.categorical = [(d, len(schema.features[d].categories)) for d in schema.categorical]
-        statistics = np.array([_statistics(rows[:, d], transform) for d in self.numeric], dtype=np.float32)
+        statistics = np.array(found, dtype=np.float32)
         for name, values in zip(("lows", "highs", "means", "scales"), statistics.reshape(-1, 4).T, strict=True):
             self.register_buffer(name, torch.from_numpy(values.copy()))
         names = (*schema.names, FIRST_STAGE_SCORE)

@@ -19,6 +19,7 @@ from listwright.training.recipe import config
 from listwright.training.recipe.config import LambdaMart, Recipe
 from listwright.training.recipe.data import SyntheticData
 from listwright.training.steps.bundle_schema import load
+from listwright.training.stored.rows import in_memory
 
 CUTOFF = 10
 PLANTED_QUERIES = 1000
@@ -137,7 +138,7 @@ def widened(splits: Splits) -> Splits:
     ]
     relative = RelativeColumns(columns, schema)
     train, valid, test = (_widened(part, relative) for part in (splits.train, splits.valid, splits.test))
-    varies = np.nanmin(train.features, axis=0) < np.nanmax(train.features, axis=0)
+    varies = np.nanmin(in_memory(train.features), axis=0) < np.nanmax(in_memory(train.features), axis=0)
     varies[: len(schema)] = True
     train, valid, test = (part.narrowed(np.flatnonzero(varies)) for part in (train, valid, test))
     fixed: FeatureSchema = fit_schema(train)

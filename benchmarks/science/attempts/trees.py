@@ -13,6 +13,7 @@ from benchmarks.science.attempts.problem import Problem, Scores
 from listwright.ranking.first_stage import lightgbm_input
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.first_stage import lambdamart
+from listwright.training.stored.rows import in_memory
 
 MEMBERS = 8
 
@@ -90,7 +91,7 @@ def _settings(problem: Problem, more: dict[str, Any]) -> dict[str, Any]:
 
 
 def _matrix(data: Dataset) -> Float[np.ndarray, "R D"]:
-    return lightgbm_input(data.features, data.schema)
+    return lightgbm_input(in_memory(data.features), data.schema)
 
 
 def _lightgbm_dataset(data: Dataset) -> lightgbm.Dataset:

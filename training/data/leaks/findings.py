@@ -6,7 +6,6 @@ All is judged on training queries, and said only where nearly all of them show i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +15,7 @@ from listwright.ranking.features import UNKNOWN_CODE, Feature
 from listwright.training.data.dataset import Dataset, Ids, Remedies
 from listwright.training.data.leaks.evidence import MOSTLY, NEARLY, Column, ListFacts, by_mean_label, distinct_ids
 from listwright.training.data.times import TIMES_IN_NUMBERS, count_times
+from listwright.training.stored.rows import columns
 
 FEWEST = 10
 """Lists below which it may be chance."""
@@ -25,9 +25,6 @@ FEW_CATEGORIES = 20
 
 FEWER_FAILURES = 0.25
 """Lists in which a column may put the wrong candidate first, for each in which a random order does."""
-
-_BLOCK = 16
-"""Columns that are copied at a time, so that the values of one lie side by side."""
 
 _MOST_NAMES = 20
 
@@ -65,7 +62,7 @@ def leaks(train: Dataset, remedies: Remedies, ids: Ids = ()) -> list[Finding]:
     """
     lists, found, per_list = ListFacts(train), list[Finding](), list[str]()
     large = {name: (distinct, rows) for name, distinct, rows in ids}
-    for feature, column in zip(train.schema.features, _columns(train), strict=True):
+    for feature, column in zip(train.schema.features, columns(train.features), strict=True):
         name, leave_out = feature.name, remedies.leave_out.format(feature.name)
         said = [_order(feature, column, train, lists, leave_out), _position(feature, column, lists, leave_out)]
         if (time := _time(feature, column, lists)) is not None:
@@ -81,11 +78,6 @@ def leaks(train: Dataset, remedies: Remedies, ids: Ids = ()) -> list[Finding]:
                 per_list.append(name)
         found += [Finding((name,), f"{name!r} {text}") for text in said if text is not None]
     return [*found, _query_level(per_list, lists, remedies)] if per_list else found
-
-
-def _columns(train: Dataset) -> Iterator[Column]:
-    for first in range(0, len(train.schema), _BLOCK):
-        yield from np.ascontiguousarray(train.features[:, first : first + _BLOCK].T)
 
 
 def _nearly(count: int, of: int) -> bool:

@@ -34,20 +34,26 @@ _Folds = dict[int, dict[str, str]]
 
 
 def load(
-    spec: LetorData, sources: Sequence[str], *, fold: int, rng: np.random.Generator, progress: Progress = SILENT
+    spec: LetorData,
+    sources: Sequence[str],
+    *,
+    fold: int,
+    rng: np.random.Generator,
+    progress: Progress = SILENT,
+    on_disk: bool = False,
 ) -> Splits:
     """Read a LETOR set as it lies there.
 
     One folder or archive is searched for, in this order: the publisher's folds (``Fold1/train.txt`` …, also as LETOR
     3.0 spells them), the recipe's part files, one ``train.txt`` / ``vali.txt`` / ``test.txt`` (Istella-S; also with the
     set's name before it, ``set1.train.txt``, as Yahoo has them). Anything else are files: ``train=FILE valid=FILE
-    test=FILE`` says which is which, otherwise all queries are split.
+    test=FILE`` says which is which, otherwise all queries are split. With ``on_disk``, rows stay on disk, in shards.
 
     Raises:
         RecipeError: if the sources make no sense together, or there is no such fold.
         DataError: if files are missing or wrong.
     """
-    reader = Reader(progress)
+    reader = Reader(progress, on_disk=on_disk)
     named = files_by_split(sources)
     if named is not None:
         check_fold(fold, 1, NAMED)

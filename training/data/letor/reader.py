@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from jaxtyping import Int
@@ -11,10 +14,13 @@ from jaxtyping import Int
 from listwright.ranking.errors import DataError
 from listwright.training.data import cache
 from listwright.training.data.container import Container, file_digest, open_plain
-from listwright.training.data.dataset import Dataset
+from listwright.training.data.dataset import Dataset, dataset_of
 from listwright.training.data.letor import text as letor
+from listwright.training.data.letor.streamed import stream_into
 from listwright.training.data.split import merged
 from listwright.training.progress import SILENT, Progress, Task
+from listwright.training.stored.rows import mapped
+from listwright.training.stored.shards import ShardWriter
 
 
 class Reader:
@@ -22,10 +28,11 @@ class Reader:
 
     Args:
         progress: gets one task for each file that has to be parsed, in kilobytes.
+        on_disk: whether rows stay on disk, in shards.
     """
 
-    def __init__(self, progress: Progress = SILENT) -> None:
-        self._progress = progress
+    def __init__(self, progress: Progress = SILENT, *, on_disk: bool = False) -> None:
+        self._progress, self._on_disk = progress, on_disk
 
     def file(self, path: Path) -> Dataset:
         """A file on disk, with the group sizes in ``FILE.query`` beside it if there are such.
@@ -34,15 +41,14 @@ class Reader:
             DataError: if the file, or its group file, cannot be read.
         """
 
-        def parse(groups: Int[np.ndarray, " N"] | None) -> Dataset:
-            with open_plain(path) as (stream, size):
-                return letor.read(stream, str(path), groups=groups, task=_reading(self._progress, path.name, size))
+        def opened() -> AbstractContextManager[tuple[BinaryIO, int | None]]:
+            return open_plain(path)
 
         group_file = next((p for p in _group_files(path) if p.is_file()), None)
         if group_file is None:
-            return cache.cached(file_digest(path), path.name, lambda: parse(None))
+            return self._read(opened, str(path), path.name, path.name, file_digest(path))
         digest = f"{file_digest(path)}/{file_digest(group_file)}"
-        dataset = cache.cached(digest, path.name, lambda: parse(_read_groups(group_file)))
+        dataset = self._read(opened, str(path), path.name, path.name, digest, group_file)
         # Such queries have no ids of their own. The same file elsewhere has the same entry in the cache.
         return replace(dataset, qids=tuple(f"{path}#{n}" for n in range(1, len(dataset) + 1)))
 
@@ -55,11 +61,35 @@ class Reader:
         if container.path.is_dir():
             return self.file(container.path / name)
 
-        def parse() -> Dataset:
-            with container.open(name) as (stream, size):
-                return letor.read(stream, f"{container.path}:{name}", task=_reading(self._progress, name, size))
+        source, short = f"{container.path}:{name}", f"{container.path.name}:{name}"
+        return self._read(lambda: container.open(name), source, name, short, container.digest(name))
 
-        return cache.cached(container.digest(name), f"{container.path.name}:{name}", parse)
+    def _read(
+        self,
+        opened: Callable[[], AbstractContextManager[tuple[BinaryIO, int | None]]],
+        source: str,
+        title: str,
+        short: str,
+        digest: str,
+        group_file: Path | None = None,
+    ) -> Dataset:
+        """From the cache, or parsed; in memory or in shards."""
+
+        def parse() -> Dataset:
+            groups = None if group_file is None else _read_groups(group_file)
+            with opened() as (stream, size):
+                return letor.read(stream, source, groups=groups, task=_reading(self._progress, title, size))
+
+        def write(writer: ShardWriter) -> cache.Beside:
+            groups = None if group_file is None else _read_groups(group_file)
+            with opened() as (stream, size):
+                stream_into(writer, stream, source, groups=groups, task=_reading(self._progress, title, size))
+            return {}
+
+        if not self._on_disk:
+            return cache.cached(digest, short, parse)
+        found, _ = cache.stored(f"letor/{digest}", short, write)
+        return dataset_of(found, letor.letor_schema(found.features.shape[1]))
 
 
 def _reading(progress: Progress, name: str, size: int | None) -> Task:
@@ -89,8 +119,8 @@ def together(parts: list[Dataset]) -> Dataset:
 def _widened(part: Dataset, width: int) -> Dataset:
     if part.features.shape[1] == width:
         return part
-    features = np.zeros((part.rows, width), dtype=np.float32)
-    features[:, : part.features.shape[1]] = part.features
+    more = ((0, 0), (0, width - part.features.shape[1]))
+    features = mapped(part.features, width, lambda rows: np.pad(rows, more))
     return replace(part, features=features, schema=letor.letor_schema(width))
 
 

@@ -28,6 +28,10 @@ from listwright.training.progress import NO_TASK, Task
 CHUNK_BYTES = 2 * 2**20
 """Small enough for its arrays to stay in the processor's cache, large enough for the vector operations to pay."""
 
+EMPTY = "holds no candidates: expected lines like '2 qid:1 1:0.5 2:0.1'"
+
+GROUPS_DIFFER = "has {} candidates, but its .query file adds up to {}"
+
 _DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 """What gzip, zip and tar streams raise when they end early or their checksums disagree."""
 
@@ -54,7 +58,7 @@ def read(
     blocks = list(blocks_of(stream, source, with_qid=groups is None, task=task))
     rows = sum(len(block.labels) for block in blocks)
     if rows == 0:
-        raise DataError(source, "holds no candidates: expected lines like '2 qid:1 1:0.5 2:0.1'")
+        raise DataError(source, EMPTY)
     lengths, qids = _queries(blocks, rows, source) if groups is None else _from_groups(groups, rows, source)
     return Dataset(
         features=_stack(blocks, rows),
@@ -65,24 +69,50 @@ def read(
     )
 
 
-def blocks_of(stream: BinaryIO, source: str, *, with_qid: bool = True, task: Task = NO_TASK) -> Iterator[Block]:
+def blocks_of(
+    stream: BinaryIO, source: str, *, with_qid: bool = True, first_line: int = 1, task: Task = NO_TASK
+) -> Iterator[Block]:
     """Parse a file piece by piece; a query may go on in the next piece.
 
     Args:
         stream, source, task: as of :func:`read`.
         with_qid: every line names its query.
+        first_line: that is parsed; those before are passed over.
 
     Raises:
         DataError: as :func:`read`.
     """
     line, parsed = 1, 0
-    for chunk in _chunks(stream, source):
+    for piece in _chunks(stream, source):
+        chunk, passed = _from_line(piece, first_line - line)
+        line, parsed = line + passed, parsed + len(piece) - len(chunk)
+        if not chunk:
+            continue
         block = parse_fast(chunk, line, with_qid=with_qid)
         yield parse_lines(chunk, line, source, with_qid=with_qid) if block is None else block
         line += chunk.count(b"\n")
         parsed += len(chunk)
         task.reach(parsed // 1000)
     task.end(parsed // 1000)  # compressed text is longer than its file: only now is the end known
+
+
+def _from_line(chunk: bytes, lines: int) -> tuple[bytes, int]:
+    """What is left behind so many lines, and how many were there to be passed over."""
+    if lines <= 0:
+        return chunk, 0
+    there = chunk.count(b"\n")
+    if there <= lines:
+        return b"", there
+    place = 0
+    for _ in range(lines):
+        place = chunk.index(b"\n", place) + 1
+    return chunk[place:], lines
+
+
+def comes_back(qid: str, began: int | None) -> str:
+    """What is wrong with a query whose rows stand apart; ``began`` is the line of its first, if that is known."""
+    before = "it was whole before" if began is None else f"it began at line {began}"
+    return f"query {qid!r} comes back here, {before}: keep the rows of a query together"
 
 
 def whole(stream: BinaryIO, source: str) -> bytes:
@@ -146,12 +176,7 @@ def _queries(blocks: list[Block], rows: int, source: str) -> tuple[list[int], li
                 lengths[-1] += int(count)
                 continue
             if qid in first_line:
-                raise DataError(
-                    source,
-                    f"query {qid!r} comes back here, it began at line {first_line[qid]}: "
-                    "keep the rows of a query together",
-                    line=line,
-                )
+                raise DataError(source, comes_back(qid, first_line[qid]), line=line)
             first_line[qid] = line
             lengths.append(int(count))
             last = qid
@@ -162,5 +187,5 @@ def _queries(blocks: list[Block], rows: int, source: str) -> tuple[list[int], li
 
 def _from_groups(groups: Int[np.ndarray, " N"], rows: int, source: str) -> tuple[list[int], list[str]]:
     if groups.sum() != rows:
-        raise DataError(source, f"has {rows} candidates, but its .query file adds up to {groups.sum()}")
+        raise DataError(source, GROUPS_DIFFER.format(rows, groups.sum()))
     return groups.tolist(), [f"{source}#{n}" for n in range(1, len(groups) + 1)]

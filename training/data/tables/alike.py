@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import polars as pl
 
@@ -12,7 +12,13 @@ from listwright.training.data.tables.frames import Table, is_parquet, read_table
 TEXT, BOOLEANS, NUMBERS = "text", "booleans", "numbers"
 
 
-def alike(tables: Sequence[Table], *, ignore: frozenset[str], spelled: frozenset[str]) -> list[Table]:
+def alike(
+    tables: Sequence[Table],
+    *,
+    ignore: frozenset[str],
+    spelled: frozenset[str],
+    read: Callable[..., Table] = read_table,
+) -> list[Table]:
     """The same tables with the same columns, of the same kinds.
 
     A column that is text in one file is read as it stands in all CSV files, if it is spelled or holds booleans there:
@@ -21,6 +27,7 @@ def alike(tables: Sequence[Table], *, ignore: frozenset[str], spelled: frozenset
     Args:
         tables: the first one fixes columns and kinds.
         ignore: columns that are not looked at.
+        read: reads one of the files again, with ``as_text`` as :func:`read_table` has it.
         spelled: columns of ids, labels and categories, which are told apart as they are spelled.
 
     Returns:
@@ -32,11 +39,11 @@ def alike(tables: Sequence[Table], *, ignore: frozenset[str], spelled: frozenset
     columns = _same_columns(tables, ignore)
     mixed = frozenset(name for name in columns if _as_text(name, tables, name in spelled))
     if mixed:
-        tables = [table if is_parquet(table.path) else read_table(table.path, as_text=mixed) for table in tables]
+        tables = [table if is_parquet(table.path) else read(table.path, as_text=mixed) for table in tables]
     for name in columns:
         if name not in spelled:
             _check_kinds(name, tables)
-    return [Table(table.path, table.frame.select(columns)) for table in tables]
+    return [table.select(columns) for table in tables]
 
 
 def _same_columns(tables: Sequence[Table], ignore: frozenset[str]) -> list[str]:

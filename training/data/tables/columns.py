@@ -9,7 +9,7 @@ import polars as pl
 from jaxtyping import Float, Int
 from pydantic import ValidationError
 
-from listwright.ranking.features import Feature, FeatureSchema
+from listwright.ranking.features import UNKNOWN_CODE, Feature, FeatureSchema
 from listwright.training.data.fault import Fault
 from listwright.training.data.letor.fast import MAX_LABEL
 from listwright.training.data.times import reads_as_time
@@ -28,11 +28,17 @@ def grouped(column: pl.Series, fault: Fault) -> tuple[Int[np.ndarray, " R"], Int
     Raises:
         DataError: if a row has no id.
     """
-    ids = [None if value is None else spelled(value) for value in column.to_list()]
-    if None in ids:
-        raise fault(column, "the query id is missing", ids.index(None))
+    values = column.unique(maintain_order=True)  # few: Python looks at each of them only
+    ids = [None if value is None else spelled(value) for value in values.to_list()]
     position = {qid: n for n, qid in enumerate(dict.fromkeys(ids))}
-    query_of = np.array([position[qid] for qid in ids], dtype=np.int64)
+    numbers = pl.Series([position[qid] for qid in ids], dtype=pl.Int64)
+    value_of = pl.DataFrame({"value": values, "query": numbers})
+    places = pl.DataFrame({"value": column}).join(
+        value_of, on="value", how="left", nulls_equal=True, maintain_order="left"
+    )
+    query_of = places["query"].to_numpy()
+    if None in position:
+        raise fault(column, "the query id is missing", int(np.argmax(query_of == position[None])))
     lengths = np.bincount(query_of, minlength=len(position))
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     return np.argsort(query_of, kind="stable"), offsets, tuple(str(qid) for qid in position)
@@ -89,26 +95,49 @@ def features_of(
     features = np.empty((frame.height, frame.width), dtype=np.float32)
     schema = []
     for d, column in enumerate(frame.iter_columns()):
-        if column.dtype.is_nested() or column.dtype == pl.Binary:
-            raise fault(column, f"holds {column.dtype}, neither numbers nor text: {leave_out}")
-        if column.name not in named and (times := _times_in(column)):
-            raise fault(column, f"holds {times}: make it a number, or {leave_out}{split_by.format(column.name)}")
-        if column.name not in named and (row := _no_number(column)) is not None:
-            raise fault(
-                column,
-                f"expected a number, as most rows have; found {column[row]!r}: leave such cells empty "
-                "(a missing value), or say that the column holds categories",
-                row,
-            )
-        empty = column.null_count() == len(column)  # CSV cannot tell of what kind: as in Parquet, it is a number
-        if column.name in named or not (column.dtype.is_numeric() or empty):
-            codes, categories = _categories(column)
-            features[:, d] = codes
-            schema.append(_feature(column, categories, fault))
-        else:
-            features[:, d] = _numbers(column, fault)
-            schema.append(_feature(column, None, fault))
+        features[:, d], feature = feature_of(column, named, fault, leave_out=leave_out, split_by=split_by)
+        schema.append(feature)
     return features, FeatureSchema(features=tuple(schema))
+
+
+def feature_of(
+    column: pl.Series, named: frozenset[str], fault: Fault, *, leave_out: str, split_by: str = ""
+) -> tuple[Float[np.ndarray, " R"], Feature]:
+    """The same of one column."""
+    if column.dtype.is_nested() or column.dtype == pl.Binary:
+        raise fault(column, f"holds {column.dtype}, neither numbers nor text: {leave_out}")
+    if column.name not in named and (times := _times_in(column)):
+        raise fault(column, f"holds {times}: make it a number, or {leave_out}{split_by.format(column.name)}")
+    if column.name not in named and (row := _no_number(column)) is not None:
+        raise fault(
+            column,
+            f"expected a number, as most rows have; found {column[row]!r}: leave such cells empty "
+            "(a missing value), or say that the column holds categories",
+            row,
+        )
+    empty = column.null_count() == len(column)  # CSV cannot tell of what kind: as in Parquet, it is a number
+    if column.name in named or not (column.dtype.is_numeric() or empty):
+        codes, categories = _categories(column)
+        return codes, _feature(column, categories, fault)
+    return _numbers(column, fault), _feature(column, None, fault)
+
+
+def encoded(frame: pl.DataFrame, schema: FeatureSchema) -> Float[np.ndarray, "R D"]:
+    """Some rows of a table whose columns :func:`feature_of` has looked at as a whole.
+
+    Args:
+        frame: feature columns alone, in the order of the schema.
+        schema: of the whole table.
+    """
+    features = np.empty((frame.height, frame.width), dtype=np.float32)
+    for d, (column, feature) in enumerate(zip(frame.iter_columns(), schema.features, strict=True)):
+        if feature.kind == "categorical":
+            code: dict[str | None, int] = {category: n for n, category in enumerate(feature.categories, start=1)}
+            code[None] = UNKNOWN_CODE
+            features[:, d] = [code[name] for name in _spelled(column)]
+        else:
+            features[:, d] = column.cast(pl.Float64).to_numpy()
+    return features
 
 
 def _times_in(column: pl.Series) -> str | None:
@@ -154,12 +183,17 @@ def _numbers(column: pl.Series, fault: Fault) -> Float[np.ndarray, " R"]:
 
 
 def _categories(column: pl.Series) -> tuple[Float[np.ndarray, " R"], tuple[str, ...]]:
-    single = column.dtype == pl.Float32  # as a person would write it: 0.1, not the nearest double of the nearest float
-    given = (np.float32(value) if single and value is not None else value for value in column.to_list())
-    values = [None if value is None else spelled(value) for value in given]
+    values = _spelled(column)
     categories = tuple(sorted({value for value in values if value is not None}))
     code = {category: n for n, category in enumerate(categories, start=1)}
     return np.array([0 if value is None else code[value] for value in values], dtype=np.float32), categories
+
+
+def _spelled(column: pl.Series) -> list[str | None]:
+    """The name of every value; None where it is missing."""
+    single = column.dtype == pl.Float32  # as a person would write it: 0.1, not the nearest double of the nearest float
+    given = (np.float32(value) if single and value is not None else value for value in column.to_list())
+    return [None if value is None else spelled(value) for value in given]
 
 
 def spelled(value: object) -> str | None:

@@ -9,6 +9,7 @@ import zlib
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 import polars as pl
 
@@ -26,6 +27,25 @@ _NAMED_BY = {
 }
 
 
+@runtime_checkable
+class Columns(Protocol):
+    """What is asked of the columns of a table: a frame has it, and a file of which columns are read one by one."""
+
+    @property
+    def columns(self) -> list[str]:
+        """Their names."""
+
+    @property
+    def height(self) -> int:
+        """R."""
+
+    def __getitem__(self, name: str) -> pl.Series:
+        """One of them."""
+
+    def select(self, names: list[str]) -> Columns:
+        """Some of them."""
+
+
 @dataclass(frozen=True)
 class Table:
     """A file and its columns.
@@ -36,7 +56,11 @@ class Table:
     """
 
     path: Path
-    frame: pl.DataFrame
+    frame: Columns
+
+    def select(self, names: list[str]) -> Table:
+        """The same file with some of its columns."""
+        return Table(self.path, self.frame.select(names))
 
     def named(self, name: str | None, option: str) -> str:
         """The column of that name.

@@ -2,33 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
+from jaxtyping import Float, Int
 
 from listwright.ranking.errors import DataError, RecipeError
-from listwright.training.data.cache import Beside, cached_with
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.training.data.cache import FULL, Beside, cached_with, stored
+from listwright.training.data.cache import folder as cache_folder
 from listwright.training.data.container import file_digest
-from listwright.training.data.dataset import Dataset, Ids, Remedies, Splits
+from listwright.training.data.dataset import Dataset, Ids, Remedies, Splits, dataset_of
 from listwright.training.data.leaks.evidence import ids_beyond_float32
 from listwright.training.data.sources import NAMED, files_by_split
 from listwright.training.data.split import by_name, by_query, by_time, check_fold, checked
 from listwright.training.data.tables.alike import alike
-from listwright.training.data.tables.columns import features_of, grouped, row_weights, whole_labels
+from listwright.training.data.tables.columns import feature_of, grouped, row_weights, whole_labels
 from listwright.training.data.tables.frames import Table, check_table, read_table
 from listwright.training.data.tables.marks import marks_of
+from listwright.training.data.tables.streamed import ColumnFile, check_together, open_table, stream_into
 from listwright.training.data.times import Time
+from listwright.training.progress import SILENT, Progress
 from listwright.training.recipe.data import AnyData, TableData, TableSplit
+from listwright.training.stored.disk import told_if_full
+from listwright.training.stored.shards import ShardWriter
 
 _OPTION = {"time": "--time-column", "column": "--split-column"}
 
 
-def load(spec: TableData, sources: Sequence[str], *, fold: int, rng: np.random.Generator) -> Splits:
+def load(
+    spec: TableData,
+    sources: Sequence[str],
+    *,
+    fold: int,
+    rng: np.random.Generator,
+    on_disk: bool = False,
+    progress: Progress = SILENT,
+) -> Splits:
     """Read one table and split its queries, or read one table for each split.
 
     Args:
@@ -36,6 +53,8 @@ def load(spec: TableData, sources: Sequence[str], *, fold: int, rng: np.random.G
         sources: the table, the folder that holds ``spec.file``, or ``train=FILE valid=FILE test=FILE``.
         fold: which fold of a table that is split here.
         rng: of the split.
+        on_disk: whether rows stay on disk, in shards; those of a query must then stand together.
+        progress: told how many rows are written there.
 
     Raises:
         RecipeError: if the sources make no sense together, there is no such fold, or no such column.
@@ -49,14 +68,14 @@ def load(spec: TableData, sources: Sequence[str], *, fold: int, rng: np.random.G
             )
         check_fold(fold, 1, NAMED)
         files = {name: Path(file) for name, file in named.items()}
-        (train, valid, test), ids = _read_splits(spec, files)
+        (train, valid, test), ids = _read_splits(spec, files, on_disk, progress)
         splits = checked(train, valid, test, ", ".join(f"{name} {path.name}" for name, path in files.items()))
         return replace(splits, ids=ids)
     if len(sources) > 1:
         raise RecipeError(f"--data takes one table, not {len(sources)}, or {NAMED}: {', '.join(sources)}")
     if split.by != "random":
         check_fold(fold, 1, f"a table that is split by {_OPTION[split.by]}")
-    dataset, name, marks, ids = read(spec, sources[0])
+    dataset, name, marks, ids = read(spec, sources[0], on_disk=on_disk, progress=progress)
     column = str(split.column)
     match split.by:
         case "random":
@@ -85,7 +104,7 @@ class Read(NamedTuple):
     ids: Ids
 
 
-def read(spec: TableData, source: str) -> Read:
+def read(spec: TableData, source: str, *, on_disk: bool = False, progress: Progress = SILENT) -> Read:
     """Read a table.
 
     Text, boolean and categorical columns are categories; numbers are numeric unless ``spec.categorical`` names them (a
@@ -96,6 +115,7 @@ def read(spec: TableData, source: str) -> Read:
     Args:
         spec: column names.
         source: the table, or the folder that holds ``spec.file``.
+        on_disk, progress: as of :func:`load`.
 
     Raises:
         RecipeError: if the id or the label column is not named, or there is no column of a name.
@@ -112,32 +132,74 @@ def read(spec: TableData, source: str) -> Read:
         _check_named(spec, [table])
         return _parsed(spec, table, _split_by(spec.split))
 
-    dataset, beside = cached_with(_digest(spec, [path]), path.name, parse)
+    def write(writer: ShardWriter) -> Beside:
+        with _scratch() as folder:
+            table = open_table(path, folder)
+            _check_named(spec, [table])
+            return _streamed(writer, spec, table, progress, _split_by(spec.split))
+
+    digest = _digest(spec, [path])
+    dataset, beside = _stored(digest, path, write) if on_disk else cached_with(digest, path.name, parse)
     return Read(dataset, path.name, tuple(beside["marks"]), _ids(beside))
 
 
-def _read_splits(spec: TableData, files: dict[str, Path]) -> tuple[list[Dataset], Ids]:
+def _read_splits(
+    spec: TableData, files: dict[str, Path], on_disk: bool, progress: Progress
+) -> tuple[list[Dataset], Ids]:
     """One dataset per file; the training table says which columns there are, and which are categories."""
     for path in files.values():
         check_table(path)
+    digest, spelled = _digest(spec, files.values()), frozenset((str(spec.qid), str(spec.label), *spec.categorical))
+
+    def tables(read: Callable[..., Table]) -> dict[str, Table]:
+        found = [read(path) for path in files.values()]
+        _check_named(spec, found)
+        return dict(zip(files, alike(found, ignore=frozenset(spec.ignore), spelled=spelled, read=read), strict=True))
+
+    def as_trained(schema: FeatureSchema) -> TableData:
+        return spec.model_copy(update={"categorical": tuple(schema.names[d] for d in schema.categorical)})
 
     @cache
     def parsed() -> dict[str, tuple[Dataset, Beside]]:
-        found = [read_table(path) for path in files.values()]
-        _check_named(spec, found)
-        spelled = frozenset((str(spec.qid), str(spec.label), *spec.categorical))
-        train, *others = alike(found, ignore=frozenset(spec.ignore), spelled=spelled)
+        train, *others = tables(read_table).values()
         first = _parsed(spec, train)
-        schema = first[0].schema
-        as_trained = spec.model_copy(update={"categorical": tuple(schema.names[d] for d in schema.categorical)})
-        return dict(zip(files, [first, *(_parsed(as_trained, table) for table in others)], strict=True))
+        later = as_trained(first[0].schema)
+        return dict(zip(files, [first, *(_parsed(later, table) for table in others)], strict=True))
 
-    digest = _digest(spec, files.values())
-    read = [
-        cached_with(f"{digest}/{split}", path.name, partial(lambda split: parsed()[split], split))
-        for split, path in files.items()
-    ]
+    with _scratch() as folder:
+        opened = cache(lambda: tables(partial(open_table, scratch=folder)))
+
+        def written(split: str, said: TableData, writer: ShardWriter) -> Beside:
+            return _streamed(writer, said, opened()[split], progress)
+
+        read: list[tuple[Dataset, Beside]] = []
+        for split, path in files.items():
+            said = as_trained(read[0][0].schema) if read and on_disk else spec
+            if on_disk:
+                write = partial(
+                    lambda spec, split, writer: _streamed(writer, spec, opened()[split], progress), said, split
+                )
+                read.append(_stored(f"{digest}/{split}", path, write))
+            else:
+                parse = partial(lambda split: parsed()[split], split)
+                read.append(cached_with(f"{digest}/{split}", path.name, parse))
     return [dataset for dataset, _ in read], _ids(read[0][1])
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    """A folder on the disk where shards lie, for as long as they are written."""
+    parent = cache_folder()
+    with told_if_full(parent, FULL):
+        parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=parent, prefix=".columns-") as folder:
+        yield Path(folder)
+
+
+def _stored(digest: str, path: Path, write: Callable[[ShardWriter], Beside]) -> tuple[Dataset, Beside]:
+    found, beside = stored(f"table/{digest}", path.name, write)
+    schema = FeatureSchema(features=tuple(Feature.model_validate(feature) for feature in beside["features"]))
+    return dataset_of(found, schema), beside
 
 
 def _digest(spec: TableData, paths: Iterable[Path]) -> str:
@@ -164,19 +226,65 @@ def _check_named(spec: TableData, tables: Sequence[Table]) -> None:
 
 def _parsed(spec: TableData, table: Table, split_by: str = "") -> tuple[Dataset, Beside]:
     """The dataset, what its queries are split by, and which numbers look like ids."""
-    frame, qid, label, split = table.frame, str(spec.qid), str(spec.label), spec.split
-    columns = [name for name in frame.columns if name not in (qid, label, spec.weight, split.column, *spec.ignore)]
+    names = _feature_columns(spec, table)
+    order, dataset = _judged(spec, table)
+    features, schema = np.empty((len(names), dataset.rows), dtype=np.float32), []
+    ids: list[list[object]] = []
+    for d, name in enumerate(names):
+        features[d], feature, found = _feature(spec, table, name, split_by)
+        schema.append(feature)
+        ids += found
+    whole = replace(dataset, features=features.T[order], schema=FeatureSchema(features=tuple(schema)))
+    return whole, {"marks": marks_of(spec.split, table, dataset, order), "ids": ids}
+
+
+def _streamed(writer: ShardWriter, spec: TableData, table: Table, progress: Progress, split_by: str = "") -> Beside:
+    """The same into shards: every column once for what it is as a whole, then all rows."""
+    names = _feature_columns(spec, table)
+    order, dataset = _judged(spec, table)
+    check_together(table, str(spec.qid), order, dataset)
+    features, ids = [], list[list[object]]()
+    looking = progress.begin(f"Looking through {table.path.name}, columns", len(names))
+    for name in names:
+        _, feature, found = _feature(spec, table, name, split_by)
+        features.append(feature)
+        ids += found
+        looking.reach(len(features))
+    marks = marks_of(spec.split, table, dataset, order)
+    writing = progress.begin(f"Writing shards of {table.path.name}, rows", dataset.rows)
+    columns = table.select(names).frame
+    assert isinstance(columns, ColumnFile)
+    stream_into(writer, columns, dataset, FeatureSchema(features=tuple(features)), writing)
+    return {"marks": marks, "ids": ids, "features": [feature.model_dump(mode="json") for feature in features]}
+
+
+def _feature_columns(spec: TableData, table: Table) -> list[str]:
+    others = (spec.qid, spec.label, spec.weight, spec.split.column, *spec.ignore)
+    columns = [name for name in table.frame.columns if name not in others]
     if not columns:
-        raise DataError(table.path, f"has no feature columns besides {qid!r} and {label!r}")
-    order, offsets, qids = grouped(frame[qid], table.fault)
-    labels = whole_labels(frame[label], table.fault)
+        raise DataError(table.path, f"has no feature columns besides {spec.qid!r} and {spec.label!r}")
+    return columns
+
+
+def _judged(spec: TableData, table: Table) -> tuple[Int[np.ndarray, " R"], Dataset]:
+    """Row order that brings queries together, and the dataset in that order, without features yet."""
+    frame = table.frame
+    order, offsets, qids = grouped(frame[str(spec.qid)], table.fault)
+    labels = whole_labels(frame[str(spec.label)], table.fault)
     weights = None if spec.weight is None else row_weights(frame[spec.weight], table.fault)[order]
-    chosen, named = frame.select(columns), frozenset(spec.categorical)
-    features, schema = features_of(chosen, named, table.fault, leave_out="--ignore it", split_by=split_by)
-    dataset = Dataset(features[order], labels[order], offsets, qids, schema, weights=weights)
-    numeric = [feature.name for feature in schema.features if feature.kind == "numeric"]
-    ids = [[name, *found] for name in numeric if (found := ids_beyond_float32(frame[name])) is not None]
-    return dataset, {"marks": marks_of(split, table, dataset, order), "ids": ids}
+    none = np.broadcast_to(np.float32(0.0), (len(order), 1))
+    schema = FeatureSchema(features=(Feature(name="none yet"),))
+    return order, Dataset(none, labels[order], offsets, qids, schema, weights=weights)
+
+
+def _feature(
+    spec: TableData, table: Table, name: str, split_by: str
+) -> tuple[Float[np.ndarray, " R"], Feature, list[list[object]]]:
+    """Values and description of one column, and whether its numbers look like ids."""
+    column, named = table.frame[name], frozenset(spec.categorical)
+    values, feature = feature_of(column, named, table.fault, leave_out="--ignore it", split_by=split_by)
+    found = ids_beyond_float32(column) if feature.kind == "numeric" else None
+    return values, feature, [] if found is None else [[name, *found]]
 
 
 def _ids(beside: Beside) -> Ids:

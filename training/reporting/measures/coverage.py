@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float
 
 from listwright.ranking.features import UNKNOWN_CODE, Feature
 from listwright.training.data.dataset import Dataset
+from listwright.training.stored.rows import columns
 
 MOST_FEATURES = 40
 """Features listed, the most striking first; those of which there is nothing to say are not."""
@@ -26,7 +27,8 @@ def coverage(train: Dataset, test: Dataset) -> dict[str, object]:
     miss values more often than in training.
     """
     schema = train.schema
-    found = [_row(feature, train.features[:, d], test.features[:, d]) for d, feature in enumerate(schema.features)]
+    by_column = zip(schema.features, columns(train.features), columns(test.features), strict=True)
+    found = [_row(feature, trained, now) for feature, trained, now in by_column]
     found.sort(key=lambda row: -row.strangeness)
     listed = [row for row in found if any(row[1:])]
     return {

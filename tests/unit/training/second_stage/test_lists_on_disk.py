@@ -1,0 +1,65 @@
+"""What networks see of rows on disk is what they see of rows in memory."""
+
+import numpy as np
+import pytest
+import torch
+
+from listwright.ranking.errors import DataError
+from listwright.training.data.dataset import Splits
+from listwright.training.networks.preprocess import Preprocess
+from listwright.training.recipe.config import Srm
+from listwright.training.second_stage.batching import Lists
+from listwright.training.specialists import srm
+from listwright.training.specialists.standardise import Standardise
+from listwright.training.stored.rows import Rows
+from listwright.training.workspace import digest_of
+from support.training.on_disk import on_disk
+from support.training.planted import ranking_data
+
+
+@pytest.fixture
+def both(tmp_path):
+    memory = ranking_data(np.random.default_rng(0))
+    return memory, on_disk(memory, tmp_path / "shards")
+
+
+@pytest.mark.parametrize("cutoff", [4, 1000])
+@pytest.mark.parametrize("append_score", [False, True])
+def test_batches_are_the_same(both, cutoff, append_score):
+    scores = np.random.default_rng(1).normal(size=both[0].rows)
+    memory, disk = (Lists(data, scores, cutoff=cutoff, append_score=append_score) for data in both)
+    assert isinstance(disk.matrix, Rows)
+    assert disk.matrix.shape == memory.matrix.shape
+    for n in (0, 7):
+        np.testing.assert_array_equal(disk.inputs(n), memory.inputs(n))
+    batches = [list(lists.batches(16, np.random.default_rng(2))) for lists in (memory, disk)]
+    for one, other in zip(*batches, strict=True):
+        assert torch.equal(other.mask, one.mask)
+        assert torch.equal(other.features.nan_to_num(-1.0), one.features.nan_to_num(-1.0))
+        assert torch.equal(other.labels, one.labels)
+
+
+@pytest.mark.parametrize("layer", [Preprocess, lambda schema, rows: Standardise(schema, rows, "log")])
+def test_statistics_are_the_same(both, layer):
+    memory, disk = (layer(data.schema, data.features) for data in both)
+    for name, value in memory.state_dict().items():
+        if "embedding" not in name:
+            assert torch.equal(disk.state_dict()[name], value)
+    assert (disk.numeric, disk.indicated) == (memory.numeric, memory.indicated)
+
+
+def test_labels_are_read_without_features(both):
+    _, disk = both
+    assert [labels.tolist() for labels in disk.label_lists()] == [labels.tolist() for _, labels in disk.lists()]
+
+
+def test_specialists_without_room_are_told(both, monkeypatch):
+    monkeypatch.setattr(srm, "available", lambda: 1000)
+    spec = Srm(specialists=2, cutoff=None, first_stage_score=False)
+    with pytest.raises(DataError, match=r"EM holds the rows that it sees in memory.*lower cutoff"):
+        srm.fit_srm(spec, both[1], seed=0)
+
+
+def test_the_digest_of_the_data_is_the_same(both):
+    splits = [Splits(data, data, data, "") for data in both]
+    assert digest_of(splits[0]) == digest_of(splits[1])

@@ -1,0 +1,279 @@
+"""A folder of shards: the rows of whole queries in files of moderate size, and what belongs to them.
+
+==================  ================================================================================
+``shards.json``     written last: sizes and SHA-256 of all files, and what the source said of the data
+``rows-00001.f32``  float32, row by row; as wide as the widest row in it
+``rows-00001.npz``  labels, list lengths, query ids, and weights if there are some
+==================  ================================================================================
+
+The folder is written under another name, so that what has its name is whole. Rows are read and not mapped: a file that
+was cut is then an error with a name, and no signal ends the process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from listwright.ranking.errors import DataError
+from listwright.training.stored.rows import Joined, Rows, runs
+
+FORMAT = 1
+"""Of the folder. Raise it with every change that an older Listwright would read wrongly."""
+
+SHARD_BYTES = 2**28
+"""Of the rows of one file; a shard ends with the query that reaches this."""
+
+FACTS, STATE = "shards.json", "state.json"
+
+_AGAIN = "delete the folder, and the same command makes it again"
+
+
+class QueryBlock(NamedTuple):
+    """The rows of some whole queries.
+
+    Args:
+        features: ``(R, D)``.
+        labels: ``(R,)`` int32.
+        lengths: ``(N,)`` rows of each query.
+        qids: N query ids.
+        weights: ``(R,)``; None: all alike.
+    """
+
+    features: Float[np.ndarray, "R D"]
+    labels: Int[np.ndarray, " R"]
+    lengths: Int[np.ndarray, " N"]
+    qids: Sequence[str]
+    weights: Float[np.ndarray, " R"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What a folder of shards holds.
+
+    Args:
+        features: ``(R, D)``, on disk.
+        labels: ``(R,)`` int32.
+        offsets: ``(N + 1,)`` int64.
+        qids: N query ids.
+        weights: ``(R,)``; None: all alike.
+        facts: what the writer said about the data.
+    """
+
+    features: Rows
+    labels: Int[np.ndarray, " R"]
+    offsets: Int[np.ndarray, " O"]
+    qids: tuple[str, ...]
+    weights: Float[np.ndarray, " R"] | None
+    facts: dict[str, Any]
+
+
+class ShardRows(Rows):
+    """The rows of one file, zeros behind them where those of others are wider.
+
+    Args:
+        path: of the file.
+        count: of its rows.
+        own: columns in the file.
+        width: columns that are shown.
+    """
+
+    def __init__(self, path: Path, count: int, own: int, width: int) -> None:
+        super().__init__(count, width)
+        self._path, self._own = path, own
+
+    def pick(self, rows: Int[np.ndarray, " M"]) -> Float[np.ndarray, "M D"]:
+        """See :class:`listwright.training.stored.rows.Rows`; rows that follow one another are read at once.
+
+        Raises:
+            DataError: if the file is shorter than it was written, or cannot be read.
+        """
+        found = np.empty((len(rows), self._own), dtype=np.float32)
+        try:
+            file = os.open(self._path, os.O_RDONLY)
+            try:
+                for first, last in runs(rows):
+                    self._read(file, found[first:last], 4 * self._own * int(rows[first]))
+            finally:
+                os.close(file)
+        except OSError as error:
+            raise DataError(self._path, f"cannot be read: {error.strerror or error}: {_AGAIN}") from error
+        if self._own == self.shape[1]:
+            return found
+        return np.pad(found, ((0, 0), (0, self.shape[1] - self._own)))
+
+    def _read(self, file: int, into: Float[np.ndarray, "M D"], place: int) -> None:
+        left = into.reshape(-1).view(np.uint8).data
+        while len(left):
+            count = os.preadv(file, [left], place)
+            if count == 0:
+                raise DataError(self._path, f"is shorter than it was written: {_AGAIN}")
+            left, place = left[count:], place + count
+
+
+class ShardWriter:
+    """Writes the files of a folder; in a folder with some whole shards, it goes on behind them.
+
+    Args:
+        folder: that is worked in.
+
+    Attributes:
+        place: where the source was behind the last whole shard, as :meth:`add` was told; None at the beginning.
+        rows: that are written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._blocks: list[QueryBlock] = []
+        self._held = 0
+        state = folder / STATE
+        known = json.loads(state.read_text(encoding="utf-8")) if state.exists() else {"shards": [], "place": None}
+        self._shards: list[dict[str, Any]] = known["shards"]
+        self.place: Any = known["place"]
+        self.rows = sum(shard["rows"] for shard in self._shards)
+
+    @property
+    def total_rows(self) -> int:
+        """Rows of all blocks, those that wait to be written among them."""
+        return int(self.rows) + sum(len(block.labels) for block in self._blocks)
+
+    def qids(self) -> Iterator[str]:
+        """Of the queries in whole shards."""
+        for number in range(1, len(self._shards) + 1):
+            with np.load(_files(self._folder, number)[1], allow_pickle=False) as arrays:
+                yield from json.loads(arrays["qids"].tobytes())
+
+    def add(self, block: QueryBlock, place: Any) -> None:
+        """Some whole queries, which come after all before.
+
+        Args:
+            block: of them.
+            place: where the source is behind them, as JSON can say it.
+        """
+        self._blocks.append(block)
+        self._held += 4 * block.features.size
+        if self._held >= SHARD_BYTES:
+            self._write(place)
+
+    def _write(self, place: Any) -> None:
+        blocks, self._blocks, self._held = self._blocks, [], 0
+        rows, beside = _files(self._folder, len(self._shards) + 1)
+        width = max(block.features.shape[1] for block in blocks)
+        digest = hashlib.sha256()
+        with rows.open("wb") as file:
+            for block in blocks:
+                wide = np.zeros((len(block.features), width), dtype=np.float32)
+                wide[:, : block.features.shape[1]] = block.features
+                digest.update(wide.data)
+                file.write(wide.data)
+            file.flush()
+            os.fsync(file.fileno())
+        qids = json.dumps([qid for block in blocks for qid in block.qids]).encode()
+        arrays: dict[str, Any] = {
+            "labels": np.concatenate([block.labels for block in blocks]),
+            "lengths": np.concatenate([block.lengths for block in blocks]),
+            "qids": np.frombuffer(qids, dtype=np.uint8),
+        }
+        weights = [block.weights for block in blocks if block.weights is not None]
+        if weights:
+            arrays["weights"] = np.concatenate(weights)
+        np.savez(beside, **arrays)
+        count = len(arrays["labels"])
+        shard = {"rows": count, "width": width, "sha256": digest.hexdigest(), "beside": _sha256(beside)}
+        self._shards.append(shard)
+        self.place, self.rows = place, self.rows + count
+        _put(self._folder / STATE, {"shards": self._shards, "place": place})
+
+    def finish(self, facts: dict[str, Any]) -> None:
+        """Write what is left, and what makes the folder whole.
+
+        Args:
+            facts: of :attr:`Stored.facts`.
+        """
+        if self._blocks:
+            self._write(self.place)
+        whole = {"format": FORMAT, "shards": self._shards, "facts": facts}
+        _put(self._folder / FACTS, whole | {"sha256": _of(whole)})
+        (self._folder / STATE).unlink(missing_ok=True)
+
+
+def open_shards(folder: Path, *, check: bool = True) -> Stored:
+    """Open a folder of shards.
+
+    Args:
+        folder: of a finished :class:`ShardWriter`.
+        check: whether the rows still have their SHA-256, which reads them all.
+
+    Raises:
+        DataError: if something in it is not as it was written; names the file.
+    """
+    try:
+        whole = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+        sealed, shards = whole.pop("sha256"), whole["shards"]
+    except (OSError, ValueError, KeyError, AttributeError) as error:
+        raise DataError(folder / FACTS, f"cannot be read ({error}): {_AGAIN}") from error
+    if sealed != _of(whole):
+        raise DataError(folder / FACTS, f"is not what was written: {_AGAIN}")
+    if whole["format"] != FORMAT:
+        raise DataError(folder, f"has format {whole['format']}, this Listwright reads {FORMAT}: {_AGAIN}")
+    width = max(1, *(shard["width"] for shard in shards))
+    parts, beside = [], []
+    for number, shard in enumerate(shards, start=1):
+        rows, arrays_file = _files(folder, number)
+        _check_size(rows, 4 * shard["rows"] * shard["width"])
+        if check:
+            _check_digest(rows, shard["sha256"])
+        _check_digest(arrays_file, shard["beside"])
+        parts.append(ShardRows(rows, shard["rows"], shard["width"], width))
+        with np.load(arrays_file, allow_pickle=False) as arrays:
+            beside.append(dict(arrays))
+    lengths = np.concatenate([arrays["lengths"] for arrays in beside])
+    return Stored(
+        features=Joined(parts),
+        labels=np.concatenate([arrays["labels"] for arrays in beside]),
+        offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+        qids=tuple(qid for arrays in beside for qid in json.loads(arrays["qids"].tobytes())),
+        weights=np.concatenate([arrays["weights"] for arrays in beside]) if "weights" in beside[0] else None,
+        facts=whole["facts"],
+    )
+
+
+def _files(folder: Path, number: int) -> tuple[Path, Path]:
+    return folder / f"rows-{number:05d}.f32", folder / f"rows-{number:05d}.npz"
+
+
+def _check_size(path: Path, expected: int) -> None:
+    size = path.stat().st_size if path.is_file() else 0
+    if size != expected:
+        raise DataError(path, f"has {size} bytes, {expected} were written: {_AGAIN}")
+
+
+def _check_digest(path: Path, sha256: str) -> None:
+    if not path.is_file() or _sha256(path) != sha256:
+        raise DataError(path, f"is not what was written: {_AGAIN}")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _of(whole: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
+
+
+def _put(path: Path, value: object) -> None:
+    temporary = path.with_suffix(".tmp")
+    with temporary.open("w", encoding="utf-8") as file:
+        json.dump(value, file)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)

@@ -27,6 +27,7 @@
     data/                              LETOR text, tables, arrays and synthetic data; splits by query
     recipe/                            what a recipe may say; its options on a command line
     recipes/                           the recipes that come along, as TOML
+    cluster/                           the same work on Ray, behind an executor of the standard library
     processes                          workers that are gone when their parent is
     command, progress, bars, stopwatch a command that repeats a run; how far it is; seconds per step
 """

@@ -10,6 +10,7 @@
     diagnosis/                         whether a second stage is likely to pay, in a minute
     scoring/                           every list of a file through a bundle, part by part
     study                              one search for hyperparameters, in a folder of its own
+    elsewhere                          other processes for the fits of a search
     run                                a fit from the data to the published bundle, in ten steps
     steps/                             these steps: schema, fits, bundle, measurement
     reporting/                         report.json, report.html and the table on the terminal

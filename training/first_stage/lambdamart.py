@@ -21,7 +21,7 @@ from listwright.training.first_stage.monotone import Directions, constraints
 from listwright.training.first_stage.summed_trees import summed
 from listwright.training.progress import NO_TASK, Task
 from listwright.training.recipe.config import LambdaMart
-from listwright.training.search.optuna_search import Found, StepReport, search
+from listwright.training.search.optuna_search import Found, Objective, Rounds, StepReport, search
 from listwright.training.search.space import LAMBDAMART, Value
 
 Params = Mapping[str, Value]
@@ -96,13 +96,32 @@ def search_settings(
     journal: Path | None = None,
     prune: bool = False,
     task: Task = NO_TASK,
+    rounds: Rounds | None = None,
 ) -> Found:
     """The search of :func:`tune` alone, without the final fit; the fact of a trial is its number of trees.
 
     Args:
         train, valid, spec, seed, journal, task: as for :func:`tune`.
         prune: whether trials that stay below the median of earlier ones are ended early.
+        rounds: runs trials elsewhere; see :class:`listwright.training.first_stage.settings_trial.SettingsTrial`.
     """
+    objective = rounds.objective if rounds else trial_of(train, valid, spec, seed=seed)
+    return search(
+        LAMBDAMART,
+        objective,
+        first=spec.settings.model_dump(),
+        trials=spec.trials,
+        seed=seed,
+        journal=journal,
+        name="lambdamart",
+        prune_after=PRUNE_AFTER if prune else None,
+        task=task,
+        rounds=rounds,
+    )
+
+
+def trial_of(train: Dataset, valid: Dataset, spec: LambdaMart, *, seed: int) -> Objective:
+    """What one setting is worth on held-out queries; the fact is its number of trees."""
     train_set = _lightgbm_dataset(train)
     valid_set = _lightgbm_dataset(valid, reference=train_set)
     parts = _row_folds(train, spec.folds, seed) if spec.select_on == "folds" else None
@@ -111,17 +130,7 @@ def search_settings(
         params = {**values, **_bound(train, spec.monotone)}
         return _held_out(train_set, valid_set, parts, params, spec, seed=seed, report=report)
 
-    return search(
-        LAMBDAMART,
-        try_setting,
-        first=spec.settings.model_dump(),
-        trials=spec.trials,
-        seed=seed,
-        journal=journal,
-        name="lambdamart",
-        prune_after=PRUNE_AFTER if prune else None,
-        task=task,
-    )
+    return try_setting
 
 
 def out_of_fold_scores(

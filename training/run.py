@@ -14,6 +14,7 @@ from listwright.ranking import bundle
 from listwright.ranking.errors import RecipeError
 from listwright.training.bars import progress_bars
 from listwright.training.choice.comparing import compared_networks
+from listwright.training.cluster.group import Workers
 from listwright.training.data.dataset import Splits
 from listwright.training.data.load import announce, load
 from listwright.training.recipe.config import GivenModel, Recipe
@@ -41,6 +42,7 @@ def run(
     device: str = "auto",
     command: str = "",
     as_fitted: bool = False,
+    workers: Workers | None = None,
     console: Console,
 ) -> Report:
     """Fit a recipe and publish the bundle at ``out``.
@@ -54,6 +56,7 @@ def run(
         command: that repeats the run, for its report.
         as_fitted: the second stage is the bundle's default even if the test split shows it to harm: for whoever
             measures on that split, and must not choose by it.
+        workers: of a data-parallel fit; None for this process.
         console: where progress and the table go.
 
     Returns:
@@ -68,7 +71,7 @@ def run(
         with watch.step("data"):
             read = load(recipe, sources, progress=bars)
             splits, fingerprint = _checked(recipe, read, workspace)
-        context = RunContext(recipe, splits, workspace.state, bars, usable)
+        context = RunContext(recipe, splits, workspace.state, bars, usable, workers)
         return _fit_and_publish(context, workspace, watch, fingerprint, command, as_fitted=as_fitted)
 
 

@@ -156,6 +156,7 @@ def _fit_network(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) ->
         checkpoint=run.state / f"{spec.kind}.pt",
         device=run.device,
         task=task,
+        workers=run.workers,
     )
     assert fitted is not None
     epochs = len(fitted.history)

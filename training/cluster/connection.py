@@ -15,7 +15,7 @@ from listwright.training.cluster.origin import call, here, packed
 LOCAL, RUNNING, CLIENT = "ray", "auto", "ray://"
 """What ``--on`` may say; an address follows the last one."""
 
-ROOM_S = 60.0
+ROOM_S = float(os.environ.get("LISTWRIGHT_ROOM_S", "60"))
 """Seconds that a command waits for a free core before it gives up."""
 
 OBJECT_STORE_BYTES = 512 * 2**20

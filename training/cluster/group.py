@@ -6,7 +6,7 @@ import pickle
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from listwright.ranking.errors import ListwrightError, RecipeError
@@ -17,7 +17,7 @@ RETRIES = 5
 """How often a group begins a step anew."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Workers:
     """Where groups of workers are started.
 
@@ -26,12 +26,14 @@ class Workers:
         size: W, workers of a group, one core each.
         device: ``cuda`` gives each a GPU of its own.
         room_s: how long to wait for that many free cores.
+        idle: processes of a group that is done, for the next one.
     """
 
     ray: Any
     size: int
     device: str = "cpu"
     room_s: float = ROOM_S
+    idle: list[Any] = field(default_factory=list)
 
     def group(self, work: Callable[[int], bytes]) -> Group:
         """A group. ``work(rank)`` makes what a rank holds; :func:`listwright.training.cluster.origin.packed` gives it.
@@ -53,8 +55,13 @@ class Group:
         self._workers, self._work = workers, work
         self._actors: list[Any] = []
 
-    def step(self, method: str, *arguments: object) -> list[Any]:
+    def step(self, method: str, *arguments: object, addressed: bool = False) -> list[Any]:
         """What all answer, by rank. A step depends on its arguments alone, so that it can be repeated.
+
+        Args:
+            method: of what they hold.
+            arguments: of the method.
+            addressed: whether the hosts and free ports of all are one more argument.
 
         Raises:
             RecipeError: if there is no room, or workers are lost again and again.
@@ -65,7 +72,8 @@ class Group:
             try:
                 if not self._actors:
                     self._start()
-                return self._all([actor.call.remote(method, *arguments) for actor in self._actors])
+                more = (self._addresses(),) if addressed else ()
+                return self._all([actor.call.remote(method, *arguments, *more) for actor in self._actors])
             except exceptions.RayTaskError as error:
                 self.stop()
                 if isinstance(error.cause, ListwrightError):
@@ -83,11 +91,19 @@ class Group:
             self._workers.ray.kill(actor)
         self._actors = []
 
+    def release(self) -> None:
+        """The work is done: leave the processes to the next group."""
+        if self._workers.idle:
+            self.stop()
+        self._workers.idle, self._actors = self._workers.idle or self._actors, []
+
     def _start(self) -> None:
         ray, size = self._workers.ray, self._workers.size
-        gpus = 1 if self._workers.device.startswith("cuda") else 0
-        kind = ray.remote(num_cpus=1, num_gpus=gpus, scheduling_strategy="SPREAD", max_restarts=0)(Worker)
-        self._actors = [kind.remote(here()) for _ in range(size)]
+        self._actors, self._workers.idle = self._workers.idle, []
+        if not self._actors:
+            gpus = 1 if self._workers.device.startswith("cuda") else 0
+            kind = ray.remote(num_cpus=1, num_gpus=gpus, scheduling_strategy="SPREAD", max_restarts=0)(Worker)
+            self._actors = [kind.remote(here()) for _ in range(size)]
         asked = [actor.address.remote() for actor in self._actors]
         ready, _ = ray.wait(asked, num_returns=size, timeout=self._workers.room_s)
         if len(ready) < size:
@@ -96,6 +112,9 @@ class Group:
         addresses = ray.get(asked)
         self._all([actor.hold.remote(self._work(rank)) for rank, actor in enumerate(self._actors)])
         self._all([actor.call.remote("join", rank, addresses) for rank, actor in enumerate(self._actors)])
+
+    def _addresses(self) -> list[tuple[str, int]]:
+        return self._all([actor.address.remote() for actor in self._actors])
 
     def _all(self, asked: list[Any]) -> list[Any]:
         """All answers; the first error ends the wait, since others may wait for who failed."""

@@ -87,8 +87,9 @@ class ParallelEpochs:
         }
         return replace(epoch, **means)  # type: ignore[arg-type]
 
-    def __del__(self) -> None:
-        self._group.stop()
+    def end(self) -> None:
+        """See the protocol."""
+        self._group.release()
 
 
 class NetworkWorker:
@@ -112,6 +113,8 @@ class NetworkWorker:
         """Meet the others at the address of rank 0."""
         host, port = addresses[0]
         self._rank, self._size = rank, len(addresses)
+        if distributed.is_initialized():  # by a fit before
+            distributed.destroy_process_group()
         distributed.init_process_group(
             "nccl" if self._device.startswith("cuda") else "gloo",
             init_method=f"tcp://{host}:{port}",

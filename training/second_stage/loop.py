@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -30,11 +30,15 @@ from listwright.training.second_stage.epoch import Epoch
 VALIDATION_BATCH = 256
 
 
+@runtime_checkable
 class EpochRunner(Protocol):
     """Runs epochs elsewhere, on the lists of all workers together."""
 
     def run(self, model: Ranker, optimizer: torch.optim.Optimizer, number: int) -> Epoch:
         """One epoch; model and optimizer go on from what they are to what they are then."""
+
+    def end(self) -> None:
+        """The fit is done."""
 
 
 Begin = Callable[[Ranker, Lists, NetworkSpec, float, int], EpochRunner]
@@ -141,6 +145,8 @@ def fit_network(
             if checkpoint is not None:
                 save(checkpoint, attained)
             _tell(attained.history[-1], spec, task, report)
+        if runner is not None:
+            runner.end()
     model.load_state_dict(attained.best)
     return FittedNetwork(model.cpu().eval(), spec, tuple(attained.history), attained.best_epoch, conf_weight)
 

@@ -33,35 +33,37 @@ class OnRay:
     def stop(self):
         self._cluster.shutdown()
 
-    def start(self, command, *arguments):
+    def start(self, command, *arguments, room_s=60):
         """``listwright COMMAND ARGUMENTS --on auto``, under way."""
         words = [sys.executable, "-m", f"listwright.training.{command}", *map(str, arguments), "--on", "auto"]
-        environment = {**os.environ, **QUIET, "RAY_ADDRESS": self.address}
+        environment = {**os.environ, **QUIET, "RAY_ADDRESS": self.address, "LISTWRIGHT_ROOM_S": str(room_s)}
         return subprocess.Popen(
             words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
         )
 
-    def run(self, command, *arguments):
+    def run(self, command, *arguments, **options):
         """The same to its end: exit status and output."""
-        return ended(self.start(command, *arguments))
+        return ended(self.start(command, *arguments, **options))
 
-    def run_and_lose_a_node(self, command, *arguments, when):
-        """The same; a node that was added before is killed once ``when()`` is true, while the command runs."""
+    def run_and_lose_nodes(self, command, *arguments, when):
+        """The same on two nodes; as each of ``when`` gets true, the second one is killed, and another one comes."""
         node = self.add()
         process = self.start(command, *arguments)
         output = []
         reader = threading.Thread(target=lambda: output.extend(process.stdout), daemon=True)
         reader.start()  # a full pipe would stop the command
         try:
-            until(lambda: when() or process.poll() is not None)
-            assert process.poll() is None, "".join(output)
-        finally:
-            self.kill(node)
-        try:
+            for due in when:
+                until(lambda due=due: due() or process.poll() is not None)
+                assert process.poll() is None, "".join(output)
+                self.kill(node)
+                node = self.add()
             status = process.wait(LIMIT_S)
         finally:
             process.kill()
+            self.kill(node)
         reader.join(10)
+        process.stdout.close()
         return status, "".join(output)
 
 

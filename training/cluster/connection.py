@@ -15,8 +15,8 @@ from listwright.training.cluster.origin import call, here, packed
 LOCAL, RUNNING, CLIENT = "ray", "auto", "ray://"
 """What ``--on`` may say; an address follows the last one."""
 
-ROOM_S = float(os.environ.get("LISTWRIGHT_ROOM_S", "60"))
-"""Seconds that a command waits for a free core before it gives up."""
+ROOM_S = 60.0
+"""Seconds that a command waits for free cores before it gives up; $LISTWRIGHT_ROOM_S says another number."""
 
 OBJECT_STORE_BYTES = 512 * 2**20
 """Shared memory of a local Ray: what does not fit is spilled to disk."""
@@ -39,19 +39,20 @@ def add_on_option(parser: argparse.ArgumentParser) -> None:
 
 
 @contextmanager
-def connected(on: str, cores: int | None, *, room_s: float = ROOM_S) -> Iterator[tuple[ModuleType, int]]:
+def connected(on: str, cores: int | None, *, address: str | None = None) -> Iterator[tuple[ModuleType, int]]:
     """Ray's module while connected, and how many cores the cluster has.
 
     Args:
         on: ``ray``, ``auto`` or ``ray://ADDRESS``.
         cores: of a local Ray; None for those of this machine.
-        room_s: how long to wait for a free core.
+        address: of the cluster that ``auto`` means; None to look for one.
 
     Raises:
         RecipeError: if Ray is not installed, cannot be reached, has another version of something, or has no room.
     """
     if on not in (LOCAL, RUNNING) and not on.startswith(CLIENT):
         raise RecipeError(f"--on {on}: expected 'ray', 'auto' or 'ray://HOST:PORT'")
+    room_s = room_seconds()
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
     try:
@@ -59,7 +60,7 @@ def connected(on: str, cores: int | None, *, room_s: float = ROOM_S) -> Iterator
     except ImportError as error:
         raise RecipeError(f"--on {on} needs Ray: pip install 'listwright[ray]'") from error
     try:
-        _begin(ray, on, cores)
+        _begin(ray, on if address is None else address, cores)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         ray.shutdown()
         raise _refused(on, error) from error
@@ -68,6 +69,22 @@ def connected(on: str, cores: int | None, *, room_s: float = ROOM_S) -> Iterator
         yield ray, max(1, int(ray.cluster_resources().get("CPU", 1)))
     finally:
         ray.shutdown()
+
+
+def room_seconds() -> float:
+    """How long to wait for free cores.
+
+    Raises:
+        RecipeError: if $LISTWRIGHT_ROOM_S is no number of seconds.
+    """
+    said = os.environ.get("LISTWRIGHT_ROOM_S", str(ROOM_S))
+    try:
+        seconds = float(said)
+    except ValueError:
+        seconds = -1.0
+    if not 0.0 < seconds < float("inf"):
+        raise RecipeError(f"LISTWRIGHT_ROOM_S={said}: expected a number of seconds above 0")
+    return seconds
 
 
 def _begin(ray: Any, on: str, cores: int | None) -> None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from listwright.ranking.errors import RecipeError
-from listwright.training.cluster.connection import ROOM_S, connected, no_room
+from listwright.training.cluster.connection import connected, no_room, room_seconds
 from listwright.training.cluster.origin import call, here, packed
 from listwright.training.processes import pool
 
@@ -53,13 +53,14 @@ def side_by_side(on: str | None, jobs: int | None, *, local_jobs: int) -> Iterat
 class RayExecutor(Executor):
     """One task of one core per piece of work. Work that was lost with its node runs again.
 
+    All work is given up once the cluster has been without any core for :func:`room_seconds`.
+
     Args:
         ray: the module, connected.
-        room_s: how long the cluster may be without any core before all work is given up.
     """
 
-    def __init__(self, ray: Any, room_s: float = ROOM_S) -> None:
-        self._ray, self._room_s, self._origin = ray, room_s, here()
+    def __init__(self, ray: Any) -> None:
+        self._ray, self._room_s, self._origin = ray, room_seconds(), here()
         self._task = ray.remote(num_cpus=1, max_retries=RETRIES)(call)
         self._running: dict[Any, Future[Any]] = {}
         self._change = threading.Condition()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from listwright.ranking.errors import ListwrightError, RecipeError
-from listwright.training.cluster.connection import ROOM_S, no_room
+from listwright.training.cluster.connection import no_room, room_seconds
 from listwright.training.cluster.origin import Origin, here
 
 RETRIES = 5
@@ -25,14 +25,12 @@ class Workers:
         ray: the module, connected.
         size: W, workers of a group, one core each.
         device: ``cuda`` gives each a GPU of its own.
-        room_s: how long to wait for that many free cores.
         idle: processes of a group that is done, for the next one.
     """
 
     ray: Any
     size: int
     device: str = "cpu"
-    room_s: float = ROOM_S
     idle: list[Any] = field(default_factory=list)
 
     def group(self, work: Callable[[int], bytes]) -> Group:
@@ -105,10 +103,10 @@ class Group:
             kind = ray.remote(num_cpus=1, num_gpus=gpus, scheduling_strategy="SPREAD", max_restarts=0)(Worker)
             self._actors = [kind.remote(here()) for _ in range(size)]
         asked = [actor.address.remote() for actor in self._actors]
-        ready, _ = ray.wait(asked, num_returns=size, timeout=self._workers.room_s)
+        ready, _ = ray.wait(asked, num_returns=size, timeout=room_seconds())
         if len(ready) < size:
             self.stop()
-            raise no_room(ray, self._workers.room_s)
+            raise no_room(ray, room_seconds())
         addresses = ray.get(asked)
         self._all([actor.hold.remote(self._work(rank)) for rank, actor in enumerate(self._actors)])
         self._all([actor.call.remote("join", rank, addresses) for rank, actor in enumerate(self._actors)])

@@ -12,7 +12,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +65,14 @@ def here() -> Origin:
 @cache
 def versions() -> dict[str, str]:
     """Of Python and of :data:`LIBRARIES`, as they are installed here."""
-    return {"Python": platform.python_version(), **{name: version(name) for name in LIBRARIES}}
+    return {"Python": platform.python_version(), **{name: _version(name) for name in LIBRARIES}}
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
 
 
 def call(origin: Origin, work: bytes) -> Any:

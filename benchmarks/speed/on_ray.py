@@ -16,8 +16,6 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, wait
 from contextlib import contextmanager
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,16 +23,11 @@ import polars as pl
 import psutil
 
 from benchmarks import machine
-from listwright.ranking import bundle
+from benchmarks.speed.on_ray_work import EPOCHS, Scorer, demo_bundle, fit, score_part
 from listwright.training.cluster.connection import connected
 from listwright.training.cluster.executor import RayExecutor, side_by_side
-from listwright.training.recipe import config
-from listwright.training.scoring.rank import ranked
-from listwright.training.second_stage.loop import fit_network
-from listwright.training.steps.bundle_schema import load
 
-BUNDLE = Path("models/demo/1")
-FITS, EPOCHS = 8, 25
+FITS = 8
 PARTS, LISTS, LENGTH = 8, 4000, 10
 MIB = 2**20
 
@@ -48,20 +41,6 @@ def start() -> dict[str, float]:
         memory = sum(child.memory_full_info().pss for child in children) / MIB
         driver = psutil.Process().memory_full_info().pss / MIB
     return {"seconds": round(ready, 2), "processes_mib": round(memory), "command_mib": round(driver)}
-
-
-def fit(seed: int) -> float:
-    """One fit, long enough to be worth a task."""
-    recipe = config.load("demo")
-    splits = _splits()
-    spec = config.changed(recipe, {"model": {"kind": "qilcm", "max_epochs": EPOCHS, "patience": EPOCHS}}).model
-    zeros = [np.zeros(part.rows) for part in (splits.train, splits.valid)]
-    return fit_network(spec, splits.train, splits.valid, *zeros, seed=seed).valid_ndcg  # type: ignore[arg-type]
-
-
-@cache
-def _splits() -> Any:
-    return load(config.load("demo"), ())
 
 
 def seconds(executor: Executor, jobs: int) -> float:
@@ -104,29 +83,6 @@ def speed_up(rounds: int) -> dict[str, Any]:
     return {"fits": FITS, "epochs": EPOCHS, "seconds": medians, "speed_up": ratios}
 
 
-def score_part(source: str, target: str) -> int:
-    """One part, read and written by the worker."""
-    rows = pl.read_parquet(source)
-    ranked(rows, _bundle(), "qid").write_parquet(target)
-    return rows.height
-
-
-@cache
-def _bundle() -> bundle.Bundle:
-    return bundle.load(BUNDLE)
-
-
-class Scorer:
-    """An actor of Ray Data."""
-
-    def __init__(self) -> None:
-        _bundle()
-
-    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Some parts."""
-        return {"rows": [score_part(*names) for names in zip(batch["source"], batch["target"], strict=True)]}
-
-
 def by_tasks(ray: Any, names: list[tuple[str, str]]) -> int:
     """The executor of ``--on``."""
     executor = RayExecutor(ray)
@@ -149,7 +105,7 @@ def by_data(_ray: Any, names: list[tuple[str, str]]) -> int:
 def scoring(rounds: int) -> dict[str, Any]:
     """Seconds by tasks and by Ray Data, on a local Ray with two cores."""
     rng = np.random.default_rng(0)
-    schema = _bundle().manifest.feature_schema
+    schema = demo_bundle().manifest.feature_schema
     ways: dict[str, Callable[[Any, list[tuple[str, str]]], int]] = {"tasks": by_tasks, "ray_data": by_data}
     found: dict[str, list[float]] = {way: [] for way in ways}
     with tempfile.TemporaryDirectory() as folder, connected("ray", 2) as (ray, _):

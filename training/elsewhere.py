@@ -12,7 +12,7 @@ from listwright.training.steps.bundle_schema import load
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class SplitsReader:
     """Gives the splits of a recipe in any process, which reads them once."""
 
     recipe: Recipe
@@ -24,7 +24,7 @@ class Reader:
 
 
 @lru_cache(maxsize=1)
-def _read(reader: Reader) -> Splits:
+def _read(reader: SplitsReader) -> Splits:
     return load(reader.recipe, reader.sources)
 
 
@@ -40,4 +40,4 @@ class Elsewhere:
 
     executor: Executor
     jobs: int
-    read: Reader
+    read: SplitsReader

@@ -18,7 +18,7 @@ from listwright.ranking.errors import RecipeError
 from listwright.ranking.relative import KINDS
 from listwright.training.choice.comparing import better_first_stage
 from listwright.training.data.dataset import Splits
-from listwright.training.elsewhere import Elsewhere, Reader
+from listwright.training.elsewhere import Elsewhere, SplitsReader
 from listwright.training.first_stage import fit as first_stage
 from listwright.training.first_stage import lambdamart
 from listwright.training.first_stage.fit import FittedFirstStage
@@ -224,7 +224,7 @@ def _first_stage(
     return better_first_stage(fitted[0], fitted[1], splits, spec.ndcg_at)[0]
 
 
-def _fit_there(read: Reader, spec: LambdaMart, seed: int, state: Path) -> FittedFirstStage:
+def _fit_there(read: SplitsReader, spec: LambdaMart, seed: int, state: Path) -> FittedFirstStage:
     """In another process; what is finished in ``state`` is not done again."""
     return first_stage.fit(spec, read(), seed=seed, state=state)
 

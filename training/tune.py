@@ -111,10 +111,10 @@ def _elsewhere(recipe: Recipe, options: argparse.Namespace) -> Iterator[Elsewher
         yield None
         return
     from listwright.training.cluster.executor import side_by_side  # noqa: PLC0415
-    from listwright.training.elsewhere import Elsewhere, Reader  # noqa: PLC0415
+    from listwright.training.elsewhere import Elsewhere, SplitsReader  # noqa: PLC0415
 
     with side_by_side(options.on, options.jobs, local_jobs=1) as (executor, jobs):
-        yield Elsewhere(executor, jobs, Reader(recipe, tuple(options.data)))
+        yield Elsewhere(executor, jobs, SplitsReader(recipe, tuple(options.data)))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -12,13 +12,14 @@ from pathlib import Path
 def repeatable(command: str, arguments: Sequence[str]) -> str:
     """``listwright COMMAND ARGUMENTS`` without what is of one machine or one attempt.
 
-    Folders of absolute paths go, because they are nobody else's, and so do ``--out``, ``--study``, ``--json`` and
-    ``--resume``, because they change nothing in the result.
+    Folders of absolute paths go, because they are nobody else's, and so do ``--out``, ``--study``, ``--json``, ``--on``
+    and ``--resume``, because they change nothing in the result.
     """
-    attempt = argparse.ArgumentParser(add_help=False)
+    attempt = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     attempt.add_argument("--out")
     attempt.add_argument("--study")
     attempt.add_argument("--json")
+    attempt.add_argument("--on")
     attempt.add_argument("--resume", action="store_true")
     _, kept = attempt.parse_known_args(list(arguments))
     shown = [

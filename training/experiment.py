@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import os
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -13,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from listwright.ranking.errors import ListwrightError, RecipeError
+from listwright.training.cluster.connection import add_on_option
 from listwright.training.command import repeatable
 from listwright.training.data.sources import files_by_split, path_of
 from listwright.training.recipe.config import Recipe
@@ -62,6 +62,7 @@ examples:
   listwright experiment oracle --data train=set1.train.txt valid=set1.valid.txt test=set1.test.txt
   listwright experiment oracle --recipe planted
   listwright experiment routing --data data/OHSUMED --seeds 3
+  listwright experiment table2 --data data/MQ2008 --on ray://head:10001
 
 An interrupted experiment goes on with the same command; table2, table3, anomaly and lambda
 also with more seeds, folds, shifts or methods.
@@ -111,6 +112,8 @@ def _check(options: argparse.Namespace) -> None:
             raise RecipeError(f"--{name.replace('_', '-')} {value}: expected 1 or more")
     for name, suites in _ONLY_FOR.items():
         value = getattr(options, name)
+        if name == "jobs" and options.on is not None:
+            continue
         if value not in (None, False) and options.suite not in suites:
             said = f"--{name}" if value is True else f"--{name} {value}"
             raise RecipeError(f"{said}: suite {options.suite} has none; leave it out")
@@ -129,7 +132,8 @@ def _listwise(
         seeds=options.seeds or PAPER_SEEDS,
         folds=folds,
         shifts=_shifts(options.shifts),
-        jobs=options.jobs or _cores(),
+        jobs=options.jobs,
+        on=options.on,
         ndcg_at=options.ndcg_at,
         command=command,
         made_with=_made_with("scipy"),
@@ -164,14 +168,19 @@ def _specialised(
         "ndcg_at": options.ndcg_at,
     }
     asked = suite.SpecialisedOptions(
-        options.suite, recipe, options.data, counts, seeds, folds, options.ndcg_at, command, _made_with("scikit-learn")
+        options.suite,
+        recipe,
+        options.data,
+        counts,
+        seeds,
+        folds,
+        options.ndcg_at,
+        command,
+        _made_with("scikit-learn"),
+        options.on,
+        options.jobs,
     )
     return suite.run(asked, out, settings, console)
-
-
-def _cores() -> int:
-    """Those that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _made_with(*more: str) -> dict[str, str]:
@@ -258,7 +267,10 @@ def _parser() -> argparse.ArgumentParser:
         help="which folds (default: all; where the set has none of its own, fold 1, but all for oracle, routing)",
     )
     parser.add_argument("--shifts", metavar="S,S", help="table3 on planted data: its shifts (default: 0,0.25,0.5,1)")
-    parser.add_argument("--jobs", type=int, metavar="N", help="fits at a time; oracle, routing: one (default: cores)")
+    parser.add_argument(
+        "--jobs", type=int, metavar="N", help="fits at a time; oracle, routing: one but for --on (default: cores)"
+    )
+    add_on_option(parser)
     parser.add_argument(
         "--tune",
         type=int,

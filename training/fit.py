@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
 
-from listwright.ranking.errors import ListwrightError
+from listwright.ranking.errors import ListwrightError, RecipeError
+from listwright.training.cluster.connection import add_on_option, connected
+from listwright.training.cluster.group import Workers
 from listwright.training.command import repeatable
 from listwright.training.recipe import config
 from listwright.training.recipe.config import Choice, LambdaMart, Recipe
@@ -34,6 +38,7 @@ _EXAMPLES = """examples:
       --shards always --quick    rows stay on disk, whatever their size
   listwright fit --out models/demo/2 --resume   after an interruption
   listwright fit mq2008 --data data/MQ2008 --model dlcm    a rival instead
+  listwright fit mslr --data MSLR-WEB10K.zip --on ray://head:10001 --workers 4
 """
 
 
@@ -48,16 +53,18 @@ def main(arguments: list[str] | None = None) -> int:
             from listwright.training.reporting.report import show  # noqa: PLC0415
             from listwright.training.run import run  # noqa: PLC0415
         command = repeatable("fit", sys.argv[1:] if arguments is None else arguments)
-        report = run(
-            recipe,
-            options.data,
-            out,
-            resume=options.resume,
-            device=options.device,
-            command=command,
-            shards=options.shards,
-            console=console,
-        )
+        with _workers(options) as workers:
+            report = run(
+                recipe,
+                options.data,
+                out,
+                resume=options.resume,
+                device=options.device,
+                command=command,
+                shards=options.shards,
+                workers=workers,
+                console=console,
+            )
     except (ListwrightError, OSError) as error:
         console.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
         return 1
@@ -86,6 +93,22 @@ def _as_asked(recipe: Recipe, options: argparse.Namespace) -> Recipe:
     return recipe if recipe.choice is not None else config.changed(recipe, {"choice": Choice()})
 
 
+@contextmanager
+def _workers(options: argparse.Namespace) -> Iterator[Workers | None]:
+    """Of a data-parallel fit; None without ``--on``."""
+    if options.on is None:
+        if options.workers is not None:
+            raise RecipeError(f"--workers {options.workers}: workers are processes of Ray; name it with --on")
+        yield None
+        return
+    if options.workers is not None and options.workers < 1:
+        raise RecipeError(f"--workers {options.workers}: expected 1 or more")
+    from listwright.training.run import usable_device  # noqa: PLC0415
+
+    with connected(options.on, options.workers) as (ray, cores):
+        yield Workers(ray, options.workers or cores, usable_device(options.device))
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="listwright fit",
@@ -110,6 +133,10 @@ def _parser() -> argparse.ArgumentParser:
         default="auto",
         help="whether rows stay on disk, in shards in the cache ($LISTWRIGHT_CACHE), and are read as they are needed; "
         "auto (default): if they may not fit into memory",
+    )
+    add_on_option(parser)
+    parser.add_argument(
+        "--workers", type=int, metavar="N", help="with --on: workers that share the training queries (default: cores)"
     )
     parser.add_argument("--resume", action="store_true", help="go on with the interrupted run for the same --out")
     return parser

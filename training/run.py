@@ -14,6 +14,7 @@ from listwright.ranking import bundle
 from listwright.ranking.errors import RecipeError
 from listwright.training.bars import progress_bars
 from listwright.training.choice.comparing import compared_networks
+from listwright.training.cluster.group import Workers
 from listwright.training.data.dataset import Splits
 from listwright.training.data.load import announce, load
 from listwright.training.data.room import Shards
@@ -43,6 +44,7 @@ def run(
     command: str = "",
     as_fitted: bool = False,
     shards: Shards = "never",
+    workers: Workers | None = None,
     console: Console,
 ) -> Report:
     """Fit a recipe and publish the bundle at ``out``.
@@ -57,6 +59,7 @@ def run(
         as_fitted: the second stage is the bundle's default even if the test split shows it to harm: for whoever
             measures on that split, and must not choose by it.
         shards: whether rows stay on disk, as for :func:`listwright.training.data.load.load`.
+        workers: of a data-parallel fit; None for this process.
         console: where progress and the table go.
 
     Returns:
@@ -71,7 +74,7 @@ def run(
         with watch.step("data"):
             read = load(recipe, sources, shards=shards, progress=bars)
             splits, fingerprint = _checked(recipe, read, workspace)
-        context = RunContext(recipe, splits, workspace.state, bars, usable)
+        context = RunContext(recipe, splits, workspace.state, bars, usable, workers)
         return _fit_and_publish(context, workspace, watch, fingerprint, command, as_fitted=as_fitted)
 
 

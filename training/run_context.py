@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from listwright.training.cluster.group import Workers
 from listwright.training.data.dataset import Splits
 from listwright.training.progress import Progress
 from listwright.training.recipe.config import Recipe
@@ -20,6 +21,7 @@ class RunContext:
         state: folder for checkpoints; what is finished there is not done again.
         progress: told how far it is.
         device: torch device of the networks.
+        workers: of a data-parallel fit; None for this process.
     """
 
     recipe: Recipe
@@ -27,3 +29,4 @@ class RunContext:
     state: Path
     progress: Progress
     device: str = "cpu"
+    workers: Workers | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 from time import perf_counter
@@ -14,6 +13,7 @@ from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
 from listwright.ranking.errors import ListwrightError, RecipeError
 from listwright.training.bars import progress_bars
+from listwright.training.cluster.connection import add_on_option
 from listwright.training.scoring.job import Job, score
 
 _EXAMPLES = """examples:
@@ -21,6 +21,7 @@ _EXAMPLES = """examples:
   listwright score models/shop/1 --data rows.csv.gz --qid search_id --out scored.csv
   listwright score models/shop/1 --data test.txt --out scored.parquet     LETOR text
   listwright score models/shop/1 --data november/ --qid search_id --out scored
+  listwright score models/shop/1 --data rows.parquet --qid search_id --out scored.parquet --on ray://head:10001
 
 A folder's files are read by name. --out without an ending is a folder of Parquet parts.
 The rows keep their order and their columns. Added are rank (1 is best), score and
@@ -36,11 +37,11 @@ def main(arguments: list[str] | None = None) -> int:
     job = Job(options.bundle, options.data, options.out, options.qid, options.strategy, options.prefix)
     began = perf_counter()
     try:
-        if options.jobs < 1:
+        if options.jobs is not None and options.jobs < 1:
             raise RecipeError(f"--jobs {options.jobs}: expected 1 or more")
         columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
         with progress_bars(console, *columns) as bars:
-            scored = score(job, jobs=options.jobs, resume=options.resume, progress=bars)
+            scored = score(job, jobs=options.jobs, on=options.on, resume=options.resume, progress=bars)
     except (ListwrightError, OSError) as error:
         console.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
         return 1
@@ -68,9 +69,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--qid", metavar="COL", help="column with the query id; not for LETOR text")
     parser.add_argument("--strategy", default="auto", metavar="NAME", help="as in a request (default: auto)")
     parser.add_argument("--prefix", default="", metavar="TEXT", help="before the names of the added columns")
-    parser.add_argument(
-        "--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="parts at a time (default: cores)"
-    )
+    parser.add_argument("--jobs", type=int, metavar="N", help="parts at a time (default: cores)")
+    add_on_option(parser)
     parser.add_argument("--resume", action="store_true", help="continue an interrupted job")
     return parser
 

@@ -18,16 +18,18 @@ from listwright.ranking.errors import RecipeError
 from listwright.ranking.relative import KINDS
 from listwright.training.choice.comparing import better_first_stage
 from listwright.training.data.dataset import Splits
+from listwright.training.elsewhere import Elsewhere, SplitsReader
 from listwright.training.first_stage import fit as first_stage
 from listwright.training.first_stage import lambdamart
 from listwright.training.first_stage.fit import FittedFirstStage
+from listwright.training.first_stage.settings_trial import SettingsTrial
 from listwright.training.progress import Progress
 from listwright.training.recipe import config
 from listwright.training.recipe.config import LambdaMart, Recipe
 from listwright.training.recipe.model import FirstStageAlone, NetworkSpec
-from listwright.training.search.optuna_search import Found
+from listwright.training.search.optuna_search import Found, Rounds
 from listwright.training.search.space import Value
-from listwright.training.second_stage.network_search import search_network, with_values
+from listwright.training.second_stage.network_search import NetworkTrial, search_network, with_values
 from listwright.training.workspace import digest_of
 
 WINNER = "winner.toml"
@@ -101,7 +103,16 @@ def _check(known: Path, wanted: dict[str, object]) -> None:
         raise RecipeError(f"{known.parent} holds a study with other {other}: choose another --study, or delete it")
 
 
-def tune(recipe: Recipe, splits: Splits, state: Path, *, trials: int, device: str, progress: Progress) -> Winner:
+def tune(
+    recipe: Recipe,
+    splits: Splits,
+    state: Path,
+    *,
+    trials: int,
+    device: str,
+    progress: Progress,
+    elsewhere: Elsewhere | None = None,
+) -> Winner:
     """Search for the values that rank the validation queries best; test queries are never looked at.
 
     A recipe whose model is the first stage alone has LightGBM searched; any other its network, on the scores of one
@@ -114,16 +125,19 @@ def tune(recipe: Recipe, splits: Splits, state: Path, *, trials: int, device: st
         trials: in all, those that stand in the folder included.
         device: torch device of the network.
         progress: told how far it is.
+        elsewhere: where the fits run; None for this process.
 
     Raises:
         RecipeError: if the recipe has nothing to tune, or no trial got to its end.
     """
     if isinstance(recipe.model, FirstStageAlone):
-        return _tune_lightgbm(recipe, splits, state, trials, progress)
-    return _tune_network(recipe, recipe.model, splits, state, trials, device, progress)
+        return _tune_lightgbm(recipe, splits, state, trials, progress, elsewhere)
+    return _tune_network(recipe, recipe.model, splits, state, trials, device, progress, elsewhere)
 
 
-def _tune_lightgbm(recipe: Recipe, splits: Splits, state: Path, trials: int, progress: Progress) -> Winner:
+def _tune_lightgbm(
+    recipe: Recipe, splits: Splits, state: Path, trials: int, progress: Progress, elsewhere: Elsewhere | None
+) -> Winner:
     spec = recipe.first_stage
     if not isinstance(spec, LambdaMart):
         raise RecipeError(
@@ -131,14 +145,18 @@ def _tune_lightgbm(recipe: Recipe, splits: Splits, state: Path, trials: int, pro
             "one; name a network with --model qilcm"
         )
     task = progress.begin(f"LightGBM, NDCG@{spec.ndcg_at}", trials)
+    asked, rounds = spec.model_copy(update={"trials": trials}), None
+    if elsewhere is not None:
+        rounds = Rounds(elsewhere.executor, elsewhere.jobs, SettingsTrial(elsewhere.read, asked, recipe.seed))
     found = lambdamart.search_settings(
         splits.train,
         splits.valid,
-        spec.model_copy(update={"trials": trials}),
+        asked,
         seed=recipe.seed,
         journal=state / "lightgbm.journal",
         prune=True,
         task=task,
+        rounds=rounds,
     )
     task.end(trials, f"best {found.value:.4f}")
     pinned = _pinned(spec, found.values)
@@ -146,9 +164,20 @@ def _tune_lightgbm(recipe: Recipe, splits: Splits, state: Path, trials: int, pro
 
 
 def _tune_network(
-    recipe: Recipe, model: NetworkSpec, splits: Splits, state: Path, trials: int, device: str, progress: Progress
+    recipe: Recipe,
+    model: NetworkSpec,
+    splits: Splits,
+    state: Path,
+    trials: int,
+    device: str,
+    progress: Progress,
+    elsewhere: Elsewhere | None,
 ) -> Winner:
-    first = _first_stage(recipe, splits, state, trials, progress)
+    first = _first_stage(recipe, splits, state, trials, progress, elsewhere)
+    rounds = None
+    if elsewhere is not None:
+        trial = NetworkTrial(model, elsewhere.read, first, recipe.seed, state, device, elsewhere.jobs)
+        rounds = Rounds(elsewhere.executor, elsewhere.jobs, trial)
     task = progress.begin(f"{model.title}, NDCG@{model.ndcg_at}", trials)
     found = search_network(
         model,
@@ -160,6 +189,7 @@ def _tune_network(
         state=state,
         device=device,
         task=task,
+        rounds=rounds,
     )
     task.end(trials, f"best {found.value:.4f}")
     changes: dict[str, object] = {"model": with_values(model, found.values)}
@@ -172,16 +202,31 @@ def _tune_network(
     return Winner(winner, found.values, model.title, model.ndcg_at, found, tuned)
 
 
-def _first_stage(recipe: Recipe, splits: Splits, state: Path, trials: int, progress: Progress) -> FittedFirstStage:
+def _first_stage(
+    recipe: Recipe, splits: Splits, state: Path, trials: int, progress: Progress, elsewhere: Elsewhere | None
+) -> FittedFirstStage:
     """Fitted once for all trials, with as many trials of its own."""
     spec = recipe.first_stage
     if not isinstance(spec, LambdaMart):
         return first_stage.fit(spec, splits, seed=recipe.seed, state=state)
     spec = spec.model_copy(update={"trials": trials})
-    if spec.relative == "auto":  # what a fit would take
-        both = first_stage.with_and_without(spec, splits, seed=recipe.seed, state=state, progress=progress)
-        return better_first_stage(*both, splits, spec.ndcg_at)[0]
-    return first_stage.fit(spec, splits, seed=recipe.seed, state=state, progress=progress)
+    kinds = ("none", KINDS) if spec.relative == "auto" else (spec.relative,)  # auto: what a fit would take
+    specs = [spec.model_copy(update={"relative": kind}) for kind in kinds]
+    if elsewhere is None:
+        fitted = [first_stage.fit(one, splits, seed=recipe.seed, state=state, progress=progress) for one in specs]
+    else:
+        task = progress.begin("First stages", len(specs))
+        running = [elsewhere.executor.submit(_fit_there, elsewhere.read, one, recipe.seed, state) for one in specs]
+        fitted = [future.result() for future in running]
+        task.end(len(specs))
+    if len(fitted) == 1:
+        return fitted[0]
+    return better_first_stage(fitted[0], fitted[1], splits, spec.ndcg_at)[0]
+
+
+def _fit_there(read: SplitsReader, spec: LambdaMart, seed: int, state: Path) -> FittedFirstStage:
+    """In another process; what is finished in ``state`` is not done again."""
+    return first_stage.fit(spec, read(), seed=seed, state=state)
 
 
 def _pinned(spec: LambdaMart, settings: object, **more: object) -> LambdaMart:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,11 +13,13 @@ from rich.console import Console
 from rich.markup import escape
 
 from listwright.ranking.errors import ListwrightError, RecipeError
+from listwright.training.cluster.connection import add_on_option
 from listwright.training.command import repeatable
 from listwright.training.recipe.config import Recipe
 from listwright.training.recipe.options import MODELS, add_recipe_options, recipe_from
 
 if TYPE_CHECKING:
+    from listwright.training.elsewhere import Elsewhere
     from listwright.training.study import Winner
 
 TRIALS = 30
@@ -26,6 +30,7 @@ _EXAMPLES = """examples:
   listwright tune mq2008 --data data/MQ2008 --trials 50 \\
       --model first_stage                     LightGBM instead
   listwright tune mslr --data MSLR-WEB10K.zip --model dlcm
+  listwright tune mslr --data MSLR-WEB10K.zip --jobs 16 --on ray://head:10001
   listwright tune --data rows.parquet --qid search_id --label clicked \\
       --study studies/shop
 
@@ -41,8 +46,9 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     console = Console(highlight=False)
     try:
-        if options.trials < 1:
-            raise RecipeError(f"--trials {options.trials}: expected 1 or more")
+        for name in ("trials", "jobs"):
+            if getattr(options, name) < 1:
+                raise RecipeError(f"--{name} {getattr(options, name)}: expected 1 or more")
         recipe = recipe_from(options)
         folder = options.study or Path("studies") / recipe.name
         command = repeatable("tune", sys.argv[1:] if arguments is None else arguments)
@@ -81,13 +87,34 @@ def _search(
     with progress_bars(console) as bars:
         splits = load(recipe, options.data, progress=bars)
         announce(recipe, splits, bars)
-        with study.held(folder, recipe, splits) as state:
-            winner = study.tune(recipe, splits, state, trials=options.trials, device=device, progress=bars)
+        with study.held(folder, recipe, splits) as state, _elsewhere(recipe, options) as elsewhere:
+            winner = study.tune(
+                recipe,
+                splits,
+                state,
+                trials=options.trials,
+                device=device,
+                progress=bars,
+                elsewhere=elsewhere,
+            )
             text = study.fragment(winner, command)
             temporary = folder / f"{study.WINNER}.tmp"
             temporary.write_text(text, encoding="utf-8")
             temporary.replace(folder / study.WINNER)
     return winner, text
+
+
+@contextmanager
+def _elsewhere(recipe: Recipe, options: argparse.Namespace) -> Iterator[Elsewhere | None]:
+    """Where trials run: in this process, unless several do at a time or Ray is named."""
+    if options.on is None and options.jobs == 1:
+        yield None
+        return
+    from listwright.training.cluster.executor import side_by_side  # noqa: PLC0415
+    from listwright.training.elsewhere import Elsewhere, SplitsReader  # noqa: PLC0415
+
+    with side_by_side(options.on, options.jobs, local_jobs=1) as (executor, jobs):
+        yield Elsewhere(executor, jobs, SplitsReader(recipe, tuple(options.data)))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -101,6 +128,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     add_recipe_options(parser)
     parser.add_argument("--trials", type=int, default=TRIALS, metavar="N", help=f"trials in all (default: {TRIALS})")
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=1,
+        metavar="N",
+        help="trials at a time, one thread each; each round of N is proposed from the rounds before (default: 1)",
+    )
+    add_on_option(parser)
     parser.add_argument("--study", type=Path, metavar="DIR", help="where the search is kept (default: studies/RECIPE)")
     return parser
 

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import pytest
 
 from listwright import training
+from listwright.training.cluster import executor
 from listwright.training.experiments.listwise import tuned as suite_tuned
 from listwright.training.experiments.listwise import workers
 from listwright.training.first_stage import lambdamart
@@ -57,7 +58,7 @@ def here(monkeypatch):
         fits.append(f"search of {model.kind}")
         return search(model, *data, **more)
 
-    monkeypatch.setattr(workers, "pool", pool)
+    monkeypatch.setattr(executor, "pool", pool)
     monkeypatch.setattr(workers, "measured", counted)
     monkeypatch.setattr(lambdamart, "search_settings", counted_tuning)
     monkeypatch.setattr(suite_tuned, "search_network", counted_search)

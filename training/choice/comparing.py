@@ -22,6 +22,7 @@ from listwright.training.recipe.config import Recipe
 from listwright.training.recipe.model import FirstStageAlone, NetworkSpec
 from listwright.training.run_context import RunContext
 from listwright.training.second_stage.batching import Lists
+from listwright.training.second_stage.data_parallel import on_workers
 from listwright.training.second_stage.fit import as_fitted
 from listwright.training.second_stage.loop import FittedNetwork, fit_network, predict, query_ndcg
 
@@ -206,6 +207,7 @@ def cross_fitted(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) ->
                 score_feature=first.score_feature,
                 checkpoint=checkpoint,
                 device=run.device,
+                elsewhere=on_workers(run.workers),
             )
             scores = first.train_scores[seen.train.rows_of(held_out)]
             lists = Lists(part, scores, cutoff=spec.cutoff, append_score=spec.first_stage_score)

@@ -14,6 +14,7 @@ from listwright.ranking.relative import KINDS, RelativeColumn, RelativeKind
 from listwright.ranking.stages import ColumnStage, FirstStageEntry, LightGbmStage, OnnxStage
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.first_stage import bring_your_own, lambdamart, relative
+from listwright.training.first_stage.boosting import Grower
 from listwright.training.progress import SILENT, Progress
 from listwright.training.recipe.config import FirstStage, GivenColumn, GivenModel, LambdaMart, LambdaMartSettings
 
@@ -69,6 +70,7 @@ def fit(
     seed: int,
     state: Path,
     progress: Progress = SILENT,
+    grower: Grower | None = None,
 ) -> FittedFirstStage:
     """Fit, or take over, the first stage; of LambdaMART the one that ``spec.relative`` names, which is not ``auto``.
 
@@ -78,10 +80,11 @@ def fit(
         seed: fixes everything random.
         state: folder for checkpoints; what is finished there is not done again.
         progress: of tuning and of the out-of-fold scores.
+        grower: grows LambdaMART's trees; None for this process.
     """
     match spec:
         case LambdaMart():
-            return _lambdamart(spec, splits, kinds_of(spec), seed=seed, state=state, progress=progress)
+            return _lambdamart(spec, splits, kinds_of(spec), seed=seed, state=state, progress=progress, grower=grower)
         case GivenModel(path=path, engine=engine):
             model = bring_your_own.read_model(Path(path), splits.train.schema)
             facts = {"kind": "model", "file": Path(path).name, "train_scores": "of the given model"}
@@ -109,11 +112,18 @@ def _onnx(graph: bytes, path: Path, splits: Splits, facts: Mapping[str, object])
 
 
 def with_and_without(
-    spec: LambdaMart, splits: Splits, *, seed: int, state: Path, progress: Progress = SILENT
+    spec: LambdaMart,
+    splits: Splits,
+    *,
+    seed: int,
+    state: Path,
+    progress: Progress = SILENT,
+    grower: Grower | None = None,
 ) -> tuple[FittedFirstStage, FittedFirstStage]:
     """LambdaMART twice: on the features alone, and with list-relative columns of every kind."""
     plain, with_columns = (
-        _lambdamart(spec, splits, kinds, seed=seed, state=state, progress=progress) for kinds in ((), KINDS)
+        _lambdamart(spec, splits, kinds, seed=seed, state=state, progress=progress, grower=grower)
+        for kinds in ((), KINDS)
     )
     return plain, with_columns
 
@@ -126,10 +136,13 @@ def _lambdamart(
     seed: int,
     state: Path,
     progress: Progress,
+    grower: Grower | None,
 ) -> FittedFirstStage:
     """Tune and score out-of-fold, or read both back where an interrupted run had finished them."""
     which = "relative" if kinds else "plain"
-    tuned, train_scores, columns = _tuned(spec, splits, kinds, which, seed=seed, state=state, progress=progress)
+    tuned, train_scores, columns = _tuned(
+        spec, splits, kinds, which, seed=seed, state=state, progress=progress, grower=grower
+    )
     facts: dict[str, object] = {
         "kind": "lambdamart",
         **_facts(tuned),
@@ -153,6 +166,7 @@ def _tuned(
     seed: int,
     state: Path,
     progress: Progress,
+    grower: Grower | None,
 ) -> tuple[lambdamart.TunedLambdaMart, Float[np.ndarray, " R"], tuple[RelativeColumn, ...]]:
     """The model, the out-of-fold scores of the training rows, and the list-relative columns that it uses."""
     facts_file, model_file, scores_file = (
@@ -167,17 +181,17 @@ def _tuned(
     seen = relative.widened(splits, columns)
     tuning = progress.begin(f"Tuning {TITLES[which]}, NDCG@{spec.ndcg_at}", spec.trials)
     journal = state / f"{which}_trials.journal"
-    tuned = lambdamart.tune(seen.train, seen.valid, spec, seed=seed, journal=journal, task=tuning)
+    tuned = lambdamart.tune(seen.train, seen.valid, spec, seed=seed, journal=journal, task=tuning, grower=grower)
     tuning.end(tuned.trials)
     kept = relative.used(tuned.model, columns)
     if len(kept) < len(columns):  # fitted again, so that serving computes a few columns and not all of them
         columns, seen = kept, relative.widened(splits, kept)
         once = {"settings": LambdaMartSettings.model_validate(tuned.params), "trials": 1}
-        again = lambdamart.tune(seen.train, seen.valid, spec.model_copy(update=once), seed=seed)
+        again = lambdamart.tune(seen.train, seen.valid, spec.model_copy(update=once), seed=seed, grower=grower)
         tuned = replace(again, trials=tuned.trials)
     folding = progress.begin(f"Out-of-fold scores, {TITLES[which]}", spec.folds)
     scores = lambdamart.out_of_fold_scores(
-        seen.train, tuned, folds=spec.folds, seed=seed, monotone=spec.monotone, task=folding
+        seen.train, tuned, folds=spec.folds, seed=seed, monotone=spec.monotone, task=folding, grower=grower
     )
     model_file.write_text(tuned.model, encoding="utf-8")
     np.save(scores_file, scores)

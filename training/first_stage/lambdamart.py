@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -18,11 +17,12 @@ from listwright.ranking.metrics import ndcg
 from listwright.ranking.relative import RelativeColumn, RelativeKind
 from listwright.training.data.dataset import Dataset
 from listwright.training.first_stage.binning import lightgbm_dataset
+from listwright.training.first_stage.boosting import Grower, clear_refusal, reporting, settings_of
 from listwright.training.first_stage.monotone import Directions, constraints
 from listwright.training.first_stage.summed_trees import summed
 from listwright.training.progress import NO_TASK, Task
 from listwright.training.recipe.config import LambdaMart
-from listwright.training.search.optuna_search import Found, StepReport, search
+from listwright.training.search.optuna_search import Found, Objective, Rounds, StepReport, search
 from listwright.training.search.space import LAMBDAMART, Value
 from listwright.training.stored.rows import by_chunk
 
@@ -31,8 +31,8 @@ Params = Mapping[str, Value]
 KINDS: tuple[RelativeKind, ...] = get_args(RelativeKind)
 """Of list-relative columns: each rises with its feature, and is bound as the feature is."""
 
-PRUNE_AFTER, REPORT_EVERY = 50, 10
-"""Trees: a slow learner needs some to show what it can do, and the median is asked every few."""
+PRUNE_AFTER = 50
+"""Trees: a slow learner needs some to show what it can do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,7 @@ def tune(
     seed: int,
     journal: Path | None = None,
     task: Task = NO_TASK,
+    grower: Grower | None = None,
 ) -> TunedLambdaMart:
     """Fit LambdaMART with the hyperparameters and the number of trees that rank held-out queries best.
 
@@ -77,13 +78,14 @@ def tune(
         seed: fixes boosting and the sampler.
         journal: file that remembers finished trials, so that an interrupted run goes on with the next one.
         task: told every finished trial and the best held-out NDCG so far.
+        grower: grows the trees; None for this process.
 
     Raises:
         RecipeError: if LightGBM refuses the data; says what it said.
     """
-    best = search_settings(train, valid, spec, seed=seed, journal=journal, task=task)
-    params = {**best.values, **_bound(train, spec.monotone)}
-    boosters = _boost(lightgbm_dataset(train), params, seed=seed, trees=best.fact, members=spec.members)
+    best = search_settings(train, valid, spec, seed=seed, journal=journal, task=task, grower=grower)
+    params = {**best.values, **bounds_of(train, spec.monotone)}
+    boosters = _boost(train, params, seed=seed, trees=best.fact, members=spec.members, grower=grower)
     valid_ndcg = mean_ndcg(valid, _scores(boosters, valid), spec.ndcg_at)
     model = summed([booster.model_to_string() for booster in boosters])
     return TunedLambdaMart(model, best.values, best.fact, valid_ndcg, spec.trials, spec.members)
@@ -98,24 +100,21 @@ def search_settings(
     journal: Path | None = None,
     prune: bool = False,
     task: Task = NO_TASK,
+    rounds: Rounds | None = None,
+    grower: Grower | None = None,
 ) -> Found:
     """The search of :func:`tune` alone, without the final fit; the fact of a trial is its number of trees.
 
     Args:
-        train, valid, spec, seed, journal, task: as for :func:`tune`.
+        train, valid, spec, seed, journal, task, grower: as for :func:`tune`.
         prune: whether trials that stay below the median of earlier ones are ended early.
+        rounds: runs trials elsewhere; see :class:`listwright.training.first_stage.settings_trial.SettingsTrial`.
     """
-    train_set = lightgbm_dataset(train)
-    valid_set = lightgbm_dataset(valid, reference=train_set)
-    parts = _row_folds(train, spec.folds, seed) if spec.select_on == "folds" else None
-
-    def try_setting(_number: int, values: dict[str, Value], report: StepReport) -> tuple[float, int]:
-        params = {**values, **_bound(train, spec.monotone)}
-        return _held_out(train_set, valid_set, parts, params, spec, seed=seed, report=report)
-
+    make = trial_of if grower is None else grower.trial_of
+    objective = rounds.objective if rounds else make(train, valid, spec, seed=seed)
     return search(
         LAMBDAMART,
-        try_setting,
+        objective,
         first=spec.settings.model_dump(),
         trials=spec.trials,
         seed=seed,
@@ -123,7 +122,21 @@ def search_settings(
         name="lambdamart",
         prune_after=PRUNE_AFTER if prune else None,
         task=task,
+        rounds=rounds,
     )
+
+
+def trial_of(train: Dataset, valid: Dataset, spec: LambdaMart, *, seed: int) -> Objective:
+    """What one setting is worth on held-out queries; the fact is its number of trees."""
+    train_set = lightgbm_dataset(train)
+    valid_set = lightgbm_dataset(valid, reference=train_set)
+    parts = _row_folds(train, spec.folds, seed) if spec.select_on == "folds" else None
+
+    def try_setting(_number: int, values: dict[str, Value], report: StepReport) -> tuple[float, int]:
+        params = {**values, **bounds_of(train, spec.monotone)}
+        return _held_out(train_set, valid_set, parts, params, spec, seed=seed, report=report)
+
+    return try_setting
 
 
 def out_of_fold_scores(
@@ -134,6 +147,7 @@ def out_of_fold_scores(
     seed: int,
     monotone: Directions = (),
     task: Task = NO_TASK,
+    grower: Grower | None = None,
 ) -> Float[np.ndarray, " R"]:
     """Scores of the training rows, each by a model that did not see its query.
 
@@ -145,12 +159,11 @@ def out_of_fold_scores(
         ``(R,)`` float64, in row order.
     """
     scores = np.empty(train.rows, dtype=np.float64)
-    params = {**tuned.params, **_bound(train, monotone)}
+    params = {**tuned.params, **bounds_of(train, monotone)}
     for number, (rest, held_out) in enumerate(query_folds(train, folds, seed), start=1):
-        part = lightgbm_dataset(train.select(rest))
-        boosters = _boost(part, params, seed=seed, trees=tuned.trees, members=tuned.members)
-        rows = train.rows_of(held_out)
-        scores[rows] = _scores(boosters, train.select(held_out))
+        part = train.select(rest)
+        boosters = _boost(part, params, seed=seed, trees=tuned.trees, members=tuned.members, grower=grower)
+        scores[train.rows_of(held_out)] = _scores(boosters, train.select(held_out))
         task.reach(number)
     return scores
 
@@ -207,10 +220,10 @@ def _held_out(
 ) -> tuple[float, int]:
     """Best held-out NDCG of one setting (LightGBM's own: empty queries count 1), and after how many trees."""
     name = f"ndcg@{spec.ndcg_at}"
-    settings = _settings(params, seed) | {"metric": "ndcg", "eval_at": [spec.ndcg_at]}
+    settings = settings_of(params, seed) | {"metric": "ndcg", "eval_at": [spec.ndcg_at]}
     stop = lightgbm.early_stopping(spec.patience, verbose=False)
-    callbacks: list[Callable[..., Any]] = [stop, _reporting(report)]
-    with _clear_refusal():
+    callbacks: list[Callable[..., Any]] = [stop, reporting(report)]
+    with clear_refusal():
         if parts is None:
             booster = lightgbm.train(settings, train_set, spec.max_trees, valid_sets=[valid_set], callbacks=callbacks)
             return float(booster.best_score["valid_0"][name]), booster.best_iteration or booster.current_iteration()
@@ -219,18 +232,7 @@ def _held_out(
     return float(np.max(curve)), int(np.argmax(curve)) + 1
 
 
-def _reporting(report: StepReport) -> Callable[[lightgbm.callback.CallbackEnv], None]:
-    """A callback that says every few trees how the held-out queries are ranked."""
-
-    def after_tree(env: lightgbm.callback.CallbackEnv) -> None:
-        trees = env.iteration + 1
-        if trees % REPORT_EVERY == 0 and env.evaluation_result_list:
-            report(trees, float(env.evaluation_result_list[0][2]))
-
-    return after_tree
-
-
-def _bound(train: Dataset, monotone: Directions) -> dict[str, Any]:
+def bounds_of(train: Dataset, monotone: Directions) -> dict[str, Any]:
     """What LightGBM is told beside its hyperparameters."""
     derived = {RelativeColumn(feature=name, kind=kind).name: name for name, _ in monotone for kind in KINDS}
     directions = constraints(monotone, train.schema.names, derived)
@@ -239,12 +241,15 @@ def _bound(train: Dataset, monotone: Directions) -> dict[str, Any]:
 
 
 def _boost(
-    train: lightgbm.Dataset, params: Mapping[str, Any], *, seed: int, trees: int, members: int
+    train: Dataset, params: Mapping[str, Any], *, seed: int, trees: int, members: int, grower: Grower | None
 ) -> list[lightgbm.Booster]:
     """One booster with this seed, and ``members - 1`` with seeds that it fixes."""
     seeds = [seed, *np.random.default_rng(seed).integers(2**31, size=members - 1).tolist()]
-    with _clear_refusal():
-        return [lightgbm.train(_settings(params, one), train, num_boost_round=trees) for one in seeds]
+    if grower is not None:
+        return [grower.boost(train, params, seed=one, trees=trees) for one in seeds]
+    prepared = lightgbm_dataset(train)
+    with clear_refusal():
+        return [lightgbm.train(settings_of(params, one), prepared, num_boost_round=trees) for one in seeds]
 
 
 def _scores(boosters: Sequence[lightgbm.Booster], data: Dataset) -> Float[np.ndarray, " R"]:
@@ -256,25 +261,3 @@ def _scores(boosters: Sequence[lightgbm.Booster], data: Dataset) -> Float[np.nda
         return found
 
     return by_chunk(data.features, summed_up)
-
-
-def _settings(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    return {
-        **params,
-        "objective": "lambdarank",
-        "bagging_freq": 1,
-        "seed": seed,
-        "deterministic": True,
-        "force_row_wise": True,
-        "num_threads": 0,  # OpenMP decides, so that OMP_NUM_THREADS counts
-        "feature_pre_filter": False,
-        "verbosity": -1,
-    }
-
-
-@contextmanager
-def _clear_refusal() -> Iterator[None]:
-    try:
-        yield
-    except lightgbm.basic.LightGBMError as error:
-        raise RecipeError(f"LightGBM refused the training data: {error}") from error

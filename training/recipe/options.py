@@ -11,7 +11,7 @@ from listwright.ranking.errors import RecipeError
 from listwright.training.recipe import config
 from listwright.training.recipe.config import GIVEN_IS_FREE, FirstStage, GivenColumn, GivenModel, LambdaMart, Recipe
 from listwright.training.recipe.data import LetorData, TableData
-from listwright.training.recipe.model import MODEL_NAMES
+from listwright.training.recipe.model import MODEL_NAMES, FirstStageAlone
 
 MODELS = """
 models:
@@ -44,7 +44,18 @@ def recipe_from(options: argparse.Namespace) -> Recipe:
     changes: dict[str, object] = {"first_stage": _bound(first, options.monotone)}
     if options.model is not None:
         changes |= {"model": recipe.model_named(options.model), "name": f"{recipe.name}-{options.model}"}
-    return config.changed(recipe, changes)
+    recipe = config.changed(recipe, changes)
+    return recipe if options.precision is None else _in_precision(recipe, options.precision)
+
+
+def _in_precision(recipe: Recipe, precision: str) -> Recipe:
+    """The recipe with all of its networks trained in that precision."""
+    if isinstance(recipe.model, FirstStageAlone):
+        raise RecipeError(f"--precision {precision}: recipe {recipe.name!r} has no network; name one with --model")
+    change = {"precision": precision}
+    rivals = recipe.rivals.model_dump(exclude_none=True)
+    changed = {kind: {**values, **change} for kind, values in rivals.items()}
+    return config.changed(recipe, {"model": recipe.model.model_copy(update=change), "rivals": changed})
 
 
 def _first_stage(recipe: Recipe, options: argparse.Namespace) -> FirstStage:
@@ -179,11 +190,16 @@ def add_recipe_options(parser: argparse.ArgumentParser) -> None:
         "recipe's [rivals] has settings for it. A bundle answers with it, unless it ranks the validation queries worse "
         "than the first stage, or the test split shows it to harm",
     )
+    parser.add_argument(
+        "--precision",
+        choices=("float32", "bfloat16"),
+        help="of the networks' matrix products in training; what is exported stays float32 (default: the recipe's)",
+    )
 
 
 def add_source_options(parser: argparse.ArgumentParser) -> None:
     """The same without a word about the second stage."""
-    parser.set_defaults(model=None)
+    parser.set_defaults(model=None, precision=None)
     recipes = ", ".join(config.recipe_names())
     parser.add_argument(
         "recipe",

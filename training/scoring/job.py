@@ -20,7 +20,7 @@ from filelock import FileLock, Timeout
 from listwright.ranking import bundle
 from listwright.ranking.bundle import Bundle
 from listwright.ranking.errors import RecipeError
-from listwright.training.processes import pool
+from listwright.training.cluster.executor import cores, side_by_side
 from listwright.training.progress import SILENT, Progress
 from listwright.training.scoring.frames import batches, files_of
 from listwright.training.scoring.parts import PART_ROWS, Part, parts
@@ -60,8 +60,13 @@ class Scored(NamedTuple):
     lists: int
 
 
-def score(job: Job, *, jobs: int, resume: bool = False, progress: Progress = SILENT) -> Scored:
+def score(
+    job: Job, *, jobs: int | None = None, on: str | None = None, resume: bool = False, progress: Progress = SILENT
+) -> Scored:
     """Rank every list of a file or a folder, ``jobs`` parts at a time; write the rows in order with the added columns.
+
+    Where is up to ``on``, which :func:`listwright.training.cluster.executor.side_by_side` reads; without ``jobs`` all
+    cores are used.
 
     Raises:
         RecipeError: if ``out`` exists, its format is not known, or an interrupted job is there and ``resume`` is False,
@@ -75,12 +80,14 @@ def score(job: Job, *, jobs: int, resume: bool = False, progress: Progress = SIL
         raise RecipeError(f"{job.out} exists already: choose another --out, or delete it")
     loaded = bundle.load(job.bundle)
     with _folder(job, loaded, resume=resume) as folder:
-        done = [Scored(*json.loads(path.read_text())) for path in _all_parts(job, loaded, folder, jobs, progress)]
+        done = [Scored(*json.loads(path.read_text())) for path in _all_parts(job, loaded, folder, jobs, on, progress)]
         _publish(folder, job.out)
     return Scored(sum(part.rows for part in done), sum(part.lists for part in done))
 
 
-def _all_parts(job: Job, loaded: Bundle, folder: Path, jobs: int, progress: Progress) -> list[Path]:
+def _all_parts(
+    job: Job, loaded: Bundle, folder: Path, jobs: int | None, on: str | None, progress: Progress
+) -> list[Path]:
     """Score the parts that are not there; what each holds, in order."""
     task = progress.begin(f"Scoring {job.data.name}, rows")
     qid, rows = batches(job.data, loaded.manifest.feature_schema, job.qid)
@@ -94,7 +101,7 @@ def _all_parts(job: Job, loaded: Bundle, folder: Path, jobs: int, progress: Prog
             task.reach(done)
 
     try:
-        with pool(jobs) as workers:
+        with side_by_side(on, jobs, local_jobs=cores()) as (workers, at_a_time):
             for part in parts(rows, qid, job.part_rows):
                 if part.number == 0:
                     _check_names(job, part.rows.columns)
@@ -104,7 +111,7 @@ def _all_parts(job: Job, loaded: Bundle, folder: Path, jobs: int, progress: Prog
                     task.reach(done)
                     continue
                 running[_begun(workers, part, job, qid, folder)] = part.rows.height
-                if len(running) > jobs:  # one waits, so that no worker does; more would fill the memory
+                if len(running) > at_a_time:  # one waits, so that no worker does; more would fill the memory
                     take(iter(wait(running, return_when=FIRST_COMPLETED).done))
             while running:
                 take(iter(wait(running, return_when=FIRST_COMPLETED).done))

@@ -7,9 +7,12 @@ was killed, or is given more trials later, ends as one that went through.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import optuna
 from optuna.pruners import MedianPruner
@@ -34,6 +37,36 @@ StepReport = Callable[[int, float], None]
 Objective = Callable[[int, dict[str, Value], StepReport], tuple[float, int]]
 """One trial: from the number of trials finished before it, a value for every hyperparameter of the space, and what is
 to be told the progress, to the held-out value, higher is better, and a fact to remember with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """Trials side by side: as many are proposed at a time, from what was finished before, and told together.
+
+    So what is proposed depends on ``size`` and on no clock; with 1 it is what a search without rounds proposes.
+
+    Args:
+        executor: runs them in other processes.
+        size: trials of a round.
+        objective: as of :func:`search`, and can be pickled.
+    """
+
+    executor: Executor
+    size: int
+    objective: Objective
+
+
+class Outcome(NamedTuple):
+    """What came of a trial that ran elsewhere.
+
+    Args:
+        value, fact: of the objective; None where the trial was ended early.
+        reports: steps and held-out values that it told.
+    """
+
+    value: float | None
+    fact: int
+    reports: tuple[tuple[int, float], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +100,7 @@ def search(
     name: str = "study",
     prune_after: int | None = None,
     task: Task = NO_TASK,
+    rounds: Rounds | None = None,
 ) -> Found:
     """Try settings and keep the best.
 
@@ -80,6 +114,7 @@ def search(
         name: of the study in the journal.
         prune_after: steps of a trial before it can be pruned; None prunes nothing.
         task: told every finished trial and the best value so far.
+        rounds: runs trials elsewhere, with its own objective.
 
     Raises:
         RecipeError: if no trial got to its end, or one is worth no number.
@@ -89,21 +124,86 @@ def search(
     if all(trial.state == TrialState.RUNNING for trial in study.trials):  # an interrupted first trial is begun again
         study.enqueue_trial({key: stored(value) for key, value in first.items()})
     while (done := len(_finished(study))) < trials:
-        study.sampler = optuna.samplers.TPESampler(seed=seed * 10_000 + done)  # the same draws after a resume
-        trial = study.ask()
-        values = {key: part.suggest(trial, key) for key, part in space.items()}
-        try:
-            value, fact = objective(done, values, _reporter(trial, prunes=prune_after is not None))
-        except Pruned:
+        asked = [_ask(study, space, seed, done + k) for k in range(min(rounds.size if rounds else 1, trials - done))]
+        if rounds is None:
+            _try(study, *asked[0], done, objective, prunes=prune_after is not None)
+        else:
+            _try_elsewhere(study, asked, done, rounds, prune_after)
+        best = max((trial.value for trial in _finished(study) if trial.value is not None), default=float("nan"))
+        task.reach(done + len(asked), f"best {best:.4f}")
+    return _found(study, space)
+
+
+def _ask(study: optuna.Study, space: Space, seed: int, number: int) -> tuple[optuna.Trial, dict[str, Value]]:
+    study.sampler = optuna.samplers.TPESampler(seed=seed * 10_000 + number)  # the same draws after a resume
+    trial = study.ask()
+    return trial, {key: part.suggest(trial, key) for key, part in space.items()}
+
+
+def _try(
+    study: optuna.Study,
+    trial: optuna.Trial,
+    values: dict[str, Value],
+    number: int,
+    objective: Objective,
+    *,
+    prunes: bool,
+) -> None:
+    try:
+        value, fact = objective(number, values, _reporter(trial, prunes=prunes))
+    except Pruned:
+        study.tell(trial, state=TrialState.PRUNED)
+    else:
+        _tell(study, trial, value, fact)
+
+
+def _tell(study: optuna.Study, trial: optuna.Trial, value: float, fact: int) -> None:
+    if math.isnan(value):  # optuna would not count the trial, and the search would have no end
+        raise RecipeError(f"a trial's held-out value is {value}: look at labels and weights")
+    trial.set_user_attr("fact", fact)
+    study.tell(trial, value)
+
+
+def _try_elsewhere(
+    study: optuna.Study,
+    asked: Sequence[tuple[optuna.Trial, dict[str, Value]]],
+    done: int,
+    rounds: Rounds,
+    prune_after: int | None,
+) -> None:
+    """All of a round are told once the last is done: a search killed before repeats the round as it was."""
+    before = [] if prune_after is None else _finished(study)
+    running = [
+        rounds.executor.submit(run_trial, rounds.objective, done + k, values, before, prune_after)
+        for k, (_, values) in enumerate(asked)
+    ]
+    outcomes = [future.result() for future in running]
+    for (trial, _), outcome in zip(asked, outcomes, strict=True):
+        for step, value in outcome.reports:
+            trial.report(value, step)
+        if outcome.value is None:
             study.tell(trial, state=TrialState.PRUNED)
         else:
-            if math.isnan(value):  # optuna would not count the trial, and this loop would have no end
-                raise RecipeError(f"a trial's held-out value is {value}: look at labels and weights")
-            trial.set_user_attr("fact", fact)
-            study.tell(trial, value)
-        best = max((trial.value for trial in _finished(study) if trial.value is not None), default=float("nan"))
-        task.reach(done + 1, f"best {best:.4f}")
-    return _found(study, space)
+            _tell(study, trial, outcome.value, outcome.fact)
+
+
+def run_trial(
+    objective: Objective,
+    number: int,
+    values: dict[str, Value],
+    before: Sequence[optuna.trial.FrozenTrial],
+    prune_after: int | None,
+) -> Outcome:
+    """One trial in a process that has no journal; the median is that of the trials ``before``."""
+    study = _study(None, "one trial", prune_after)
+    study.add_trials(before)
+    trial = study.ask()
+    report = _reporter(trial, prunes=prune_after is not None)
+    value, fact = None, 0
+    with suppress(Pruned):
+        value, fact = objective(number, values, report)
+    reports = study.trials[trial.number].intermediate_values
+    return Outcome(value, fact, tuple(reports.items()))
 
 
 def _found(study: optuna.Study, space: Space) -> Found:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -90,6 +91,27 @@ class Lists:
         """Raw input rows of query ``n``."""
         inputs: Float[np.ndarray, "C E"] = self.matrix[self.offsets[n] : self.offsets[n + 1]]
         return inputs
+
+    def share(self, queries: Int[np.ndarray, " M"]) -> Lists:
+        """Some of the lists, for a worker to train on; which rows of the data they were is left out."""
+        at = np.concatenate([np.arange(self.offsets[n], self.offsets[n + 1]) for n in queries])
+        found = copy(self)
+        found.offsets = np.concatenate([[0], np.cumsum(np.diff(self.offsets)[queries])])
+        found.rows, found.matrix = self.rows[at], self.matrix[at]
+        found._first_rows = self._first_rows[queries]
+        found._features, found._labels = torch.from_numpy(found.matrix), self._labels[at]
+        found._weights = None if self._weights is None else self._weights[at]
+        found._starts = torch.from_numpy(found.offsets[:-1]).to(self._starts.device)
+        found._lengths = self._lengths[queries]
+        return found.on("cpu")
+
+    def on(self, device: str) -> Lists:
+        """The same lists with their tensors on a device."""
+        found = copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor):
+                setattr(found, name, value.to(device))
+        return found
 
     def batch(self, queries: Int[np.ndarray, " B"]) -> Batch:
         """Some queries, padded to the longest of them; padding repeats real rows and means nothing."""

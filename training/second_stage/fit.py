@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from listwright.training.cluster.group import Workers
 from listwright.training.data.dataset import Splits
 from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.first_stage.relative import widened
 from listwright.training.progress import NO_TASK, Task
 from listwright.training.recipe.model import FirstStageAlone, Model, NetworkSpec
 from listwright.training.search.optuna_search import StepReport
+from listwright.training.second_stage.data_parallel import on_workers
 from listwright.training.second_stage.loop import FittedNetwork, fit_network
 
 
@@ -23,6 +25,7 @@ def fit(
     device: str = "cpu",
     task: Task = NO_TASK,
     report: StepReport = lambda _epoch, _value: None,
+    workers: Workers | None = None,
 ) -> FittedNetwork | None:
     """Fit the second stage.
 
@@ -31,6 +34,7 @@ def fit(
         splits: under the schema that the bundle will have.
         first: what the first stage makes of them.
         seed, checkpoint, device, task, report: as for :func:`listwright.training.second_stage.loop.fit_network`.
+        workers: of a data-parallel fit; None for this process.
 
     Returns:
         None if the first stage stands alone.
@@ -55,6 +59,7 @@ def fit(
         device=device,
         task=task,
         report=report,
+        elsewhere=on_workers(workers),
     )
 
 

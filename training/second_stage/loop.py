@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from listwright.ranking.errors import ScoringError
 from listwright.ranking.features import FeatureSchema
@@ -27,6 +28,21 @@ from listwright.training.second_stage.checkpoint import Attained, advance, finis
 from listwright.training.second_stage.epoch import Epoch
 
 VALIDATION_BATCH = 256
+
+
+@runtime_checkable
+class EpochRunner(Protocol):
+    """Runs epochs elsewhere, on the lists of all workers together."""
+
+    def run(self, model: Ranker, optimizer: torch.optim.Optimizer, number: int) -> Epoch:
+        """One epoch; model and optimizer go on from what they are to what they are then."""
+
+    def end(self) -> None:
+        """The fit is done."""
+
+
+Begin = Callable[[Ranker, Lists, NetworkSpec, float, int], EpochRunner]
+"""Begins such epochs: from the model, the training lists, what to fit, the lambda of eq. (10), and the seed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +96,7 @@ def fit_network(
     device: str = "cpu",
     task: Task = NO_TASK,
     report: StepReport = lambda _epoch, _value: None,
+    elsewhere: Begin | None = None,
 ) -> FittedNetwork:
     """Fit a second stage on the first stage's top candidates.
 
@@ -94,6 +111,7 @@ def fit_network(
         device: torch device.
         task: told every epoch, those of the checkpoint included.
         report: of a search: told every epoch and the validation NDCG after it; may end the fit by raising.
+        elsewhere: begins epochs that run elsewhere; None for here.
 
     Raises:
         ScoringError: if the loss or a validation score stops being finite; names the epoch and the remedy.
@@ -115,13 +133,20 @@ def fit_network(
             attained.best = state_of(model)
         for epoch in attained.history:
             _tell(epoch, spec, task, report)
+        runner = None if elsewhere is None else elsewhere(model, lists, spec, conf_weight, seed)
         while not finished(attained, spec):
-            epoch = _run_epoch(model, optimizer, lists, spec, conf_weight, seed=seed, number=len(attained.history) + 1)
+            number = len(attained.history) + 1
+            if runner is None:
+                epoch = run_epoch(model, optimizer, lists, spec, conf_weight, draws=(seed,), number=number)
+            else:
+                epoch = runner.run(model, optimizer, number)
             value = _validate(model, held_out, valid, valid_scores, spec, number=epoch.number)
             attained = advance(attained, model, optimizer, epoch, value)
             if checkpoint is not None:
                 save(checkpoint, attained)
             _tell(attained.history[-1], spec, task, report)
+        if runner is not None:
+            runner.end()
     model.load_state_dict(attained.best)
     return FittedNetwork(model.cpu().eval(), spec, tuple(attained.history), attained.best_epoch, conf_weight)
 
@@ -148,7 +173,7 @@ def _confusion_weight(model: Ranker, spec: NetworkSpec, lists: Lists) -> float:
 
 
 def loss_of(
-    model: Ranker, batch: Batch, spec: NetworkSpec, conf_weight: float, rng: np.random.Generator
+    model: nn.Module, batch: Batch, spec: NetworkSpec, conf_weight: float, rng: np.random.Generator
 ) -> tuple[Tensor, float, float]:
     """Eq. (10) on one batch: the loss to minimise, and its two parts before weighting."""
     with torch.autocast(batch.features.device.type, torch.bfloat16, enabled=spec.precision == "bfloat16"):
@@ -169,23 +194,33 @@ def loss_of(
     return rank_loss + conf_weight * confusion, float(rank_loss.detach()), float(confusion.detach())
 
 
-def _run_epoch(
-    model: Ranker,
+def run_epoch(
+    model: nn.Module,
     optimizer: torch.optim.Optimizer,
     lists: Lists,
     spec: NetworkSpec,
     conf_weight: float,
     *,
-    seed: int,
+    draws: Sequence[int],
     number: int,
+    size: int | None = None,
 ) -> Epoch:
-    """One pass; its randomness depends on seed and number alone, so that a resumed run repeats it."""
+    """One pass; its randomness depends on ``draws`` and its number alone, so that a resumed run repeats it.
+
+    Args:
+        model, optimizer: change.
+        lists: of the pass.
+        spec, conf_weight: of the loss.
+        draws: the seed, and whatever else tells this pass from others.
+        number: of the epoch.
+        size: lists of a batch; None for the recipe's.
+    """
     started = time.perf_counter()
-    rng = np.random.default_rng([seed, number])
+    rng = np.random.default_rng([*draws[:1], number, *draws[1:]])
     torch.manual_seed(int(rng.integers(2**62)))
     model.train()
     parts = []
-    for batch in lists.batches(spec.batch_size, rng):
+    for batch in lists.batches(size or spec.batch_size, rng):
         optimizer.zero_grad()
         loss, rank_loss, confusion = loss_of(model, batch, spec, conf_weight, rng)
         if not torch.isfinite(loss):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from listwright.ranking.errors import ScoringError
@@ -9,12 +11,52 @@ from listwright.training.data.dataset import Splits
 from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.progress import NO_TASK, Task
 from listwright.training.recipe.model import NetworkSpec
-from listwright.training.search.optuna_search import Found, Pruned, StepReport, search
+from listwright.training.search.optuna_search import Found, Pruned, Rounds, StepReport, search
 from listwright.training.search.space import Value, own_values, space_of
 from listwright.training.second_stage import fit as second_stage
 
 PRUNE_AFTER = 3
 """Epochs that a network gets before it is compared with the median."""
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkTrial:
+    """One trial, in this process or, pickled, in another one.
+
+    Args:
+        model, first, seed, state, device: as for :func:`search_network`.
+        read: gives the splits.
+        at_a_time: trials of a round, whose checkpoints are there together.
+    """
+
+    model: NetworkSpec
+    read: Callable[[], Splits]
+    first: FittedFirstStage
+    seed: int
+    state: Path
+    device: str = "cpu"
+    at_a_time: int = 1
+
+    def __call__(self, done: int, values: dict[str, Value], report: StepReport) -> tuple[float, int]:
+        """As an objective of a search; the fact of a trial is its best epoch."""
+        checkpoint = self.state / f"trial-{done + 1}.pt"  # the same values again after a kill, so it goes on from there
+        current = {self.state / f"trial-{done + 1 + k}.pt" for k in range(1 - self.at_a_time, self.at_a_time)}
+        for old in set(self.state.glob("trial-*.pt")) - current:
+            old.unlink(missing_ok=True)
+        try:
+            fitted = second_stage.fit(
+                with_values(self.model, values),
+                self.read(),
+                self.first,
+                seed=self.seed,
+                checkpoint=checkpoint,
+                device=self.device,
+                report=report,
+            )
+        except ScoringError as error:  # it diverged: these values are as bad as any
+            raise Pruned from error
+        assert fitted is not None
+        return fitted.valid_ndcg, fitted.best_epoch
 
 
 def search_network(
@@ -28,6 +70,7 @@ def search_network(
     state: Path,
     device: str = "cpu",
     task: Task = NO_TASK,
+    rounds: Rounds | None = None,
 ) -> Found:
     """The values that rank the validation queries best; the fact of a trial is its best epoch.
 
@@ -40,35 +83,19 @@ def search_network(
         state: folder for the checkpoint of the trial under way.
         device: torch device.
         task: told the finished trials, and every epoch of the one under way.
+        rounds: runs a :class:`NetworkTrial` elsewhere.
 
     Raises:
         RecipeError: if no trial got to its end.
     """
+    trial = NetworkTrial(model, lambda: splits, first, seed, state, device)
 
     def try_values(done: int, values: dict[str, Value], report: StepReport) -> tuple[float, int]:
-        checkpoint = state / f"trial-{done + 1}.pt"  # the same values again after a kill, so it goes on from there
-        for old in state.glob("trial-*.pt"):
-            if old != checkpoint:
-                old.unlink()
-
         def after_epoch(number: int, value: float) -> None:
             task.reach(done, f"trial {done + 1}, epoch {number}: {value:.4f}")
             report(number, value)
 
-        try:
-            fitted = second_stage.fit(
-                with_values(model, values),
-                splits,
-                first,
-                seed=seed,
-                checkpoint=checkpoint,
-                device=device,
-                report=after_epoch,
-            )
-        except ScoringError as error:  # it diverged: these values are as bad as any
-            raise Pruned from error
-        assert fitted is not None
-        return fitted.valid_ndcg, fitted.best_epoch
+        return trial(done, values, after_epoch)
 
     space = space_of(model)
     return search(
@@ -80,6 +107,7 @@ def search_network(
         journal=journal,
         prune_after=PRUNE_AFTER,
         task=task,
+        rounds=rounds,
     )
 
 

@@ -23,6 +23,7 @@ from listwright.training.choice.comparing import (
 )
 from listwright.training.first_stage import bring_your_own
 from listwright.training.first_stage import fit as first_stage
+from listwright.training.first_stage.data_parallel import ParallelGrower
 from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.recipe.config import LambdaMart
 from listwright.training.recipe.model import FirstStageAlone, NetworkSpec
@@ -102,9 +103,13 @@ def fit_first_stage(
         for note in given.notes:
             progress.remark(note)
         return given, None, ()
+    grower = None if run.workers is None else ParallelGrower(run.workers)
     if spec.relative != "auto":
-        return first_stage.fit(spec, splits, seed=recipe.seed, state=state, progress=progress), None, ()
-    plain, relative = first_stage.with_and_without(spec, splits, seed=recipe.seed, state=state, progress=progress)
+        fitted = first_stage.fit(spec, splits, seed=recipe.seed, state=state, progress=progress, grower=grower)
+        return fitted, None, ()
+    plain, relative = first_stage.with_and_without(
+        spec, splits, seed=recipe.seed, state=state, progress=progress, grower=grower
+    )
     return better_first_stage(plain, relative, splits, spec.ndcg_at)
 
 
@@ -156,6 +161,7 @@ def _fit_network(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) ->
         checkpoint=run.state / f"{spec.kind}.pt",
         device=run.device,
         task=task,
+        workers=run.workers,
     )
     assert fitted is not None
     epochs = len(fitted.history)

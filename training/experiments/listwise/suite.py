@@ -45,7 +45,8 @@ class ListwiseOptions:
         seeds: how many, from 0.
         folds: which.
         shifts: planted ones of table3; empty for its own.
-        jobs: fits at a time.
+        jobs: fits at a time; None for all cores.
+        on: as ``--on`` says it; None for processes here.
         ndcg_at: cutoff of the NDCG that the sentences are about.
         trials: settings tried for every network and fold; 0 takes the recipe's.
         relative: whether table3 or anomaly stands on the first stage with list-relative columns.
@@ -59,13 +60,14 @@ class ListwiseOptions:
     seeds: int
     folds: tuple[int, ...]
     shifts: tuple[float, ...]
-    jobs: int
+    jobs: int | None
     ndcg_at: int
     command: str
     made_with: dict[str, str]
     trials: int = 0
     relative: bool = False
     methods: tuple[str, ...] = ()
+    on: str | None = None
 
 
 def run(asked: ListwiseOptions, out: Path, contents: Sequence[object], console: Console) -> str:
@@ -100,7 +102,7 @@ def run(asked: ListwiseOptions, out: Path, contents: Sequence[object], console: 
         "methods": plans.facts(chosen),
     }
     with Store(out, settings) as store:
-        frame = run_all(asked.suite, fits, store, asked.jobs, console, keep=bool(asked.methods))
+        frame = run_all(asked.suite, fits, store, asked.jobs, console, on=asked.on, keep=bool(asked.methods))
         results = by_shift(frame, list(chosen))
         first = next(iter(results.values()))
         match asked.suite:

@@ -13,15 +13,22 @@ from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn, Tim
 
 from listwright.ranking.errors import ListwrightError, RecipeError
 from listwright.training.bars import BAR, PACE, progress_bars
+from listwright.training.cluster.executor import cores, side_by_side
 from listwright.training.experiments.listwise.fits import Fit, measure
 from listwright.training.experiments.store import Place, Store
-from listwright.training.processes import pool
 
 
 def run_all(
-    title: str, fits: Sequence[Fit], store: Store, jobs: int, console: Console, *, keep: bool = False
+    title: str,
+    fits: Sequence[Fit],
+    store: Store,
+    jobs: int | None,
+    console: Console,
+    *,
+    on: str | None = None,
+    keep: bool = False,
 ) -> pl.DataFrame:
-    """Every fit that is not done yet, ``jobs`` at a time; then the results of all.
+    """Every fit that is not done yet, ``jobs`` at a time, in processes or on Ray; then the results of all.
 
     Settings are searched once on the same data, before other seeds ask for them; a first stage is fitted once, before
     the methods that share it. With ``keep`` first stages stay, for methods that are asked for later.
@@ -42,9 +49,14 @@ def run_all(
     with progress_bars(console, *columns, pace=PACE) as bar:
         task = bar.add_task(title, total=len(fits), completed=len(fits) - len(todo))
         try:
-            with pool(min(jobs, max(1, len(todo)))) as workers:  # processes start with the first fit, if there is one
-                for done in _in_order(todo, store, jobs, workers, keep=keep):
-                    bar.update(task, description=f"{title}: {done.method}", advance=1)
+            if todo:
+                most = len(todo) if jobs is None else min(jobs, len(todo))
+                with side_by_side(on, None if jobs is None else most, local_jobs=min(cores(), most)) as (
+                    workers,
+                    at_once,
+                ):
+                    for done in _in_order(todo, store, at_once, workers, keep=keep):
+                        bar.update(task, description=f"{title}: {done.method}", advance=1)
         except BrokenProcessPool as error:
             raise RecipeError(
                 "a worker was stopped from outside, perhaps for want of memory: finished fits are kept; the same "

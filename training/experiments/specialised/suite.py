@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,9 +14,11 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
 from listwright.training.bars import BAR, progress_bars
+from listwright.training.cluster.executor import side_by_side
 from listwright.training.data.load import announce, data_facts
 from listwright.training.experiments.specialised import oracle, pages, routing, units
 from listwright.training.experiments.store import Store
+from listwright.training.progress import NO_TASK, Task
 from listwright.training.recipe.config import Recipe, Router, Srm
 from listwright.training.reporting.report import verdict
 from listwright.training.steps.bundle_schema import load
@@ -35,6 +38,8 @@ class SpecialisedOptions:
         folds: which.
         ndcg_at: cutoff of the NDCG.
         command, made_with: for the page.
+        on: as ``--on`` says it; None for one unit after the other in this process.
+        jobs: units at a time on Ray; None for its cores.
     """
 
     suite: str
@@ -46,6 +51,8 @@ class SpecialisedOptions:
     ndcg_at: int
     command: str
     made_with: dict[str, str]
+    on: str | None = None
+    jobs: int | None = None
 
 
 def run(asked: SpecialisedOptions, out: Path, settings: dict[str, object], console: Console) -> str:
@@ -68,23 +75,47 @@ def run(asked: SpecialisedOptions, out: Path, settings: dict[str, object], conso
 def _measure_all(asked: SpecialisedOptions, store: Store, console: Console) -> pl.DataFrame:
     """Every unit that is not done yet, then all of them together."""
     work = {f"seed-{seed}-fold-{fold}": (seed, fold) for seed in range(asked.seeds) for fold in asked.folds}
+    todo = [unit for unit in work if not store.has(unit)]
     columns = (TextColumn("{task.description}"), BAR, MofNCompleteColumn(), TimeRemainingColumn())
     with progress_bars(console, *columns) as bar:
         task = bar.begin(asked.suite, len(work))
-        for done, (unit, (seed, fold)) in enumerate(work.items()):
-            if not store.has(unit):
-                task.reach(done)
-                part = asked.recipe.model_copy(update={"seed": seed, "fold": fold})
-                if asked.suite == "oracle":
-                    found = units.oracle(part, asked.sources, asked.counts, store.state(unit), asked.ndcg_at, task)
-                else:
-                    routed = _with_router(part, asked.counts, asked.ndcg_at)
-                    found = units.routing(routed, asked.sources, store.state(unit), task)
-                found = found.with_columns(pl.lit(seed).alias("seed"), pl.lit(fold).alias("fold"))
-                store.add(unit, found)
-                shutil.rmtree(store.state(unit))
+        task.reach(len(work) - len(todo))
+        for done, (unit, found) in enumerate(_found(asked, {unit: work[unit] for unit in todo}, store, task), start=1):
+            store.add(unit, found)
+            shutil.rmtree(store.state(unit))
+            task.reach(len(work) - len(todo) + done)
         task.end(len(work), "")
     return store.join(list(work))
+
+
+def _found(
+    asked: SpecialisedOptions, todo: dict[str, tuple[int, int]], store: Store, task: Task
+) -> Iterator[tuple[str, pl.DataFrame]]:
+    """The units as they are measured: in this process one after the other, on Ray side by side."""
+    if asked.on is None or not todo:
+        for unit, which in todo.items():
+            yield unit, _measure(asked, which, store.state(unit), task)
+        return
+    with side_by_side(asked.on, asked.jobs, local_jobs=1) as (executor, jobs):
+        queue, running = list(todo), dict[Future[pl.DataFrame], str]()
+        while queue or running:
+            while queue and len(running) < jobs:
+                unit = queue.pop(0)
+                running[executor.submit(_measure, asked, todo[unit], store.state(unit), NO_TASK)] = unit
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                yield running.pop(future), future.result()
+
+
+def _measure(asked: SpecialisedOptions, which: tuple[int, int], state: Path, task: Task) -> pl.DataFrame:
+    """One seed and fold."""
+    seed, fold = which
+    part = asked.recipe.model_copy(update={"seed": seed, "fold": fold})
+    if asked.suite == "oracle":
+        found = units.oracle(part, asked.sources, asked.counts, state, asked.ndcg_at, task)
+    else:
+        routed = _with_router(part, asked.counts, asked.ndcg_at)
+        found = units.routing(routed, asked.sources, state, task)
+    return found.with_columns(pl.lit(seed).alias("seed"), pl.lit(fold).alias("fold"))
 
 
 def _with_router(recipe: Recipe, counts: tuple[int, ...], ndcg_at: int) -> Recipe:

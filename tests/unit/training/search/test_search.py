@@ -1,11 +1,13 @@
 """A search repeats itself, survives a kill, prunes what is below the median, and always tries the recipe's own values."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from listwright.ranking.errors import RecipeError
 from listwright.training.recipe.model import MODEL_NAMES, DlcmSpec, FirstStageAlone, Qilcm2Spec, QilcmSpec, named
 from listwright.training.search import optuna_search as searching
-from listwright.training.search.optuna_search import Pruned, search
+from listwright.training.search.optuna_search import Pruned, Rounds, search
 from listwright.training.search.space import OneOf, Range, own_values, space_of
 from listwright.training.second_stage.network_search import with_values
 
@@ -167,3 +169,48 @@ def test_spaces_of_all_networks_hold_their_own_values_and_what_they_propose_is_v
 
 def test_the_median_needs_a_few_trials():
     assert searching.STARTUP_TRIALS == 5
+
+
+@pytest.mark.parametrize("prune_after", [None, 1])
+def test_rounds_of_one_propose_what_a_search_without_does(prune_after):
+    with ThreadPoolExecutor(1) as executor:
+        rounds = Rounds(executor, 1, bowl)
+        assert run(rounds=rounds, prune_after=prune_after) == run(prune_after=prune_after)
+
+
+def test_a_round_is_proposed_from_the_rounds_before_it():
+    tried = {}
+
+    def noted(number, values, report):
+        tried[number] = values
+        return bowl(number, values, report)
+
+    with ThreadPoolExecutor(3) as executor:
+        found = run(rounds=Rounds(executor, 3, noted), trials=8)
+        assert found.trials == 8
+        assert run(rounds=Rounds(executor, 3, bowl), trials=8) == found
+    assert tried[0] == FIRST
+    assert len({str(values) for values in tried.values()}) == 8
+
+
+def test_a_search_that_is_killed_in_a_round_repeats_it(tmp_path):
+    journal, tried = tmp_path / "journal", []
+
+    def killed(number, values, report):
+        tried.append((number, values))
+        if number == 4:
+            raise KeyboardInterrupt
+        return bowl(number, values, report)
+
+    def noted(number, values, report):
+        tried.append((number, values))
+        return bowl(number, values, report)
+
+    with ThreadPoolExecutor(1) as executor:
+        with pytest.raises(KeyboardInterrupt):
+            run(rounds=Rounds(executor, 3, killed), trials=9, journal=journal)
+        before = sorted(tried[3:], key=lambda one: one[0])
+        tried.clear()
+        found = run(rounds=Rounds(executor, 3, noted), trials=9, journal=journal)
+        assert found == run(rounds=Rounds(executor, 3, bowl), trials=9)
+    assert tried[: len(before)] == before

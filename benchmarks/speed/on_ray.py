@@ -1,0 +1,154 @@
+"""``python -m benchmarks.speed.on_ray``: what Ray costs to start, what a second node brings, tasks against Ray Data.
+
+*Start*: seconds from ``--on ray`` to the first finished task, and what Ray's own processes keep in memory (PSS).
+*Nodes*: equal fits of a network, one thread each, through the executor of ``--on``: on a cluster of one node with one
+core, and of two. Beside it the same fits in one process and in two. Workers are warm: each has made a fit before.
+*Scoring*: the same parts of whole lists, which each worker reads and writes itself, by tasks and by Ray Data with
+actors that hold the bundle. Rounds take turns; the median of each counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, wait
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import polars as pl
+import psutil
+
+from benchmarks import machine
+from benchmarks.speed.on_ray_work import EPOCHS, Scorer, demo_bundle, fit, score_part
+from listwright.training.cluster.connection import connected
+from listwright.training.cluster.executor import RayExecutor, side_by_side
+
+FITS = 8
+PARTS, LISTS, LENGTH = 8, 4000, 10
+MIB = 2**20
+
+
+def start() -> dict[str, float]:
+    """Of a local Ray with one core."""
+    begun = time.perf_counter()
+    with connected("ray", 1):
+        ready = time.perf_counter() - begun
+        children = psutil.Process().children(recursive=True)
+        memory = sum(child.memory_full_info().pss for child in children) / MIB
+        driver = psutil.Process().memory_full_info().pss / MIB
+    return {"seconds": round(ready, 2), "processes_mib": round(memory), "command_mib": round(driver)}
+
+
+def seconds(executor: Executor, jobs: int) -> float:
+    """All fits, at most ``jobs`` at a time; every worker has made one before."""
+    wait([executor.submit(fit, seed) for seed in range(jobs)])
+    begun = time.perf_counter()
+    for future in [executor.submit(fit, seed) for seed in range(FITS)]:
+        future.result()
+    return time.perf_counter() - begun
+
+
+@contextmanager
+def nodes(count: int) -> Iterator[str]:
+    """A cluster of nodes with one core each, and its address."""
+    from ray.cluster_utils import Cluster  # noqa: PLC0415
+
+    node = {"num_cpus": 1, "object_store_memory": 128 * MIB, "include_dashboard": False}
+    cluster = Cluster(initialize_head=True, connect=False, head_node_args=dict(node))
+    try:
+        for _ in range(count - 1):
+            cluster.add_node(**node)
+        yield cluster.address
+    finally:
+        cluster.shutdown()
+
+
+def speed_up(rounds: int) -> dict[str, Any]:
+    """Seconds by number of workers, on Ray and in processes."""
+    found: dict[str, list[float]] = {}
+    for _ in range(rounds):
+        for count in (1, 2):
+            with nodes(count) as address, connected("auto", None, address=address) as (ray, _):
+                executor = RayExecutor(ray)
+                found.setdefault(f"ray {count}", []).append(seconds(executor, count))
+                executor.shutdown()
+            with side_by_side(None, count, local_jobs=count) as (processes, _):
+                found.setdefault(f"processes {count}", []).append(seconds(processes, count))
+    medians = {name: round(float(np.median(values)), 2) for name, values in found.items()}
+    ratios = {kind: round(medians[f"{kind} 1"] / medians[f"{kind} 2"], 2) for kind in ("ray", "processes")}
+    return {"fits": FITS, "epochs": EPOCHS, "seconds": medians, "speed_up": ratios}
+
+
+def by_tasks(ray: Any, names: list[tuple[str, str]]) -> int:
+    """The executor of ``--on``."""
+    executor = RayExecutor(ray)
+    found = [executor.submit(score_part, *pair).result for pair in names]
+    rows = sum(int(result()) for result in found)
+    executor.shutdown()
+    return rows
+
+
+def by_data(_ray: Any, names: list[tuple[str, str]]) -> int:
+    """Ray Data: two actors, a part a batch."""
+    from ray.data import DataContext, from_items  # noqa: PLC0415
+
+    DataContext.get_current().enable_progress_bars = False
+    items = [{"source": source, "target": target} for source, target in names]
+    parts = from_items(items, override_num_blocks=len(items))
+    return int(parts.map_batches(Scorer, batch_size=1, concurrency=2, num_cpus=1).sum("rows"))
+
+
+def scoring(rounds: int) -> dict[str, Any]:
+    """Seconds by tasks and by Ray Data, on a local Ray with two cores."""
+    rng = np.random.default_rng(0)
+    schema = demo_bundle().manifest.feature_schema
+    ways: dict[str, Callable[[Any, list[tuple[str, str]]], int]] = {"tasks": by_tasks, "ray_data": by_data}
+    found: dict[str, list[float]] = {way: [] for way in ways}
+    with tempfile.TemporaryDirectory() as folder, connected("ray", 2) as (ray, _):
+        names = [(f"{folder}/{n}.parquet", f"{folder}/scored-{n}.parquet") for n in range(PARTS)]
+        for n, (source, _target) in enumerate(names):
+            rows = LISTS * LENGTH
+            columns = {
+                feature.name: rng.choice(feature.categories, rows)
+                if feature.kind == "categorical"
+                else rng.normal(size=rows)
+                for feature in schema.features
+            }
+            pl.DataFrame({"qid": np.repeat(np.arange(LISTS) + n * LISTS, LENGTH), **columns}).write_parquet(source)
+        for _ in range(rounds + 1):
+            for way, run in ways.items():
+                begun = time.perf_counter()
+                assert run(ray, names) == PARTS * LISTS * LENGTH
+                found[way].append(time.perf_counter() - begun)
+    medians = {way: round(float(np.median(values[1:])), 2) for way, values in found.items()}
+    return {
+        "rows": PARTS * LISTS * LENGTH,
+        "parts": PARTS,
+        "seconds": medians,
+        "first_round_seconds": {way: round(values[0], 2) for way, values in found.items()},
+        "data_over_tasks": round(medians["ray_data"] / medians["tasks"], 2),
+    }
+
+
+def main() -> int:
+    """Command line; writes ``benchmarks/results/on_ray.json``."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.on_ray", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3, help="of each; the median counts (default: 3)")
+    options = parser.parse_args()
+    result = {
+        "rounds": options.rounds,
+        "start": start(),
+        "nodes": speed_up(options.rounds),
+        "scoring": scoring(options.rounds),
+    }
+    print(result)
+    print(machine.save("on_ray", f"python -m benchmarks.speed.on_ray --rounds {options.rounds}", result))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+"""What the workers of ``benchmarks.speed.on_ray`` do: a module of its own, so that they can import it."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from listwright.ranking import bundle
+from listwright.training.recipe import config
+from listwright.training.recipe.model import FirstStageAlone
+from listwright.training.scoring.rank import ranked
+from listwright.training.second_stage.loop import fit_network
+from listwright.training.steps.bundle_schema import load
+
+BUNDLE = Path("models/demo/1")
+EPOCHS = 25
+
+
+def fit(seed: int) -> float:
+    """One fit, long enough to be worth a task."""
+    recipe = config.load("demo")
+    splits = _splits()
+    spec = config.changed(recipe, {"model": {"kind": "qilcm", "max_epochs": EPOCHS, "patience": EPOCHS}}).model
+    zeros = [np.zeros(part.rows) for part in (splits.train, splits.valid)]
+    assert not isinstance(spec, FirstStageAlone)
+    return fit_network(spec, splits.train, splits.valid, *zeros, seed=seed).valid_ndcg
+
+
+@cache
+def _splits() -> Any:
+    return load(config.load("demo"), ())
+
+
+def score_part(source: str, target: str) -> int:
+    """One part, read and written by the worker."""
+    rows = pl.read_parquet(source)
+    ranked(rows, demo_bundle(), "qid").write_parquet(target)
+    return rows.height
+
+
+@cache
+def demo_bundle() -> bundle.Bundle:
+    """Once per process."""
+    return bundle.load(BUNDLE)
+
+
+class Scorer:
+    """An actor of Ray Data."""
+
+    def __init__(self) -> None:
+        demo_bundle()
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Some parts."""
+        return {"rows": [score_part(*names) for names in zip(batch["source"], batch["target"], strict=True)]}

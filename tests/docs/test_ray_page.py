@@ -1,0 +1,69 @@
+"""The tables about Ray and about precision are the committed measurements."""
+
+from listwright.training.cluster.connection import OBJECT_STORE_BYTES, ROOM_S
+from listwright.training.first_stage.data_parallel import SEGMENT
+from support.pages.figure_blocks import blocks, page, result, table
+
+PAGE = page("docs/ray.md")
+DECISION = page("docs/decisions/0011-ray-tasks-and-actors.md")
+MOST_LOST = 0.005
+"""NDCG@10 that bfloat16 may cost."""
+
+
+def costs():
+    """Start, memory, and what a second node brings."""
+    run = result("on_ray")
+    start, nodes = run["start"], run["nodes"]
+    return table(
+        ["what", "figure"],
+        [
+            ["from `--on ray` to the first finished task, s", f"{start['seconds']:.1f}"],
+            ["memory of an idle Ray, MiB", start["processes_mib"]],
+            ["memory of the command, MiB", start["command_mib"]],
+            [
+                f"{nodes['fits']} fits on one node of one core over two, times as fast on Ray",
+                f"{nodes['speed_up']['ray']:.2f}",
+            ],
+            ["the same in one process over two", f"{nodes['speed_up']['processes']:.2f}"],
+        ],
+    )
+
+
+def precisions():
+    """NDCG@10 of either precision."""
+    rows = [
+        [
+            name,
+            *(f"{found['ndcg@10'][precision]:.4f}" for precision in ("float32", "bfloat16")),
+            f"{found['difference']:+.4f}",
+        ]
+        for name, found in result("precision")["models"].items()
+    ]
+    return table(["network", "NDCG@10, float32", "NDCG@10, bfloat16", "difference"], rows)
+
+
+def scoring():
+    """Tasks and Ray Data on the same parts."""
+    run = result("on_ray")["scoring"]
+    rows = [
+        [title, f"{run['first_round_seconds'][way]:.1f}", f"{run['seconds'][way]:.1f}"]
+        for way, title in (("tasks", "tasks"), ("ray_data", "Ray Data"))
+    ]
+    return table([f"{run['rows']:,} rows in {run['parts']} parts", "first round, s", "later rounds, median, s"], rows)
+
+
+def test_the_tables_are_the_committed_runs():
+    assert blocks(PAGE) == [costs(), precisions()]
+    assert blocks(DECISION) == [scoring()]
+
+
+def test_bfloat16_ranks_as_well():
+    run = result("precision")
+    assert run["device"] == "cpu"
+    assert all(abs(found["difference"]) <= MOST_LOST for found in run["models"].values())
+
+
+def test_the_numbers_of_the_page_are_those_of_the_code():
+    assert f"`LISTWRIGHT_ROOM_S` seconds (default: {ROOM_S:.0f})" in PAGE
+    assert f"{OBJECT_STORE_BYTES // 2**20} MiB of shared memory" in PAGE
+    assert f"`fit`, LightGBM | {SEGMENT} trees" in PAGE

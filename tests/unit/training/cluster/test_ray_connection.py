@@ -1,0 +1,71 @@
+"""What ``--on`` may say, and what is said when no cluster can be used."""
+
+import sys
+
+import pytest
+
+from listwright.ranking.errors import RecipeError
+from listwright.training.cluster.connection import OBJECT_STORE_BYTES, connected
+from support.training.ray_stand_in import RayStandIn
+
+
+@pytest.fixture(autouse=True)
+def plain(monkeypatch):
+    for name in (
+        "OMP_NUM_THREADS",
+        "RAY_USAGE_STATS_ENABLED",
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO",
+        "RAY_task_oom_retries",
+    ):
+        monkeypatch.setenv(name, "1")
+
+
+def connect(monkeypatch, ray, on="ray", cores=None):
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    with connected(on, cores) as (module, found):
+        return module, found
+
+
+def test_a_local_ray_is_bounded_and_ended(monkeypatch):
+    ray = RayStandIn(cores=3)
+    assert connect(monkeypatch, ray, cores=3) == (ray, 3)
+    (options,) = ray.begun
+    assert options["address"] == "local"
+    assert options["num_cpus"] == 3
+    assert options["object_store_memory"] == OBJECT_STORE_BYTES
+    assert not options["include_dashboard"]
+    assert ray.ended == 1
+
+
+@pytest.mark.parametrize("on", ["auto", "ray://head:10001"])
+def test_a_cluster_is_taken_as_it_is(monkeypatch, on):
+    ray = RayStandIn()
+    connect(monkeypatch, ray, on)
+    assert ray.begun[0]["address"] == on
+    assert "num_cpus" not in ray.begun[0]
+
+
+@pytest.mark.parametrize(
+    ("ray", "on", "said"),
+    [
+        (RayStandIn(), "head:6379", "--on head:6379: expected 'ray', 'auto' or 'ray://HOST:PORT'"),
+        (None, "ray", r"pip install 'listwright\[ray\]'"),
+        (RayStandIn(refuses=ConnectionError("nobody")), "auto", "no Ray cluster answers .nobody.; 'ray start --head'"),
+        (
+            RayStandIn(refuses=RuntimeError("Version mismatch: Ray: 2.0\n this: 2.60")),
+            "auto",
+            "Version mismatch: Ray: 2.0 this: 2.60; install the same versions of Python and Ray here and there",
+        ),
+        (RayStandIn(cores=0), "auto", "the cluster has no room: no core was free for 60 s, 0 of 0 are free now"),
+    ],
+)
+def test_what_cannot_be_used_is_one_clear_line(monkeypatch, ray, on, said):
+    with pytest.raises(RecipeError, match=said):
+        connect(monkeypatch, ray, on)
+    assert ray is None or on == "head:6379" or ray.ended >= 1
+
+
+def test_a_wait_that_is_no_number_is_told(monkeypatch):
+    monkeypatch.setenv("LISTWRIGHT_ROOM_S", "soon")
+    with pytest.raises(RecipeError, match="LISTWRIGHT_ROOM_S=soon: expected a number of seconds above 0"):
+        connect(monkeypatch, RayStandIn())

@@ -1,0 +1,82 @@
+"""Trees on workers: segments that can be repeated, a search by the validation queries, and no trace of the cluster."""
+
+import lightgbm
+import numpy as np
+import pytest
+
+from listwright.ranking.errors import RecipeError
+from listwright.training.cluster.group import Workers
+from listwright.training.first_stage import data_parallel, lambdamart
+from listwright.training.first_stage.data_parallel import ParallelGrower
+from listwright.training.first_stage.settings_trial import SettingsTrial
+from support.training.planted import SPEC, ranking_data
+from support.training.ray_stand_in import RayStandIn
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setattr("listwright.training.cluster.group.time.sleep", lambda _seconds: None)
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    return ranking_data(rng), ranking_data(rng, queries=30)
+
+
+def tuned(data, losses=0):
+    grower = ParallelGrower(Workers(RayStandIn(losses=losses), 1))
+    return lambdamart.tune(*data, SPEC, seed=3, grower=grower)
+
+
+def test_it_learns_as_well_as_here(data):
+    here, there = lambdamart.tune(*data, SPEC, seed=3), tuned(data)
+    assert there.valid_ndcg == pytest.approx(here.valid_ndcg, abs=0.03)
+    assert there.trials == here.trials
+    assert lightgbm.Booster(model_str=there.model).num_trees() == there.trees
+
+
+@pytest.mark.parametrize("losses", [1, 4])
+def test_a_lost_worker_changes_nothing(data, losses, monkeypatch):
+    monkeypatch.setattr(data_parallel, "SEGMENT", 5)
+    assert tuned(data, losses) == tuned(data)
+
+
+def test_segments_go_on_from_the_trees_before(data, monkeypatch):
+    monkeypatch.setattr(data_parallel, "SEGMENT", 4)
+    grower = ParallelGrower(Workers(RayStandIn(), 1))
+    settings = {"bagging_fraction": 0.5, "num_leaves": 4, "min_data_in_leaf": 5}
+    short, long = (grower.boost(data[0], settings, seed=1, trees=trees) for trees in (8, 10))
+    assert (short.num_trees(), long.num_trees()) == (8, 10)
+    rows = data[0].features[:50]
+    np.testing.assert_array_equal(long.predict(rows, num_iteration=8), short.predict(rows))
+
+
+def test_nothing_of_the_cluster_is_in_the_model():
+    text = (
+        "[objective: lambdarank]\n[machines: 10.0.0.1:4711]\n[local_listen_port: 4711]\n[num_machines: 2]\n[seed: 1]\n"
+    )
+    assert data_parallel._OF_THE_CLUSTER.sub("", text) == "[objective: lambdarank]\n[seed: 1]\n"
+
+
+def test_cross_validation_and_too_many_workers_are_refused(data):
+    grower = ParallelGrower(Workers(RayStandIn(), 1))
+    with pytest.raises(RecipeError, match='say select_on = "valid"'):
+        grower.trial_of(*data, SPEC.model_copy(update={"select_on": "folds"}), seed=0)
+    many = ParallelGrower(Workers(RayStandIn(), 10_000))
+    with pytest.raises(RecipeError, match=r"--workers 10000: there are .* training queries; take fewer workers"):
+        many.boost(data[0], {}, seed=0, trees=1)
+
+
+def test_a_trial_elsewhere_is_the_trial_here(data):
+    class Read:
+        def __call__(self):
+            return type("Parts", (), {"train": data[0], "valid": data[1]})()
+
+    def unheard(_step, _value):
+        return None
+
+    values = SPEC.settings.model_dump()
+    here = lambdamart.trial_of(*data, SPEC, seed=3)(0, values, unheard)
+    assert SettingsTrial(Read(), SPEC, 3)(0, values, unheard) == here

@@ -211,23 +211,27 @@ def _run(generator: Generator, port: int, step: Comparison, capacity: float, num
     return Run(due, generator.at(port, due, []))
 
 
-def compared(step: Comparison, times: ServiceTimes, beside: Beside | None) -> dict[str, object]:
-    """A load as it was measured and as it is simulated, pooled over the rounds.
+def compared(step: Comparison, times: Sequence[ServiceTimes], beside: Sequence[Beside] | None) -> dict[str, object]:
+    """A load as it was measured and as it is simulated: each round with its own times, all rounds pooled.
 
     Args:
         step: the load.
-        times: of the replica.
-        beside: of what shares its core, and of haproxy's way; None where there is no haproxy.
+        times: of the replica, in each round.
+        beside: of what shares its core, and of haproxy's way, in each round; None where there is no haproxy.
     """
-    beside_s = 0.0 if beside is None else beside.cpu_s
-    worker = times.worker(beside_s=beside_s)
-    around_s = times.around_s if beside is None else beside.took_s - times.typical_s - beside_s
     took, refused, answered_rps = [], [], []
     for number, run in enumerate(step.runs):
+        of = times[number]
+        beside_s = 0.0 if beside is None else beside[number].cpu_s
+        around_s = of.around_s if beside is None else beside[number].took_s - of.typical_s - beside_s
         for draw in range(_DRAWS):
-            ranking_s = times.draw(len(run.due), np.random.default_rng((17, number, draw)))
             outcome = simulate(
-                run.due, ranking_s, worker, replicas=step.replicas, balancer=step.balancer or DEFAULT, seed=draw
+                run.due,
+                of.draw(len(run.due), np.random.default_rng((17, number, draw))),
+                of.worker(beside_s=beside_s),
+                replicas=step.replicas,
+                balancer=step.balancer or DEFAULT,
+                seed=draw,
             )
             took.append(outcome.seconds[outcome.answered] + around_s)
             refused.append(outcome.refused)
@@ -267,9 +271,11 @@ def _figures(took_s: Float[np.ndarray, " N"], refused: float, answered_rps: floa
 
 def report(found: Rounds) -> dict[str, object]:
     """For the results, with what is right and what is not."""
-    times, beside = found.pooled(), found.pooled_beside()
-    there = beside if found.shared else replace(beside, haproxy_s=0.0, generator_s=0.0)
-    rows = [compared(step, times, None if step.balancer is None else there) for step in found.comparisons]
+    beside = found.pooled_beside()
+    there = found.beside
+    if not found.shared:
+        there = [replace(one, haproxy_s=0.0, generator_s=0.0) for one in there]
+    rows = [compared(step, found.times, None if step.balancer is None else there) for step in found.comparisons]
     asked = [row for row in rows if row["balancer"] in (None, DEFAULT)]
     errors = {
         "throughput at saturation": [row["answered_rps_error"] for row in asked if row["load"] == SATURATED],

@@ -36,6 +36,10 @@ def measured():
             ["bundle, MB", f"{found['bundle_bytes'] / 1e6:.1f}"],
             ["start to ready, s", f"{found['ready_s']:.1f}"],
             ["resident memory, MB", f"{found['resident_mb']:.0f}"],
+            [
+                "speed of the machine before each round",
+                ", ".join(f"{v:,.0f}" for v in RUN["validation"]["machine_speed"]),
+            ],
         ],
     )
 
@@ -159,9 +163,13 @@ def test_costs_are_the_products_that_the_page_names():
 def test_options_formats_and_balancers_are_named():
     for name in (*BALANCERS, *shape.FORMATS):
         assert f"`{name}`" in PAGE
-    for option in re.findall(r"^\| `(--.*)` \|", PAGE, re.MULTILINE):
-        for name in option.split("`, `"):
-            command._options([name, *{"--quick": [], "--format": ["npy"], "--balancer": ["random"]}.get(name, ["2"])])
+    options = {"--quick": [], "--format": ["npy"], "--balancer": ["random"]}
+    named = [
+        name for line in PAGE.splitlines() if line.startswith("| `--") for name in re.findall(r"`(--[\w-]+)`", line)
+    ]
+    assert len(named) > 5
+    for name in named:
+        command._options([name, *options.get(name, ["2"])])
 
 
 def test_the_queue_that_the_page_names_is_a_setting():

@@ -24,17 +24,17 @@ TIMES = ServiceTimes(
 BESIDE = Beside(haproxy_s=0.0002, generator_s=0.0003, took_s=0.0055)
 
 
-def played(step, *, slower=1.0, count=20_000):
+def played(step, *, slower=1.0, count=20_000, times=TIMES):
     """A run of the simulation in the place of real replicas."""
     beside = None if step.balancer is None else BESIDE
     beside_s = 0.0 if beside is None else beside.cpu_s
-    rate = step.load * step.replicas / (TIMES.cpu_s + beside_s)
+    rate = step.load * step.replicas / (times.cpu_s + beside_s)
     due = arrivals.draw(step.arrivals, rate, count, np.random.default_rng(1))
-    ranking_s = TIMES.draw(len(due), np.random.default_rng(2))
+    ranking_s = times.draw(len(due), np.random.default_rng(2))
     outcome = simulate(
-        due, ranking_s, TIMES.worker(beside_s=beside_s), replicas=step.replicas, balancer=step.balancer or "random"
+        due, ranking_s, times.worker(beside_s=beside_s), replicas=step.replicas, balancer=step.balancer or "random"
     )
-    around_s = TIMES.around_s if beside is None else BESIDE.took_s - TIMES.typical_s - beside_s
+    around_s = times.around_s if beside is None else BESIDE.took_s - times.typical_s - beside_s
     took = (outcome.seconds[outcome.answered] + around_s) * slower
     refused = int((~outcome.answered).sum())
     return Run(due, Seen(took, refused, 0, float(due[-1]), (0.0,), 0.0))
@@ -43,7 +43,7 @@ def played(step, *, slower=1.0, count=20_000):
 @pytest.mark.parametrize("step", validation.planned(), ids=str)
 def test_a_simulated_machine_is_predicted(step):
     step.runs.append(played(step))
-    row = compared(step, TIMES, None if step.balancer is None else BESIDE)
+    row = compared(step, [TIMES], None if step.balancer is None else [BESIDE])
     assert abs(row["p99_ms_error"]) < 0.1
     assert abs(row["answered_rps_error"]) < 0.01
     assert row["measured"]["refused"] == pytest.approx(row["simulated"]["refused"], abs=0.01)
@@ -52,7 +52,16 @@ def test_a_simulated_machine_is_predicted(step):
 def test_a_slower_machine_is_not():
     step = Comparison(1, None, "poisson", 0.7)
     step.runs.append(played(step, slower=1.5))
-    assert compared(step, TIMES, None)["p99_ms_error"] == pytest.approx(1 / 1.5 - 1, abs=0.04)
+    assert compared(step, [TIMES], None)["p99_ms_error"] == pytest.approx(1 / 1.5 - 1, abs=0.04)
+
+
+def test_each_round_is_predicted_by_its_own_times():
+    half = replace(TIMES, cpu_s=0.008, took_s=2 * TIMES.took_s, woken_s=0.01)
+    step = Comparison(1, None, "poisson", 0.7)
+    step.runs += [played(step), played(step, times=half)]
+    row = compared(step, [TIMES, half], None)
+    assert abs(row["p99_ms_error"]) < 0.1
+    assert abs(compared(step, [TIMES, TIMES], None)["p99_ms_error"]) > 0.3
 
 
 def rounds(slower):

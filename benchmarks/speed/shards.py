@@ -19,7 +19,7 @@ from pathlib import Path
 
 from benchmarks import machine
 
-FEATURES, LENGTH = 136, 100
+FEATURES, LENGTH, TREES = 136, 100, 50
 
 RECIPE = """
 name = "shards"
@@ -65,7 +65,7 @@ def _fit(folder: Path, data: Path, out: Path, shards: str, *, trees: int, model:
     columns = ["--qid", "qid", "--label", "label"]
     command = [sys.executable, "-m", "listwright", "fit", str(recipe), "--data", str(data), *columns, "--quick"]
     seconds, peak = _timed([*command, "--out", str(out), "--shards", shards], folder / "cache")
-    steps = json.loads((out / "report.json").read_text())["seconds"]
+    steps = json.loads((out / "report.json").read_text())["measured_here"]["seconds"]
     found = {"seconds": round(seconds, 1), "peak_gib": round(peak, 2)}
     return found | {"steps": {name: round(float(step), 1) for name, step in steps.items()}}
 
@@ -93,7 +93,7 @@ def compare(folder: Path, queries: int, rounds: int) -> dict[str, object]:
     same = True
     for number in range(rounds + 1):
         for shards, fits in found.items():
-            fits.append(_fit(folder, data, folder / shards / str(number), shards, trees=100, model=NETWORK))
+            fits.append(_fit(folder, data, folder / shards / str(number), shards, trees=TREES, model=NETWORK))
             print(f"{shards}, round {number}: {fits[-1]}", flush=True)
         same = same and _files(folder / "never" / str(number)) == _files(folder / "always" / str(number))
     seconds = {shards: [float(str(fit["seconds"])) for fit in fits] for shards, fits in found.items()}

@@ -156,6 +156,8 @@ def frames(draw):
     )
 
 
+NAMED = TableData(qid="q", label="y")
+
 SPEC = TableData(
     qid="search", label="clicked", weight="heavy", categorical=("shop",), split=TableSplit(by="time", column="when")
 )
@@ -226,6 +228,32 @@ def test_broken_lines_of_csv_are_told_alike(tmp_path, content):
             table.read(TableData(qid="q", label="y"), str(path), on_disk=on_disk)
         told.append(str(raised.value))
     assert told[0] == told[1]
+
+
+def test_damaged_files_are_errors(tmp_path):
+    frame = pl.DataFrame({"q": [1, 1, 2, 2] * 500, "y": [0, 1, 1, 0] * 500, "a": range(2000)}).sort("q")
+    frame.write_parquet(tmp_path / "rows.parquet")
+    (tmp_path / "rows.csv.gz").write_bytes(gzip.compress(frame.write_csv().encode()))
+    lines = "".join(f"1 qid:{n} 1:{n}\n" for n in range(2000))
+    (tmp_path / "rows.txt.gz").write_bytes(gzip.compress(lines.encode()))
+    for name in ("rows.parquet", "rows.csv.gz", "rows.txt.gz"):
+        path = tmp_path / name
+        path.write_bytes(path.read_bytes()[:-40])
+        with pytest.raises(DataError, match=f"{name}: cannot be read"):
+            Reader(on_disk=True).file(path) if ".txt" in name else table.read(NAMED, str(path), on_disk=True)
+
+
+def test_a_csv_file_without_room_for_its_columns_is_told(tmp_path, monkeypatch):
+    path = tmp_path / "rows.csv"
+    pl.DataFrame({"q": [1, 1, 2, 2], "y": [0, 1, 1, 0], "a": [1.5, 2, 3, 4]}).write_csv(path)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pl.LazyFrame, "sink_parquet", full)
+    with pytest.raises(DataError, match="no room is left on this disk"):
+        table.read(TableData(qid="q", label="y"), str(path), on_disk=True)
+    assert not list(cache.folder().glob(".columns-*"))
 
 
 def test_queries_whose_rows_stand_apart_are_refused_by_name(tmp_path):

@@ -34,7 +34,7 @@ def fitted(tmp_path, shards, kind, data, *more, base=TINY):
     manifest["files"] = [file for file in manifest["files"] if not file["name"].startswith("report")]
     manifest.pop("sha256")  # of all the rest, the time of its making among it
     report = json.loads((out / "report.json").read_text())
-    untimed = {name: part for name, part in report.items() if name not in ("seconds", "repeat", "measured_here")}
+    untimed = {name: part for name, part in report.items() if name not in ("repeat", "measured_here")}
     fingerprint = report["repeat"]["data_fingerprint"]
     return files, {**manifest, "created_at": "", "name": ""}, untimed, fingerprint
 

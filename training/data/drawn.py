@@ -83,8 +83,8 @@ def _lengths(count: int, length: int, longest: int, rng: np.random.Generator) ->
 
 
 def _utilities(
-    z: Float[np.ndarray, "R U"],
-    weights: Float[np.ndarray, " U"],
+    z: Float[np.ndarray, "R F"],
+    weights: Float[np.ndarray, " F"],
     levels: Float[np.ndarray, " R"],
     rng: np.random.Generator,
 ) -> Float[np.ndarray, " R"]:
@@ -92,7 +92,7 @@ def _utilities(
     return found
 
 
-def _bounds(weights: Float[np.ndarray, " U"], rng: np.random.Generator) -> Float[np.ndarray, " G"]:
+def _bounds(weights: Float[np.ndarray, " F"], rng: np.random.Generator) -> Float[np.ndarray, " G"]:
     """Utilities between two grades, so that each has its share."""
     z = rng.standard_normal((_PILOT_ROWS, len(weights)), dtype=np.float32)
     utilities = _utilities(z, weights, rng.normal(size=_PILOT_ROWS), rng)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -11,16 +12,18 @@ from jaxtyping import Int
 
 from listwright.ranking.errors import DataError
 from listwright.ranking.features import FeatureSchema
+from listwright.training.data.cache import FULL
 from listwright.training.data.dataset import Dataset
 from listwright.training.data.tables.columns import encoded
 from listwright.training.data.tables.frames import MISSING_WORDS, Table, check_fields, is_parquet
 from listwright.training.progress import Task
+from listwright.training.stored.disk import told_if_full
 from listwright.training.stored.shards import QueryBlock, ShardWriter
 
 BATCH_ROWS = 50_000
 """Rows that are read at a time."""
 
-_FAILS = (OSError, EOFError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
+_FAILS = (OSError, EOFError, zlib.error, pl.exceptions.PolarsError, pl.exceptions.PanicException)
 
 
 class ColumnFile:
@@ -83,7 +86,10 @@ def open_table(path: Path, scratch: Path, *, as_text: frozenset[str] = frozenset
         columns = ColumnFile(path, path)
     else:
         made = scratch / f"{len(list(scratch.iterdir()))}.parquet"
-        _as_parquet(path, made, as_text)
+        try:
+            _as_parquet(path, made, as_text)
+        except _FAILS as error:
+            raise DataError(path, f"cannot be read as CSV or Parquet: {error}") from error
         columns = ColumnFile(made, path)
     if columns.height == 0:
         raise DataError(path, "has no rows")
@@ -94,14 +100,13 @@ def _as_parquet(path: Path, made: Path, as_text: frozenset[str]) -> None:
     types = dict.fromkeys(as_text, pl.String)
     check_fields(path, lines=1)
     try:
-        rows = pl.scan_csv(path, infer_schema_length=None, null_values=MISSING_WORDS, schema_overrides=types)
-        rows.sink_parquet(made)
-        last = rows.collect_schema().names()[-1]
-    except _FAILS as error:
-        if isinstance(error, OSError) and error.filename is None:
-            raise
+        with told_if_full(made.parent, FULL):
+            rows = pl.scan_csv(path, infer_schema_length=None, null_values=MISSING_WORDS, schema_overrides=types)
+            rows.sink_parquet(made)
+            last = rows.collect_schema().names()[-1]
+    except pl.exceptions.PolarsError:
         check_fields(path)
-        raise DataError(path, f"cannot be read as CSV or Parquet: {error}") from error
+        raise
     if pl.scan_parquet(made).select(pl.col(last).is_null().any()).collect().item():  # a short line ends in nulls
         check_fields(path)
 

@@ -28,7 +28,7 @@ from listwright.training.cluster.connection import connected
 from listwright.training.cluster.executor import RayExecutor, side_by_side
 
 FITS = 8
-PARTS, LISTS, LENGTH = 8, 4000, 10
+PARTS, LISTS, LENGTH = 8, 1500, 10
 MIB = 2**20
 
 

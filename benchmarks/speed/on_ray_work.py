@@ -17,7 +17,7 @@ from listwright.training.second_stage.loop import fit_network
 from listwright.training.steps.bundle_schema import load
 
 BUNDLE = Path("models/demo/1")
-EPOCHS = 25
+EPOCHS = 6
 
 
 def fit(seed: int) -> float:

@@ -40,7 +40,9 @@ def precisions():
         ]
         for name, found in result("precision")["models"].items()
     ]
-    return table(["network", "NDCG@10, float32", "NDCG@10, bfloat16", "difference ± standard error", f"within {MOST_LOST}"], rows)
+    return table(
+        ["network", "NDCG@10, float32", "NDCG@10, bfloat16", "difference ± standard error", f"within {MOST_LOST}"], rows
+    )
 
 
 def scoring():

@@ -56,7 +56,7 @@ def seconds(executor: Executor, jobs: int) -> float:
 @contextmanager
 def nodes(count: int) -> Iterator[str]:
     """A cluster of nodes with one core each, and its address."""
-    os.environ["RAY_worker_niceness"] = "0"  # as processes have
+    os.environ.update(RAY_worker_niceness="0")  # as processes have
     from ray.cluster_utils import Cluster  # noqa: PLC0415
 
     node = {"num_cpus": 1, "object_store_memory": 128 * MIB, "include_dashboard": False}

@@ -46,7 +46,7 @@ def measured(
 def main() -> int:
     """Command line; writes ``benchmarks/results/precision.json``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.science.precision", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=3, help="seeds 0 to N - 1 (default: 3)")
+    parser.add_argument("--seeds", type=int, default=5, help="seeds 0 to N - 1, 2 or more (default: 5)")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
     options = parser.parse_args()
     device = usable_device(options.device)
@@ -73,6 +73,7 @@ def main() -> int:
             "ndcg@10": {precision: mean[0] for precision, mean in means.items()},
             "seconds_per_epoch": {precision: mean[1] for precision, mean in means.items()},
             "difference": round(float(differences.mean()), 5),
+            "standard_error": round(float(differences.std(ddof=1) / len(differences) ** 0.5), 5),
             "difference_by_seed": [round(float(value), 5) for value in differences],
         }
         print(f"{name:>6}  {means}  difference {differences.mean():+.4f}")

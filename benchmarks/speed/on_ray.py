@@ -10,6 +10,7 @@ actors that hold the bundle. Rounds take turns; the median of each counts.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 import time
@@ -23,12 +24,11 @@ import polars as pl
 import psutil
 
 from benchmarks import machine
-from benchmarks.speed.on_ray_work import EPOCHS, Scorer, demo_bundle, fit, score_part
+from benchmarks.speed.on_ray_work import Scorer, demo_bundle, fit, score_part
 from listwright.training.cluster.connection import connected
 from listwright.training.cluster.executor import RayExecutor, side_by_side
 
-FITS = 8
-PARTS, LISTS, LENGTH = 8, 4000, 10
+PARTS, LENGTH = 8, 10
 MIB = 2**20
 
 
@@ -43,11 +43,11 @@ def start() -> dict[str, float]:
     return {"seconds": round(ready, 2), "processes_mib": round(memory), "command_mib": round(driver)}
 
 
-def seconds(executor: Executor, jobs: int) -> float:
+def seconds(executor: Executor, jobs: int, fits: int, epochs: int) -> float:
     """All fits, at most ``jobs`` at a time; every worker has made one before."""
-    wait([executor.submit(fit, seed) for seed in range(jobs)])
+    wait([executor.submit(fit, seed, epochs) for seed in range(jobs)])
     begun = time.perf_counter()
-    for future in [executor.submit(fit, seed) for seed in range(FITS)]:
+    for future in [executor.submit(fit, seed, epochs) for seed in range(fits)]:
         future.result()
     return time.perf_counter() - begun
 
@@ -55,6 +55,7 @@ def seconds(executor: Executor, jobs: int) -> float:
 @contextmanager
 def nodes(count: int) -> Iterator[str]:
     """A cluster of nodes with one core each, and its address."""
+    os.environ.update(RAY_worker_niceness="0")  # as processes have
     from ray.cluster_utils import Cluster  # noqa: PLC0415
 
     node = {"num_cpus": 1, "object_store_memory": 128 * MIB, "include_dashboard": False}
@@ -67,20 +68,20 @@ def nodes(count: int) -> Iterator[str]:
         cluster.shutdown()
 
 
-def speed_up(rounds: int) -> dict[str, Any]:
+def speed_up(rounds: int, fits: int, epochs: int) -> dict[str, Any]:
     """Seconds by number of workers, on Ray and in processes."""
     found: dict[str, list[float]] = {}
     for _ in range(rounds):
         for count in (1, 2):
             with nodes(count) as address, connected("auto", None, address=address) as (ray, _):
                 executor = RayExecutor(ray)
-                found.setdefault(f"ray {count}", []).append(seconds(executor, count))
+                found.setdefault(f"ray {count}", []).append(seconds(executor, count, fits, epochs))
                 executor.shutdown()
             with side_by_side(None, count, local_jobs=count) as (processes, _):
-                found.setdefault(f"processes {count}", []).append(seconds(processes, count))
+                found.setdefault(f"processes {count}", []).append(seconds(processes, count, fits, epochs))
     medians = {name: round(float(np.median(values)), 2) for name, values in found.items()}
     ratios = {kind: round(medians[f"{kind} 1"] / medians[f"{kind} 2"], 2) for kind in ("ray", "processes")}
-    return {"fits": FITS, "epochs": EPOCHS, "seconds": medians, "speed_up": ratios}
+    return {"fits": fits, "epochs": epochs, "seconds": medians, "speed_up": ratios}
 
 
 def by_tasks(ray: Any, names: list[tuple[str, str]]) -> int:
@@ -102,7 +103,7 @@ def by_data(_ray: Any, names: list[tuple[str, str]]) -> int:
     return int(parts.map_batches(Scorer, batch_size=1, concurrency=2, num_cpus=1).sum("rows"))
 
 
-def scoring(rounds: int) -> dict[str, Any]:
+def scoring(rounds: int, lists: int) -> dict[str, Any]:
     """Seconds by tasks and by Ray Data, on a local Ray with two cores."""
     rng = np.random.default_rng(0)
     schema = demo_bundle().manifest.feature_schema
@@ -111,22 +112,22 @@ def scoring(rounds: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder, connected("ray", 2) as (ray, _):
         names = [(f"{folder}/{n}.parquet", f"{folder}/scored-{n}.parquet") for n in range(PARTS)]
         for n, (source, _target) in enumerate(names):
-            rows = LISTS * LENGTH
+            rows = lists * LENGTH
             columns = {
                 feature.name: rng.choice(feature.categories, rows)
                 if feature.kind == "categorical"
                 else rng.normal(size=rows)
                 for feature in schema.features
             }
-            pl.DataFrame({"qid": np.repeat(np.arange(LISTS) + n * LISTS, LENGTH), **columns}).write_parquet(source)
+            pl.DataFrame({"qid": np.repeat(np.arange(lists) + n * lists, LENGTH), **columns}).write_parquet(source)
         for _ in range(rounds + 1):
             for way, run in ways.items():
                 begun = time.perf_counter()
-                assert run(ray, names) == PARTS * LISTS * LENGTH
+                assert run(ray, names) == PARTS * lists * LENGTH
                 found[way].append(time.perf_counter() - begun)
     medians = {way: round(float(np.median(values[1:])), 2) for way, values in found.items()}
     return {
-        "rows": PARTS * LISTS * LENGTH,
+        "rows": PARTS * lists * LENGTH,
         "parts": PARTS,
         "seconds": medians,
         "first_round_seconds": {way: round(values[0], 2) for way, values in found.items()},
@@ -138,15 +139,19 @@ def main() -> int:
     """Command line; writes ``benchmarks/results/on_ray.json``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.on_ray", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="of each; the median counts (default: 3)")
+    parser.add_argument("--fits", type=int, default=8, help="as many equal fits (default: 8)")
+    parser.add_argument("--epochs", type=int, default=10, help="of each (default: 10)")
+    parser.add_argument("--lists", type=int, default=4000, help="in each part that is scored (default: 4000)")
     options = parser.parse_args()
     result = {
         "rounds": options.rounds,
         "start": start(),
-        "nodes": speed_up(options.rounds),
-        "scoring": scoring(options.rounds),
+        "nodes": speed_up(options.rounds, options.fits, options.epochs),
+        "scoring": scoring(options.rounds, options.lists),
     }
     print(result)
-    print(machine.save("on_ray", f"python -m benchmarks.speed.on_ray --rounds {options.rounds}", result))
+    said = " ".join(f"--{name} {getattr(options, name)}" for name in ("rounds", "fits", "epochs", "lists"))
+    print(machine.save("on_ray", f"python -m benchmarks.speed.on_ray {said}", result))
     return 0
 
 

@@ -17,14 +17,13 @@ from listwright.training.second_stage.loop import fit_network
 from listwright.training.steps.bundle_schema import load
 
 BUNDLE = Path("models/demo/1")
-EPOCHS = 25
 
 
-def fit(seed: int) -> float:
+def fit(seed: int, epochs: int) -> float:
     """One fit, long enough to be worth a task."""
     recipe = config.load("demo")
     splits = _splits()
-    spec = config.changed(recipe, {"model": {"kind": "qilcm", "max_epochs": EPOCHS, "patience": EPOCHS}}).model
+    spec = config.changed(recipe, {"model": {"kind": "qilcm", "max_epochs": epochs, "patience": epochs}}).model
     zeros = [np.zeros(part.rows) for part in (splits.train, splits.valid)]
     assert not isinstance(spec, FirstStageAlone)
     return fit_network(spec, splits.train, splits.valid, *zeros, seed=seed).valid_ndcg

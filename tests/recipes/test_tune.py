@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from listwright.training import bars, fit, tune
-from listwright.training.first_stage import lambdamart
+from listwright.training.first_stage import boosting, lambdamart
 from listwright.training.recipe import config
 from listwright.training.second_stage import fit as second_stage
 from listwright.training.second_stage.loop import fit_network
@@ -156,7 +156,7 @@ def test_more_trials_say_that_the_first_stage_had_fewer(study, recipe, tmp_path,
 def test_lightgbm_is_searched_where_it_stands_alone(recipe, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(lambdamart, "PRUNE_AFTER", 5)
-    monkeypatch.setattr(lambdamart, "REPORT_EVERY", 5)
+    monkeypatch.setattr(boosting, "REPORT_EVERY", 5)
     assert run(recipe, "--trials", 9, "--model", "first_stage") == 0
     study = tmp_path / "studies" / "tiny-first_stage"
     text = (study / "winner.toml").read_text()

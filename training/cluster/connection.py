@@ -25,6 +25,7 @@ _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_task_oom_retries": "3",  # its default tries for ever, and says nothing
+    "RAY_worker_niceness": "0",  # its default is 15: on a busy machine such workers get next to nothing
 }
 
 

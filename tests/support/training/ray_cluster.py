@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from support.waiting import until
 
-QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "OMP_NUM_THREADS": "1", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "OMP_NUM_THREADS": "1", "RAY_worker_niceness": "0"}
 NODE = {"num_cpus": 1, "object_store_memory": 128 * 2**20, "include_dashboard": False}
 LIMIT_S = 300
 
@@ -17,6 +17,7 @@ class OnRay:
     """One node that stays, and others that tests add and kill."""
 
     def __init__(self):
+        os.environ.update(QUIET)  # what the nodes inherit
         from ray.cluster_utils import Cluster
 
         self._cluster = Cluster(initialize_head=True, connect=False, head_node_args=dict(NODE))

@@ -16,6 +16,7 @@ def plain(monkeypatch):
         "RAY_USAGE_STATS_ENABLED",
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO",
         "RAY_task_oom_retries",
+        "RAY_worker_niceness",
     ):
         monkeypatch.setenv(name, "1")
 

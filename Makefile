@@ -28,7 +28,7 @@ serve: $(VENV)/.service ## keep the service running: the demo fitted here if the
 test: check ## lint, types, walls, then the tests, but for the slow ones
 	@$(BIN)/pytest $(PARALLEL) -m "not slow" $(PYTEST_ARGS)
 
-test-all: check $(VENV)/.foreign $(VENV)/.ray ## lint, types, walls, then every test, and the branches of ranking and service that they take
+test-all: check $(VENV)/.foreign ## lint, types, walls, then every test, and the branches of ranking and service that they take
 	@$(BIN)/pytest $(PARALLEL) -rs $(COVERAGE) $(PYTEST_ARGS)
 
 explore: $(VENV)/.dev ## property tests with examples that no run had before; SEED=N runs those of seed N
@@ -92,16 +92,13 @@ $(VENV)/.client: $(VENV)/.training client/pyproject.toml
 	@$(call install,./client[fast],the client)
 
 $(VENV)/.dev: $(VENV)/.client
-	@$(call install,.[training$(comma)dev$(comma)docs],what the tests and the site need)
+	@$(call install,.[training$(comma)dev$(comma)docs$(comma)ray],what the tests and the site need)
 
 # --no-deps: a GPU library and two for plots, which nothing here calls, would be half a gigabyte
 $(VENV)/.foreign: $(VENV)/.dev
 	@echo "installing XGBoost and CatBoost, whose rankers the tests bring along, into $(VENV)"; \
 	UV_FIND_LINKS="$${UV_FIND_LINKS:-$${PIP_FIND_LINKS:-}}" $(BIN)/uv pip install --quiet --no-deps \
 		--python $(BIN)/python -c constraints.txt catboost onnxmltools xgboost && touch $@
-
-$(VENV)/.ray: $(VENV)/.foreign
-	@$(call install,.[training$(comma)dev$(comma)docs$(comma)ray],Ray$(comma) whose clusters the tests start)
 
 comma := ,
 # uv reads UV_FIND_LINKS where pip reads PIP_FIND_LINKS: a folder with a CPU build of torch counts for both.

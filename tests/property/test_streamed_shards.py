@@ -230,6 +230,22 @@ def test_broken_lines_of_csv_are_told_alike(tmp_path, content):
     assert told[0] == told[1]
 
 
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_a_killed_reading_of_a_table_goes_on_where_it_was(tmp_path, monkeypatch, ending):
+    numbers = [float(n) for n in range(60)]
+    frame = pl.DataFrame({"q": [n // 3 for n in range(60)], "y": [0, 1, 2] * 20, "a": numbers, "b": numbers})
+    path = tmp_path / f"rows.{ending}"
+    frame.write_csv(path) if ending == "csv" else frame.write_parquet(path)
+    revive = killed_after(monkeypatch, 2)
+    with pytest.raises(Killed):
+        table.read(NAMED, str(path), on_disk=True)
+    revive()
+    begun, batches = [], streamed.ColumnFile.batches
+    monkeypatch.setattr(streamed.ColumnFile, "batches", lambda self, first: begun.append(first) or batches(self, first))
+    same(table.read(NAMED, str(path), on_disk=True).dataset, table.read(NAMED, str(path)).dataset)
+    assert 0 < begun[0] < 60
+
+
 def test_damaged_files_are_errors(tmp_path):
     frame = pl.DataFrame({"q": [1, 1, 2, 2] * 500, "y": [0, 1, 1, 0] * 500, "a": range(2000)}).sort("q")
     frame.write_parquet(tmp_path / "rows.parquet")

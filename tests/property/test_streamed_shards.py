@@ -230,6 +230,22 @@ def test_broken_lines_of_csv_are_told_alike(tmp_path, content):
     assert told[0] == told[1]
 
 
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_a_killed_reading_of_a_table_goes_on_where_it_was(tmp_path, monkeypatch, ending):
+    numbers = [float(n) for n in range(60)]
+    frame = pl.DataFrame({"q": [n // 3 for n in range(60)], "y": [0, 1, 2] * 20, "a": numbers, "b": numbers})
+    path = tmp_path / f"rows.{ending}"
+    frame.write_csv(path) if ending == "csv" else frame.write_parquet(path)
+    revive = killed_after(monkeypatch, 2)
+    with pytest.raises(Killed):
+        table.read(NAMED, str(path), on_disk=True)
+    revive()
+    begun, batches = [], streamed.ColumnFile.batches
+    monkeypatch.setattr(streamed.ColumnFile, "batches", lambda self, first: begun.append(first) or batches(self, first))
+    same(table.read(NAMED, str(path), on_disk=True).dataset, table.read(NAMED, str(path)).dataset)
+    assert 0 < begun[0] < 60
+
+
 def test_damaged_files_are_errors(tmp_path):
     frame = pl.DataFrame({"q": [1, 1, 2, 2] * 500, "y": [0, 1, 1, 0] * 500, "a": range(2000)}).sort("q")
     frame.write_parquet(tmp_path / "rows.parquet")
@@ -262,36 +278,3 @@ def test_queries_whose_rows_stand_apart_are_refused_by_name(tmp_path):
     with pytest.raises(DataError, match=r"rows\.csv, line 5, column q: query 'a' comes back here") as raised:
         table.read(TableData(qid="q", label="y"), str(path), on_disk=True)
     assert "sort the table by 'q', or read it into memory with --shards never" in str(raised.value)
-
-
-def test_shards_that_were_damaged_are_written_again(tmp_path, caplog):
-    path = tmp_path / "rows.txt"
-    path.write_text("1 qid:1 1:2\n0 qid:1 1:3\n")
-    Reader(on_disk=True).file(path)
-    (rows,) = cache.folder().glob("*/rows-00001.f32")
-    rows.write_bytes(b"12345678")
-    same(Reader(on_disk=True).file(path), Reader().file(path))
-    assert "reading the source again" in caplog.text
-
-
-def test_a_full_disk_is_told_and_what_is_written_stays(tmp_path, monkeypatch):
-    path = tmp_path / "rows.txt"
-    path.write_text("".join(f"1 qid:{n} 1:2 9:4\n" for n in range(40)))
-    whole, shards_written = shards._put, []
-
-    def full(target, value):
-        if target.name == shards.STATE and len(value["shards"]) > 3:
-            raise OSError(28, "No space left on device")
-        shards_written.append(target)
-        whole(target, value)
-
-    monkeypatch.setattr(shards, "_put", full)
-    with pytest.raises(DataError, match="no room is left on this disk: make some, or set LISTWRIGHT_CACHE"):
-        Reader(on_disk=True).file(path)
-    monkeypatch.setattr(shards, "_put", whole)
-    assert len(shards_written) == 3
-    (partial,) = cache.folder().glob(".*.partial")
-    before = (partial / "rows-00001.f32").stat().st_mtime_ns
-    same(Reader(on_disk=True).file(path), Reader().file(path))
-    (kept,) = cache.folder().glob("*/rows-00001.f32")
-    assert kept.stat().st_mtime_ns == before  # not written again

@@ -84,6 +84,7 @@ def cell_rate(target: Target, kind: Arrivals) -> float:
         alone_ms = float(np.percentile(target.times.took_s, 99)) * 1e3
         raise UnreachableError(
             f"--p99-ms {target.p99_s * 1e3:g}: a list alone has a 99th percentile of {alone_ms:.1f} ms; give more"
+            f" (or even a light load has more refusals than 1 in {1 / REFUSED:,.0f}: use a quieter machine)"
         )
     while high - low > FINE:
         middle = (low + high) / 2

@@ -19,6 +19,10 @@ RATES = (1_000, 10_000, 100_000, 1_000_000)
 SPARE = 1
 """Replicas beyond those that the load needs: one may end."""
 
+MARGIN = 0.15
+"""How much more than the load the replicas must carry: as much as a prediction may be wrong, see
+:mod:`benchmarks.capacity.validation`."""
+
 REFUSED = 0.001
 """Share of the lists that may be refused where a load counts as carried."""
 
@@ -124,7 +128,7 @@ def plan(target: Target, price: float) -> list[dict[str, object]]:
     for kind in arrivals.ARRIVALS:
         most = cell_rate(target, kind)
         for rate in RATES:
-            fewest = needed(target, rate, kind, most)
+            fewest = needed(target, rate * (1.0 + MARGIN), kind, most)
             replicas = fewest + SPARE
             rows.append(
                 {

@@ -52,6 +52,7 @@ def settings():
         [
             ["refused at most", f"1 in {1 / plan.REFUSED:,.0f}"],
             ["spare replicas", plan.SPARE],
+            ["margin on the load, %", percent(plan.MARGIN)],
             ["bursts", f"{burst}, {arrivals.BURST_S:g} s each on average"],
             ["replicas of a cell", plan.CELL],
             ["lists of a simulation, Poisson and bursty", f"{plan.LISTS['poisson']:,}, {plan.LISTS['bursty']:,}"],

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import httpx
+import polars as pl
 import pytest
 
 from contract.conftest import Process, free_port
@@ -133,6 +134,15 @@ def test_specialists(reader):
         ("qilcm", "None", "caller"),
         ("first_stage", "None", "caller"),
     ]
+
+
+@pytest.mark.slow
+def test_a_cluster(reader):
+    pytest.importorskip("ray", reason="needs pip install 'listwright[ray]'")
+    reader.environment["LISTWRIGHT_CACHE"] = str(reader.folder / "cache")
+    reader.work_through("tutorials/cluster.md")
+    assert "first stage" in reader.printed["listwright fit shop.toml --data rows.parquet --quick --out models/shop/1\n"]
+    assert pl.read_parquet(reader.folder / "again.parquet")["rank"].min() == 1
 
 
 def test_the_start_page_asks_the_demo(tmp_path):

@@ -6,8 +6,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from listwright.training.specialists.em import Mixture, PaddedLists
+from listwright.training.specialists.em import Mixture
 from listwright.training.specialists.linear import LinearRanker
+from listwright.training.specialists.lists import PaddedLists
 
 WIDTH = 2
 NUMBERS = st.integers(-8, 8).map(lambda quarter: quarter / 4)

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from listwright.training import fit, generate
+from listwright.training.specialists import lists
 from support.training.tiny import SPECIALISED, TINY
 
 pytestmark = pytest.mark.slow
@@ -58,7 +59,9 @@ def test_letor_text_gives_the_same_bundle(tmp_path):
     same_bundle(tmp_path, "letor", [made(tmp_path / "rows.txt")])
 
 
-def test_specialists_and_router_are_the_same(tmp_path):
+@pytest.mark.parametrize("block_rows", [lists.BLOCK_ROWS, 200])
+def test_specialists_and_router_are_the_same(tmp_path, monkeypatch, block_rows):
+    monkeypatch.setattr(lists, "BLOCK_ROWS", block_rows)
     same_bundle(tmp_path, "table", [made(tmp_path / "rows.parquet")], *TABLE, base=SPECIALISED)
 
 

@@ -10,7 +10,8 @@ import torch
 from listwright.training.data.synthetic import generate
 from listwright.training.recipe.config import Srm as SrmSpec
 from listwright.training.recipe.data import SyntheticData
-from listwright.training.specialists.em import PaddedLists, log_likelihoods
+from listwright.training.specialists.em import log_likelihoods
+from listwright.training.specialists.lists import PaddedLists
 from listwright.training.specialists.srm import fit_srm
 
 NOISE = 0.5

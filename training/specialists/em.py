@@ -12,13 +12,11 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from listwright.ranking.errors import ScoringError
-from listwright.training.losses.exact_plackett_luce import Likelihood, evaluate
-from listwright.training.losses.label_groups import LabelGroups
-from listwright.training.losses.plackett_luce_top import log_likelihood_of_top
+from listwright.training.specialists.lists import TrainingLists
 
 SMALLEST_SHARE = 1e-3
 """A component below this mixture weight has lost its queries and starts anew."""
@@ -36,62 +34,6 @@ CONVERGED = 1e-6
 """Relative change of the objective below which EM stops."""
 
 
-@dataclass(frozen=True, slots=True)
-class PaddedLists:
-    """N informative training lists.
-
-    Args:
-        x: ``(R, P)`` float64 dense inputs, rows of one list together.
-        labels: ``(R,)`` float64.
-        mask: ``(N, L)`` True = real candidate; its True places, row by row, are the rows of ``x``.
-        groups: label groups of the padded lists.
-        top: m of the top-m event; None for the full event.
-    """
-
-    x: Float[Tensor, "R P"]
-    labels: Float[Tensor, " R"]
-    mask: Bool[Tensor, "N L"]
-    groups: LabelGroups
-    top: int | None = None
-
-    @classmethod
-    def of(
-        cls,
-        x: Float[Tensor, "R P"],
-        labels: Float[Tensor, " R"],
-        lengths: Int[Tensor, " N"],
-        *,
-        top: int | None = None,
-    ) -> PaddedLists:
-        """From flat rows, their labels and how many rows each list has."""
-        mask = torch.arange(int(lengths.max()))[None, :] < lengths[:, None]
-        padded = torch.zeros(mask.shape, dtype=labels.dtype).masked_scatter(mask, labels)
-        return cls(x, labels, mask, LabelGroups.of(padded, mask), top)
-
-    def __len__(self) -> int:
-        return len(self.mask)
-
-    def select(self, picked: Int[Tensor, " M"]) -> PaddedLists:
-        """Some of the lists, in the order given."""
-        lengths = self.mask.sum(dim=1)
-        starts = lengths.cumsum(0) - lengths
-        kept = torch.arange(self.mask.shape[1])[None, :] < lengths[picked, None]
-        rows = (starts[picked, None] + torch.arange(self.mask.shape[1]))[kept]
-        return PaddedLists.of(self.x[rows], self.labels[rows], lengths[picked], top=self.top)
-
-    def likelihood(self, scores: Float[Tensor, " R"]) -> Likelihood:
-        """Of every list, and its gradient in the rows' scores, ``(N, L)``."""
-        padded = torch.zeros(self.mask.shape, dtype=scores.dtype).masked_scatter(self.mask, scores)
-        if self.top is None:
-            return evaluate(padded, self.groups)
-        padded.requires_grad_()
-        labels = torch.zeros(self.mask.shape, dtype=scores.dtype).masked_scatter(self.mask, self.labels)
-        with torch.enable_grad():
-            value = log_likelihood_of_top(padded, labels, self.mask, top=self.top)
-            (gradient,) = torch.autograd.grad(value.sum(), padded)
-        return Likelihood(value.detach(), gradient)
-
-
 @runtime_checkable
 class Component(Protocol):
     """What scores rows for one component and learns from weighted lists."""
@@ -107,7 +49,7 @@ class Component(Protocol):
         """``||w||^2 / (2 sigma^2)``, the negative log-prior but for its constant."""
         ...
 
-    def fit(self, lists: PaddedLists, weights: Float[Tensor, " N"], rng: np.random.Generator) -> None:
+    def fit(self, lists: TrainingLists, weights: Float[Tensor, " N"], rng: np.random.Generator) -> None:
         """Raise ``sum_n T_n log P_n - penalty``, eq. (12)."""
         ...
 
@@ -158,9 +100,13 @@ def mixture_weights(shares: Float[Tensor, "N K"], alpha: float) -> Float[Tensor,
     return counts / counts.sum()
 
 
-def log_likelihoods(lists: PaddedLists, rankers: Sequence[Component]) -> Float[Tensor, "N K"]:
+def log_likelihoods(lists: TrainingLists, rankers: Sequence[Component]) -> Float[Tensor, "N K"]:
     """``log P(Omega_n | w_k)`` of every list under every ranker."""
-    return torch.stack([lists.likelihood(ranker.scores(lists.x)).value for ranker in rankers], dim=1)
+    found = [
+        torch.stack([block.likelihood(ranker.scores(block.x)).value for ranker in rankers], dim=1)
+        for _, block in lists.blocks()
+    ]
+    return torch.cat(found)
 
 
 class Mixture:
@@ -178,7 +124,7 @@ class Mixture:
 
     def __init__(
         self,
-        lists: PaddedLists,
+        lists: TrainingLists,
         rankers: list[Component],
         shares: Float[Tensor, "N K"],
         *,
@@ -255,7 +201,7 @@ class Mixture:
 
     def _check(self, step: Step) -> None:
         """EM never lowers its objective, up to what the quadrature is worth."""
-        tolerance = QUADRATURE * len(self.lists.groups.sizes) * max(1.0, float(self._counts.max()))
+        tolerance = QUADRATURE * self.lists.group_count * max(1.0, float(self._counts.max()))
         ascends = all(ranker.ascends for ranker in self.rankers) and not step.reseeded
         if ascends and not step.objective >= self.objective - tolerance:  # NaN is no ascent either
             raise ScoringError(

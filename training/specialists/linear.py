@@ -8,7 +8,7 @@ from jaxtyping import Float
 from scipy.optimize import minimize
 from torch import Tensor
 
-from listwright.training.specialists.em import PaddedLists
+from listwright.training.specialists.lists import TrainingLists
 
 LBFGS_ITERATIONS = 12
 """Per M-step: EM needs a better w, not the best, and the next E-step changes the question."""
@@ -55,7 +55,7 @@ class LinearRanker:
         """Take over ``w``."""
         self.w = state["w"].clone()
 
-    def fit(self, lists: PaddedLists, weights: Float[Tensor, " N"], rng: np.random.Generator) -> None:  # noqa: ARG002
+    def fit(self, lists: TrainingLists, weights: Float[Tensor, " N"], rng: np.random.Generator) -> None:  # noqa: ARG002
         """Up to :data:`LBFGS_ITERATIONS` steps towards the optimum of eq. (12)."""
         counted = (weights > NEGLIGIBLE).nonzero().flatten()
         if len(counted) == 0:
@@ -72,10 +72,13 @@ class LinearRanker:
         self.w = torch.from_numpy(found.x)
 
     def _value(
-        self, w: Float[Tensor, " P"], lists: PaddedLists, weights: Float[Tensor, " N"]
+        self, w: Float[Tensor, " P"], lists: TrainingLists, weights: Float[Tensor, " N"]
     ) -> tuple[float, Float[Tensor, " P"]]:
         """Weighted log-likelihood less the penalty, and its gradient."""
-        found = lists.likelihood(lists.x @ w)
-        by_row = (weights[:, None] * found.gradient)[lists.mask]
-        value = float(weights @ found.value - w.square().sum() / (2.0 * self._sigma**2))
-        return value, lists.x.T @ by_row - w / self._sigma**2
+        value, gradient = torch.zeros((), dtype=w.dtype), torch.zeros_like(w)
+        for at, block in lists.blocks():
+            found = block.likelihood(block.x @ w)
+            by_row = (weights[at, None] * found.gradient)[block.mask]
+            value += weights[at] @ found.value
+            gradient += block.x.T @ by_row
+        return float(value - w.square().sum() / (2.0 * self._sigma**2)), gradient - w / self._sigma**2

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from listwright.training.networks.encoder import mlp
 from listwright.training.recipe.config import Srm as SrmSpec
-from listwright.training.specialists.em import PaddedLists
+from listwright.training.specialists.lists import TrainingLists
 
 BETAS, EPSILON = (0.9, 0.999), 1e-7
 """Of Adam, as the paper states them."""
@@ -81,12 +81,12 @@ class NetworkRanker:
                 saved["state"].setdefault(int(n), {})[moment] = value.clone()
         self._optimizer.load_state_dict(saved)
 
-    def fit(self, lists: PaddedLists, weights: Float[Tensor, " N"], rng: np.random.Generator) -> None:
+    def fit(self, lists: TrainingLists, weights: Float[Tensor, " N"], rng: np.random.Generator) -> None:
         """``epochs`` passes over the lists, ``batch_size`` of them at a time."""
         for _ in range(self._spec.epochs):
             order = torch.from_numpy(rng.permutation(len(lists)))
             for picked in torch.split(order, self._spec.batch_size):
-                batch = lists.select(picked)
+                batch = lists.batch(picked)
                 self._optimizer.zero_grad()
                 scores: Tensor = self.network(batch.x)[..., 0]
                 pull = (weights[picked, None] * batch.likelihood(scores.detach()).gradient)[batch.mask]

@@ -22,19 +22,16 @@ from torch import Tensor, nn
 from listwright.ranking.errors import DataError
 from listwright.ranking.stages import FeatureWeight, Specialist
 from listwright.training.data.dataset import Dataset
-from listwright.training.data.room import available
 from listwright.training.progress import NO_TASK, Task
 from listwright.training.recipe.config import Srm as SrmSpec
 from listwright.training.second_stage.batching import Lists
-from listwright.training.specialists.em import Component, Mixture, PaddedLists, Step, log_likelihoods, responsibilities
+from listwright.training.specialists.em import Component, Mixture, Step, log_likelihoods, responsibilities
 from listwright.training.specialists.linear import LinearRanker
+from listwright.training.specialists.lists import BlockedLists, TrainingLists
 from listwright.training.specialists.neural import NetworkRanker
 from listwright.training.specialists.srm_network import SrmNetwork
 from listwright.training.specialists.standardise import Standardise
-from listwright.training.stored.rows import Rows, in_memory
-
-_COPIES = 2
-"""Of the inputs in float64: all, and those of the lists with different labels."""
+from listwright.training.stored.rows import Rows
 
 TOP_FEATURES = 5
 """Largest weights of a linear specialist that the bundle tells."""
@@ -139,17 +136,6 @@ def check_enough(spec: SrmSpec, informative: int) -> None:
         )
 
 
-def _check_room(rows: int, width: int) -> None:
-    """EM goes over all rows many times, and holds them; raise DataError where there is no room for those on disk."""
-    needed, there = _COPIES * 8 * rows * width, available()
-    if there is not None and needed > there:
-        raise DataError(
-            "specialists",
-            f"EM holds the rows that it sees in memory: {rows:,} rows of {width} inputs need {needed / 2**30:.1f} GiB, "
-            f"and {there / 2**30:.1f} GiB are free; set a lower cutoff under [specialists], or leave it out",
-        )
-
-
 def lists_of(spec: SrmSpec, data: Dataset, scores: Float[np.ndarray, " R"] | None = None) -> Lists:
     """The candidates and inputs that the specialists see.
 
@@ -185,21 +171,28 @@ class _Fitting:
         self._informative = np.flatnonzero(low < high)
         check_enough(spec, len(self._informative))
         self._standardise = Standardise(train.schema, kept.matrix, spec.transform)
-        if isinstance(kept.matrix, Rows):
-            _check_room(len(kept.matrix), self._standardise.width)
-        lengths = torch.from_numpy(np.diff(kept.offsets))
-        everything = PaddedLists.of(
-            self._standardise(torch.from_numpy(in_memory(kept.matrix))).double(),
-            torch.from_numpy(labels.astype(np.float64)),
-            lengths,
-            top=spec.top,
-        )
         weights = train.query_weights
         self._counts = None if weights is None else torch.from_numpy(weights[self._informative])
-        self._lists = everything.select(torch.from_numpy(self._informative))
+        self._lists = self._padded(kept, labels)
         self._saved: dict[str, Any] = {}
         if checkpoint is not None and checkpoint.exists():
             self._saved = torch.load(checkpoint, weights_only=True)
+
+    def _padded(self, kept: Lists, labels: Int[np.ndarray, " R"]) -> TrainingLists:
+        """The informative lists; rows on disk are read block by block, in every pass of EM."""
+
+        def inputs(rows: Int[Tensor, " M"]) -> Float[Tensor, "M P"]:
+            dense: Tensor = self._standardise(torch.from_numpy(kept.matrix[rows.numpy()]))
+            return dense.double()
+
+        return BlockedLists(
+            inputs,
+            torch.from_numpy(labels.astype(np.float64)),
+            torch.from_numpy(kept.offsets[:-1][self._informative]),
+            torch.from_numpy(np.diff(kept.offsets)[self._informative]),
+            top=self._spec.top,
+            held=not isinstance(kept.matrix, Rows),
+        ).padded_if_one_block()
 
     def mixture(self, number: int) -> Mixture:
         """The mixture of one start: as the checkpoint remembers it, or begun."""
@@ -240,11 +233,14 @@ class _Fitting:
 
     def _wishes(self) -> Float[np.ndarray, "M P"]:
         """Which way each list would turn a ranker that knows nothing: its gradient at w = 0, as a direction."""
-        pull = self._lists.likelihood(torch.zeros(len(self._lists.x), dtype=torch.float64)).gradient
-        weighed = self._lists.x * pull[self._lists.mask][:, None]
-        of_list = torch.arange(len(self._lists)).repeat_interleave(self._lists.mask.sum(dim=1))
-        wishes = torch.zeros(len(self._lists), weighed.shape[1], dtype=torch.float64).index_add_(0, of_list, weighed)
-        found: Float[np.ndarray, "M P"] = nn.functional.normalize(wishes, dim=1).numpy()
+        wishes = []
+        for _, block in self._lists.blocks():
+            pull = block.likelihood(torch.zeros(len(block.x), dtype=torch.float64)).gradient
+            weighed = block.x * pull[block.mask][:, None]
+            of_list = torch.arange(len(block)).repeat_interleave(block.mask.sum(dim=1))
+            nothing = torch.zeros(len(block), weighed.shape[1], dtype=torch.float64)
+            wishes.append(nothing.index_add_(0, of_list, weighed))
+        found: Float[np.ndarray, "M P"] = nn.functional.normalize(torch.cat(wishes), dim=1).numpy()
         return found
 
     def advance(self, mixture: Mixture, number: int, count: int, iterations: int) -> None:

@@ -172,7 +172,7 @@ def _feature(column: pl.Series, categories: tuple[str, ...] | None, fault: Fault
 
 
 def _numbers(column: pl.Series, fault: Fault) -> Float[np.ndarray, " R"]:
-    values = column.cast(pl.Float64).to_numpy()
+    values = column.to_numpy() if column.dtype == pl.Float32 else column.cast(pl.Float64).to_numpy()
     with np.errstate(over="ignore"):
         numbers: Float[np.ndarray, " R"] = values.astype(np.float32)
     infinite = np.isinf(numbers)
@@ -191,9 +191,17 @@ def _categories(column: pl.Series) -> tuple[Float[np.ndarray, " R"], tuple[str, 
 
 def _spelled(column: pl.Series) -> list[str | None]:
     """The name of every value; None where it is missing."""
-    single = column.dtype == pl.Float32  # as a person would write it: 0.1, not the nearest double of the nearest float
-    given = (np.float32(value) if single and value is not None else value for value in column.to_list())
-    return [None if value is None else spelled(value) for value in given]
+    if column.dtype.is_float():
+        column = column.fill_nan(None)  # no NaN is another one's equal
+    names = {value: _name(value, single=column.dtype == pl.Float32) for value in column.unique().to_list()}
+    return [names[value] for value in column.to_list()]
+
+
+def _name(value: object, *, single: bool) -> str | None:
+    if value is None:
+        return None
+    # as a person would write it: 0.1, not the nearest double of the nearest float
+    return spelled(np.float32(value) if single and isinstance(value, float) else value)
 
 
 def spelled(value: object) -> str | None:

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from listwright.training.losses.listwise import ranking_loss
-from listwright.training.specialists.em import Mixture, PaddedLists
+from listwright.training.specialists.em import Mixture
 from listwright.training.specialists.linear import LinearRanker
+from listwright.training.specialists.lists import PaddedLists
 
 LOSSES = ("per_query", "paper", "softmax", "plackett_luce")
 

@@ -14,13 +14,13 @@ from listwright.training.specialists.em import (
     SETTLING,
     SMALLEST_SHARE,
     Mixture,
-    PaddedLists,
     Step,
     log_likelihoods,
     mixture_weights,
     responsibilities,
 )
 from listwright.training.specialists.linear import LinearRanker
+from listwright.training.specialists.lists import PaddedLists
 
 LENGTHS = (4, 2, 5, 3, 6, 2, 3, 4)
 

@@ -83,8 +83,8 @@ def test_one_specialist_is_the_plain_listwise_ranker():
 
 def test_gradient_of_the_m_step_is_that_of_its_objective():
     """Eq. (13) against finite differences of eq. (12), with the responsibilities as weights."""
-    from listwright.training.specialists.em import PaddedLists
     from listwright.training.specialists.linear import LinearRanker
+    from listwright.training.specialists.lists import PaddedLists
 
     rng = np.random.default_rng(0)
     x, labels = torch.as_tensor(rng.normal(size=(20, 4))), torch.as_tensor(rng.integers(0, 3, 20)).double()

@@ -125,7 +125,7 @@ def _all_parts(
 
 
 def _begun(workers: Executor, part: Part, job: Job, qid: str, folder: Path) -> Future[None]:
-    """The rows go through a file that the worker maps: through a pipe they would be copied four times."""
+    """The rows go through a file: through a pipe they would be pickled and copied several times."""
     part.rows.write_ipc(_rows_file(folder, part.number), compression="uncompressed")
     return workers.submit(_score_part, part.number, str(job.bundle), qid, job.strategy, job.prefix, str(folder))
 
@@ -135,7 +135,7 @@ def _score_part(number: int, bundle_folder: str, qid: str, strategy: str, prefix
     given, said = _rows_file(Path(folder), number), _beside(Path(folder), number)
     if said.exists():
         return
-    found = ranked(pl.read_ipc(given, memory_map=True), _loaded(bundle_folder), qid, strategy=strategy, prefix=prefix)
+    found = ranked(pl.read_ipc(given), _loaded(bundle_folder), qid, strategy=strategy, prefix=prefix)
     path = _part_file(Path(folder), number)
     found.write_parquet(path, compression="lz4")  # the time counts, and the parts of one file are written again
     lists = int((found[prefix + "rank"] == 1).sum())

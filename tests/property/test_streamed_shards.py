@@ -35,11 +35,11 @@ class Killed(Exception):
 
 
 def killed_after(monkeypatch, writes):
-    """From now on, the writer dies in the middle of a shard after so many."""
+    """From now on, the writer dies in the middle of a shard, or before the index, after so many."""
     whole, done = shards._put, []
 
     def put(path, value):
-        if path.name == shards.STATE:
+        if path.name in (shards.STATE, shards.FACTS):
             done.append(path)
             if len(done) > writes:
                 raise Killed

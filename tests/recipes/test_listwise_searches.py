@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import polars as pl
 import pytest
 
+from listwright.training.cluster import executor
 from listwright.training.experiments.listwise import tuned as suite_tuned
 from listwright.training.experiments.listwise import workers
 from listwright.training.experiments.listwise.fits import Fit
@@ -91,7 +92,7 @@ def test_settings_are_searched_once_though_two_seeds_could_start(tiny_recipe, tm
         searches.extend([spec.trials] if spec.trials > 1 else [])
         return search(train, valid, spec, **more)
 
-    monkeypatch.setattr(workers, "pool", pool)
+    monkeypatch.setattr(executor, "pool", pool)
     monkeypatch.setattr(lambdamart, "search_settings", counted)
     assert (
         run("table3", "--recipe", tiny_recipe, "--seeds", 3, "--shifts", "0", "--jobs", 3, "--out", tmp_path / "x") == 0

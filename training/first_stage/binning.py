@@ -32,6 +32,8 @@ class RowSequence(lightgbm.Sequence):
     def __getitem__(self, key: Any) -> Float[np.ndarray, "*rows D"]:
         if isinstance(key, slice):
             return lightgbm_input(self._features[key], self._schema)
+        if np.ndim(key) == 1:  # a part of a cross-validation
+            return lightgbm_input(self._features[np.asarray(key, dtype=np.int64)], self._schema)
         if not self._first <= key < self._first + len(self._held):
             self._first, self._held = key, self[key : key + CHUNK_ROWS]
         row: Float[np.ndarray, " D"] = self._held[key - self._first].astype(np.float64)

@@ -56,15 +56,12 @@ class ParallelGrower:
                 "under [first_stage], or leave --on out"
             )
         group = self._group(train, valid)
-        tried = 0
 
-        def try_setting(_number: int, values: dict[str, Value], report: StepReport) -> tuple[float, int]:
-            nonlocal tried
+        def try_setting(number: int, values: dict[str, Value], report: StepReport) -> tuple[float, int]:
             settings = settings_of({**values, **bounds_of(train, spec.monotone)}, seed)
             settings |= {"metric": "ndcg", "eval_at": [spec.ndcg_at]}
             curve = self._curve(group, settings, seed, spec, report)
-            tried += 1
-            if tried == spec.trials:
+            if number + 1 == spec.trials:
                 group.release()
             return float(np.max(curve)), int(np.argmax(curve)) + 1
 

@@ -171,10 +171,11 @@ def _check_names(job: Job, names: list[str]) -> None:
 
 def _publish(folder: Path, out: Path) -> None:
     """The parts as one file, or as a folder without what only a job needs; whole or not at all."""
-    found = sorted(folder.glob("*.parquet"))
+    found = sorted(folder.glob("[0-9]*.parquet"))
     whole = folder / f"whole{out.suffix}"
     if not out.suffix:
-        whole.mkdir(exist_ok=True)
+        shutil.rmtree(whole, ignore_errors=True)  # of a run that was stopped here
+        whole.mkdir()
         for path in found:
             os.link(path, whole / path.name)
     elif out.suffix.lower() == ".csv":

@@ -138,6 +138,7 @@ class ShardWriter:
         known = json.loads(state.read_text(encoding="utf-8")) if state.exists() else {"shards": [], "place": None}
         self._shards: list[dict[str, Any]] = known["shards"]
         self.place: Any = known["place"]
+        self._last_place: Any = self.place
         self.rows = sum(shard["rows"] for shard in self._shards)
 
     @property
@@ -159,6 +160,7 @@ class ShardWriter:
             place: where the source is behind them, as JSON can say it.
         """
         self._blocks.append(block)
+        self._last_place = place
         self._held += 4 * block.features.size
         if self._held >= SHARD_BYTES:
             self._write(place)
@@ -199,7 +201,7 @@ class ShardWriter:
             facts: of :attr:`Stored.facts`.
         """
         if self._blocks:
-            self._write(self.place)
+            self._write(self._last_place)
         whole = {"format": FORMAT, "shards": self._shards, "facts": facts}
         _put(self._folder / FACTS, whole | {"sha256": _of(whole)})
         (self._folder / STATE).unlink(missing_ok=True)

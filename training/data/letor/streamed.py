@@ -54,7 +54,8 @@ def stream_into(
         raise DataError(source, GROUPS_DIFFER.format(writer.total_rows + left, groups.sum()))
     if rest is not None and left:
         _check_new(rest.qids, rest.runs, rest, began, source)
-        writer.add(QueryBlock(rest.features, rest.labels, rest.runs, rest.qids), None)
+        end = (int(rest.lines[-1]) + 1, count + len(rest.runs))
+        writer.add(QueryBlock(rest.features, rest.labels, rest.runs, rest.qids), end)
     if writer.total_rows == 0:
         raise DataError(source, EMPTY)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -133,7 +133,7 @@ def read(spec: TableData, source: str, *, on_disk: bool = False, progress: Progr
         return _parsed(spec, table, _split_by(spec.split))
 
     def write(writer: ShardWriter) -> Beside:
-        with _scratch() as folder:
+        with _scratch() if on_disk else nullcontext(Path()) as folder:
             table = open_table(path, folder)
             _check_named(spec, [table])
             return _streamed(writer, spec, table, progress, _split_by(spec.split))

@@ -38,6 +38,12 @@ def test_model_and_scores_are_the_same(parts, monkeypatch, sampled):
     np.testing.assert_array_equal(scored[1], scored[0])
 
 
+def test_a_search_by_folds_is_the_same(parts):
+    spec = SPEC.model_copy(update={"select_on": "folds", "folds": 3})
+    memory, disk = (lambdamart.search_settings(*both, spec, seed=3) for both in parts)
+    assert disk == memory
+
+
 def test_a_sample_of_the_rows_gives_the_same_bins(parts):
     """LightGBM's own sample of a sequence is drawn by its length alone, wherever the rows are."""
     (memory, _), (disk, _) = parts

@@ -161,6 +161,24 @@ def test_finished_parts_are_not_scored_again(folder, data, monkeypatch):
         score(job(folder, data, out=data.with_name("other.csv")), jobs=1, resume=True)
 
 
+@pytest.mark.parametrize("name", ["out.parquet", "out.csv", "out"])
+def test_a_job_that_stopped_while_its_parts_were_joined_goes_on(folder, data, monkeypatch, name):
+    asked, replace = job(folder, data, out=data.with_name(name)), Path.replace
+
+    def stopped(path, target):
+        if target == asked.out:
+            raise KeyboardInterrupt
+        return replace(path, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            score(asked, jobs=1)
+    assert list(data.with_name(f".{name}.partial").glob("whole*"))
+    assert score(asked, jobs=1, resume=True) == (171, 5)
+    assert asked.out.exists()
+
+
 def test_data_that_changed_meanwhile_are_noticed(folder, data, monkeypatch):
     def stopped(*_):
         raise KeyboardInterrupt

@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from listwright.ranking.errors import DataError
 from listwright.training.data.dataset import Splits
 from listwright.training.networks.preprocess import Preprocess
 from listwright.training.recipe.config import Srm
 from listwright.training.second_stage.batching import Lists
-from listwright.training.specialists import srm
+from listwright.training.specialists import lists, srm
 from listwright.training.specialists.standardise import Standardise
 from listwright.training.stored.rows import Rows
 from listwright.training.workspace import digest_of
@@ -53,11 +52,14 @@ def test_labels_are_read_without_features(both):
     assert [labels.tolist() for labels in disk.label_lists()] == [labels.tolist() for _, labels in disk.lists()]
 
 
-def test_specialists_without_room_are_told(both, monkeypatch):
-    monkeypatch.setattr(srm, "available", lambda: 1000)
-    spec = Srm(specialists=2, cutoff=None, first_stage_score=False)
-    with pytest.raises(DataError, match=r"EM holds the rows that it sees in memory.*lower cutoff"):
-        srm.fit_srm(spec, both[1], seed=0)
+def test_specialists_are_the_same_block_by_block(both, monkeypatch):
+    monkeypatch.setattr(lists, "BLOCK_ROWS", 20)
+    spec = Srm(specialists=2, cutoff=None, first_stage_score=False, restarts=2, max_iterations=3)
+    memory, disk = (srm.fit_srm(spec, data, seed=0) for data in both)
+    assert len(memory.steps) > 1
+    assert disk.steps == memory.steps
+    for one, other in zip(disk.rankers, memory.rankers, strict=True):
+        assert torch.equal(one.w, other.w)
 
 
 def test_the_digest_of_the_data_is_the_same(both):

@@ -37,32 +37,20 @@ REDISPATCH = "retries 3\n    option redispatch 1"
 """Of connections that cannot be made; ``retry-on`` is left at this, its default."""
 
 
-class RetryingCallers:
+class RetryingCallers(drain.Callers):
     """Threads that ask by one client, with its retries."""
 
     def __init__(self, port: int, rows: list[list[float | None]], count: int = drain.CALLERS) -> None:
-        self.outcomes: Counter[str] = Counter()
         self.asked_again = 0
-        self._rows, self._end, self._lock = rows, threading.Event(), threading.Lock()
+        self._rows, self._lock = rows, threading.Lock()
         self._client = Client(f"http://127.0.0.1:{port}", timeout=60.0)
-        self._threads = [threading.Thread(target=self._ask) for _ in range(count)]
-        for thread in self._threads:
-            thread.start()
-
-    @property
-    def asked(self) -> int:
-        """Calls so far."""
-        return self.outcomes.total()
+        super().__init__(port, b"", count)
 
     def end(self, at_least: int) -> Counter[str]:
-        """How many calls had which outcome, once there were enough."""
-        while self.asked < at_least:
-            time.sleep(0.01)
-        self._end.set()
-        for thread in self._threads:
-            thread.join()
+        """See the base class."""
+        found = super().end(at_least)
         self._client.close()
-        return self.outcomes
+        return found
 
     def _ask(self) -> None:
         while not self._end.is_set():

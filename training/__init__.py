@@ -9,8 +9,7 @@
     experiments/                       suites of fits over seeds and folds, and their pages
     diagnosis/                         whether a second stage is likely to pay, in a minute
     scoring/                           every list of a file through a bundle, part by part
-    study                              one search for hyperparameters, in a folder of its own
-    elsewhere                          other processes for the fits of a search
+    study/                             one search for hyperparameters, in a folder of its own
     run                                a fit from the data to the published bundle, in ten steps
     steps/                             these steps: schema, fits, bundle, measurement
     reporting/                         report.json, report.html and the table on the terminal
@@ -29,8 +28,7 @@
     stored/                            matrices whose rows are read when asked for; folders of shards
     recipe/                            what a recipe may say; its options on a command line
     recipes/                           the recipes that come along, as TOML
-    cluster/                           the same work on Ray, behind an executor of the standard library
-    processes                          workers that are gone when their parent is
+    cluster/                           the same work in processes or on Ray, behind one executor
     command, progress, bars, stopwatch a command that repeats a run; how far it is; seconds per step
 """
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -105,8 +106,19 @@ def _workers(options: argparse.Namespace) -> Iterator[Workers | None]:
         raise RecipeError(f"--workers {options.workers}: expected 1 or more")
     from listwright.training.run import usable_device  # noqa: PLC0415
 
+    device = usable_device(options.device)
     with connected(options.on, options.workers) as (ray, cores):
-        yield Workers(ray, options.workers or cores, usable_device(options.device))
+        most = min(cores, _gpus(ray, options)) if device.startswith("cuda") else cores
+        yield Workers(ray, options.workers or most, device)
+
+
+def _gpus(ray: Any, options: argparse.Namespace) -> int:
+    """Of the cluster; each worker needs one."""
+    found, wanted = int(ray.cluster_resources().get("GPU", 0)), options.workers or 1
+    if found < wanted:
+        said = f"--on {options.on}: a worker on CUDA needs a GPU, and the nodes have {found} for {wanted}"
+        raise RecipeError(f"{said}: take fewer --workers, or --device cpu")
+    return found
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -16,7 +16,7 @@ from rich.markup import escape
 
 from listwright.ranking.errors import ListwrightError, RecipeError
 from listwright.training.bars import progress_bars
-from listwright.training.data.drawn import DrawnBlock, blocks
+from listwright.training.data.synthetic.stream import SyntheticBlock, blocks
 from listwright.training.progress import Progress
 from listwright.training.stored.disk import told_if_full
 
@@ -65,7 +65,7 @@ def write(out: Path, queries: int, features: int, *, length: int, longest: int, 
 
     Args:
         out: Parquet, CSV or LETOR text, by its name; must not exist.
-        queries, features, length, longest, seed: as of :func:`listwright.training.data.drawn.blocks`.
+        queries, features, length, longest, seed: as of :func:`listwright.training.data.synthetic.stream.blocks`.
         progress: told how many queries are written.
 
     Raises:
@@ -75,6 +75,8 @@ def write(out: Path, queries: int, features: int, *, length: int, longest: int, 
     for name, value in (("queries", queries), ("features", features), ("length", length), ("longest", longest)):
         if value < 1:
             raise RecipeError(f"--{name} {value}: expected 1 or more")
+    if seed < 0:
+        raise RecipeError(f"--seed {seed}: expected 0 or more")
     if out.suffix not in ENDINGS:
         raise RecipeError(f"--out {out}: expected a name that ends in {', '.join(ENDINGS)}")
     if out.exists():
@@ -99,7 +101,7 @@ def write(out: Path, queries: int, features: int, *, length: int, longest: int, 
     return rows
 
 
-def _frame(block: DrawnBlock) -> pl.DataFrame:
+def _frame(block: SyntheticBlock) -> pl.DataFrame:
     numbers = np.arange(block.first + 1, block.first + len(block.lengths) + 1)
     found = {"qid": np.repeat(numbers, block.lengths), "label": block.labels}
     names = (f"f{d}" for d in range(1, block.features.shape[1] + 1))

@@ -57,7 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="listwright score",
-        description="Rank every list of a file as the service would, part by part.",
+        description="Rank every list of a file or folder as the service would, part by part.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

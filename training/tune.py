@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,8 +20,8 @@ from listwright.training.recipe.config import Recipe
 from listwright.training.recipe.options import MODELS, add_recipe_options, recipe_from
 
 if TYPE_CHECKING:
-    from listwright.training.elsewhere import Elsewhere
-    from listwright.training.study import Winner
+    from listwright.training.study.study import Winner
+    from listwright.training.study.trial_workers import TrialWorkers
 
 TRIALS = 30
 
@@ -78,16 +79,20 @@ def _search(
     recipe: Recipe, options: argparse.Namespace, folder: Path, command: str, console: Console
 ) -> tuple[Winner, str]:
     with console.status("loading torch"):  # seconds, which --help and mistyped options need not wait for
-        from listwright.training import study  # noqa: PLC0415
         from listwright.training.bars import progress_bars  # noqa: PLC0415
         from listwright.training.data.load import announce  # noqa: PLC0415
         from listwright.training.run import usable_device  # noqa: PLC0415
         from listwright.training.steps.bundle_schema import load  # noqa: PLC0415
+        from listwright.training.study import study  # noqa: PLC0415
     device = usable_device(options.device)
+    if options.on is not None and device != "cpu":
+        if options.device != "auto":
+            raise RecipeError(f"--device {options.device}: a trial on Ray gets a core and no GPU; leave out --on or it")
+        device = "cpu"
     with progress_bars(console) as bars:
         splits = load(recipe, options.data, progress=bars)
         announce(recipe, splits, bars)
-        with study.held(folder, recipe, splits) as state, _elsewhere(recipe, options) as elsewhere:
+        with study.held(folder, recipe, splits) as state, _trial_workers(recipe, options) as workers:
             winner = study.tune(
                 recipe,
                 splits,
@@ -95,7 +100,7 @@ def _search(
                 trials=options.trials,
                 device=device,
                 progress=bars,
-                elsewhere=elsewhere,
+                workers=workers,
             )
             text = study.fragment(winner, command)
             temporary = folder / f"{study.WINNER}.tmp"
@@ -105,16 +110,22 @@ def _search(
 
 
 @contextmanager
-def _elsewhere(recipe: Recipe, options: argparse.Namespace) -> Iterator[Elsewhere | None]:
+def _trial_workers(recipe: Recipe, options: argparse.Namespace) -> Iterator[TrialWorkers | None]:
     """Where trials run: in this process, unless several do at a time or Ray is named."""
     if options.on is None and options.jobs == 1:
         yield None
         return
     from listwright.training.cluster.executor import side_by_side  # noqa: PLC0415
-    from listwright.training.elsewhere import Elsewhere, SplitsReader  # noqa: PLC0415
+    from listwright.training.study.trial_workers import SplitsReader, TrialWorkers  # noqa: PLC0415
 
-    with side_by_side(options.on, options.jobs, local_jobs=1) as (executor, jobs):
-        yield Elsewhere(executor, jobs, SplitsReader(recipe, tuple(options.data)))
+    try:
+        with side_by_side(options.on, options.jobs, local_jobs=1) as (executor, jobs):
+            yield TrialWorkers(executor, jobs, SplitsReader(recipe, tuple(options.data)))
+    except BrokenProcessPool as error:
+        raise RecipeError(
+            "a worker was stopped from outside, perhaps for want of memory: finished trials are kept; the same command "
+            "goes on"
+        ) from error
 
 
 def _parser() -> argparse.ArgumentParser:

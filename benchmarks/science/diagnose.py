@@ -23,7 +23,7 @@ import numpy as np
 import polars as pl
 
 from benchmarks import machine
-from listwright.training.data import synthetic
+from listwright.training.data.synthetic import planted
 from listwright.training.recipe.data import SyntheticData
 
 LISTS, LENGTH = 2000, 50
@@ -44,7 +44,7 @@ def write(path: Path, numeric: int) -> None:
     spec = SyntheticData(
         queries=LISTS, min_length=LENGTH, max_length=LENGTH, numeric=numeric, categorical=2, groups=1, shift=0.5
     )
-    dataset, _ = synthetic.generate(spec, np.random.default_rng(0))
+    dataset, _ = planted.generate(spec, np.random.default_rng(0))
     columns: dict[str, Any] = {
         "search": np.repeat(np.arange(len(dataset)), dataset.lengths),
         "clicked": dataset.labels,

@@ -27,7 +27,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from benchmarks import machine
-from listwright.training.data.synthetic import generate
+from listwright.training.data.synthetic.planted import generate
 from listwright.training.recipe.config import Srm as SrmSpec
 from listwright.training.recipe.data import SyntheticData
 from listwright.training.specialists.em import Mixture

@@ -29,9 +29,9 @@ import psutil
 from benchmarks import machine, wide_bundle
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
-from listwright.training.data import synthetic
+from listwright.training.cluster.processes import pool
 from listwright.training.data.memory import asked
-from listwright.training.processes import pool
+from listwright.training.data.synthetic import planted
 from listwright.training.recipe.data import SyntheticData
 
 DEMO = Path(__file__).parents[2] / "models" / "demo" / "1"
@@ -44,7 +44,7 @@ FILE_LISTS = 8_000
 
 STRATEGY = "qilcm"
 
-ROWS = {"demo": 1_000_000, "wide": 1_000_000}
+ROWS = {"demo": 2_000_000, "wide": 2_000_000}
 """Of the comparison."""
 
 LONG_ROWS = 10_000_000
@@ -89,7 +89,7 @@ def _generated(folder: Path, rows: int, made: Callable[[int], pl.DataFrame]) -> 
 
 def _demo_rows(number: int) -> pl.DataFrame:
     spec = DEMO_DATA.model_copy(update={"queries": FILE_LISTS})
-    data, _ = synthetic.generate(spec, np.random.default_rng(number))
+    data, _ = planted.generate(spec, np.random.default_rng(number))
     columns: dict[str, Any] = {"qid": np.repeat(np.arange(len(data)) + number * FILE_LISTS, data.lengths)}
     for place, feature in enumerate(data.schema.features):
         values = data.features[:, place]

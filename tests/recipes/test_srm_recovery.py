@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from listwright.training.data.synthetic import generate
+from listwright.training.data.synthetic.planted import generate
 from listwright.training.recipe.config import Srm as SrmSpec
 from listwright.training.recipe.data import SyntheticData
 from listwright.training.specialists.em import log_likelihoods

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
-from listwright.ranking.errors import RecipeError
+from listwright.ranking.errors import ListwrightError, RecipeError
 from listwright.training.cluster.origin import call, here, packed
 
 LOCAL, RUNNING, CLIENT = "ray", "auto", "ray://"
@@ -108,7 +108,7 @@ def check_room(ray: Any, seconds: float) -> None:
     """Return once a task has run.
 
     Raises:
-        RecipeError: if none gets a core within so many seconds, or its node differs from this one.
+        RecipeError: if none gets a core within so many seconds, or its node differs from this one, or lacks Listwright.
     """
     probe = ray.remote(num_cpus=1, max_retries=3)(call).remote(here(), packed(os.getpid))
     ready, _ = ray.wait([probe], timeout=seconds)
@@ -117,8 +117,13 @@ def check_room(ray: Any, seconds: float) -> None:
         raise no_room(ray, seconds)
     try:
         ray.get(probe)
-    except ray.exceptions.RayTaskError as error:
-        raise error.cause from None
+    except ray.exceptions.RayError as error:
+        cause = getattr(error, "cause", None)
+        if isinstance(cause, ListwrightError):
+            raise cause from None
+        said = str(cause or error).strip().splitlines()[-1]
+        advice = "install listwright[training,ray] on every node"
+        raise RecipeError(f"a node of the cluster cannot work for this command ({said[:200]}): {advice}") from error
 
 
 def no_room(ray: Any, seconds: float) -> RecipeError:

@@ -7,13 +7,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from listwright.ranking.errors import RecipeError
 from listwright.training.cluster.connection import connected, no_room, room_seconds
 from listwright.training.cluster.origin import call, here, packed
-from listwright.training.processes import pool
+from listwright.training.cluster.processes import pool
 
 RETRIES = 5
 """How often a task begins again whose node or process is lost."""
@@ -74,6 +74,8 @@ class RayExecutor(Executor):
         future: Future[Any] = Future()
         future.set_running_or_notify_cancel()
         with self._change:
+            if self._over:
+                raise RuntimeError("this executor is shut down")
             self._running[self._task.remote(self._origin, packed(fn, *args))] = future
             self._change.notify()
         return future
@@ -87,7 +89,8 @@ class RayExecutor(Executor):
             self._collector.join()
         if cancel_futures:
             for task in self._running:
-                self._ray.cancel(task, force=True)
+                with suppress(self._ray.exceptions.RayError, ConnectionError):  # what ended the work is told already
+                    self._ray.cancel(task, force=True)
 
     def _collect(self) -> None:
         """Hand over results as they come, until the executor is shut down."""

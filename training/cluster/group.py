@@ -132,7 +132,7 @@ class Worker:
     """
 
     def __init__(self, origin: Origin) -> None:
-        origin.enter()
+        self._origin = origin
         self._held: Any = None
 
     def address(self) -> tuple[str, int]:
@@ -145,7 +145,8 @@ class Worker:
             return host, probe.getsockname()[1]
 
     def hold(self, work: bytes) -> None:
-        """Make what is held."""
+        """Make what is held, once the versions are known to agree."""
+        self._origin.enter()
         function, arguments = pickle.loads(work)  # noqa: S301  # written by the command itself
         self._held = function(*arguments)
 

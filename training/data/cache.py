@@ -21,7 +21,7 @@ from listwright.ranking.features import FeatureSchema
 from listwright.training.data.container import file_digest
 from listwright.training.data.dataset import Dataset
 from listwright.training.stored.disk import told_if_full
-from listwright.training.stored.shards import FORMAT, ShardWriter, Stored, open_shards
+from listwright.training.stored.shards import FACTS, FORMAT, ShardWriter, Stored, open_shards
 
 PARSER_VERSION = 3
 """Raise it whenever the parser gives another result for the same text: older entries are then ignored."""
@@ -151,9 +151,10 @@ def stored(digest: str, source: str, write: Callable[[ShardWriter], Beside]) -> 
                     _log.warning("%s: reading the source again", error)
                     shutil.rmtree(entry)
             partial.mkdir(exist_ok=True)
-            writer = ShardWriter(partial)
-            beside = write(writer)
-            writer.finish({"source": source, "beside": beside})
+            if not (partial / FACTS).exists():  # or it was stopped just before its name
+                writer = ShardWriter(partial)
+                beside = write(writer)
+                writer.finish({"source": source, "beside": beside})
             partial.rename(entry)
     return _opened(entry, check=False)
 

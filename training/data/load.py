@@ -9,12 +9,13 @@ import numpy as np
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.features import FeatureSchema
-from listwright.training.data import split, synthetic
+from listwright.training.data import split
 from listwright.training.data.constant import dropped_note
 from listwright.training.data.dataset import Remedies, Splits
 from listwright.training.data.leaks.findings import leaks
 from listwright.training.data.letor import layout
 from listwright.training.data.room import Shards, stays_on_disk
+from listwright.training.data.synthetic import planted
 from listwright.training.data.tables import table
 from listwright.training.progress import SILENT, Progress
 from listwright.training.recipe.config import Recipe
@@ -39,7 +40,7 @@ def load(recipe: Recipe, sources: Sequence[str], *, shards: Shards = "never", pr
         case SyntheticData() as spec:
             if sources:
                 raise RecipeError(f"recipe {recipe.name!r} makes its own data: leave out --data {sources[0]}")
-            dataset, _ = synthetic.generate(spec, rng)
+            dataset, _ = planted.generate(spec, rng)
             source = f"synthetic data, seed {recipe.seed}"
             splits = split.by_query(dataset, spec.split, fold=recipe.fold, rng=rng, source=source)
             return replace(splits, remedies=Remedies("change [data] of the recipe"))

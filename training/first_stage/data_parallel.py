@@ -106,9 +106,9 @@ class ParallelGrower:
         size = self._workers.size
         if len(train) < size:
             raise RecipeError(f"--workers {size}: there are {len(train)} training queries; take fewer workers")
-        held_out = None if valid is None else _rows(valid)
 
         def work(rank: int) -> bytes:
+            held_out = None if valid is None else _rows(valid)
             return packed(TreeWorker, _rows(train.select(np.arange(rank, len(train), size))), held_out)
 
         return self._workers.group(work)

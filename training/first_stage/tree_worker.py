@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import lightgbm
 import numpy as np
 from jaxtyping import Float, Int
+
+from listwright.ranking.errors import RecipeError
+from listwright.training.first_stage.boosting import clear_refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +87,27 @@ class TreeWorker:
             "time_out": 2,  # minutes
         }
         curves: dict[str, dict[str, list[float]]] = {}
-        booster = lightgbm.train(
-            {**settings, **(network if len(addresses) > 1 else {})},
-            self._train,
-            num_boost_round=trees,
-            valid_sets=[] if self._valid is None else [self._valid],
-            init_model=None if model is None else lightgbm.Booster(model_str=model),
-            callbacks=[lightgbm.record_evaluation(curves)],
-        )
+        with _refusals():
+            booster = lightgbm.train(
+                {**settings, **(network if len(addresses) > 1 else {})},
+                self._train,
+                num_boost_round=trees,
+                valid_sets=[] if self._valid is None else [self._valid],
+                init_model=None if model is None else lightgbm.Booster(model_str=model),
+                callbacks=[lightgbm.record_evaluation(curves)],
+            )
         booster.free_network()
         curve = next(iter(curves["valid_0"].values())) if curves else []
         return Grown(booster.model_to_string(), curve) if self._rank == 0 else None
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """LightGBM's errors as ours, but for those of its sockets: a worker is lost then, and the step is done again."""
+    try:
+        with clear_refusal():
+            yield
+    except RecipeError as error:
+        if any(word in str(error).lower() for word in ("socket", "connect", "linkers", "recv", "send")):
+            raise ConnectionError(str(error)) from error
+        raise

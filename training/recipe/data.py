@@ -164,7 +164,7 @@ class TableData(AnyData):
 
 
 class SyntheticData(AnyData):
-    """Data with a known truth (``training.data.synthetic``).
+    """Data with a known truth (``training.data.synthetic.planted``).
 
     Args:
         queries: number of lists.
@@ -180,7 +180,7 @@ class SyntheticData(AnyData):
         observable: share of queries whose group can be seen: a categorical feature ``kind``, the same for all of a
             query's candidates, names the group; for the others it names any. None leaves the feature out.
         decoy, similarity, cheapest: how much the other candidates of the list change the utility of one
-            (``training.data.context_effects``); 0 is no such effect.
+            (``training.data.synthetic.context_effects``); 0 is no such effect.
     """
 
     kind: Literal["synthetic"] = "synthetic"

@@ -25,9 +25,15 @@ from listwright.training.progress import SILENT, Progress
 from listwright.training.scoring.frames import batches, files_of
 from listwright.training.scoring.parts import PART_ROWS, Part, parts
 from listwright.training.scoring.rank import COLUMNS, ranked
+from listwright.training.stored.disk import told_if_full
 
 FORMATS = (".parquet", ".csv")
+FULL = "make some, and run the same command with --resume"
 _JOB, _LOCK = "job.json", "lock"
+
+
+class WorkerStoppedError(RecipeError):
+    """A worker process was ended from outside."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +77,7 @@ def score(
     Raises:
         RecipeError: if ``out`` exists, its format is not known, or an interrupted job is there and ``resume`` is False,
             or another one is; if a worker is stopped from outside.
+        DataError: if the disk is full.
         ListwrightError: see :func:`batches`, :func:`parts` and :func:`ranked`. Parts that are done stay.
     """
     if job.out.suffix.lower() not in ("", *FORMATS):
@@ -79,7 +86,7 @@ def score(
     if job.out.exists():
         raise RecipeError(f"{job.out} exists already: choose another --out, or delete it")
     loaded = bundle.load(job.bundle)
-    with _folder(job, loaded, resume=resume) as folder:
+    with _folder(job, loaded, resume=resume) as folder, told_if_full(job.out.parent, FULL):
         done = [Scored(*json.loads(path.read_text())) for path in _all_parts(job, loaded, folder, jobs, on, progress)]
         _publish(folder, job.out)
     return Scored(sum(part.rows for part in done), sum(part.lists for part in done))
@@ -116,7 +123,7 @@ def _all_parts(
             while running:
                 take(iter(wait(running, return_when=FIRST_COMPLETED).done))
     except BrokenProcessPool as error:
-        raise RecipeError(
+        raise WorkerStoppedError(
             "a worker was stopped from outside, perhaps for want of memory: finished parts are kept; the same command "
             "with --resume continues, with --jobs N for fewer at a time"
         ) from error
@@ -137,7 +144,8 @@ def _score_part(number: int, bundle_folder: str, qid: str, strategy: str, prefix
         return
     found = ranked(pl.read_ipc(given), _loaded(bundle_folder), qid, strategy=strategy, prefix=prefix)
     path = _part_file(Path(folder), number)
-    found.write_parquet(path, compression="lz4")  # the time counts, and the parts of one file are written again
+    with told_if_full(path.parent, FULL):
+        found.write_parquet(path, compression="lz4")  # the time counts, and the parts of one file are written again
     lists = int((found[prefix + "rank"] == 1).sum())
     partial_said = said.with_suffix(".partial")
     partial_said.write_text(json.dumps([found.height, lists]))
@@ -190,19 +198,24 @@ def _publish(folder: Path, out: Path) -> None:
 def _folder(job: Job, loaded: Bundle, *, resume: bool) -> Iterator[Path]:
     """The hidden folder beside ``out`` with the parts, held against other jobs."""
     folder = job.out.with_name(f".{job.out.name}.partial")
-    if folder.exists() and not resume:
-        raise RecipeError(f"{folder} holds an interrupted job: continue it with --resume, or delete that folder")
-    if resume and not folder.exists():
+    begun = folder.exists()
+    if resume and not begun:
         raise RecipeError(f"nothing to resume for {job.out}: there is no {folder}; run without --resume")
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(folder / _LOCK, timeout=0):
+            if begun and not resume:
+                said = "holds an interrupted job: continue it with --resume, or delete that folder"
+                raise RecipeError(f"{folder} {said}")
             _check_same(folder / _JOB, _facts(job, loaded))
             try:
                 yield folder
-            finally:
-                if folder.exists() and not any(folder.glob("0*.json")):  # nothing worth keeping
+            except WorkerStoppedError:
+                raise
+            except Exception:
+                if not any(folder.glob("0*.json")):  # nothing worth keeping
                     shutil.rmtree(folder)
+                raise
     except Timeout:
         raise RecipeError(f"{folder} is in use: another process scores into {job.out}") from None
 

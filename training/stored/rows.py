@@ -56,7 +56,9 @@ class Rows(ABC):
             return self.pick(numbers)[:, columns]
         if np.ndim(rows) == 0:
             return self.pick(np.arange(len(self))[[rows]])[0, columns]
-        return self.pick(np.asarray(rows, dtype=np.int64))[:, columns]
+        numbers = np.asarray(rows)
+        numbers = np.flatnonzero(numbers) if numbers.dtype == bool else numbers.astype(np.int64)
+        return self.pick(numbers)[:, columns]
 
 
 Features = Float[np.ndarray, "_ _"] | Rows

@@ -187,7 +187,10 @@ class ShardWriter:
         weights = [block.weights for block in blocks if block.weights is not None]
         if weights:
             arrays["weights"] = np.concatenate(weights)
-        np.savez(beside, **arrays)
+        with beside.open("wb") as file:
+            np.savez(file, **arrays)
+            file.flush()
+            os.fsync(file.fileno())
         count = len(arrays["labels"])
         shard = {"rows": count, "width": width, "sha256": digest.hexdigest(), "beside": _sha256(beside)}
         self._shards.append(shard)

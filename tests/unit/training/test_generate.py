@@ -50,7 +50,11 @@ def test_a_file_is_not_written_over(tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("more", "said"),
-    [(("--queries", "0"), "--queries 0: expected 1 or more"), (("--longest", "-1"), "--longest -1: expected 1")],
+    [
+        (("--queries", "0"), "--queries 0: expected 1 or more"),
+        (("--seed", "-1"), "--seed -1: expected 0 or more"),
+        (("--longest", "-1"), "--longest -1: expected 1"),
+    ],
 )
 def test_a_number_without_sense_is_refused(tmp_path, capsys, more, said):
     assert run(tmp_path / "rows.csv", *more) == 1

@@ -10,7 +10,7 @@ from benchmarks.science.attempts.problem import Problem, Scores, by_query, widen
 from benchmarks.science.attempts.stack import choice_weights
 from listwright.ranking.metrics import ndcg
 from listwright.training.data.dataset import Splits, fit_schema
-from listwright.training.data.synthetic import generate
+from listwright.training.data.synthetic.planted import generate
 from listwright.training.recipe.data import SyntheticData
 
 

@@ -66,3 +66,10 @@ def test_without_a_word_it_is_processes(monkeypatch):
     with side_by_side(None, 2, local_jobs=3) as (_, jobs):
         assert jobs == 2
     assert asked == [3, 2]
+
+
+def test_work_that_comes_after_the_end_is_refused():
+    executor = RayExecutor(RayStandIn())
+    executor.shutdown()
+    with pytest.raises(RuntimeError, match="is shut down"):
+        executor.submit(abs, -1)

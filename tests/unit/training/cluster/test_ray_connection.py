@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from listwright.ranking.errors import RecipeError
+from listwright.training.cluster import connection
 from listwright.training.cluster.connection import OBJECT_STORE_BYTES, connected
 from support.training.ray_stand_in import RayStandIn
 
@@ -64,6 +65,15 @@ def test_what_cannot_be_used_is_one_clear_line(monkeypatch, ray, on, said):
     with pytest.raises(RecipeError, match=said):
         connect(monkeypatch, ray, on)
     assert ray is None or on == "head:6379" or ray.ended >= 1
+
+
+def test_a_node_without_listwright_is_told(monkeypatch):
+    def call(*_):
+        raise ModuleNotFoundError("No module named 'listwright'")
+
+    monkeypatch.setattr(connection, "call", call)
+    with pytest.raises(RecipeError, match=r"No module named 'listwright'.*install .* on every node"):
+        connect(monkeypatch, RayStandIn(), "auto")
 
 
 def test_a_wait_that_is_no_number_is_told(monkeypatch):

@@ -54,3 +54,21 @@ def test_a_full_disk_is_told_and_what_is_written_stays(tmp_path, monkeypatch):
     same(Reader(on_disk=True).file(path), Reader().file(path))
     (kept,) = cache.folder().glob("*/rows-00001.f32")
     assert kept.stat().st_mtime_ns == before  # not written again
+
+
+def test_what_was_stopped_just_before_its_name_is_not_read_again(tmp_path, monkeypatch):
+    path = tmp_path / "rows.txt"
+    path.write_text("1 qid:1 1:2\n0 qid:1 1:3\n")
+
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pathlib.Path.rename", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            Reader(on_disk=True).file(path)
+    (partial,) = cache.folder().glob(".*.partial")
+    before = (partial / "rows-00001.f32").stat().st_mtime_ns
+    same(Reader(on_disk=True).file(path), Reader().file(path))
+    (kept,) = cache.folder().glob("*/rows-00001.f32")
+    assert kept.stat().st_mtime_ns == before

@@ -18,7 +18,7 @@ from listwright.training.recipe import config
 from listwright.training.recipe.config import LambdaMart
 from listwright.training.recipe.options import recipe_from
 from listwright.training.reporting.measures.violations import violations
-from listwright.training.study import _table
+from listwright.training.study.study import _table
 from support.training.planted import SPEC, ranking_data
 
 SCHEMA = FeatureSchema(

@@ -1,5 +1,7 @@
 """Trees on workers: segments that can be repeated, a search by the validation queries, and no trace of the cluster."""
 
+from dataclasses import replace
+
 import lightgbm
 import numpy as np
 import pytest
@@ -51,6 +53,24 @@ def test_segments_go_on_from_the_trees_before(data, monkeypatch):
     assert (short.num_trees(), long.num_trees()) == (8, 10)
     rows = data[0].features[:50]
     np.testing.assert_array_equal(long.predict(rows, num_iteration=8), short.predict(rows))
+
+
+def test_what_lightgbm_refuses_is_told_at_once(data):
+    ray = RayStandIn()
+    wrong = replace(data[0], labels=np.full_like(data[0].labels, 40))
+    with pytest.raises(RecipeError, match=r"LightGBM refused the training data: .*40"):
+        ParallelGrower(Workers(ray, 1)).boost(wrong, {}, seed=1, trees=2)
+    assert ray.killed == 1
+
+
+def test_a_search_that_goes_on_leaves_no_group_behind(data, tmp_path):
+    spec, journal = SPEC.model_copy(update={"trials": 3}), tmp_path / "journal"
+    grower = ParallelGrower(Workers(RayStandIn(), 1))
+    lambdamart.search_settings(*data, SPEC.model_copy(update={"trials": 1}), seed=3, journal=journal, grower=grower)
+    workers = Workers(RayStandIn(), 1)
+    found = lambdamart.search_settings(*data, spec, seed=3, journal=journal, grower=ParallelGrower(workers))
+    assert found.trials == 3
+    assert len(workers.idle) == 1
 
 
 def test_nothing_of_the_cluster_is_in_the_model():

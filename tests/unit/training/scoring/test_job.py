@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from listwright.ranking import bundle
-from listwright.ranking.errors import RecipeError, SchemaMismatchError, ScoringError, UnknownStrategyError
+from listwright.ranking.errors import DataError, RecipeError, SchemaMismatchError, ScoringError, UnknownStrategyError
 from listwright.service.app import create_app
 from listwright.service.settings import Settings
 from listwright.training import score as command
@@ -179,6 +179,36 @@ def test_a_job_that_stopped_while_its_parts_were_joined_goes_on(folder, data, mo
     assert asked.out.exists()
 
 
+def test_what_is_stopped_before_its_first_part_goes_on(folder, data, monkeypatch):
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(scoring, "_begun", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            score(job(folder, data), jobs=1)
+    assert score(job(folder, data), jobs=1, resume=True) == (171, 5)
+
+
+def test_a_job_that_runs_is_not_called_interrupted(folder, data):
+    asked = job(folder, data)
+    with scoring._folder(asked, bundle.load(folder), resume=False):
+        for resume in (False, True):
+            with pytest.raises(RecipeError, match="is in use: another process scores into"):
+                score(asked, jobs=1, resume=resume)
+
+
+def test_a_full_disk_is_told_and_the_job_goes_on(folder, data, monkeypatch):
+    def full(*_, **__):
+        raise pl.exceptions.ComputeError("No space left on device (os error 28)")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pl.LazyFrame, "sink_parquet", full)
+        with pytest.raises(DataError, match="no room is left on this disk: make some, and run the same command"):
+            score(job(folder, data), jobs=1)
+    assert score(job(folder, data), jobs=1, resume=True) == (171, 5)
+
+
 def test_data_that_changed_meanwhile_are_noticed(folder, data, monkeypatch):
     def stopped(*_):
         raise KeyboardInterrupt
@@ -234,12 +264,12 @@ def test_what_a_part_holds_is_written_last(folder, data, monkeypatch, tmp_path):
     """A part that a kill cuts short has no such file, and is scored again."""
 
     def full(*_, **__):
-        raise OSError(28, "No space left")
+        raise pl.exceptions.ComputeError("No space left on device (os error 28)")
 
     lists([2]).write_ipc(tmp_path / "0000000.arrow")
     given = (0, str(folder), "query", "auto", "", str(tmp_path))
     monkeypatch.setattr(pl.DataFrame, "write_parquet", full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(DataError, match="no room is left on this disk"):
         scoring._score_part(*given)
     assert list(tmp_path.glob("*.json")) == []
     monkeypatch.undo()

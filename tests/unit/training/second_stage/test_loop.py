@@ -10,7 +10,7 @@ from listwright.ranking.errors import ScoringError
 from listwright.ranking.metrics import ndcg
 from listwright.ranking.order import rank_by_score, ranks_of
 from listwright.training import losses
-from listwright.training.data.synthetic import generate
+from listwright.training.data.synthetic.planted import generate
 from listwright.training.networks.ranker import Unbatched
 from listwright.training.recipe.data import SyntheticData
 from listwright.training.recipe.model import DlcmSpec, Qilcm2Spec, QilcmSpec, named

@@ -7,7 +7,7 @@ from torch import distributed
 
 from listwright.ranking.errors import RecipeError
 from listwright.training.cluster.group import Workers
-from listwright.training.data.synthetic import generate
+from listwright.training.data.synthetic.planted import generate
 from listwright.training.networks.ranker import Ranker
 from listwright.training.recipe.data import SyntheticData
 from listwright.training.recipe.model import MlpSpec, QilcmSpec

@@ -47,7 +47,7 @@ def small_chunks(monkeypatch):
 
 
 KEYS = (
-    slice(None), slice(3, 9), slice(9, 3), slice(None, None, 3), 5, -1, np.array([4, 4, 0]),
+    slice(None), slice(3, 9), slice(9, 3), slice(None, None, 3), 5, -1, np.array([4, 4, 0]), np.arange(20) % 3 == 0,
     (slice(None), 1), (slice(None), -1), (slice(2, 5), slice(1, 3)), (slice(0, 20), np.array([3, 0])), (4, 2), (-2, [0, 1]),
 )  # fmt: skip
 

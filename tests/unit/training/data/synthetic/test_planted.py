@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from listwright.training.data.synthetic import generate
+from listwright.training.data.synthetic.planted import generate
 from listwright.training.recipe.data import SyntheticData
 
 

@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from listwright.ranking.features import Feature, FeatureSchema
-from listwright.training.data.context_effects import context_effects
 from listwright.training.data.dataset import Dataset
+from listwright.training.data.synthetic.context_effects import context_effects
 from listwright.training.recipe.data import SyntheticData
 
 ANOMALY_FACTOR = 3.0
@@ -49,7 +49,7 @@ def generate(spec: SyntheticData, rng: np.random.Generator) -> tuple[Dataset, Tr
     its query ranks candidates by ``u_i`` plus Gumbel noise (a Plackett-Luce draw) and grades them by rank. What the
     dataset shows is not z but ``z * exp(N(0, 0.4 s)) + N(0, 2 s)``, drawn once per query and feature: within a list
     nothing is lost, across lists the numbers do not compare. With ``decoy``, ``similarity`` or ``cheapest`` the other
-    candidates of the list change u_i, see :func:`listwright.training.data.context_effects.context_effects`.
+    candidates of the list change u_i, see :func:`listwright.training.data.synthetic.context_effects.context_effects`.
 
     Args:
         spec: sizes and strengths; ``shift`` is s.

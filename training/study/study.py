@@ -18,7 +18,6 @@ from listwright.ranking.errors import RecipeError
 from listwright.ranking.relative import KINDS
 from listwright.training.choice.comparing import better_first_stage
 from listwright.training.data.dataset import Splits
-from listwright.training.elsewhere import Elsewhere, SplitsReader
 from listwright.training.first_stage import fit as first_stage
 from listwright.training.first_stage import lambdamart
 from listwright.training.first_stage.fit import FittedFirstStage
@@ -30,6 +29,7 @@ from listwright.training.recipe.model import FirstStageAlone, NetworkSpec
 from listwright.training.search.optuna_search import Found, Rounds
 from listwright.training.search.space import Value
 from listwright.training.second_stage.network_search import NetworkTrial, search_network, with_values
+from listwright.training.study.trial_workers import SplitsReader, TrialWorkers
 from listwright.training.workspace import digest_of
 
 WINNER = "winner.toml"
@@ -111,7 +111,7 @@ def tune(
     trials: int,
     device: str,
     progress: Progress,
-    elsewhere: Elsewhere | None = None,
+    workers: TrialWorkers | None = None,
 ) -> Winner:
     """Search for the values that rank the validation queries best; test queries are never looked at.
 
@@ -125,18 +125,18 @@ def tune(
         trials: in all, those that stand in the folder included.
         device: torch device of the network.
         progress: told how far it is.
-        elsewhere: where the fits run; None for this process.
+        workers: where the fits run; None for this process.
 
     Raises:
         RecipeError: if the recipe has nothing to tune, or no trial got to its end.
     """
     if isinstance(recipe.model, FirstStageAlone):
-        return _tune_lightgbm(recipe, splits, state, trials, progress, elsewhere)
-    return _tune_network(recipe, recipe.model, splits, state, trials, device, progress, elsewhere)
+        return _tune_lightgbm(recipe, splits, state, trials, progress, workers)
+    return _tune_network(recipe, recipe.model, splits, state, trials, device, progress, workers)
 
 
 def _tune_lightgbm(
-    recipe: Recipe, splits: Splits, state: Path, trials: int, progress: Progress, elsewhere: Elsewhere | None
+    recipe: Recipe, splits: Splits, state: Path, trials: int, progress: Progress, workers: TrialWorkers | None
 ) -> Winner:
     spec = recipe.first_stage
     if not isinstance(spec, LambdaMart):
@@ -146,8 +146,8 @@ def _tune_lightgbm(
         )
     task = progress.begin(f"LightGBM, NDCG@{spec.ndcg_at}", trials)
     asked, rounds = spec.model_copy(update={"trials": trials}), None
-    if elsewhere is not None:
-        rounds = Rounds(elsewhere.executor, elsewhere.jobs, SettingsTrial(elsewhere.read, asked, recipe.seed))
+    if workers is not None:
+        rounds = Rounds(workers.executor, workers.jobs, SettingsTrial(workers.read, asked, recipe.seed))
     found = lambdamart.search_settings(
         splits.train,
         splits.valid,
@@ -171,13 +171,13 @@ def _tune_network(
     trials: int,
     device: str,
     progress: Progress,
-    elsewhere: Elsewhere | None,
+    workers: TrialWorkers | None,
 ) -> Winner:
-    first = _first_stage(recipe, splits, state, trials, progress, elsewhere)
+    first = _first_stage(recipe, splits, state, trials, progress, workers)
     rounds = None
-    if elsewhere is not None:
-        trial = NetworkTrial(model, elsewhere.read, first, recipe.seed, state, device, elsewhere.jobs)
-        rounds = Rounds(elsewhere.executor, elsewhere.jobs, trial)
+    if workers is not None:
+        trial = NetworkTrial(model, workers.read, first, recipe.seed, state, device, workers.jobs)
+        rounds = Rounds(workers.executor, workers.jobs, trial)
     task = progress.begin(f"{model.title}, NDCG@{model.ndcg_at}", trials)
     found = search_network(
         model,
@@ -203,7 +203,7 @@ def _tune_network(
 
 
 def _first_stage(
-    recipe: Recipe, splits: Splits, state: Path, trials: int, progress: Progress, elsewhere: Elsewhere | None
+    recipe: Recipe, splits: Splits, state: Path, trials: int, progress: Progress, workers: TrialWorkers | None
 ) -> FittedFirstStage:
     """Fitted once for all trials, with as many trials of its own."""
     spec = recipe.first_stage
@@ -212,11 +212,11 @@ def _first_stage(
     spec = spec.model_copy(update={"trials": trials})
     kinds = ("none", KINDS) if spec.relative == "auto" else (spec.relative,)  # auto: what a fit would take
     specs = [spec.model_copy(update={"relative": kind}) for kind in kinds]
-    if elsewhere is None:
+    if workers is None:
         fitted = [first_stage.fit(one, splits, seed=recipe.seed, state=state, progress=progress) for one in specs]
     else:
         task = progress.begin("First stages", len(specs))
-        running = [elsewhere.executor.submit(_fit_there, elsewhere.read, one, recipe.seed, state) for one in specs]
+        running = [workers.executor.submit(_fit_there, workers.read, one, recipe.seed, state) for one in specs]
         fitted = [future.result() for future in running]
         task.end(len(specs))
     if len(fitted) == 1:

@@ -26,7 +26,7 @@ _USED = 12
 _PILOT_ROWS = 100_000
 
 
-class DrawnBlock(NamedTuple):
+class SyntheticBlock(NamedTuple):
     """Some whole queries.
 
     Args:
@@ -44,7 +44,7 @@ class DrawnBlock(NamedTuple):
 
 def blocks(
     queries: int, features: int, *, length: int = 100, longest: int = 1000, seed: int = 0
-) -> Iterator[DrawnBlock]:
+) -> Iterator[SyntheticBlock]:
     """Draw queries; the same arguments give the same data, and more queries begin with those of fewer.
 
     List lengths are log-normal with mean ``length``, cut at ``longest``. Each row has standard normal values z. Its
@@ -72,7 +72,7 @@ def blocks(
         shown = _shown(z, query_of, rng)
         count = min(BLOCK_QUERIES, queries - first)
         kept = int(lengths[:count].sum())
-        yield DrawnBlock(first, shown[:kept], labels[:kept], lengths[:count])
+        yield SyntheticBlock(first, shown[:kept], labels[:kept], lengths[:count])
 
 
 def _lengths(count: int, length: int, longest: int, rng: np.random.Generator) -> Int[np.ndarray, " N"]:

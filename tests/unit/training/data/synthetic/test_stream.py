@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from listwright.training.data.drawn import BLOCK_QUERIES, GRADE_SHARES, blocks
+from listwright.training.data.synthetic.stream import BLOCK_QUERIES, GRADE_SHARES, blocks
 
 
 def test_more_queries_begin_with_those_of_fewer():

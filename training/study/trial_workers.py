@@ -29,7 +29,7 @@ def _read(reader: SplitsReader) -> Splits:
 
 
 @dataclass(frozen=True, slots=True)
-class Elsewhere:
+class TrialWorkers:
     """Other processes for the fits of a study.
 
     Args:

@@ -1,12 +1,32 @@
-"""The table about precision is the committed measurement, and the limits are those of the code."""
+"""The tables about Ray and about precision are the committed measurements."""
 
 from listwright.training.cluster.connection import OBJECT_STORE_BYTES, ROOM_S
 from listwright.training.first_stage.data_parallel import SEGMENT
 from support.pages.figure_blocks import blocks, page, result, table
 
 PAGE = page("docs/ray.md")
+DECISION = page("docs/decisions/0011-ray-tasks-and-actors.md")
 MOST_LOST = 0.005
 """NDCG@10 that bfloat16 may cost."""
+
+
+def costs():
+    """Start, memory, and what a second node brings."""
+    run = result("on_ray")
+    start, nodes = run["start"], run["nodes"]
+    return table(
+        ["what", "figure"],
+        [
+            ["from `--on ray` to the first finished task, s", f"{start['seconds']:.1f}"],
+            ["memory of an idle Ray, MiB", start["processes_mib"]],
+            ["memory of the command, MiB", start["command_mib"]],
+            [
+                f"{nodes['fits']} fits on one node of one core over two, times as fast on Ray",
+                f"{nodes['speed_up']['ray']:.2f}",
+            ],
+            ["the same fits in one process over two processes", f"{nodes['speed_up']['processes']:.2f}"],
+        ],
+    )
 
 
 def precisions():
@@ -25,8 +45,19 @@ def precisions():
     )
 
 
+def scoring():
+    """Tasks and Ray Data on the same parts."""
+    run = result("on_ray")["scoring"]
+    rows = [
+        [title, f"{run['first_round_seconds'][way]:.1f}", f"{run['seconds'][way]:.1f}"]
+        for way, title in (("tasks", "tasks"), ("ray_data", "Ray Data"))
+    ]
+    return table([f"{run['rows']:,} rows in {run['parts']} parts", "first round, s", "later rounds, median, s"], rows)
+
+
 def test_the_tables_are_the_committed_runs():
-    assert blocks(PAGE) == [precisions()]
+    assert blocks(PAGE) == [costs(), precisions()]
+    assert blocks(DECISION) == [scoring()]
 
 
 def test_the_committed_run_is_of_a_cpu_and_of_several_seeds():

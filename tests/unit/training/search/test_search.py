@@ -194,23 +194,24 @@ def test_a_round_is_proposed_from_the_rounds_before_it():
 
 
 def test_a_search_that_is_killed_in_a_round_repeats_it(tmp_path):
-    journal, tried = tmp_path / "journal", []
+    journal, before, after = tmp_path / "journal", [], []
 
     def killed(number, values, report):
-        tried.append((number, values))
+        before.append((number, values))
         if number == 4:
             raise KeyboardInterrupt
         return bowl(number, values, report)
 
     def noted(number, values, report):
-        tried.append((number, values))
+        after.append((number, values))
         return bowl(number, values, report)
 
+    # The executor ends before the next begins: a trial of the round may still run at the kill.
+    with ThreadPoolExecutor(1) as executor, pytest.raises(KeyboardInterrupt):
+        run(rounds=Rounds(executor, 3, killed), trials=9, journal=journal)
     with ThreadPoolExecutor(1) as executor:
-        with pytest.raises(KeyboardInterrupt):
-            run(rounds=Rounds(executor, 3, killed), trials=9, journal=journal)
-        before = sorted(tried[3:], key=lambda one: one[0])
-        tried.clear()
         found = run(rounds=Rounds(executor, 3, noted), trials=9, journal=journal)
         assert found == run(rounds=Rounds(executor, 3, bowl), trials=9)
-    assert tried[: len(before)] == before
+    started = sorted(before[3:], key=lambda one: one[0])
+    assert len(started) >= 2
+    assert after[: len(started)] == started

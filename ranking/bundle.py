@@ -54,6 +54,16 @@ def load(path: Path) -> Bundle:
     return _checked_bundle(path, partial(_read, path))
 
 
+def read_manifest(path: Path) -> Manifest:
+    """The manifest of a bundle, and of no file more: the rest is not verified.
+
+    Raises:
+        BundleFormatError: if it was written by a newer version.
+        BundleError: if it is not there, or is no manifest.
+    """
+    return parse(_read(path, MANIFEST), path / MANIFEST)
+
+
 def load_files(path: Path, files: Mapping[str, bytes]) -> Bundle:
     """The same of files that are held in memory, the manifest among them; nothing is read from disk.
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
-import lightgbm
 import numpy as np
 from jaxtyping import Float
 
 from listwright.ranking.errors import SchemaMismatchError, ScoringError
 from listwright.ranking.features import FeatureSchema
+
+if TYPE_CHECKING:
+    import lightgbm
 
 _DEFAULT_NAME = re.compile(r"Column_\d+")
 
@@ -23,6 +25,8 @@ def read_booster(model: str) -> lightgbm.Booster:
     Raises:
         ScoringError: if the text is no whole LightGBM model.
     """
+    import lightgbm  # noqa: PLC0415 - takes two seconds where pandas and scikit-learn are installed
+
     sizes = re.search(r"^tree_sizes=([\d ]+)$", model, re.MULTILINE)
     begin, end = model.find("\nTree=0\n") + 1, model.find("\nend of trees\n") + 1
     if not model.startswith("tree\n") or sizes is None or not 0 < begin < end:
@@ -129,6 +133,9 @@ class LightGbmFirstStage:
 
     def __init__(self, model: str, schema: FeatureSchema) -> None:
         self._booster = read_booster(model)
+        from lightgbm.basic import LightGBMError  # noqa: PLC0415 - as above
+
+        self._error = LightGBMError
         if self._booster.num_model_per_iteration() != 1:
             raise ScoringError(
                 f"the LightGBM model gives {self._booster.num_model_per_iteration()} outputs per candidate, not one"
@@ -143,7 +150,7 @@ class LightGbmFirstStage:
             matrix = matrix[:, self.columns]
         try:
             scores = np.asarray(self._booster.predict(matrix, raw_score=True, num_threads=1), dtype=np.float64)
-        except lightgbm.basic.LightGBMError as error:
+        except self._error as error:
             raise ScoringError(f"the first stage failed: {error}") from error
         return all_finite(scores, "first stage")
 

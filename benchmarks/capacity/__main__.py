@@ -21,12 +21,12 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import machine
-from benchmarks.capacity import curves, limits, validation
+from benchmarks.capacity import curves, limits, rounds, validation
 from benchmarks.capacity.balancers import BALANCERS
 from benchmarks.capacity.measure import NotAnsweredError
 from benchmarks.capacity.plan import Target, UnreachableError, plan
+from benchmarks.capacity.rounds import Rounds
 from benchmarks.capacity.shape import BUILD, FORMATS, Shape, ShapeError, shape
-from benchmarks.capacity.validation import Rounds
 from benchmarks.rivals.cores import IndivisibleError
 
 PRICE = 0.05
@@ -40,8 +40,8 @@ def main(arguments: list[str] | None = None) -> int:
         if shutil.which("haproxy") is None:
             raise ShapeError("haproxy is not on the PATH: install it, e.g. apt-get install haproxy")
         asked = shape(options.bundle, options.candidates, options.features, options.format)
-        rounds, seconds = (1, 2.0) if options.quick else (options.rounds, options.seconds)
-        found = validation.measured(asked, validation.cores(), rounds=rounds, seconds=seconds)
+        count, seconds = (1, 2.0) if options.quick else (options.rounds, options.seconds)
+        found = rounds.measured(asked, rounds.cores(), count=count, seconds=seconds)
         result = _result(options, asked, found)
     except (ShapeError, UnreachableError, NotAnsweredError, IndivisibleError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -66,7 +66,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--bundle", type=Path, help="what is served; default: a bundle that is fitted here, to noise")
     parser.add_argument("--format", choices=FORMATS, default=FORMATS[0], help="of the requests (npy)")
     parser.add_argument("--p99-ms", type=_positive, default=50.0, help="99th percentile to keep to (50)")
-    parser.add_argument("--balancer", choices=BALANCERS, default=validation.DEFAULT, help=f"({validation.DEFAULT})")
+    parser.add_argument("--balancer", choices=BALANCERS, default=rounds.DEFAULT, help=f"({rounds.DEFAULT})")
     parser.add_argument("--price", type=_positive, default=PRICE, help=f"of one core for one hour ({PRICE})")
     parser.add_argument("--rounds", type=_count, default=3, help="of all measured loads (3)")
     parser.add_argument("--seconds", type=_positive, default=8.0, help="of each measured load (8)")
@@ -119,7 +119,8 @@ def _result(options: argparse.Namespace, asked: Shape, found: Rounds) -> dict[st
         "price_per_core_hour": options.price,
         "service": {
             "cpu_ms_per_list": round(times.cpu_s * 1e3, 4),
-            "wake_ms": round(times.wake_s * 1e3, 4),
+            "slept_ms": [round(slept_s * 1e3, 3) for slept_s in times.waking.slept_s],
+            "waking_ms": [round(more_s * 1e3, 4) for more_s in times.waking.more_s],
             "of_which_intake_ms": round(times.intake_s * 1e3, 4),
             "refusal_ms": round(times.refusal_s * 1e3, 4),
             "alone_p50_ms": round(float(p50), 3),

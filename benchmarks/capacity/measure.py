@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -13,14 +14,23 @@ from jaxtyping import Float
 from benchmarks.capacity import arrivals
 from benchmarks.capacity.replicas import Generator, Replica, Seen
 from benchmarks.capacity.shape import Shape
-from benchmarks.capacity.simulation import Worker
+from benchmarks.capacity.simulation import Waking, Worker
 from listwright.service.settings import Settings
 
 PROBES = 200
 """Lists whose answers say how long each step took."""
 
-LIGHT, HEAVY = 0.5, 3.0
-"""Loads over the capacity of what is asked: of evenly spaced lists, which find the replica asleep; and for refusals."""
+CALLERS = 16
+"""Callers for one replica: so many that lists always wait, and so few that none is refused."""
+
+SPACED = (0.8, 0.6, 0.4, 0.2, 0.1)
+"""Loads over the capacity of evenly spaced lists: each finds the replica asleep, longer from load to load."""
+
+LIGHT, HEAVY = 0.4, 3.0
+"""Loads over the capacity: where the way of a list is looked at, one of :data:`SPACED`; and for refusals."""
+
+BLOCK = 64
+"""Lists in a row whose times are drawn together: a slow moment of the machine meets more than one list."""
 
 LEAST_SHARE = 0.2
 """Of the mean service time: the least that one is taken for. The share of the network in a time varies, too."""
@@ -35,25 +45,26 @@ class ServiceTimes:
     """Of one list on one core that does nothing else; seconds.
 
     Args:
-        cpu_s: the process takes for one list, at one list after the other: all of it, also what follows the answer.
-        took_s: ``(N,)`` as the caller sees each.
-        wake_s: the process takes beyond that for a list that finds it asleep.
-        woken_s: median of what the caller of such a list sees.
+        cpu_s: the process takes for one list while it never sleeps: all of it, also what follows the answer.
+        took_s: ``(N,)`` as one caller sees each, in their order.
+        waking: what the process takes beyond that for a list that finds it asleep.
+        woken_s: median of what a caller sees at a load of :data:`LIGHT`.
         intake_s: from a request's first byte until its turn begins, where nothing else waits.
         refusal_s: the process takes for one refusal.
     """
 
     cpu_s: float
     took_s: Float[np.ndarray, " N"]
-    wake_s: float
+    waking: Waking
     woken_s: float
     intake_s: float
     refusal_s: float
 
     @property
     def typical_s(self) -> float:
-        """Median of what the process takes for a list that finds it asleep."""
-        return self.cpu_s + self.wake_s + float(np.median(self.took_s) - self.took_s.mean())
+        """Median of what the process takes for a list at a load of :data:`LIGHT`."""
+        slept_s = (1.0 / LIGHT - 1.0) * self.cpu_s
+        return self.cpu_s + self.waking.after(slept_s) + float(np.median(self.took_s) - self.took_s.mean())
 
     @property
     def around_s(self) -> float:
@@ -70,7 +81,7 @@ class ServiceTimes:
         return Worker(
             intake_s=self.intake_s + beside_s,
             refusal_s=self.refusal_s + beside_s,
-            wake_s=self.wake_s,
+            waking=self.waking,
             threads=settings["threads"],
             places=settings["queue"],
             patience_s=settings["queue_ms"] / 1e3,
@@ -78,12 +89,35 @@ class ServiceTimes:
 
     def draw(self, count: int, rng: np.random.Generator) -> Float[np.ndarray, " M"]:
         """``(count,)`` times of the event loop for one list, intake excluded: of the mean that was measured, and spread
-        as what the caller saw.
+        as what the caller saw, in blocks of :data:`BLOCK` lists that followed each other (moving block bootstrap,
+        Künsch 1989).
         """
         spread = self.took_s - self.took_s.mean()
         whole = np.maximum(self.cpu_s + spread, LEAST_SHARE * self.cpu_s) - self.intake_s
         whole *= (self.cpu_s - self.intake_s) / whole.mean()
-        return rng.choice(whole, count)
+        block = min(BLOCK, len(whole))
+        starts = rng.integers(len(whole) - block + 1, size=-(-count // block))
+        drawn: Float[np.ndarray, " M"] = whole[(starts[:, None] + np.arange(block)).ravel()[:count]]
+        return drawn
+
+
+def pooled(times: Sequence[ServiceTimes]) -> ServiceTimes:
+    """Means of several measurements, and all times that callers saw."""
+
+    def mean(name: str) -> float:
+        return float(np.mean([getattr(one, name) for one in times]))
+
+    slept_s, more_s = (
+        tuple(np.mean([getattr(one.waking, name) for one in times], axis=0).tolist()) for name in ("slept_s", "more_s")
+    )
+    return ServiceTimes(
+        cpu_s=mean("cpu_s"),
+        took_s=np.concatenate([one.took_s for one in times]),
+        waking=Waking(slept_s, more_s),
+        woken_s=mean("woken_s"),
+        intake_s=mean("intake_s"),
+        refusal_s=mean("refusal_s"),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,19 +143,17 @@ class Footprint:
 
 
 def service_times(generator: Generator, replica: Replica, shape: Shape, seconds: float) -> ServiceTimes:
-    """Warm up, then one caller, then evenly spaced lists, then more than it can answer.
+    """Warm up, then a few callers, then one, then evenly spaced lists, then more than it can answer.
 
     Raises:
         NotAnsweredError: if a list is not answered by 200.
     """
     intake_s, _ = probe(replica.port, shape)
-    generator.one_caller(replica.port, seconds / 4, [])
-    alone = answered(generator.one_caller(replica.port, seconds, [replica.process]))
-    cpu_s = alone.cpu_s[0] / len(alone.seconds)
-    spaced = generator.at(replica.port, evenly(LIGHT / cpu_s, seconds), [replica.process])
-    if not len(spaced.seconds):
-        raise NotAnsweredError(f"of {spaced.asked} lists, none was answered")
-    wake_s = max(0.0, spaced.cpu_s[0] / len(spaced.seconds) - cpu_s)
+    generator.callers(replica.port, CALLERS, seconds / 4, [])
+    busy = answered(generator.callers(replica.port, CALLERS, seconds, [replica.process]))
+    cpu_s = busy.cpu_s[0] / len(busy.seconds)
+    alone = answered(generator.callers(replica.port, 1, seconds, [replica.process]))
+    waking, woken_s = _waking(generator, replica, cpu_s, seconds)
     rate = HEAVY / cpu_s
     due = arrivals.draw("poisson", rate, int(rate * seconds), np.random.default_rng(7))
     flood = generator.at(replica.port, due, [replica.process])
@@ -131,11 +163,26 @@ def service_times(generator: Generator, replica: Replica, shape: Shape, seconds:
     return ServiceTimes(
         cpu_s=cpu_s,
         took_s=alone.seconds,
-        wake_s=wake_s,
-        woken_s=float(np.median(spaced.seconds)),
+        waking=waking,
+        woken_s=woken_s,
         intake_s=min(intake_s, cpu_s / 2),
         refusal_s=refusal_s,
     )
+
+
+def _waking(generator: Generator, replica: Replica, cpu_s: float, seconds: float) -> tuple[Waking, float]:
+    """What lists take longer after sleeps, and the median of what their callers see at :data:`LIGHT`."""
+    slept_s, more_s, woken_s = list[float](), list[float](), 0.0
+    for load in SPACED:
+        seen = generator.at(replica.port, evenly(load / cpu_s, seconds), [replica.process])
+        if not len(seen.seconds):
+            raise NotAnsweredError(f"of {seen.asked} lists, none was answered")
+        took_s = seen.cpu_s[0] / len(seen.seconds)
+        slept_s.append(max(cpu_s / load - took_s, slept_s[-1] if slept_s else 0.0) + 1e-9)
+        more_s.append(max(0.0, took_s - cpu_s))
+        if load == LIGHT:
+            woken_s = float(np.median(seen.seconds))
+    return Waking(tuple(slept_s), tuple(more_s)), woken_s
 
 
 def evenly(rate: float, seconds: float) -> Float[np.ndarray, " N"]:

@@ -7,7 +7,7 @@ The model of a replica is one worker of the service, see ``service/admission/gat
 - A list is refused if the line has no place, or if the last turns say that its own would end too late. The price of a
   refusal is paid by the same loop.
 - A list whose turn does not come in time is refused later.
-- A loop that slept takes longer for the next list: meanwhile others had its core and its caches.
+- A loop that slept takes longer for the next list, the longer it slept: meanwhile others had its core and its caches.
 
 The deadline of the request (10 s by default) is not modelled: the line ends much earlier.
 """
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,13 +30,36 @@ from listwright.service.admission.gate import OWN_TURNS, REMEMBERED
 
 
 @dataclass(frozen=True, slots=True)
+class Waking:
+    """What a list takes longer that finds the event loop asleep.
+
+    Args:
+        slept_s: ``(P,)`` ascending, above 0; without any, waking takes no time.
+        more_s: ``(P,)`` what the list takes longer after such a sleep. Linear between the points and from 0; constant
+            after the last.
+    """
+
+    slept_s: tuple[float, ...] = ()
+    more_s: tuple[float, ...] = ()
+
+    def after(self, slept_s: float) -> float:
+        """Seconds more after a sleep of so many seconds."""
+        place = bisect_left(self.slept_s, slept_s)
+        if place == len(self.slept_s):
+            return self.more_s[-1] if self.more_s else 0.0
+        left, low = (self.slept_s[place - 1], self.more_s[place - 1]) if place else (0.0, 0.0)
+        share = (slept_s - left) / (self.slept_s[place] - left)
+        return low + share * (self.more_s[place] - low)
+
+
+@dataclass(frozen=True, slots=True)
 class Worker:
     """Costs and limits of one worker; seconds.
 
     Args:
         intake_s: the event loop's, to read and admit one list before it is ranked.
         refusal_s: the event loop's, to refuse one.
-        wake_s: the event loop's, beyond all else, for a list that finds it asleep.
+        waking: the event loop's, beyond all else, for a list that finds it asleep.
         threads: that rank; 0: the event loop ranks.
         places: lists that may wait, as ``LISTWRIGHT_QUEUE``.
         patience_s: until their turns must have ended, as ``LISTWRIGHT_QUEUE_MS``.
@@ -43,7 +67,7 @@ class Worker:
 
     intake_s: float = 0.0
     refusal_s: float = 0.0
-    wake_s: float = 0.0
+    waking: Waking = Waking()
     threads: int = 0
     places: float = math.inf
     patience_s: float = math.inf
@@ -106,7 +130,7 @@ class _Line:
         done: Callable[[int, float, bool], None],
     ) -> None:
         self._worker, self._ranking_s, self._due, self._done = worker, ranking_s, due, done
-        self._free, self._loop_free = max(1, worker.threads), 0.0
+        self._free, self._loop_free = max(1, worker.threads), -math.inf
         self._inbox: list[int] = []
         self._line: deque[tuple[int, float]] = deque()  # list, and when it gives up
         self._next: list[tuple[int, float]] = []  # list that has a slot, and since when it was to be had
@@ -117,7 +141,7 @@ class _Line:
         """A list is in the socket."""
         self._inbox.append(number)
         if now >= self._loop_free:
-            self.wake(now + self._worker.wake_s)
+            self.wake(now + self._worker.waking.after(now - self._loop_free))
         elif self._worker.threads and len(self._inbox) == 1:
             self._due(self._loop_free)  # a loop that ranks wakes by itself
 

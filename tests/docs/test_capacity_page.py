@@ -3,7 +3,7 @@
 import re
 
 from benchmarks.capacity import __main__ as command
-from benchmarks.capacity import arrivals, limits, plan, shape, validation
+from benchmarks.capacity import arrivals, limits, plan, rounds, shape
 from benchmarks.capacity.balancers import BALANCERS
 from listwright.service.settings import Settings
 from support.pages.figure_blocks import ROOT, blocks, page, result, table
@@ -25,7 +25,10 @@ def measured():
         [
             ["candidates, features, format", f"{of['candidates']}, {of['features']}, `{of['format']}`"],
             ["CPU time of one list, ms", f"{service['cpu_ms_per_list']:.2f}"],
-            ["more where it finds the replica asleep, ms", f"{service['wake_ms']:.2f}"],
+            [
+                f"more where the replica slept for {', '.join(f'{slept:.1f}' for slept in service['slept_ms'])} ms, ms",
+                ", ".join(f"{more:.2f}" for more in service["waking_ms"]),
+            ],
             ["of which until its turn, ms", f"{service['of_which_intake_ms']:.2f}"],
             ["CPU time of a refusal, ms", f"{service['refusal_ms']:.2f}"],
             ["one caller: p50, p99, ms", f"{service['alone_p50_ms']:.2f}, {service['alone_p99_ms']:.2f}"],
@@ -127,10 +130,13 @@ def comparison():
                 f"{real['p50_ms']:.1f}, {simulated['p50_ms']:.1f}",
                 f"{real['p99_ms']:.1f}, {simulated['p99_ms']:.1f}",
                 f"{100 * row['p99_ms_error']:+.1f}",
+                ", ".join(f"{100 * error:+.0f}" for error in row["p99_ms_errors"]),
             ]
         )
     head = ["replicas", "balancer", "load", "answers a second", "error, %", "refused, %: real, simulated"]
-    return table([*head, "p50, ms: real, simulated", "p99, ms: real, simulated", "error of p99, %"], rows)
+    return table(
+        [*head, "p50, ms: real, simulated", "p99, ms: real, simulated", "error of p99, %", "in each round"], rows
+    )
 
 
 MADE = [measured(), settings(), costs(), demands(), borne(), verdict(), comparison()]
@@ -145,7 +151,7 @@ def test_the_run_is_whole():
     assert "--quick" not in RUN["command"]
     assert [row["lists_per_second"] for row in RUN["plan"]] == [*plan.RATES, *plan.RATES]
     assert {row["failed"] for row in RUN["validation"]["rows"]} == {0}
-    assert len(RUN["validation"]["rows"]) == len(validation.planned())
+    assert len(RUN["validation"]["rows"]) == len(rounds.planned())
     assert RUN["limits"] == [
         {"name": one.name, "unit": one.unit, "bears": one.bears, "of": one.of} for one in limits.LIMITS
     ]

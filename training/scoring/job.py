@@ -20,6 +20,7 @@ from filelock import FileLock, Timeout
 from listwright.ranking import bundle
 from listwright.ranking.bundle import Bundle
 from listwright.ranking.errors import RecipeError
+from listwright.ranking.manifest import Manifest
 from listwright.training.cluster.executor import cores, side_by_side
 from listwright.training.progress import SILENT, Progress
 from listwright.training.scoring.frames import batches, files_of
@@ -85,19 +86,19 @@ def score(
         raise RecipeError(f"--out {job.out}: {expected}")
     if job.out.exists():
         raise RecipeError(f"{job.out} exists already: choose another --out, or delete it")
-    loaded = bundle.load(job.bundle)
-    with _folder(job, loaded, resume=resume) as folder, told_if_full(job.out.parent, FULL):
-        done = [Scored(*json.loads(path.read_text())) for path in _all_parts(job, loaded, folder, jobs, on, progress)]
+    manifest = bundle.read_manifest(job.bundle)
+    with _folder(job, manifest, resume=resume) as folder, told_if_full(job.out.parent, FULL):
+        done = [Scored(*json.loads(path.read_text())) for path in _all_parts(job, manifest, folder, jobs, on, progress)]
         _publish(folder, job.out)
     return Scored(sum(part.rows for part in done), sum(part.lists for part in done))
 
 
 def _all_parts(
-    job: Job, loaded: Bundle, folder: Path, jobs: int | None, on: str | None, progress: Progress
+    job: Job, manifest: Manifest, folder: Path, jobs: int | None, on: str | None, progress: Progress
 ) -> list[Path]:
     """Score the parts that are not there; what each holds, in order."""
     task = progress.begin(f"Scoring {job.data.name}, rows")
-    qid, rows = batches(job.data, loaded.manifest.feature_schema, job.qid)
+    qid, rows = batches(job.data, manifest.feature_schema, job.qid)
     written, done, running = [], 0, dict[Future[None], int]()
 
     def take(futures: Iterator[Future[None]]) -> None:
@@ -109,6 +110,9 @@ def _all_parts(
 
     try:
         with side_by_side(on, jobs, local_jobs=cores()) as (workers, at_a_time):
+            if on is None:
+                for _ in range(at_a_time):  # processes start, which takes seconds, while the first parts are read
+                    workers.submit(_open, str(job.bundle))
             for part in parts(rows, qid, job.part_rows):
                 if part.number == 0:
                     _check_names(job, part.rows.columns)
@@ -153,6 +157,11 @@ def _score_part(number: int, bundle_folder: str, qid: str, strategy: str, prefix
     given.unlink()
 
 
+def _open(folder: str) -> None:
+    """In a worker: import and load what the parts need. An error is that of the first part, too."""
+    _loaded(folder)
+
+
 @cache
 def _loaded(folder: str) -> Bundle:
     return bundle.load(Path(folder))
@@ -195,7 +204,7 @@ def _publish(folder: Path, out: Path) -> None:
 
 
 @contextmanager
-def _folder(job: Job, loaded: Bundle, *, resume: bool) -> Iterator[Path]:
+def _folder(job: Job, manifest: Manifest, *, resume: bool) -> Iterator[Path]:
     """The hidden folder beside ``out`` with the parts, held against other jobs."""
     folder = job.out.with_name(f".{job.out.name}.partial")
     begun = folder.exists()
@@ -207,7 +216,7 @@ def _folder(job: Job, loaded: Bundle, *, resume: bool) -> Iterator[Path]:
             if begun and not resume:
                 said = "holds an interrupted job: continue it with --resume, or delete that folder"
                 raise RecipeError(f"{folder} {said}")
-            _check_same(folder / _JOB, _facts(job, loaded))
+            _check_same(folder / _JOB, _facts(job, manifest))
             try:
                 yield folder
             except WorkerStoppedError:
@@ -220,11 +229,11 @@ def _folder(job: Job, loaded: Bundle, *, resume: bool) -> Iterator[Path]:
         raise RecipeError(f"{folder} is in use: another process scores into {job.out}") from None
 
 
-def _facts(job: Job, loaded: Bundle) -> dict[str, object]:
+def _facts(job: Job, manifest: Manifest) -> dict[str, object]:
     """All that the parts depend on."""
     stats = {path.name: path.stat() for path in files_of(job.data)}
     sizes = {name: [stat.st_size, stat.st_mtime_ns] for name, stat in stats.items()}
-    hashes = {entry.name: entry.sha256 for entry in loaded.manifest.files}
+    hashes = {entry.name: entry.sha256 for entry in manifest.files}
     plain = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(job).items()}
     return {**plain, "files of the bundle": hashes, "size and time of data": sizes}
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
 import numpy as np
 import polars as pl
+from jaxtyping import Float, Int
 
 from listwright.ranking.bundle import Bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import ScoringError
+from listwright.ranking.features import UNKNOWN_CODE, FeatureSchema
 from listwright.training.data.memory import asked
 
 COLUMNS = ("rank", "score", "first_stage_score", "strategy")
@@ -33,23 +39,72 @@ def ranked(rows: pl.DataFrame, loaded: Bundle, qid: str, *, strategy: str = "aut
         UnknownStrategyError: if the bundle has no such strategy.
         ScoringError: if a stage fails: an earlier stage's answer must not pass for its.
     """
-    schema = loaded.manifest.feature_schema
-    features = rows.select(name for name in schema.names if name in rows.columns)
-    data, order = asked(features, rows[qid], schema, schema.names)
-    rank = np.empty(data.rows, dtype=np.uint32)
-    score, first = np.empty((2, data.rows))
-    strategies = np.empty(data.rows, dtype=object)
-    for n, (candidates, _) in enumerate(data.lists()):
-        ranking = loaded.reranker.rerank(CandidateList(candidates), strategy=strategy)
+    rank = np.empty(rows.height, dtype=np.uint32)
+    score, first = np.empty((2, rows.height))
+    strategies = []
+    features, offsets, order, qids = _lists(rows, loaded.manifest.feature_schema, qid)
+    for n, (begin, end) in enumerate(pairwise(offsets.tolist())):
+        ranking = loaded.reranker.rerank(CandidateList(features[begin:end]), strategy=strategy)
         if ranking.degraded:
-            raise ScoringError(f"query {data.qids[n]}: {ranking.reason}")
-        at = order[data.slice(n)]
+            raise ScoringError(f"query {qids[n]}: {ranking.reason}")
+        at = slice(begin, end) if order is None else order[begin:end]
         rank[at], score[at], first[at] = ranking.ranks, ranking.relevance, ranking.first_stage_scores
-        strategies[at] = ranking.route.strategy
+        strategies.append(ranking.route.strategy)
+    list_of = np.repeat(np.arange(len(strategies)), np.diff(offsets))
+    if order is not None:
+        list_of[order] = list_of.copy()
     made = (
         pl.Series(rank),
         pl.Series(score, nan_to_null=True),
         pl.Series(first, nan_to_null=True),
-        pl.Series(strategies, dtype=pl.String),
+        pl.Series(strategies, dtype=pl.String).gather(list_of),
     )
     return rows.with_columns(column.alias(prefix + name) for name, column in zip(COLUMNS, made, strict=True))
+
+
+class _Lists(NamedTuple):
+    """Lists of a part.
+
+    Args:
+        features: ``(R, D)`` list by list.
+        offsets: ``(N + 1,)`` where each list begins, and where the last one ends.
+        order: ``(R,)`` which row of the part each is; None where they stand in its order.
+        qids: ``(N,)`` of the lists.
+    """
+
+    features: Float[np.ndarray, "R D"]
+    offsets: Int[np.ndarray, " M"]
+    order: Int[np.ndarray, " R"] | None
+    qids: Sequence[object]
+
+
+def _lists(rows: pl.DataFrame, schema: FeatureSchema, qid: str) -> _Lists:
+    """As :func:`asked` reads them, faster where columns are of the fitted types and all there."""
+    ids = rows[qid]
+    if ids.dtype.is_integer() or ids.dtype == pl.String:
+        features = _plain(rows, schema)
+        if features is not None:
+            begins = np.flatnonzero(np.concatenate([[True], ids[1:].ne_missing(ids[:-1]).to_numpy()]))
+            return _Lists(features, np.append(begins, rows.height), None, ids.gather(begins).to_list())
+    named = rows.select(name for name in schema.names if name in rows.columns)
+    data, order = asked(named, ids, schema, schema.names)
+    assert isinstance(data.features, np.ndarray)
+    return _Lists(data.features, data.offsets, order, data.qids)
+
+
+def _plain(rows: pl.DataFrame, schema: FeatureSchema) -> Float[np.ndarray, "R D"] | None:
+    """Features of columns that are of the fitted types, all there and finite; None otherwise."""
+    columns = []
+    for feature in schema.features:
+        kind = rows.schema.get(feature.name)
+        if kind == pl.String and feature.kind == "categorical":
+            codes = {category: feature.code(category) for category in feature.categories}
+            coded = rows[feature.name].replace_strict(codes, default=UNKNOWN_CODE, return_dtype=pl.Float32)
+            columns.append(coded.fill_null(UNKNOWN_CODE))
+        elif kind is not None and kind.is_numeric() and feature.kind == "numeric":
+            column = rows[feature.name]
+            columns.append((column if kind == pl.Float32 else column.cast(pl.Float64)).cast(pl.Float32))
+        else:
+            return None
+    features = pl.DataFrame(columns).to_numpy(order="c")
+    return None if np.isinf(features).any() else features

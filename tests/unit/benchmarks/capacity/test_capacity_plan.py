@@ -9,12 +9,13 @@ from benchmarks.capacity import curves, limits, plan
 from benchmarks.capacity.balancers import BALANCERS
 from benchmarks.capacity.measure import Footprint, ServiceTimes
 from benchmarks.capacity.plan import SPARE, Target, UnreachableError
+from benchmarks.capacity.simulation import Waking
 
 CELL = 6
 TIMES = ServiceTimes(
     cpu_s=0.002,
     took_s=np.linspace(0.0018, 0.0026, 50),
-    wake_s=0.0001,
+    waking=Waking((0.001, 0.01), (0.0001, 0.0001)),
     woken_s=0.0023,
     intake_s=0.0003,
     refusal_s=0.0002,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks.capacity import arrivals
-from benchmarks.capacity.simulation import Worker, _Line, simulate
+from benchmarks.capacity.simulation import Waking, Worker, _Line, simulate
 from listwright.service.admission.gate import Gate
 
 LISTS = 150_000
@@ -62,9 +62,15 @@ def test_a_loop_reads_what_has_arrived_before_it_ranks_the_next():
 
 
 def test_a_list_that_finds_the_loop_asleep_takes_longer():
-    due = np.array([1.0, 1.5, 10.0])
-    outcome = simulate(due, np.ones(3), Worker(wake_s=0.25))
-    assert due + outcome.seconds == pytest.approx([2.25, 3.25, 11.25])
+    due = np.array([1.0, 1.5, 4.25, 20.0])
+    outcome = simulate(due, np.ones(4), Worker(waking=Waking((2.0, 4.0), (0.5, 0.75))))
+    assert due + outcome.seconds == pytest.approx([2.75, 3.75, 5.375, 21.75])
+
+
+@pytest.mark.parametrize(("slept_s", "more_s"), [(0.0, 0.0), (1.0, 0.25), (2.0, 0.5), (3.0, 0.625), (9.0, 0.75)])
+def test_waking_is_linear_between_its_points(slept_s, more_s):
+    assert Waking((2.0, 4.0), (0.5, 0.75)).after(slept_s) == pytest.approx(more_s)
+    assert Waking().after(slept_s) == 0.0
 
 
 def test_threads_rank_while_the_loop_reads():

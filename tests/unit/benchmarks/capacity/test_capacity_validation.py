@@ -6,22 +6,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.capacity import arrivals, validation
+from benchmarks.capacity import arrivals, rounds
 from benchmarks.capacity.balancers import BALANCERS
 from benchmarks.capacity.measure import Footprint, NotAnsweredError, ServiceTimes, answered
 from benchmarks.capacity.replicas import Seen
-from benchmarks.capacity.simulation import simulate
-from benchmarks.capacity.validation import Beside, Comparison, Rounds, Run, compared, report
+from benchmarks.capacity.rounds import Beside, Comparison, Rounds, Run
+from benchmarks.capacity.simulation import Waking, simulate
+from benchmarks.capacity.validation import compared, report
 
 TIMES = ServiceTimes(
     cpu_s=0.004,
     took_s=np.linspace(0.0035, 0.0055, 40),
-    wake_s=0.0002,
+    waking=Waking((0.002, 0.008), (0.0002, 0.0005)),
     woken_s=0.005,
     intake_s=0.0005,
     refusal_s=0.0003,
 )
-BESIDE = Beside(haproxy_s=0.0002, generator_s=0.0003, took_s=0.0055)
+BESIDE = Beside(replica_s=TIMES.cpu_s, haproxy_s=0.0002, generator_s=0.0003, took_s=0.0055)
 
 
 def played(step, *, slower=1.0, count=20_000, times=TIMES):
@@ -37,10 +38,10 @@ def played(step, *, slower=1.0, count=20_000, times=TIMES):
     around_s = times.around_s if beside is None else BESIDE.took_s - times.typical_s - beside_s
     took = (outcome.seconds[outcome.answered] + around_s) * slower
     refused = int((~outcome.answered).sum())
-    return Run(due, Seen(took, refused, 0, float(due[-1]), (0.0,), 0.0))
+    return Run(due, Seen(took, refused, 0, float(due[-1]), (0.0,), 0.0), times.cpu_s)
 
 
-@pytest.mark.parametrize("step", validation.planned(), ids=str)
+@pytest.mark.parametrize("step", rounds.planned(), ids=str)
 def test_a_simulated_machine_is_predicted(step):
     step.runs.append(played(step))
     row = compared(step, [TIMES], None if step.balancer is None else [BESIDE])
@@ -58,23 +59,31 @@ def test_a_slower_machine_is_not():
 def test_each_round_is_predicted_by_its_own_times():
     half = replace(TIMES, cpu_s=0.008, took_s=2 * TIMES.took_s, woken_s=0.01)
     step = Comparison(1, None, "poisson", 0.7)
-    step.runs += [played(step), played(step, times=half)]
-    row = compared(step, [TIMES, half], None)
+    step.runs += [played(step, times=half), played(step, times=half), played(step)]
+    times = [half, half, TIMES]
+    row = compared(step, times, None)
     assert abs(row["p99_ms_error"]) < 0.1
-    assert abs(compared(step, [TIMES, TIMES], None)["p99_ms_error"]) > 0.3
+    step.runs = [replace(run, cpu_s=TIMES.cpu_s) for run in step.runs]
+    assert abs(compared(step, [TIMES, TIMES, TIMES], None)["p99_ms_error"]) > 0.3
 
 
-def rounds(slower):
+def test_a_machine_that_became_slower_before_a_run_is_predicted():
+    step = Comparison(1, None, "poisson", 0.7)
+    step.runs.append(played(step, times=replace(TIMES, cpu_s=1.2 * TIMES.cpu_s, woken_s=1.2 * TIMES.woken_s)))
+    assert abs(compared(step, [TIMES], None)["p99_ms_error"]) < 0.1
+
+
+def reported(slower):
     footprint = Footprint(1, 1, 1.0, 1, 1, 1.0, 1.0)
-    found = Rounds([TIMES], [BESIDE], [1.0], True, validation.planned(), footprint)
+    found = Rounds([TIMES], [BESIDE], [1.0], True, rounds.planned(), footprint)
     for step in found.comparisons:
         step.runs.append(played(step, slower=slower if step.replicas == 2 else 1.0, count=4_000))
     return report(found)
 
 
 def test_the_report_says_what_holds():
-    assert rounds(1.0)["holds"] == {"throughput at saturation": True, "p99": True}
-    wrong = rounds(1.3)
+    assert reported(1.0)["holds"] == {"throughput at saturation": True, "p99": True}
+    wrong = reported(1.3)
     assert wrong["holds"] == {"throughput at saturation": True, "p99": False}
     assert wrong["worst"]["p99"] == pytest.approx(1 / 1.3 - 1, abs=0.05)
 
@@ -90,7 +99,7 @@ def test_rounds_are_pooled():
 
 
 def test_the_plan_has_every_balancer_and_both_numbers_of_replicas():
-    steps = validation.planned()
+    steps = rounds.planned()
     assert {step.balancer for step in steps} == {None, *BALANCERS}
     assert {step.replicas for step in steps} == {1, 2}
     for count in (1, 2):
@@ -99,11 +108,11 @@ def test_the_plan_has_every_balancer_and_both_numbers_of_replicas():
 
 def test_others_share_the_replicas_cores_only_where_there_are_no_more(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
-    assert validation.cores().replicas == (0, 1)
-    assert validation.cores().shared
+    assert rounds.cores().replicas == (0, 1)
+    assert rounds.cores().shared
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 4, 5}, raising=False)
-    assert validation.cores().others == {4, 5}
-    assert not validation.cores().shared
+    assert rounds.cores().others == {4, 5}
+    assert not rounds.cores().shared
 
 
 def test_lists_that_are_not_answered_are_counted_in_the_error():

@@ -192,7 +192,7 @@ def test_what_is_stopped_before_its_first_part_goes_on(folder, data, monkeypatch
 
 def test_a_job_that_runs_is_not_called_interrupted(folder, data):
     asked = job(folder, data)
-    with scoring._folder(asked, bundle.load(folder), resume=False):
+    with scoring._folder(asked, bundle.read_manifest(folder), resume=False):
         for resume in (False, True):
             with pytest.raises(RecipeError, match="is in use: another process scores into"):
                 score(asked, jobs=1, resume=resume)

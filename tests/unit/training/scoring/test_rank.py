@@ -1,0 +1,74 @@
+"""Features of a part: the fast way reads what the thorough one does, and leaves it what it cannot read."""
+
+import hypothesis.strategies as st
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+
+from listwright.ranking.errors import DataError, SchemaMismatchError
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.training.data.memory import asked
+from listwright.training.scoring.rank import _lists, _plain
+
+SCHEMA = FeatureSchema(
+    features=(
+        Feature(name="price", kind="numeric", missing_in_training=True),
+        Feature(name="city", kind="categorical", categories=("bern", "oslo", "rome")),
+        Feature(name="stars", kind="numeric", missing_in_training=True),
+    )
+)
+NUMBERS = st.one_of(st.none(), st.floats(-1e30, 1e30), st.just(float("nan")))
+CITIES = st.one_of(st.none(), st.sampled_from(["bern", "oslo", "rome", "paris", "", "2.0"]))
+ROWS = st.lists(st.tuples(NUMBERS, CITIES, st.one_of(st.none(), st.integers(-(2**60), 2**60))), min_size=1, max_size=20)
+
+
+def frame(rows, ids=None, **kinds):
+    prices, cities, stars = zip(*rows, strict=True)
+    kinds = {"price": pl.Float64, "city": pl.String, "stars": pl.Int64, **kinds}
+    ids = sorted(n % 4 for n in range(len(rows))) if ids is None else ids
+    made = {"stars": stars, "qid": ids, "price": prices, "city": cities}
+    return pl.DataFrame({name: pl.Series(name, made[name], dtype=kinds.get(name)) for name in made})
+
+
+@given(ROWS, st.sampled_from([pl.Float64, pl.Float32]))
+def test_plain_columns_are_read_as_the_thorough_way_reads_them(rows, kind):
+    table = frame(rows, price=kind)
+    found = _lists(table, SCHEMA, "qid")
+    data, order = asked(table.select(SCHEMA.names), table["qid"], SCHEMA, SCHEMA.names)
+    assert found.order is None
+    assert (order == np.arange(len(rows))).all()
+    assert found.features.dtype == np.float32
+    assert found.features.flags.c_contiguous
+    np.testing.assert_array_equal(found.features, data.features)
+    np.testing.assert_array_equal(found.offsets, data.offsets)
+    assert [str(qid) for qid in found.qids] == list(data.qids)
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [("price", ["1", "2"]), ("price", [float("inf"), 1.0]), ("city", [1.0, 2.0]), ("stars", [True, False])],
+)
+def test_what_is_not_plain_is_left_to_the_thorough_way(column, values):
+    table = frame([(1.0, "bern", 1), (2.0, "oslo", 2)]).with_columns(pl.Series(column, values))
+    assert _plain(table, SCHEMA) is None
+
+
+def test_a_column_that_is_absent_is_left_to_it_too():
+    assert _plain(frame([(1.0, "bern", 1)]).drop("price"), SCHEMA) is None
+
+
+def test_faults_are_named_as_before():
+    rows = [(1.0, "bern", 1), (2.0, "oslo", 2)]
+    with pytest.raises(DataError, match="price"):
+        _lists(frame(rows).with_columns(price=pl.Series([1.0, 1e300])), SCHEMA, "qid")
+    with pytest.raises(SchemaMismatchError, match="stars"):
+        _lists(frame(rows).with_columns(stars=pl.Series(["many", "few"])), SCHEMA, "qid")
+    with pytest.raises(DataError, match="missing"):
+        _lists(frame(rows, ids=[1.0, float("nan")]), SCHEMA, "qid")
+
+
+def test_ids_that_read_alike_are_one_list_for_the_thorough_way_only():
+    found = _lists(frame([(1.0, "bern", 1)] * 3, ids=[1.5, 1.5, 2.0]), SCHEMA, "qid")
+    assert found.order is not None
+    assert list(found.offsets) == [0, 2, 3]

@@ -20,8 +20,11 @@ from listwright.service.settings import Settings
 PROBES = 200
 """Lists whose answers say how long each step took."""
 
-CALLERS = 16
-"""Callers for one replica: so many that lists always wait, and so few that none is refused."""
+CALLERS = 12
+"""Callers for one replica: so many that lists always wait, and so few that hardly one is refused."""
+
+REFUSED = 0.01
+"""Share of the lists of such callers that may be refused, in a slow moment of the machine."""
 
 SPACED = (0.8, 0.6, 0.4, 0.2, 0.1)
 """Loads over the capacity of evenly spaced lists: each finds the replica asleep, longer from load to load."""
@@ -194,9 +197,9 @@ def answered(seen: Seen) -> Seen:
     """The same.
 
     Raises:
-        NotAnsweredError: unless all was answered by 200.
+        NotAnsweredError: unless all was answered by 200, but for a share of :data:`REFUSED`.
     """
-    if seen.refused or seen.other or not len(seen.seconds):
+    if seen.refused > REFUSED * seen.asked or seen.other or not len(seen.seconds):
         raise NotAnsweredError(f"of {seen.asked} lists, {seen.refused} were refused and {seen.other} failed")
     return seen
 

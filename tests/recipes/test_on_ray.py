@@ -49,6 +49,14 @@ def test_an_experiment_that_loses_a_node_has_the_results_of_processes(ray, plant
     assert results(there).equals(results(here))
 
 
+def test_a_client_of_a_cluster_gets_the_results_of_processes(ray, planted, tmp_path):
+    here, there = tmp_path / "here", tmp_path / "there"
+    assert experiment.main([*TABLE3, "--recipe", str(planted), "--jobs", "2", "--out", str(here)]) == 0
+    status, said = ray.run("experiment", *TABLE3, "--recipe", planted, "--out", there, on=ray.client)
+    assert status == 0, said
+    assert results(there).equals(results(here))
+
+
 def test_a_search_that_loses_a_node_ends_as_one_in_processes(ray, recipe, tmp_path):
     here, there = tmp_path / "here", tmp_path / "there"
     words = (str(recipe), "--trials", "6", "--jobs", "2", "--model", "first_stage")

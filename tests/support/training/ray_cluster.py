@@ -6,6 +6,7 @@ import sys
 import threading
 from contextlib import contextmanager
 
+from support.http.processes import free_port
 from support.waiting import until
 
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "OMP_NUM_THREADS": "1", "RAY_worker_niceness": "0"}
@@ -20,8 +21,10 @@ class OnRay:
         os.environ.update(QUIET)  # what the nodes inherit
         from ray.cluster_utils import Cluster
 
-        self._cluster = Cluster(initialize_head=True, connect=False, head_node_args=dict(NODE))
-        self.address = self._cluster.address
+        port = free_port()
+        head = {**NODE, "ray_client_server_port": port}
+        self._cluster = Cluster(initialize_head=True, connect=False, head_node_args=head)
+        self.address, self.client = self._cluster.address, f"ray://127.0.0.1:{port}"
 
     def add(self):
         """One more core."""
@@ -34,9 +37,9 @@ class OnRay:
     def stop(self):
         self._cluster.shutdown()
 
-    def start(self, command, *arguments, room_s=60):
+    def start(self, command, *arguments, room_s=60, on="auto"):
         """``listwright COMMAND ARGUMENTS --on auto``, under way."""
-        words = [sys.executable, "-m", f"listwright.training.{command}", *map(str, arguments), "--on", "auto"]
+        words = [sys.executable, "-m", f"listwright.training.{command}", *map(str, arguments), "--on", on]
         environment = {**os.environ, **QUIET, "RAY_ADDRESS": self.address, "LISTWRIGHT_ROOM_S": str(room_s)}
         return subprocess.Popen(
             words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True

@@ -30,7 +30,9 @@ def figures():
     ]
     long = run["long"]
     memory = f"{long['peak_rss_mib_all']:,.0f} MiB, largest process {long['peak_rss_mib_one']:,.0f} MiB"
-    rows.append(["demo", f"{long['rows']:,}", "", f"{long['rows_per_second_and_core']:,}", f"{long['ratio']:.2f}", memory])
+    rows.append(
+        ["demo", f"{long['rows']:,}", "", f"{long['rows_per_second_and_core']:,}", f"{long['ratio']:.2f}", memory]
+    )
     return table(["bundle", "rows", "floor", "scored", "ratio", "peak memory of all processes"], rows)
 
 

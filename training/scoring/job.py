@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
@@ -164,7 +166,22 @@ def _open(folder: str) -> None:
 
 @cache
 def _loaded(folder: str) -> Bundle:
+    _import_lightgbm()
     return bundle.load(Path(folder))
+
+
+def _import_lightgbm() -> None:
+    """As in the service's image, which has neither pandas nor scikit-learn: it would import them, for two seconds."""
+    if "lightgbm" in sys.modules:
+        return
+    hidden = {"pandas", "sklearn"} - sys.modules.keys()
+    for name in hidden:
+        sys.modules[name] = None  # type: ignore[assignment] # so an import of it fails
+    try:
+        import_module("lightgbm")
+    finally:
+        for name in hidden:
+            del sys.modules[name]
 
 
 def _rows_file(folder: Path, number: int) -> Path:

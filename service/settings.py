@@ -172,6 +172,20 @@ class Settings(BaseSettings):
     max_buffered_bytes: Annotated[
         int, Field(ge=1024, description="bytes of bodies that one worker holds, arriving or waiting; beyond it, 429")
     ] = 64 * 2**20
+    events_log: Annotated[
+        Path | None,
+        BeforeValidator(_given),
+        Field(description="folder for what POST /ubi/events takes; without it that path is not there"),
+    ] = None
+    events_max_bytes: Annotated[
+        int,
+        Field(
+            ge=2**20, description="bytes of all files in that folder; beyond it the oldest finished files are removed"
+        ),
+    ] = 10 * 2**30
+    events_max_days: Annotated[
+        float | None, Field(gt=0, le=36_500, description="days that a file of events is kept after its last event")
+    ] = None
     hook: Annotated[
         Annotated[str, AfterValidator(_named)] | None,
         Field(description="module:callable that picks a specialist, asked before the bundle's router"),

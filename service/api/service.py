@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol, runtime_checkable
 
 from fastapi import Depends, Request, Response
 from fastapi.routing import APIRoute
@@ -26,6 +26,19 @@ from listwright.service.telemetry.metrics import Telemetry
 from listwright.service.transport.connection_limit import ConnectionLimit
 from listwright.service.wire.ignored import IgnoredFeatures
 from listwright.service.wire.json_codec import JsonBounds
+
+
+@runtime_checkable
+class EventSink(Protocol):
+    """What keeps events: :class:`listwright.service.events.log.EventsLog`, imported only where it is wanted."""
+
+    bodies: BodyBudget
+
+    async def add(self, body: bytes, within_s: float) -> int:
+        """Write the events of a body; how many they are."""
+
+    def close(self) -> None:
+        """Write what waits, and end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +61,7 @@ class Service:
         degraded: whether the last answers all fell back.
         ignored: features that requests send and the bundle has not.
         json_bounds: the largest JSON body of what is served.
+        events: where events go; None where they are not kept.
     """
 
     settings: Settings
@@ -65,6 +79,7 @@ class Service:
     degraded: DegradedRun
     ignored: IgnoredFeatures
     json_bounds: JsonBounds
+    events: EventSink | None
 
     def serving(self) -> Models:
         """The bundles that are served now.

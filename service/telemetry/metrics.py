@@ -93,6 +93,12 @@ class Telemetry:
         self.reloads = counter("listwright_reloads", "Bundles swapped in, and refused", ["model", "outcome"])
         processes.build_info(self.registry)
         processes.own_metrics(self.registry)
+        self.events = counter("listwright_events", "Events that were written")
+        self.events_refused = counter("listwright_refused_events", "Requests whose events were not written", ["reason"])
+        self.events_removed_files = counter(
+            "listwright_removed_event_files",
+            "Files of events that were removed, to keep their folder within its bounds",
+        )
         self.excess_connections = counter("listwright_excess_connections", "Connections beyond the limit")
         self.evicted_connections = counter("listwright_evicted_connections", "Idle connections closed to make room")
 

@@ -45,6 +45,37 @@ REQUESTS = {
     },
 }
 
+EVENTS = {
+    "click": {
+        "summary": "One event",
+        "value": {
+            "event_id": "e-1",
+            "query_id": "req-7",
+            "action_name": "click",
+            "client_id": "browser-5",
+            "timestamp": "2026-11-25T12:00:00Z",
+            "event_attributes": {"object": {"object_id": "sku-2"}, "position": {"ordinal": 1}},
+        },
+    },
+    "array": {
+        "summary": "Several events",
+        "value": [
+            {
+                "query_id": "req-7",
+                "action_name": "impression",
+                "timestamp": "2026-11-25T11:59:58Z",
+                "event_attributes": {"object": {"object_id": "sku-1"}, "position": {"ordinal": 2}},
+            },
+            {
+                "query_id": "req-7",
+                "action_name": "purchase",
+                "timestamp": "2026-11-25T12:03:00Z",
+                "event_attributes": {"object": {"object_id": "sku-2"}, "position": {"ordinal": 1}},
+            },
+        ],
+    },
+}
+
 INFERENCES = {
     "tensors": {
         "summary": "The same list as tensors; the carrier by its code, see the bundle's metadata",

@@ -9,6 +9,8 @@ from importlib import import_module
 from importlib.metadata import version
 
 EXTRA = "listwright[training]"
+_EXTRAS = {"join": "listwright[training,loop]"}
+"""Of commands that need more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,7 @@ COMMANDS = {
     "diagnose": Command("listwright.training.diagnose", "say before a long fit whether a second stage pays"),
     "tune": Command("listwright.training.tune", "search the settings of a network"),
     "experiment": Command("listwright.training.experiment", "compare rankers over folds and seeds"),
+    "join": Command("listwright.training.join", "join what was served with events, into rows for a fit"),
     "score": Command("listwright.training.score", "rank every list of a file"),
     "page": Command("listwright.training.reporting.page_command", "make report.html again from report.json"),
     "verify": Command("listwright.ranking.verify", "check a bundle as the service would"),
@@ -52,7 +55,8 @@ def main(arguments: list[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("listwright"):
             raise
-        print(f"error: listwright {name} needs {error.name}: pip install '{EXTRA}'", file=sys.stderr)
+        extra = _EXTRAS.get(name, EXTRA)
+        print(f"error: listwright {name} needs {error.name}: pip install '{extra}'", file=sys.stderr)
         return 1
     return int(module.main(words[1:]))
 

@@ -160,8 +160,8 @@ def _opened_hook(settings: Settings) -> hook.IsolatedHook | None:
 def _route(app: Contract, keyring: Keyring, tracer: Tracer | None) -> None:
     """Give the application its paths, its error bodies and its middleware, the innermost first."""
     service, telemetry = app.service, app.service.telemetry
-    routers = (open_inference.fast, rerank.ranking, health.routes, info.routes, open_inference.routes, admin.admin)
-    routers += (events.routes,)
+    ranking = (open_inference.fast, rerank.ranking)
+    routers = (*ranking, health.routes, info.routes, open_inference.routes, admin.admin, events.routes)
     answers = [route for router in routers for route in router.routes]
     app.router.routes.extend(answers)  # not by include_router, behind which FastAPI matches each request three times
     problems.install(app)

@@ -23,11 +23,11 @@ class Lines(NamedTuple):
     """What a body adds to the log.
 
     Args:
-        count: of events.
+        events: how many there are.
         text: a line for each, all of them whole.
     """
 
-    count: int
+    events: int
     text: bytes
 
 

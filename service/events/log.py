@@ -158,9 +158,9 @@ class EventsLog:
             for sent, _ in found:
                 _settle(sent, partial(sent.future.set_exception, EventsNotKeptError(told, RETRY_AFTER_S)))
             return
-        self._telemetry.events.inc(sum(lines.count for _, lines in found))
+        self._telemetry.events.inc(sum(lines.events for _, lines in found))
         for sent, lines in found:
-            _settle(sent, partial(sent.future.set_result, lines.count))
+            _settle(sent, partial(sent.future.set_result, lines.events))
 
     def _quietly(self, call: Callable[[], None]) -> None:
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 REQUESTS = {
     "rows_by_name": {
         "summary": "One object per candidate; names in any order, null for a missing value",
@@ -45,7 +47,7 @@ REQUESTS = {
     },
 }
 
-EVENTS = {
+EVENTS: dict[str, dict[str, Any]] = {
     "click": {
         "summary": "One event",
         "value": {

@@ -48,7 +48,7 @@ def test_a_body_is_refused_or_read_again(body):
     events = sent if isinstance(sent, list) else [sent]
     written = lines.text.split(b"\n")
     assert written.pop() == b""
-    assert len(written) == lines.count == len(events)
+    assert len(written) == lines.events == len(events)
     for line, event in zip(written, events, strict=True):
         found = event_in(line)
         assert found.action_name == event["action_name"]

@@ -18,7 +18,7 @@ from listwright.ranking import bundle
 from listwright.ranking.errors import ListwrightError, RecipeError
 from listwright.training.bars import progress_bars
 from listwright.training.joining.causes import COUNTED, OTHER_PLACE, Cause
-from listwright.training.joining.job import Joined, JoinJob, join
+from listwright.training.joining.job import JoinJob, JoinResult, join
 from listwright.training.joining.labels import read_labels
 from listwright.training.joining.replay import replay
 
@@ -107,7 +107,7 @@ def window_of(text: str) -> timedelta:
     return timedelta(seconds=float(found[1]) * _UNITS[found[2]])
 
 
-def _show(job: JoinJob, joined: Joined, seconds: float, console: Console) -> None:
+def _show(job: JoinJob, joined: JoinResult, seconds: float, console: Console) -> None:
     grid = Grid(box=None, show_header=False, pad_edge=False)
     grid.add_column()
     grid.add_column(justify="right")

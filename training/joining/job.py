@@ -26,7 +26,7 @@ from listwright.training.progress import SILENT, Progress
 from listwright.training.stored.disk import told_if_full
 
 FULL = "make some, and run the same command with --resume"
-SLICE_BYTES = 64 * 2**20
+SLICE_BYTES = 32 * 2**20
 """Of the features of a slice."""
 
 
@@ -55,7 +55,7 @@ class JoinJob:
     slice_bytes: int = SLICE_BYTES
 
 
-class Joined(NamedTuple):
+class JoinResult(NamedTuple):
     """What a join wrote.
 
     Args:
@@ -77,7 +77,7 @@ class Joined(NamedTuple):
     first_fault: str
 
 
-def join(job: JoinJob, *, resume: bool = False, progress: Progress = SILENT) -> Joined:
+def join(job: JoinJob, *, resume: bool = False, progress: Progress = SILENT) -> JoinResult:
     """Join a served log with events, and write the judged rows.
 
     Memory holds one piece, one bucket or one slice at a time: it does not grow with the log. What is finished stays in
@@ -105,7 +105,7 @@ class _Run:
         self._counts = Counts()
         self._served = self._again = 0
 
-    def all(self) -> Joined:
+    def all(self) -> JoinResult:
         job = self._job
         files, sources = self._inputs()
         schema = schema_of(files)
@@ -116,7 +116,7 @@ class _Run:
         slices = slices_of(pieces, len(schema.names), job.slice_bytes)
         written = self._rows(slices, pieces, matched, superseded, schema)
         rows, queries, labelled = self._publish(written, schema)
-        return Joined(rows, queries, self._served, self._again, labelled, self._counts, first_fault)
+        return JoinResult(rows, queries, self._served, self._again, labelled, self._counts, first_fault)
 
     def _inputs(self) -> tuple[list[Path], list[Path]]:
         """The files that there were when the job began: a service may write more meanwhile."""

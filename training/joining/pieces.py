@@ -16,10 +16,10 @@ from listwright.ranking.errors import DataError
 from listwright.ranking.served.files import feature_columns, read
 from listwright.ranking.served.record import Columns, ServedRecord
 
-PIECE_BYTES = 32 * 2**20
+PIECE_BYTES = 16 * 2**20
 """Of the features of a piece."""
 
-PIECE_RECORDS = 20_000
+PIECE_RECORDS = 10_000
 
 SECOND = timedelta(seconds=1)
 

@@ -14,7 +14,7 @@ from listwright.service.events.files import EventFiles
 from listwright.service.events.lines import MAX_LINE_BYTES, lines_of
 from listwright.service.events.log import EventsLog
 from listwright.service.telemetry.metrics import Telemetry
-from support.waiting import PATIENCE_S, until
+from support.waiting import PATIENCE_S, until_async
 
 EVENT = {"action_name": "click", "timestamp": "2026-11-25T12:00:00Z", "query_id": "q"}
 
@@ -124,16 +124,22 @@ def test_a_stalled_disk_refuses_in_time_and_bounds_what_waits(log, files, teleme
 
 
 def test_the_end_writes_what_waits(log, files):
+    """Also where the end arrives together with the last body."""
+
     async def ended():
         files.gate.clear()
-        task = asyncio.create_task(log.add(body(EVENT), PATIENCE_S))
-        await asyncio.sleep(0)
+        first = asyncio.create_task(log.add(body(EVENT), PATIENCE_S))
+        await until_async(lambda: log._thread is not None and log._queue.empty())  # it is being written
+        second = asyncio.create_task(log.add(body(EVENT, EVENT), PATIENCE_S))
+        closing = asyncio.create_task(asyncio.to_thread(log.close))
+        await until_async(lambda: log._queue.qsize() == 2)
         files.gate.set()
-        await asyncio.to_thread(log.close)
-        return await task
+        await closing
+        return await first, await second
 
-    assert asyncio.run(ended()) == 1
-    until(lambda: files.finished)
+    assert asyncio.run(ended()) == (1, 2)
+    assert files.finished
+    assert not log._thread.is_alive()
 
 
 def test_lines_hold_all_that_was_sent():

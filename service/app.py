@@ -34,6 +34,7 @@ from listwright.service.bundles import loading
 from listwright.service.bundles.reload import Reloader, count_served
 from listwright.service.bundles.routing_switch import Deciders, RoutingSwitch
 from listwright.service.bundles.served import Current, Models, only
+from listwright.service.served_log.opening import open_log
 from listwright.service.settings import ALL_MODELS, Settings
 from listwright.service.telemetry.access_log import AccessLog
 from listwright.service.telemetry.metrics import Telemetry
@@ -125,6 +126,8 @@ def create_app(
         switch.stop()
         if asked is not None:
             asked.close()
+        if service.served_log is not None:
+            await to_thread.run_sync(service.served_log.close)
         if tracer is not None:
             await to_thread.run_sync(tracer.close)
 
@@ -193,6 +196,7 @@ def _composed(
         degraded=DegradedRun(),
         ignored=IgnoredFeatures(telemetry),
         json_bounds=JsonBounds(settings),
+        served_log=open_log(settings, telemetry),
     )
 
 

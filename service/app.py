@@ -34,6 +34,7 @@ from listwright.service.bundles import loading
 from listwright.service.bundles.reload import Reloader, count_served
 from listwright.service.bundles.routing_switch import Deciders, RoutingSwitch
 from listwright.service.bundles.served import Current, Models, only
+from listwright.service.served_log.opening import open_log
 from listwright.service.settings import ALL_MODELS, Settings
 from listwright.service.telemetry.access_log import AccessLog
 from listwright.service.telemetry.metrics import Telemetry
@@ -127,6 +128,8 @@ def create_app(
             asked.close()
         if service.events is not None:
             await to_thread.run_sync(service.events.close)
+        if service.served_log is not None:
+            await to_thread.run_sync(service.served_log.close)
         if tracer is not None:
             await to_thread.run_sync(tracer.close)
 
@@ -198,6 +201,7 @@ def _composed(
         ignored=IgnoredFeatures(telemetry),
         json_bounds=JsonBounds(settings),
         events=_opened_events(settings, telemetry),
+        served_log=open_log(settings, telemetry),
     )
 
 

@@ -25,6 +25,10 @@ SUFFIX, OPEN_SUFFIX = ".avro", ".avro.part"
 BLOCK_RECORDS = 100
 
 
+class GoneError(DataError):
+    """The file has gone: the service removes the oldest ones."""
+
+
 class _Until(io.RawIOBase):
     """The first bytes of a file."""
 
@@ -110,13 +114,14 @@ def feature_columns(path: Path) -> Columns | None:
     return _columns(found, path) if found.until else None
 
 
-def write(path: Path, written: Iterable[ServedRecord], *, block_records: int = BLOCK_RECORDS) -> int:
-    """Write a whole file: for records that are made, not served. The file appears when it is complete.
+def write(path: Path, written: Iterable[ServedRecord], *, block_records: int = BLOCK_RECORDS, mode: int = 0o600) -> int:
+    """Write a whole file: for records that are made, not served. It appears once it is complete and on the disk.
 
     Args:
         path: of the file; replaced if it is there.
         written: at least one record; all of the same columns.
         block_records: records of a block.
+        mode: permissions of the file.
 
     Returns:
         The number of records.
@@ -126,8 +131,9 @@ def write(path: Path, written: Iterable[ServedRecord], *, block_records: int = B
     """
     rest, count = iter(written), 0
     columns, sync = None, os.urandom(SYNC_BYTES)
-    part = path.with_name(path.name + ".part")
+    part = path.with_name(path.name + ".part")  # of no log: the service recovers only names of its own
     with part.open("wb") as file:
+        os.fchmod(file.fileno(), mode)
         while several := list(islice(rest, block_records)):
             if columns is None:
                 columns = columns_of(several[0])
@@ -137,6 +143,8 @@ def write(path: Path, written: Iterable[ServedRecord], *, block_records: int = B
                     raise DataError(path, f"query {record.query_id!r} has other columns than the first record")
             file.write(joined(block([encode(record) for record in several], sync)))
             count += len(several)
+        file.flush()
+        os.fsync(file.fileno())
     if not count:
         part.unlink()
         raise DataError(path, "there is no record to write")
@@ -148,6 +156,8 @@ def write(path: Path, written: Iterable[ServedRecord], *, block_records: int = B
 def _opened(path: Path) -> Iterator[BinaryIO]:
     try:
         file = path.open("rb")
+    except FileNotFoundError as error:
+        raise GoneError(path, "is not there: name a file of a served log") from error
     except OSError as error:
         raise DataError(path, f"cannot be read: {error.strerror or error}") from error
     with file:

@@ -46,9 +46,9 @@ class EarlyRefusal:
         gate: Gate,
         telemetry: Telemetry,
         pace: Callable[[Scope, Receive], Awaitable[None]],
+        clock: Callable[[], float] = time.monotonic,
         *,
         unpaced: frozenset[str] = frozenset(),
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.app, self._gate, self._telemetry, self._pace, self._clock = app, gate, telemetry, pace, clock
         self._unpaced = unpaced

@@ -21,6 +21,7 @@ from listwright.service.bundles.reload import Reloader
 from listwright.service.bundles.routing_switch import Deciders
 from listwright.service.bundles.served import Current, Models
 from listwright.service.errors import NotReadyError
+from listwright.service.served_log.taken import ServedLog
 from listwright.service.settings import Settings
 from listwright.service.telemetry.metrics import Telemetry
 from listwright.service.transport.connection_limit import ConnectionLimit
@@ -62,6 +63,7 @@ class Service:
         ignored: features that requests send and the bundle has not.
         json_bounds: the largest JSON body of what is served.
         events: where events go; None where they are not kept.
+        served_log: takes what is answered; None where nothing is logged.
     """
 
     settings: Settings
@@ -79,7 +81,8 @@ class Service:
     degraded: DegradedRun
     ignored: IgnoredFeatures
     json_bounds: JsonBounds
-    events: EventSink | None
+    events: EventSink | None = None
+    served_log: ServedLog | None = None
 
     def serving(self) -> Models:
         """The bundles that are served now.

@@ -20,8 +20,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 FINISHED, PART = ".jsonl", ".jsonl.part"
-MODE = 0o640
-"""Of a file: its events are of persons."""
+MODE, GROUP_MODE = 0o600, 0o640
+"""Of a file that its owner reads, and of one that the group reads, too: events are of persons."""
 
 ROLL_BYTES, ROLL_S = 64 * 2**20, 600.0
 """A file is finished when it has so many bytes, or was begun so long ago."""
@@ -34,6 +34,7 @@ class EventFiles:
         folder: made where it is not there.
         most_bytes: of all files in it; the oldest finished ones are removed beyond it.
         most_s: seconds after its last event that a finished file is kept; None: no such limit.
+        mode: of the files.
         removed: told how many files were removed.
         clock: seconds since 1970.
     """
@@ -44,11 +45,12 @@ class EventFiles:
         *,
         most_bytes: int,
         most_s: float | None = None,
+        mode: int = MODE,
         removed: Callable[[int], None] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._folder, self._most_bytes, self._most_s = folder, most_bytes, most_s
-        self._removed, self._clock = removed, clock
+        self._mode, self._removed, self._clock = mode, removed, clock
         self._roll_bytes = max(2**20, min(ROLL_BYTES, most_bytes // 8))
         self._descriptor: int | None = None
         self._path, self._size, self._began, self._count = folder, 0, 0.0, 0
@@ -125,7 +127,7 @@ class EventFiles:
         self._count += 1
         # locked before it has its name: another worker that tidies would take it for one that a killed writer left
         unnamed = self._folder / f".{name}"
-        descriptor = os.open(unnamed, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, MODE)
+        descriptor = os.open(unnamed, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, self._mode)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._path = unnamed.rename(self._folder / f"{name}{PART}")

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from listwright.service.admission.body import BodyBudget
 from listwright.service.errors import EventsNotKeptError
-from listwright.service.events.files import EventFiles
+from listwright.service.events.files import GROUP_MODE, MODE, EventFiles
 from listwright.service.events.lines import Lines, lines_of
 from listwright.service.settings import Settings
 from listwright.service.telemetry.metrics import Telemetry
@@ -191,11 +191,11 @@ def _settle(sent: _Sent, settle: Callable[[], None]) -> None:
 def opened(settings: Settings, telemetry: Telemetry) -> EventsLog:
     """The log that the settings name."""
     assert settings.events_log is not None
-    days = settings.events_max_days
     files = EventFiles(
         settings.events_log,
         most_bytes=settings.events_max_bytes,
-        most_s=None if days is None else days * 86_400.0,
+        most_s=settings.events_max_age_s,
+        mode=GROUP_MODE if settings.served_group_reads else MODE,
         removed=telemetry.events_removed_files.inc,
     )
     return EventsLog(files, telemetry)

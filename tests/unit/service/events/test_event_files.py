@@ -38,7 +38,7 @@ def test_lines_stand_in_an_open_file_at_once(tmp_path, clock):
     (name,) = names(tmp_path / "log")
     assert name.endswith(".jsonl.part")
     assert lines(tmp_path / "log") == [b"one", b"two"]
-    assert stat.S_IMODE((tmp_path / "log" / name).stat().st_mode) & 0o137 == 0
+    assert stat.S_IMODE((tmp_path / "log" / name).stat().st_mode) == 0o600
     log.finish()
     assert names(tmp_path / "log") == [name.removesuffix(".part")]
 

@@ -40,13 +40,16 @@ with atheris.instrument_imports(include=["listwright"], exclude=["listwright.tra
 
     from benchmarks import machine
     from listwright.ranking.errors import DataError
+    from listwright.ranking.events import event_in
     from listwright.ranking.features import Feature, FeatureSchema
+    from listwright.service.events.lines import lines_of
     from listwright.service.problems import STATUS
     from listwright.service.wire import json_matrix as convert
     from listwright.service.wire import json_parse as decode
     from listwright.service.wire import npy
     from listwright.service.wire import open_inference as tensors
     from listwright.service.wire import raw_matrix as matrix
+    from listwright.service.wire.examples import EVENTS
     from listwright.service.wire.schemas import RerankRequest
     from listwright.service.wire.validation import validated
     from listwright.training.data.letor import text as letor
@@ -141,6 +144,15 @@ def letor_text(data: bytes) -> None:
     letor.read(BytesIO(data), "fuzz")
 
 
+def a_body_of_events(data: bytes) -> None:
+    """``service.events.lines``: what it writes, the join reads, line by line."""
+    found = lines_of(data)
+    written = found.text.split(b"\n")
+    assert len(written) == found.events + 1, "a line holds no event, or two"
+    for line in written[:-1]:
+        event_in(line)
+
+
 def _check_same(fast: Block, precise: Block) -> None:
     assert np.array_equal(fast.features, precise.features, equal_nan=True), "other features"
     for name in ("labels", "qids", "runs", "lines"):
@@ -170,6 +182,7 @@ TARGETS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
         letor_text,
         LINES,
     ),
+    "events": (a_body_of_events, [json.dumps(example["value"]).encode() for example in EVENTS.values()]),
 }
 
 

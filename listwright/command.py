@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
 
-EXTRA = "listwright[training]"
-
 
 @dataclass(frozen=True, slots=True)
 class Command:
@@ -18,10 +16,12 @@ class Command:
     Args:
         module: of the package; its ``main(arguments)`` runs it and returns the exit code.
         about: one line of help.
+        extra: of the package, which installs what it needs.
     """
 
     module: str
     about: str
+    extra: str = "training"
 
 
 COMMANDS = {
@@ -30,10 +30,12 @@ COMMANDS = {
     "diagnose": Command("listwright.training.diagnose", "say before a long fit whether a second stage pays"),
     "tune": Command("listwright.training.tune", "search the settings of a network"),
     "experiment": Command("listwright.training.experiment", "compare rankers over folds and seeds"),
+    "join": Command("listwright.training.join", "join a served log with events, into rows for a fit", "training,loop"),
     "score": Command("listwright.training.score", "rank every list of a file"),
     "page": Command("listwright.training.reporting.page_command", "make report.html again from report.json"),
     "verify": Command("listwright.ranking.verify", "check a bundle as the service would"),
     "serve": Command("listwright.service.__main__", "serve bundles over HTTP"),
+    "served": Command("listwright.ranking.served.command", "list a served log, remove a person's records", "loop"),
     "health": Command("listwright.service.health", "ask whether the service of this machine is ready"),
 }
 """By name, in the order of their use."""
@@ -52,7 +54,8 @@ def main(arguments: list[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("listwright"):
             raise
-        print(f"error: listwright {name} needs {error.name}: pip install '{EXTRA}'", file=sys.stderr)
+        extra = COMMANDS[name].extra
+        print(f"error: listwright {name} needs {error.name}: pip install 'listwright[{extra}]'", file=sys.stderr)
         return 1
     return int(module.main(words[1:]))
 

@@ -9,6 +9,7 @@ From top to bottom, each knows only what stands below it:
 ``wire``       how requests and answers travel: JSON, ``.npy``, Open Inference Protocol
 ``admission``  slots, bodies, early refusals, readiness
 ``auth``       API keys and their rates
+``served_log`` answered requests as records: Avro files, a Redis stream
 ``bundles``    what is served: loading, models folder, reload
 ``transport``  connections: server, HTTP/1.1 within bounds, connection limit
 ``telemetry``  metrics, logs, drift, traces

@@ -24,16 +24,17 @@ from listwright.service.admission.body import BodyBudget
 from listwright.service.admission.early_refusal import EarlyRefusal
 from listwright.service.admission.gate import Gate
 from listwright.service.admission.readiness import DegradedRun
-from listwright.service.api import admin, health, info, open_inference, rerank
+from listwright.service.api import admin, events, health, info, open_inference, rerank
 from listwright.service.api.openapi import completed
 from listwright.service.api.pacing import Pacing, Scraped
-from listwright.service.api.service import Service
+from listwright.service.api.service import EventSink, Service
 from listwright.service.auth.keys import Key, digest_of
 from listwright.service.auth.middleware import KeyMiddleware, Keyring
 from listwright.service.bundles import loading
 from listwright.service.bundles.reload import Reloader, count_served
 from listwright.service.bundles.routing_switch import Deciders, RoutingSwitch
 from listwright.service.bundles.served import Current, Models, only
+from listwright.service.served_log.opening import open_log
 from listwright.service.settings import ALL_MODELS, Settings
 from listwright.service.telemetry.access_log import AccessLog
 from listwright.service.telemetry.metrics import Telemetry
@@ -125,6 +126,10 @@ def create_app(
         switch.stop()
         if asked is not None:
             asked.close()
+        if service.events is not None:
+            await to_thread.run_sync(service.events.close)
+        if service.served_log is not None:
+            await to_thread.run_sync(service.served_log.close)
         if tracer is not None:
             await to_thread.run_sync(tracer.close)
 
@@ -158,7 +163,8 @@ def _opened_hook(settings: Settings) -> hook.IsolatedHook | None:
 def _route(app: Contract, keyring: Keyring, tracer: Tracer | None) -> None:
     """Give the application its paths, its error bodies and its middleware, the innermost first."""
     service, telemetry = app.service, app.service.telemetry
-    routers = (open_inference.fast, rerank.ranking, health.routes, info.routes, open_inference.routes, admin.admin)
+    ranking = (open_inference.fast, rerank.ranking)
+    routers = (*ranking, health.routes, info.routes, open_inference.routes, admin.admin, events.routes)
     answers = [route for router in routers for route in router.routes]
     app.router.routes.extend(answers)  # not by include_router, behind which FastAPI matches each request three times
     problems.install(app)
@@ -168,7 +174,8 @@ def _route(app: Contract, keyring: Keyring, tracer: Tracer | None) -> None:
         app.add_middleware(KeyMiddleware, keyring=keyring, open_paths=open_paths, telemetry=telemetry)
     app.add_middleware(AccessLog, telemetry=telemetry, paths=known, tracer=tracer)
     pacing = Pacing(keyring, service.admin_key)
-    app.add_middleware(EarlyRefusal, gate=service.gate, telemetry=telemetry, pace=pacing.wait)
+    unpaced = frozenset() if service.events is None else frozenset((paths.EVENTS,))  # bounded by what it writes
+    app.add_middleware(EarlyRefusal, gate=service.gate, telemetry=telemetry, pace=pacing.wait, unpaced=unpaced)
 
 
 def _composed(
@@ -193,7 +200,17 @@ def _composed(
         degraded=DegradedRun(),
         ignored=IgnoredFeatures(telemetry),
         json_bounds=JsonBounds(settings),
+        events=_opened_events(settings, telemetry),
+        served_log=open_log(settings, telemetry),
     )
+
+
+def _opened_events(settings: Settings, telemetry: Telemetry) -> EventSink | None:
+    if settings.events_log is None:
+        return None
+    from listwright.service.events.log import opened  # noqa: PLC0415 - nothing of it is loaded where it is not wanted
+
+    return opened(settings, telemetry)
 
 
 def server_of(app: Contract, started: Callable[[], None] | None = None) -> DrainingServer:

@@ -16,7 +16,8 @@ from listwright.service import disk, hook
 from listwright.service.app import create_app, server_of
 from listwright.service.auth import keys
 from listwright.service.bundles import loading
-from listwright.service.settings import PREFIX, Settings, describe, near_misses
+from listwright.service.served_log import opening
+from listwright.service.settings import PREFIX, SECRETS, Settings, describe, near_misses
 from listwright.service.telemetry import logs
 from listwright.service.transport.server import check_tls
 from listwright.service.workers.supervisor import supervise
@@ -87,7 +88,7 @@ def _misnamed(settings: Settings) -> str | None:
         return f"{PREFIX}HOOK: {error}"
     except keys.KeysError as error:
         return str(error)
-    return check_tls(settings)
+    return check_tls(settings) or opening.fault(settings)
 
 
 def _faults(error: ValidationError) -> list[str]:
@@ -100,6 +101,6 @@ def _faults(error: ValidationError) -> list[str]:
             )
             continue
         name = str(fault["loc"][0])
-        value = "its value is not shown" if name in ("admin_key", "keys") else f"it is {fault['input']!r}"
+        value = "its value is not shown" if name in SECRETS else f"it is {fault['input']!r}"
         lines.append(f"{PREFIX}{name.upper()}: {fault['msg']} ({value})")
     return lines

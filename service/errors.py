@@ -64,6 +64,23 @@ class RateLimitedError(OverloadedError):
     """One key's holder asks more often than it may."""
 
 
+class ForbiddenError(ListwrightError):
+    """The key opens other paths, and not this one."""
+
+
+class EventsNotKeptError(ListwrightError):
+    """Events could not be written: their sender still has them.
+
+    Args:
+        message: why.
+        retry_after_s: whole seconds after which it may be possible.
+    """
+
+    def __init__(self, message: str, retry_after_s: int) -> None:
+        super().__init__(f"{message}: send them again in {retry_after_s} s")
+        self.retry_after_s = retry_after_s
+
+
 class NotReadyError(ListwrightError):
     """No bundle is loaded, or the process is draining, or its answers are degraded."""
 

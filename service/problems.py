@@ -24,6 +24,8 @@ from listwright.ranking.errors import (
 from listwright.service import paths
 from listwright.service.errors import (
     DegradedError,
+    EventsNotKeptError,
+    ForbiddenError,
     NotReadyError,
     OverloadedError,
     PlacedError,
@@ -75,6 +77,7 @@ STATUS: dict[type[Exception], int] = {
     AbandonedError: 400,
     EmptyListError: 400,
     UnauthorizedError: 401,
+    ForbiddenError: 403,
     UnknownModelError: 404,
     UnknownStrategyError: 404,
     SlowBodyError: 408,
@@ -87,6 +90,7 @@ STATUS: dict[type[Exception], int] = {
     RateLimitedError: 429,
     OverloadedError: 429,
     NotReadyError: 503,
+    EventsNotKeptError: 503,
     DegradedError: 504,
 }
 """Status of every error that is raised on purpose; subclasses stand before their base."""
@@ -96,6 +100,7 @@ DOCUMENTED: dict[int, dict[str, Any]] = {
     for status, text in {
         400: "The body cannot be decoded, or the list is empty",
         401: "No key, or a wrong one",
+        403: "The key opens other paths",
         404: "Unknown model, version, strategy or specialist",
         408: "The body did not arrive in time",
         409: "Well-formed, but does not fit the served feature schema",
@@ -207,6 +212,8 @@ async def deliberate(request: Request, error: Exception) -> JSONResponse:
     if isinstance(error, OverloadedError):
         told = {"Retry-After": str(error.retry_after_s)} | (_CLOSING if error.closes else {})
         return problem(request, status, kind, str(error), headers=told)
+    if isinstance(error, EventsNotKeptError):
+        return problem(request, status, kind, str(error), headers={"Retry-After": str(error.retry_after_s)})
     if isinstance(error, SlowBodyError):  # the rest of it is not read
         return problem(request, status, kind, str(error), headers=_CLOSING)
     if isinstance(error, CandidateError | PlacedError):

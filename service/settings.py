@@ -9,24 +9,22 @@ from pathlib import Path
 from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo, field_validator, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import SettingsConfigDict
 
 from listwright.ranking.stages import NetworkKind
+from listwright.service.loop_settings import EventSettings, LoopSettings, given
 
 PREFIX = "LISTWRIGHT_"
 
 ALL_MODELS = ""
 """Stands for the name of every bundle that is not named."""
 
+SECRETS = frozenset(("admin_key", "keys", "unit_salt", "served_stream"))
+"""Settings whose values no message repeats."""
+
 STRATEGIES = (*get_args(NetworkKind), "srm", "first_stage")
 
 _HOOK = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
-
-
-def _given(value: object) -> object:
-    if value == "":  # a path of "" would be the working directory
-        raise ValueError("is empty")
-    return value
 
 
 def _named(value: str) -> str:
@@ -53,17 +51,17 @@ def _parsed(value: str) -> dict[str, str]:
     return found
 
 
-class Settings(BaseSettings):
+class Settings(LoopSettings, EventSettings):
     """What an operator can choose."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore", hide_input_in_errors=True)
 
     bundle: Annotated[
-        Path | None, BeforeValidator(_given), Field(description="folder of the one bundle to serve, NAME/VERSION")
+        Path | None, BeforeValidator(given), Field(description="folder of the one bundle to serve, NAME/VERSION")
     ] = None
     models: Annotated[
         Path | None,
-        BeforeValidator(_given),
+        BeforeValidator(given),
         Field(
             description="folder of bundles to serve instead of one, NAME/VERSION/, with a file CURRENT for each NAME"
         ),
@@ -85,7 +83,7 @@ class Settings(BaseSettings):
     ] = None
     keys_file: Annotated[
         Path | None,
-        BeforeValidator(_given),
+        BeforeValidator(given),
         Field(description="file of the keys, in lines NAME:KEY [rate=N] [burst=N]; read again when it changes"),
     ] = None
     key_rate: Annotated[
@@ -99,10 +97,10 @@ class Settings(BaseSettings):
     host: Annotated[str, Field(min_length=1, description="address to listen on")] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535, description="port to listen on; 0 takes a free one")] = 8000
     tls_cert: Annotated[
-        Path | None, BeforeValidator(_given), Field(description="PEM file of the certificate and its chain: HTTPS")
+        Path | None, BeforeValidator(given), Field(description="PEM file of the certificate and its chain: HTTPS")
     ] = None
     tls_key: Annotated[
-        Path | None, BeforeValidator(_given), Field(description="PEM file of its private key, not encrypted")
+        Path | None, BeforeValidator(given), Field(description="PEM file of its private key, not encrypted")
     ] = None
     workers: Annotated[
         int, Field(ge=1, le=256, description="worker processes; each has its own copy of the bundles")
@@ -182,7 +180,7 @@ class Settings(BaseSettings):
     routing: Annotated[bool, Field(description="false: ask neither hook nor router")] = True
     routing_off_file: Annotated[
         Path | None,
-        BeforeValidator(_given),
+        BeforeValidator(given),
         Field(description="while this file exists, neither hook nor router is asked"),
     ] = None
     drain_s: Annotated[
@@ -230,6 +228,6 @@ def near_misses(names: Iterable[str]) -> list[tuple[str, str]]:
 def describe() -> str:
     """One line per setting, for ``--help``."""
     lines = []
-    for name, field in Settings.model_fields.items():
+    for name, field in sorted(Settings.model_fields.items(), key=lambda item: item[0] in LoopSettings.model_fields):
         lines += [f"  {PREFIX}{name.upper()} (default {str(field.default).lower()})", f"      {field.description}"]
     return "\n".join(lines)

@@ -55,3 +55,7 @@ class RerankOptions(CallOptions, total=False):
     """The ranker's own scores, without softmax and temperature."""
     id: str | None
     """Of the query, echoed."""
+    query_id: str | None
+    """What events name this query by, for the service's served log; default: ``id``, else the request's id."""
+    unit: str | None
+    """Opaque key of the person or session that asks, for the served log."""

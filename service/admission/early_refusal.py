@@ -36,6 +36,7 @@ class EarlyRefusal:
         telemetry: where answers are counted.
         pace: returns once a request that ranks nothing may go on; or raises OverloadedError, or AbandonedError if the
             caller went meanwhile.
+        unpaced: paths of requests that rank nothing and have bounds of their own.
         clock: seconds.
     """
 
@@ -46,8 +47,11 @@ class EarlyRefusal:
         telemetry: Telemetry,
         pace: Callable[[Scope, Receive], Awaitable[None]],
         clock: Callable[[], float] = time.monotonic,
+        *,
+        unpaced: frozenset[str] = frozenset(),
     ) -> None:
         self.app, self._gate, self._telemetry, self._pace, self._clock = app, gate, telemetry, pace, clock
+        self._unpaced = unpaced
         self._said, self._since = -LOG_S, 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -55,7 +59,7 @@ class EarlyRefusal:
         if self.refuses(scope):
             await self.refuse(scope, send)
             return
-        if scope["type"] == "http" and not ranks(scope):
+        if scope["type"] == "http" and not ranks(scope) and scope["path"] not in self._unpaced:
             try:
                 await self._pace(scope, receive)
             except OverloadedError as error:

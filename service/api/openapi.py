@@ -7,13 +7,16 @@ from typing import Any
 from fastapi.encoders import jsonable_encoder
 from fastapi.openapi.models import OpenAPI
 
+from listwright.ranking.events import Event
 from listwright.service import paths, problems
 from listwright.service.auth import middleware
 from listwright.service.wire import examples
 from listwright.service.wire.open_inference_schemas import InferRequest
 from listwright.service.wire.schemas import RerankRequest
 
-_EXAMPLES = {paths.RERANK: examples.REQUESTS} | dict.fromkeys(paths.INFER, examples.INFERENCES)
+_EXAMPLES = {paths.RERANK: examples.REQUESTS, paths.EVENTS: examples.EVENTS} | dict.fromkeys(
+    paths.INFER, examples.INFERENCES
+)
 _UNUSED = ("HTTPValidationError", "ValidationError")
 
 
@@ -34,7 +37,7 @@ def completed(document: dict[str, Any]) -> dict[str, Any]:
             if status >= "4":
                 response["content"] = {problems.MEDIA_TYPE: response["content"]["application/json"]}
     schemas = document["components"]["schemas"]
-    for model in (RerankRequest, InferRequest):
+    for model in (RerankRequest, InferRequest, Event):
         words = model.model_json_schema(ref_template="#/components/schemas/{model}")
         schemas = {**words.pop("$defs"), model.__name__: words, **schemas}
     document["components"]["securitySchemes"] |= middleware.SCHEME

@@ -20,6 +20,7 @@ from listwright.service.admission.readiness import fails_on_zeros
 from listwright.service.api.service import Service
 from listwright.service.bundles.routing_switch import Deciders
 from listwright.service.errors import DegradedError
+from listwright.service.served_log.taken import Taken
 from listwright.service.settings import Settings
 from listwright.service.wire.answers import facts
 from listwright.service.wire.codec import Codec, EncodedAnswer, RankingRequest
@@ -106,6 +107,8 @@ def _note(request: Request, service: Service, done: _Done) -> None:
     """Count, time and log a ranking."""
     ranking, reranker = done.ranking, done.asked.bundle.reranker
     service.telemetry.observe(ranking, reranker.manifest, done.milliseconds)
+    if service.served_log is not None and not (ranking.degraded and service.settings.on_failure == "error"):
+        service.served_log.note(_taken(request, done))
     service.telemetry.drift.note(done.asked.candidates.features, ranking.first_stage_scores, reranker)
     request.state.facts.update(facts(ranking, reranker.manifest, done.milliseconds))
     request.state.began = done.began
@@ -116,6 +119,23 @@ def _note(request: Request, service: Service, done: _Done) -> None:
     hurried = ranking.late and done.hurried  # the time that a caller leaves says nothing of the service
     if (ranking.degraded or service.degraded.length) and not hurried:
         service.degraded.note(degraded=ranking.degraded, ours=partial(_ours, done))
+
+
+def _taken(request: Request, done: _Done) -> Taken:
+    """What the served log gets to know."""
+    options, request_id = done.asked.options, request.state.request_id
+    query_id = options.query_id or done.asked.id or request_id
+    return Taken(
+        query_id,
+        request_id,
+        options.unit,
+        options.top_n,
+        done.asked.candidates,
+        done.ranking,
+        done.asked.bundle.manifest,
+        done.milliseconds,
+        time.time(),
+    )
 
 
 def _ours(done: _Done) -> bool:

@@ -17,7 +17,7 @@ from listwright.service.wire.examples import REQUESTS
 from listwright.service.wire.json_codec import JsonCodec
 from listwright.service.wire.matrix_codecs import NO_OPTIONS, NpyCodec
 from listwright.service.wire.schemas import Envelope, RerankResponse
-from listwright.service.wire.validation import validated_query
+from listwright.service.wire.validation import validated, validated_query
 
 HEADERS = {
     "X-Request-ID": {
@@ -31,13 +31,17 @@ HEADERS = {
 BODY = {"schema": {"$ref": "#/components/schemas/RerankRequest"}, "examples": REQUESTS}
 """FastAPI does not get the type: it would decode and validate on the event loop."""
 
+UNIT = "Listwright-Unit"
+"""Header of the unit of a matrix: what stands in a query string is logged by many a proxy."""
+
 MATRIX = {
     "schema": {
         "type": "string",
         "format": "binary",
         "description": "a .npy file: float32 or float64, little-endian, C order, shape (L, D), columns as in the "
         "schema, NaN where a value is missing, categories by code (see /v2/models/{name}). The other fields of the "
-        "JSON form (id, model, version, strategy, specialist, raw_scores, top_n) stand in the query string",
+        "JSON form (id, model, version, strategy, specialist, raw_scores, top_n, query_id, unit) stand in the query "
+        "string; unit may stand in the header Listwright-Unit instead",
     }
 }
 
@@ -93,6 +97,8 @@ async def rerank(request: Request, service: Serving) -> Response:
 def _npy_codec(request: Request, service: Service) -> NpyCodec:
     """Of a matrix, whose options stand in the query string."""
     options = validated_query(Envelope, request.query_params) if request.scope["query_string"] else NO_OPTIONS
+    if options.unit is None and (unit := request.headers.get(UNIT)) is not None:
+        options = validated(Envelope, {**options.model_dump(), "unit": unit})
     bundle = service.addressed(request, options.model, options.version)
     wants_npy = prefers(request.headers.getlist("accept"), npy.MEDIA_TYPE, "application/json")
     return NpyCodec(options, bundle, service.settings.max_candidates, wants_npy=wants_npy)

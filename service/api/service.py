@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol, runtime_checkable
 
 from fastapi import Depends, Request, Response
 from fastapi.routing import APIRoute
@@ -21,11 +21,25 @@ from listwright.service.bundles.reload import Reloader
 from listwright.service.bundles.routing_switch import Deciders
 from listwright.service.bundles.served import Current, Models
 from listwright.service.errors import NotReadyError
+from listwright.service.served_log.taken import ServedLog
 from listwright.service.settings import Settings
 from listwright.service.telemetry.metrics import Telemetry
 from listwright.service.transport.connection_limit import ConnectionLimit
 from listwright.service.wire.ignored import IgnoredFeatures
 from listwright.service.wire.json_codec import JsonBounds
+
+
+@runtime_checkable
+class EventSink(Protocol):
+    """What keeps events: :class:`listwright.service.events.log.EventsLog`, imported only where it is wanted."""
+
+    bodies: BodyBudget
+
+    async def add(self, body: bytes, within_s: float) -> int:
+        """Write the events of a body; how many they are."""
+
+    def close(self) -> None:
+        """Write what waits, and end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +62,8 @@ class Service:
         degraded: whether the last answers all fell back.
         ignored: features that requests send and the bundle has not.
         json_bounds: the largest JSON body of what is served.
+        events: where events go; None where they are not kept.
+        served_log: takes what is answered; None where nothing is logged.
     """
 
     settings: Settings
@@ -65,6 +81,8 @@ class Service:
     degraded: DegradedRun
     ignored: IgnoredFeatures
     json_bounds: JsonBounds
+    events: EventSink | None = None
+    served_log: ServedLog | None = None
 
     def serving(self) -> Models:
         """The bundles that are served now.

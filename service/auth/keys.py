@@ -16,10 +16,15 @@ from listwright.service.settings import PREFIX, Settings
 MAX_KEYS = 256
 """Each request is compared with all of them."""
 
+RANK, EVENTS = "rank", "events"
+SCOPES = frozenset((RANK, EVENTS))
+"""What a key may open: everything but the path of events, and that path."""
+
 MAX_FILE_BYTES = 256 * 2**10
 
 _LINE = re.compile(r"(?P<name>[A-Za-z0-9._-]{1,64}):(?P<key>[A-Za-z0-9._~+/-]{16,256}=*)(?P<options>(\s+\S+)*)")
 _OPTION = re.compile(r"(?P<name>rate|burst)=(?P<value>\d{1,6}(\.\d{1,6})?)")
+_SCOPE = re.compile(r"scope=(?P<scopes>[a-z]{1,16}(\+[a-z]{1,16})*)")
 _LEAST = {"rate": 1e-6, "burst": 1.0}
 
 
@@ -36,12 +41,14 @@ class Key:
         digest: sha256 of the key.
         rate: requests per second; None: no limit.
         burst: requests at once.
+        scopes: of :data:`SCOPES`, what it opens.
     """
 
     name: str
     digest: bytes
     rate: float | None = None
     burst: float = 1.0
+    scopes: frozenset[str] = frozenset((RANK,))
 
 
 def digest_of(key: bytes) -> bytes:
@@ -89,7 +96,7 @@ def read(settings: Settings) -> tuple[Key, ...]:
 
 
 def parse(text: str, source: str, settings: Settings) -> list[Key]:
-    """The keys of lines ``name:key``, each with ``rate=`` and ``burst=`` of its own if it likes.
+    """The keys of lines ``name:key``, each with ``rate=``, ``burst=`` and ``scope=`` of its own if it likes.
 
     Convention: empty lines and those that begin with ``#`` say nothing; a text without any key is an error, as it would
     open what its writer wanted closed.
@@ -102,19 +109,25 @@ def parse(text: str, source: str, settings: Settings) -> list[Key]:
         match = _LINE.fullmatch(line)
         if match is None:
             raise KeysError(
-                f"{source}: line {number} is not NAME:KEY [rate=N] [burst=N], the key of 16 to 256 letters, digits and "
-                "-._~+/ (make one with: openssl rand -hex 32)"
+                f"{source}: line {number} is not NAME:KEY [rate=N] [burst=N] [scope=rank+events], the key of 16 to "
+                "256 letters, digits and -._~+/ (make one with: openssl rand -hex 32)"
             )
-        options = {}
+        options: dict[str, float] = {}
+        scopes = frozenset((RANK,))
         for word in match["options"].split():
+            named = _SCOPE.fullmatch(word)
+            if named is not None and SCOPES.issuperset(named["scopes"].split("+")):
+                scopes = frozenset(named["scopes"].split("+"))
+                continue
             option = _OPTION.fullmatch(word)
             if option is None or float(option["value"]) < _LEAST[option["name"]]:
                 raise KeysError(
-                    f"{source}: line {number}: after the key stand rate=N, above 0, and burst=N, from 1, only"
+                    f"{source}: line {number}: after the key stand rate=N, above 0, burst=N, from 1, and scope=rank, "
+                    "scope=events or scope=rank+events, only"
                 )
             options[option["name"]] = float(option["value"])
         rate, burst = options.get("rate", settings.key_rate), options.get("burst", float(settings.key_burst))
-        found.append(Key(match["name"], digest_of(match["key"].encode()), rate, burst))
+        found.append(Key(match["name"], digest_of(match["key"].encode()), rate, burst, scopes))
     if not found:
         raise KeysError(f"{source}: holds no key: name one, or do not set it")
     return found

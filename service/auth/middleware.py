@@ -17,7 +17,7 @@ from listwright.service import paths, problems
 from listwright.service.auth import keys
 from listwright.service.auth.keys import Key, KeysError
 from listwright.service.disk import Disk
-from listwright.service.errors import RateLimitedError, UnauthorizedError
+from listwright.service.errors import ForbiddenError, RateLimitedError, UnauthorizedError
 from listwright.service.problems import DOCUMENTED
 from listwright.service.settings import Settings
 from listwright.service.telemetry.metrics import Telemetry
@@ -163,9 +163,10 @@ class KeyMiddleware:
         try:
             key = self._keyring.admit(keys.bearer(scope["headers"]))
             name = scope["state"]["facts"]["key"] = key.name
+            _check_scope(key, path)
             self._keyring.take(key)
-        except (UnauthorizedError, RateLimitedError) as error:
-            outcome = "rate_limited" if name else "unauthorized"
+        except (UnauthorizedError, ForbiddenError, RateLimitedError) as error:
+            outcome = _OUTCOMES[type(error)]
             self._telemetry.keys.labels(name, outcome).inc()
             answer = await problems.deliberate(Request(scope), error)
             await answer(scope, receive, send)
@@ -174,12 +175,21 @@ class KeyMiddleware:
         await self.app(scope, receive, send)
 
 
+_OUTCOMES = {UnauthorizedError: "unauthorized", ForbiddenError: "forbidden", RateLimitedError: "rate_limited"}
+
+
+def _check_scope(key: Key, path: str) -> None:
+    wanted = keys.EVENTS if path == paths.EVENTS else keys.RANK
+    if wanted not in key.scopes:
+        raise ForbiddenError(f"the key of {key.name} has no scope {wanted}: give it scope={wanted} in the list of keys")
+
+
 def document(path: str, operation: dict[str, Any]) -> None:
     """Say in the document what the guard may answer."""
     if path in paths.HEALTH or path.startswith(paths.ADMIN):
         return
     operation["security"] = [{}, {"apiKey": []}]
     schema = {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    for status in (401, 429):
+    for status in (401, 403, 429):
         said = {name: value for name, value in DOCUMENTED[status].items() if name != "model"}
         operation["responses"][str(status)] = {**said, "content": schema}

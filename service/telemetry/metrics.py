@@ -93,6 +93,17 @@ class Telemetry:
         self.reloads = counter("listwright_reloads", "Bundles swapped in, and refused", ["model", "outcome"])
         processes.build_info(self.registry)
         processes.own_metrics(self.registry)
+        self.events = counter("listwright_events", "Events that were written")
+        self.events_refused = counter("listwright_refused_events", "Requests whose events were not written", ["reason"])
+        self.events_removed_files = counter(
+            "listwright_removed_event_files",
+            "Files of events that were removed, to keep their folder within its bounds",
+        )
+        self.served_records = counter("listwright_served_records", "Records written to the served log", ["sink"])
+        self.served_bytes = counter("listwright_served_bytes", "Bytes written to the served log", ["sink"])
+        self.served_dropped = counter(
+            "listwright_served_dropped", "Records that did not get into the served log", ["reason"]
+        )
         self.excess_connections = counter("listwright_excess_connections", "Connections beyond the limit")
         self.evicted_connections = counter("listwright_evicted_connections", "Idle connections closed to make room")
 

@@ -18,6 +18,7 @@ class RankingRequest(NamedTuple):
     options: Options
     bundle: Bundle
     ignored: tuple[str, ...] = ()  # names of unknown features
+    id: str | None = None  # that the caller gave it
 
 
 class EncodedAnswer(NamedTuple):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 REQUESTS = {
     "rows_by_name": {
         "summary": "One object per candidate; names in any order, null for a missing value",
@@ -42,6 +44,37 @@ REQUESTS = {
             "context": {"carrier": "A5", "device": "phone"},
             "specialist": 2,
         },
+    },
+}
+
+EVENTS: dict[str, dict[str, Any]] = {
+    "click": {
+        "summary": "One event",
+        "value": {
+            "event_id": "e-1",
+            "query_id": "req-7",
+            "action_name": "click",
+            "client_id": "browser-5",
+            "timestamp": "2026-11-25T12:00:00Z",
+            "event_attributes": {"object": {"object_id": "sku-2"}, "position": {"ordinal": 1}},
+        },
+    },
+    "array": {
+        "summary": "Several events",
+        "value": [
+            {
+                "query_id": "req-7",
+                "action_name": "impression",
+                "timestamp": "2026-11-25T11:59:58Z",
+                "event_attributes": {"object": {"object_id": "sku-1"}, "position": {"ordinal": 2}},
+            },
+            {
+                "query_id": "req-7",
+                "action_name": "purchase",
+                "timestamp": "2026-11-25T12:03:00Z",
+                "event_attributes": {"object": {"object_id": "sku-2"}, "position": {"ordinal": 1}},
+            },
+        ],
     },
 }
 

@@ -75,7 +75,7 @@ class JsonCodec(JsonAnswer):
         bundle = self._chosen(request)
         ignored: dict[str, None] = {}
         candidates = to_candidates(request, bundle.reranker.schema, ignored if self._ignores else None)
-        return RankingRequest(candidates, request, bundle, tuple(ignored))
+        return RankingRequest(candidates, request, bundle, tuple(ignored), request.id)
 
     def _scanned(self, body: bytes) -> RankingRequest | None:
         """What an ordinary request asks for; None leaves it to the general way."""
@@ -96,7 +96,7 @@ class JsonCodec(JsonAnswer):
             ids = request.ids
         context = MappingProxyType(checked_context(request.context, schema) if request.context else {})
         return RankingRequest(
-            CandidateList(matrix, None if ids is None else tuple(ids), context), request, bundle, ignored
+            CandidateList(matrix, None if ids is None else tuple(ids), context), request, bundle, ignored, request.id
         )
 
     def _plan(self, reranker: Reranker) -> Any:

@@ -39,7 +39,7 @@ class NpyCodec(JsonAnswer):
         """The matrix is a view of the body."""
         schema = self._bundle.reranker.schema
         matrix = npy.decode(body, schema, self._most)
-        return RankingRequest(to_candidates(matrix, schema), self._options, self._bundle)
+        return RankingRequest(to_candidates(matrix, schema), self._options, self._bundle, id=self._options.id)
 
     def encode(self, asked: RankingRequest, ranking: Ranking, milliseconds: Mapping[str, float]) -> EncodedAnswer:
         """Scores in input order, or the JSON answer."""
@@ -76,7 +76,8 @@ class TensorCodec:
     def decode(self, body: bytes) -> RankingRequest:
         """The features are a view of the body."""
         self._inference = tensors.decode(body, self._head_length, self._bundle.reranker.schema, self._most)
-        return RankingRequest(self._inference.candidates, self._inference.request.parameters, self._bundle)
+        request = self._inference.request
+        return RankingRequest(self._inference.candidates, request.parameters, self._bundle, id=request.id)
 
     def encode(self, asked: RankingRequest, ranking: Ranking, milliseconds: Mapping[str, float]) -> EncodedAnswer:  # noqa: ARG002
         """The outputs that were asked for."""

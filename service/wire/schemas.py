@@ -66,7 +66,11 @@ MOST_IGNORED = 32
 MAX_ID = 512
 """Characters of an id."""
 
+MAX_UNIT = 200
+"""Characters of a unit."""
+
 Id = Annotated[str, Field(max_length=MAX_ID)]
+Unit = Annotated[str, Field(min_length=1, max_length=MAX_UNIT)]
 Name = Annotated[str, Field(max_length=100)]
 Strategy = Literal["auto", NetworkKind, "srm", "first_stage"]
 
@@ -128,6 +132,13 @@ class Options(Strict):
         ),
     ] = None
     raw_scores: Annotated[bool, Field(description="the ranker's own scores, without softmax and temperature")] = False
+    query_id: Annotated[
+        Id | None,
+        Field(description="what events name the query by, for the served log; default: id, else X-Request-ID"),
+    ] = None
+    unit: Annotated[
+        Unit | None, Field(description="opaque key of the person or session that asks, for the served log")
+    ] = None
 
 
 class Envelope(Options):

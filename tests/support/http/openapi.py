@@ -14,7 +14,8 @@ MODELS = [
 ]
 RANKINGS = ("/rerank", *INFER)
 ADMIN = ("/admin/reload", "/admin/rollback")
-OPERATIONS = [("POST", path) for path in (*RANKINGS, *ADMIN)] + [("GET", path) for path in (*PROBES, *MODELS)]
+EVENTS = "/ubi/events"
+OPERATIONS = [("POST", path) for path in (*RANKINGS, *ADMIN, EVENTS)] + [("GET", path) for path in (*PROBES, *MODELS)]
 REFUSALS = ("400", "401", "403", "404", "405", "406", "408", "409", "413", "415", "422", "429", "5xx")
 CONFIG = schemathesis.Config.from_dict({"checks": {"negative_data_rejection": {"expected-statuses": list(REFUSALS)}}})
 """A wrong body may be too large first (413): it is refused before it is looked at."""

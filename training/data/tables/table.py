@@ -26,6 +26,7 @@ from listwright.training.data.split import by_name, by_query, by_time, check_fol
 from listwright.training.data.tables.alike import alike
 from listwright.training.data.tables.columns import feature_of, grouped, row_weights, whole_labels
 from listwright.training.data.tables.frames import Table, check_table, read_table
+from listwright.training.data.tables.judged import with_judged_columns
 from listwright.training.data.tables.marks import marks_of
 from listwright.training.data.tables.streamed import ColumnFile, check_together, open_table, stream_into
 from listwright.training.data.times import Time
@@ -60,6 +61,7 @@ def load(
         RecipeError: if the sources make no sense together, there is no such fold, or no such column.
         DataError: if a file or a value in it cannot be used.
     """
+    spec = with_judged_columns(spec, sources)
     named, split = files_by_split(sources), spec.split
     if named is not None:
         if split.by != "random":

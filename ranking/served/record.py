@@ -1,0 +1,191 @@
+"""What one served record holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from listwright.ranking.errors import DataError
+
+
+@dataclass(frozen=True, slots=True)
+class Intervention:
+    """A random change of the shown order.
+
+    Args:
+        kind: what was done, such as ``swap``.
+        places: the shown places that were changed, from 0.
+        propensity: probability of this change, in (0, 1].
+    """
+
+    kind: str
+    places: tuple[int, ...]
+    propensity: float
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowRanking:
+    """What another bundle made of the same list; nobody saw it.
+
+    Args:
+        bundle: its ``name/version``.
+        order: ``(L,)`` candidate indices, best first; empty where it failed.
+        status: ``ok``, or why there is no order.
+    """
+
+    bundle: str
+    order: tuple[int, ...]
+    status: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ServedRecord:
+    """One answered request, as it was answered.
+
+    Args:
+        query_id: what events name the request by.
+        served_at: when the answer was made; with a time zone.
+        unit: the caller's key of a person or session, or its salted hash; None where none was sent.
+        bundle: ``name/version`` of the bundle that ranked.
+        fingerprint: of its feature schema, as ``/info`` gives it.
+        candidate_ids: ``L`` ids in the order of the request; ``"0"``, ``"1"`` ... where the caller sent none.
+        features: ``(L, D)`` float32, as they were ranked: numbers raw, NaN for a missing one, categories as codes.
+        first_stage_scores: ``(L,)`` in the order of the request; NaN if the first stage failed.
+        scores: ``(L,)`` in the order of the request; NaN for candidates that were not scored.
+        order: ``(n,)`` the candidate at each shown place; n is ``top_n`` or L, whichever is less.
+        strategy: the ranker that was asked for.
+        feature_names: ``D`` names of the columns; of the file, not of the record.
+        request_id: of the HTTP request.
+        top_n: length of the shown list that the request wanted; None for all.
+        route: JSON of who chose the ranker, and of the router's estimate; None where nobody chose.
+        degraded: why an earlier stage answered; None if nothing went wrong.
+        experiment: name of the experiment; None where there was none.
+        arm: what the experiment chose for this request.
+        teams: whose pick each shown place is; None where rankers were not interleaved.
+        intervention: a random change of the order; None where there was none.
+        shadow: what another bundle made of the list; None where none was asked.
+        timings_ms: milliseconds by step.
+        categories: names of the categories of each categorical column: code 1 is the first; of the file.
+
+    Equality: records hold arrays, so ``==`` compares identity; :func:`listwright.ranking.served.encoding.encode` gives
+    bytes to compare.
+    """
+
+    query_id: str
+    served_at: datetime
+    unit: str | None
+    bundle: str
+    fingerprint: str
+    candidate_ids: tuple[str, ...]
+    features: Float[np.ndarray, "L D"]
+    first_stage_scores: Float[np.ndarray, " L"]
+    scores: Float[np.ndarray, " L"]
+    order: Int[np.ndarray, " n"]
+    strategy: str
+    feature_names: tuple[str, ...]
+    request_id: str = ""
+    top_n: int | None = None
+    route: str | None = None
+    degraded: str | None = None
+    experiment: str | None = None
+    arm: str | None = None
+    teams: tuple[str, ...] | None = None
+    intervention: Intervention | None = None
+    shadow: ShadowRanking | None = None
+    timings_ms: Mapping[str, float] = field(default_factory=dict)
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        """L, the number of candidates."""
+        return len(self.candidate_ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What the columns of ``features`` are; the same in all records of a file.
+
+    Args:
+        names: ``D`` names.
+        categories: of each categorical column.
+    """
+
+    names: tuple[str, ...]
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def to_record(fields: Mapping[str, Any], columns: Columns, source: str) -> ServedRecord:
+    """The record of decoded Avro fields.
+
+    Args:
+        fields: of :data:`listwright.ranking.served.schema.SCHEMA`.
+        columns: of the file's metadata.
+        source: of the record, for errors.
+
+    Raises:
+        DataError: if the lengths of its parts do not agree.
+    """
+    length, width = len(fields["candidate_ids"]), len(columns.names)
+    if len(fields["features"]) != 4 * length * width:
+        raise DataError(
+            source,
+            f"query {fields['query_id']!r} has {len(fields['features'])} bytes of features, expected "
+            f"{4 * length * width} for {length} candidates of {width} columns",
+        )
+    for name in ("first_stage_scores", "scores"):
+        if len(fields[name]) != 8 * length:
+            raise DataError(
+                source, f"query {fields['query_id']!r} has {len(fields[name])} bytes of {name}, expected {8 * length}"
+            )
+    served_at: datetime = fields["served_at"]
+    intervention, shadow = fields["intervention"], fields["shadow"]
+    return ServedRecord(
+        query_id=fields["query_id"],
+        served_at=served_at.astimezone(UTC),
+        unit=fields["unit"],
+        bundle=fields["bundle"],
+        fingerprint=fields["fingerprint"],
+        candidate_ids=tuple(fields["candidate_ids"]),
+        features=np.frombuffer(fields["features"], "<f4").reshape(length, width),
+        first_stage_scores=np.frombuffer(fields["first_stage_scores"], "<f8"),
+        scores=np.frombuffer(fields["scores"], "<f8"),
+        order=np.array(fields["order"], dtype=np.int64),
+        strategy=fields["strategy"],
+        feature_names=columns.names,
+        request_id=fields["request_id"],
+        top_n=fields["top_n"],
+        route=fields["route"],
+        degraded=fields["degraded"],
+        experiment=fields["experiment"],
+        arm=fields["arm"],
+        teams=None if fields["teams"] is None else tuple(fields["teams"]),
+        intervention=None
+        if intervention is None
+        else Intervention(intervention["kind"], tuple(intervention["places"]), intervention["propensity"]),
+        shadow=None if shadow is None else ShadowRanking(shadow["bundle"], tuple(shadow["order"]), shadow["status"]),
+        timings_ms=fields["timings_ms"],
+        categories=columns.categories,
+    )
+
+
+def columns_of(record: ServedRecord) -> Columns:
+    """The columns that a record names."""
+    return Columns(record.feature_names, record.categories)
+
+
+def parsed_columns(names: bytes, categories: bytes) -> Columns:
+    """From the JSON of a file's metadata.
+
+    Raises:
+        ValueError: if it is no list of names, or no object of lists of names.
+    """
+    listed, known = json.loads(names), json.loads(categories)
+    good = isinstance(listed, list) and isinstance(known, dict) and all(isinstance(name, str) for name in listed)
+    if not (good and all(isinstance(of, list) for of in known.values())):
+        raise ValueError("its metadata names no columns")
+    return Columns(tuple(listed), {name: tuple(map(str, of)) for name, of in known.items()})

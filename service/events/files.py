@@ -1,0 +1,167 @@
+"""The files of the log of events: appended to by one writer, rolled by size and age, bounded in all.
+
+A file is named for the time it was begun, the host, the process and a number, so that names sort by time and several
+workers share a folder. It ends in ``.jsonl.part`` while it is written, and its writer holds a lock on it. It is synced
+and renamed to ``.jsonl`` when it is finished. A file whose writer was killed has no lock any more: the first to see it
+renames it.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+FINISHED, PART = ".jsonl", ".jsonl.part"
+MODE, GROUP_MODE = 0o600, 0o640
+"""Of a file that its owner reads, and of one that the group reads, too: events are of persons."""
+
+ROLL_BYTES, ROLL_S = 64 * 2**20, 600.0
+"""A file is finished when it has so many bytes, or was begun so long ago."""
+
+
+class EventFiles:
+    """The files of one writer. For one thread.
+
+    Args:
+        folder: made where it is not there.
+        most_bytes: of all files in it; the oldest finished ones are removed beyond it.
+        most_s: seconds after its last event that a finished file is kept; None: no such limit.
+        mode: of the files.
+        removed: told how many files were removed.
+        clock: seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        most_bytes: int,
+        most_s: float | None = None,
+        mode: int = MODE,
+        removed: Callable[[int], None] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._folder, self._most_bytes, self._most_s = folder, most_bytes, most_s
+        self._mode, self._removed, self._clock = mode, removed, clock
+        self._roll_bytes = max(2**20, min(ROLL_BYTES, most_bytes // 8))
+        self._descriptor: int | None = None
+        self._path, self._size, self._began, self._count = folder, 0, 0.0, 0
+
+    def append(self, lines: bytes) -> None:
+        """Hand whole lines to the operating system: when this returns, they outlive the process.
+
+        Raises:
+            OSError: if they cannot be written. Then none of them stands in the file: what was written of them is cut
+                off, or, where that fails too, the file is given up with its last line torn.
+        """
+        self.roll_if_due()
+        if self._descriptor is None:
+            self._open()
+        assert self._descriptor is not None
+        left = memoryview(lines)
+        try:
+            while left:
+                left = left[os.write(self._descriptor, left) :]
+        except OSError:
+            self._cut_off()
+            raise
+        self._size += len(lines)
+
+    def roll_if_due(self) -> None:
+        """Finish the file if it is large or old."""
+        if self._descriptor is None:
+            return
+        if self._size >= self._roll_bytes or self._clock() - self._began >= ROLL_S:
+            self.finish()
+
+    def finish(self) -> None:
+        """Sync and rename the file, if there is one, and keep the folder within its bounds."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is None:
+            return
+        try:
+            os.fsync(descriptor)
+            self._path.rename(_finished(self._path))
+        finally:
+            os.close(descriptor)
+        self.tidy()
+
+    def tidy(self) -> None:
+        """Rename what killed writers left, and remove the oldest finished files beyond the bounds."""
+        for part in self._folder.glob(f"events-*{PART}"):
+            _adopt(part)
+        finished, whole = [], 0
+        for path in sorted(self._folder.glob("events-*")):
+            with suppress(FileNotFoundError):  # another worker may tidy, too
+                stat = path.stat()
+                whole += stat.st_size
+                if path.suffix == FINISHED:
+                    finished.append((path, stat))
+        count = 0
+        for path, stat in finished:
+            old = self._most_s is not None and self._clock() - stat.st_mtime > self._most_s
+            if not old and whole <= self._most_bytes:
+                continue
+            with suppress(FileNotFoundError):
+                path.unlink()
+                count += 1
+            whole -= stat.st_size
+        if count and self._removed is not None:
+            self._removed(count)
+
+    def _open(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o750)
+        self.tidy()
+        self._began = self._clock()
+        host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())[:64] or "host"
+        began = datetime.fromtimestamp(self._began, UTC).strftime("%Y%m%dT%H%M%S%f")
+        name = f"events-{began}-{host}-{os.getpid()}-{self._count:06}"
+        self._count += 1
+        # locked before it has its name: another worker that tidies would take it for one that a killed writer left
+        unnamed = self._folder / f".{name}"
+        descriptor = os.open(unnamed, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, self._mode)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._path = unnamed.rename(self._folder / f"{name}{PART}")
+        except OSError:
+            os.close(descriptor)
+            unnamed.unlink(missing_ok=True)
+            raise
+        self._descriptor, self._size = descriptor, 0
+
+    def _cut_off(self) -> None:
+        """Remove what a failed write left behind the last whole line; without success, begin another file."""
+        assert self._descriptor is not None
+        try:
+            os.ftruncate(self._descriptor, self._size)
+        except OSError:
+            descriptor, self._descriptor = self._descriptor, None
+            os.close(descriptor)  # it has no lock any more: the next tidying finishes it
+
+
+def _finished(part: Path) -> Path:
+    return part.with_suffix("")
+
+
+def _adopt(part: Path) -> None:
+    """Finish a file whose writer is gone."""
+    try:
+        descriptor = os.open(part, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        part.rename(_finished(part))
+    except OSError as error:
+        if error.errno not in (errno.EWOULDBLOCK, errno.EACCES, errno.ENOENT):
+            raise
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,99 @@
+"""Settings of what is kept for learning: the served log, its stream, events. All off unless set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field, SecretStr, ValidationInfo, field_validator
+from pydantic_settings import BaseSettings
+
+MAX_SALT = 200
+
+
+def given(value: object) -> object:
+    """A value that is not empty: a path of "" would be the working directory.
+
+    Raises:
+        ValueError: if it is empty.
+    """
+    if value == "":
+        raise ValueError("is empty")
+    return value
+
+
+class LoopSettings(BaseSettings):
+    """What an operator can choose of it; part of :class:`listwright.service.settings.Settings`."""
+
+    served_log: Annotated[
+        Path | None, BeforeValidator(given), Field(description="folder of the served log: one record per answered list")
+    ] = None
+    served_share: Annotated[
+        float, Field(gt=0, le=1, description="share of queries that are logged, by a hash of the query id")
+    ] = 1.0
+    unit_salt: Annotated[
+        SecretStr | None,
+        Field(
+            min_length=16,
+            max_length=MAX_SALT,
+            description="secret that units are hashed with before they are logged; without it they are logged as sent",
+        ),
+    ] = None
+    served_flush_s: Annotated[
+        float, Field(gt=0, le=3600, description="seconds after which logged records are written, be they few")
+    ] = 1.0
+    served_file_bytes: Annotated[
+        int, Field(ge=2**16, le=2**40, description="size at which a file of the served log is finished")
+    ] = 256 * 2**20
+    served_file_s: Annotated[
+        float, Field(gt=0, le=7 * 86_400, description="age in seconds at which a file of the served log is finished")
+    ] = 600.0
+    served_max_bytes: Annotated[
+        int, Field(ge=2**17, description="size of the served log's folder; the oldest files go first")
+    ] = 10 * 2**30
+    served_max_age_s: Annotated[
+        float, Field(gt=0, description="age in seconds at which files of the served log are removed")
+    ] = 30 * 86_400.0
+    served_group_reads: Annotated[
+        bool,
+        Field(description="true: the group may read the served log and the events (mode 0640); false: 0600"),
+    ] = False
+    served_buffer_bytes: Annotated[
+        int, Field(ge=2**16, description="memory of one worker for records that wait to be logged; more are dropped")
+    ] = 64 * 2**20
+    served_stream: Annotated[
+        SecretStr | None,
+        Field(min_length=1, description="redis://HOST:PORT/DB?stream=NAME: records go to this Redis stream, too"),
+    ] = None
+    served_stream_length: Annotated[
+        int, Field(ge=1, le=10**9, description="records that the Redis stream keeps, about; the oldest go first")
+    ] = 10_000
+
+    @property
+    def logs_served(self) -> bool:
+        """Whether served records go anywhere."""
+        return self.served_log is not None or self.served_stream is not None
+
+    @field_validator("served_max_bytes")
+    @classmethod
+    def _holds_two_files(cls, value: int, info: ValidationInfo) -> int:
+        file_bytes = info.data.get("served_file_bytes", 0)
+        if value < 2 * file_bytes:
+            raise ValueError(f"is below twice LISTWRIGHT_SERVED_FILE_BYTES, {file_bytes}: no finished file would stay")
+        return value
+
+
+class EventSettings(BaseSettings):
+    """What an operator can choose of the log of events; part of the settings, too."""
+
+    events_log: Annotated[
+        Path | None,
+        BeforeValidator(given),
+        Field(description="folder for what POST /ubi/events takes; without it that path is not there"),
+    ] = None
+    events_max_bytes: Annotated[
+        int, Field(ge=2**20, description="size of that folder; beyond it the oldest finished files are removed")
+    ] = 10 * 2**30
+    events_max_age_s: Annotated[
+        float, Field(gt=0, description="age in seconds, from its last event, at which a file of events is removed")
+    ] = 30 * 86_400.0

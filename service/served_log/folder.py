@@ -1,0 +1,149 @@
+"""The folder of the served log: names of files, what a killed worker left, limits of size and age."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import re
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from listwright.ranking.errors import DataError
+from listwright.ranking.served.files import OPEN_SUFFIX, SUFFIX
+from listwright.ranking.served.framing import frame_of
+
+DAMAGED_SUFFIX = ".avro.damaged"
+"""Of a file that a killed worker left and whose blocks cannot be found; limits of size and age hold for it, too."""
+
+_NAME = re.compile(r"served-(\d{8}T\d{6}\.\d{6})Z-(.+)-(\d+)(\.avro|\.avro\.part|\.avro\.damaged)")
+_HIDDEN = re.compile(r"\.served-.+(\.new|\.without|\.without\.part)")
+"""Of a file that begins, and of one that ``listwright served forget`` writes anew."""
+
+_TIME = "%Y%m%dT%H%M%S.%f"
+
+_log = logging.getLogger("listwright.served")
+
+
+def new_stem() -> str:
+    """The name of a new file without its suffix: when it begins, the machine, the process."""
+    host = re.sub(r"[^\w.]", "_", socket.gethostname())
+    return f"served-{datetime.now(UTC).strftime(_TIME)}Z-{host}-{os.getpid()}"
+
+
+class LogFolder:
+    """Several workers of several machines may share it: each looks after all of it, and whoever comes second finds
+    nothing left to do.
+
+    Args:
+        path: of the folder.
+        most_bytes: of all files together.
+        most_age_s: of a file's beginning, in seconds.
+        stale_s: seconds after which a file of another machine that nobody writes counts as left behind.
+    """
+
+    def __init__(self, path: Path, *, most_bytes: int, most_age_s: float, stale_s: float) -> None:
+        self.path = path
+        self._most_bytes, self._most_age_s, self._stale_s = most_bytes, most_age_s, stale_s
+
+    def tidy(self) -> None:
+        """Recover what killed workers left, then remove the oldest files beyond the limits.
+
+        Raises:
+            OSError: if the folder cannot be read.
+        """
+        for path in self._ours():
+            if path.name.endswith(OPEN_SUFFIX) and self._is_left(path):
+                _recover(path)
+        self._remove_hidden()
+        self._remove_old()
+
+    def _ours(self) -> list[Path]:
+        """Files of a served log, the oldest first; others are left alone."""
+        return sorted(path for path in self.path.iterdir() if _NAME.fullmatch(path.name))
+
+    def _is_left(self, path: Path) -> bool:
+        """Whether nobody can be writing it; a lock tells in the end, but not every shared disk has locks."""
+        name = _NAME.fullmatch(path.name)
+        host = _NAME.fullmatch(new_stem() + SUFFIX)
+        assert name is not None
+        assert host is not None
+        if name[2] == host[2]:
+            return True
+        try:
+            return time.time() - path.stat().st_mtime > self._stale_s
+        except FileNotFoundError:
+            return False
+
+    def _remove_hidden(self) -> None:
+        """Remove files under hidden names that were never finished: nobody has written them for long."""
+        for path in self.path.glob(".served-*"):
+            with suppress(FileNotFoundError):
+                if _HIDDEN.fullmatch(path.name) and time.time() - path.stat().st_mtime > self._stale_s:
+                    path.unlink()
+
+    def _remove_old(self) -> None:
+        sizes: dict[Path, int] = {}
+        for path in self._ours():
+            with suppress(FileNotFoundError):
+                sizes[path] = path.stat().st_size
+        total, oldest = sum(sizes.values()), datetime.now(UTC).timestamp() - self._most_age_s
+        for path, size in sizes.items():
+            if path.name.endswith(OPEN_SUFFIX):
+                continue  # somebody writes it, and finishes it soon
+            if total > self._most_bytes or _began(path) < oldest:
+                with suppress(FileNotFoundError):
+                    path.unlink()
+                total -= size
+
+
+def _began(path: Path) -> float:
+    name = _NAME.fullmatch(path.name)
+    assert name is not None
+    return datetime.strptime(name[1], _TIME).replace(tzinfo=UTC).timestamp()
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[int | None]:
+    """The file, open and locked; None if somebody else has it, or it has gone."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        yield None
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        there = path.stat().st_ino == os.fstat(descriptor).st_ino
+    except OSError:
+        there = False
+    try:
+        yield descriptor if there else None
+    finally:
+        os.close(descriptor)
+
+
+def _recover(path: Path) -> None:
+    """Finish a file that was left: cut it behind its last whole block, or remove it if it has none."""
+    stem = path.name.removesuffix(OPEN_SUFFIX)
+    with _locked(path) as descriptor:
+        if descriptor is None:
+            return
+        try:
+            with os.fdopen(os.dup(descriptor), "rb") as file:
+                frame = frame_of(file, str(path))
+        except DataError as error:
+            _log.warning("%s: kept as %s", error, stem + DAMAGED_SUFFIX)
+            path.rename(path.with_name(stem + DAMAGED_SUFFIX))
+            return
+        if frame.records == 0:
+            path.unlink()
+            return
+        os.ftruncate(descriptor, frame.until)
+        os.fsync(descriptor)
+        path.rename(path.with_name(stem + SUFFIX))
+        facts = {"records": frame.records, "lost_bytes": frame.size - frame.until}
+        _log.info("recovered %s, which a worker left open", stem + SUFFIX, extra={"facts": facts})

@@ -1,0 +1,61 @@
+"""Whether there is a served log, and what is wrong with its settings."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from urllib.parse import urlsplit
+
+from listwright.service.served_log.taken import ServedLog
+from listwright.service.settings import PREFIX, Settings
+from listwright.service.telemetry.metrics import Telemetry
+
+SCHEMES = ("redis", "rediss", "unix")
+
+
+def fault(settings: Settings) -> str | None:
+    """What is wrong with the settings of the log, before anything is loaded; None if nothing is."""
+    if not settings.logs_served:
+        return None
+    needed = {"SERVED_LOG": ["fastavro"], "SERVED_STREAM": ["fastavro", "redis"]}
+    for name, modules in needed.items():
+        if getattr(settings, name.lower()) is None:
+            continue
+        for module in modules:
+            if find_spec(module) is None:
+                return f"{PREFIX}{name} needs {module}: pip install 'listwright[loop]'"
+    return _folder_fault(settings) or _stream_fault(settings)
+
+
+def _folder_fault(settings: Settings) -> str | None:
+    folder = settings.served_log
+    if folder is None:
+        return None
+    try:
+        folder.mkdir(mode=0o750 if settings.served_group_reads else 0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        why = "is no folder" if folder.exists() else f"cannot be made: {error.strerror}"
+        return f"{PREFIX}SERVED_LOG: {folder} {why}; name a folder that this process may write"
+    return None
+
+
+def _stream_fault(settings: Settings) -> str | None:
+    if settings.served_stream is None:
+        return None
+    expected = f"{PREFIX}SERVED_STREAM: expected redis://HOST:PORT/DB, found an address"
+    address = urlsplit(settings.served_stream.get_secret_value())
+    if address.scheme not in SCHEMES:
+        return f"{expected} of scheme {address.scheme!r}"
+    try:
+        _ = address.port
+    except ValueError:
+        return f"{expected} whose port is no number up to 65535"
+    return None
+
+
+def open_log(settings: Settings, telemetry: Telemetry) -> ServedLog | None:
+    """The log that the settings name; None where they name none, and then nothing is imported for it."""
+    if not settings.logs_served:
+        return None
+    from listwright.service.served_log.writer import LogWriter  # noqa: PLC0415 - an extra, see pyproject.toml
+
+    return LogWriter(settings, telemetry)

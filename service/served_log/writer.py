@@ -1,0 +1,239 @@
+"""The thread that writes the served log."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import logging
+import time
+from threading import Event, Thread
+from typing import TYPE_CHECKING, NamedTuple
+
+from listwright.ranking.served.encoding import Encoded, encode
+from listwright.ranking.served.record import Columns, columns_of
+from listwright.service.served_log.conversion import to_served
+from listwright.service.served_log.drops import Drops
+from listwright.service.served_log.files import OpenFile
+from listwright.service.served_log.folder import LogFolder
+from listwright.service.served_log.taken import Buffer, Taken
+from listwright.service.settings import Settings
+from listwright.service.telemetry.metrics import Telemetry
+
+if TYPE_CHECKING:
+    from listwright.service.served_log.stream import RedisStream
+
+POLL_S = 0.05
+"""Seconds between looks at an empty buffer: to wake the thread for each record would cost more than the record."""
+
+PAUSE_S = 1e-4
+"""Between two records, so that the thread that answers never waits for more than one record's encoding."""
+
+MOST_AT_ONCE = 256
+"""Records that are encoded before anything else is looked at."""
+
+BLOCK_BYTES = 2**20
+"""Bytes at which a block is written, whatever its age."""
+
+RETRY_S = 1.0
+"""After a failed write nothing is tried for so long."""
+
+TIDY_S = 30.0
+"""Seconds between looks at the whole folder."""
+
+CLOSE_WITHIN_S = 3.0
+"""The end of the process waits no longer for the last records."""
+
+_FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
+
+_log = logging.getLogger("listwright.served")
+
+
+class _Pending(NamedTuple):
+    """Records of one schema that make up the next block."""
+
+    columns: Columns
+    records: list[Encoded]
+    since: float
+
+
+class LogWriter:
+    """The served log of one worker. :meth:`note` belongs to the event loop's thread; all else is the writer's own.
+
+    Args:
+        settings: of the service.
+        telemetry: where records, bytes and drops are counted.
+    """
+
+    def __init__(self, settings: Settings, telemetry: Telemetry) -> None:
+        self._settings = settings
+        self._records, self._bytes = telemetry.served_records, telemetry.served_bytes
+        self._drops = Drops(telemetry.served_dropped)
+        self._salt = None if settings.unit_salt is None else settings.unit_salt.get_secret_value().encode()
+        self._buffer = Buffer(settings.served_buffer_bytes)
+        self._below = round(settings.served_share * 2**64)
+        self._mode = 0o640 if settings.served_group_reads else 0o600
+        self._folder = None if settings.served_log is None else _folder(settings)
+        self._stream = _opened_stream(settings, telemetry, self._drops)
+        self._pending: dict[str, _Pending] = {}
+        self._open: dict[str, OpenFile] = {}
+        self._retry_at = self._tidy_at = 0.0
+        self._failure = ("", "")
+        self._unseen = 0
+        self._stop = Event()
+        self._thread = Thread(target=self._run, name="served-log", daemon=True)
+        self._thread.start()
+
+    def note(self, taken: Taken) -> None:
+        """Log a request if its query is in the share, or drop it and count."""
+        if self._below < 2**64 and not in_share(taken.query_id, self._below):
+            return
+        if self._stop.is_set():
+            self._drops.note("closing", 1, "they were answered after the log had been closed")
+        elif not self._buffer.put(taken):
+            why = "their buffer is full: the disk or the stream is too slow, or LISTWRIGHT_SERVED_SHARE too large"
+            self._drops.note("buffer_full", 1, why)
+
+    def close(self) -> None:
+        """Write what waits and finish the files; what is not done in time is dropped and counted."""
+        self._stop.set()
+        until = time.monotonic() + CLOSE_WITHIN_S
+        self._thread.join(CLOSE_WITHIN_S)
+        if self._stream is not None:
+            self._stream.close(max(0.0, until - time.monotonic()))
+        if self._thread.is_alive():
+            lost = len(self._buffer) + sum(len(pending.records) for pending in list(self._pending.values()))
+            self._drops.note("closing", lost, f"they could not be written within {CLOSE_WITHIN_S:g} s of the end")
+
+    def _run(self) -> None:
+        while True:
+            stopping = self._stop.is_set()
+            try:
+                self._take(stopping=stopping)
+                self._write_due(stopping=stopping)
+                self._roll_due(stopping=stopping)
+                self._tidy_due()
+            except Exception:  # no caller waits for this thread, so the log has it
+                _log.exception("the served log's writer failed; it goes on")
+                self._stop.wait(RETRY_S)
+            if len(self._buffer) == 0:
+                if stopping:
+                    return
+                self._stop.wait(POLL_S)
+
+    def _take(self, *, stopping: bool) -> None:
+        """Encode what waits; but not without end, as blocks and files have their time."""
+        for _ in range(MOST_AT_ONCE):
+            if (taken := self._buffer.take()) is None:
+                return
+            self._encode(taken)
+            if not (stopping or self._buffer.crowded):
+                time.sleep(PAUSE_S)
+
+    def _encode(self, taken: Taken) -> None:
+        try:
+            record = to_served(taken, self._salt)
+            encoded = encode(record)
+        except Exception as error:
+            self._drops.note("encode_failed", 1, f"query {taken.query_id!r} cannot be encoded ({error!r})")
+            return
+        if self._stream is not None:
+            self._stream.put(columns_of(record), encoded)
+        if self._folder is None:
+            return
+        key = taken.manifest.fingerprint
+        if key not in self._pending:
+            self._pending[key] = _Pending(columns_of(record), [], time.monotonic())
+        pending = self._pending[key]
+        pending.records.append(encoded)
+        if sum(one.size for one in pending.records) >= BLOCK_BYTES:
+            self._write(key)
+
+    def _write_due(self, *, stopping: bool) -> None:
+        now = time.monotonic()
+        for key, pending in list(self._pending.items()):
+            if stopping or now - pending.since >= self._settings.served_flush_s:
+                self._write(key)
+
+    def _write(self, key: str) -> None:
+        """Write a block, or drop its records and try nothing for a while."""
+        pending = self._pending[key]
+        if time.monotonic() < self._retry_at:
+            self._drops.note(self._failure[0], len(pending.records), self._failure[1])
+            del self._pending[key]
+            return
+        try:
+            if key not in self._open:
+                assert self._folder is not None
+                self._open[key] = OpenFile(self._folder.path, pending.columns, self._mode)
+            size = self._open[key].append(pending.records)
+        except OSError as error:
+            self._failed(key, len(pending.records), error)
+        else:
+            self._records.labels("file").inc(len(pending.records))
+            self._bytes.labels("file").inc(size)
+            self._unseen += size
+        del self._pending[key]
+        if key in self._open and self._open[key].size >= self._settings.served_file_bytes:
+            self._finish(key)
+
+    def _failed(self, key: str, count: int, error: OSError) -> None:
+        self._retry_at = time.monotonic() + RETRY_S
+        reason = "disk_full" if error.errno in _FULL else "write_failed"
+        remedy = "make room, or lower LISTWRIGHT_SERVED_MAX_BYTES" if reason == "disk_full" else "see the folder"
+        self._failure = (reason, f"{self._settings.served_log}: {error.strerror}; {remedy}")
+        self._drops.note(reason, count, self._failure[1])
+        if key in self._open:
+            self._finish(key)
+
+    def _finish(self, key: str) -> None:
+        file = self._open.pop(key)
+        try:
+            file.finish()
+        except OSError as error:
+            _log.warning("%s could not be finished: %s; it is recovered later", file.path, error.strerror)
+
+    def _roll_due(self, *, stopping: bool) -> None:
+        now = time.monotonic()
+        for key, file in list(self._open.items()):
+            if stopping or now - file.began >= self._settings.served_file_s:
+                self._finish(key)
+
+    def _tidy_due(self) -> None:
+        now = time.monotonic()
+        if self._folder is None or (now < self._tidy_at and self._unseen < self._settings.served_file_bytes // 4):
+            return
+        self._tidy_at, self._unseen = now + TIDY_S, 0
+        try:
+            self._folder.tidy()
+        except OSError as error:
+            _log.warning("%s could not be looked after: %s", self._folder.path, error.strerror)
+
+
+def _opened_stream(settings: Settings, telemetry: Telemetry, drops: Drops) -> RedisStream | None:
+    if settings.served_stream is None:
+        return None
+    from listwright.service.served_log.stream import RedisStream  # noqa: PLC0415 - not each log has a stream
+
+    return RedisStream(settings, telemetry, drops)
+
+
+def _folder(settings: Settings) -> LogFolder:
+    assert settings.served_log is not None
+    growth = settings.workers * settings.served_file_bytes // 4  # before the next look, see _tidy_due
+    return LogFolder(
+        settings.served_log,
+        most_bytes=max(settings.served_file_bytes, settings.served_max_bytes - growth),
+        most_age_s=settings.served_max_age_s,
+        stale_s=2 * settings.served_file_s + TIDY_S,
+    )
+
+
+def in_share(query_id: str, below: int) -> bool:
+    """Whether a query is logged: its hash, of 64 bits, is below a bound. The same for each try and each worker.
+
+    Args:
+        query_id: of the query.
+        below: the share times 2**64.
+    """
+    digest = hashlib.blake2b(query_id.encode("utf-8", "surrogatepass"), digest_size=8, person=b"served").digest()
+    return int.from_bytes(digest, "big") < below

@@ -1,0 +1,88 @@
+"""``docs/events.md``: its events are taken, its labels and commands are read, and its tables are the code's."""
+
+import json
+import re
+import shlex
+
+import pytest
+
+from listwright.ranking.events import COLUMNS, MAX_EVENTS, event_of
+from listwright.ranking.served.files import write
+from listwright.service.api.events import MAX_BODY
+from listwright.service.events.files import MODE, ROLL_BYTES, ROLL_S
+from listwright.service.events.lines import MAX_LINE_BYTES
+from listwright.service.settings import PREFIX, Settings
+from listwright.training import fit, join
+from listwright.training.joining.causes import Cause
+from listwright.training.joining.labels import read_labels
+from support.events import event, write_events
+from support.pages.figure_blocks import page
+from support.served import served_record
+
+PAGE = page("docs/events.md")
+
+
+def rows_below(head):
+    """Cells of the first table behind a heading or a line."""
+    lines = PAGE.partition(head)[2].partition("|---")[2].splitlines()[1:]
+    found = []
+    for line in lines:
+        if not line.startswith("|"):
+            break
+        found.append([cell.strip() for cell in line.strip("|").split("|")])
+    return found
+
+
+def test_the_words_of_an_event_are_those_that_are_read():
+    words = {row[1].strip("`"): row[0].strip("`") for row in rows_below("## The words of an event")}
+    assert set(words) == set(COLUMNS.values())
+
+
+def test_the_event_of_the_page_is_one():
+    sent = re.search(r"-d '(.*?)'", PAGE, re.S)[1]
+    found = event_of(json.loads(sent))
+    assert (found.query_id, found.object_id, found.ordinal) == ("req-7", "sku-2", 1)
+
+
+def _said(default):
+    return f"{default:g}" if isinstance(default, float) else str(default).lower()
+
+
+def test_the_settings_are_the_services():
+    shown = {row[0].strip("`"): row[1].strip("`") for row in rows_below("**Files**")}
+    fields = {name: field for name, field in Settings.model_fields.items() if name.startswith("events_")}
+    assert shown == {PREFIX + name.upper(): _said(field.default) for name, field in fields.items()}
+
+
+def test_the_numbers_are_the_codes():
+    assert f"up to {MAX_EVENTS:,}" in PAGE
+    assert f"{MAX_BODY.size // 2**10} KiB" in PAGE
+    assert f"an event {MAX_LINE_BYTES // 2**10} KiB" in PAGE
+    assert f"{ROLL_BYTES // 2**20} MiB" in PAGE
+    assert ROLL_S == 600
+    assert f"mode 0{MODE:o}" in PAGE
+
+
+def test_every_cause_has_a_row():
+    told = "; ".join(row[0] for row in rows_below("### What does not count"))
+    places = [told.find(cause) for cause in Cause]
+    assert min(places) >= 0
+    assert places == sorted(places), "in the order in which they are looked for"
+
+
+def test_the_labels_and_the_join_of_the_page_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "labels.toml").write_text(re.search(r"```toml\n(.*?)```", PAGE, re.S)[1])
+    assert read_labels(tmp_path / "labels.toml").actions == ("purchase", "click", "impression")
+    for folder in ("served", "events"):
+        (tmp_path / folder).mkdir()
+    write(tmp_path / "served" / "1.avro", [served_record(0)])
+    write_events(tmp_path / "events" / "1.jsonl", [event(0)])
+    first, again = re.findall(r"^listwright join (.*)$", PAGE, re.M)
+    assert join.main(shlex.split(first)) == 0
+    assert join._parser().parse_args(shlex.split(again)).replay == 1000
+
+
+@pytest.mark.parametrize("words", re.findall(r"^listwright fit (.*)$", PAGE, re.M))
+def test_the_fit_of_the_page_parses(words):
+    assert fit._parser().parse_args(shlex.split(words)).split == "time"

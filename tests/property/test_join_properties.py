@@ -1,0 +1,117 @@
+"""The join gives what a plain loop over all records and events gives, in parts of whatever size."""
+
+import tempfile
+from collections import Counter
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from listwright.ranking.served.files import write
+from listwright.training.joining.causes import COUNTED, Cause
+from listwright.training.joining.job import JoinJob, join
+from listwright.training.joining.labels import Labels
+from support.events import event, write_events
+from support.served import NOON, served_record
+
+WORTH = {"purchase": 3, "click": 1}
+WINDOW = timedelta(minutes=10)
+RECORDS = st.lists(
+    st.tuples(st.integers(0, 5), st.integers(0, 7200), st.permutations(range(4)), st.integers(1, 4)),
+    min_size=1,
+    max_size=12,
+    unique_by=lambda record: record[1],
+)
+EVENTS = st.lists(
+    st.tuples(
+        st.integers(0, 6),
+        st.integers(0, 4),
+        st.sampled_from(["click", "purchase", "hover"]),
+        st.integers(-5, 9000),
+        st.sampled_from([None, "e1", "e2", "e3"]),
+    ),
+    max_size=20,
+)
+
+
+def by_hand(records, events):
+    """Rows and counts, event by event."""
+    last = {}
+    for record in sorted(records, key=lambda record: record.served_at):
+        last[record.query_id] = record
+    counts, labels, seen = Counter(), {}, set()
+    for sent in events:
+        query, item = sent["query_id"], sent["event_attributes"]["object"]["object_id"]
+        key = (query, sent.get("event_id") or (sent["action_name"], sent["timestamp"], item))
+        record = last.get(query)
+        if sent["action_name"] not in WORTH:
+            counts[Cause.NO_LABEL] += 1
+            continue
+        if key in seen:
+            counts[Cause.DUPLICATE] += 1
+            continue
+        seen.add(key)
+        if record is None:
+            counts[Cause.UNKNOWN_QUERY] += 1
+            continue
+        delay = np.datetime64(sent["timestamp"][:-6]) - np.datetime64(record.served_at.isoformat()[:-6])
+        delay = delay.astype("timedelta64[s]").item()
+        if delay < timedelta(0):
+            counts[Cause.BEFORE_SERVING] += 1
+        elif delay > WINDOW:
+            counts[Cause.OUTSIDE_WINDOW] += 1
+        elif item not in record.candidate_ids:
+            counts[Cause.NOT_IN_LIST] += 1
+        elif record.candidate_ids.index(item) not in record.order:
+            counts[Cause.NOT_SHOWN] += 1
+        else:
+            counts[COUNTED] += 1
+            labels[query, item] = max(labels.get((query, item), 0), WORTH[sent["action_name"]])
+    rows = [
+        (
+            record.query_id,
+            record.candidate_ids[index],
+            place,
+            labels.get((record.query_id, record.candidate_ids[index]), 0),
+        )
+        for record in sorted(last.values(), key=lambda record: record.served_at)
+        for place, index in enumerate(record.order.tolist(), start=1)
+    ]
+    return rows, counts
+
+
+@settings(max_examples=30)
+@given(RECORDS, EVENTS, st.integers(1, 40), st.integers(1, 4000))
+def test_the_join_is_a_loop_over_everything(asked, sent, bucket_rows, slice_bytes):
+    records = [
+        served_record(number, served_at=NOON + timedelta(seconds=at), order=np.array(order[:shown]))
+        for number, at, order, shown in asked
+    ]
+    events = []
+    for number, place, action, at, key in sent:
+        events.append(event(number, place, action=action, timestamp=(NOON + timedelta(seconds=at)).isoformat()))
+        if key is not None:
+            events[-1]["event_id"] = key
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write(folder / "1.avro", records[: len(records) // 2 + 1])
+        if records[len(records) // 2 + 1 :]:
+            write(folder / "2.avro", records[len(records) // 2 + 1 :])
+        write_events(folder / "events.jsonl", events)
+        job = JoinJob(
+            folder,
+            (folder / "events.jsonl",),
+            Labels(labels=WORTH),
+            WINDOW,
+            folder / "rows.parquet",
+            bucket_rows=bucket_rows,
+            slice_bytes=slice_bytes,
+        )
+        found = join(job)
+        rows = pl.read_parquet(folder / "rows.parquet")
+    expected, counts = by_hand(records, events)
+    assert list(rows.select("query_id", "candidate_id", "position", "label").iter_rows()) == expected
+    assert {cause: count for cause, count in found.counts.items() if cause in (COUNTED, *Cause)} == +counts

@@ -1,0 +1,81 @@
+"""``listwright served``: a person's records are found and removed, and nobody else's."""
+
+import pytest
+
+from listwright.command import main as listwright
+from listwright.ranking.served import command, files
+from listwright.ranking.served.encoding import encode, joined
+from listwright.ranking.served.units import hashed
+from support.served import served_record
+
+SALT = "a salt that is long enough"
+
+
+@pytest.fixture
+def log(tmp_path, monkeypatch):
+    """Three files: units 0 to 2 in turn, unit 1 alone, and one that is still written."""
+    monkeypatch.delenv("LISTWRIGHT_UNIT_SALT", raising=False)
+    files.write(tmp_path / "1.avro", [served_record(number) for number in range(7)], mode=0o640)
+    files.write(tmp_path / "2.avro", [served_record(number) for number in (1, 4)])
+    files.write(tmp_path / "3.avro.part", [served_record(number) for number in (10, 11)])
+    return tmp_path
+
+
+def units(folder):
+    return {path.name: [record.unit for record in files.read(path)] for path in files.log_files(folder)}
+
+
+def test_the_records_of_a_unit_go_and_all_others_stay_to_the_byte(log, capsys):
+    others = [joined(encode(r).parts) for r in files.read(log / "1.avro") if r.unit != "unit-1"]
+    assert listwright(["served", "forget", str(log), "--unit", "unit-1"]) == command.LEFT
+    assert [joined(encode(record).parts) for record in files.read(log / "1.avro")] == others
+    assert units(log) == {"1.avro": ["unit-0", "unit-2"] * 2 + ["unit-0"], "3.avro.part": ["unit-1", "unit-2"]}
+    assert (log / "1.avro").stat().st_mode & 0o777 == 0o640
+    assert "4 records removed, 1 left" in capsys.readouterr().out
+    (log / "3.avro.part").rename(log / "3.avro")
+    assert command.main(["forget", str(log), "--unit", "unit-1"]) == 0
+    assert units(log)["3.avro"] == ["unit-2"]
+    assert sorted(path.name for path in log.iterdir()) == ["1.avro", "3.avro"]
+
+
+def test_a_file_that_is_finished_meanwhile_is_not_missed(log, monkeypatch):
+    listed = files.log_files(log)
+    (log / "3.avro.part").rename(log / "3.avro")
+    (log / "2.avro").unlink()
+    monkeypatch.setattr(files, "log_files", lambda folder: listed)
+    assert command.main(["forget", str(log), "--unit", "unit-1"]) == 0
+    assert [record.unit for record in files.read(log / "3.avro")] == ["unit-2"]
+
+
+def test_nothing_is_written_anew_for_a_unit_that_is_not_there(log):
+    before = {path: path.stat().st_ino for path in log.iterdir()}
+    assert command.main(["forget", str(log), "--unit", "nobody"]) == 0
+    assert {path: path.stat().st_ino for path in log.iterdir()} == before
+
+
+def test_the_salt_finds_what_was_hashed_and_what_was_not(log, monkeypatch):
+    files.write(log / "4.avro", [served_record(20, unit=hashed("unit-1", SALT.encode())), served_record(21)])
+    assert command.main(["forget", str(log), "--unit", "unit-1"]) == command.LEFT
+    assert len(units(log)["4.avro"]) == 2
+    monkeypatch.setenv("LISTWRIGHT_UNIT_SALT", SALT)
+    assert command.main(["forget", str(log), "--unit", "unit-1"]) == command.LEFT
+    assert units(log)["4.avro"] == ["unit-0"]
+
+
+def test_the_list_counts_records_and_says_what_is_open(log, capsys):
+    (log / "2.avro").write_bytes((log / "2.avro").read_bytes()[:-1])
+    assert command.main(["list", str(log)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:2] for line in lines[:3]] == [["1.avro", "7"], ["2.avro", "0"], ["3.avro.part", "2"]]
+    assert lines[1].endswith("cut off")
+    assert "open" in lines[2]
+    assert lines[3].startswith("9 ")
+
+
+def test_a_folder_or_file_that_cannot_be_read_is_named(log, capsys):
+    assert command.main(["list", str(log / "gone")]) == 1
+    (log / "1.avro").write_bytes(b"something else")
+    assert command.main(["forget", str(log), "--unit", "x"]) == 1
+    error = capsys.readouterr().err
+    assert str(log / "gone") in error
+    assert str(log / "1.avro") in error

@@ -1,0 +1,111 @@
+"""The files of the log of events: whole lines, rolled, bounded, and finished when their writer is gone."""
+
+import errno
+import os
+import stat
+
+import pytest
+
+from listwright.service.events import files
+from listwright.service.events.files import EventFiles
+
+MIB = 2**20
+
+
+class Clock:
+    now = 1_790_000_000.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def lines(folder):
+    return [line for path in sorted(folder.iterdir()) for line in path.read_bytes().splitlines()]
+
+
+def test_lines_stand_in_an_open_file_at_once(tmp_path, clock):
+    log = EventFiles(tmp_path / "log", most_bytes=100 * MIB, clock=clock)
+    log.append(b"one\ntwo\n")
+    (name,) = names(tmp_path / "log")
+    assert name.endswith(".jsonl.part")
+    assert lines(tmp_path / "log") == [b"one", b"two"]
+    assert stat.S_IMODE((tmp_path / "log" / name).stat().st_mode) == 0o600
+    log.finish()
+    assert names(tmp_path / "log") == [name.removesuffix(".part")]
+
+
+def test_a_file_is_finished_by_size_and_by_age(tmp_path, clock):
+    log = EventFiles(tmp_path, most_bytes=8 * MIB, clock=clock)
+    log.append(b"x" * MIB + b"\n")
+    log.append(b"second\n")
+    assert [name.endswith(".part") for name in names(tmp_path)] == [False, True]
+    clock.now += files.ROLL_S
+    log.roll_if_due()
+    assert [name.endswith(".part") for name in names(tmp_path)] == [False, False]
+    log.roll_if_due()
+    assert len(names(tmp_path)) == 2
+
+
+def test_the_oldest_go_beyond_the_bytes(tmp_path, clock):
+    removed = []
+    log = EventFiles(tmp_path, most_bytes=3 * MIB, removed=removed.append, clock=clock)
+    for number in range(5):
+        log.append(bytes([65 + number]) * (MIB + 1) + b"\n")
+        clock.now += 1.0
+    log.finish()
+    assert [line[:1] for line in lines(tmp_path)] == [b"D", b"E"]
+    assert sum(removed) == 3
+
+
+def test_the_old_go_beyond_the_days(tmp_path, clock):
+    log = EventFiles(tmp_path, most_bytes=100 * MIB, most_s=100.0, clock=clock)
+    log.append(b"old\n")
+    log.finish()
+    (name,) = names(tmp_path)
+    os.utime(tmp_path / name, (clock.now, clock.now))
+    clock.now += 99.0
+    log.tidy()
+    assert names(tmp_path) == [name]
+    clock.now += 2.0
+    log.tidy()
+    assert names(tmp_path) == []
+
+
+def test_a_file_without_a_writer_is_finished_and_one_with_a_writer_is_not(tmp_path, clock):
+    writing = EventFiles(tmp_path, most_bytes=100 * MIB, clock=clock)
+    writing.append(b"mine\n")
+    (tmp_path / "events-20200101T000000000000-gone-1-000000.jsonl.part").write_bytes(b"theirs\nto")
+    other = EventFiles(tmp_path, most_bytes=100 * MIB, clock=clock)
+    other.tidy()
+    assert [name.endswith(".part") for name in names(tmp_path)] == [False, True]
+    writing.append(b"more\n")
+    assert lines(tmp_path) == [b"theirs", b"to", b"mine", b"more"]
+
+
+def test_a_failed_write_leaves_no_torn_line(tmp_path, clock, monkeypatch):
+    log = EventFiles(tmp_path, most_bytes=100 * MIB, clock=clock)
+    log.append(b"whole\n")
+    write = os.write
+    calls = []
+
+    def full(descriptor, data):
+        calls.append(len(data))
+        if len(calls) == 1:
+            return write(descriptor, bytes(data[:3]))
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(files.os, "write", full)
+    with pytest.raises(OSError, match="no space"):
+        log.append(b"torn line\n")
+    monkeypatch.undo()
+    log.append(b"next\n")
+    assert lines(tmp_path) == [b"whole", b"next"]

@@ -1,0 +1,108 @@
+"""What a killed worker left is recovered, and the oldest files go first."""
+
+import os
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from listwright.ranking.served import files
+from listwright.ranking.served.record import columns_of
+from listwright.service.served_log.files import OpenFile
+from listwright.service.served_log.folder import LogFolder, new_stem
+from support.served import served_record
+
+
+def folder(path, **limits):
+    return LogFolder(path, **{"most_bytes": 10**9, "most_age_s": 10**9, "stale_s": 3600.0, **limits})
+
+
+def stem(ago_s=0.0, host=None):
+    began = datetime.now(UTC) - timedelta(seconds=ago_s)
+    name = new_stem().split("Z-", 1)[1] if host is None else f"{host}-7"
+    return f"served-{began.strftime('%Y%m%dT%H%M%S.%f')}Z-{name}"
+
+
+def left(path, count=3, cut=0, host=None, suffix=".avro.part"):
+    """A file as a killed worker leaves it."""
+    made = path / (stem(host=host) + suffix)
+    files.write(made, [served_record(number) for number in range(count)], block_records=1)
+    made.write_bytes(made.read_bytes()[: made.stat().st_size - cut])
+    return made
+
+
+def names(path):
+    return sorted(file.name for file in path.iterdir())
+
+
+@pytest.mark.parametrize(("cut", "stay"), [(0, 3), (1, 2), (400, 1)])
+def test_a_file_that_was_left_is_cut_behind_its_last_whole_block(tmp_path, cut, stay):
+    made = left(tmp_path, cut=cut)
+    folder(tmp_path).tidy()
+    (path,) = tmp_path.iterdir()
+    assert path.name == made.name.removesuffix(".part")
+    assert files.frame(path).records == stay
+    assert not files.frame(path).cut_off
+
+
+@pytest.mark.parametrize("content", [b"", b"Obj", b"Obj\x01\x04"])
+def test_a_file_without_a_whole_block_is_removed(tmp_path, content):
+    (tmp_path / (stem() + ".avro.part")).write_bytes(content)
+    folder(tmp_path).tidy()
+    assert names(tmp_path) == []
+
+
+def test_a_damaged_file_is_kept_under_another_name(tmp_path):
+    made = left(tmp_path)
+    made.write_bytes(made.read_bytes() + b"\x02\x04ab" + bytes(range(40)))
+    folder(tmp_path).tidy()
+    assert names(tmp_path) == [made.name.removesuffix(".part") + ".damaged"]
+
+
+def test_a_file_that_is_written_is_left_alone(tmp_path):
+    file = OpenFile(tmp_path, columns_of(served_record()), 0o600)
+    folder(tmp_path, most_bytes=1, most_age_s=0.0).tidy()
+    assert names(tmp_path) == [file.path.name]
+    file.finish()
+
+
+def test_a_file_of_another_machine_is_left_until_it_is_stale(tmp_path):
+    made = left(tmp_path, host="other")
+    folder(tmp_path).tidy()
+    assert names(tmp_path) == [made.name]
+    long_ago = time.time() - 3700
+    os.utime(made, (long_ago, long_ago))
+    folder(tmp_path).tidy()
+    assert names(tmp_path) == [made.name.removesuffix(".part")]
+
+
+def test_the_oldest_go_first_until_the_rest_fits(tmp_path):
+    for ago in (300, 200, 100):
+        (tmp_path / (stem(ago) + ".avro")).write_bytes(bytes(1000))
+    kept = names(tmp_path)
+    folder(tmp_path, most_bytes=3000).tidy()
+    assert names(tmp_path) == kept
+    folder(tmp_path, most_bytes=2999).tidy()
+    assert names(tmp_path) == kept[1:]
+    folder(tmp_path, most_age_s=150.0).tidy()
+    assert names(tmp_path) == kept[2:]
+
+
+def test_other_files_are_neither_counted_nor_removed(tmp_path):
+    for name in ("notes.txt", "other.avro", "x.avro.part"):
+        (tmp_path / name).write_bytes(bytes(5000))
+    folder(tmp_path, most_bytes=1, most_age_s=0.0).tidy()
+    assert names(tmp_path) == ["notes.txt", "other.avro", "x.avro.part"]
+
+
+@pytest.mark.parametrize("ending", [".new", ".avro.without", ".avro.without.part"])
+def test_a_hidden_file_that_was_never_finished_goes_once_it_is_stale(tmp_path, ending):
+    for name in (f".served-x{ending}", ".served-notes", f".other{ending}"):
+        (tmp_path / name).touch()
+    folder(tmp_path).tidy()
+    assert len(names(tmp_path)) == 3
+    long_ago = time.time() - 3700
+    for path in tmp_path.iterdir():
+        os.utime(path, (long_ago, long_ago))
+    folder(tmp_path).tidy()
+    assert names(tmp_path) == [f".other{ending}", ".served-notes"]

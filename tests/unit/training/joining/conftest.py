@@ -1,0 +1,30 @@
+"""A small join."""
+
+from datetime import timedelta
+
+import pytest
+
+from listwright.ranking.served.files import write
+from listwright.training.joining.job import JoinJob, join
+from listwright.training.joining.labels import Labels
+from support.events import write_events
+
+LABELS = Labels(labels={"purchase": 3, "click": 1})
+
+
+@pytest.fixture
+def joined(tmp_path):
+    """Joins records and events with two options changed at will; the result, and the file."""
+
+    def run(records, events, *, out="rows.parquet", resume=False, several=None, **changes):
+        served = tmp_path / "served"
+        if not served.exists():
+            served.mkdir()
+            for number, part in enumerate(several or [records]):
+                write(served / f"{number}.avro", part)
+            write_events(tmp_path / "events.jsonl", events)
+        job = {"labels": LABELS, "window": timedelta(minutes=30), "events": (tmp_path / "events.jsonl",), **changes}
+        found = join(JoinJob(served=served, out=tmp_path / out, **job), resume=resume)
+        return found, tmp_path / out
+
+    return run

@@ -1,0 +1,124 @@
+"""Events of JSON lines, CSV and Parquet: the same events, whatever the file."""
+
+import gzip
+import json
+from datetime import datetime
+
+import polars as pl
+import pytest
+
+from listwright.ranking.errors import DataError
+from listwright.training.joining import event_files
+from listwright.training.joining.causes import Cause
+from listwright.training.joining.event_files import event_batches
+from support.events import event, write_events
+
+EVENTS = [
+    event(0, 1, event_id="e", event_attributes={"object": {"object_id": "a,b"}, "position": {"ordinal": 2}}),
+    event(1, 0, timestamp="2026-05-01T14:00:00+02:00"),
+    event(2, 0, query_id=None),
+]
+FLAT = {
+    "query_id": [e["query_id"] for e in EVENTS],
+    "action_name": [e["action_name"] for e in EVENTS],
+    "client_id": [e["client_id"] for e in EVENTS],
+    "event_id": ["e", None, None],
+    "timestamp": [e["timestamp"] for e in EVENTS],
+    "event_attributes.object.object_id": [e["event_attributes"]["object"]["object_id"] for e in EVENTS],
+    "event_attributes.position.ordinal": [2, None, None],
+    "another": [1, 2, 3],
+}
+
+
+def read(path):
+    batches = list(event_batches(path))
+    return pl.concat([batch.frame for batch in batches]), batches
+
+
+def as_lines(folder):
+    return write_events(folder / "events.jsonl", EVENTS)
+
+
+def as_gzip(folder):
+    path = folder / "events.jsonl.gz"
+    path.write_bytes(gzip.compress(as_lines(folder).read_bytes()))
+    return path
+
+
+def as_csv(folder):
+    pl.DataFrame(FLAT).write_csv(folder / "events.csv")
+    return folder / "events.csv"
+
+
+def as_parquet(folder):
+    pl.DataFrame(FLAT).write_parquet(folder / "events.parquet")
+    return folder / "events.parquet"
+
+
+def as_nested_parquet(folder):
+    times = pl.col("timestamp").str.to_datetime(time_zone="UTC")
+    attributes = [{"object": {"object_id": "x"}, "position": {"ordinal": None}}] * 3
+    for place, said in enumerate(FLAT["event_attributes.object.object_id"]):
+        attributes[place] = {"object": {"object_id": said}, "position": {"ordinal": (2, None, None)[place]}}
+    flat = {name: values for name, values in FLAT.items() if "." not in name}
+    pl.DataFrame(flat).with_columns(times, pl.Series("event_attributes", attributes)).write_parquet(
+        folder / "nested.parquet"
+    )
+    return folder / "nested.parquet"
+
+
+@pytest.mark.parametrize("write", [as_lines, as_gzip, as_csv, as_parquet, as_nested_parquet])
+def test_the_same_events_from_each_format(tmp_path, write):
+    found, _ = read(write(tmp_path))
+    assert found["query_id"].to_list() == ["query-0", "query-1", None]
+    assert found["object_id"].to_list() == ["a,b", "sku-1-0", "sku-2-0"]
+    assert found["event_id"].to_list() == ["e", None, None]
+    assert found["ordinal"].to_list() == [2, None, None]
+    assert found["timestamp"].to_list() == [datetime(2026, 5, 1, 12, 0, s) for s in (1, 0, 3)]
+    assert found.schema == event_files.EVENT_SCHEMA
+
+
+def test_a_folder_is_read_by_name(tmp_path):
+    for name in ("b.csv", "a.jsonl", "c.jsonl.part", ".hidden.jsonl", "_SUCCESS", "notes.txt"):
+        (tmp_path / name).write_text("")
+    assert [path.name for path in event_files.event_files(tmp_path)] == ["a.jsonl", "b.csv", "c.jsonl.part"]
+    with pytest.raises(DataError, match="does not exist"):
+        event_files.event_files(tmp_path / "nowhere")
+
+
+def test_lines_that_are_no_events_are_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(event_files, "BATCH_EVENTS", 2)
+    path = tmp_path / "events.jsonl"
+    good = json.dumps(EVENTS[0])
+    long = json.dumps({**EVENTS[0], "x": "y" * event_files.MAX_LINE})
+    path.write_text(f"{good}\n\n{{}}\n{good}\n{long}\n{good}\nnot json\n{good[:20]}")
+    found, batches = read(path)
+    assert found.height == 3
+    faulty = [sum(batch.faulty[cause] for batch in batches) for cause in (Cause.UNREADABLE, Cause.CUT_OFF)]
+    assert faulty == [3, 1]
+    assert f"{path}, line 3: action_name" in batches[-1].first_fault
+
+
+def test_rows_that_are_no_events_are_counted(tmp_path):
+    path = tmp_path / "events.csv"
+    rows = pl.DataFrame(FLAT).with_columns(timestamp=pl.Series([EVENTS[0]["timestamp"], "noon", None]))
+    rows.write_csv(path)
+    found, batches = read(path)
+    assert found.height == 1
+    assert batches[0].faulty == {Cause.UNREADABLE: 2}
+    assert batches[0].first_fault.startswith(f"{path}, line 3")
+
+
+def test_a_file_of_something_else_is_an_error(tmp_path):
+    (tmp_path / "events.jsonl").write_text("a\nb\nc\n")
+    with pytest.raises(DataError, match="holds no event"):
+        read(tmp_path / "events.jsonl")
+    (tmp_path / "events.csv").write_text("query_id,action_name,timestamp\nq,click,2026-05-01T12:00:00\n")
+    with pytest.raises(DataError, match=r"event_attributes\.object\.object_id"):
+        read(tmp_path / "events.csv")
+    pl.DataFrame({**FLAT, "timestamp": [1, 2, 3]}).write_parquet(tmp_path / "times.parquet")
+    with pytest.raises(DataError, match="expected datetimes"):
+        read(tmp_path / "times.parquet")
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 and no more")
+    with pytest.raises(DataError, match="cannot be read"):
+        read(tmp_path / "broken.parquet")

@@ -1,0 +1,254 @@
+"""The join: each shown candidate is one row, each event counts once, and the file is the same however it was made."""
+
+from datetime import UTC, timedelta
+
+import numpy as np
+import polars as pl
+import pytest
+
+from listwright.ranking.errors import DataError, RecipeError
+from listwright.ranking.served.files import write
+from listwright.ranking.served.record import Intervention
+from listwright.training.joining import job as join_job
+from listwright.training.joining import pieces
+from listwright.training.joining.causes import COUNTED, OTHER_PLACE, Cause
+from listwright.training.joining.labels import Labels, read_labels
+from support.events import event
+from support.served import NOON, served_record
+
+RECORDS = [served_record(number) for number in range(5)]
+SHOWN_TWO = served_record(7, order=np.array([3, 1]), top_n=2)
+
+
+def test_a_row_is_a_shown_candidate(joined):
+    found, out = joined([*RECORDS, SHOWN_TWO], [event(7, 1, action="click"), event(7, 1, action="purchase")])
+    rows = pl.read_parquet(out)
+    assert rows["query_id"].to_list() == [f"query-{n}" for n in range(5) for _ in range(4)] + ["query-7"] * 2
+    assert (found.rows, found.queries, found.served) == (22, 6, 6)
+    two = rows[-2:]
+    assert two["candidate_id"].to_list() == ["sku-7-3", "sku-7-1"]
+    assert two["position"].to_list() == [1, 2]
+    assert two["label"].to_list() == [0, 3]
+    assert two["n_click"].to_list() == [0, 1]
+    assert two["n_purchase"].to_list() == [0, 1]
+    assert two["score"].to_list() == SHOWN_TWO.scores[[3, 1]].tolist()
+    assert two["first_stage_score"].to_list() == SHOWN_TWO.first_stage_scores[[3, 1]].tolist()
+    for d, name in enumerate(SHOWN_TWO.feature_names):
+        assert two[name].to_list() == SHOWN_TWO.features[[3, 1], d].tolist()
+        assert rows[name].dtype == pl.Float32
+    assert two["served_at"].to_list() == [SHOWN_TWO.served_at] * 2
+    assert two["served_at"][0].astimezone(UTC) == NOON + timedelta(seconds=7)
+    assert two["unit"].to_list() == ["unit-1"] * 2
+    assert two["intervention"].to_list() == [None, None]
+    assert found.labelled == {0: 21, 3: 1}
+
+
+def test_the_order_is_that_of_serving_whatever_the_files(joined):
+    late_first = [[RECORDS[4], RECORDS[2]], [RECORDS[3], RECORDS[0], RECORDS[1]]]
+    _, out = joined(None, [event(0)], several=late_first)
+    assert pl.read_parquet(out)["query_id"].unique(maintain_order=True).to_list() == [f"query-{n}" for n in range(5)]
+
+
+def test_every_event_is_counted_once(joined):
+    events = [
+        event(0, 2),
+        event(0, 2, action="hover"),
+        event(1, query_id=None),
+        event(1, event_attributes=None),
+        event(1, 0, event_id="e1"),
+        event(1, 0, event_id="e1", after_s=5.0),
+        event(2, 1),
+        event(2, 1),
+        event(3, query_id="nobody's"),
+        event(3, after_s=-0.5),
+        event(3, after_s=30 * 60 + 0.5),
+        event(3, after_s=30 * 60),
+        event(4, 9),
+        event(7, 0),
+        event(7, 3, event_attributes={"object": {"object_id": "sku-7-3"}, "position": {"ordinal": 2}}),
+        {"action_name": "click"},
+    ]
+    found, out = joined([*RECORDS, SHOWN_TWO], events)
+    assert found.counts == {
+        COUNTED: 5,
+        OTHER_PLACE: 1,
+        Cause.UNREADABLE: 1,
+        Cause.NO_LABEL: 1,
+        Cause.NO_QUERY: 1,
+        Cause.NO_CANDIDATE: 1,
+        Cause.DUPLICATE: 2,
+        Cause.UNKNOWN_QUERY: 1,
+        Cause.BEFORE_SERVING: 1,
+        Cause.OUTSIDE_WINDOW: 1,
+        Cause.NOT_IN_LIST: 1,
+        Cause.NOT_SHOWN: 1,
+    }
+    assert sum(found.counts[cause] for cause in (COUNTED, *Cause)) == len(events)
+    assert found.first_fault.startswith(str(out.parent / "events.jsonl") + ", line 16")
+    assert pl.read_parquet(out)["label"].sum() == 5
+
+
+def test_of_a_query_that_was_served_again_the_last_list_stands(joined):
+    again = served_record(1, served_at=NOON + timedelta(hours=2), order=np.array([0]))
+    found, out = joined([*RECORDS, again], [event(1, 0, after_s=3600 * 2), event(1, 1)])
+    rows = pl.read_parquet(out).filter(pl.col("query_id") == "query-1")
+    assert rows["candidate_id"].to_list() == ["sku-1-0"]
+    assert rows["label"].to_list() == [1]
+    assert found.again == 1
+    assert found.counts[Cause.BEFORE_SERVING] == 1
+
+
+def test_only_what_was_seen_counts_where_the_stream_says_what_was(joined):
+    labels = Labels(labels={"click": 1}, seen=["impression"])
+    events = [event(0, 0, action="impression"), event(0, 1, action="impression"), event(0, 1), event(1, 2)]
+    found, out = joined(RECORDS, events, labels=labels)
+    rows = pl.read_parquet(out)
+    assert sorted(rows["candidate_id"].to_list()) == ["sku-0-0", "sku-0-1", "sku-1-2"]
+    assert dict(rows.select("candidate_id", "label").iter_rows()) == {"sku-0-0": 0, "sku-0-1": 1, "sku-1-2": 1}
+    assert dict(rows.select("candidate_id", "n_impression").iter_rows()) == {"sku-0-0": 1, "sku-0-1": 1, "sku-1-2": 0}
+    assert found.counts[COUNTED] == 4
+
+
+def test_what_an_experiment_did_stands_in_its_rows(joined):
+    swapped = served_record(0, intervention=Intervention("swap", (1, 2), 0.25), experiment="fair", arm="explore")
+    teams = served_record(1, teams=("control", "challenger", "challenger", "control"))
+    _, out = joined([swapped, teams], [event(0)])
+    rows = pl.read_parquet(out)
+    assert rows["swapped"].to_list() == [False, True, True, False] + [False] * 4
+    assert rows["propensity"].to_list() == [0.25] * 4 + [None] * 4
+    assert rows["intervention"].to_list() == ["swap"] * 4 + [None] * 4
+    assert rows["experiment"].to_list() == ["fair"] * 4 + [None] * 4
+    assert rows["team"].to_list() == [None] * 4 + list(teams.teams)
+
+
+def test_categories_of_all_files_have_their_names(joined):
+    codes = np.array([[1.0, 0.5, 2.0], [2.0, np.nan, 0.0]], dtype=np.float32)
+    fields = {"length": 2, "features": codes, "order": np.array([0, 1])}
+    first = served_record(0, **fields, categories={"carrier": ("A5", "B2")})
+    second = served_record(1, **fields, categories={"carrier": ("C7", "A5")})
+    _, out = joined(None, [event(0)], several=[[first], [second]])
+    rows = pl.read_parquet(out)
+    assert rows["carrier"].to_list() == ["B2", None, "A5", None]
+    assert np.isnan(rows["stars"][1])
+
+
+def test_other_columns_are_named(joined, tmp_path):
+    other = served_record(1, names=("price", "rating", "carrier"))
+    with pytest.raises(DataError, match=r"0\.avro: lacks rating and has stars more than 1\.avro"):
+        joined(None, [event(0)], several=[[RECORDS[0]], [other]])
+    assert not list(tmp_path.glob(".rows*"))
+
+
+def test_the_order_of_columns_does_not_matter(joined):
+    turned = served_record(1, names=("carrier", "price", "stars"))
+    _, out = joined(None, [event(0)], several=[[RECORDS[0]], [turned]])
+    rows = pl.read_parquet(out)
+    assert rows.columns[4:7] == ["carrier", "price", "stars"]
+    assert rows["price"][:4].to_list() == RECORDS[0].features[RECORDS[0].order, 0].tolist()
+    assert rows["price"][4:].to_list() == turned.features[turned.order, 1].tolist()
+
+
+def test_a_feature_with_the_name_of_another_column_needs_a_prefix(joined):
+    named = [served_record(0, names=("position", "stars", "carrier"))]
+    with pytest.raises(DataError, match="'position'"):
+        joined(named, [event(0)])
+    _, out = joined(named, [event(0)], prefix="judged_")
+    rows = pl.read_parquet(out)
+    assert rows["judged_position"].to_list() == [1, 2, 3, 4]
+    assert rows["position"].to_list() == named[0].features[named[0].order, 0].tolist()
+
+
+def many():
+    """Three hours of records, some served again, with events."""
+    records = [served_record(n, served_at=NOON + timedelta(seconds=37 * n)) for n in range(300)]
+    records += [served_record(n, served_at=NOON + timedelta(hours=3, seconds=n)) for n in range(0, 300, 50)]
+    return records, [event(n, n % 4, after_s=36 * n + 60 + k) for n in range(300) for k in range(2)]
+
+
+def test_small_parts_give_the_same_file(joined, monkeypatch):
+    records, events = many()
+    whole, out = joined(records, events)
+    monkeypatch.setattr(pieces, "PIECE_RECORDS", 7)
+    parted, out_parted = joined(records, events, out="parted.parquet", bucket_rows=50, slice_bytes=2000)
+    assert parted == whole
+    assert whole.counts[COUNTED] > 500
+    assert whole.again == 6
+    assert pl.read_parquet(out).equals(pl.read_parquet(out_parted))
+
+
+@pytest.mark.parametrize("step", ["write_pieces", "event_batches", "match", "judged_rows"])
+def test_an_interrupted_join_goes_on(joined, tmp_path, monkeypatch, step):
+    records, events = many()
+    several = [records[:100], records[100:]]
+    whole, out = joined(None, events, several=several, slice_bytes=4000)
+    done = getattr(join_job, step)
+    calls = []
+
+    def interrupted(*args, **words):
+        calls.append(args)
+        if len(calls) == (1 if step in ("event_batches", "match") else 2):
+            raise KeyboardInterrupt
+        return done(*args, **words)
+
+    monkeypatch.setattr(join_job, step, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        joined(records, events, out="again.parquet", slice_bytes=4000)
+    assert not (tmp_path / "again.parquet").exists()
+    with pytest.raises(RecipeError, match="--resume"):
+        joined(records, events, out="again.parquet", slice_bytes=4000)
+    with pytest.raises(RecipeError, match="window was '0:30:00'"):
+        joined(records, events, out="again.parquet", slice_bytes=4000, resume=True, window=timedelta(minutes=31))
+    before = len(calls)
+    found, again = joined(records, events, out="again.parquet", slice_bytes=4000, resume=True)
+    assert found == whole
+    assert pl.read_parquet(again).equals(pl.read_parquet(out))
+    if step == "write_pieces":
+        assert len(calls) - before == 1  # the first file is not read again
+    assert not list(tmp_path.glob(".again*"))
+
+
+def test_a_file_that_is_still_written_is_read_to_its_last_whole_block(joined, tmp_path):
+    served = tmp_path / "served"
+    served.mkdir()
+    write(served / "1.avro", RECORDS, block_records=2)
+    whole = (served / "1.avro").read_bytes()
+    (served / "1.avro.part").write_bytes(whole[:-5])
+    (served / "1.avro").unlink()
+    (tmp_path / "events.jsonl").write_text('{"action_name": "cl')
+    found, _ = joined(None, None)
+    assert (found.served, found.rows) == (4, 16)
+    assert found.counts[Cause.CUT_OFF] == 1
+
+
+def test_an_empty_log_is_an_error(joined, tmp_path):
+    (tmp_path / "served").mkdir()
+    (tmp_path / "events.jsonl").write_text("")
+    with pytest.raises(DataError, match="no served record yet"):
+        joined(None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("click = 1", "labels: Field required"),
+        ("[labels]", "labels: "),
+        ("[labels]\nclick = -1", "labels.click: "),
+        ("[labels]\nclick = 1.5", "labels.click: "),
+        ("[labels]\nclick = 99", "labels.click: "),
+        ("seen = ['click']\n[labels]\nclick = 1", "'click' has a label"),
+        ("[labels", "not TOML"),
+    ],
+)
+def test_labels_that_say_something_else(tmp_path, text, said):
+    path = tmp_path / "labels.toml"
+    path.write_text(text)
+    with pytest.raises(RecipeError) as caught:
+        read_labels(path)
+    assert said in str(caught.value)
+    assert "click = 1" in str(caught.value)
+
+
+def test_labels_of_a_file(tmp_path):
+    path = tmp_path / "labels.toml"
+    path.write_text('seen = ["impression"]\n[labels]\npurchase = 3\nclick = 1\n')
+    assert read_labels(path).actions == ("purchase", "click", "impression")

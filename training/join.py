@@ -1,0 +1,159 @@
+"""``listwright join``: what was served and what people did, as judged rows for a fit."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from datetime import timedelta
+from pathlib import Path
+from time import perf_counter
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table as Grid
+
+from listwright.ranking import bundle
+from listwright.ranking.errors import ListwrightError, RecipeError
+from listwright.training.bars import progress_bars
+from listwright.training.joining.causes import COUNTED, OTHER_PLACE, Cause
+from listwright.training.joining.job import JoinJob, JoinResult, join
+from listwright.training.joining.labels import read_labels
+from listwright.training.joining.replay import replay
+
+_EXAMPLES = """examples:
+  listwright join --served served/ --events events/ --labels labels.toml --out rows.parquet
+  listwright join --served served/ --events clicks.csv orders.parquet --labels labels.toml \\
+      --window 2d --out rows.parquet
+  listwright join --served served/ --events events/ --labels labels.toml \\
+      --out rows.parquet --resume    after an interruption
+  listwright join --served served/ --replay 1000 --bundle models/shop/7
+  listwright fit --data rows.parquet --split time    the rows say which columns are features
+
+labels.toml:
+  seen = ["impression"]    # optional: only candidates with such an event, or a label, were seen
+  [labels]
+  purchase = 3
+  click = 1
+
+Events are UBI's, as JSON lines, CSV or Parquet; a folder's files are read by name.
+Every event is counted once: with its label, or under the cause why it does not count.
+"""
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_WINDOW = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)([smhd])")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Command line; 0 when the file is written, 1 with one clear line when it is not, 130 after Ctrl-C."""
+    options = _parser().parse_args(arguments)
+    console = Console(highlight=False)
+    try:
+        return _replayed(options, console) if options.replay is not None else _joined(options, console)
+    except (ListwrightError, OSError) as error:
+        console.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+        return 1
+    except KeyboardInterrupt:
+        console.print("interrupted: finished parts are kept; the same command with --resume continues")
+        return 130
+
+
+def _joined(options: argparse.Namespace, console: Console) -> int:
+    missing = [name for name in ("events", "labels", "out") if not getattr(options, name)]
+    if missing:
+        raise RecipeError(f"--{missing[0]} is missing: see listwright join --help")
+    job = JoinJob(
+        options.served,
+        tuple(options.events),
+        read_labels(options.labels),
+        window_of(options.window),
+        options.out,
+        options.prefix,
+    )
+    began = perf_counter()
+    columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
+    with progress_bars(console, *columns) as bars:
+        joined = join(job, resume=options.resume, progress=bars)
+    _show(job, joined, perf_counter() - began, console)
+    return 0
+
+
+def _replayed(options: argparse.Namespace, console: Console) -> int:
+    if options.replay < 1:
+        raise RecipeError(f"--replay {options.replay}: expected 1 or more")
+    if options.bundle is None:
+        raise RecipeError("--replay ranks records again: name the bundle with --bundle DIR")
+    found = replay(options.served, bundle.load(options.bundle), options.replay)
+    console.print(f"{found.same:,} records ranked again: scores and order are the logged ones, to the bit")
+    if found.degraded or found.others:
+        left_out = f"{found.degraded:,} degraded, {found.others:,} of other bundles or of experiments"
+        console.print(f"left out: {left_out}")
+    if found.differing:
+        console.print(f"[bold red]error:[/] {found.differing:,} records differ: {escape(', '.join(found.different))}")
+        return 1
+    return 0
+
+
+def window_of(text: str) -> timedelta:
+    """A length of time, such as ``30m``.
+
+    Raises:
+        RecipeError: if it is none.
+    """
+    found = _WINDOW.fullmatch(text)
+    if found is None or float(found[1]) == 0:
+        raise RecipeError(f"--window {text}: expected a number above 0 and s, m, h or d, such as 30m")
+    return timedelta(seconds=float(found[1]) * _UNITS[found[2]])
+
+
+def _show(job: JoinJob, joined: JoinResult, seconds: float, console: Console) -> None:
+    grid = Grid(box=None, show_header=False, pad_edge=False)
+    grid.add_column()
+    grid.add_column(justify="right")
+    for name in (COUNTED, *Cause):
+        if joined.counts[name] or name == COUNTED:
+            grid.add_row(f"events {name}" if name == COUNTED else f"  not counted: {name}", f"{joined.counts[name]:,}")
+    grid.add_row("served records", f"{joined.served:,}")
+    if joined.again:
+        grid.add_row("  left out: the query was served again later", f"{joined.again:,}")
+    for label, rows in joined.labelled.items():
+        grid.add_row(f"rows of label {label}", f"{rows:,}")
+    console.print(grid)
+    if joined.first_fault:
+        console.print(f"[yellow]Note:[/] the first that is no event: {escape(joined.first_fault)}", soft_wrap=True)
+    if joined.counts[OTHER_PLACE]:
+        said = f"{joined.counts[OTHER_PLACE]:,} counted events name another place than the shown one; the log's counts"
+        console.print(f"[yellow]Note:[/] {said}", soft_wrap=True)
+    said = f"{job.out}: {joined.rows:,} rows of {joined.queries:,} queries in {seconds:.1f} s"
+    console.print(said, soft_wrap=True, markup=False)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="listwright join",
+        description="Join a served log with events into judged rows, one row a shown candidate.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--served", type=Path, required=True, metavar="DIR", help="folder of LISTWRIGHT_SERVED_LOG, or a file of it"
+    )
+    parser.add_argument("--events", type=Path, nargs="+", metavar="PATH", help="files or folders of events")
+    parser.add_argument(
+        "--labels", type=Path, metavar="FILE", help="TOML file with the label of each action, see below"
+    )
+    parser.add_argument(
+        "--window", default="30m", metavar="TIME", help="how long after serving an event counts: 30m (default), 2h, 7d"
+    )
+    parser.add_argument("--out", type=Path, metavar="FILE", help="the .parquet file to write")
+    parser.add_argument("--prefix", default="", metavar="TEXT", help="before the names of all columns but the features")
+    parser.add_argument("--resume", action="store_true", help="continue an interrupted join")
+    again = parser.add_argument_group("rank again")
+    again.add_argument("--replay", type=int, metavar="N", help="rank N logged records again, and compare to the bit")
+    again.add_argument("--bundle", type=Path, metavar="DIR", help="with --replay: the bundle that ranked them")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

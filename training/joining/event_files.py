@@ -1,0 +1,210 @@
+"""Events of files as frames, a bounded number at a time: JSON lines, CSV and Parquet, each also in folders."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import polars as pl
+from pydantic import ValidationError
+
+from listwright.ranking.errors import DataError
+from listwright.ranking.events import COLUMNS, event_in, moment
+from listwright.training.data.container import open_plain
+from listwright.training.data.sources import check_exists
+from listwright.training.data.tables.frames import is_parquet
+from listwright.training.joining.causes import Cause
+
+BATCH_EVENTS = 50_000
+"""Events that are read at a time."""
+
+MAX_LINE = 2**20
+"""Bytes of a line of JSON; a longer one is no event."""
+
+EVENT_SCHEMA: dict[str, Any] = {
+    "query_id": pl.String(),
+    "object_id": pl.String(),
+    "action_name": pl.String(),
+    "client_id": pl.String(),
+    "event_id": pl.String(),
+    "timestamp": pl.Datetime("us"),
+    "ordinal": pl.Int64(),
+}
+"""Of the frames: times are in UTC."""
+
+LINES = (".jsonl", ".jsonl.gz", ".ndjson", ".json", ".jsonl.part")
+"""How names of files of JSON lines end; the last is one that the service still writes."""
+
+TABLE_NAMES = (".csv", ".csv.gz", ".parquet")
+_NEEDED = ("query_id", "action_name", "timestamp", "object_id")
+
+
+class EventBatch(NamedTuple):
+    """Some events of a file.
+
+    Args:
+        frame: of :data:`EVENT_SCHEMA`; every row has an action and a time.
+        faulty: rows or lines that are no events, by cause.
+        first_fault: what is wrong with the first of them, with its place; empty if there is none.
+    """
+
+    frame: pl.DataFrame
+    faulty: dict[Cause, int]
+    first_fault: str
+
+
+def event_files(path: Path) -> list[Path]:
+    """The file, or the files of a folder by name; names that begin with ``.`` or ``_`` are left out.
+
+    Raises:
+        DataError: if there is nothing at the path, or no file of a known format.
+    """
+    check_exists(str(path))
+    if not path.is_dir():
+        return [path]
+    found = [
+        file
+        for file in sorted(path.iterdir())
+        if file.is_file() and file.name[0] not in "._" and file.name.lower().endswith((*LINES, *TABLE_NAMES))
+    ]
+    if not found:
+        raise DataError(path, f"has no files of events: their names end in {', '.join((*LINES, *TABLE_NAMES))}")
+    return found
+
+
+def event_batches(path: Path) -> Iterator[EventBatch]:
+    """The events of one file.
+
+    A table has the columns of :data:`listwright.ranking.events.COLUMNS`; Parquet may have ``event_attributes`` as a
+    nested column instead. A line or a row that is no event is counted.
+
+    Raises:
+        DataError: if the file cannot be read, lacks a column, or holds no event at all but something else.
+    """
+    events = faulty = 0
+    first = ""
+    for batch in _table(path) if _is_table(path) else _json_lines(path):
+        events += batch.frame.height
+        faulty += sum(batch.faulty.values())
+        first = first or batch.first_fault
+        yield batch
+    if faulty > 1 and not events:
+        raise DataError(path, f"holds no event, and {faulty} of something else; the first: {first}")
+
+
+def _is_table(path: Path) -> bool:
+    return path.name.lower().endswith(TABLE_NAMES) or (not path.name.lower().endswith(LINES) and is_parquet(path))
+
+
+def _json_lines(path: Path) -> Iterator[EventBatch]:
+    held: list[tuple[object, ...]] = []
+    faulty, first, number = dict.fromkeys((Cause.CUT_OFF, Cause.UNREADABLE), 0), "", 0
+    try:
+        with open_plain(path) as (stream, _):
+            while line := stream.readline(MAX_LINE + 1):
+                number += 1
+                whole = line.endswith(b"\n")
+                while not whole and len(line) > MAX_LINE and (rest := stream.readline(MAX_LINE)):
+                    whole = rest.endswith(b"\n")
+                if not line.strip():
+                    continue
+                try:
+                    event = event_in(line)
+                except ValidationError as error:
+                    faulty[Cause.UNREADABLE if whole else Cause.CUT_OFF] += 1
+                    first = first or f"{path}, line {number}: {_said(error)}"
+                    continue
+                held.append(
+                    (
+                        event.query_id,
+                        event.object_id,
+                        event.action_name,
+                        event.client_id,
+                        event.event_id,
+                        event.moment,
+                        event.ordinal,
+                    )
+                )
+                if len(held) == BATCH_EVENTS:
+                    yield EventBatch(_frame(held), faulty, first)
+                    held, faulty = [], dict.fromkeys(faulty, 0)
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(path, f"cannot be read: {error}") from error
+    yield EventBatch(_frame(held), faulty, first)
+
+
+def _said(error: ValidationError) -> str:
+    fault = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(map(str, fault["loc"]))
+    return f"{place}: {fault['msg']}" if place else str(fault["msg"])
+
+
+def _frame(rows: list[tuple[object, ...]]) -> pl.DataFrame:
+    return pl.DataFrame(rows, schema=EVENT_SCHEMA, orient="row")
+
+
+def _table(path: Path) -> Iterator[EventBatch]:
+    first = 0
+    try:
+        parquet = is_parquet(path)
+        scanned = pl.scan_parquet(path) if parquet else pl.scan_csv(path, infer_schema=False)
+        rows = scanned.select(_columns(path, scanned.collect_schema()))
+        for frame in rows.collect_batches(chunk_size=BATCH_EVENTS, maintain_order=True):
+            yield _checked(path, frame, first + (1 if parquet else 2))
+            first += frame.height
+    except (OSError, EOFError, zlib.error, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise DataError(path, f"cannot be read as CSV or Parquet: {error}") from error
+
+
+def _columns(path: Path, schema: Mapping[str, Any]) -> list[pl.Expr]:
+    """The columns of a table under our names; one that is not needed may be missing."""
+    found = []
+    for ours, theirs in COLUMNS.items():
+        outer, *inner = theirs.split(".")
+        kind: Any = schema.get(theirs)
+        expression = pl.col(theirs)
+        if kind is None and inner:
+            expression, kind = pl.col(outer), schema.get(outer)
+            for name in inner:
+                fields = dict(kind) if isinstance(kind, pl.Struct) else {}
+                expression, kind = expression.struct.field(name), fields.get(name)
+        if kind is None:
+            if ours in _NEEDED:
+                raise DataError(path, f"has no column {theirs!r}: a table of events needs it, see docs/events.md")
+            expression, kind = pl.lit(None), pl.Null()
+        if ours != "timestamp":
+            expression = expression.cast(EVENT_SCHEMA[ours], strict=False)
+        elif not (kind == pl.String or isinstance(kind, pl.Datetime)):
+            raise DataError(path, f"holds {kind}: expected datetimes, or text as ISO 8601 has it", column=theirs)
+        found.append(expression.alias(ours))
+    return found
+
+
+def _checked(path: Path, frame: pl.DataFrame, line: int) -> EventBatch:
+    frame = frame.with_columns(_times(frame["timestamp"])).select(list(EVENT_SCHEMA))
+    empty = [name for name in ("query_id", "object_id", "client_id", "event_id") if name in frame.columns]
+    frame = frame.with_columns(pl.when(pl.col(name) != "").then(pl.col(name)).alias(name) for name in empty)
+    bad = frame["timestamp"].is_null() | frame["action_name"].is_null() | (frame["action_name"] == "")
+    count, said = int(bad.sum()), ""
+    if count:
+        row = int(bad.arg_max() or 0)
+        lacks = "time as ISO 8601 has it" if frame["timestamp"][row] is None else "action_name"
+        said = f"{path}, line {line + row}: has no {lacks}"
+    return EventBatch(frame.filter(~bad), {Cause.UNREADABLE: count}, said)
+
+
+def _times(column: pl.Series) -> pl.Series:
+    if isinstance(column.dtype, pl.Datetime):
+        moments = column.dt.convert_time_zone("UTC").dt.replace_time_zone(None) if column.dtype.time_zone else column
+        return moments.cast(EVENT_SCHEMA["timestamp"])
+    return pl.Series(column.name, [_moment(text) for text in column.to_list()], dtype=EVENT_SCHEMA["timestamp"])
+
+
+def _moment(text: str | None) -> datetime | None:
+    try:
+        return None if text is None else moment(text)
+    except ValueError:
+        return None

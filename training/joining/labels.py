@@ -1,0 +1,66 @@
+"""What an action is worth, and which actions show that a candidate was seen; read from TOML."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from listwright.ranking.errors import RecipeError
+from listwright.ranking.events import MAX_NAME
+from listwright.training.data.letor.fast import MAX_LABEL
+
+ActionName = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
+ActionLabel = Annotated[int, Field(ge=0, le=MAX_LABEL)]
+
+
+class Labels(BaseModel):
+    """What events say of a candidate.
+
+    Args:
+        labels: by action, a whole number from 0; the highest of a candidate's actions is its relevance label.
+        seen: actions, such as ``impression``, that only show that a candidate was seen. Empty: all shown ones were.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    labels: Annotated[dict[ActionName, ActionLabel], Field(min_length=1)]
+    seen: Annotated[list[ActionName], Field(max_length=100)] = []
+
+    @model_validator(mode="after")
+    def _are_apart(self) -> Labels:
+        both = [name for name in self.seen if name in self.labels]
+        if both:
+            raise ValueError(
+                f"{both[0]!r} has a label, so it shows anyway that a candidate was seen: leave it out of seen"
+            )
+        return self
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """All that are counted."""
+        return (*self.labels, *self.seen)
+
+
+def read_labels(path: Path) -> Labels:
+    """The labels of a TOML file.
+
+    Raises:
+        RecipeError: if it cannot be read, or says something else; names the fault.
+    """
+    example = "write [labels] and below it lines such as click = 1"
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RecipeError(f"--labels {path}: cannot be read ({error.strerror or error}); {example}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise RecipeError(f"--labels {path}: not TOML ({error}); {example}") from error
+    try:
+        return Labels.model_validate(values)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        place = ".".join(map(str, fault["loc"]))
+        said = str(fault["msg"]).removeprefix("Value error, ")
+        raise RecipeError(f"--labels {path}: {place + ': ' if place else ''}{said}; {example}") from error

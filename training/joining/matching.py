@@ -1,0 +1,105 @@
+"""Which record an event belongs to, in parts that fit into memory however long the log is.
+
+Records and events are dealt into buckets by the hash of their query id. A bucket holds all of a query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from listwright.training.joining.causes import Cause, Counts
+from listwright.training.joining.event_files import EVENT_SCHEMA
+from listwright.training.joining.labels import Labels
+
+BUCKET_ROWS = 2_000_000
+"""Records and events that a bucket should hold at most, on average."""
+
+_KEYS = ("query_id", "served_at", "record")
+_WITHOUT_ID = ("query_id", "action_name", "client_id", "timestamp", "object_id")
+
+
+def keys_of(pieces: Iterable[Path]) -> Iterator[pl.DataFrame]:
+    """What of the records is matched, piece by piece."""
+    for path in pieces:
+        yield pl.read_parquet(path, columns=list(_KEYS))
+
+
+def deal(frames: Iterable[pl.DataFrame], buckets: int, folder: Path, stem: str) -> None:
+    """Write rows into the buckets of their queries: ``folder/BUCKET/STEM-NUMBER.parquet``."""
+    for number, frame in enumerate(frames):
+        dealt = frame.with_columns((pl.col("query_id").hash(seed=0) % buckets).alias("bucket"))
+        for (bucket,), part in dealt.partition_by("bucket", as_dict=True, include_key=False).items():
+            inside = folder / f"{int(str(bucket)):05}"
+            inside.mkdir(parents=True, exist_ok=True)
+            part.write_parquet(inside / f"{stem}-{number:07}.parquet", compression="lz4")
+
+
+def worth_matching(frame: pl.DataFrame, labels: Labels, counts: Counts) -> pl.DataFrame:
+    """Events whose action counts, and that name a query and a candidate; the others are counted."""
+    for cause, good in (
+        (Cause.NO_LABEL, pl.col("action_name").is_in(list(labels.actions))),
+        (Cause.NO_QUERY, pl.col("query_id").is_not_null()),
+        (Cause.NO_CANDIDATE, pl.col("object_id").is_not_null()),
+    ):
+        kept = frame.filter(good)
+        counts[cause] += frame.height - kept.height
+        frame = kept
+    return frame
+
+
+def match(folder: Path, window: timedelta, counts: Counts) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The events of a bucket with their records, and the records that do not stand.
+
+    Of several records of one query the last stands: earlier ones were tries whose answer did not arrive, or lists that
+    it replaced.
+
+    Args:
+        folder: of the bucket.
+        window: an event counts up to so long after serving.
+        counts: of events that do not count; added to.
+
+    Returns:
+        Events with ``served_at`` and ``record``, by the time of serving; and ``served_at`` and ``record`` of the
+        records that were served again later.
+    """
+    keys = _read(folder, "keys", {"query_id": pl.String(), "served_at": pl.Datetime("us"), "record": pl.Int64()})
+    keys = keys.sort("served_at", "record")
+    last = keys.unique("query_id", keep="last", maintain_order=True)
+    superseded = keys.join(last, on="record", how="anti").select("served_at", "record")
+    events = _read(folder, "events", EVENT_SCHEMA)
+    once = _once(events)
+    counts[Cause.DUPLICATE] += events.height - once.height
+    found = once.join(last, on="query_id", how="left", maintain_order="left")
+    delay = pl.col("timestamp") - pl.col("served_at")
+    for cause, good in (
+        (Cause.UNKNOWN_QUERY, pl.col("record").is_not_null()),
+        (Cause.BEFORE_SERVING, delay >= timedelta(0)),
+        (Cause.OUTSIDE_WINDOW, delay <= window),
+    ):
+        kept = found.filter(good)
+        counts[cause] += found.height - kept.height
+        found = kept
+    matched = found.select("record", "served_at", "object_id", "action_name", "ordinal")
+    return matched.sort("served_at", "record"), superseded.sort("served_at", "record")
+
+
+def _once(events: pl.DataFrame) -> pl.DataFrame:
+    """Each event once: by its id within its query, or, without an id, by all that it says."""
+    named = events.filter(pl.col("event_id").is_not_null())
+    unnamed = events.filter(pl.col("event_id").is_null())
+    return pl.concat(
+        [
+            named.unique(["query_id", "event_id"], keep="first", maintain_order=True),
+            unnamed.unique(list(_WITHOUT_ID), keep="first", maintain_order=True),
+        ]
+    )
+
+
+def _read(folder: Path, stem: str, schema: dict[str, Any]) -> pl.DataFrame:
+    found = sorted(folder.glob(f"{stem}-*.parquet"))
+    return pl.read_parquet(found) if found else pl.DataFrame(schema=schema)

@@ -1,0 +1,265 @@
+"""Served records as Parquet pieces: one row a record, its lists in the order as shown, a bounded number at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from jaxtyping import Float
+
+from listwright.ranking.errors import DataError
+from listwright.ranking.served.files import feature_columns, read
+from listwright.ranking.served.record import Columns, ServedRecord
+
+PIECE_BYTES = 16 * 2**20
+"""Of the features of a piece."""
+
+PIECE_RECORDS = 10_000
+
+SECOND = timedelta(seconds=1)
+
+_TEAMS = pl.List(pl.String())
+
+PIECE_SCHEMA: dict[str, Any] = {
+    "record": pl.Int64(),
+    "query_id": pl.String(),
+    "served_at": pl.Datetime("us"),
+    "shown": pl.List(pl.String()),
+    "unshown": pl.List(pl.String()),
+    "features": pl.Binary(),
+    "scores": pl.Binary(),
+    "first_stage_scores": pl.Binary(),
+    "bundle": pl.String(),
+    "strategy": pl.String(),
+    "unit": pl.String(),
+    "experiment": pl.String(),
+    "arm": pl.String(),
+    "teams": _TEAMS,
+    "intervention": pl.String(),
+    "places": pl.List(pl.Int64()),
+    "propensity": pl.Float64(),
+    "length": pl.Int64(),
+}
+"""Of a piece. ``shown`` holds the ids as shown, ``features`` and scores the bytes of these candidates in that order."""
+
+RECORDS_OF_A_FILE = 2**40
+"""Numbers of records of one file: the number of the file times this, and the place in it."""
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The feature columns of all files together.
+
+    Args:
+        names: ``D`` names, in the order of the newest file.
+        categories: of each categorical column, those of all files.
+    """
+
+    names: tuple[str, ...]
+    categories: Mapping[str, tuple[str, ...]]
+
+
+def schema_of(files: Sequence[Path]) -> Schema:
+    """The columns that all files have.
+
+    Categories may differ among files, as bundles of one schema may be fitted on other data: each file's codes are read
+    by its own.
+
+    Raises:
+        DataError: if there is no file with a header, or two files have other columns; names the columns.
+    """
+    found = [(path, columns) for path in files if (columns := feature_columns(path)) is not None]
+    if not found:
+        raise DataError(files[0].parent if files else "the served log", "has no served record yet")
+    newest, last = found[-1]
+    for path, columns in found:
+        _check_same(path, columns, newest, last)
+    categories = {
+        name: tuple(dict.fromkeys(value for _, columns in found for value in columns.categories[name]))
+        for name in last.names
+        if name in last.categories
+    }
+    return Schema(last.names, categories)
+
+
+def _check_same(path: Path, columns: Columns, newest: Path, last: Columns) -> None:
+    lacks = [name for name in last.names if name not in columns.names]
+    more = [name for name in columns.names if name not in last.names]
+    kinds = sorted(set(columns.categories) ^ set(last.categories)) if not lacks and not more else []
+    if not (lacks or more or kinds):
+        return
+    said = [
+        *([f"lacks {_listed(lacks)}"] if lacks else []),
+        *([f"has {_listed(more)} more"] if more else []),
+        *([f"has {_listed(kinds)} as another kind of column"] if kinds else []),
+    ]
+    remedy = "join files of one feature schema at a time: move the others into a folder of their own"
+    raise DataError(path, f"{' and '.join(said)} than {newest.name}: {remedy}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+
+
+def write_pieces(path: Path, number: int, schema: Schema, folder: Path, told: Callable[[int], None]) -> int:
+    """Write the records of one file as pieces; how many records there are.
+
+    Args:
+        path: of the Avro file; one that is cut off is read to its last whole block.
+        number: of the file among those of the join.
+        schema: of all files.
+        folder: where the pieces go.
+        told: how many records of the file have been read.
+
+    Raises:
+        DataError: if the file is damaged.
+    """
+    order = _Order(feature_columns(path), schema)
+    rows: list[tuple[object, ...]] = []
+    size = piece = count = 0
+    for record in read(path):
+        rows.append(_row(record, order.of(record), number * RECORDS_OF_A_FILE + count, str(path)))
+        count += 1
+        size += len(record.order) * len(schema.names) * 4
+        if size >= PIECE_BYTES or len(rows) >= PIECE_RECORDS:
+            _write(rows, folder / f"{number:05}-{piece:05}.parquet")
+            told(count)
+            rows, size, piece = [], 0, piece + 1
+    if rows:
+        _write(rows, folder / f"{number:05}-{piece:05}.parquet")
+    told(count)
+    return count
+
+
+class _Order:
+    """Brings the columns of a file's records, and the codes of its categories, into those of all files."""
+
+    def __init__(self, columns: Columns | None, schema: Schema) -> None:
+        self._places: list[int] | None = None
+        self._codes: dict[int, np.ndarray] = {}
+        if columns is None:
+            return
+        if columns.names != schema.names:
+            self._places = [columns.names.index(name) for name in schema.names]
+        for d, name in enumerate(schema.names):
+            known, own = schema.categories.get(name), columns.categories.get(name)
+            if known is not None and own is not None and known != own:
+                self._codes[d] = np.array([0, *(known.index(value) + 1 for value in own)], dtype=np.float32)
+
+    def of(self, record: ServedRecord) -> Float[np.ndarray, "R D"]:
+        """The features of the shown candidates, as shown."""
+        features: np.ndarray = record.features[record.order]
+        if self._places is not None:
+            features = features[:, self._places]
+        for d, codes in self._codes.items():
+            column = features[:, d].astype(np.int64)
+            features[:, d] = codes[np.where((column > 0) & (column < len(codes)), column, 0)]
+        return features
+
+
+def _row(record: ServedRecord, features: Float[np.ndarray, "R D"], number: int, source: str) -> tuple[object, ...]:
+    order = record.order.tolist()
+    ids, length = record.candidate_ids, len(record)
+    if len(set(order)) < len(order) or (order and not 0 <= min(order) <= max(order) < length):
+        raise DataError(source, f"query {record.query_id!r} shows places {order[:10]} of {length} candidates")
+    shown = [ids[place] for place in order]
+    hidden: list[str] = []
+    if len(order) < length:
+        at = set(order)
+        hidden = [ids[place] for place in range(length) if place not in at]
+    made = record.intervention
+    return (
+        number,
+        record.query_id,
+        record.served_at.astimezone(UTC).replace(tzinfo=None),
+        shown,
+        hidden,
+        features.tobytes(),
+        record.scores[order].tobytes(),
+        record.first_stage_scores[order].tobytes(),
+        record.bundle,
+        record.strategy,
+        record.unit,
+        record.experiment,
+        record.arm,
+        None if record.teams is None else list(record.teams),
+        None if made is None else made.kind,
+        None if made is None else list(made.places),
+        None if made is None else made.propensity,
+        len(order),
+    )
+
+
+def _write(rows: list[tuple[object, ...]], path: Path) -> None:
+    frame = pl.DataFrame(rows, schema=PIECE_SCHEMA, orient="row").sort("served_at", "record")
+    partial = path.with_suffix(".partial")
+    frame.write_parquet(partial, compression="lz4", row_group_size=1000)
+    partial.replace(path)
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A stretch of time whose judged rows are made at once.
+
+    Args:
+        begin, end: of ``served_at``, UTC without a zone; the end is not in it.
+    """
+
+    begin: datetime
+    end: datetime
+
+    @property
+    def name(self) -> str:
+        """Of its files: sorts by time."""
+        return self.begin.strftime("%Y%m%dT%H%M%S")
+
+
+def times_of(pieces: Sequence[Path]) -> dict[Path, tuple[datetime, datetime]]:
+    """The first and the last time of serving in each piece."""
+    served_at = pl.col("served_at")
+    bounds = [
+        pl.scan_parquet(path).select(served_at.min().alias("first"), served_at.max().alias("last")) for path in pieces
+    ]
+    found = [frame.row(0) for frame in pl.collect_all(bounds)]
+    return dict(zip(pieces, found, strict=True))
+
+
+def slices_of(pieces: Sequence[Path], width: int, most_bytes: int) -> list[Slice]:
+    """Stretches of time, in order, that hold all records: an hour at most, and so many bytes of features at most.
+
+    A single second may hold more.
+
+    Args:
+        pieces: of :func:`write_pieces`.
+        width: D.
+        most_bytes: of features.
+    """
+    if not pieces:
+        return []
+    second = pl.col("served_at").dt.truncate("1s")
+    tally = (
+        pl.scan_parquet(list(pieces))
+        .group_by(second.alias("second"))
+        .agg(pl.col("length").sum())
+        .sort("second")
+        .collect(engine="streaming")
+    )
+    found: list[Slice] = []
+    begin: datetime | None = None
+    end, held = datetime.min, 0
+    for at, length in tally.iter_rows():
+        size = int(length) * width * 4
+        same_hour = begin is not None and at.replace(minute=0, second=0) == begin.replace(minute=0, second=0)
+        if begin is None or not same_hour or held + size > most_bytes:
+            if begin is not None:
+                found.append(Slice(begin, end))
+            begin, held = at, 0
+        held += size
+        end = at + SECOND
+    assert begin is not None
+    return [*found, Slice(begin, end)]

@@ -1,0 +1,93 @@
+"""Logged records ranked again: the proof that what is logged is what was ranked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+
+from listwright.ranking.bundle import Bundle
+from listwright.ranking.candidates import CandidateList
+from listwright.ranking.errors import RecipeError
+from listwright.ranking.served.files import log_files, records
+from listwright.ranking.served.record import ServedRecord
+
+
+@dataclass
+class Replayed:
+    """What ranking again gave.
+
+    Args:
+        same: records whose scores and order are the logged ones, to the bit.
+        different: query ids of the others, the first twenty.
+        differing: how many others there are.
+        degraded: records that were left out, as their answer came from an earlier stage.
+        others: records that were left out, as another bundle ranked them or an experiment did.
+    """
+
+    same: int = 0
+    different: list[str] = field(default_factory=list)
+    differing: int = 0
+    degraded: int = 0
+    others: int = 0
+
+
+def replay(served: Path, loaded: Bundle, most: int) -> Replayed:
+    """Rank logged records of a bundle again.
+
+    Args:
+        served: folder of the served log, or a file of it.
+        loaded: the bundle.
+        most: records that are ranked.
+
+    Raises:
+        RecipeError: if the log holds no record of this bundle.
+        DataError: if a file cannot be read.
+    """
+    manifest = loaded.manifest
+    found = Replayed()
+    files: Sequence[Path] = [served] if served.is_file() else log_files(served)
+    for record in islice(_of(records(files), f"{manifest.name}/{manifest.version}", manifest.fingerprint, found), most):
+        if _is_same(record, loaded):
+            found.same += 1
+            continue
+        found.differing += 1
+        if len(found.different) < 20:
+            found.different.append(record.query_id)
+    if not found.same and not found.differing:
+        said = f"{found.others} records of other bundles or of experiments, {found.degraded} degraded ones"
+        raise RecipeError(f"{served} holds no record of {manifest.name}/{manifest.version} to rank again ({said})")
+    return found
+
+
+def _of(served: Iterable[ServedRecord], name: str, fingerprint: str, found: Replayed) -> Iterable[ServedRecord]:
+    for record in served:
+        if record.degraded is not None:
+            found.degraded += 1
+        elif (record.bundle, record.fingerprint) != (name, fingerprint) or record.teams or record.intervention:
+            found.others += 1
+        else:
+            yield record
+
+
+def _is_same(record: ServedRecord, loaded: Bundle) -> bool:
+    specialist = None if record.route is None else json.loads(record.route).get("specialist")
+    candidates = CandidateList(record.features)
+    strategy = record.strategy if specialist is None else "srm"
+    ranking = loaded.reranker.rerank(candidates, strategy=strategy, specialist=specialist, routing=False)
+    return (
+        _bits(ranking.scores) == _bits(record.scores)
+        and _bits(ranking.first_stage_scores) == _bits(record.first_stage_scores)
+        and np.array_equal(ranking.order[: len(record.order)], record.order)
+    )
+
+
+def _bits(scores: Float[np.ndarray, " L"]) -> bytes:
+    """As logged: float64; every NaN is one."""
+    values = np.asarray(scores, dtype="<f8")
+    return np.where(np.isnan(values), np.float64("nan"), values).tobytes()

@@ -1,0 +1,179 @@
+"""The judged rows of a slice of time: one row a shown candidate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from listwright.ranking.errors import DataError
+from listwright.training.joining.causes import COUNTED, OTHER_PLACE, Cause, Counts
+from listwright.training.joining.labels import Labels
+from listwright.training.joining.pieces import Schema, Slice
+
+QID, LABEL, TIME = "query_id", "label", "served_at"
+
+_BEFORE = (QID, "candidate_id", "position", LABEL)
+_BEHIND = (
+    "score",
+    "first_stage_score",
+    "bundle",
+    "strategy",
+    TIME,
+    "unit",
+    "experiment",
+    "arm",
+    "team",
+    "intervention",
+    "propensity",
+    "swapped",
+)
+
+
+def check_names(schema: Schema, labels: Labels, prefix: str) -> None:
+    """Raise DataError if a feature has the name of another column of the judged rows."""
+    others = {prefix + name for name in (*_BEFORE, *_BEHIND, *(f"n_{action}" for action in labels.actions))}
+    taken = [name for name in schema.names if name in others]
+    if taken:
+        raise DataError(
+            "the served log",
+            f"has a feature {taken[0]!r}, a column of the judged rows: say --prefix judged_, for example",
+        )
+
+
+def judged_rows(
+    slice_: Slice,
+    pieces: Sequence[Path],
+    matched: Sequence[Path],
+    superseded: Sequence[Path],
+    *,
+    schema: Schema,
+    labels: Labels,
+    prefix: str,
+    counts: Counts,
+) -> pl.DataFrame:
+    """The rows of the records that were served in a stretch of time, in the order of serving and of the shown places.
+
+    Args:
+        slice_: the stretch.
+        pieces: of records.
+        matched: events with their records.
+        superseded: records that were served again later.
+        schema: of the features.
+        labels: what an action is worth.
+        prefix: of all columns but the features.
+        counts: of events; added to.
+
+    Returns:
+        One row a shown candidate; of a query without a candidate that was seen, none.
+    """
+    records = _between(pieces, slice_)
+    records = records.join(_between(superseded, slice_).select("record"), on="record", how="anti").sort(TIME, "record")
+    rows = _shown(records, schema, prefix)
+    rows = _with_events(rows, records, _between(matched, slice_), labels, prefix, counts)
+    ordered = [prefix + name for name in _BEFORE] + list(schema.names) + [prefix + name for name in _BEHIND]
+    return rows.select(*ordered, *(f"{prefix}n_{action}" for action in labels.actions))
+
+
+def _between(files: Sequence[Path], slice_: Slice) -> pl.DataFrame:
+    inside = (pl.col(TIME) >= slice_.begin) & (pl.col(TIME) < slice_.end)
+    return pl.scan_parquet(list(files)).filter(inside).collect()
+
+
+def _shown(records: pl.DataFrame, schema: Schema, prefix: str) -> pl.DataFrame:
+    """Features and what the log says of each shown candidate, under the names of the judged rows, and ``record``."""
+    lengths = records["length"].to_numpy()
+    rows, width = int(lengths.sum()), len(schema.names)
+    features = np.frombuffer(b"".join(records["features"].to_list()), "<f4").reshape(rows, width)
+    begins = np.cumsum(lengths) - lengths
+    place = np.arange(rows) - np.repeat(begins, lengths)
+    record = np.repeat(np.arange(records.height), lengths)
+    columns = {name: _column(features[:, d], schema, name) for d, name in enumerate(schema.names)}
+    spread = records.select(
+        pl.col("record"),
+        pl.col(QID).alias(prefix + QID),
+        pl.col(TIME).dt.replace_time_zone("UTC").alias(prefix + TIME),
+        *(
+            pl.col(name).alias(prefix + name)
+            for name in ("bundle", "strategy", "unit", "experiment", "arm", "intervention", "propensity")
+        ),
+    )[record]
+    ids = records.filter(pl.col("length") > 0)["shown"].explode()
+    return spread.with_columns(
+        ids.alias(prefix + "candidate_id"),
+        pl.Series(prefix + "position", (place + 1).astype(np.int32)),
+        _scores(records["scores"]).alias(prefix + "score"),
+        _scores(records["first_stage_scores"]).alias(prefix + "first_stage_score"),
+        _teams(records, lengths).alias(prefix + "team"),
+        pl.Series(prefix + "swapped", _swapped(records, begins, rows)),
+        *(column.alias(name) for name, column in columns.items()),
+    )
+
+
+def _column(values: np.ndarray, schema: Schema, name: str) -> pl.Series:
+    categories = schema.categories.get(name)
+    if categories is None:
+        return pl.Series(np.ascontiguousarray(values))
+    codes = pl.Series(values.astype(np.int64) - 1)  # 0 is an unknown or a missing one: null
+    known = codes.is_between(0, len(categories) - 1)
+    return pl.Series(list(categories), dtype=pl.String).gather(codes.set(~known, None))
+
+
+def _scores(column: pl.Series) -> pl.Series:
+    return pl.Series(np.frombuffer(b"".join(column.to_list()), "<f8")).fill_nan(None)
+
+
+def _teams(records: pl.DataFrame, lengths: np.ndarray) -> pl.Series:
+    """Null where rankers were not interleaved, or a list of teams is shorter than the shown one."""
+    found: list[str | None] = []
+    for teams, length in zip(records["teams"].to_list(), lengths.tolist(), strict=True):
+        found += [None] * length if teams is None else [*teams, *[None] * length][:length]
+    return pl.Series(found, dtype=pl.String)
+
+
+def _swapped(records: pl.DataFrame, begins: np.ndarray, rows: int) -> np.ndarray:
+    swapped = np.zeros(rows, dtype=bool)
+    changed = records["intervention"].is_not_null()
+    for row in changed.arg_true().to_list():
+        places = records["places"][row].to_numpy()
+        swapped[begins[row] + places[(places >= 0) & (places < records["length"][row])]] = True
+    return swapped
+
+
+def _with_events(
+    rows: pl.DataFrame, records: pl.DataFrame, events: pl.DataFrame, labels: Labels, prefix: str, counts: Counts
+) -> pl.DataFrame:
+    """The rows with their labels and counts, those that were not seen left out."""
+    at = rows.select(
+        "record", pl.col(prefix + "candidate_id").alias("object_id"), pl.col(prefix + "position").alias("at")
+    )
+    found = events.join(at, on=["record", "object_id"], how="left")
+    lost = found.filter(pl.col("at").is_null())
+    hidden = records.select("record", pl.col("unshown").alias("object_id")).explode("object_id").drop_nulls("object_id")
+    not_shown = lost.join(hidden, on=["record", "object_id"], how="semi").height
+    counts[Cause.NOT_SHOWN] += not_shown
+    counts[Cause.NOT_IN_LIST] += lost.height - not_shown
+    found = found.filter(pl.col("at").is_not_null())
+    counts[COUNTED] += found.height
+    counts[OTHER_PLACE] += int((found["ordinal"] != found["at"]).sum())
+    worth = pl.col("action_name").replace_strict(labels.labels, default=0, return_dtype=pl.Int32)
+    of_candidate = found.group_by("record", "object_id").agg(
+        worth.max().alias(prefix + LABEL),
+        *(
+            (pl.col("action_name") == action).sum().cast(pl.Int32).alias(f"{prefix}n_{action}")
+            for action in labels.actions
+        ),
+    )
+    counted = [prefix + LABEL, *(f"{prefix}n_{action}" for action in labels.actions)]
+    joined = rows.join(
+        of_candidate,
+        left_on=["record", prefix + "candidate_id"],
+        right_on=["record", "object_id"],
+        how="left",
+        maintain_order="left",
+    )
+    if labels.seen:
+        joined = joined.filter(pl.col(prefix + LABEL).is_not_null())
+    return joined.with_columns(pl.col(name).fill_null(0) for name in counted)

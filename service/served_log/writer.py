@@ -223,7 +223,7 @@ def _folder(settings: Settings) -> LogFolder:
     return LogFolder(
         settings.served_log,
         most_bytes=max(settings.served_file_bytes, settings.served_max_bytes - growth),
-        most_age_s=settings.served_max_age_s,
+        most_age_s=86_400.0 * settings.served_max_days,
         stale_s=2 * settings.served_file_s + TIDY_S,
     )
 

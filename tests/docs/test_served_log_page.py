@@ -1,4 +1,4 @@
-"""``docs/served-log.md`` has the code's settings, fields and reasons, and its Python runs."""
+"""``docs/served-log.md`` has the code's fields and reasons, and its Python runs."""
 
 import re
 from pathlib import Path
@@ -8,28 +8,10 @@ import pytest
 from listwright.ranking.served import files
 from listwright.ranking.served.schema import SCHEMA
 from listwright.ranking.served.units import hashed
-from listwright.service.loop_settings import LoopSettings
 from support.served import served_record
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "served-log.md").read_text(encoding="utf-8")
-
-
-def settings():
-    """Every setting of the log."""
-    rows = ["| variable | default | meaning |", "|---|---|---|"]
-    for name, field in LoopSettings.model_fields.items():
-        value = field.default
-        default = "none" if value is None else f"`{str(value).lower() if isinstance(value, bool) else f'{value:.10g}'}`"
-        if isinstance(value, int) and not isinstance(value, bool):
-            default = f"`{value}`"
-        rows.append(f"| `LISTWRIGHT_{name.upper()}` | {default} | {field.description} |")
-    return "\n".join(rows)
-
-
-def test_the_table_is_the_code_s_settings():
-    (found,) = re.findall(r"<!-- settings: begin -->\n(.*?)\n<!-- settings: end -->", PAGE, re.DOTALL)
-    assert found == settings()
 
 
 def test_every_field_of_a_record_is_described():

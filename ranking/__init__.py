@@ -15,6 +15,7 @@ line or from lines below; ``pyproject.toml`` holds them to it::
     manifest, stages                     what a bundle says of itself and of its stages
     relative                             list-relative columns
     candidates, features, metrics        a list and its ranking, the schema, NDCG and others
+    experiments/                         two rankings interleaved into one shown list
     onnx_graph, deadline, extensions     which graphs are safe; how long is left; which compiled modules are built
     errors, order, relevance, plain_file what goes wrong; how ties break; probabilities; files that are only files
 

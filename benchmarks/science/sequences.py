@@ -1,7 +1,8 @@
 """``python -m benchmarks.science.sequences``: false verdicts of somebody who looks every day for a month.
 
 Both arms are alike. Units arrive day by day, some return, and after each day the verdict is read. A run counts as false
-if any of its 30 looks calls a winner. Beside the confidence sequence stands the same reader with fixed-sample intervals.
+if any of its 30 looks calls a winner. Beside the confidence sequence stands the same reader with intervals for a single
+look.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 
 from benchmarks import machine
 from listwright.training.comparing.comparison import enough
@@ -86,21 +87,24 @@ def _called(case: Case, effect: float, rng: np.random.Generator) -> tuple[bool, 
 
 
 def _values(
-    case: Case, unit: Float[np.ndarray, " N"], effect: Float[np.ndarray, " N"], rng: np.random.Generator
+    case: Case, unit: Int[np.ndarray, " N"], effect: Float[np.ndarray, " N"], rng: np.random.Generator
 ) -> Float[np.ndarray, " N"]:
     """Of each query."""
     own = case.liking * rng.normal(size=case.units)[unit]
     if case.kind == "preference":  # 1/2, 0 or -1/2; the unit's taste is its own, and 0 on average
         tied = rng.random(len(unit)) < case.rate
         mine = rng.random(len(unit)) < np.clip(1.0 / (1.0 + np.exp(-own)) + effect, 0.0, 1.0)
-        return np.where(tied, 0.0, np.where(mine, 0.5, -0.5))
+        preferred: Float[np.ndarray, " N"] = np.where(tied, 0.0, np.where(mine, 0.5, -0.5))
+        return preferred
     odds = np.log(case.rate / (1.0 - case.rate)) + own
-    hit = (rng.random(len(unit)) < np.clip(1.0 / (1.0 + np.exp(-odds)) + effect, 0.0, 1.0)).astype(np.float64)
+    hit: Float[np.ndarray, " N"] = (
+        rng.random(len(unit)) < np.clip(1.0 / (1.0 + np.exp(-odds)) + effect, 0.0, 1.0)
+    ).astype(np.float64)
     return hit * rng.lognormal(3.0, 1.0, len(unit)) if case.kind == "revenue" else hit
 
 
 def _look(
-    case: Case, totals: Float[np.ndarray, " N"], counts: Float[np.ndarray, " N"], challenger: Float[np.ndarray, " N"]
+    case: Case, totals: Float[np.ndarray, " N"], counts: Float[np.ndarray, " N"], challenger: Bool[np.ndarray, " N"]
 ) -> tuple[float, float, float, bool]:
     """Estimate, variance, the difference that is worth to be shown, and whether there are enough units."""
     if case.kind == "preference":

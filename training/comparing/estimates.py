@@ -73,7 +73,8 @@ def resampled_ratio(
     sums = np.stack([np.bincount(group, values[counted], groups) for values in (totals, queries)], axis=1)
     drawn = [counts @ sums for counts in resamples(groups, RESAMPLES, rng)]
     y, n = np.concatenate(drawn).T
-    return np.divide(y, n, out=np.full(len(y), np.nan), where=n > 0.0)
+    values: Float[np.ndarray, " R"] = np.divide(y, n, out=np.full(len(y), np.nan), where=n > 0.0)
+    return values
 
 
 def group_of(count: int, most: int, rng: np.random.Generator) -> Int[np.ndarray, " N"]:

@@ -40,7 +40,7 @@ def compare_teams(experiment: Experiment, *, credit: str | None, worth: float | 
     for day, totals in grown(sums, _SUMS):
         found = ratio_of(totals[:, 0], totals[:, 1])
         looks.append(look_of(day, found.value, found.variance, found.queries, sequence, ready=enough(found)))
-    low, high = np.nanquantile(resampled_ratio(*totals.T, np.random.default_rng(0)), [0.025, 0.975])
+    low, high = np.nanquantile(resampled_ratio(totals[:, 0], totals[:, 1], np.random.default_rng(0)), [0.025, 0.975])
     queries, first = int(sums["queries"].sum()), int(sums["first"].sum())
     total, credited = queries / max(found.queries, 1.0), found.queries
     needed = needed_for(found.value, found.variance, credited * total, sequence)  # in queries, credited or not

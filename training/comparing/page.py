@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+from datetime import date
 
-from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
+from matplotlib.ticker import MaxNLocator
 
 from listwright.training.comparing.comparison import FEWEST_ACTIVE, FEWEST_UNITS, Compared
 from listwright.training.comparing.sentences import (
@@ -24,7 +25,7 @@ from listwright.training.reporting.drawing import COLOURS, INK, SOFT, legend, on
 from listwright.training.reporting.page import PageFigure, PageSection, PageTable, render
 
 _CAPTION = (
-    "Dark band: 95 % interval for a single look, to be read at one planned day only. Light band: the interval that "
+    "Inner band: 95 % interval for a single look, to be read at one planned day only. Outer band: the interval that "
     "holds at every look together. Days with too few units are left out."
 )
 
@@ -81,7 +82,7 @@ def _shown_since(found: Compared) -> list[str]:
 def course(found: Compared) -> str:
     """Estimate, interval for one look and confidence sequence, by day."""
     ready = [look for look in found.looks if look.enough and math.isfinite(look.always)]
-    days = [float(date2num(look.day)) for look in ready]
+    days = [look.day.toordinal() for look in ready]
     middle = [look.estimate for look in ready]
     figure, axes = one()
     for name, alpha, halves in (
@@ -93,16 +94,15 @@ def course(found: Compared) -> str:
             axes.errorbar(days, middle, yerr=halves, color=COLOURS[0], alpha=2 * alpha, label=name, capsize=4)
         else:
             axes.fill_between(days, low, high, color=COLOURS[0], alpha=alpha, linewidth=0, label=name)
-    axes.plot(days, middle, color=COLOURS[0], label="estimate", **({"marker": "o"} if len(ready) == 1 else {}))
+    axes.plot(days, middle, color=COLOURS[0], label="estimate", marker="o" if len(ready) == 1 else "")
     axes.axhline(0.0, color=INK, linewidth=1)
     reach = 1.6 * sorted(look.always for look in ready)[len(ready) // 2] + max(
         abs(m) for m in middle[len(middle) // 2 :]
     )
     axes.set_ylim(-reach, reach)
     axes.set_ylabel("challenger less control", color=SOFT)
-    locator = AutoDateLocator(minticks=2, maxticks=6)
-    axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axes.xaxis.set_major_formatter(lambda number, _: f"{date.fromordinal(int(number)):%d %b}")
     legend(figure, columns=3)
     return svg(figure, "course", "The difference and its two intervals, day by day")
 
@@ -116,7 +116,9 @@ def _metrics(found: Compared) -> PageSection:
         once = "not known" if math.isnan(effect.low) else f"[{signed(effect.low)}, {signed(effect.high)}]"
         rows.append([metric_name(effect.metric), *means, signed(effect.look.estimate), always, once])
     note = "The first metric decides. The others were not corrected for their number."
-    return PageSection("All metrics", tables=[PageTable("", head, rows, note if len(rows) > 1 else "")])
+    if found.kind == "interleaving":
+        head, rows = [head[0], *head[3:]], [[row[0], *row[3:]] for row in rows]
+    return PageSection(tables=[PageTable("All metrics", head, rows, note if len(rows) > 1 else "")])
 
 
 def _checks(found: Compared) -> PageSection:
@@ -130,7 +132,7 @@ def _checks(found: Compared) -> PageSection:
         ]
         rows += [[f"{name}, one look", f"p = {p_text(p)}"] for name, p in found.tests]
         tables = [PageTable("Units by what they prefer", ["", ""], rows)]
-    heading = "The split is not as planned" if found.ratio.failed or found.crossed else "The split is as planned"
+    heading = "The shares are not as planned" if found.ratio.failed or found.crossed else "The shares are as planned"
     return PageSection(heading, said, tables=tables)
 
 

@@ -84,7 +84,8 @@ class _Grown(NamedTuple):
 
 def _wide(sums: pl.DataFrame, challenger: str, metrics: tuple[str, ...]) -> tuple[pl.DataFrame, list[str]]:
     """Both arms in columns beside each other."""
-    columns, values = [], []
+    columns: list[str] = []
+    values: list[pl.Expr] = []
     for name in ("queries", *metrics):
         for arm in ("control", challenger):
             columns.append(f"{len(columns)}")

@@ -1,10 +1,10 @@
 """``python -m benchmarks.science.position_bias [--data PATH]``: propensities and debiased fits on simulated clicks.
 
-The standard protocol (Joachims et al. 2017, section 6; Ai et al. 2018, section 5): a weak ranker, LightGBM on a tenth of
-the training queries, serves training queries again and again. Visitors click by a position-based model from the true
-labels. Neighbours are swapped in half of another log, which propensities are estimated from. Then LambdaMART is fitted to
-the clicks as they are (naive), to the clicks weighed by the estimated propensities (debiased), and to the true labels
-(full information). All are measured by the true labels of the test queries.
+The standard protocol (Joachims et al. 2017, section 6; Ai et al. 2018, section 5): a weak ranker, LightGBM on a tenth
+of the training queries, serves training queries again and again. Visitors click by a position-based model from the true
+labels. Neighbours are swapped in half of another log, which propensities are estimated from. Then LambdaMART is fitted
+to the clicks as they are (naive), to the clicks weighed by the estimated propensities (debiased), and to the true
+labels (full information). All are measured by the true labels of the test queries.
 """
 
 from __future__ import annotations
@@ -32,23 +32,18 @@ from listwright.training.recipe.config import LambdaMart, LambdaMartSettings
 from listwright.training.recipe.data import Propensity
 from listwright.training.steps.bundle_schema import load
 
-STRENGTHS = (0.5, 1.0, 2.0)
+STRENGTHS = (0.5, 1.0, 1.5)
 SESSIONS = (300, 1000, 3000, 10_000, 30_000)
 SHOWN, NDCG_AT = 10, 10
 WAYS = ("naive", "debiased", "full information")
-SWAPPED = 20_000
-"""Requests of the log with swaps."""
+REQUESTS = 150_000
+"""Of the logs that propensities are estimated from: enough clicks at the last place under the strongest bias."""
 
 WIDEST = max(SESSIONS)
 FIGURE = Path(__file__).parents[2] / "docs" / "position-bias.svg"
 
-_SPEC = LambdaMart(
-    trials=1,
-    max_trees=300,
-    patience=30,
-    relative="none",
-    settings=LambdaMartSettings(num_leaves=15, min_data_in_leaf=50),
-)
+_SETTINGS = LambdaMartSettings(num_leaves=15, min_data_in_leaf=50)
+_SPEC = LambdaMart(trials=1, max_trees=300, patience=30, relative="none", settings=_SETTINGS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +94,7 @@ def _orders(data: Dataset, model: str) -> list[Int[np.ndarray, " M"]]:
     return [np.argsort(-scores[data.slice(n)], kind="stable")[:SHOWN] for n in range(len(data))]
 
 
-def propensities(served: Served, strength: float, seed: int, count: int = SWAPPED) -> PositionBias:
+def propensities(served: Served, strength: float, seed: int, count: int) -> PositionBias:
     """Estimated from a log of which half of the lists have two neighbours swapped."""
     rng = np.random.default_rng([seed, 1])
     whole = [n for n, order in enumerate(served.orders) if len(order) == SHOWN]
@@ -113,7 +108,7 @@ def propensities(served: Served, strength: float, seed: int, count: int = SWAPPE
         return estimate(Path(folder) / "rows.parquet", way="swaps", places=SHOWN, same=None, seed=seed)
 
 
-def harvested(served: Served, strength: float, seed: int, count: int = SWAPPED) -> PositionBias:
+def harvested(served: Served, strength: float, seed: int, count: int) -> PositionBias:
     """Estimated from what two bundles showed: the weak ranker, and another that differs by noise."""
     rng = np.random.default_rng([seed, 3])
     whole = [n for n, order in enumerate(served.orders) if len(order) == SHOWN]
@@ -153,7 +148,9 @@ def fitted(
     return lambdamart.tune(splits.train, splits.valid, _SPEC, seed=seed)
 
 
-def measure(splits: Splits, *, seeds: int, strengths: tuple[float, ...], sessions: tuple[int, ...]) -> dict[str, Any]:
+def measure(
+    splits: Splits, *, seeds: int, strengths: tuple[float, ...], sessions: tuple[int, ...], requests: int = REQUESTS
+) -> dict[str, Any]:
     """Of one set: how well propensities are found, and NDCG of every fit by number of sessions."""
     estimated, curves = [], []
     for strength in strengths:
@@ -161,8 +158,8 @@ def measure(splits: Splits, *, seeds: int, strengths: tuple[float, ...], session
         clicks: dict[int, list[int]] = {}
         for seed in range(seeds):
             served = serve(splits, seed)
-            found = propensities(served[0], strength, seed)
-            for bias in (found, harvested(served[0], strength, seed)):
+            found = propensities(served[0], strength, seed, requests)
+            for bias in (found, harvested(served[0], strength, seed, requests)):
                 estimated.append({"strength": strength, "seed": seed, **_against_truth(bias, strength)})
             full = lambdamart.tune(splits.train, splits.valid, _SPEC, seed=seed)
             for count in sessions:

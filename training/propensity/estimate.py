@@ -112,12 +112,11 @@ def _found(path: Path, way: Way | None, places: int | None, same: str | None, rn
     return evidence
 
 
-def _clicks(evidence: Evidence) -> Float[np.ndarray, "P 2 2"]:
-    """``(P, 2, 2)`` clicks of each pair, by variant and place."""
-    clicks: Float[np.ndarray, "P 2 2"] = sum(
-        (stratum.sum(axis=0)[:, :, 1:] for stratum in evidence.strata), np.zeros((len(evidence.pairs), 2, 2))
-    )
-    return clicks if evidence.way == "swaps" else clicks[:, :1]
+def _clicks(evidence: Evidence) -> Float[np.ndarray, "P *variants 2"]:
+    """Clicks of each pair, by variant and place; of harvested pairs there is one variant."""
+    clicks = np.sum([stratum.sum(axis=0)[:, :, 1:] for stratum in evidence.strata], axis=0)
+    found: Float[np.ndarray, "P *variants 2"] = clicks if evidence.way == "swaps" else clicks[:, 1:]
+    return found
 
 
 def _check_enough(path: Path, evidence: Evidence, whole: Float[np.ndarray, "P 3"], places: int) -> None:

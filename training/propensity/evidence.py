@@ -26,7 +26,8 @@ class Evidence:
         pairs: ``(P, 2)`` places from 0, the upper one first.
         strata: of each stratum ``(G, P, 2, 3)``: of each group, pair and variant the displays, and the clicks at the
             upper and at the lower place. A swap has two variants, as ranked and swapped, whose rates are averaged.
-            Harvested pairs have one stratum and one variant; the second is empty.
+            Harvested pairs have one stratum. Their
+            first variant has sums of click rates over candidates, their second the displays and clicks themselves.
         queries: that were looked at.
         used: swaps; or the requests that came in different orders.
     """
@@ -54,7 +55,8 @@ class Evidence:
     def _balanced(self, sums: list[Float[np.ndarray, "M P 2 3"]]) -> Float[np.ndarray, "M P 3"]:
         """Both variants of a swap count alike, so that each place held the same candidates equally often."""
         if self.way == "harvest":
-            return sums[0][:, :, 0]
+            rates: Float[np.ndarray, "M P 3"] = sums[0][:, :, 0]
+            return rates
         total: Float[np.ndarray, "M P 3"] = np.zeros((len(sums[0]), len(self.pairs), 3))
         for one in sums:
             shown = one[..., 0]  # (M, P, 2)

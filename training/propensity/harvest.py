@@ -11,6 +11,7 @@ from listwright.training.data.tables.judged import collected, scan_judged
 from listwright.training.propensity.evidence import MOST_GROUPS, Evidence
 
 _COLUMNS = ("query_id", "candidate_id", "position", "label", "bundle")
+_RATES, _COUNTS = ("rate", "rate_lower"), ("len", "clicks", "clicks_lower")
 
 
 def harvest_evidence(path: Path, places: int | None, *, same: str | None, seed: int = 0) -> Evidence | None:
@@ -37,13 +38,13 @@ def harvest_evidence(path: Path, places: int | None, *, same: str | None, seed: 
     shown = (
         keyed.join(several, on="asked", how="semi")
         .group_by("asked", "candidate_id", "position")
-        .agg((pl.col("label") > 0).mean().alias("rate"))
+        .agg((pl.col("label") > 0).mean().alias("rate"), (pl.col("label") > 0).sum().alias("clicks"), pl.len())
     )
     both = (
         shown.join(shown, on=["asked", "candidate_id"], suffix="_lower")
         .filter(pl.col("position") < pl.col("position_lower"))
         .group_by((pl.col("asked") % MOST_GROUPS).alias("group"), "position", "position_lower")
-        .agg(pl.len().alias("n"), pl.col("rate").sum(), pl.col("rate_lower").sum())
+        .agg(pl.len().alias("n"), pl.col(*_RATES, *_COUNTS).sum())
     )
     sums = collected(both, path)
     if sums.height == 0:
@@ -59,5 +60,6 @@ def _evidence(sums: pl.DataFrame, queries: int, used: int) -> Evidence:
     numbered = sums.join(pairs.with_row_index("pair"), on=["position", "position_lower"])
     group = numbered["group"].rank("dense").to_numpy().astype(np.int64) - 1
     stratum = np.zeros((int(group.max()) + 1, pairs.height, 2, 3))
-    stratum[group, numbered["pair"].to_numpy(), 0] = numbered.select("n", "rate", "rate_lower").to_numpy()
+    for variant, columns in enumerate((("n", *_RATES), ("len", *_COUNTS[1:]))):
+        stratum[group, numbered["pair"].to_numpy(), variant] = numbered.select(columns).to_numpy()
     return Evidence("harvest", pairs.to_numpy().astype(np.int64) - 1, (stratum,), queries, used)

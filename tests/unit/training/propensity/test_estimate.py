@@ -112,7 +112,7 @@ def test_traffic_of_different_shares_is_not_mixed_up(tmp_path):
 
 
 def test_too_few_swaps_are_refused_with_how_many_are_lacking(tmp_path):
-    rows = swaps(700)
+    rows = swaps(2000)
     with pytest.raises(DataError, match="more swaps are needed") as told:
         estimated(tmp_path, rows)
     said = re.search(

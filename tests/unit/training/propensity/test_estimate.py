@@ -76,9 +76,11 @@ def test_naive_click_rates_would_be_wrong(tmp_path):
     assert np.abs(found.values - truth).max() < np.abs(rates / rates[0] - truth).max()
 
 
-def test_intervals_from_two_bundles_cover_the_truth(tmp_path):
+@pytest.mark.parametrize("name", ["text", "asked", "n"])
+def test_intervals_from_two_bundles_cover_the_truth(tmp_path, name):
     """Requests are told apart by their text."""
-    found = estimated(tmp_path, served_by_two(6000), same="text", places=4)
+    rows = served_by_two(6000).rename({"text": name})
+    found = estimated(tmp_path, rows, same=name, places=4)
     assert found.way == "harvest"
     assert np.mean(covered(found)) >= 2 / 3
     assert found.values == pytest.approx(examination(4, 1.0), abs=0.2)

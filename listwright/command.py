@@ -32,6 +32,8 @@ COMMANDS = {
     "experiment": Command("listwright.training.experiment", "compare rankers over folds and seeds"),
     "join": Command("listwright.training.join", "join a served log with events, into rows for a fit", "training,loop"),
     "score": Command("listwright.training.score", "rank every list of a file"),
+    "compare": Command("listwright.training.compare", "say which of two rankers did better on traffic"),
+    "propensity": Command("listwright.training.propensities", "estimate how likely each place is looked at"),
     "page": Command("listwright.training.reporting.page_command", "make report.html again from report.json"),
     "verify": Command("listwright.ranking.verify", "check a bundle as the service would"),
     "serve": Command("listwright.service.__main__", "serve bundles over HTTP"),

@@ -61,8 +61,12 @@ def test_the_losses_of_the_page_are_all_there_are():
 PUBLIC = ("listwright.ranking", "listwright.training", "listwright.training.losses", "listwright_client")
 DOTTED = re.compile(r"`(?:from )?((?:listwright|listwright_client|ranking|training|service|client)(?:\.\w+)+)[`( =]")
 """A dotted Python name in text, not a command: ``python -m`` stands before those."""
-METADATA = {"listwright.forest", "listwright.linear"}
-"""Names within ONNX graphs."""
+METADATA = {
+    "listwright.forest",
+    "listwright.linear",
+    *(f"listwright.{n}" for n in ("categories", "features", "schema_version")),
+}
+"""Names within ONNX graphs, and within files of the served log."""
 VALUES = {"service.annotations", "service.port", "service.type"}
 """Values of the Helm chart."""
 

@@ -57,6 +57,10 @@ def scraped(tmp_path_factory):
             assert client.post("/rerank", json={"features": rows, "strategy": "qilcm"}).status_code == 200
         telemetry.routing_faults.labels("hook_timeout").inc()
         telemetry.late.labels("second_stage").inc()
+        telemetry.served_records.labels("file").inc()
+        telemetry.served_bytes.labels("file").inc()
+        telemetry.served_dropped.labels("disk_full").inc()
+        telemetry.events_refused.labels("disk_full").inc()
         telemetry.ignored.labels("shop", "1").inc()
         telemetry.reloads.labels("shop", "refused").inc()
         telemetry.serving({("shop", "1"): "compiled"}, [], [("shop", "2", "it is bad")])

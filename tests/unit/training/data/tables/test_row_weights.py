@@ -12,6 +12,7 @@ from listwright.training import experiment, fit
 from listwright.training.data.load import load
 from listwright.training.data.synthetic.clicks import clicked, examination
 from listwright.training.data.tables.row_weights import inverse_propensities
+from listwright.training.data.tables.table import read
 from listwright.training.losses import softmax_cross_entropy
 from listwright.training.recipe.data import Propensity
 from listwright.training.recipe.options import recipe_from
@@ -90,6 +91,18 @@ def test_a_weight_of_the_row_multiplies(tmp_path, monkeypatch):
     plain = load(recipe_from(asked(tmp_path, *option, "--ignore", "w")), [str(source)]).train
     weighed = load(recipe_from(asked(tmp_path, *option, "--weight", "w")), [str(source)]).train
     assert weighed.weights == pytest.approx(3.0 * plain.weights)
+
+
+def test_rows_of_a_query_that_stand_apart_have_the_same_weights(tmp_path, monkeypatch):
+    monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
+    source = table(tmp_path)
+    spec = recipe_from(asked(tmp_path, "--propensities", stored(tmp_path))).data
+    together = read(spec, str(source)).dataset
+    pl.read_parquet(source).sort("position", maintain_order=True).write_parquet(tmp_path / "apart.parquet")
+    apart = read(spec, str(tmp_path / "apart.parquet")).dataset
+    assert apart.qids == together.qids
+    assert apart.weights.tolist() == together.weights.tolist()
+    assert len(set(together.weights)) > 3
 
 
 @pytest.mark.parametrize("bad", [0, 1.5, None, -1])

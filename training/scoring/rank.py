@@ -39,22 +39,25 @@ def ranked(rows: pl.DataFrame, loaded: Bundle, qid: str, *, strategy: str = "aut
         UnknownStrategyError: if the bundle has no such strategy.
         ScoringError: if a stage fails: an earlier stage's answer must not pass for its.
     """
-    rankings = []
+    orders, scores, first_scores, strategies = [], [], [], []  # arrays alone: kept rankings would be garbage to look at
     features, offsets, order, qids = _lists(rows, loaded.manifest.feature_schema, qid)
     for n, (begin, end) in enumerate(pairwise(offsets.tolist())):
         ranking = loaded.reranker.rerank(CandidateList(features[begin:end]), strategy=strategy)
         if ranking.degraded:
             raise ScoringError(f"query {qids[n]}: {ranking.reason}")
-        rankings.append(ranking)
-    list_of = np.repeat(np.arange(len(rankings)), np.diff(offsets))
+        orders.append(ranking.order)
+        scores.append(ranking.relevance)
+        first_scores.append(ranking.first_stage_scores)
+        strategies.append(ranking.route.strategy)
+    list_of = np.repeat(np.arange(len(strategies)), np.diff(offsets))
     begins = offsets[list_of]
     rank = np.empty(rows.height, dtype=np.uint32)
-    rank[begins + np.concatenate([ranking.order for ranking in rankings])] = np.arange(rows.height) - begins + 1
+    rank[begins + np.concatenate(orders)] = np.arange(rows.height) - begins + 1
     made = [
         pl.Series(rank),
-        pl.Series(np.concatenate([ranking.relevance for ranking in rankings]), nan_to_null=True),
-        pl.Series(np.concatenate([ranking.first_stage_scores for ranking in rankings]), nan_to_null=True),
-        pl.Series([ranking.route.strategy for ranking in rankings], dtype=pl.String).gather(list_of),
+        pl.Series(np.concatenate(scores), nan_to_null=True),
+        pl.Series(np.concatenate(first_scores), nan_to_null=True),
+        pl.Series(strategies, dtype=pl.String).gather(list_of),
     ]
     if order is not None:
         place = np.argsort(order)

@@ -31,6 +31,8 @@ COMMANDS = {
     "tune": Command("listwright.training.tune", "search the settings of a network"),
     "experiment": Command("listwright.training.experiment", "compare rankers over folds and seeds"),
     "score": Command("listwright.training.score", "rank every list of a file"),
+    "compare": Command("listwright.training.compare", "say which of two rankers did better on traffic"),
+    "propensity": Command("listwright.training.propensities", "estimate how likely each place is looked at"),
     "page": Command("listwright.training.reporting.page_command", "make report.html again from report.json"),
     "verify": Command("listwright.ranking.verify", "check a bundle as the service would"),
     "serve": Command("listwright.service.__main__", "serve bundles over HTTP"),

@@ -16,6 +16,7 @@ line or from lines below; ``pyproject.toml`` holds them to it::
     relative                             list-relative columns
     served/                              records of what was served, in Avro files
     candidates, features, metrics        a list and its ranking, the schema, NDCG and others
+    experiments/                         two rankings interleaved into one shown list
     onnx_graph, deadline, extensions     which graphs are safe; how long is left; which compiled modules are built
     errors, order, relevance, plain_file what goes wrong; how ties break; probabilities; files that are only files
 

@@ -3,11 +3,13 @@
 ``listwright fit --help`` starts here. So does ``listwright.training.Qilcm(...).fit(X, y, qid)``
 (``docs/library.md``). Each file imports from its own line or from lines below; ``pyproject.toml`` holds them to it::
 
-    fit, tune, experiment, diagnose, score, generate  the commands: listwright fit ...
+    fit, tune, experiment, diagnose, score, generate, compare, propensities  the commands: listwright fit ...
     estimator                          the same run as a scikit-learn estimator
     library/                           its parameters, what it refuses, how it saves
     experiments/                       suites of fits over seeds and folds, and their pages
     diagnosis/                         whether a second stage is likely to pay, in a minute
+    comparing/                         two rankers on traffic: intervals that hold at every look
+    propensity/                        how likely each shown place is looked at
     scoring/                           every list of a file through a bundle, part by part
     study/                             one search for hyperparameters, in a folder of its own
     run                                a fit from the data to the published bundle, in ten steps

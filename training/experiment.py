@@ -101,6 +101,8 @@ def _measurable(recipe: Recipe) -> Recipe:
             f"the suites count every query the same: say --ignore {recipe.data.weight} instead of a weight; "
             "listwright fit has weights"
         )
+    if isinstance(recipe.data, TableData) and recipe.data.propensity is not None:
+        raise RecipeError("the suites count every query the same: leave out --propensities; listwright fit has them")
     return recipe
 
 

@@ -141,6 +141,20 @@ class LetorData(AnyData):
     split: Split = Split()
 
 
+class Propensity(RecipePart):
+    """How likely a shown place is looked at, for inverse-propensity weights.
+
+    Args:
+        column: with the shown place, from 1; no feature.
+        values: of place 1, 2 and so on, relative to the first; deeper places have the last.
+        clip: smallest propensity that counts; bounds the weights, at the cost of some bias.
+    """
+
+    column: str = "position"
+    values: Annotated[tuple[Annotated[float, Field(gt=0.0, le=1e6)], ...], Field(min_length=1)]
+    clip: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1
+
+
 class TableData(AnyData):
     """CSV or Parquet, one row per candidate.
 
@@ -148,6 +162,7 @@ class TableData(AnyData):
         file: name of the table inside the folder given by ``--data``; None where ``--data`` is the table itself.
         qid, label: column names.
         weight: column that says how much each row counts, a query as the mean of its rows; no feature. None: all alike.
+        propensity: of shown places, where labels are clicks; None: labels are what they seem.
         categorical: columns to treat as categories whatever their type; text columns always are.
         ignore: columns that are no features.
         split: how the queries of one table are split.
@@ -158,9 +173,15 @@ class TableData(AnyData):
     qid: str | None = None
     label: str | None = None
     weight: str | None = None
+    propensity: Propensity | None = None
     categorical: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     split: TableSplit = TableSplit()
+
+    @property
+    def position(self) -> str | None:
+        """Column with the shown place, if it is looked at."""
+        return None if self.propensity is None else self.propensity.column
 
 
 class SyntheticData(AnyData):

@@ -12,6 +12,7 @@ from listwright.training.recipe import config
 from listwright.training.recipe.config import GIVEN_IS_FREE, FirstStage, GivenColumn, GivenModel, LambdaMart, Recipe
 from listwright.training.recipe.data import LetorData, TableData
 from listwright.training.recipe.model import MODEL_NAMES, FirstStageAlone
+from listwright.training.recipe.propensity import propensity_from
 
 MODELS = """
 models:
@@ -29,7 +30,10 @@ models:
 TABLES = (".csv", ".csv.gz", ".parquet")
 """How names of tables end."""
 
-_TABLE_OPTIONS = ("qid", "label", "weight", "categorical", "ignore", "split", "time_column", "split_column")
+_TABLE_OPTIONS = (
+    *("qid", "label", "weight", "categorical", "ignore", "split", "time_column", "split_column"),
+    *("propensities", "position", "clip"),
+)
 
 
 def recipe_from(options: argparse.Namespace) -> Recipe:
@@ -151,6 +155,7 @@ def _with_table_options(recipe: Recipe, options: argparse.Namespace) -> Recipe:
         "qid": options.qid,
         "label": options.label,
         "weight": options.weight,
+        "propensity": propensity_from(options),
         "categorical": _names(options.categorical),
         "ignore": _names(options.ignore),
     }
@@ -253,6 +258,15 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
     table.add_argument(
         "--weight", metavar="COL", help="column with the weight of a row; the weight of a query is the mean of its rows"
     )
+    clicks = parser.add_argument_group("labels that are clicks")
+    clicks.add_argument(
+        "--propensities",
+        type=Path,
+        metavar="FILE",
+        help="of listwright propensity: candidates that were clicked count by how seldom their place is looked at",
+    )
+    clicks.add_argument("--position", metavar="COL", help="column with the shown place (default: position); no feature")
+    clicks.add_argument("--clip", type=float, metavar="P", help="smallest propensity that counts (default: 0.1)")
     table.add_argument("--categorical", metavar="COL,COL", help="number columns that are categories; text always is")
     table.add_argument("--ignore", metavar="COL,COL", help="columns that are no features")
     table.add_argument(

@@ -24,9 +24,10 @@ from listwright.training.data.leaks.evidence import ids_beyond_float32
 from listwright.training.data.sources import NAMED, files_by_split
 from listwright.training.data.split import by_name, by_query, by_time, check_fold, checked
 from listwright.training.data.tables.alike import alike
-from listwright.training.data.tables.columns import feature_of, grouped, row_weights, whole_labels
+from listwright.training.data.tables.columns import feature_of, grouped, whole_labels
 from listwright.training.data.tables.frames import Table, check_table, read_table
 from listwright.training.data.tables.marks import marks_of
+from listwright.training.data.tables.row_weights import weights_of
 from listwright.training.data.tables.streamed import ColumnFile, check_together, open_table, stream_into
 from listwright.training.data.times import Time
 from listwright.training.progress import SILENT, Progress
@@ -213,8 +214,9 @@ def _check_named(spec: TableData, tables: Sequence[Table]) -> None:
     for table in tables:
         table.named(spec.qid, "--qid")
         table.named(spec.label, "--label")
-        if spec.weight is not None:
-            table.named(spec.weight, "--weight")
+        for name, option in ((spec.weight, "--weight"), (spec.position, "--position")):
+            if name is not None:
+                table.named(name, option)
         for name in spec.categorical:
             table.named(name, "--categorical")
     if spec.split.by != "random":
@@ -259,7 +261,7 @@ def _streamed(writer: ShardWriter, spec: TableData, table: Table, progress: Prog
 
 
 def _feature_columns(spec: TableData, table: Table) -> list[str]:
-    others = (spec.qid, spec.label, spec.weight, spec.split.column, *spec.ignore)
+    others = (spec.qid, spec.label, spec.weight, spec.position, spec.split.column, *spec.ignore)
     columns = [name for name in table.frame.columns if name not in others]
     if not columns:
         raise DataError(table.path, f"has no feature columns besides {spec.qid!r} and {spec.label!r}")
@@ -270,11 +272,11 @@ def _judged(spec: TableData, table: Table) -> tuple[Int[np.ndarray, " R"], Datas
     """Row order that brings queries together, and the dataset in that order, without features yet."""
     frame = table.frame
     order, offsets, qids = grouped(frame[str(spec.qid)], table.fault)
-    labels = whole_labels(frame[str(spec.label)], table.fault)
-    weights = None if spec.weight is None else row_weights(frame[spec.weight], table.fault)[order]
+    labels = whole_labels(frame[str(spec.label)], table.fault)[order]
+    weights = weights_of(spec, table, order, labels, offsets)
     none = np.broadcast_to(np.float32(0.0), (len(order), 1))
     schema = FeatureSchema(features=(Feature(name="none yet"),))
-    return order, Dataset(none, labels[order], offsets, qids, schema, weights=weights)
+    return order, Dataset(none, labels, offsets, qids, schema, weights=weights)
 
 
 def _feature(

@@ -1,0 +1,63 @@
+"""``docs/compare.md``: its tables are the committed runs, its commands parse, and its numbers are the code's."""
+
+import re
+import shlex
+
+from listwright.training import compare as command
+from listwright.training.comparing import comparison, estimates, interleaving, mismatch, sequences, split
+from support.pages.figure_blocks import blocks, page, result, table
+
+PAGE = page("docs/compare.md")
+LOOKS, KINDS = result("sequences"), result("interleaving")
+
+
+def false_verdicts():
+    """Share of runs with a false verdict."""
+    rows = [
+        [case["name"], case["daily"] * LOOKS["days"], case["units"], f"{case['always']:.1%}", f"{case['fixed']:.0%}"]
+        for case in LOOKS["cases"]
+    ]
+    return table(["under the null", "queries", "units", "false, at any look", "false, at one look, read daily"], rows)
+
+
+def needed():
+    """Queries by kind."""
+    metrics = ("hit", "mrr", "ndcg@10")
+    rows = [
+        [row["shop"], f"{row['noise'][0]:g}, {row['noise'][1]:g}", f"{row['needed']['interleaving']:,}"]
+        + [f"{row['times'][name]:g}" if name in row["times"] else "no difference seen" for name in metrics]
+        for row in KINDS["rows"]
+    ]
+    head = ["shop", "noise of control, challenger", "interleaving", *(f"split by `{name}`, times" for name in metrics)]
+    return table(head, rows)
+
+
+def test_its_tables_are_the_committed_runs():
+    assert blocks(PAGE) == [false_verdicts(), needed()]
+
+
+def test_false_verdicts_stay_below_what_is_promised():
+    assert LOOKS["runs"] >= 2000
+    assert LOOKS["alpha"] == sequences.ALPHA
+    assert all(case["always"] <= sequences.ALPHA for case in LOOKS["cases"])
+    assert all(case["fixed"] > 2 * sequences.ALPHA for case in LOOKS["cases"])
+
+
+def test_interleaving_needs_fewer_queries_by_every_metric():
+    times = [row["times"][name] for row in KINDS["rows"] for name in row["times"]]
+    assert min(times) > 1.0
+
+
+def test_its_commands_parse():
+    commands = re.findall(r"^listwright compare (.*)$", PAGE, flags=re.MULTILINE)
+    assert commands
+    for words in commands:
+        assert command._parser().parse_args(shlex.split(words)).share == 0.5
+
+
+def test_its_bounds_are_the_codes():
+    assert f"below {comparison.FEWEST_UNITS} units a side, {comparison.FEWEST_ACTIVE} of them" in PAGE
+    assert f"More than {estimates.MOST_GROUPS:,} units" in PAGE
+    assert f"Below p = {mismatch.LEVEL:g}" in PAGE
+    helped = " ".join(command._parser().format_help().split())
+    assert f"preference {interleaving.WORTH:g}, split {split.WORTH:.0%} of control's mean" in helped.replace(" %", "%")

@@ -1,0 +1,83 @@
+"""``docs/position-bias.md``: its tables are the committed run, its commands parse, and its numbers are the code's."""
+
+import re
+import shlex
+
+from listwright.training import fit, propensities
+from listwright.training.propensity import estimate
+from listwright.training.recipe.data import Propensity
+from support.pages.figure_blocks import ROOT, blocks, interval, page, result, table
+
+PAGE = page("docs/position-bias.md")
+RUN = result("position_bias")
+WAYS = ("naive", "debiased", "full information")
+
+
+def largest():
+    """The last point of every curve."""
+    for name, found in RUN["sets"].items():
+        for strength in sorted({point["strength"] for point in found["curves"]}):
+            points = [point for point in found["curves"] if point["strength"] == strength]
+            yield name, max(points, key=lambda point: point["sessions"])
+
+
+def gains():
+    rows = [
+        [
+            f"`{name}`",
+            f"{point['strength']:g}",
+            f"{point['sessions']:,}",
+            f"{point['clicks']:,}",
+            *(f"{point[way]:.3f}" for way in WAYS),
+            interval(point["debiased_over_naive"]),
+        ]
+        for name, point in largest()
+    ]
+    return table(["data", "strength", "lists", "clicks", *WAYS, "debiased over naive"], rows)
+
+
+def covered():
+    rows = []
+    for name, found in RUN["sets"].items():
+        for strength in sorted({one["strength"] for one in found["propensities"]}):
+            cells = []
+            for method in ("swaps", "harvest"):
+                ones = [one for one in found["propensities"] if (one["strength"], one["method"]) == (strength, method)]
+                inside, places = (sum(one[key] for one in ones) for key in ("covered", "places"))
+                cells += [f"{inside} of {places}", f"{max(one['largest_error'] for one in ones):.3f}"]
+            rows.append([f"`{name}`", f"{strength:g}", *cells])
+    return table(["data", "strength", "swaps", "largest error", "harvest", "largest error"], rows)
+
+
+def test_its_tables_are_the_committed_run():
+    assert blocks(PAGE) == [gains(), covered()]
+
+
+def test_debiasing_gains_at_the_usual_strength():
+    for _, point in largest():
+        if point["strength"] == 1.0:
+            assert point["debiased_over_naive"]["low"] > 0.0
+
+
+def test_intervals_cover_the_truth():
+    for found in RUN["sets"].values():
+        for method in ("swaps", "harvest"):
+            ones = [one for one in found["propensities"] if one["method"] == method]
+            assert sum(one["covered"] for one in ones) >= 0.9 * sum(one["places"] for one in ones)
+
+
+def test_its_commands_parse():
+    (asked,) = re.findall(r"^listwright propensity (.*)$", PAGE, flags=re.MULTILINE)
+    assert propensities._parser().parse_args(shlex.split(asked)).method == "auto"
+    (fitted,) = re.findall(r"^listwright fit (.*)$", PAGE, flags=re.MULTILINE)
+    assert str(fit._parser().parse_args(shlex.split(fitted)).propensities) == "propensities.json"
+
+
+def test_its_bounds_are_the_codes():
+    assert f"at least {estimate.FEWEST_CLICKS} clicks" in PAGE
+    assert f"(default {Propensity.model_fields['clip'].default:g})" in PAGE
+
+
+def test_its_figure_is_there():
+    for name in re.findall(r"!\[.*?\]\((.*?)\)", PAGE):
+        assert (ROOT / "docs" / name).read_text(encoding="utf-8").startswith("<?xml")

@@ -1,0 +1,155 @@
+"""Whole comparisons on simulated traffic: the right ranker wins, nothing planted is no verdict, and faults are told."""
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+
+from listwright.ranking.errors import DataError, RecipeError
+from listwright.training import compare as command
+from listwright.training.comparing.compare import compare
+from listwright.training.comparing.comparison import needed_for
+from listwright.training.comparing.page import page
+from listwright.training.comparing.sentences import more
+from listwright.training.comparing.sequences import Sequence
+from listwright.training.comparing.text import text
+from listwright.training.data.synthetic.traffic import Shop, interleaved_rows, ranked, split_rows, visits
+
+SHOP = Shop(days=8, length=12, shown=6)
+NOISE = {"better": (1.5, 0.5), "same": (1.0, 1.0), "worse": (0.5, 1.5)}
+
+
+@pytest.fixture(scope="module")
+def traffic(tmp_path_factory):
+    """A file for every kind and planted difference."""
+    folder, files = tmp_path_factory.mktemp("traffic"), {}
+    for planted, noise in NOISE.items():
+        rng = np.random.default_rng(list(NOISE).index(planted))
+        found = visits(SHOP, 6000, rng)
+        orders = [ranked(found, one, rng) for one in noise]
+        for kind, rows_of in (("split", split_rows), ("interleaving", interleaved_rows)):
+            files[kind, planted] = folder / f"{kind}-{planted}.parquet"
+            rows_of(SHOP, found, orders, rng).write_parquet(files[kind, planted])
+    return files
+
+
+@pytest.mark.parametrize("kind", ["split", "interleaving"])
+@pytest.mark.parametrize(("planted", "decision"), [("better", "challenger"), ("same", "none"), ("worse", "control")])
+def test_the_right_ranker_wins(traffic, kind, planted, decision):
+    found = compare(traffic[kind, planted])
+    assert (found.kind, found.decision, found.queries, found.crossed) == (kind, decision, 6000, 0)
+    assert len(found.looks) == 8
+    effect = found.effects[0]
+    assert effect.look == found.looks[-1]
+    assert effect.low < effect.look.estimate < effect.high
+    assert effect.look.always > effect.look.fixed > 0.0
+    assert (effect.high - effect.low) / 2 == pytest.approx(effect.look.fixed, rel=0.1), "bootstrap and linearisation"
+    assert all(word in text(found) for word in ("6,000", f"{effect.look.estimate:+.4f}"))
+
+
+def test_interleaving_says_more_than_the_split_of_the_same_visits(traffic):
+    split, teams = (compare(traffic[kind, "better"]).effects[0].look for kind in ("split", "interleaving"))
+    assert abs(teams.estimate) / teams.fixed > 1.5 * abs(split.estimate) / split.fixed
+
+
+def test_exact_and_ranked_tests_of_units(traffic):
+    found = compare(traffic["interleaving", "better"])
+    won, lost, even = found.wins
+    assert won > lost
+    assert won + lost + even <= found.units
+    assert max(p for _, p in found.tests) < 1e-3
+    assert min(p for _, p in compare(traffic["interleaving", "same"]).tests) > 1e-3
+    assert compare(traffic["split", "same"]).tests == ()
+
+
+def test_a_mismatch_leaves_no_verdict(traffic, tmp_path):
+    frame = pl.read_parquet(traffic["split", "better"])
+    few = frame.filter((pl.col("arm") == "control") | (pl.col("unit").hash(0) % 10 < 6))
+    few.write_parquet(tmp_path / "rows.parquet")
+    found = compare(tmp_path / "rows.parquet")
+    assert found.effects[0].look.decision == "challenger"
+    assert found.decision == "mismatch"
+    assert compare(tmp_path / "rows.parquet", share=0.375).decision == "challenger"
+
+
+def test_units_in_both_arms_leave_no_verdict(traffic, tmp_path):
+    frame = pl.read_parquet(traffic["split", "better"])
+    moved = pl.when(pl.col("query_id") == "q7").then(pl.lit("u_of_both")).otherwise("unit").alias("unit")
+    other = frame.filter(pl.col("arm") != frame.filter(pl.col("query_id") == "q7")["arm"][0])["query_id"][0]
+    moved = pl.when(pl.col("query_id").is_in(["q7", other])).then(pl.lit("both")).otherwise("unit").alias("unit")
+    frame.with_columns(moved).write_parquet(tmp_path / "rows.parquet")
+    found = compare(tmp_path / "rows.parquet")
+    assert (found.crossed, found.decision) == (1, "mismatch")
+
+
+def test_few_units_leave_no_verdict(traffic, tmp_path):
+    pl.read_parquet(traffic["split", "better"]).head(600).write_parquet(tmp_path / "rows.parquet")
+    found = compare(tmp_path / "rows.parquet")
+    assert found.decision == "too_few"
+    assert "<svg" not in page(found, command="")
+
+
+def test_a_difference_that_is_worth_to_be_shown_is_planned_for(traffic):
+    found = compare(traffic["split", "same"])
+    wide, narrow = (compare(traffic["split", "same"], worth=worth).effects[0].needed[1] for worth in (0.1, 0.01))
+    assert narrow.true == 0.01
+    assert narrow.always > wide.always
+    assert narrow.fixed > 0.0
+    assert found.effects[0].difference == pytest.approx(0.05 * found.effects[0].control)
+
+
+def test_what_is_needed_is_in_queries_beyond_those_there_are():
+    (observed, worth) = needed_for(0.01, 1e-4, 1000.0, Sequence(0.02))
+    assert observed.fixed == pytest.approx(1000.0 * ((1.959964 + 0.841621) ** 2 - 1.0), rel=1e-4)
+    assert observed.always > observed.fixed > worth.fixed
+    assert [more(n) for n in (0.0, 7.4, 1234.0, float("inf"))] == ["none", "7", "1,200", "out of reach"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "complaint"),
+    [
+        ("split", {"challenger": "b"}, "--challenger b"),
+        ("split", {"share": 1.0}, "--share 1"),
+        ("split", {"worth": 0.0}, "--difference 0"),
+        ("split", {"metrics": ("revenue",)}, "no column 'revenue'"),
+        ("interleaving", {"metrics": ("mrr",)}, "an interleaving has one metric"),
+        ("interleaving", {"metrics": ("hit", "label")}, "an interleaving has one metric"),
+        ("interleaving", {"share": 0.3}, "of a split"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(traffic, kind, options, complaint):
+    with pytest.raises((RecipeError, DataError), match=complaint):
+        compare(traffic[kind, "same"], **options)
+
+
+def test_an_arm_alone_and_two_challengers_are_refused(traffic, tmp_path):
+    frame = pl.read_parquet(traffic["split", "same"])
+    frame.filter(pl.col("arm") == "control").write_parquet(tmp_path / "one.parquet")
+    with pytest.raises(DataError, match="expected control and a challenger"):
+        compare(tmp_path / "one.parquet")
+    third = pl.when(pl.col("unit").hash(0) % 3 == 0).then(pl.lit("third")).otherwise("arm").alias("arm")
+    frame.with_columns(third).write_parquet(tmp_path / "three.parquet")
+    with pytest.raises(RecipeError, match="several challengers"):
+        compare(tmp_path / "three.parquet")
+    assert compare(tmp_path / "three.parquet", challenger="third").queries < 6000
+
+
+def test_the_command_prints_the_verdict_and_writes_page_and_numbers(traffic, tmp_path, capsys):
+    out, numbers = tmp_path / "page.html", tmp_path / "numbers.json"
+    rows = str(traffic["interleaving", "better"])
+    assert command.main([rows, "--out", str(out), "--json", str(numbers)]) == 0
+    said, stored, html = capsys.readouterr().out, json.loads(numbers.read_text()), out.read_text()
+    assert stored["decision"] == "challenger"
+    assert stored["command"] == "listwright compare interleaving-better.parquet"
+    assert stored["verdict"].split(":")[0] in said
+    assert stored["verdict"].replace(" %", "\u00a0%") in html
+    assert "<svg" in html
+    assert max(len(line) for line in said.splitlines() if "written" not in line) <= 82
+
+
+def test_the_command_says_what_is_wrong(tmp_path, capsys):
+    assert command.main([str(tmp_path / "none.parquet")]) == 1
+    assert "none.parquet" in capsys.readouterr().out
+    assert command.main([str(tmp_path), "--out", str(tmp_path / "no" / "page.html")]) == 1
+    assert "there is no folder" in capsys.readouterr().out

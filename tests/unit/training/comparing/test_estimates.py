@@ -1,0 +1,51 @@
+"""Means over queries with the variance of units, against simulation and the plain bootstrap."""
+
+import math
+
+import numpy as np
+import pytest
+
+from listwright.training.comparing.estimates import MOST_GROUPS, ratio_of, resampled_ratio
+
+
+def draw(rng, units):
+    n = rng.integers(1, 6, units).astype(float)
+    own = rng.normal(size=units)
+    return n * (1.0 + own) + rng.normal(size=units) * np.sqrt(n), n
+
+
+def test_the_variance_is_that_of_the_mean_over_repeated_experiments():
+    rng = np.random.default_rng(0)
+    found = [ratio_of(*draw(rng, 400)) for _ in range(2000)]
+    spread = np.var([one.value for one in found])
+    assert np.mean([one.variance for one in found]) == pytest.approx(spread, rel=0.1)
+    assert np.mean([one.value for one in found]) == pytest.approx(1.0, abs=0.01)
+
+
+def test_by_hand():
+    found = ratio_of(np.array([3.0, 0.0, 9.0]), np.array([2.0, 1.0, 0.0]))
+    assert (found.value, found.units, found.queries, found.active) == (1.0, 2, 3.0, 1)
+    assert found.variance == pytest.approx(((3 - 2) ** 2 + (0 - 1) ** 2) * 2 / 9)
+
+
+def test_nobody_and_one_unit_have_no_variance():
+    none = ratio_of(np.zeros(2), np.zeros(2))
+    assert math.isnan(none.value)
+    assert math.isnan(none.variance)
+    one = ratio_of(np.array([2.0]), np.array([4.0]))
+    assert one.value == 0.5
+    assert math.isnan(one.variance)
+
+
+@pytest.mark.parametrize("units", [500, 3 * MOST_GROUPS])
+def test_the_bootstrap_spreads_as_the_linearised_variance(units):
+    rng = np.random.default_rng(1)
+    totals, n = draw(rng, units)
+    drawn = resampled_ratio(totals, n, rng)
+    found = ratio_of(totals, n)
+    assert drawn.std() == pytest.approx(math.sqrt(found.variance), rel=0.08)
+    assert drawn.mean() == pytest.approx(found.value, abs=0.2 * math.sqrt(found.variance))
+
+
+def test_a_bootstrap_of_nothing_is_nothing():
+    assert np.isnan(resampled_ratio(np.zeros(3), np.zeros(3), np.random.default_rng(0))).all()

@@ -1,0 +1,118 @@
+"""``listwright compare``: the command line of a comparison on traffic."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+
+from listwright.ranking.errors import ListwrightError, RecipeError
+from listwright.training.command import repeatable
+
+_EXAMPLES = """examples:
+  listwright compare rows.parquet
+  listwright compare rows.parquet --out comparison.html
+  listwright compare rows.parquet --experiment summer --json comparison.json
+  listwright compare rows.parquet --metric ndcg@5 --metric revenue
+  listwright compare rows.parquet --share 0.1     a tenth of the units had the challenger
+  listwright compare rows.parquet --metric n_purchase     interleaving, credit by purchases
+  listwright compare rows.parquet --difference 0.01       what is worth to be shown
+
+rows.parquet is what listwright join writes, or a folder of such files. The rows say
+themselves whether lists were interleaved or units split. You may look every day.
+docs/compare.md says how to read the answer.
+"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Command line; 0 with an answer, be it none, 1 with one clear line without one, 130 after Ctrl-C."""
+    words = sys.argv[1:] if arguments is None else arguments
+    options = _parser().parse_args(words)
+    console = Console(highlight=False)
+    try:
+        for option, path in (("--out", options.out), ("--json", options.json)):
+            if path is not None and not path.absolute().parent.is_dir():
+                raise RecipeError(f"{option} {path}: there is no folder {path.parent}; make it first")
+        console.print(_compared(options, words, console), markup=False, soft_wrap=True)
+    except (ListwrightError, OSError) as error:
+        console.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+        return 1
+    except KeyboardInterrupt:
+        console.print("interrupted: nothing is written; the same command begins anew")
+        return 130
+    for path in (options.out, options.json):
+        if path is not None:
+            console.print(f"written: {path}", markup=False, soft_wrap=True)
+    return 0
+
+
+def _compared(options: argparse.Namespace, words: Sequence[str], console: Console) -> str:
+    """The tables; writes what was asked for."""
+    with console.status("reading judged rows"):
+        from listwright.training.comparing.compare import compare  # noqa: PLC0415 - seconds that --help need not wait
+        from listwright.training.comparing.text import numbers, text  # noqa: PLC0415
+
+        found = compare(
+            options.rows,
+            experiment=options.experiment,
+            metrics=tuple(dict.fromkeys(options.metric or ())),
+            challenger=options.challenger,
+            share=options.share,
+            worth=options.difference,
+        )
+        command = repeatable("compare", words)
+        if options.out is not None:
+            from listwright.training.comparing.page import page  # noqa: PLC0415
+
+            _write(options.out, page(found, command=command))
+        if options.json is not None:
+            _write(options.json, json.dumps({"command": command, **numbers(found)}, indent=1) + "\n")
+    return text(found)
+
+
+def _write(path: Path, content: str) -> None:
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.write_text(content, encoding="utf-8")
+    temporary.replace(path)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="listwright compare",
+        description="Compare two rankers on traffic: interleaved lists, or units split between them. The\n"
+        "answer is one sentence, with an interval that holds however often you look.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("rows", type=Path, metavar="ROWS", help="judged rows: a Parquet file, or a folder of them")
+    parser.add_argument("--experiment", metavar="NAME", help="which one, where the rows hold several")
+    parser.add_argument(
+        "--metric",
+        action="append",
+        metavar="NAME",
+        help="hit, mrr, ndcg@K, or a column that is summed over the list (revenue, n_purchase); repeatable, the first "
+        "decides (default of a split: hit, mrr, ndcg@10; of an interleaving: hit)",
+    )
+    parser.add_argument("--challenger", metavar="ARM", help="of a split with several challengers")
+    parser.add_argument(
+        "--share", type=float, default=0.5, metavar="P", help="planned part of the challenger's units (default: 0.5)"
+    )
+    parser.add_argument(
+        "--difference",
+        type=float,
+        metavar="D",
+        help="in the deciding metric that is worth to be shown: the always-valid interval is narrowest for it; choose "
+        "it before you see data (default: preference 0.02, split 5 %% of control's mean)",
+    )
+    parser.add_argument("--out", type=Path, metavar="PAGE", help="write a page with figures")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers, too")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Two rankers on traffic: which one people prefer, with intervals that allow a look every day."""

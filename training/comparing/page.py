@@ -1,0 +1,153 @@
+"""A comparison as one self-contained page."""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import date
+
+from matplotlib.ticker import MaxNLocator
+
+from listwright.training.comparing.comparison import FEWEST_ACTIVE, FEWEST_UNITS, Compared
+from listwright.training.comparing.sentences import (
+    advice,
+    interval,
+    metric_name,
+    more,
+    needed_name,
+    p_text,
+    ratio_sentence,
+    signed,
+    verdict,
+)
+from listwright.training.comparing.text import numbers, title
+from listwright.training.reporting.drawing import COLOURS, INK, SOFT, legend, one, style, svg
+from listwright.training.reporting.page import PageFigure, PageSection, PageTable, render
+
+_CAPTION = (
+    "Inner band: 95 % interval for a single look, to be read at one planned day only. Outer band: the interval that "
+    "holds at every look together. Days with too few units are left out."
+)
+
+
+def page(found: Compared, *, command: str) -> str:
+    """The page as HTML.
+
+    Args:
+        found: the comparison.
+        command: that repeats it.
+    """
+    shown = numbers(found)
+    del shown["looks"]
+    return render(
+        title(found),
+        [verdict(found), *advice(found)],
+        [_course(found), _metrics(found), _checks(found), _power(found)],
+        command=command,
+        facts=_facts(found),
+        settings=json.dumps(shown, indent=1),
+        numbers=_numbers(found),
+    )
+
+
+def _numbers(found: Compared) -> list[tuple[str, str]]:
+    look = found.effects[0].look
+    cells = [
+        (signed(look.estimate), f"change in {metric_name(found.effects[0].metric)}"),
+        (interval(look.estimate, look.always), "always-valid 95 % interval"),
+        (f"{found.queries:,}", "queries"),
+        (f"{found.units:,}", "units"),
+    ]
+    return cells if found.decision not in ("mismatch", "too_few") else cells[2:]
+
+
+def _course(found: Compared) -> PageSection:
+    ready = [look for look in found.looks if look.enough and math.isfinite(look.always)]
+    if not ready:
+        return PageSection("No day had enough units yet", ["A figure of the course needs one."])
+    figure = PageFigure(course(found), _CAPTION)
+    return PageSection(
+        f"{metric_name(found.effects[0].metric).capitalize()} from day to day", _shown_since(found), [figure]
+    )
+
+
+def _shown_since(found: Compared) -> list[str]:
+    first = next((look for look in found.looks if look.decision in ("challenger", "control")), None)
+    if first is None:
+        return ["At no look did the always-valid interval exclude 0."]
+    return [f"The always-valid interval excluded 0 first on {first.day.isoformat()}."]
+
+
+@style()
+def course(found: Compared) -> str:
+    """Estimate, interval for one look and confidence sequence, by day."""
+    ready = [look for look in found.looks if look.enough and math.isfinite(look.always)]
+    days = [look.day.toordinal() for look in ready]
+    middle = [look.estimate for look in ready]
+    figure, axes = one()
+    for name, alpha, halves in (
+        ("at every look", 0.18, [look.always for look in ready]),
+        ("at one look", 0.35, [look.fixed for look in ready]),
+    ):
+        low, high = ([m + sign * half for m, half in zip(middle, halves, strict=True)] for sign in (-1.0, 1.0))
+        if len(ready) == 1:
+            axes.errorbar(days, middle, yerr=halves, color=COLOURS[0], alpha=2 * alpha, label=name, capsize=4)
+        else:
+            axes.fill_between(days, low, high, color=COLOURS[0], alpha=alpha, linewidth=0, label=name)
+    axes.plot(days, middle, color=COLOURS[0], label="estimate", marker="o" if len(ready) == 1 else "")
+    axes.axhline(0.0, color=INK, linewidth=1)
+    reach = 1.6 * sorted(look.always for look in ready)[len(ready) // 2] + max(
+        abs(m) for m in middle[len(middle) // 2 :]
+    )
+    axes.set_ylim(-reach, reach)
+    axes.set_ylabel("challenger less control", color=SOFT)
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axes.xaxis.set_major_formatter(lambda number, _: f"{date.fromordinal(int(number)):%d %b}")
+    legend(figure, columns=3)
+    return svg(figure, "course", "The difference and its two intervals, day by day")
+
+
+def _metrics(found: Compared) -> PageSection:
+    head = ["", "control", "challenger", "change", "at any look, 95 %", "at one look, 95 %"]
+    rows = []
+    for effect in found.effects:
+        means = ["" if mean is None else f"{mean:.4f}" for mean in (effect.control, effect.challenger)]
+        always = interval(effect.look.estimate, effect.look.always)
+        once = "not known" if math.isnan(effect.low) else f"[{signed(effect.low)}, {signed(effect.high)}]"
+        rows.append([metric_name(effect.metric), *means, signed(effect.look.estimate), always, once])
+    note = "The first metric decides. The others were not corrected for their number."
+    if found.kind == "interleaving":
+        head, rows = [head[0], *head[3:]], [[row[0], *row[3:]] for row in rows]
+    return PageSection(tables=[PageTable("All metrics", head, rows, note if len(rows) > 1 else "")])
+
+
+def _checks(found: Compared) -> PageSection:
+    said = [ratio_sentence(found)]
+    if found.untold:
+        said.append(f"{found.untold:,} queries are left out: control answered them alone.")
+    tables = []
+    if found.wins is not None:
+        rows = [
+            [who, f"{count:,}"] for who, count in zip(("challenger", "control", "neither"), found.wins, strict=True)
+        ]
+        rows += [[f"{name}, one look", f"p = {p_text(p)}"] for name, p in found.tests]
+        tables = [PageTable("Units by what they prefer", ["", ""], rows)]
+    heading = "The shares are not as planned" if found.ratio.failed or found.crossed else "The shares are as planned"
+    return PageSection(heading, said, tables=tables)
+
+
+def _power(found: Compared) -> PageSection:
+    rows = [[needed_name(each), more(each.always), more(each.fixed)] for each in found.effects[0].needed]
+    head = ["difference", "at any look", "at one planned look"]
+    note = "More queries beyond those there are, for a probability of 80 %. Traffic like this one is assumed."
+    return PageSection("How many more queries would show a difference", tables=[PageTable("", head, rows, note)])
+
+
+def _facts(found: Compared) -> list[str]:
+    arms = [] if found.bundles is None else [f"Control: {found.bundles[0]}. Challenger: {found.bundles[1]}."]
+    return [
+        *arms,
+        "All variances are over units. The interval for one look is a bootstrap over units.",
+        "The interval for every look is the asymptotic confidence sequence of Waudby-Smith et al. (2024), theorem 2.2.",
+        f"A verdict needs {FEWEST_UNITS} units a side, {FEWEST_ACTIVE} of them with a value other than 0.",
+    ]

@@ -1,0 +1,146 @@
+"""Judged rows that are made up: a shop whose visitors follow a position-based model, and whose truth is known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import polars as pl
+from jaxtyping import Bool, Float, Int
+
+from listwright.ranking.experiments.interleaving import team_draft
+from listwright.training.data.synthetic.clicks import clicked, examination
+
+
+@dataclass(frozen=True, slots=True)
+class Shop:
+    """What its visitors are like.
+
+    Args:
+        length: candidates of a query.
+        shown: places.
+        strength: of the position bias; see :func:`listwright.training.data.synthetic.clicks.examination`.
+        liking: standard deviation over units of the log-odds of a click: one person clicks more than another.
+        rate: mean attraction of a candidate, about.
+        days: of the experiment.
+        returns: queries of a unit, on average.
+    """
+
+    length: int = 20
+    shown: int = 10
+    strength: float = 1.0
+    liking: float = 0.5
+    rate: float = 0.2
+    days: int = 30
+    returns: float = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Visits:
+    """N queries before anything was shown to anybody.
+
+    Args:
+        unit: ``(N,)`` number of the unit.
+        day: ``(N,)`` from 0.
+        attraction: ``(N, L)`` probability of a click on a candidate that is looked at.
+    """
+
+    unit: Int[np.ndarray, " N"]
+    day: Int[np.ndarray, " N"]
+    attraction: Float[np.ndarray, "N L"]
+
+
+def visits(shop: Shop, queries: int, rng: np.random.Generator) -> Visits:
+    """Queries in order of time; each unit comes back on other days."""
+    units = max(1, round(queries / shop.returns))
+    unit = rng.integers(0, units, queries)
+    day = np.sort(rng.integers(0, shop.days, queries))
+    odds = np.log(shop.rate / (1.0 - shop.rate)) + shop.liking * rng.normal(size=units)[unit][:, None]
+    attraction = 1.0 / (1.0 + np.exp(-odds - rng.normal(size=(queries, shop.length))))
+    return Visits(unit, day, attraction)
+
+
+def ranked(found: Visits, noise: float, rng: np.random.Generator) -> Int[np.ndarray, "N L"]:
+    """``(N, L)`` orders of a ranker that sees the log-odds of a click with Gaussian noise of this deviation."""
+    seen = np.log(found.attraction / (1.0 - found.attraction)) + noise * rng.normal(size=found.attraction.shape)
+    orders: Int[np.ndarray, "N L"] = np.argsort(-seen, axis=1)
+    return orders
+
+
+def split_rows(
+    shop: Shop, found: Visits, orders: Sequence[Int[np.ndarray, "N L"]], rng: np.random.Generator, *, share: float = 0.5
+) -> pl.DataFrame:
+    """Judged rows of a split: each unit sees the order of its arm, control's or the challenger's."""
+    arm = rng.random(int(found.unit.max()) + 1)[found.unit] < share
+    order = np.where(arm[:, None], orders[1], orders[0])[:, : shop.shown]
+    return judged_rows(shop, found, order, rng).with_columns(
+        pl.Series("arm", np.repeat(np.where(arm, "challenger", "control"), shop.shown)),
+        pl.Series("bundle", np.repeat(np.where(arm, "shop/2", "shop/1"), shop.shown)),
+    )
+
+
+def interleaved_rows(
+    shop: Shop, found: Visits, orders: Sequence[Int[np.ndarray, "N L"]], rng: np.random.Generator, *, salt: str = "s"
+) -> pl.DataFrame:
+    """Judged rows of an interleaving of both orders."""
+    lists = [
+        team_draft(control, challenger, query_id=f"q{n}", salt=salt, length=shop.shown)
+        for n, (control, challenger) in enumerate(zip(orders[0].tolist(), orders[1].tolist(), strict=True))
+    ]
+    teams = np.array([one.teams for one in lists]).reshape(len(lists) * shop.shown)
+    order = np.array([one.order for one in lists], dtype=np.int64).reshape(len(lists), shop.shown)
+    return judged_rows(shop, found, order, rng).with_columns(pl.Series("team", teams))
+
+
+def swapped_rows(
+    shop: Shop, found: Visits, order: Int[np.ndarray, "N L"], rng: np.random.Generator, *, share: float = 0.5
+) -> pl.DataFrame:
+    """Judged rows of one ranker, of which a share has two neighbours of the shown places swapped (FairPairs)."""
+    count, shown = len(order), shop.shown
+    swaps = rng.random(count) < share
+    upper = rng.integers(0, shown - 1, count)
+    order, rows = order[:, :shown].copy(), np.flatnonzero(swaps)
+    pair = np.stack([upper[rows], upper[rows] + 1], axis=1)
+    order[rows[:, None], pair] = order[rows[:, None], pair[:, ::-1]]
+    part: Bool[np.ndarray, "N K"] = np.zeros((count, shown), dtype=bool)
+    part[rows[:, None], pair] = True
+    kind = np.repeat(np.where(swaps, "swap", ""), shown)
+    return judged_rows(shop, found, order, rng).with_columns(
+        pl.Series("intervention", kind).replace("", None),
+        pl.when(pl.Series(kind) == "swap").then(share / (shown - 1)).alias("propensity"),
+        pl.Series("swapped", part.ravel()),
+    )
+
+
+def judged_rows(shop: Shop, found: Visits, order: Int[np.ndarray, "N K"], rng: np.random.Generator) -> pl.DataFrame:
+    """What visitors click on of the shown candidates, as ``listwright join`` writes it, without features.
+
+    Args:
+        shop: whose visitors they are.
+        found: the queries.
+        order: ``(N, K)`` candidates at the shown places.
+        rng: of the clicks.
+    """
+    count, shown = order.shape
+    attraction = np.take_along_axis(found.attraction, order, axis=1)
+    hits = clicked(attraction, np.broadcast_to(examination(shown, shop.strength), attraction.shape), rng)
+    first = datetime(2026, 1, 1, tzinfo=UTC)
+    times = [first + timedelta(days=day, seconds=n) for n, day in enumerate(found.day.tolist())]
+    return pl.DataFrame(
+        {
+            "query_id": np.repeat([f"q{n}" for n in range(count)], shown),
+            "candidate_id": np.char.add("c", order.ravel().astype(str)),
+            "position": np.tile(np.arange(1, shown + 1), count),
+            "label": hits.ravel().astype(np.int32),
+        }
+    ).with_columns(
+        pl.Series("served_at", times, dtype=pl.Datetime("us", "UTC")).gather(np.repeat(np.arange(count), shown)),
+        pl.Series("unit", np.repeat([f"u{n}" for n in found.unit.tolist()], shown)),
+        pl.lit("shop/1").alias("bundle"),
+        pl.lit("test").alias("experiment"),
+        *(pl.lit(None, dtype=pl.String).alias(name) for name in ("arm", "team", "intervention")),
+        pl.lit(None, dtype=pl.Float64).alias("propensity"),
+        pl.lit(value=False).alias("swapped"),
+    )

@@ -1,0 +1,62 @@
+"""Judged rows: what ``listwright join`` writes, one row for each candidate that was shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import polars as pl
+
+from listwright.ranking.errors import DataError
+from listwright.training.data.sources import check_exists
+from listwright.training.data.tables.frames import is_parquet, listed
+
+UNREADABLE = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
+"""What polars raises for a file that it cannot read."""
+
+
+def scan_judged(path: Path, columns: Iterable[str]) -> pl.LazyFrame:
+    """Judged rows, read where they are asked for.
+
+    Args:
+        path: a Parquet file, or a folder of them.
+        columns: that are needed.
+
+    Returns:
+        Some of the columns, unread.
+
+    Raises:
+        DataError: if there is nothing to read, a column is missing, or the file is no Parquet; names the remedy.
+    """
+    check_exists(str(path))
+    if path.is_file() and not is_parquet(path):
+        raise DataError(path, "is no Parquet file: give the rows that listwright join writes")
+    if path.is_dir() and not any(path.glob("*.parquet")):
+        raise DataError(path, "is a folder without Parquet files: give the rows that listwright join writes")
+    try:
+        rows = pl.scan_parquet(path if path.is_file() else path / "*.parquet")
+        there = rows.collect_schema().names()
+    except UNREADABLE as error:
+        raise DataError(path, f"cannot be read as Parquet: {error}") from error
+    wanted = list(dict.fromkeys(columns))
+    missing = [name for name in wanted if name not in there]
+    if missing:
+        raise DataError(
+            path,
+            f"has no column {' and no column '.join(map(repr, missing))}: give the rows that listwright join writes; "
+            f"it has {listed(there)}",
+        )
+    return rows.select(wanted)
+
+
+def collected(rows: pl.LazyFrame, path: Path) -> pl.DataFrame:
+    """The result of a plan over judged rows, in bounded memory where the plan allows it.
+
+    Raises:
+        DataError: if the rows cannot be read, or a column holds something else than the plan needs.
+    """
+    try:
+        found: pl.DataFrame = rows.collect(engine="streaming")
+    except UNREADABLE as error:
+        raise DataError(path, f"cannot be read as judged rows: {error}") from error
+    return found

@@ -1,0 +1,112 @@
+"""``listwright propensity``: the command line of position bias."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.markup import escape
+
+from listwright.ranking.errors import ListwrightError, RecipeError
+from listwright.training.bars import progress_bars
+from listwright.training.command import repeatable
+
+if TYPE_CHECKING:
+    from listwright.training.propensity.estimate import PositionBias
+
+_EXAMPLES = """examples:
+  listwright propensity rows.parquet --out propensities.json
+  listwright propensity rows.parquet --out propensities.json --positions 8
+  listwright propensity rows.parquet --out propensities.json --method harvest \\
+      --same query_text
+  listwright fit --data rows.parquet --qid query_id --label label \\
+      --propensities propensities.json
+
+rows.parquet is what listwright join writes, or a folder of such files. Swaps come from
+an experiment of kind explore. docs/position-bias.md says what is estimated, and how.
+"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Command line; 0 when the file is written, 1 with one clear line when it is not, 130 after Ctrl-C."""
+    words = sys.argv[1:] if arguments is None else arguments
+    options = _parser().parse_args(words)
+    console = Console(highlight=False)
+    try:
+        if not options.out.absolute().parent.is_dir():
+            raise RecipeError(f"--out {options.out}: there is no folder {options.out.parent}; make it first")
+        with console.status("loading"):
+            from listwright.training.propensity import estimate as estimating  # noqa: PLC0415 - --help need not wait
+        way = None if options.method == "auto" else options.method
+        with progress_bars(console) as bars:
+            task = bars.begin("Bootstrap samples", estimating.RESAMPLES)
+            found = estimating.estimate(
+                options.rows, way=way, places=options.positions, same=options.same, seed=options.seed, task=task
+            )
+        _write(options.out, found.file(repeatable("propensity", words)).model_dump())
+    except (ListwrightError, OSError) as error:
+        console.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+        return 1
+    except KeyboardInterrupt:
+        console.print("interrupted: nothing is written; the same command begins anew")
+        return 130
+    console.print("\n".join(_table(found)), markup=False, soft_wrap=True)
+    console.print(f"written: {options.out}", markup=False, soft_wrap=True)
+    return 0
+
+
+def _table(found: PositionBias) -> Iterator[str]:
+    what = "swaps" if found.way == "swaps" else "requests that were shown in several orders"
+    yield f"Propensities from {found.used:,} {what}, of {found.queries:,} queries"
+    yield ""
+    yield f"{'place':>5}  {'propensity':>10}  {'95 % interval':17} {'clicks':>9}"
+    rows = zip(found.values, found.low, found.high, found.clicks, strict=True)
+    for place, (value, low, high, clicks) in enumerate(rows, start=1):
+        bar = "█" * round(20 * min(1.0, float(value)))
+        interval = f"[{low:.3f}, {high:.3f}]" if place > 1 else ""
+        yield f"{place:>5}  {value:>10.3f}  {interval:17} {clicks:>9,.0f}  {bar}".rstrip()
+    yield ""
+
+
+def _write(path: Path, content: dict[str, object]) -> None:
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    temporary.replace(path)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="listwright propensity",
+        description="Estimate how likely each shown place is looked at, relative to the first: from swaps\n"
+        "of places, or from several bundles that ranked the same requests differently. Refuse\n"
+        "where the data cannot say.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("rows", type=Path, metavar="ROWS", help="judged rows: a Parquet file, or a folder of them")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="propensities as JSON")
+    parser.add_argument(
+        "--method",
+        choices=("auto", "swaps", "harvest"),
+        default="auto",
+        help="swaps of places, or bundles that differ; auto (default): swaps where there are any",
+    )
+    parser.add_argument(
+        "--positions", type=int, metavar="K", help="places from the top (default: all that the evidence reaches)"
+    )
+    parser.add_argument(
+        "--same",
+        metavar="COL",
+        help="with harvest: column that says which queries asked the same (default: same shown candidates)",
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the bootstrap (default: 0)")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

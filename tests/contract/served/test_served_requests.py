@@ -81,7 +81,9 @@ def test_a_json_list_is_logged_as_it_was_answered(logged, shop, form):
 
 def test_a_matrix_and_tensors_are_logged_too(logged):
     array = binary_requests.MATRIX
-    tensors = binary_requests.body([binary_requests.features(array)], array.tobytes(), parameters={"unit": "me"}, id="of-tensors")
+    tensors = binary_requests.body(
+        [binary_requests.features(array)], array.tobytes(), parameters={"unit": "me"}, id="of-tensors"
+    )
     answers, records = logged(
         ("/rerank?query_id=of-npy&unit=me", {"content": binary_requests.saved(array), "headers": NPY}),
         ("/rerank?id=header", {"content": binary_requests.saved(array), "headers": {**NPY, "Listwright-Unit": "you"}}),

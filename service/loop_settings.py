@@ -51,9 +51,9 @@ class LoopSettings(BaseSettings):
     served_max_bytes: Annotated[
         int, Field(ge=2**17, description="size of the served log's folder; the oldest files go first")
     ] = 10 * 2**30
-    served_max_age_s: Annotated[
-        float, Field(gt=0, description="age in seconds at which files of the served log are removed")
-    ] = 30 * 86_400.0
+    served_max_days: Annotated[
+        float, Field(gt=0, description="age in days at which files of the served log are removed")
+    ] = 30.0
     served_group_reads: Annotated[
         bool, Field(description="true: the group may read files of the served log (mode 0640); false: 0600")
     ] = False

@@ -45,17 +45,27 @@ def forget(folder: Path, units: frozenset[str]) -> Iterator[Forgotten]:
         DataError: if the folder is not there, or a file is damaged: its name, and what to do.
         OSError: if a file cannot be written.
     """
-    for path in files.log_files(folder):
-        try:
-            of_units = [record.unit in units for record in files.read(path)]
-        except files.GoneError:
-            continue  # the service has removed it meanwhile, by its limits
+    for listed in files.log_files(folder):
+        path, of_units = _looked_through(listed, units)
         if not any(of_units):
             continue
         unfinished = path.name.endswith(files.OPEN_SUFFIX)
         if not unfinished:
             _rewrite(path, units, some_stay=not all(of_units))
         yield Forgotten(path, sum(of_units), len(of_units) - sum(of_units), unfinished)
+
+
+def _looked_through(listed: Path, units: frozenset[str]) -> tuple[Path, list[bool]]:
+    """The file's name now, and of each of its records whether it is of the units; the service may finish the file, or
+    remove it by its limits, at any moment.
+    """
+    finished = listed.with_name(listed.name.removesuffix(files.OPEN_SUFFIX) + files.SUFFIX)
+    for path in (listed, finished) if listed.name.endswith(files.OPEN_SUFFIX) else (listed,):
+        try:
+            return path, [record.unit in units for record in files.read(path)]
+        except files.GoneError:
+            continue
+    return listed, []
 
 
 def _rewrite(path: Path, units: frozenset[str], *, some_stay: bool) -> None:

@@ -16,6 +16,9 @@ from listwright.service.served_log.taken import Taken
 
 MOST_SCHEMAS = 64
 
+LARGEST_INT = 2**31 - 1
+"""Of Avro's ``int``; a request may ask for more."""
+
 _known: dict[str, Columns] = {}
 """By fingerprint, for the writer's thread alone."""
 
@@ -44,7 +47,7 @@ def to_served(taken: Taken, salt: bytes | None) -> ServedRecord:
         strategy=ranking.route.strategy,
         feature_names=columns.names,
         request_id=taken.request_id,
-        top_n=taken.top_n,
+        top_n=None if taken.top_n is None else min(taken.top_n, LARGEST_INT),
         route=_told(ranking.route),
         degraded=ranking.reason,
         experiment=None if part is None else part.experiment,

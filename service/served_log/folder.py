@@ -21,6 +21,9 @@ DAMAGED_SUFFIX = ".avro.damaged"
 """Of a file that a killed worker left and whose blocks cannot be found; limits of size and age hold for it, too."""
 
 _NAME = re.compile(r"served-(\d{8}T\d{6}\.\d{6})Z-(.+)-(\d+)(\.avro|\.avro\.part|\.avro\.damaged)")
+_HIDDEN = re.compile(r"\.served-.+(\.new|\.without|\.without\.part)")
+"""Of a file that begins, and of one that ``listwright served forget`` writes anew."""
+
 _TIME = "%Y%m%dT%H%M%S.%f"
 
 _log = logging.getLogger("listwright.served")
@@ -56,6 +59,7 @@ class LogFolder:
         for path in self._ours():
             if path.name.endswith(OPEN_SUFFIX) and self._is_left(path):
                 _recover(path)
+        self._remove_hidden()
         self._remove_old()
 
     def _ours(self) -> list[Path]:
@@ -74,6 +78,13 @@ class LogFolder:
             return time.time() - path.stat().st_mtime > self._stale_s
         except FileNotFoundError:
             return False
+
+    def _remove_hidden(self) -> None:
+        """Remove files under hidden names that were never finished: nobody has written them for long."""
+        for path in self.path.glob(".served-*"):
+            with suppress(FileNotFoundError):
+                if _HIDDEN.fullmatch(path.name) and time.time() - path.stat().st_mtime > self._stale_s:
+                    path.unlink()
 
     def _remove_old(self) -> None:
         sizes: dict[Path, int] = {}

@@ -41,10 +41,15 @@ def _folder_fault(settings: Settings) -> str | None:
 def _stream_fault(settings: Settings) -> str | None:
     if settings.served_stream is None:
         return None
-    scheme = urlsplit(settings.served_stream.get_secret_value()).scheme
-    if scheme in SCHEMES:
-        return None
-    return f"{PREFIX}SERVED_STREAM: expected redis://HOST:PORT/DB, found an address of scheme {scheme!r}"
+    expected = f"{PREFIX}SERVED_STREAM: expected redis://HOST:PORT/DB, found an address"
+    address = urlsplit(settings.served_stream.get_secret_value())
+    if address.scheme not in SCHEMES:
+        return f"{expected} of scheme {address.scheme!r}"
+    try:
+        _ = address.port
+    except ValueError:
+        return f"{expected} whose port is no number up to 65535"
+    return None
 
 
 def open_log(settings: Settings, telemetry: Telemetry) -> ServedLog | None:

@@ -28,6 +28,9 @@ POLL_S = 0.05
 PAUSE_S = 1e-4
 """Between two records, so that the thread that answers never waits for more than one record's encoding."""
 
+MOST_AT_ONCE = 256
+"""Records that are encoded before anything else is looked at."""
+
 BLOCK_BYTES = 2**20
 """Bytes at which a block is written, whatever its age."""
 
@@ -112,13 +115,16 @@ class LogWriter:
             except Exception:  # no caller waits for this thread, so the log has it
                 _log.exception("the served log's writer failed; it goes on")
                 self._stop.wait(RETRY_S)
-            if stopping:
-                return
-            self._stop.wait(POLL_S)
+            if len(self._buffer) == 0:
+                if stopping:
+                    return
+                self._stop.wait(POLL_S)
 
     def _take(self, *, stopping: bool) -> None:
-        """Encode what waits."""
-        while (taken := self._buffer.take()) is not None:
+        """Encode what waits; but not without end, as blocks and files have their time."""
+        for _ in range(MOST_AT_ONCE):
+            if (taken := self._buffer.take()) is None:
+                return
             self._encode(taken)
             if not (stopping or self._buffer.crowded):
                 time.sleep(PAUSE_S)
@@ -217,7 +223,7 @@ def _folder(settings: Settings) -> LogFolder:
     return LogFolder(
         settings.served_log,
         most_bytes=max(settings.served_file_bytes, settings.served_max_bytes - growth),
-        most_age_s=settings.served_max_age_s,
+        most_age_s=86_400.0 * settings.served_max_days,
         stale_s=2 * settings.served_file_s + TIDY_S,
     )
 

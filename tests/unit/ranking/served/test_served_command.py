@@ -38,6 +38,15 @@ def test_the_records_of_a_unit_go_and_all_others_stay_to_the_byte(log, capsys):
     assert sorted(path.name for path in log.iterdir()) == ["1.avro", "3.avro"]
 
 
+def test_a_file_that_is_finished_meanwhile_is_not_missed(log, monkeypatch):
+    listed = files.log_files(log)
+    (log / "3.avro.part").rename(log / "3.avro")
+    (log / "2.avro").unlink()
+    monkeypatch.setattr(files, "log_files", lambda folder: listed)
+    assert command.main(["forget", str(log), "--unit", "unit-1"]) == 0
+    assert [record.unit for record in files.read(log / "3.avro")] == ["unit-2"]
+
+
 def test_nothing_is_written_anew_for_a_unit_that_is_not_there(log):
     before = {path: path.stat().st_ino for path in log.iterdir()}
     assert command.main(["forget", str(log), "--unit", "nobody"]) == 0

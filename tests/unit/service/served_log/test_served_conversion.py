@@ -31,6 +31,11 @@ def test_it_holds_what_was_answered():
     assert (record.route, record.degraded, record.timings_ms) == (None, None, {"total": 2.0})
 
 
+def test_more_places_than_an_int_holds_are_as_many_as_it_holds():
+    record = to_served(taken(top_n=2**53 - 1), None)
+    assert (record.top_n, len(record.order)) == (2**31 - 1, 4)
+
+
 def test_ids_of_the_caller_stay():
     candidates = CandidateList(np.zeros((4, 4), np.float32), ("a", "b", "c", "d"))
     assert to_served(taken(candidates=candidates), None).candidate_ids == ("a", "b", "c", "d")

@@ -93,3 +93,16 @@ def test_other_files_are_neither_counted_nor_removed(tmp_path):
         (tmp_path / name).write_bytes(bytes(5000))
     folder(tmp_path, most_bytes=1, most_age_s=0.0).tidy()
     assert names(tmp_path) == ["notes.txt", "other.avro", "x.avro.part"]
+
+
+@pytest.mark.parametrize("ending", [".new", ".avro.without", ".avro.without.part"])
+def test_a_hidden_file_that_was_never_finished_goes_once_it_is_stale(tmp_path, ending):
+    for name in (f".served-x{ending}", ".served-notes", f".other{ending}"):
+        (tmp_path / name).touch()
+    folder(tmp_path).tidy()
+    assert len(names(tmp_path)) == 3
+    long_ago = time.time() - 3700
+    for path in tmp_path.iterdir():
+        os.utime(path, (long_ago, long_ago))
+    folder(tmp_path).tidy()
+    assert names(tmp_path) == [f".other{ending}", ".served-notes"]

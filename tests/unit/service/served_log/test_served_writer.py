@@ -61,6 +61,15 @@ def ids_of(path):
     return [record.query_id for record in files.records([path])]
 
 
+def test_blocks_are_written_while_more_comes_than_is_encoded(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "MOST_AT_ONCE", 2)
+    with logging_to(tmp_path) as (writer, telemetry):
+        for number in range(9):
+            writer.note(taken(number))
+        until(lambda: counted(telemetry, "records", sink="file") == 9)
+    assert ids(tmp_path) == [f"query-{number}" for number in range(9)]
+
+
 def test_files_are_rolled_by_age(tmp_path):
     with logging_to(tmp_path, served_file_s=0.02) as (writer, _):
         writer.note(taken(1))

@@ -231,18 +231,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.science.position_bias", description=__doc__)
     parser.add_argument("--data", type=Path, metavar="PATH", help="folder of MQ2008; without it, planted data alone")
     parser.add_argument("--seeds", type=int, default=10, help="(default: 10)")
+    parser.add_argument("--strengths", type=float, nargs="+", default=list(STRENGTHS), help="(default: 0.5 1 1.5)")
+    parser.add_argument("--requests", type=int, default=REQUESTS, help="of the logs for propensities")
     parser.add_argument("--most", type=int, default=WIDEST, help="sessions of the largest log (default: 30000)")
     options = parser.parse_args()
     if options.data is None or not options.data.is_dir():
         print(f"no MQ2008 at {options.data}: planted data alone; name its folder with --data")
         options.data = None
     counts = tuple(count for count in SESSIONS if count <= options.most)
+    strengths = tuple(options.strengths)
     sets = {
-        name: measure(splits, seeds=options.seeds, strengths=STRENGTHS, sessions=counts)
+        name: measure(splits, seeds=options.seeds, strengths=strengths, sessions=counts, requests=options.requests)
         for name, splits in sets_of(options.data).items()
     }
     given = " --data PATH" if options.data is not None else ""
-    command = f"python -m benchmarks.science.position_bias{given} --seeds {options.seeds} --most {options.most}"
+    words = [f"--seeds {options.seeds} --most {options.most}"]
+    words += [f"--strengths {' '.join(map(str, strengths))}"] if strengths != STRENGTHS else []
+    words += [f"--requests {options.requests}"] if options.requests != REQUESTS else []
+    command = f"python -m benchmarks.science.position_bias{given} {' '.join(words)}"
     print(machine.save("position_bias", command, {"seeds": options.seeds, "shown": SHOWN, "sets": sets}))
     print(draw(sets))
 

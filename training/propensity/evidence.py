@@ -34,14 +34,16 @@ class Evidence:
 
     way: Way
     pairs: Int[np.ndarray, "P 2"]
-    strata: tuple[Float[np.ndarray, "G P 2 3"], ...]
+    strata: tuple[Float[np.ndarray, "_ P 2 3"], ...]
     queries: int
     used: int
 
     def whole(self) -> Float[np.ndarray, "P 3"]:
         """``(P, 3)`` of each pair: n, clicks at its upper place, clicks at its lower place, as if of n displays."""
         sums = [stratum.sum(axis=0)[None] for stratum in self.strata]
-        return self._balanced(sums)[0]
+        (found,) = self._balanced(sums)
+        whole: Float[np.ndarray, "P 3"] = found
+        return whole
 
     def resampled(self, samples: int, rng: np.random.Generator) -> Iterator[Float[np.ndarray, "P 3"]]:
         """The same in bootstrap samples of the groups, drawn within each stratum."""

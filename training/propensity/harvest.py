@@ -11,6 +11,9 @@ from listwright.training.data.tables.judged import collected, scan_judged
 from listwright.training.propensity.evidence import MOST_GROUPS, Evidence
 
 _COLUMNS = ("query_id", "candidate_id", "position", "label", "bundle")
+_KEY = " request"
+"""Column with the hash of what was asked: a name that no column of the rows has."""
+
 _RATES, _COUNTS = ("rate", "rate_lower"), ("len", "clicks", "clicks_lower")
 
 
@@ -33,17 +36,17 @@ def harvest_evidence(path: Path, places: int | None, *, same: str | None, seed: 
     rows = rows if places is None else rows.filter(pl.col("position") <= places)
     listed = pl.col("candidate_id").cast(pl.String).sort().str.join("\x1f")
     asked = listed if same is None else pl.col(same).cast(pl.String).first()
-    keyed = rows.join(rows.group_by("query_id").agg(asked.hash(seed).alias("asked")), on="query_id")
-    several = keyed.group_by("asked").agg(pl.col("bundle").n_unique().alias("bundles")).filter(pl.col("bundles") > 1)
+    keyed = rows.join(rows.group_by("query_id").agg(asked.hash(seed).alias(_KEY)), on="query_id")
+    several = keyed.group_by(_KEY).agg(pl.col("bundle").n_unique().alias("bundles")).filter(pl.col("bundles") > 1)
     shown = (
-        keyed.join(several, on="asked", how="semi")
-        .group_by("asked", "candidate_id", "position")
+        keyed.join(several, on=_KEY, how="semi")
+        .group_by(_KEY, "candidate_id", "position")
         .agg((pl.col("label") > 0).mean().alias("rate"), (pl.col("label") > 0).sum().alias("clicks"), pl.len())
     )
     both = (
-        shown.join(shown, on=["asked", "candidate_id"], suffix="_lower")
+        shown.join(shown, on=[_KEY, "candidate_id"], suffix="_lower")
         .filter(pl.col("position") < pl.col("position_lower"))
-        .group_by((pl.col("asked") % MOST_GROUPS).alias("group"), "position", "position_lower")
+        .group_by((pl.col(_KEY) % MOST_GROUPS).alias("group"), "position", "position_lower")
         .agg(pl.len().alias("n"), pl.col(*_RATES, *_COUNTS).sum())
     )
     sums = collected(both, path)

@@ -37,7 +37,7 @@ def scan_judged(path: Path, columns: Iterable[str]) -> pl.LazyFrame:
         rows = pl.scan_parquet(path if path.is_file() else path / "*.parquet")
         there = rows.collect_schema().names()
     except UNREADABLE as error:
-        raise DataError(path, f"cannot be read as Parquet: {error}") from error
+        raise DataError(path, f"cannot be read as Parquet: {_first_line(error)}") from error
     wanted = list(dict.fromkeys(columns))
     missing = [name for name in wanted if name not in there]
     if missing:
@@ -58,5 +58,10 @@ def collected(rows: pl.LazyFrame, path: Path) -> pl.DataFrame:
     try:
         found: pl.DataFrame = rows.collect(engine="streaming")
     except UNREADABLE as error:
-        raise DataError(path, f"cannot be read as judged rows: {error}") from error
+        raise DataError(path, f"cannot be read as judged rows: {_first_line(error)}") from error
     return found
+
+
+def _first_line(error: BaseException) -> str:
+    """What polars says before it prints the plan."""
+    return str(error).partition("\n")[0]

@@ -132,3 +132,10 @@ def test_missing_columns_and_files_are_named(tmp_path):
         open_experiment(tmp_path / "empty", None, ())
     with pytest.raises(RecipeError, match="ndcg@0"):
         split(tmp_path, ("ndcg@0",), [row("q", 1, arm="control")])
+
+
+def test_a_column_of_another_type_is_told_in_one_line(tmp_path):
+    rows = [row("q", 1, arm="control", served_at="2026-01-01")]
+    with pytest.raises(DataError, match="cannot be read as judged rows") as told:
+        split(tmp_path, ("hit",), rows)
+    assert "\n" not in str(told.value)

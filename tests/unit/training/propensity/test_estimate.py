@@ -57,28 +57,30 @@ def test_intervals_from_swaps_cover_the_truth(tmp_path, strength):
     shop = Shop(length=8, shown=5, rate=0.3, strength=strength)
     inside = []
     for seed in range(5):
-        found = estimated(tmp_path, swaps(4000, seed, shop=shop))
-        assert (found.way, found.queries) == ("swaps", 4000)
+        found = estimated(tmp_path, swaps(12_000, seed, shop=shop))
+        assert (found.way, found.queries) == ("swaps", 12_000)
         inside += covered(found, strength)
     assert np.mean(inside) >= 0.8
-    assert found.values == pytest.approx(examination(5, strength), abs=0.15)
+    assert found.values == pytest.approx(examination(5, strength), abs=0.25)
 
 
 def test_a_small_share_of_swaps_is_no_bias(tmp_path):
-    found = estimated(tmp_path, swaps(20_000, share=0.1))
+    found = estimated(tmp_path, swaps(40_000, share=0.1))
     assert found.values == pytest.approx(examination(5, 1.0), abs=0.12)
 
 
 def test_naive_click_rates_would_be_wrong(tmp_path):
-    rows = swaps(4000)
+    rows = swaps(12_000)
     rates = rows.group_by("position").agg(pl.col("label").mean()).sort("position")["label"].to_numpy()
     truth, found = examination(5, 1.0), estimated(tmp_path, rows)
     assert np.abs(found.values - truth).max() < np.abs(rates / rates[0] - truth).max()
 
 
-def test_intervals_from_two_bundles_cover_the_truth(tmp_path):
+@pytest.mark.parametrize("name", ["text", "asked", "n"])
+def test_intervals_from_two_bundles_cover_the_truth(tmp_path, name):
     """Requests are told apart by their text."""
-    found = estimated(tmp_path, served_by_two(6000), same="text", places=4)
+    rows = served_by_two(6000).rename({"text": name})
+    found = estimated(tmp_path, rows, same=name, places=4)
     assert found.way == "harvest"
     assert np.mean(covered(found)) >= 2 / 3
     assert found.values == pytest.approx(examination(4, 1.0), abs=0.2)
@@ -145,9 +147,9 @@ def test_one_place_is_none(tmp_path):
 
 
 def test_the_command_writes_what_a_fit_reads(tmp_path, capsys):
-    rows, out = written(tmp_path, swaps(4000)), tmp_path / "propensities.json"
+    rows, out = written(tmp_path, swaps(12_000)), tmp_path / "propensities.json"
     assert command.main([str(rows), "--out", str(out)]) == 0
-    assert "4,000 queries" in capsys.readouterr().out
+    assert "12,000 queries" in capsys.readouterr().out
     stored = json.loads(out.read_text())
     assert stored["command"] == "listwright propensity rows.parquet"
     assert [one["position"] for one in stored["positions"]] == [1, 2, 3, 4, 5]

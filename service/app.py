@@ -34,6 +34,7 @@ from listwright.service.bundles import loading
 from listwright.service.bundles.reload import Reloader, count_served
 from listwright.service.bundles.routing_switch import Deciders, RoutingSwitch
 from listwright.service.bundles.served import Current, Models, only
+from listwright.service.experiments.opening import open_experiments
 from listwright.service.served_log.opening import open_log
 from listwright.service.settings import ALL_MODELS, Settings
 from listwright.service.telemetry.access_log import AccessLog
@@ -116,6 +117,8 @@ def create_app(
         count_served(telemetry, models)
         gc.freeze()  # else a full collection visits all that was imported: 100 ms in the middle of a request
         _log_served(models, settings)
+        if service.experiments is not None:
+            service.experiments.start()
         del models  # or this frame would keep it when it is served no more
         watching = asyncio.create_task(service.reloader.run()) if settings.models is not None else None
         keeping = asyncio.create_task(keyring.watch()) if settings.keys_file is not None else None
@@ -128,6 +131,8 @@ def create_app(
             asked.close()
         if service.events is not None:
             await to_thread.run_sync(service.events.close)
+        if service.experiments is not None:
+            await to_thread.run_sync(service.experiments.close)  # before the log: it has more to tell to it
         if service.served_log is not None:
             await to_thread.run_sync(service.served_log.close)
         if tracer is not None:
@@ -202,6 +207,7 @@ def _composed(
         json_bounds=JsonBounds(settings),
         events=_opened_events(settings, telemetry),
         served_log=open_log(settings, telemetry),
+        experiments=open_experiments(settings, telemetry, current),
     )
 
 

@@ -1,4 +1,4 @@
-"""Settings of what is kept for learning: the served log, its stream, events. All off unless set."""
+"""Settings of what is kept for learning, and of experiments on traffic. All off unless set."""
 
 from __future__ import annotations
 
@@ -68,6 +68,15 @@ class LoopSettings(BaseSettings):
     served_stream_length: Annotated[
         int, Field(ge=1, le=10**9, description="records that the Redis stream keeps, about; the oldest go first")
     ] = 10_000
+
+    experiments: Annotated[
+        Path | None,
+        BeforeValidator(given),
+        Field(description="TOML file of experiments on traffic; read again when it changes"),
+    ] = None
+    experiments_off_file: Annotated[
+        Path | None, BeforeValidator(given), Field(description="while this file exists, no experiment runs")
+    ] = None
 
     @property
     def logs_served(self) -> bool:

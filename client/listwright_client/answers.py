@@ -53,6 +53,8 @@ class Meta:
     ignored: tuple[str, ...] = ()
     """Features that were sent by name and that the bundle does not know, the first 32; a service may be set to ignore
     them."""
+    experiment: Mapping[str, str | None] | None = None
+    """``name``, ``kind``, ``arm`` and ``reason`` of the experiment on traffic; None: the answer is in none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +67,7 @@ class Ranking:
     results: tuple[Result, ...]
     """Best first, ``top_n`` of them."""
     scores: NDArray[np.float64]
-    """``(L,)`` in input order; NaN below the cutoff; comparable within this list only."""
+    """``(L,)`` in input order; NaN below the cutoff, and in an interleaved list; comparable within this list only."""
     ranks: NDArray[np.int64]
     """``(L,)`` in input order, from 1."""
     route: Route
@@ -159,6 +161,7 @@ def read_ranking(reply: Reply, attempts: int, candidates: int) -> Ranking:
             reason=meta["reason"],
             timings_ms=MappingProxyType(dict(meta["timings_ms"])),
             ignored=tuple(meta.get("ignored", ())),
+            experiment=meta.get("experiment"),
         ),
         request_id=reply.headers.get("x-request-id"),
         attempts=attempts,

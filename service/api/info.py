@@ -13,6 +13,7 @@ from listwright.ranking.first_stage import Engine
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.stages import FeatureWeight
 from listwright.service import paths
+from listwright.service.api.experiments_info import ExperimentsInfo, experiments_info
 from listwright.service.api.service import Served, service_of
 from listwright.service.bundles.routing_switch import Deciders
 from listwright.service.bundles.served import Models
@@ -150,6 +151,9 @@ class Info(Serving):
     supports_chunking: Annotated[Literal[False], Field(description="a list must not be split over requests")]
     protocol: str
     metrics: list[MetricInfo]
+    experiments: Annotated[
+        ExperimentsInfo | None, Field(description="on traffic; null where LISTWRIGHT_EXPERIMENTS names no file")
+    ] = None
 
 
 def serving_info(models: Models) -> Serving:
@@ -248,7 +252,8 @@ async def info(
     """
     service = service_of(request)
     named = model if model is not None or served.default else next(iter(served.current))
-    return describe(served.choose(named, version), served, service.settings, service.deciders)
+    found = describe(served.choose(named, version), served, service.settings, service.deciders)
+    return found.model_copy(update={"experiments": experiments_info(service.experiments)})
 
 
 @routes.get(

@@ -86,7 +86,8 @@ async def _infer(request: Request, service: Service, name: str, version: str | N
     bundle = service.addressed(request, name, version)
     if media_type_of(request) not in _TENSORS:
         raise UnsupportedMediaTypeError(f"the body is announced as {media_type_of(request)!r}: send {OCTETS}")
-    codec = TensorCodec(request.headers.get(JSON_HEAD), bundle, service.settings.max_candidates)
+    most, pinned = service.settings.max_candidates, version is not None
+    codec = TensorCodec(request.headers.get(JSON_HEAD), bundle, most, pinned=pinned)
     return await answer(request, service, codec)
 
 

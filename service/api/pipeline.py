@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -14,14 +15,15 @@ from fastapi import Request, Response
 
 from listwright.ranking.candidates import Ranking
 from listwright.ranking.deadline import Deadline
+from listwright.ranking.served.record import ShadowRanking
 from listwright.service.admission.body import held_body
 from listwright.service.admission.gate import Gate, Receive
 from listwright.service.admission.readiness import fails_on_zeros
 from listwright.service.api.service import Service
 from listwright.service.bundles.routing_switch import Deciders
 from listwright.service.errors import DegradedError
-from listwright.service.served_log.taken import Taken
-from listwright.service.settings import Settings
+from listwright.service.experiments.protocol import Experiments, Shown
+from listwright.service.served_log.taken import ServedLog, Taken
 from listwright.service.wire.answers import facts
 from listwright.service.wire.codec import Codec, EncodedAnswer, RankingRequest
 
@@ -63,7 +65,7 @@ async def answer(request: Request, service: Service, codec: Codec) -> Response:
     settings, arrived = service.settings, request.state.arrived
     deadline = Deadline(arrived + settings.timeout_ms / 1000.0)
     async with held_body(request, codec.limit, service.bodies, settings, deadline) as body:
-        work = partial(_work, body, codec, settings, service.deciders, arrived, time.perf_counter())
+        work = partial(_work, body, codec, service, request.state.request_id, arrived, time.perf_counter())
         pool = pool_for(len(body), settings.threads, service.pool)
         done = await in_turn(service.gate, pool, work, deadline, request.receive)
     request.state.after_answer = partial(_note, request, service, done)
@@ -107,10 +109,9 @@ def _note(request: Request, service: Service, done: _Done) -> None:
     """Count, time and log a ranking."""
     ranking, reranker = done.ranking, done.asked.bundle.reranker
     service.telemetry.observe(ranking, reranker.manifest, done.milliseconds)
-    if service.served_log is not None and not (ranking.degraded and service.settings.on_failure == "error"):
-        service.served_log.note(_taken(request, done))
+    _log_served(request, service, done)
     service.telemetry.drift.note(done.asked.candidates.features, ranking.first_stage_scores, reranker)
-    request.state.facts.update(facts(ranking, reranker.manifest, done.milliseconds))
+    request.state.facts.update(facts(ranking, reranker.manifest, done.milliseconds, done.asked.part))
     request.state.began = done.began
     if done.asked.ignored:
         service.ignored.note(reranker.manifest, done.asked.ignored)
@@ -121,12 +122,32 @@ def _note(request: Request, service: Service, done: _Done) -> None:
         service.degraded.note(degraded=ranking.degraded, ours=partial(_ours, done))
 
 
+def _log_served(request: Request, service: Service, done: _Done) -> None:
+    """Log what was answered; where a challenger ranks the list in the background, once it has."""
+    unlogged = done.ranking.degraded and service.settings.on_failure == "error"
+    log, part = None if unlogged else service.served_log, done.asked.part
+    taken = None if log is None else _taken(request, done)
+    if service.experiments is not None and part is not None and part.kind == "shadow":
+        service.experiments.shadow(done.asked, done.ranking, partial(_log_shadowed, log, taken))
+    elif log is not None and taken is not None:
+        log.note(taken)
+
+
+def _log_shadowed(log: ServedLog | None, taken: Taken | None, shadow: ShadowRanking) -> None:
+    if log is not None and taken is not None and taken.part is not None:
+        log.note(taken._replace(part=replace(taken.part, shadow=shadow)))
+
+
+def query_id_of(asked: RankingRequest, request_id: str) -> str:
+    """What events name a query by: the caller's query id, else the id of the list, else that of the request."""
+    return asked.options.query_id or asked.id or request_id
+
+
 def _taken(request: Request, done: _Done) -> Taken:
     """What the served log gets to know."""
     options, request_id = done.asked.options, request.state.request_id
-    query_id = options.query_id or done.asked.id or request_id
     return Taken(
-        query_id,
+        query_id_of(done.asked, request_id),
         request_id,
         options.unit,
         options.top_n,
@@ -135,6 +156,7 @@ def _taken(request: Request, done: _Done) -> Taken:
         done.asked.bundle.manifest,
         done.milliseconds,
         time.time(),
+        done.asked.part,
     )
 
 
@@ -144,17 +166,18 @@ def _ours(done: _Done) -> bool:
 
 
 def _work(
-    body: bytes, codec: Codec, settings: Settings, deciders: Deciders, arrived: float, queued: float, deadline: Deadline
+    body: bytes, codec: Codec, service: Service, request_id: str, arrived: float, queued: float, deadline: Deadline
 ) -> _Done:
     """All that may take long, from decoding to encoding."""
-    began = time.perf_counter()
+    settings, began = service.settings, time.perf_counter()
     asked = codec.decode(body)
     parsed = time.perf_counter()
     pace, length = asked.bundle.reranker.pace, len(asked.candidates)
     timeout_ms = asked.options.timeout_ms
     wanted = math.inf if timeout_ms is None else arrived + timeout_ms / 1000.0
     by = min(wanted, deadline.at) - pace.expected("answer", length)
-    ranking = rank(asked, deciders, Deadline(by, deadline.abandoned))
+    query_id = query_id_of(asked, request_id)
+    asked, ranking = shown(asked, query_id, service.deciders, service.experiments, Deadline(by, deadline.abandoned))
     ranked = time.perf_counter()
     milliseconds = {
         "parse": (parsed - began) * 1000.0,
@@ -168,6 +191,16 @@ def _work(
     hurried = wanted < deadline.at or deadline.at - queued < FAIR * settings.timeout_ms / 1000.0
     late = ended > min(wanted, deadline.at)
     return _Done(written, ranking, asked, milliseconds, began, hurried=hurried, late=late)
+
+
+def shown(
+    asked: RankingRequest, query_id: str, deciders: Deciders, experiments: Experiments | None, deadline: Deadline
+) -> Shown:
+    """The ranking that is shown: that of the request's bundle, unless an experiment wants another."""
+    trial = None if experiments is None else experiments.trial(asked, query_id)
+    if trial is None:
+        return Shown(asked, rank(asked, deciders, deadline))
+    return trial.show(lambda one, until: rank(one, deciders, until), deadline)
 
 
 def rank(asked: RankingRequest, deciders: Deciders, deadline: Deadline) -> Ranking:

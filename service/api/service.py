@@ -21,6 +21,7 @@ from listwright.service.bundles.reload import Reloader
 from listwright.service.bundles.routing_switch import Deciders
 from listwright.service.bundles.served import Current, Models
 from listwright.service.errors import NotReadyError
+from listwright.service.experiments.protocol import Experiments
 from listwright.service.served_log.taken import ServedLog
 from listwright.service.settings import Settings
 from listwright.service.telemetry.metrics import Telemetry
@@ -64,6 +65,7 @@ class Service:
         json_bounds: the largest JSON body of what is served.
         events: where events go; None where they are not kept.
         served_log: takes what is answered; None where nothing is logged.
+        experiments: on traffic; None where the settings name none.
     """
 
     settings: Settings
@@ -83,6 +85,7 @@ class Service:
     json_bounds: JsonBounds
     events: EventSink | None = None
     served_log: ServedLog | None = None
+    experiments: Experiments | None = None
 
     def serving(self) -> Models:
         """The bundles that are served now.

@@ -30,7 +30,7 @@ def to_served(taken: Taken, salt: bytes | None) -> ServedRecord:
         taken: from the request path.
         salt: that units are hashed with; None keeps them as they were sent.
     """
-    ranking, manifest, ids = taken.ranking, taken.manifest, taken.candidates.ids
+    ranking, manifest, ids, part = taken.ranking, taken.manifest, taken.candidates.ids, taken.part
     columns = columns_of(manifest)
     unit = taken.unit
     return ServedRecord(
@@ -50,6 +50,11 @@ def to_served(taken: Taken, salt: bytes | None) -> ServedRecord:
         top_n=None if taken.top_n is None else min(taken.top_n, LARGEST_INT),
         route=_told(ranking.route),
         degraded=ranking.reason,
+        experiment=None if part is None else part.experiment,
+        arm=None if part is None else part.arm,
+        teams=None if part is None else part.teams,
+        intervention=None if part is None else part.intervention,
+        shadow=None if part is None else part.shadow,
         timings_ms=taken.milliseconds,
         categories=columns.categories,
     )

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from listwright.ranking.candidates import CandidateList, Ranking
 from listwright.ranking.manifest import Manifest
+from listwright.service.participation import Participation
 
 PER_CANDIDATE, PER_LIST = 100, 2000
 """Bytes that a list takes in memory beside its features: ids, scores, order; and what each list has."""
@@ -26,6 +27,7 @@ class Taken(NamedTuple):
         manifest: of the bundle.
         milliseconds: by step.
         at: when it was answered, seconds since 1970.
+        part: in an experiment; None: in none.
     """
 
     query_id: str
@@ -37,6 +39,7 @@ class Taken(NamedTuple):
     manifest: Manifest
     milliseconds: Mapping[str, float]
     at: float
+    part: Participation | None = None
 
     @property
     def size(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from listwright.ranking.candidates import Ranking
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.order import rank_by_score, ranks_of
 from listwright.service.hook import PASSED
+from listwright.service.participation import Participation
 from listwright.service.wire.codec import EncodedAnswer, RankingRequest
 from listwright.service.wire.schemas import MAX_CONTEXT_KEY, MOST_IGNORED, Envelope
 
@@ -27,7 +29,7 @@ class JsonAnswer:
         """The answer of the contract."""
         options, manifest = asked.options, asked.bundle.manifest
         assert isinstance(options, Envelope)
-        content = to_answer(ranking, options, manifest, asked.candidates.ids, milliseconds, asked.ignored)
+        content = to_answer(ranking, options, manifest, asked.candidates.ids, milliseconds, asked.ignored, asked.part)
         return EncodedAnswer(to_json(content), "application/json", {})
 
 
@@ -38,9 +40,11 @@ def to_answer(
     ids: tuple[str, ...] | None,
     milliseconds: Mapping[str, float],
     ignored: Sequence[str] = (),
+    part: Participation | None = None,
 ) -> dict[str, Any]:
     """The body of :class:`listwright.service.wire.schemas.RerankResponse`, as plain values."""
     scores = nullable(ranking.scores if request.raw_scores else ranking.relevance)
+    told = nullable(unscored(ranking, part).scores) if part is not None and part.teams is not None else scores
     first_scores = nullable(ranking.first_stage_scores)
     first_ranks: Sequence[int | None] = [None] * len(scores)
     if first_scores[0] is not None:
@@ -56,14 +60,14 @@ def to_answer(
                 "index": index,
                 "id": None if ids is None else ids[index],
                 "rank": rank,
-                "relevance_score": scores[index],
+                "relevance_score": told[index],
                 "stage": "first" if scores[index] is None and reached == "second" else reached,
                 "first_stage_score": first_scores[index],
                 "first_stage_rank": first_ranks[index],
             }
             for rank, index in enumerate(order[: request.top_n], start=1)
         ],
-        "scores": scores,
+        "scores": told,
         "ranks": ranking.ranks.tolist(),
         "route": {
             "strategy": ranking.route.strategy,
@@ -77,8 +81,24 @@ def to_answer(
             "reason": ranking.reason,
             "ignored": [shortened(name) for name in ignored[:MOST_IGNORED]],
             "timings_ms": {step: _rounded(milliseconds.get(step)) for step in _STEPS},
+            **_experiment(part),
         },
     }
+
+
+def unscored(ranking: Ranking, part: Participation | None) -> Ranking:
+    """The ranking without scores where two rankers made its order: no single one scored that list."""
+    if part is None or part.teams is None:
+        return ranking
+    nothing = np.full(len(ranking.order), np.nan)
+    return replace(ranking, scores=nothing, relevance=nothing)
+
+
+def _experiment(part: Participation | None) -> dict[str, Any]:
+    """What ``meta`` says of an experiment; no byte where there is none."""
+    if part is None or not part.told:
+        return {}
+    return {"experiment": {"name": part.experiment, "kind": part.kind, "arm": part.arm, "reason": part.reason}}
 
 
 def shortened(name: str) -> str:
@@ -86,9 +106,12 @@ def shortened(name: str) -> str:
     return name if len(name) <= MAX_CONTEXT_KEY else name[:MAX_CONTEXT_KEY] + "…"
 
 
-def facts(ranking: Ranking, manifest: Manifest, milliseconds: Mapping[str, float]) -> dict[str, Any]:
+def facts(
+    ranking: Ranking, manifest: Manifest, milliseconds: Mapping[str, float], part: Participation | None = None
+) -> dict[str, Any]:
     """What a log line says about a ranking."""
     return {
+        **({} if part is None else {"experiment": part.experiment, "arm": part.arm}),
         "version": f"{manifest.name}/{manifest.version}",
         "strategy": ranking.route.strategy,
         "specialist": ranking.route.specialist,

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from listwright.ranking.bundle import Bundle
 from listwright.ranking.candidates import CandidateList, Ranking
 from listwright.service.admission.body import Limit
+from listwright.service.participation import Participation
 from listwright.service.wire.schemas import Options
 
 
@@ -19,6 +20,9 @@ class RankingRequest(NamedTuple):
     bundle: Bundle
     ignored: tuple[str, ...] = ()  # names of unknown features
     id: str | None = None  # that the caller gave it
+    pinned: bool = False  # whether the caller names the bundle's version
+    scores_only: bool = False  # whether the answer tells no order
+    part: Participation | None = None  # in an experiment; None: in none
 
 
 class EncodedAnswer(NamedTuple):

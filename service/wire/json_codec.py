@@ -75,7 +75,8 @@ class JsonCodec(JsonAnswer):
         bundle = self._chosen(request)
         ignored: dict[str, None] = {}
         candidates = to_candidates(request, bundle.reranker.schema, ignored if self._ignores else None)
-        return RankingRequest(candidates, request, bundle, tuple(ignored), request.id)
+        pinned = request.version is not None
+        return RankingRequest(candidates, request, bundle, tuple(ignored), request.id, pinned)
 
     def _scanned(self, body: bytes) -> RankingRequest | None:
         """What an ordinary request asks for; None leaves it to the general way."""
@@ -95,9 +96,8 @@ class JsonCodec(JsonAnswer):
         if ids is None:
             ids = request.ids
         context = MappingProxyType(checked_context(request.context, schema) if request.context else {})
-        return RankingRequest(
-            CandidateList(matrix, None if ids is None else tuple(ids), context), request, bundle, ignored, request.id
-        )
+        candidates = CandidateList(matrix, None if ids is None else tuple(ids), context)
+        return RankingRequest(candidates, request, bundle, ignored, request.id, request.version is not None)
 
     def _plan(self, reranker: Reranker) -> Any:
         """How to scan the rows of a bundle, made once for each."""

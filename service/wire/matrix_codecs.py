@@ -39,20 +39,27 @@ class NpyCodec(JsonAnswer):
         """The matrix is a view of the body."""
         schema = self._bundle.reranker.schema
         matrix = npy.decode(body, schema, self._most)
-        return RankingRequest(to_candidates(matrix, schema), self._options, self._bundle, id=self._options.id)
+        return RankingRequest(
+            to_candidates(matrix, schema),
+            self._options,
+            self._bundle,
+            id=self._options.id,
+            pinned=self._options.version is not None,
+            scores_only=self._wants_npy,
+        )
 
     def encode(self, asked: RankingRequest, ranking: Ranking, milliseconds: Mapping[str, float]) -> EncodedAnswer:
         """Scores in input order, or the JSON answer."""
         if self._wants_npy:
             scores = ranking.scores if asked.options.raw_scores else ranking.relevance
-            return EncodedAnswer(npy.encode(scores), npy.MEDIA_TYPE, _said_in_headers(ranking, asked.bundle))
+            return EncodedAnswer(npy.encode(scores), npy.MEDIA_TYPE, _said_in_headers(ranking, asked))
         return super().encode(asked, ranking, milliseconds)
 
 
-def _said_in_headers(ranking: Ranking, bundle: Bundle) -> dict[str, str]:
+def _said_in_headers(ranking: Ranking, asked: RankingRequest) -> dict[str, str]:
     """``Listwright-Version`` and so on; a reason may hold what no header can."""
-    manifest = bundle.manifest
-    values = {"model": manifest.name, "version": manifest.version, **tensors.said(ranking)}
+    manifest = asked.bundle.manifest
+    values = {"model": manifest.name, "version": manifest.version, **tensors.said(ranking, asked.part)}
     return {
         f"Listwright-{name.replace('_', '-').title()}": " ".join(str(value).split()).encode("ascii", "replace").decode()
         for name, value in values.items()
@@ -66,10 +73,11 @@ class TensorCodec:
         head_length: of the header :data:`JSON_HEAD`; None where all of the body is JSON.
         bundle: that answers.
         limit: most candidates.
+        pinned: whether the path names its version.
     """
 
-    def __init__(self, head_length: str | None, bundle: Bundle, limit: int) -> None:
-        self._head_length, self._bundle, self._most = head_length, bundle, limit
+    def __init__(self, head_length: str | None, bundle: Bundle, limit: int, *, pinned: bool) -> None:
+        self._head_length, self._bundle, self._most, self._pinned = head_length, bundle, limit, pinned
         schema = bundle.reranker.schema
         self.limit = tensors.body_limit(limit, len(schema), schema.spelling)
 
@@ -77,11 +85,18 @@ class TensorCodec:
         """The features are a view of the body."""
         self._inference = tensors.decode(body, self._head_length, self._bundle.reranker.schema, self._most)
         request = self._inference.request
-        return RankingRequest(self._inference.candidates, request.parameters, self._bundle, id=request.id)
+        return RankingRequest(
+            self._inference.candidates,
+            request.parameters,
+            self._bundle,
+            id=request.id,
+            pinned=self._pinned,
+            scores_only=not tensors.tells_order(request),
+        )
 
     def encode(self, asked: RankingRequest, ranking: Ranking, milliseconds: Mapping[str, float]) -> EncodedAnswer:  # noqa: ARG002
         """The outputs that were asked for."""
-        content, head = tensors.encode(ranking, self._inference, asked.bundle.manifest)
+        content, head = tensors.encode(ranking, self._inference, asked.bundle.manifest, asked.part)
         if head is None:
             return EncodedAnswer(content, "application/json", {})
         return EncodedAnswer(content, OCTETS, {JSON_HEAD: str(head)})

@@ -20,7 +20,8 @@ from listwright.ranking.features import FeatureSchema
 from listwright.ranking.manifest import Manifest
 from listwright.service.admission.body import Limit
 from listwright.service.errors import UndecodableBodyError
-from listwright.service.wire.answers import nullable
+from listwright.service.participation import Participation
+from listwright.service.wire.answers import nullable, unscored
 from listwright.service.wire.json_parse import Bounds, bounds_of
 from listwright.service.wire.json_parse import decode as decode_json
 from listwright.service.wire.open_inference_schemas import OUTPUTS, InferRequest, InputTensor
@@ -173,7 +174,14 @@ def _strings(raw: bytes, count: int, path: Path) -> list[str]:
     return found
 
 
-def encode(ranking: Ranking, inference: Inference, manifest: Manifest) -> tuple[bytes, int | None]:
+def tells_order(request: InferRequest) -> bool:
+    """Whether the outputs that are asked for tell the order, and not only scores."""
+    return request.outputs is None or any(output.name in ("order", "ranks", "ids") for output in request.outputs)
+
+
+def encode(
+    ranking: Ranking, inference: Inference, manifest: Manifest, part: Participation | None = None
+) -> tuple[bytes, int | None]:
     """The answer's body, and how many bytes of it are JSON if raw tensors follow."""
     request = inference.request
     by_default = request.parameters.binary_data_output
@@ -184,14 +192,14 @@ def encode(ranking: Ranking, inference: Inference, manifest: Manifest) -> tuple[
         binary = {name: by_default if own is None else own for name, own in asked}
     tensors, raws = [], []
     for name, is_binary in binary.items():
-        tensor, raw = _output(name, ranking, inference, binary=is_binary)
+        tensor, raw = _output(name, unscored(ranking, part), inference, binary=is_binary)
         tensors.append(tensor)
         raws.append(raw)
     head = {
         "model_name": manifest.name,
         "model_version": manifest.version,
         **({} if request.id is None else {"id": request.id}),
-        "parameters": said(ranking),
+        "parameters": said(ranking, part),
         "outputs": tensors,
     }
     text = to_json(head)
@@ -225,7 +233,7 @@ def _output(name: str, ranking: Ranking, inference: Inference, *, binary: bool) 
     return {**tensor, "parameters": {"binary_data_size": len(raw)}}, raw
 
 
-def said(ranking: Ranking) -> dict[str, str | int | float]:
+def said(ranking: Ranking, part: Participation | None = None) -> dict[str, str | int | float]:
     """What an answer says of itself beside its numbers; what there is nothing to say of is left out."""
     route = ranking.route
     facts = {
@@ -237,4 +245,6 @@ def said(ranking: Ranking) -> dict[str, str | int | float]:
         "confidence": route.confidence,
         "decided_by": route.decided_by,
     }
+    if part is not None and part.told:
+        facts |= {"experiment": part.experiment, "experiment_kind": part.kind, "arm": part.arm}
     return {name: value for name, value in facts.items() if value is not None}

@@ -210,7 +210,7 @@ class Result(BaseModel):
         Field(
             description="share of the list, from a softmax over the candidates that were scored; sums to 1. It is the "
             "probability of being chosen where temperatures of GET /info names the strategy of the answer. null below "
-            "the cutoff"
+            "the cutoff, and in an interleaved list, see meta.experiment"
         ),
     ]
     stage: Literal["second", "first", "input"]
@@ -249,6 +249,18 @@ class Timings(BaseModel):
     total: Annotated[float, Field(description="from the first byte of the request")]
 
 
+class ExperimentPart(BaseModel):
+    """What an experiment on traffic did with the answer."""
+
+    name: str
+    kind: Literal["split", "interleave", "explore"]
+    arm: Annotated[Literal["control", "challenger"] | None, Field(description="of the unit, in a split")]
+    reason: Annotated[
+        str | None,
+        Field(description="why there are no scores, or why control answered alone or in place of the challenger"),
+    ]
+
+
 class Meta(BaseModel):
     """How the answer came about."""
 
@@ -264,6 +276,9 @@ class Meta(BaseModel):
         ),
     ] = []
     timings_ms: Timings
+    experiment: Annotated[
+        ExperimentPart | None, Field(description="left out where the request is in no experiment that changes answers")
+    ] = None
 
 
 class RerankResponse(BaseModel):

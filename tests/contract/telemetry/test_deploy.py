@@ -13,6 +13,7 @@ from listwright.ranking import bundle
 from listwright.service.app import create_app
 from listwright.service.settings import Settings
 from listwright.service.telemetry.drift import Drift
+from support.experiments import experiment, written
 from support.service.asgi import asking
 from support.service.bundles import make_bundle
 from support.stand_ins import Inline
@@ -46,8 +47,14 @@ def test_promtool_agrees(command):
 def scraped(tmp_path_factory):
     """Names of all series of a service that has ranked, degraded, refused and been asked for its metrics, and labels."""
     folder = make_bundle(tmp_path_factory.mktemp("deploy") / "shop" / "1", graph="nan", specialists=2, margin=0.0)
-    app = create_app(Settings(bundle=folder), loaded=bundle.load(folder))
+    file = written(folder.parent / "experiments.toml", experiment("shadow", challenger="shop", name="a"))
+    app = create_app(Settings(bundle=folder, experiments=file), loaded=bundle.load(folder))
     telemetry = app.service.telemetry
+    counts = app.service.experiments._metrics
+    counts.requests.labels("a", "shadow_ok").inc()
+    counts.failures.labels("a").inc()
+    counts.shadow_seconds.labels("a").observe(0.001)
+    counts.agreement.labels("a", "rbo").observe(0.9)
     telemetry.registry.unregister(telemetry.drift)
     telemetry.drift = Drift(Inline())
     telemetry.registry.register(telemetry.drift)

@@ -1,0 +1,135 @@
+"""What the file of experiments says: TOML, checked whole before any of it is used."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from listwright.ranking.errors import ListwrightError
+from listwright.ranking.experiments.assignment import bounds
+from listwright.service.participation import Kind
+
+MOST = 32
+"""Experiments of a file: each has series of metrics."""
+
+ROUNDING = 1e-9
+"""By so much the shares of a control may add up to more than 1."""
+
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+_BUNDLE = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}(/[A-Za-z0-9][A-Za-z0-9._-]{0,99})?$"
+_OWN = {"split": {"challenger_share"}, "explore": {"swap_share", "k"}, "shadow": {"core_share"}, "interleave": set()}
+_RANKS = {"max_failures"}  # of those with a challenger
+
+BundleName = Annotated[str, Field(pattern=_BUNDLE, description="NAME, NAME/VERSION or an alias")]
+
+
+class ExperimentFileError(ListwrightError):
+    """The file of experiments cannot be used."""
+
+
+class Definition(BaseModel):
+    """One experiment, as the file has it.
+
+    Args:
+        name: unique in the file; metrics, answers and served records have it.
+        kind: what is done.
+        control: bundle whose requests take part.
+        challenger: bundle that is compared with it; none for ``explore``.
+        share: of control's traffic that takes part, by hash of the unit.
+        salt: of the draws; by default the name.
+        max_failures: failures in a row after which the challenger is not asked again.
+        challenger_share: of the units that take part, those that the challenger answers; ``split``.
+        swap_share: of the lists that take part, those with a swap; ``explore``.
+        k: places from the top that a swap may move; ``explore``.
+        core_share: of one core's time, what the challenger may take in the background; ``shadow``.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    name: Annotated[str, Field(pattern=_NAME)]
+    kind: Kind
+    control: BundleName
+    challenger: BundleName | None = None
+    share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    salt: Annotated[str | None, Field(min_length=1, max_length=200)] = None
+    max_failures: Annotated[int, Field(ge=1, le=1_000_000)] = 20
+    challenger_share: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    swap_share: Annotated[float, Field(gt=0, le=1)] = 0.1
+    k: Annotated[int, Field(ge=2, le=1000)] = 10
+    core_share: Annotated[float, Field(gt=0, le=1)] = 0.25
+
+    @model_validator(mode="after")
+    def _fits_kind(self) -> Definition:
+        if self.kind == "explore" and self.challenger is not None:
+            raise ValueError("kind explore has no challenger: remove it")
+        if self.kind != "explore" and self.challenger is None:
+            raise ValueError(f"kind {self.kind} needs a challenger: name a served bundle")
+        own = _OWN[self.kind] | (set() if self.kind == "explore" else _RANKS)
+        foreign = sorted(self.model_fields_set & (set().union(*_OWN.values()) | _RANKS) - own)
+        if foreign:
+            raise ValueError(f"kind {self.kind} has no {', '.join(foreign)}: remove what it cannot use")
+        return self
+
+    @property
+    def drawn_with(self) -> str:
+        """The salt of its draws."""
+        return self.name if self.salt is None else self.salt
+
+
+class ExperimentFile(BaseModel):
+    """The whole file.
+
+    Args:
+        salt: of which traffic goes to which experiment.
+        experiment: in order; those of one control have one range of its traffic after the other.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    salt: Annotated[str, Field(max_length=200)] = ""
+    experiment: Annotated[list[Definition], Field(max_length=MOST)] = []
+
+    @model_validator(mode="after")
+    def _names_and_shares(self) -> ExperimentFile:
+        names = [one.name for one in self.experiment]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"two experiments are named {twice[0]!r}: give each a name of its own")
+        for control in {one.control for one in self.experiment}:
+            total = _total(one.share for one in self.experiment if one.control == control)
+            if total > 1.0 + ROUNDING:
+                raise ValueError(f"shares of the traffic of {control} add up to {total:g}: lower them to 1 at most")
+        return self
+
+
+def _total(shares: Iterable[float]) -> float:
+    return bounds(list(shares))[-1]
+
+
+def parse(content: bytes) -> ExperimentFile:
+    """The file's content, checked.
+
+    Raises:
+        ExperimentFileError: with the place and the remedy.
+    """
+    try:
+        return ExperimentFile.model_validate(tomllib.loads(content.decode()))
+    except UnicodeDecodeError as error:
+        raise ExperimentFileError(f"is no UTF-8 (byte {error.start}): write TOML") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ExperimentFileError(f"is no TOML: {error}") from error
+    except ValidationError as error:
+        raise ExperimentFileError("; ".join(_said(fault, content) for fault in error.errors()[:3])) from error
+
+
+def _said(fault: object, content: bytes) -> str:
+    """One fault of pydantic, with the experiment's name for its place in the list."""
+    assert isinstance(fault, dict)
+    place, message = list(fault["loc"]), fault["msg"].removeprefix("Value error, ")
+    if place[:1] == ["experiment"] and len(place) > 1:
+        named = tomllib.loads(content.decode())["experiment"][place[1]]
+        name = named.get("name") if isinstance(named, dict) else None
+        place[:2] = [f"experiment {place[1] + 1}" if not isinstance(name, str) else f"experiment {name[:100]!r}"]
+    return ": ".join([*map(str, place), message])

@@ -1,0 +1,123 @@
+"""The process that ranks with a challenger in the background, while its core has nothing else to do.
+
+A process, as a thread would take the interpreter's lock from requests, and a challenger that crashes would take the
+worker with it. Linux runs it on time that nobody wants (``SCHED_IDLE``); elsewhere it has the lowest priority.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from listwright.ranking.bundle import Bundle
+
+
+class Question(NamedTuple):
+    """A list to rank.
+
+    Args:
+        path: folder of the challenger.
+        strategy: what ``auto`` means to it.
+        features: ``(L, D)`` float32.
+        context: of the request.
+        routing: whether its router may be asked.
+        shown: ``(L,)`` control's order.
+        core_share: of the core's time that may be taken.
+    """
+
+    path: str
+    strategy: str
+    features: Any
+    context: dict[str, Any]
+    routing: bool
+    shown: Any
+    core_share: float
+
+
+class Found(NamedTuple):
+    """What came of it.
+
+    Args:
+        order: ``(L,)`` candidate indices, best first; empty if it failed.
+        status: ``ok``, ``degraded: REASON`` or ``failed: REASON``.
+        seconds: that it took.
+        agreement: of the two orders; None if it failed.
+    """
+
+    order: tuple[int, ...]
+    status: str
+    seconds: float
+    agreement: tuple[float, float, float] | None
+
+
+def run(pipe: Connection) -> None:
+    """Answer questions until the other end is closed.
+
+    Args:
+        pipe: a :class:`Question` comes, a :class:`Found` goes.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the worker's to heed: it closes the pipe
+    _step_back()
+    bundles: dict[str, Bundle] = {}
+    while True:
+        try:
+            question: Question = pipe.recv()
+        except (EOFError, OSError):
+            return
+        began = time.process_time()
+        found = answer(question, bundles)
+        used = time.process_time() - began
+        try:
+            pipe.send(found)
+        except OSError:
+            return
+        time.sleep(used * (1.0 / question.core_share - 1.0))
+
+
+def answer(question: Question, bundles: dict[str, Bundle]) -> Found:
+    """Rank one list; whatever the challenger does is told.
+
+    Args:
+        question: the list.
+        bundles: that are loaded, by folder; of them the one that is asked for stays.
+    """
+    from listwright.ranking.candidates import CandidateList  # noqa: PLC0415 - the process steps back before it loads
+    from listwright.ranking.experiments.agreement import agreement  # noqa: PLC0415
+
+    began = time.perf_counter()
+    try:
+        reranker = _loaded(question, bundles).reranker
+        candidates = CandidateList(question.features, None, question.context)
+        began = time.perf_counter()
+        ranking = reranker.rerank(candidates, routing=question.routing)
+    except Exception as error:  # told to the worker, which counts and logs it
+        return Found((), f"failed: {type(error).__name__}: {error}", time.perf_counter() - began, None)
+    seconds = time.perf_counter() - began
+    status = f"degraded: {ranking.reason}" if ranking.degraded else "ok"
+    return Found(tuple(ranking.order.tolist()), status, seconds, agreement(question.shown, ranking.order))
+
+
+def _loaded(question: Question, bundles: dict[str, Bundle]) -> Bundle:
+    from pathlib import Path  # noqa: PLC0415
+
+    from listwright.ranking import bundle  # noqa: PLC0415
+
+    key = f"{question.path} {question.strategy}"
+    if key not in bundles:
+        loaded = bundle.load(Path(question.path))
+        loaded.reranker.answer_with(question.strategy)
+        bundles.clear()
+        bundles[key] = loaded
+    return bundles[key]
+
+
+def _step_back() -> None:
+    """Run when nobody else wants to."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    except (AttributeError, OSError):
+        os.nice(19)

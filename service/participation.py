@@ -1,0 +1,39 @@
+"""What an experiment did with one request: for its answer, its log line and its served record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from listwright.ranking.served.record import Intervention, ShadowRanking
+
+Kind = Literal["shadow", "split", "interleave", "explore"]
+Arm = Literal["control", "challenger"]
+
+
+@dataclass(frozen=True, slots=True)
+class Participation:
+    """The part of one request in an experiment.
+
+    Args:
+        experiment: its name.
+        kind: of the experiment.
+        arm: that the unit belongs to; of a split only.
+        teams: whose pick each shown place is; of an interleaved list only.
+        intervention: a random change of the order; None where there was none.
+        shadow: what the challenger made of the list, once it has.
+        reason: why the answer is not what the experiment wanted, or why it has no scores; None: nothing to say.
+    """
+
+    experiment: str
+    kind: Kind
+    arm: Arm | None = None
+    teams: tuple[Arm, ...] | None = None
+    intervention: Intervention | None = None
+    shadow: ShadowRanking | None = None
+    reason: str | None = None
+
+    @property
+    def told(self) -> bool:
+        """Whether the answer says so: a shadow changes no byte of it."""
+        return self.kind != "shadow"

@@ -1,0 +1,115 @@
+"""A challenger in the background: it changes no byte, its order is logged, it is dropped under load, its end harms none."""
+
+import pytest
+
+from listwright.ranking import bundle
+from listwright.ranking.candidates import CandidateList
+from listwright.ranking.experiments.agreement import Agreement, agreement
+from listwright.ranking.served import files
+from listwright.service.experiments import shadow as background
+from listwright.service.experiments.shadow import MOST_WAITING
+from support.experiments import experiment
+from support.http import binary_requests
+from support.http.rerank_requests import ROWS, by_name, matrix, without_timings
+from support.service.asgi import serving
+from support.waiting import until
+
+END = 0.6
+"""Of a bucket of agreement."""
+
+DEAR = by_name([{**row, "price": 2000.0} for row in ROWS])
+
+
+@pytest.fixture
+def records(tmp_path):
+    return lambda: list(files.records(files.log_files(tmp_path / "log")))
+
+
+def value(client, name, **labels):
+    registry = client.app.service.telemetry.registry
+    return registry.get_sample_value(f"listwright_{name}", {"experiment": "first", **labels}) or 0.0
+
+
+def outcome(client, name):
+    return value(client, "experiment_requests_total", outcome=f"shadow_{name}")
+
+
+def body_of(answer):
+    return without_timings(answer.json())
+
+
+def test_answers_are_the_same_and_the_challengers_order_is_logged(running, records, rivals):
+    bodies = [by_name(), matrix() | {"top_n": 3}, by_name(raw_scores=True)]
+    with serving(rivals / "shop" / "1") as client:
+        plain = [client.post("/rerank", json=body) for body in bodies]
+    with running(experiment("shadow")) as client:
+        answers = [client.post("/rerank", json=body) for body in bodies]
+        npy = client.post(
+            "/rerank",
+            content=binary_requests.saved(binary_requests.MATRIX),
+            headers={"content-type": "application/x-npy", "accept": "application/x-npy"},
+        )
+        until(lambda: outcome(client, "ok") == 4)
+        assert value(client, "shadow_seconds_count") == 4
+        below = [value(client, "shadow_agreement_bucket", measure=name, le=str(END)) for name in Agreement._fields]
+    assert [body_of(answer) for answer in answers] == [body_of(answer) for answer in plain]
+    assert [name for name in npy.headers if "experiment" in name] == []
+    reranker = bundle.load(rivals / "next" / "1").reranker
+    control = bundle.load(rivals / "shop" / "1").reranker
+    found = []
+    for record in records():
+        assert (record.experiment, record.arm, record.bundle) == ("first", None, "shop/1")
+        assert (record.shadow.bundle, record.shadow.status) == ("next/1", "ok")
+        lists = CandidateList(record.features)
+        assert record.shadow.order == tuple(reranker.rerank(lists).order.tolist())
+        found.append(agreement(control.rerank(lists).order, reranker.rerank(lists).order))
+    assert len(found) == 4
+    assert below == [sum(one[place] <= END for one in found) for place in range(3)]
+
+
+def test_without_a_log_it_is_measured_all_the_same(rivals, file, running):
+    with running(experiment("shadow"), served_share=0.0001) as client:
+        client.post("/rerank", json=matrix())
+        until(lambda: outcome(client, "ok") == 1)
+
+
+def test_what_there_is_no_time_for_is_dropped_counted_and_logged(running, records, monkeypatch):
+    def busy(self, question):
+        self._end.wait()
+        raise EOFError
+
+    monkeypatch.setattr(background.Shadow, "_asked", busy)
+    with running(experiment("shadow")) as client:
+        for number in range(MOST_WAITING + 5):
+            assert client.post("/rerank", json=matrix() | {"query_id": str(number)}).status_code == 200
+        assert outcome(client, "dropped") >= 4
+    found = records()
+    assert len(found) == MOST_WAITING + 5, "none is lost for being dropped, or at the end"
+    assert {record.shadow.status.partition(":")[0] for record in found} == {"dropped"}
+
+
+def test_a_challenger_that_degrades_is_switched_off(running, records):
+    with running(experiment("shadow", challenger="frail", max_failures=2)) as client:
+        for count in (1, 2):
+            assert client.post("/rerank", json=DEAR).json()["meta"]["status"] == "ok"
+            until(lambda count=count: outcome(client, "degraded") == count)
+        (found,) = client.get("/info").json()["experiments"]["experiments"]
+        assert not found["running"]
+        assert client.post("/rerank", json=DEAR).status_code == 200
+    assert [record.shadow is None for record in records()] == [False, False, True]
+    assert records()[0].shadow.status.startswith("degraded: ")
+
+
+def test_a_process_that_is_killed_is_a_failure_and_starts_again(running, records, monkeypatch):
+    monkeypatch.setattr(background, "REST_S", 0.01)
+    with running(experiment("shadow")) as client:
+        client.post("/rerank", json=matrix())
+        until(lambda: outcome(client, "ok") == 1)
+        client.app.service.experiments._shadow._process.kill()
+        client.app.service.experiments._shadow._process.join()
+        client.post("/rerank", json=matrix())
+        until(lambda: outcome(client, "failed") == 1)
+        client.post("/rerank", json=matrix())
+        until(lambda: outcome(client, "ok") == 2)
+        assert value(client, "experiment_failures_total") == 1
+    assert [record.shadow.status.partition(":")[0] for record in records()] == ["ok", "failed", "ok"]

@@ -1,0 +1,67 @@
+"""``docs/traffic-experiments.md``: its keys, defaults, kinds, outcomes and metrics are the code's, and its file parses."""
+
+import re
+from typing import get_args
+
+from prometheus_client import CollectorRegistry
+
+from listwright.ranking.experiments.agreement import PERSISTENCE, Agreement
+from listwright.service.experiments import definition, live, shadow, watch
+from listwright.service.experiments.definition import Definition, ExperimentFile, parse
+from listwright.service.experiments.metrics import ExperimentMetrics
+from listwright.service.participation import Kind
+from support.pages.figure_blocks import ROOT, page
+
+PAGE = page("docs/traffic-experiments.md")
+
+
+def section(heading):
+    return PAGE.split(f"## {heading}\n")[1].split("\n## ")[0]
+
+
+def rows(text):
+    return re.findall(r"^\| `(\w+)` \| ([^|]+) \|", text, flags=re.MULTILINE)
+
+
+def test_its_file_is_right():
+    (block,) = re.findall(r"```toml\n(.*?)```", PAGE, flags=re.DOTALL)
+    assert [one.name for one in parse(block.encode()).experiment] == ["qilcm-2"]
+
+
+def test_every_key_has_its_default():
+    whole, each = section("The file").split("Of each")
+    assert {name for name, _ in rows(whole)} | {"experiment"} == ExperimentFile.model_fields.keys()
+    shown = dict(rows(each))
+    assert shown.keys() == Definition.model_fields.keys()
+    for name, said in shown.items():
+        default = Definition.model_fields[name].default
+        if isinstance(default, int | float):
+            assert said == f"`{default:g}`", name
+
+
+def test_every_kind_is_there():
+    assert [name for name, _ in rows(section("Kinds"))] == ["kind", *get_args(Kind)]
+
+
+def test_every_metric_and_outcome_is_there():
+    registry = CollectorRegistry()
+    ExperimentMetrics(registry)
+    collected = {family.name: family.type for family in registry.collect()}
+    shown = dict(re.findall(r"^\| `(listwright_\w+?)(?:_total)?` \| (\w+)", PAGE, flags=re.MULTILINE))
+    assert shown == collected
+    assert all(f"`{measure}`" in section("Metrics") for measure in Agreement._fields)
+    told = dict(re.findall(r"^\| `(\w+)` \| (`.*`) \|$", section("Metrics"), flags=re.MULTILINE))
+    assert told.keys() == set(get_args(Kind))
+    source = "".join((ROOT / "service" / "experiments" / name).read_text() for name in ("trial.py", "shadow.py"))
+    counted = set(re.findall(r'_count(?:ed)?\([^"()]*"(\w+)"', source)) | {"shadow_ok", "shadow_degraded"}
+    assert set(re.findall(r"`(\w+)`", " ".join(told.values()))) == counted
+
+
+def test_its_numbers_are_the_codes():
+    assert 1.0 / watch.LOOK_S == 5
+    assert "five times a second" in PAGE
+    assert watch.STALE_S == 2
+    assert f"p = {PERSISTENCE:g}" in PAGE
+    assert f"At most {shadow.MOST_WAITING} lists" in PAGE
+    assert f"at most {definition.MOST} of them" in PAGE
+    assert sorted(live.SHOWS_ORDER) == ["explore", "interleave"]

@@ -1,0 +1,25 @@
+"""Files of experiments for tests."""
+
+from pathlib import Path
+
+
+def written(path: Path, *experiments: dict, salt: str = "") -> Path:
+    """Write a file of experiments in one step; it changes its inode, and so its stamp."""
+    lines = [f'salt = "{salt}"']
+    for one in experiments:
+        lines += ["[[experiment]]", *(f"{name} = {_toml(value)}" for name, value in one.items())]
+    hidden = path.with_name(f".{path.name}.new")
+    hidden.write_text("\n".join(lines), encoding="utf-8")
+    hidden.replace(path)
+    return path
+
+
+def _toml(value):
+    return f'"{value}"' if isinstance(value, str) else str(value).lower()
+
+
+def experiment(kind, *, name="first", control="shop", challenger="next", **more):
+    found = {"name": name, "kind": kind, "control": control, "challenger": challenger, **more}
+    if kind == "explore":
+        del found["challenger"]
+    return found

@@ -1,0 +1,148 @@
+"""The file of experiments and the kill switch, looked at again and again."""
+
+import os
+import threading
+from contextlib import contextmanager
+
+import pytest
+
+from listwright.service.experiments import watch
+from listwright.service.experiments.watch import Watch
+from listwright.service.settings import Settings
+from support.experiments import experiment, written
+from support.waiting import PATIENCE_S, until
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "experiments.toml"
+
+
+def of(file, **settings):
+    return Watch(Settings(bundle="models/demo/1", experiments=file, **settings), lambda: None)
+
+
+def names(one):
+    return [found.name for found in one.seen.file.experiment]
+
+
+def test_a_file_comes_changes_and_goes(file):
+    one = of(file)
+    one.look()
+    assert (names(one), one.refused) == ([], None)
+    written(file, experiment("split"))
+    one.look()
+    before = one.seen
+    assert names(one) == ["first"]
+    one.look()
+    assert one.seen is before, "an unchanged file is not read again"
+    written(file, experiment("shadow", name="second"))
+    one.look()
+    assert names(one) == ["second"]
+    file.unlink()
+    one.look()
+    assert (names(one), one.refused) == ([], None)
+
+
+def test_the_same_words_written_again_are_another_file(file):
+    one = of(written(file, experiment("split")))
+    one.look()
+    before = one.seen
+    written(file, experiment("split"))
+    one.look()
+    assert one.seen is not before
+
+
+@pytest.mark.parametrize("spoil", ["words", "folder", "fifo", "large"])
+def test_what_is_wrong_is_refused_and_the_last_one_stays(file, spoil, caplog):
+    one = of(written(file, experiment("split")))
+    one.look()
+    file.unlink()
+    if spoil == "folder":
+        file.mkdir()
+    elif spoil == "fifo":
+        os.mkfifo(file)
+    else:
+        file.write_bytes(b"[[experiment]" if spoil == "words" else b"#" * (watch.MOST_BYTES + 1))
+    for _ in range(3):
+        one.look()
+    assert names(one) == ["first"]
+    assert one.refused.startswith("experiments.toml ")
+    assert [record.levelname for record in caplog.records].count("ERROR") == 1
+
+
+def test_a_right_file_after_a_wrong_one_is_taken(file):
+    file.write_bytes(b"[[experiment]")
+    one = of(file)
+    one.look()
+    assert one.refused is not None
+    written(file, experiment("split"))
+    one.look()
+    assert (names(one), one.refused) == (["first"], None)
+
+
+def test_the_kill_switch(file, tmp_path):
+    switch = tmp_path / "off"
+    one = of(file, experiments_off_file=switch)
+    one.look()
+    assert one.killed() is None
+    switch.touch()
+    one.look()
+    assert one.killed() == "the file of LISTWRIGHT_EXPERIMENTS_OFF_FILE exists"
+    switch.unlink()
+    one.look()
+    assert one.killed() is None
+    assert of(file).killed() is None
+
+
+def test_a_switch_that_cannot_be_looked_for_counts_as_there(file, tmp_path):
+    one = of(file, experiments_off_file=tmp_path / ("x" * 5000))
+    one.look()
+    assert "File name too long" in one.killed()
+
+
+@contextmanager
+def watching(one):
+    one.start()
+    yield one
+    one.stop()
+
+
+def test_a_thread_looks(file, monkeypatch):
+    monkeypatch.setattr(watch, "LOOK_S", 0.01)
+    with watching(of(file)) as one:
+        written(file, experiment("split"))
+        until(lambda: names(one) == ["first"])
+
+
+def test_a_file_system_that_hangs_holds_nobody_and_kills_experiments(file, tmp_path, monkeypatch):
+    monkeypatch.setattr(watch, "STALE_S", 0.2)
+    monkeypatch.setattr(watch, "LOOK_S", 0.01)
+    hang, let_go = threading.Event(), threading.Event()
+
+    def hanging(_):
+        if hang.is_set():
+            let_go.wait(PATIENCE_S)
+
+    monkeypatch.setattr(watch, "_switch", hanging)
+    with watching(of(file, experiments_off_file=tmp_path / "off")) as one:
+        until(lambda: one.killed() is None)
+        hang.set()
+        until(lambda: one.killed() is not None and "does not answer" in one.killed())
+        hang.clear()
+        let_go.set()
+        until(lambda: one.killed() is None)
+
+
+def test_an_error_while_looking_is_logged_and_the_thread_goes_on(file, monkeypatch, caplog):
+    monkeypatch.setattr(watch, "LOOK_S", 0.01)
+    calls = []
+
+    def looked():
+        calls.append(1)
+        raise RuntimeError("boom")
+
+    one = Watch(Settings(bundle="models/demo/1", experiments=file), looked)
+    with watching(one):
+        until(lambda: len(calls) > 2)
+    assert "boom" in caplog.text

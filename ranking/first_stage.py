@@ -132,10 +132,9 @@ class LightGbmFirstStage:
     engine: Engine = "lightgbm"
 
     def __init__(self, model: str, schema: FeatureSchema) -> None:
-        self._booster = read_booster(model)
-        from lightgbm.basic import LightGBMError  # noqa: PLC0415 - as above
+        from lightgbm.basic import LightGBMError  # noqa: PLC0415 - for the same reason as in read_booster
 
-        self._error = LightGBMError
+        self._booster, self._error = read_booster(model), LightGBMError
         if self._booster.num_model_per_iteration() != 1:
             raise ScoringError(
                 f"the LightGBM model gives {self._booster.num_model_per_iteration()} outputs per candidate, not one"

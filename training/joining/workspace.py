@@ -70,7 +70,9 @@ def workspace(facts: Mapping[str, str], out: Path, *, resume: bool) -> Iterator[
 def _check_same(path: Path, facts: Mapping[str, str]) -> None:
     """Write down what the parts depend on, or compare it with what is there."""
     if not path.exists():
-        path.write_text(json.dumps(dict(facts)))
+        whole = path.with_suffix(".partial")
+        whole.write_text(json.dumps(dict(facts)))
+        whole.replace(path)
         return
     before = json.loads(path.read_text())
     changed = [name for name, value in facts.items() if before.get(name) != value]

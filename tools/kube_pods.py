@@ -72,8 +72,9 @@ class Pod:
         return code
 
     def kill(self) -> None:
-        """SIGKILL to its first process."""
+        """SIGKILL to its first process; returns when it is dead."""
         podman("kill", "-s", "KILL", self._container)
+        podman("wait", self._container)
 
     def remove(self) -> None:
         """Remove what is left of it, if anything is."""

@@ -120,6 +120,8 @@ class Callers:
 
     def __init__(self, port: int, body: bytes, count: int = CALLERS) -> None:
         self.outcomes: Counter[str] = Counter()
+        self.lost_began: list[float] = []
+        """When each lost request was begun, by the monotonic clock."""
         self._port, self._body, self._end = port, body, threading.Event()
         self._threads = [threading.Thread(target=self._ask) for _ in range(count)]
         for thread in self._threads:
@@ -142,6 +144,7 @@ class Callers:
     def _ask(self) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)
         while not self._end.is_set():
+            began = time.monotonic()
             try:
                 connection.request("POST", "/rerank", self._body, {"Content-Type": "application/json"})
                 response = connection.getresponse()
@@ -151,6 +154,8 @@ class Callers:
             except (OSError, http.client.HTTPException) as error:
                 outcome = type(error).__name__
                 connection.close()
+            if outcome != "200":
+                self.lost_began.append(began)
             self.outcomes[outcome] += 1
         connection.close()
 

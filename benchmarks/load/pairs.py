@@ -14,8 +14,8 @@ from typing import Any
 from benchmarks.load.generator import Plan
 from benchmarks.load.service import service
 
-CALLERS, MOST_CALLERS = 4, 64
-"""Of a closed loop, which measures the peak, and of an open one."""
+CALLERS, MOST_CALLERS = 4, 256
+"""Of a closed loop, which measures the peak, and of an open one, which a pause of the machine must not exhaust."""
 
 Outcome = dict[str, Any]
 

@@ -8,6 +8,7 @@ import pytest
 from listwright.ranking.served import files
 from listwright.ranking.served.schema import SCHEMA
 from listwright.ranking.served.units import hashed
+from support.pages.figure_blocks import blocks, result, table
 from support.served import served_record
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,6 +28,29 @@ def test_every_reason_of_a_drop_is_described():
     used = set(re.findall(r'\.note\(\s*"(\w+)"', code)) | set(re.findall(r'"(disk_full|write_failed)"', code))
     assert named == used
     assert len(used) >= 7
+
+
+def cost():
+    """With and without the log."""
+    rows = []
+    for name, found in result("served_log")["formats"].items():
+        low, high = (f"{100 * value:+.1f}" for value in found["lost_quartiles"])
+        early, late = (f"{value:+.2f}" for value in found["later_ms_quartiles"])
+        rows.append(
+            [
+                f"`.{name}`" if name == "npy" else name,
+                *(f"{found['per_second'][way]:,.0f}" for way in ("without", "with")),
+                f"{100 * found['lost']:.1f} [{low}, {high}]",
+                f"{found['p99_ms']['without']:.2f}",
+                f"{found['later_ms']:+.2f} [{early}, {late}]",
+            ]
+        )
+    head = ["format", "peak without, a second", "with", "lost, %", "p99 at half the peak, ms", "later, ms"]
+    return table(head, rows)
+
+
+def test_the_table_of_the_cost_is_the_committed_run():
+    assert blocks(PAGE) == [cost()]
 
 
 @pytest.mark.parametrize("number", [0, 1])

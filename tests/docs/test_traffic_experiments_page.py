@@ -10,7 +10,7 @@ from listwright.service.experiments import definition, live, shadow, watch
 from listwright.service.experiments.definition import Definition, ExperimentFile, parse
 from listwright.service.experiments.metrics import ExperimentMetrics
 from listwright.service.participation import Kind
-from support.pages.figure_blocks import ROOT, page
+from support.pages.figure_blocks import ROOT, blocks, page, result, table
 
 PAGE = page("docs/traffic-experiments.md")
 
@@ -65,3 +65,29 @@ def test_its_numbers_are_the_codes():
     assert f"At most {shadow.MOST_WAITING} lists" in PAGE
     assert f"at most {definition.MOST} of them" in PAGE
     assert sorted(live.SHOWS_ORDER) == ["explore", "interleave"]
+
+
+def shadow_cost():
+    """With and without a shadow."""
+    run = result("shadow")
+    rows = []
+    for load, found in run["loads"].items():
+        low, high = (f"{100 * value:+.1f}" for value in found["later_quartiles"])
+        p99 = [f"{found['p99_ms'][way]:.2f}" for way in ("without", "with")]
+        rows.append([f"{float(load):.0%}", *p99, f"{100 * found['later']:+.1f} [{low}, {high}]"])
+    return table(["load, of the peak", "p99 without, ms", "with", "later, %"], rows)
+
+
+def interleaving_cost():
+    """Of a list."""
+    run = result("interleave")
+    ms = [f"{run['median_ms'][way]:.3f}" for way in ("control", "challenger", "interleaved")]
+    return table(["control, ms", "challenger, ms", "interleaved, ms", "times the sum"], [[*ms, f"{run['ratio']:.2f}"]])
+
+
+def test_the_costs_are_the_committed_runs():
+    assert blocks(PAGE) == [shadow_cost(), interleaving_cost()]
+
+
+def test_an_interleaved_list_costs_its_rankers():
+    assert result("interleave")["ratio"] <= result("interleave")["target"]

@@ -13,21 +13,14 @@ import polars as pl
 import pytest
 
 from contract.conftest import Process, free_port
+from support.pages.tutorial_text import BLOCK, plain
 from support.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.M | re.S)
 SAVED = re.compile(r"# (\w+\.\w+)\n")
 """First line of a block that the reader saves as a file."""
 ADDRESS = re.compile(r"(localhost|127\.0\.0\.1):8000\b")
-FIGURE = re.compile(r"\d+\.\d+|\d+(?=%)")
-"""These may differ between machines."""
-
-
-def plain(text):
-    """Without figures and line ends."""
-    return " ".join(FIGURE.sub("0", text).split())
 
 
 class Reader:

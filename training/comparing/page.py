@@ -101,6 +101,8 @@ def course(found: Compared) -> str:
     )
     axes.set_ylim(-reach, reach)
     axes.set_ylabel("challenger less control", color=SOFT)
+    if len(ready) == 1:  # the axis would be chosen as wide as the number of the day
+        axes.set_xlim(days[0] - 1, days[0] + 1)
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes.xaxis.set_major_formatter(lambda number, _: f"{date.fromordinal(int(number)):%d %b}")
     legend(figure, columns=3)

@@ -18,6 +18,7 @@ from listwright.service.settings import Settings
 from listwright.training import score as command
 from listwright.training.scoring import job as scoring
 from listwright.training.scoring.job import Job, score
+from listwright.training.stored.job_folder import job_folder
 from support.service import bundles
 from support.service.asgi import asking
 from support.service.bundles import CATEGORY, NUMERIC, make_bundle
@@ -192,9 +193,9 @@ def test_what_is_stopped_before_its_first_part_goes_on(folder, data, monkeypatch
 
 def test_a_job_that_runs_is_not_called_interrupted(folder, data):
     asked = job(folder, data)
-    with scoring._folder(asked, bundle.read_manifest(folder), resume=False):
+    with job_folder(asked.out, {}, resume=False, kept="*"):
         for resume in (False, True):
-            with pytest.raises(RecipeError, match="is in use: another process scores into"):
+            with pytest.raises(RecipeError, match="is in use: another process writes"):
                 score(asked, jobs=1, resume=resume)
 
 

@@ -10,8 +10,11 @@ import pytest
 
 from listwright.ranking.served.files import log_files, records
 from listwright.ranking.served.units import hashed
+from support.pages.tutorial_text import BLOCK, plain
 
 ROOT = Path(__file__).resolve().parents[2]
+WHOLE = re.compile(r"\d[\d,]*")
+"""Counts may differ, too."""
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +57,22 @@ def test_every_visit_has_a_record_and_every_click_is_joined(loop, facts):
     assert f"{facts['explored']['visits']:,}" in joined
     assert facts["shadow"]["failed"] == 0
     assert facts["shadow"]["ok"] > 0
+
+
+@pytest.mark.slow
+def test_the_tutorial_has_the_commands_and_what_they_print(loop):
+    printed = plain(loop[1])
+    blocks = BLOCK.findall((ROOT / "docs" / "tutorials" / "loop.md").read_text(encoding="utf-8"))
+    shown = [plain(WHOLE.sub("0", text)) for language, text in blocks if language == "text"]
+    assert len(shown) == 2
+    for text in shown:
+        assert text in plain(WHOLE.sub("0", loop[1]))
+    lines = " ".join(text.replace("\\\n", " ") for language, text in blocks if language == "sh").splitlines()
+    ours = [" ".join(re.sub(r"^LISTWRIGHT_UNIT_SALT=\S+ ", "", line.strip()).split()) for line in lines]
+    commands = [line for line in ours if re.match(r"listwright (join|propensity|compare|publish|fit)", line)]
+    assert len(commands) == 6
+    for line in commands:
+        assert plain(line) in printed
 
 
 @pytest.mark.slow

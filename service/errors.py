@@ -87,3 +87,11 @@ class NotReadyError(ListwrightError):
 
 class DegradedError(ListwrightError):
     """A stage failed or would have been late, and the settings allow no degraded answer."""
+
+
+class ExplanationLateError(ListwrightError):
+    """The deadline passed before any part of an explanation was there."""
+
+
+class ExplanationFailedError(ListwrightError):
+    """What explains has failed; the bundle that ranks is another copy and goes on."""

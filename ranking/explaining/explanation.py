@@ -16,7 +16,7 @@ Value = float | str | None
 
 ExplainedStage = Literal["first_stage", "second_stage"]
 
-Part = Literal["second_stage", "moves", "anomaly", "passing", "against"]
+Part = Literal["second_stage", "moves", "anomaly", "passing"]
 """What a deadline can cut short or leave out."""
 
 

@@ -177,7 +177,7 @@ def test_an_answer_of_an_earlier_stage_is_no_answer(frame, model, monkeypatch):
         raise ScoringError("the graph gave nan")
 
     monkeypatch.setattr(model.reranker_, "default_strategy", "qilcm")
-    monkeypatch.setattr(model.reranker_._second_stages["qilcm"], "score", fail)
+    monkeypatch.setattr(model.reranker_.second_pass.networks["qilcm"], "score", fail)
     with pytest.raises(ScoringError, match=r"query s\d+: the graph gave nan"):
         model.predict(features(frame), frame["search"])
 

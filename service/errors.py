@@ -89,8 +89,8 @@ class DegradedError(ListwrightError):
     """A stage failed or would have been late, and the settings allow no degraded answer."""
 
 
-class ExplanationLateError(ListwrightError):
-    """The deadline passed before any part of an explanation was there."""
+class UnexplainedError(ListwrightError):
+    """Nothing was explained: the deadline passed before that, or a stage failed."""
 
 
 class ExplanationFailedError(ListwrightError):

@@ -26,7 +26,6 @@ from listwright.service.errors import (
     DegradedError,
     EventsNotKeptError,
     ExplanationFailedError,
-    ExplanationLateError,
     ForbiddenError,
     NotReadyError,
     OverloadedError,
@@ -38,6 +37,7 @@ from listwright.service.errors import (
     TooLargeError,
     UnauthorizedError,
     UndecodableBodyError,
+    UnexplainedError,
     UnknownModelError,
     UnsupportedMediaTypeError,
 )
@@ -95,7 +95,7 @@ STATUS: dict[type[Exception], int] = {
     EventsNotKeptError: 503,
     ExplanationFailedError: 503,
     DegradedError: 504,
-    ExplanationLateError: 504,
+    UnexplainedError: 504,
 }
 """Status of every error that is raised on purpose; subclasses stand before their base."""
 

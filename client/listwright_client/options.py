@@ -71,4 +71,4 @@ class ExplainOptions(RerankOptions, total=False):
     explain_top_n: int | None
     """Explain the candidates at so many first places instead, 5 at most."""
     explain_budget: int | None
-    """Changed lists that are ranked for one explained candidate, at most; default: the service's."""
+    """Changed candidates that a stage scores for one explanation, at most; default: the service's."""

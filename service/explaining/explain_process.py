@@ -10,12 +10,15 @@ import os
 import signal
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from listwright.ranking.bundle import Bundle
+    from listwright.ranking.candidates import CandidateList
+    from listwright.ranking.explaining.explanation import Explanation
+    from listwright.ranking.reranker import Reranker
     from listwright.ranking.router import Hook
 
 IDLE_S = 600.0
@@ -47,7 +50,7 @@ class ExplainTask(NamedTuple):
         candidates: indices to explain; empty: the first ``top_n`` places.
         top_n: how many places.
         against: index of the candidate to compare with, or None.
-        budget: changed lists that may be ranked for one candidate; None for the usual number, ``most_budget`` at most.
+        budget: changed candidates that a stage may score for one explanation; None: the usual number.
         most_budget: the limit of the settings.
         by: when the answer must be there, on the clock of ``time.monotonic``, which all processes share.
     """
@@ -130,20 +133,25 @@ class TaskExplainer:
 
     def answer(self, task: ExplainTask) -> Reply:
         """Explain; whatever goes wrong is returned."""
-        from listwright.ranking.errors import ListwrightError  # noqa: PLC0415 - the process steps back before it loads
+        from listwright.ranking import errors  # noqa: PLC0415 - the process steps back before it loads
+        from listwright.service.errors import ExplanationFailedError, UnexplainedError  # noqa: PLC0415
+        from listwright.service.hook import HookError  # noqa: PLC0415
 
         try:
             return self._explained(task)
-        except ListwrightError as error:
+        except (errors.ExplanationError, errors.ScoringError) as error:
+            return UnexplainedError(str(error))
+        except errors.BundleError as error:
+            return ExplanationFailedError(f"the bundle that ranks cannot be loaded again: {error.reason}")
+        except HookError as error:
+            return ExplanationFailedError(f"the hook cannot be loaded again: {error}")
+        except errors.ListwrightError as error:
             return error.with_traceback(None)
         except Exception:  # told to the worker, which logs it
             return Crashed(traceback.format_exc())
 
     def _explained(self, task: ExplainTask) -> ExplainedList:
         from listwright.ranking.candidates import CandidateList  # noqa: PLC0415
-        from listwright.ranking.deadline import Deadline  # noqa: PLC0415
-        from listwright.ranking.explaining.explain import DEFAULT_BUDGET  # noqa: PLC0415
-        from listwright.service.errors import ExplanationLateError  # noqa: PLC0415
         from listwright.service.explaining.encoding import encoded  # noqa: PLC0415
 
         reranker = self._loaded(task).reranker
@@ -154,12 +162,38 @@ class TaskExplainer:
             "hook": self._opened_hook(),
             "routing": task.routing,
         }
+        places = task.candidates or self._first_places(reranker, candidates, task.top_n, asked)
+        found = self._each(task, reranker, candidates, places, asked)
+        missing = ("explanations",) if len(found) < len(places) else ()
+        incomplete = tuple(dict.fromkeys([*(part for one in found for part in one.incomplete), *missing]))
+        seconds: dict[str, float] = {}
+        for part, value in ((part, value) for one in found for part, value in one.seconds.items()):
+            seconds[part] = seconds.get(part, 0.0) + value
+        return ExplainedList(found[0].ranking, encoded(found, task.ids), incomplete, seconds)
+
+    def _first_places(
+        self, reranker: Reranker, candidates: CandidateList, count: int, asked: dict[str, Any]
+    ) -> tuple[int, ...]:
+        from listwright.ranking.deadline import Deadline  # noqa: PLC0415
+
+        order = reranker.rerank(candidates, **asked, deadline=Deadline(abandoned=self._abandoned)).order
+        return tuple(order[:count].tolist())
+
+    def _each(
+        self,
+        task: ExplainTask,
+        reranker: Reranker,
+        candidates: CandidateList,
+        places: Sequence[int],
+        asked: dict[str, Any],
+    ) -> list[Explanation]:
+        """One after the other, each in its share of the time that is left; fewer if that ends."""
+        from listwright.ranking.deadline import Deadline  # noqa: PLC0415
+        from listwright.ranking.errors import ExplanationError  # noqa: PLC0415
+        from listwright.ranking.explaining.explain import DEFAULT_BUDGET  # noqa: PLC0415
+
         budget = min(DEFAULT_BUDGET if task.budget is None else task.budget, task.most_budget)
-        places = task.candidates
-        if not places:
-            order = reranker.rerank(candidates, **asked, deadline=Deadline(abandoned=self._abandoned)).order
-            places = tuple(order[: task.top_n].tolist())
-        found: list[Any] = []
+        found: list[Explanation] = []
         for place in places:
             share_s = _left_s(task.by) / (len(places) - len(found))
             deadline = Deadline(time.perf_counter() + share_s, self._abandoned)
@@ -167,34 +201,25 @@ class TaskExplainer:
                 one = reranker.explain(
                     candidates, place, against=task.against, **asked, deadline=deadline, budget=budget
                 )
-            except ExplanationLateError:
+            except ExplanationError:
                 if not found:
                     raise
                 break
             found.append(one)
-        missing = ("explanations",) if len(found) < len(places) else ()
-        incomplete = tuple(dict.fromkeys([*(part for one in found for part in one.incomplete), *missing]))
-        seconds: dict[str, float] = {}
-        for one in found:
-            for part, value in one.seconds.items():
-                seconds[part] = seconds.get(part, 0.0) + value
-        return ExplainedList(found[0].ranking, encoded(found, task.ids), incomplete, seconds)
+        return found
 
     def _loaded(self, task: ExplainTask) -> Bundle:
         from pathlib import Path  # noqa: PLC0415
 
         from listwright.ranking import bundle  # noqa: PLC0415
-        from listwright.service.errors import ExplanationFailedError  # noqa: PLC0415
+        from listwright.ranking.errors import BundleError  # noqa: PLC0415
 
         key = task.path, task.created_at
         loaded = self._bundles.pop(key, None)
         if loaded is None:
-            try:
-                loaded = bundle.load(Path(task.path))
-            except bundle.BundleError as error:
-                raise ExplanationFailedError(f"the bundle that ranks cannot be loaded again: {error.reason}") from None
+            loaded = bundle.load(Path(task.path))
             if loaded.manifest.created_at.isoformat() != task.created_at:
-                raise ExplanationFailedError("the folder of the bundle that ranks holds another one by now")
+                raise BundleError(loaded.path, "its folder holds another one by now")
         self._bundles[key] = loaded
         while len(self._bundles) > MOST_BUNDLES:
             del self._bundles[next(iter(self._bundles))]

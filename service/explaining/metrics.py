@@ -10,13 +10,13 @@ from fastapi.exceptions import RequestValidationError
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from listwright.ranking.errors import AbandonedError, ListwrightError
-from listwright.service.errors import ExplanationFailedError, ExplanationLateError, NotReadyError, OverloadedError
+from listwright.service.errors import ExplanationFailedError, NotReadyError, OverloadedError, UnexplainedError
 
 SECONDS = (0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 30.0)
 
 _OUTCOMES: dict[type[Exception], str] = {
     OverloadedError: "refused",
-    ExplanationLateError: "late",
+    UnexplainedError: "unexplained",
     AbandonedError: "abandoned",
     ExplanationFailedError: "failed",
     NotReadyError: "failed",

@@ -12,7 +12,7 @@ from multiprocessing.context import SpawnProcess
 
 from listwright.ranking.deadline import Deadline
 from listwright.ranking.errors import AbandonedError
-from listwright.service.errors import ExplanationFailedError, ExplanationLateError, NotReadyError
+from listwright.service.errors import ExplanationFailedError, NotReadyError, UnexplainedError
 from listwright.service.explaining.explain_process import Crashed, ExplainedList, ExplainTask, Reply, run
 
 LOOK_S = 0.02
@@ -54,7 +54,7 @@ class ProcessLink:
 
         Raises:
             AbandonedError: if the caller goes meanwhile; the work has stopped.
-            ExplanationLateError: if the deadline passes before there is any answer.
+            UnexplainedError: if the deadline passes before there is any answer, or a stage failed.
             ExplanationFailedError: if the process ends.
             NotReadyError: if the service stops.
             ListwrightError: that the process found in its way.
@@ -97,7 +97,7 @@ class ProcessLink:
         pipe.send(task)
         try:
             self._await(pipe, deadline)
-        except (AbandonedError, ExplanationLateError):
+        except (AbandonedError, UnexplainedError):
             self._stop(pipe)
             raise
         reply: Reply = pipe.recv()
@@ -119,7 +119,7 @@ class ProcessLink:
 
         Raises:
             AbandonedError: if the caller goes.
-            ExplanationLateError: if the deadline passes.
+            UnexplainedError: if the deadline passes.
         """
         until = deadline.at + GRACE_S
         while not pipe.poll(LOOK_S):
@@ -128,7 +128,7 @@ class ProcessLink:
             if not self._ready and now > self._ends_start_at:
                 raise EOFError
             if now > until:
-                raise ExplanationLateError("the deadline passed before any part of the explanation was there")
+                raise UnexplainedError("the deadline passed before any part of the explanation was there")
 
     def _stop(self, pipe: Connection) -> None:
         """Let the process end its work; kill it if it does not."""

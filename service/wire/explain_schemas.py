@@ -73,8 +73,8 @@ class ExplainRequest(RerankRequest):
     explain_budget: Annotated[
         Annotated[Whole, Field(le=MOST_EVALUATIONS)] | None,
         Field(
-            description="most changed lists that are ranked for one explained candidate; 422 above the service's limit "
-            "(LISTWRIGHT_EXPLAIN_MAX_BUDGET)"
+            description="most changed candidates that a stage scores for one explanation, and for the other one of "
+            "against; 422 above the service's limit (LISTWRIGHT_EXPLAIN_MAX_BUDGET)"
         ),
     ] = None
 

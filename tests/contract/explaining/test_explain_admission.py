@@ -61,32 +61,32 @@ def test_one_is_explained_one_waits_the_third_is_refused(start):
 
 def test_a_deadline_that_passes_before_anything_is_done_is_a_504(start):
     with start(explaining.held, explain_timeout_ms=300) as client:
-        check(client.post(PATH, json=QUESTION), 504, "explanation-late")
+        check(client.post(PATH, json=QUESTION), 504, "unexplained")
         process = client.app.service.explainer._link._process.pid
-        check(client.post(PATH, json=QUESTION), 504, "explanation-late")
+        check(client.post(PATH, json=QUESTION), 504, "unexplained")
         assert client.app.service.explainer._link._process.pid == process, "it was told to stop, and did"
-        assert count(client, "late") == 2
+        assert count(client, "unexplained") == 2
 
 
 def test_a_request_may_ask_for_less(start):
     with start(explaining.held) as client:
-        check(client.post(PATH, json=QUESTION | {"timeout_ms": 300}), 504, "explanation-late")
+        check(client.post(PATH, json=QUESTION | {"timeout_ms": 300}), 504, "unexplained")
 
 
 def test_a_process_that_does_not_stop_is_killed(start, monkeypatch):
     monkeypatch.setattr(process_link, "STOP_S", 0.1)
     with start(explaining.deaf, explain_timeout_ms=300) as client:
-        check(client.post(PATH, json=QUESTION), 504, "explanation-late")
+        check(client.post(PATH, json=QUESTION), 504, "unexplained")
         assert client.app.service.explainer._link._process is None
         monkeypatch.setattr(process_link, "run", explaining.held)
-        check(client.post(PATH, json=QUESTION), 504, "explanation-late")
+        check(client.post(PATH, json=QUESTION), 504, "unexplained")
 
 
 def test_a_process_that_takes_too_long_to_start_is_waited_for_by_the_next_one(start, monkeypatch):
     with start(explaining.slow_to_start, explain_timeout_ms=300) as client:
-        check(client.post(PATH, json=QUESTION), 504, "explanation-late")
+        check(client.post(PATH, json=QUESTION), 504, "unexplained")
         process = client.app.service.explainer._link._process.pid
-        check(client.post(PATH, json=QUESTION), 504, "explanation-late")
+        check(client.post(PATH, json=QUESTION), 504, "unexplained")
         assert client.app.service.explainer._link._process.pid == process
         client.app.service.explainer._link._ends_start_at = 0.0
         check(client.post(PATH, json=QUESTION), 503, "explanation-failed")
@@ -166,11 +166,11 @@ def test_a_deadline_in_the_middle_leaves_parts_out_by_name(explained_folder):
             answer = client.post(PATH, json=matrix() | {"explain_top_n": 5, "timeout_ms": milliseconds})
             seen.add(answer.status_code)
             if answer.status_code == 504:
-                check(answer, 504, "explanation-late")
+                check(answer, 504, "unexplained")
                 continue
             found = answer.json()
             missing = set(found["meta"]["incomplete"])
             assert ("explanations" in missing) == (len(found["explanations"]) < 5)
             assert missing - {"explanations"} == {part for one in found["explanations"] for part in one["incomplete"]}
         assert seen == {200, 504}
-        assert count(client, "late") >= 1
+        assert count(client, "unexplained") >= 1

@@ -29,6 +29,6 @@ class ExplainSettings(BaseSettings):
         Field(
             ge=1,
             le=MOST_EVALUATIONS,
-            description="most changed candidates that a stage may score for one explanation; a request may ask for less",
+            description="most changed candidates that a stage scores for one explanation; a request may ask for less",
         ),
     ] = 20_000

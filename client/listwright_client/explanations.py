@@ -1,4 +1,4 @@
-"""From the JSON of an explanation to values that do not change. Fields that this version does not know are passed over."""
+"""From the JSON of an explanation to values that do not change. Fields that this version does not know are left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From explanations to the JSON of the contract, in the process that explains: the worker adds its bytes as they are."""
+"""From explanations to the JSON of the contract, in the process that explains: the worker passes its bytes on."""
 
 from __future__ import annotations
 
@@ -108,9 +108,7 @@ def _passing(passing: Passing | None, names: Names) -> Fields | None:
 def _changes(changes: Sequence[Change] | None) -> list[Fields] | None:
     if changes is None:
         return None
-    return [
-        {"feature": one.feature, "from": shortest(one.value_from), "to": shortest(one.value_to)} for one in changes
-    ]
+    return [{"feature": one.feature, "from": shortest(one.value_from), "to": shortest(one.value_to)} for one in changes]
 
 
 def _anomaly(anomaly: Anomaly | None) -> Fields | None:

@@ -111,14 +111,14 @@ def test_a_candidate_is_named_by_index_or_id(client):
     by_index = explained(client, matrix() | {"candidate": 2, "against": 5})
     by_id = explained(client, matrix() | {"candidate": "sku-2", "against": "sku-5"})
     as_json_has_it = explained(client, matrix() | {"candidate": 2.0, "against": 5.0})
-    assert by_index["explanations"] == by_id["explanations"] == as_json_has_it["explanations"], "the same seed each time"
+    assert by_index["explanations"] == by_id["explanations"] == as_json_has_it["explanations"], (
+        "the same seed each time"
+    )
     against = by_index["explanations"][0]["against"]
     assert (against["index"], against["id"]) == (5, "sku-5")
     (other,) = explained(client, matrix() | {"candidate": 5})["explanations"]
     (one,) = by_index["explanations"]
-    mine, others = (
-        {c["feature"]: c["contribution"] for c in e["first_stage"]["contributions"]} for e in (one, other)
-    )
+    mine, others = ({c["feature"]: c["contribution"] for c in e["first_stage"]["contributions"]} for e in (one, other))
     assert {c["feature"]: c["contribution"] for c in against["first_stage"]} == pytest.approx(
         {name: mine[name] - others[name] for name in mine}
     )

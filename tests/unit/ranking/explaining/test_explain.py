@@ -1,0 +1,195 @@
+"""A whole explanation: its parts, deadlines, hooks, and what it leaves as it was."""
+
+import dataclasses
+import subprocess
+import sys
+from itertools import count
+from time import perf_counter
+
+import numpy as np
+import pytest
+
+from listwright.ranking import bundle
+from listwright.ranking.candidates import CandidateList
+from listwright.ranking.deadline import NO_DEADLINE, Deadline
+from listwright.ranking.errors import (
+    AbandonedError,
+    CandidateError,
+    ExplanationError,
+    RoutingError,
+    SchemaMismatchError,
+    UnknownStrategyError,
+)
+from listwright.ranking.explaining import clock
+from listwright.ranking.explaining.explain import explain
+from listwright.ranking.router import Choice
+from support.explained import contributions, with_quantiles
+from support.service.bundles import make_bundle, rows
+from support.service.computed_by_hand import FOUR, Broken, Column, candidates, reranker
+
+LISTED = CandidateList(rows(np.random.default_rng(3), 8))
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    path = make_bundle(tmp_path_factory.mktemp("explained") / "some" / "1", specialists=3, margin=0.1)
+    return with_quantiles(bundle.load(path).reranker, rows(np.random.default_rng(0), 300))
+
+
+def plain(explanation):
+    """Everything but times."""
+    found = dataclasses.asdict(explanation)
+    del found["seconds"], found["ranking"]
+    return found
+
+
+def test_the_answer_is_that_of_rerank(served):
+    found = served.explain(LISTED, 3)
+    assert found.ranking.order.tolist() == served.rerank(LISTED).order.tolist()
+    assert (found.candidate, found.incomplete, found.against) == (3, (), None)
+    assert found.seconds.keys() == {"ranking", "first_stage", "moves", "anomaly", "second_stage", "passing"}
+
+
+def test_the_same_call_gives_the_same_explanation(served):
+    one, again = (plain(explain(served, LISTED, 3, against=1)) for _ in range(2))
+    assert one == again
+
+
+def test_contributions_are_the_largest_first(served):
+    for stage in (explain(served, LISTED, 3).first_stage, explain(served, LISTED, 3).second_stage):
+        sizes = [abs(one.contribution) for one in stage.contributions]
+        assert sizes == sorted(sizes, reverse=True)
+
+
+def test_against_is_the_difference_of_both(served):
+    found = explain(served, LISTED, 3, against=1)
+    other = explain(served, LISTED, 1)
+    for stage in ("first_stage", "second_stage"):
+        mine, its = contributions(getattr(found, stage)), contributions(getattr(other, stage))
+        beside = getattr(found.against, stage)
+        assert {one.feature: one.contribution for one in beside} == pytest.approx(
+            {name: mine[name] - its[name] for name in mine}, abs=1e-6
+        )
+    values = {one.feature: (one.value, one.reference) for one in found.against.first_stage}
+    assert values["price"] == (pytest.approx(LISTED.features[3, 0]), pytest.approx(LISTED.features[1, 0]))
+    assert found.against.candidate == 1
+
+
+def test_errors_of_a_difference_add_up_in_squares(served, monkeypatch):
+    monkeypatch.setattr("listwright.ranking.explaining.sampling.EXHAUSTIVE", 4)
+    found = explain(served, LISTED, 3, against=1, budget=30, strategy="srm")
+    other = explain(served, LISTED, 1, budget=30, strategy="srm", seed=0)
+    assert not found.second_stage.exact
+    assert not other.second_stage.exact
+    mine = {one.feature: one.standard_error for one in found.second_stage.contributions}
+    assert all(one.standard_error >= mine[one.feature] for one in found.against.second_stage)
+
+
+@pytest.mark.parametrize(("candidate", "against"), [(8, None), (-1, None), (0, 8), (0, 0)])
+def test_who_is_not_in_the_list(served, candidate, against):
+    with pytest.raises(CandidateError, match=r"use 0 to 7|name another"):
+        served.explain(LISTED, candidate, against=against)
+
+
+def test_errors_are_those_of_rerank(served):
+    with pytest.raises(UnknownStrategyError):
+        served.explain(LISTED, 0, strategy="dlcm")
+    with pytest.raises(SchemaMismatchError):
+        served.explain(candidates([1.0, 2.0]), 0)
+
+
+def test_where_no_stage_ranked_there_is_nothing_to_explain():
+    with pytest.raises(ExplanationError, match="no oil"):
+        explain(reranker(Broken(), Column(1)), FOUR, 0)
+
+
+def test_where_the_second_stage_failed_the_first_is_explained():
+    found = explain(reranker(Column(0), Broken()), FOUR, 0)
+    assert found.second_stage is None
+    assert contributions(found.first_stage)["price"] == pytest.approx(1 - 2), "the lower median of 1, 2, 3, 4"
+
+
+def test_before_the_first_part_a_deadline_is_an_error(served):
+    with pytest.raises(ExplanationError, match="before the first stage was explained"):
+        served.explain(LISTED, 0, deadline=Deadline(at=perf_counter() - 1.0))
+
+
+def test_nobody_waits(served):
+    asked = count()
+    with pytest.raises(AbandonedError):
+        served.explain(LISTED, 0, deadline=Deadline(abandoned=lambda: next(asked) > 9))
+
+
+def test_what_a_deadline_leaves_out_is_named(served, monkeypatch):
+    """The clock stands still for the first looks, then it is over."""
+    whole = served.explain(LISTED, 3)
+    seen = []
+    for looks in range(1, 12):
+        ticks = count()
+        monkeypatch.setattr(clock, "perf_counter", lambda ticks=ticks, looks=looks: 1e12 * (next(ticks) >= looks))
+        found = served.explain(LISTED, 3, deadline=Deadline(at=1e11))
+        seen.append(found.incomplete)
+        for part in ("moves", "anomaly", "second_stage", "passing"):
+            assert (part in found.incomplete) or getattr(found, part) == getattr(whole, part)
+        assert found.first_stage == whole.first_stage
+    assert seen[0] == ("moves", "anomaly", "second_stage", "passing")
+    assert ("second_stage", "passing") in seen
+    assert ("passing",) in seen
+
+
+def test_other_requests_pace_is_left_alone(served):
+    before = dict(served.pace._times)
+    served.explain(LISTED, 3)
+    added = {key: len(times) - len(before.get(key, ())) for key, times in served.pace._times.items()}
+    assert all(more <= 1 for more in added.values()), "the answer's own times, and no others"
+
+
+def test_the_list_is_left_as_it_was(served):
+    before = LISTED.features.copy()
+    served.explain(LISTED, 3, against=1)
+    assert np.array_equal(LISTED.features, before, equal_nan=True)
+
+
+@pytest.mark.parametrize("says", [Choice(2, 0.5), Choice(None), RoutingError("hook_raised", "no oil")])
+def test_a_hook_is_asked_once(served, says):
+    asked = []
+
+    def hook(query):
+        asked.append(query)
+        if isinstance(says, RoutingError):
+            raise says
+        return says
+
+    found = served.explain(LISTED, 3, hook=hook)
+    assert len(asked) == 1
+    assert found.ranking.route == served.rerank(LISTED, hook=hook).route
+    assert found.passing.tried > 10
+
+
+PROBE = """
+import sys
+from pathlib import Path
+import numpy as np
+import listwright.ranking
+from listwright.ranking import bundle
+from listwright.ranking.candidates import CandidateList
+served = bundle.load(Path(sys.argv[1])).reranker
+listed = CandidateList(np.zeros((2, len(served.schema)), dtype=np.float32))
+served.rerank(listed)
+{}
+print(*(name for name in sys.modules if "explaining" in name))
+"""
+
+
+@pytest.mark.parametrize(("more", "loaded"), [("", False), ("served.explain(listed, 0)", True)])
+def test_nothing_is_loaded_before_it_is_asked_for(more, loaded, tmp_path):
+    path = make_bundle(tmp_path / "some" / "1")
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE.format(more), str(path)], capture_output=True, text=True, check=True
+    )
+    assert bool(done.stdout.split()) is loaded
+
+
+def test_without_deadline_the_clock_never_ends():
+    assert not clock.clock(NO_DEADLINE).over()
+    assert not clock.clock(NO_DEADLINE).share(0.5).over()

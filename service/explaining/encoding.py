@@ -140,4 +140,4 @@ def shortest(value: Value) -> Value:
         return value
     with np.errstate(over="ignore"):
         narrow = np.float32(value)
-    return float(str(narrow)) if narrow == value else value
+    return float(str(narrow)) if float(narrow) == value else value

@@ -83,7 +83,7 @@ def test_contributions_sum_to_the_difference_of_the_scores(client, explained_rer
 
 def test_values_have_the_digits_that_were_sent(client):
     row = {"price": 3.1, "stars": -0.7, "bm25": None, "carrier": "B2"}
-    body = by_name([row, *ROWS]) | {"candidate": 0, "strategy": "qilcm"}
+    body = by_name([row, *ROWS]) | {"candidate": 0, "strategy": "srm"}
     (found,) = explained(client, body)["explanations"]
     assert {one["feature"]: one["value"] for one in found["second_stage"]["contributions"]} == row
 

@@ -91,7 +91,9 @@ def test_every_part_is_read(client, server):
     assert (whole.second_stage.score, whole.second_stage.reference_score) == (1.5, 1.25)
     assert (whole.second_stage.evaluations, whole.second_stage.exact) == (64, False)
     assert whole.passing.above == Place(0, "a", 1)
-    assert [(change.feature, change.value_from, change.value_to) for change in whole.passing.one] == [("price", 1.0, 2.0)]
+    assert [(change.feature, change.value_from, change.value_to) for change in whole.passing.one] == [
+        ("price", 1.0, 2.0)
+    ]
     assert (whole.passing.two, whole.passing.tried) == (None, 9)
     assert [(move.index, move.id, move.rank, move.rank_without) for move in whole.moves] == [(0, "a", 1, 2)]
     assert (whole.anomaly.score, whole.anomaly.training_quantiles["0.99"]) == (0.5, 0.6)
@@ -108,7 +110,11 @@ def test_every_part_is_read(client, server):
 def test_nothing_of_it_changes(client, server):
     server.says(explaining(WHOLE))
     found = client.explain(MATRIX, candidate=1)
-    for value, name in ((found, "ranking"), (found.explanations[0], "moves"), (found.explanations[0].candidate, "rank")):
+    for value, name in (
+        (found, "ranking"),
+        (found.explanations[0], "moves"),
+        (found.explanations[0].candidate, "rank"),
+    ):
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(value, name, None)
     with pytest.raises(TypeError):

@@ -19,7 +19,9 @@ from listwright.ranking.explaining.explanation import (
 )
 from listwright.service.explaining.encoding import encoded, shortest
 
-RANKING = Ranking(np.array([2, 0, 1]), np.zeros(3), np.full(3, 1 / 3), np.zeros(3), "second_stage", Route("qilcm", "bundle"))
+RANKING = Ranking(
+    np.array([2, 0, 1]), np.zeros(3), np.full(3, 1 / 3), np.zeros(3), "second_stage", Route("qilcm", "bundle")
+)
 SHARE = Contribution("price", float(np.float32(3.1)), None, 0.25)
 STAGE = StageExplanation("second_stage", "qilcm", 1.5, 1.25, (SHARE,), exact=False, evaluations=64, budget_spent=True)
 

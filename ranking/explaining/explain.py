@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from listwright.ranking.candidates import CandidateList, Ranking
+from listwright.ranking.candidates import CandidateList
 from listwright.ranking.deadline import NO_DEADLINE, Deadline, Pace
 from listwright.ranking.errors import CandidateError, ExplanationError, RoutingError
 from listwright.ranking.explaining import stages, surroundings

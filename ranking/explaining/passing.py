@@ -69,7 +69,10 @@ def passing(
     except OutOfTime:
         return None
     row = candidates.features[candidate]
-    changes = [None if found is None else tuple(_change(step, row, schema) for step in found) for found in (one and (one,), two)]
+    changes = [
+        None if found is None else tuple(_change(step, row, schema) for step in found)
+        for found in (one and (one,), two)
+    ]
     return Passing(above, changes[0], changes[1], search.tried)  # type: ignore[arg-type]
 
 

@@ -14,7 +14,7 @@ from listwright.ranking.explaining.explanation import Contribution, ExplainedSta
 from listwright.ranking.explaining.protocol import ExplainedReranker
 from listwright.ranking.explaining.sampling import shapley_values
 from listwright.ranking.explaining.serving_path import FinalVersions, FirstStageVersions, VersionScorer, check_same
-from listwright.ranking.explaining.trees import TreeContributions, tree_contributions
+from listwright.ranking.explaining.trees import tree_contributions
 from listwright.ranking.explaining.values import differing, references, shown
 from listwright.ranking.features import FeatureSchema
 
@@ -63,7 +63,10 @@ def first_stage(
         if len(trees.schema) > seen.shape[1]:
             assert reranker.relative is not None
             seen = reranker.relative.widened(seen)
-        found = _checked(trees, seen, scores)
+        found = trees.of(seen, clock)
+        if found is None:
+            return [None] * len(explained)
+        _check_sums(found, scores)
         return [_relative_to_mean("lightgbm", found, seen, trees.schema, scores, one) for one in explained]
     sampled = []
     for stream, one in enumerate(explained):
@@ -120,15 +123,11 @@ def _ranker(route: Route) -> str:
     return route.strategy if route.specialist is None else f"{route.strategy} {route.specialist}"
 
 
-def _checked(
-    trees: TreeContributions, seen: Float[np.ndarray, "L W"], scores: Float[np.ndarray, " L"]
-) -> Float[np.ndarray, "L W"]:
-    """Contributions that sum to the scores, beside one number that is the same for all."""
-    found = trees.of(seen)
-    left = scores - found.sum(axis=1)
+def _check_sums(contributions: Float[np.ndarray, "L W"], scores: Float[np.ndarray, " L"]) -> None:
+    """Raise unless contributions sum to the scores, beside one number that is the same for all."""
+    left = scores - contributions.sum(axis=1)
     if np.ptp(left) > SAME_SUM * max(1.0, float(np.abs(scores).max())):
         raise ScoringError(f"tree contributions miss the first stage's scores by up to {np.ptp(left):.2g}")
-    return found
 
 
 def _relative_to_mean(

@@ -15,7 +15,12 @@ PARTS = ("first_stage", "moves", "anomaly", "second_stage", "passing")
 
 def times():
     rows = [
-        [one["ranker"], *(f"{one['parts_s'][part]:.2f}" for part in PARTS), f"{one['median_s']:.2f}", f"{one['slowest_s']:.2f}"]
+        [
+            one["ranker"],
+            *(f"{one['parts_s'][part]:.2f}" for part in PARTS),
+            f"{one['median_s']:.2f}",
+            f"{one['slowest_s']:.2f}",
+        ]
         for one in result("explain")["times"]
     ]
     return table(["ranker", *(f"`{part}`" for part in PARTS), "all", "slowest place"], rows)

@@ -1,4 +1,4 @@
-"""Three test queries whose answers are explained: where the second stage helped most, where it hurt most, one at random."""
+"""Three test queries, explained: where the second stage helped most, where it hurt most, and one at random."""
 
 from __future__ import annotations
 

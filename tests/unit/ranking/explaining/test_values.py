@@ -40,4 +40,9 @@ def test_the_category_is_the_most_frequent(codes, mode):
 
 
 def test_two_missing_values_are_the_same():
-    assert differing(np.array([NAN, NAN, 1.0, 1.0]), np.array([NAN, 1.0, 1.0, 2.0])).tolist() == [False, True, False, True]
+    assert differing(np.array([NAN, NAN, 1.0, 1.0]), np.array([NAN, 1.0, 1.0, 2.0])).tolist() == [
+        False,
+        True,
+        False,
+        True,
+    ]

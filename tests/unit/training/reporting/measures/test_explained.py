@@ -107,7 +107,10 @@ def section(**other):
 def test_the_table_of_a_query():
     (table,) = section().tables
     assert table.title == "Most helped by +0.250 NDCG@10: query q7"
-    assert list(table.rows) == [["price\n2", "first", "-0.123"], ["carrier\nA5, list: missing", "second", "+1.5\n±0.01"]]
+    assert list(table.rows) == [
+        ["price\n2", "first", "-0.123"],
+        ["carrier\nA5, list: missing", "second", "+1.5\n±0.01"],
+    ]
     assert table.note == (
         "Candidate 3 of 4, label 1, from place 3 to 2. It would pass the one above with price 1.5 instead of 2."
     )

@@ -69,11 +69,9 @@ def passing(
     except OutOfTime:
         return None
     row = candidates.features[candidate]
-    changes = [
-        None if found is None else tuple(_change(step, row, schema) for step in found)
-        for found in (one and (one,), two)
-    ]
-    return Passing(above, changes[0], changes[1], search.tried)  # type: ignore[arg-type]
+    alone = None if one is None else (_change(one, row, schema),)
+    together = None if two is None else (_change(two[0], row, schema), _change(two[1], row, schema))
+    return Passing(above, alone, together, search.tried)
 
 
 def _change(step: Step, row: Float[np.ndarray, " D"], schema: FeatureSchema) -> Change:

@@ -21,6 +21,9 @@ from listwright.ranking.features import FeatureSchema
 SAME_SUM = 1e-6
 """Largest difference of a sum of tree contributions from its score (absolute, and relative above 1)."""
 
+_About = tuple[ExplainedStage, str, float]
+"""Stage, ranker, and the score of the answer."""
+
 
 def first_stage(
     reranker: ExplainedReranker,
@@ -72,7 +75,7 @@ def first_stage(
     for stream, one in enumerate(explained):
         versions = FirstStageVersions(reranker, candidates, one)
         rng, score = np.random.default_rng((seed, 1, stream)), float(scores[one])
-        about = "first_stage", entry.kind, score
+        about: _About = "first_stage", entry.kind, score
         schema = reranker.manifest.feature_schema
         sampled.append(_sampled(about, versions, candidates, one, schema, budget=budget, rng=rng, clock=clock))
     return sampled
@@ -112,7 +115,7 @@ def second_stage(
     for stream, one in enumerate(explained):
         rng = np.random.default_rng((seed, 2, stream))
         versions = FinalVersions(reranker, candidates, one, ranking)
-        about = "second_stage", _ranker(ranking.route), float(ranking.scores[one])
+        about: _About = "second_stage", _ranker(ranking.route), float(ranking.scores[one])
         share = clock.share(1.0 / (len(explained) - stream))
         schema = reranker.manifest.feature_schema
         found.append(_sampled(about, versions, candidates, one, schema, budget=budget, rng=rng, clock=share))
@@ -148,7 +151,7 @@ def _relative_to_mean(
 
 
 def _sampled(
-    about: tuple[ExplainedStage, str, float],
+    about: _About,
     versions: VersionScorer,
     candidates: CandidateList,
     candidate: int,

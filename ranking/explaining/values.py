@@ -38,4 +38,5 @@ def references(features: Float[np.ndarray, "L D"], schema: FeatureSchema) -> Flo
 
 def differing(row: Float[np.ndarray, " D"], other: Float[np.ndarray, " D"]) -> Bool[np.ndarray, " D"]:
     """Which features have another value; two missing ones are the same."""
-    return (row != other) & ~(np.isnan(row) & np.isnan(other))
+    found: Bool[np.ndarray, " D"] = (row != other) & ~(np.isnan(row) & np.isnan(other))
+    return found

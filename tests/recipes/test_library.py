@@ -174,7 +174,7 @@ def test_a_frame_may_lack_a_feature_that_has_a_default(frame, model, tmp_path):
 
 def test_a_fitted_model_explains_itself(frame, model):
     """The folder of its bundle is gone; the trees are in memory."""
-    listed = CandidateList(np.array([[0.2, 1.0], [0.9, 2.0], [0.5, 1.0]], dtype=np.float32))
+    listed = CandidateList(np.array([[0.2, 1, 1], [0.9, 2, 2], [0.5, 1, 1]], dtype=np.float32))
     found = model.reranker_.explain(listed, 0).first_stage
     assert (found.ranker, found.exact) == ("lightgbm", True)
     assert sum(one.contribution for one in found.contributions) == pytest.approx(found.score - found.reference_score)

@@ -131,7 +131,7 @@ def test_what_a_deadline_leaves_out_is_named(served, monkeypatch):
     """The clock stands still for the first looks, then it is over."""
     whole = served.explain(LISTED, EXPLAINED)
     seen = []
-    for looks in range(1, 12):
+    for looks in range(2, 14):
         ticks = count()
         monkeypatch.setattr(clock, "perf_counter", lambda ticks=ticks, looks=looks: 1e12 * (next(ticks) >= looks))
         found = served.explain(LISTED, EXPLAINED, deadline=Deadline(at=1e11))
@@ -172,7 +172,7 @@ def test_a_hook_is_asked_once(served, says):
     found = served.explain(LISTED, int(ranking.order[3]), hook=hook)
     assert len(asked) == 1
     assert found.ranking.route == ranking.route
-    assert found.passing.tried > 10
+    assert found.passing.tried > 3
 
 
 PROBE = """

@@ -117,8 +117,8 @@ def explain(
     passes = None
     if ranking.order[0] != candidate:
         schema = reranker.manifest.feature_schema
-        passes = timed("passing", lambda: passing(rerank, candidates, candidate, ranking, schema, timer))
-        if passes is None:
+        passes, whole = timed("passing", lambda: passing(rerank, candidates, candidate, ranking, schema, timer))
+        if not whole:
             incomplete.append("passing")
     beside = None
     if against is not None:

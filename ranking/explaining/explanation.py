@@ -165,7 +165,7 @@ class Explanation:
         ranking: the answer that is explained; its route says which ranker, and who chose it.
         first_stage: None where a deadline or a fault left no first-stage scores.
         second_stage: None where no second stage scored the candidate, or where it is named in ``incomplete``.
-        passing: None for the first candidate, and where it is named in ``incomplete``.
+        passing: None for the first candidate, and where ``incomplete`` names it before any change had passed.
         moves: empty where nobody moves.
         anomaly: None where the bundle has no anomaly score.
         against: None where it was not asked for.

@@ -7,8 +7,9 @@ from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.explaining.explain import explain
 from listwright.ranking.explaining.explanation import Change
+from listwright.ranking.explaining.passing import passing
 from listwright.ranking.features import FeatureSchema
-from support.explained import with_quantiles
+from support.explained import ends_after, with_quantiles
 from support.service import computed_by_hand
 from support.service.bundles import make_bundle, rows
 from support.service.computed_by_hand import Column, candidates
@@ -66,7 +67,7 @@ def test_two_small_changes_for_one_large_one():
     found = explain(reranker(Sum(), price, stars), candidates([1, 3.5], [1, 1]), 1).passing
     (change,) = found.one
     assert (change.feature, change.value_to) == ("stars", pytest.approx(3.66, abs=0.01))
-    assert set(found.two) == {Change("price", 1.0, 3.0), Change("stars", 1.0, float(np.float32(1.6)))}
+    assert set(found.two) == {Change("price", 1.0, 3.0), Change("stars", 1.0, 1.6)}
 
 
 def test_nothing_within_the_training_range():
@@ -77,6 +78,18 @@ def test_nothing_within_the_training_range():
 
 def test_the_first_has_nobody_to_pass():
     assert explain(reranker(Column(1), WIDE, WIDE), BY_STARS, 0).passing is None
+
+
+TO_21 = (Change("stars", 10.0, 21.0),)
+
+
+@pytest.mark.parametrize(("looks", "one", "ended"), [(1, None, False), (9, TO_21, False), (10, TO_21, True)])
+def test_a_search_that_was_cut_short_has_what_passed(looks, one, ended):
+    made = reranker(Column(1), WIDE, WIDE)
+    ranking = made.rerank(BY_STARS)
+    found, whole = passing(made.rerank, BY_STARS, 2, ranking, made.manifest.feature_schema, ends_after(looks))
+    assert (None if found is None else found.one) == one
+    assert whole is ended
 
 
 MADE = {

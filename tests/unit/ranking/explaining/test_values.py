@@ -14,7 +14,14 @@ NAN = np.nan
 
 @pytest.mark.parametrize(
     ("feature", "number", "value"),
-    [(PRICE, 2.5, 2.5), (PRICE, NAN, None), (CATEGORY, 2.0, "B2"), (CATEGORY, 0.0, None), (CATEGORY, 9.0, None)],
+    [
+        (PRICE, 2.5, 2.5),
+        (PRICE, float(np.float32(1.6)), 1.6),
+        (PRICE, NAN, None),
+        (CATEGORY, 2.0, "B2"),
+        (CATEGORY, 0.0, None),
+        (CATEGORY, 9.0, None),
+    ],
 )
 def test_shown(feature, number, value):
     assert shown(feature, number) == value

@@ -17,7 +17,7 @@ Value = float | str | None
 ExplainedStage = Literal["first_stage", "second_stage"]
 
 Part = Literal["second_stage", "moves", "anomaly", "passing"]
-"""What a deadline can cut short or leave out."""
+"""What a deadline or a fault can cut short or leave out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,8 @@ class Explanation:
         anomaly: None where the bundle has no anomaly score.
         against: None where it was not asked for.
         seconds: wall-clock time of each part, by name.
-        incomplete: parts that the deadline cut short or left out.
+        incomplete: parts that the deadline cut short or left out, or that failed.
+        faults: why a part failed: a stage gave no finite scores for a changed list.
     """
 
     candidate: int
@@ -183,3 +184,4 @@ class Explanation:
     against: Against | None
     seconds: Mapping[str, float] = field(default_factory=dict)
     incomplete: tuple[Part, ...] = ()
+    faults: Mapping[Part, str] = field(default_factory=dict)

@@ -79,6 +79,7 @@ def _query(reranker: Reranker, test: Dataset, ranker: str, why: str, n: int, gai
         "second_stage": _stage(found.second_stage),
         "moves": len(found.moves),
         "passing": _passing(found),
+        "faults": dict(found.faults),
     }
 
 

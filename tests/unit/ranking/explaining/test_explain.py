@@ -18,6 +18,7 @@ from listwright.ranking.errors import (
     ExplanationError,
     RoutingError,
     SchemaMismatchError,
+    ScoringError,
     UnknownStrategyError,
 )
 from listwright.ranking.explaining import clock
@@ -110,6 +111,32 @@ def test_where_the_second_stage_failed_the_first_is_explained():
     assert contributions(found.first_stage)["price"] == pytest.approx(1 - 2), "the lower median of 1, 2, 3, 4"
 
 
+class FailsWhereShort(Column):
+    def score(self, features):
+        if len(features) < 4:
+            raise ScoringError("no oil")
+        return super().score(features)
+
+
+class FailsWhereLow(Column):
+    """Where nobody has 40 stars."""
+
+    def score(self, features):
+        if len(features) == 4 and features[:, 1].max() < 40:
+            raise ScoringError("no oil")
+        return super().score(features)
+
+
+def test_a_part_that_fails_is_named_and_the_others_stand():
+    alone = explain(reranker(Column(0), FailsWhereShort(1)), FOUR, 2)
+    assert (alone.incomplete, alone.faults) == (("moves",), {"moves": "without the candidate, no oil"})
+    assert alone.second_stage is not None
+    low = explain(reranker(Column(0), FailsWhereLow(1)), FOUR, 2)
+    assert (low.incomplete, low.faults) == (("second_stage",), {"second_stage": "no oil"})
+    assert low.second_stage is None
+    assert low.first_stage is not None
+
+
 def test_before_anything_is_ranked_a_deadline_is_an_error(served):
     with pytest.raises(ExplanationError, match="would have missed the deadline"):
         served.explain(LISTED, 0, deadline=Deadline(at=perf_counter() - 1.0))
@@ -131,7 +158,7 @@ def test_what_a_deadline_leaves_out_is_named(served, monkeypatch):
     """The clock stands still for the first looks, then it is over."""
     whole = served.explain(LISTED, EXPLAINED)
     seen = []
-    for looks in range(2, 14):
+    for looks in range(1, 13):
         ticks = count()
         monkeypatch.setattr(clock, "perf_counter", lambda ticks=ticks, looks=looks: 1e12 * (next(ticks) >= looks))
         found = served.explain(LISTED, EXPLAINED, deadline=Deadline(at=1e11))

@@ -12,6 +12,7 @@ from listwright.ranking.explaining.trees import TreeContributions, tree_contribu
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.first_stage import lightgbm_input
 from support.explained import NEVER, contributions, ends_after, forest_by_hand, total
+from support.service import computed_by_hand
 from support.service.bundles import make_bundle, rows
 
 
@@ -96,3 +97,17 @@ def test_a_long_list_is_looked_at_in_parts_between_which_the_time_may_end(served
     assert (found is not None) is whole
     if whole:
         assert found == pytest.approx(np.concatenate([trees.of(seen[n : n + 1], NEVER) for n in range(120)]))
+
+
+def test_linear_leaves_are_sampled():
+    """LightGBM computes no contributions of them."""
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(200, 2))
+    settings = {"objective": "regression", "linear_tree": True, "num_leaves": 4, "verbosity": -1}
+    model = lightgbm.train(settings, lightgbm.Dataset(features, features @ [1.0, 2.0]), num_boost_round=2)
+    made = computed_by_hand.reranker(computed_by_hand.Column(0), computed_by_hand.Column(1))
+    made.first_stage_model = lambda: model.model_to_string().encode()
+    assert tree_contributions(made) is None
+    found = explain(made, computed_by_hand.FOUR, 0).first_stage
+    assert contributions(found) == {"price": 1.0 - 2.0, "stars": 0.0}
+    assert found.reference_score == 2.0, "of the list's medians, no mean over the list"

@@ -33,7 +33,9 @@ class AnomalyScore:
         """
         return float(self.of_means(self.means(features, first_scores)[None])[0])
 
-    def means(self, features: Float[np.ndarray, "L D"], first_scores: Float[np.ndarray, " L"]) -> Float[np.ndarray, " M"]:
+    def means(
+        self, features: Float[np.ndarray, "L D"], first_scores: Float[np.ndarray, " L"]
+    ) -> Float[np.ndarray, " M"]:
         """What the score looks at: the mean of every numeric feature over the first stage's top; see :meth:`of`."""
         return self._aggregates.top_means(features, first_scores, rank_by_score(first_scores))
 

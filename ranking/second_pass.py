@@ -36,14 +36,14 @@ class SecondPass:
         return self._stages[strategy]
 
     def score(
-        self, first: FirstPass, route: Route, specialists: Float[np.ndarray, "C K"] | None = None
+        self, first: FirstPass, route: Route, specialists: Float[np.ndarray, "M K"] | None = None
     ) -> tuple[Int[np.ndarray, " C"], Float[np.ndarray, " C"]]:
         """The candidates that reach the route's stage, in input order, and their scores.
 
         Args:
             first: the list after the first stage.
             route: to a second stage.
-            specialists: scores of all K, where the router has asked for them already.
+            specialists: ``(M, K)`` of all K for the M candidates that reach them, where the router has asked already.
 
         Raises:
             ScoringError: if the stage fails.

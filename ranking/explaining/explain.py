@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from listwright.ranking.candidates import CandidateList, Ranking
+from listwright.ranking.candidates import CandidateList
 from listwright.ranking.deadline import NO_DEADLINE, Deadline, Pace
-from listwright.ranking.errors import CandidateError, ExplanationError, RoutingError
+from listwright.ranking.errors import CandidateError, ExplanationError, RoutingError, ScoringError
 from listwright.ranking.explaining import stages, surroundings
 from listwright.ranking.explaining.clock import Clock, clock
 from listwright.ranking.explaining.explanation import Against, Contribution, Explanation, Part, StageExplanation
@@ -65,61 +65,49 @@ def explain(
         CandidateError: if there is no such candidate.
         ExplanationError: if no stage ranked the candidates, or the first stage was not explained before the deadline.
         BundleError: if the bundle's files are gone or others, and the first stage is a forest.
-        ScoringError: if a stage fails on changed features.
+        ScoringError: if the first stage fails where it is explained; a later part that fails is named in ``faults``.
         SchemaMismatchError, UnknownStrategyError, AbandonedError: as ``rerank``.
     """
     explained = _explained(len(candidates), candidate, against)
-    timer, seconds, incomplete = clock(deadline), dict[str, float](), list[Part]()
-    timed = partial(_timed, seconds)
-
+    parts = _Parts(clock(deadline))
     asked_hook = None if hook is None else _AskedOnce(hook)
     asked: dict[str, Any] = {"strategy": strategy, "specialist": specialist, "hook": asked_hook, "routing": routing}
-    own_pace = copy(reranker)
-    own_pace.pace = Pace()  # many runs one after another say nothing of how long those of others take
-    ranking = timed("ranking", lambda: reranker.rerank(candidates, deadline=deadline, **asked))
+    ranking = parts.timed("ranking", lambda: reranker.rerank(candidates, deadline=deadline, **asked))
     if ranking.stage_reached == "input_order":
         raise ExplanationError(f"no stage ranked the candidates: {ranking.reason}")
+    own_pace = copy(reranker)
+    own_pace.pace = Pace()  # many runs one after another say nothing of how long those of others take
     rerank = partial(own_pace.rerank, deadline=Deadline(abandoned=deadline.abandoned), **asked)
 
-    if timer.over():
-        raise ExplanationError("the deadline had passed before the first stage was explained")
+    one_list: dict[str, Any] = {"reranker": reranker, "candidates": candidates, "ranking": ranking}
     sampling: dict[str, Any] = {"budget": budget, "seed": seed}
-    first = timed(
-        "first_stage",
-        lambda: stages.first_stage(reranker, candidates, ranking, explained, clock=timer, **sampling),
+    first = parts.timed(
+        "first_stage", lambda: stages.first_stage(**one_list, explained=explained, clock=parts.clock, **sampling)
     )
     if any(one is None for one in first):
         raise ExplanationError("the deadline had passed before the first stage was explained")
-
-    left: dict[str, Any] = {}
-    short: list[tuple[Part, Callable[[], object]]] = [
-        ("moves", lambda: surroundings.moves(rerank, candidates, candidate, ranking)),
-        ("anomaly", lambda: surroundings.anomaly(reranker, candidates, ranking)),
-    ]
-    for part, work in short:
-        if timer.over():
-            incomplete.append(part)
-        else:
-            left[part] = timed(part, work)
+    moves = parts.run("moves", lambda: surroundings.moves(rerank, candidates, candidate, ranking))
+    anomaly = parts.run("anomaly", lambda: surroundings.anomaly(**one_list))
 
     second: list[StageExplanation | None] = [None] * len(explained)
-    scored = [one for one in explained if ranking.stage_reached == "second_stage" and not np.isnan(ranking.scores[one])]
-    if scored:
-        share = timer.share(SAMPLING_SHARE)
-        found = timed(
-            "second_stage",
-            lambda: stages.second_stage(reranker, candidates, ranking, scored, clock=share, **sampling),
+    if ranking.stage_reached == "second_stage" and not np.isnan(ranking.scores[candidate]):
+        scored = [one for one in explained if not np.isnan(ranking.scores[one])]
+        share = parts.clock.share(SAMPLING_SHARE)
+        found = parts.run(
+            "second_stage", lambda: stages.second_stage(**one_list, explained=scored, clock=share, **sampling)
         )
-        second = [found[scored.index(one)] if one in scored else None for one in explained]
-        if any(_cut_short(one, share) for one in found):
-            incomplete.append("second_stage")
-
+        if found is not None:
+            second = [*found, *second[len(found) :]]
+            if any(_cut_short(one, share) for one in found):
+                parts.incomplete.append("second_stage")
     passes = None
     if ranking.order[0] != candidate:
         schema = reranker.manifest.feature_schema
-        passes = timed("passing", lambda: passing(rerank, candidates, candidate, ranking, schema, timer))
-        if passes is None:
-            incomplete.append("passing")
+        searched = parts.run("passing", lambda: passing(rerank, candidates, candidate, ranking, schema, parts.clock))
+        if searched is not None:
+            passes, to_the_end = searched
+            if not to_the_end:
+                parts.incomplete.append("passing")
     beside = None
     if against is not None:
         beside = Against(against, _less(first[0], first[1]), _less(second[0], second[1]))
@@ -129,12 +117,41 @@ def explain(
         first_stage=first[0],
         second_stage=second[0],
         passing=passes,
-        moves=left.get("moves", ()),
-        anomaly=left.get("anomaly"),
+        moves=moves or (),
+        anomaly=anomaly,
         against=beside,
-        seconds=seconds,
-        incomplete=tuple(incomplete),
+        seconds=parts.seconds,
+        incomplete=tuple(parts.incomplete),
+        faults=parts.faults,
     )
+
+
+class _Parts:
+    """Runs parts one after another as long as there is time, and remembers how each went."""
+
+    def __init__(self, until: Clock) -> None:
+        self.clock, self.seconds = until, dict[str, float]()
+        self.incomplete, self.faults = list[Part](), dict[Part, str]()
+
+    def run(self, part: Part, work: Callable[[], _Found]) -> _Found | None:
+        """What a part finds; None if the time is up, or if a stage fails on what the part shows it."""
+        if self.clock.over():
+            self.incomplete.append(part)
+            return None
+        try:
+            return self.timed(part, work)
+        except ScoringError as error:
+            self.incomplete.append(part)
+            self.faults[part] = str(error)
+            return None
+
+    def timed(self, part: str, work: Callable[[], _Found]) -> _Found:
+        """What a part finds."""
+        started = perf_counter()
+        try:
+            return work()
+        finally:
+            self.seconds[part] = perf_counter() - started
 
 
 def _explained(length: int, candidate: int, against: int | None) -> list[int]:
@@ -144,14 +161,6 @@ def _explained(length: int, candidate: int, against: int | None) -> list[int]:
     if against == candidate:
         raise CandidateError("against is the candidate itself: name another one", ("against",))
     return [candidate] if against is None else [candidate, against]
-
-
-def _timed(seconds: dict[str, float], part: str, work: Callable[[], _Found]) -> _Found:
-    started = perf_counter()
-    try:
-        return work()
-    finally:
-        seconds[part] = perf_counter() - started
 
 
 def _cut_short(found: StageExplanation | None, share: Clock) -> bool:

@@ -17,7 +17,7 @@ Value = float | str | None
 ExplainedStage = Literal["first_stage", "second_stage"]
 
 Part = Literal["second_stage", "moves", "anomaly", "passing"]
-"""What a deadline can cut short or leave out."""
+"""What a deadline or a fault can cut short or leave out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,12 +165,13 @@ class Explanation:
         ranking: the answer that is explained; its route says which ranker, and who chose it.
         first_stage: None where a deadline or a fault left no first-stage scores.
         second_stage: None where no second stage scored the candidate, or where it is named in ``incomplete``.
-        passing: None for the first candidate, and where it is named in ``incomplete``.
+        passing: None for the first candidate, and where ``incomplete`` names it before any change had passed.
         moves: empty where nobody moves.
         anomaly: None where the bundle has no anomaly score.
         against: None where it was not asked for.
         seconds: wall-clock time of each part, by name.
-        incomplete: parts that the deadline cut short or left out.
+        incomplete: parts that the deadline cut short or left out, or that failed.
+        faults: why a part failed: a stage gave no finite scores for a changed list.
     """
 
     candidate: int
@@ -183,3 +184,4 @@ class Explanation:
     against: Against | None
     seconds: Mapping[str, float] = field(default_factory=dict)
     incomplete: tuple[Part, ...] = ()
+    faults: Mapping[Part, str] = field(default_factory=dict)

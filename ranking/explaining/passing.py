@@ -40,7 +40,7 @@ class _Tried:
 
 def passing(
     rerank: Rerank, candidates: CandidateList, candidate: int, ranking: Ranking, schema: FeatureSchema, clock: Clock
-) -> Passing | None:
+) -> tuple[Passing | None, bool]:
     """The smallest change of one feature, and of two, after which the candidate stands above the one before it.
 
     Values are the feature's training quantiles and its categories; the way to the first value that passes is then
@@ -58,19 +58,25 @@ def passing(
         clock: asked before every trial.
 
     Returns:
-        None if the clock ended the search.
+        What was found, and whether the search came to its end before the clock. A search that was cut short has found
+        something only if a change passed: that none does is not known then.
     """
     order = ranking.order.tolist()
     above = order[order.index(candidate) - 1]
     search = _Search(rerank, candidates, candidate, above, schema, clock)
+    whole_search = True
     try:
-        one, failed = search.single()
-        two = search.pair(failed, math.inf if one is None else one.size)
+        search.single()
+        search.pair()
     except OutOfTime:
-        return None
+        whole_search = False
+    one, two = search.one, search.two
+    if one is None and two is None and not whole_search:
+        return None, False
     row = candidates.features[candidate]
-    changes = [None if found is None else tuple(_change(step, row, schema) for step in found) for found in (one and (one,), two)]
-    return Passing(above, changes[0], changes[1], search.tried)  # type: ignore[arg-type]
+    alone = None if one is None else (_change(one, row, schema),)
+    together = None if two is None else (_change(two[0], row, schema), _change(two[1], row, schema))
+    return Passing(above, alone, together, search.tried), whole_search
 
 
 def _change(step: Step, row: Float[np.ndarray, " D"], schema: FeatureSchema) -> Change:
@@ -95,26 +101,27 @@ class _Search:
         self._context, self._own = candidates.context, candidates.features[candidate].copy()
         self._margin = self._of(())[1]
         self.tried = 0
+        self.one: Step | None = None
+        self.two: tuple[Step, Step] | None = None
+        self._failed: list[_Tried] = []
 
-    def single(self) -> tuple[Step | None, list[_Tried]]:
-        """The smallest step that passes, and all smaller ones, which do not."""
-        best: Step | None = None
-        failed = []
+    def single(self) -> None:
+        """Find the smallest step that passes, and keep all smaller ones, which do not."""
         for step in steps(self._own, self._schema):
-            if best is not None and step.near >= best.size:
+            if self.one is not None and step.near >= self.one.size:
                 continue
             passes, margin = self._try(step)
             if not passes:
-                failed.append(_Tried(step, margin))
+                self._failed.append(_Tried(step, margin))
                 continue
             refined = self._refined(step)
-            if best is None or refined.size < best.size:
-                best = refined
-        return best, failed
+            if self.one is None or refined.size < self.one.size:
+                self.one = refined
 
-    def pair(self, failed: Sequence[_Tried], below: float) -> tuple[Step, Step] | None:
-        """Two steps that pass together and whose sizes sum to less than ``below``; the smallest sum that was found."""
-        gained = sorted((tried for tried in failed if tried.margin > self._margin), key=self._worth, reverse=True)
+    def pair(self) -> None:
+        """Find two steps that pass together and whose sizes sum to less than the single one's; the smallest sum."""
+        below = math.inf if self.one is None else self.one.size
+        gained = sorted((tried for tried in self._failed if tried.margin > self._margin), key=self._worth, reverse=True)
         tried = gained[:_PAIRED]
         pairs = [
             (one, other)
@@ -123,12 +130,10 @@ class _Search:
             if one.step.column != other.step.column and one.step.size + other.step.size < below
         ]
         pairs.sort(key=self._promise)
-        best: tuple[Step, Step] | None = None
         for one, other in pairs[:MOST_PAIRS]:
             size = one.step.size + other.step.size
             if size < below and self._try(one.step, other.step)[0]:
-                best, below = (one.step, other.step), size
-        return best
+                self.two, below = (one.step, other.step), size
 
     def _worth(self, tried: _Tried) -> float:
         return (tried.margin - self._margin) / max(tried.step.size, 1e-9)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from listwright.ranking.anomaly import AnomalyScore
 from listwright.ranking.candidates import CandidateList, Ranking
@@ -15,6 +15,7 @@ from listwright.ranking.router import Hook
 from listwright.ranking.second_pass import SecondPass
 
 
+@runtime_checkable
 class ExplainedReranker(Protocol):
     """A :class:`listwright.ranking.reranker.Reranker`."""
 

@@ -92,9 +92,7 @@ def _exhaustive(worth: Worth, players: int, clock: Clock) -> ShapleyValues | Non
     return ShapleyValues(values, None, float(worths[-1]), float(worths[0]), len(worths))
 
 
-def _sampled(
-    worth: Worth, players: int, budget: int, rng: np.random.Generator, clock: Clock
-) -> ShapleyValues | None:
+def _sampled(worth: Worth, players: int, budget: int, rng: np.random.Generator, clock: Clock) -> ShapleyValues | None:
     ends = _tried(worth, np.array([[False] * players, [True] * players]), clock)
     if ends is None:
         return None
@@ -138,9 +136,7 @@ def _pair(order: np.ndarray) -> Bool[np.ndarray, "M N"]:
     return np.concatenate([place < sizes, place >= count - sizes])
 
 
-def _joined(
-    order: np.ndarray, worths: Float[np.ndarray, " M"], empty: float, full: float
-) -> Float[np.ndarray, " N"]:
+def _joined(order: np.ndarray, worths: Float[np.ndarray, " M"], empty: float, full: float) -> Float[np.ndarray, " N"]:
     """What each player added when it joined."""
     added = np.empty(len(order))
     added[order] = np.diff(worths, prepend=empty, append=full)

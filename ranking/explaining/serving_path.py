@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -16,6 +16,7 @@ SAME_SCORE = 1e-4
 """Largest difference of a score that still counts as the same computation (absolute, and relative above 1)."""
 
 
+@runtime_checkable
 class VersionScorer(Protocol):
     """Scores versions of one candidate."""
 
@@ -133,5 +134,3 @@ def check_same(found: float, answered: float, what: str) -> None:
     """
     if not abs(found - answered) <= SAME_SCORE * max(1.0, abs(answered)):
         raise ScoringError(f"the {what} gave {answered:.6g} in the answer and {found:.6g} when it was explained")
-
-

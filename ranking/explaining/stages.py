@@ -14,12 +14,15 @@ from listwright.ranking.explaining.explanation import Contribution, ExplainedSta
 from listwright.ranking.explaining.protocol import ExplainedReranker
 from listwright.ranking.explaining.sampling import shapley_values
 from listwright.ranking.explaining.serving_path import FinalVersions, FirstStageVersions, VersionScorer, check_same
-from listwright.ranking.explaining.trees import TreeContributions, tree_contributions
+from listwright.ranking.explaining.trees import tree_contributions
 from listwright.ranking.explaining.values import differing, references, shown
 from listwright.ranking.features import FeatureSchema
 
 SAME_SUM = 1e-6
 """Largest difference of a sum of tree contributions from its score (absolute, and relative above 1)."""
+
+_About = tuple[ExplainedStage, str, float]
+"""Stage, ranker, and the score of the answer."""
 
 
 def first_stage(
@@ -63,13 +66,16 @@ def first_stage(
         if len(trees.schema) > seen.shape[1]:
             assert reranker.relative is not None
             seen = reranker.relative.widened(seen)
-        found = _checked(trees, seen, scores)
+        found = trees.of(seen, clock)
+        if found is None:
+            return [None] * len(explained)
+        _check_sums(found, scores)
         return [_relative_to_mean("lightgbm", found, seen, trees.schema, scores, one) for one in explained]
     sampled = []
     for stream, one in enumerate(explained):
         versions = FirstStageVersions(reranker, candidates, one)
         rng, score = np.random.default_rng((seed, 1, stream)), float(scores[one])
-        about = "first_stage", entry.kind, score
+        about: _About = "first_stage", entry.kind, score
         schema = reranker.manifest.feature_schema
         sampled.append(_sampled(about, versions, candidates, one, schema, budget=budget, rng=rng, clock=clock))
     return sampled
@@ -109,7 +115,7 @@ def second_stage(
     for stream, one in enumerate(explained):
         rng = np.random.default_rng((seed, 2, stream))
         versions = FinalVersions(reranker, candidates, one, ranking)
-        about = "second_stage", _ranker(ranking.route), float(ranking.scores[one])
+        about: _About = "second_stage", _ranker(ranking.route), float(ranking.scores[one])
         share = clock.share(1.0 / (len(explained) - stream))
         schema = reranker.manifest.feature_schema
         found.append(_sampled(about, versions, candidates, one, schema, budget=budget, rng=rng, clock=share))
@@ -120,15 +126,11 @@ def _ranker(route: Route) -> str:
     return route.strategy if route.specialist is None else f"{route.strategy} {route.specialist}"
 
 
-def _checked(
-    trees: TreeContributions, seen: Float[np.ndarray, "L W"], scores: Float[np.ndarray, " L"]
-) -> Float[np.ndarray, "L W"]:
-    """Contributions that sum to the scores, beside one number that is the same for all."""
-    found = trees.of(seen)
-    left = scores - found.sum(axis=1)
+def _check_sums(contributions: Float[np.ndarray, "L W"], scores: Float[np.ndarray, " L"]) -> None:
+    """Raise unless contributions sum to the scores, beside one number that is the same for all."""
+    left = scores - contributions.sum(axis=1)
     if np.ptp(left) > SAME_SUM * max(1.0, float(np.abs(scores).max())):
         raise ScoringError(f"tree contributions miss the first stage's scores by up to {np.ptp(left):.2g}")
-    return found
 
 
 def _relative_to_mean(
@@ -149,7 +151,7 @@ def _relative_to_mean(
 
 
 def _sampled(
-    about: tuple[ExplainedStage, str, float],
+    about: _About,
     versions: VersionScorer,
     candidates: CandidateList,
     candidate: int,

@@ -42,7 +42,9 @@ def steps(row: np.ndarray, schema: FeatureSchema) -> list[Step]:
         row: ``(D,)`` of the candidate.
         schema: with quantiles; a numeric feature without them is left as it is.
     """
-    found = [step for column, feature in enumerate(schema.features) for step in _of(column, feature, float(row[column]))]
+    found = [
+        step for column, feature in enumerate(schema.features) for step in _of(column, feature, float(row[column]))
+    ]
     return sorted(found, key=lambda step: step.size)
 
 

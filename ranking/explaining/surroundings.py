@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from listwright.ranking.candidates import CandidateList, Ranking
+from listwright.ranking.errors import ScoringError
 from listwright.ranking.explaining.explanation import Anomaly, Move, UnusualFeature
 from listwright.ranking.explaining.protocol import ExplainedReranker
 from listwright.ranking.features import QUANTILE_LEVELS
@@ -29,12 +30,17 @@ def moves(
         candidates: all of the list.
         candidate: index of the one that leaves.
         ranking: the answer.
+
+    Raises:
+        ScoringError: if a stage fails on the list without the candidate.
     """
     if len(candidates) == 1:
         return ()
     others = np.delete(np.arange(len(candidates)), candidate)
-    without = rerank(CandidateList(candidates.features[others], context=candidates.context)).ranks
-    ranks = ranking.ranks
+    left = rerank(CandidateList(candidates.features[others], context=candidates.context))
+    if left.reason is not None and ranking.reason is None:
+        raise ScoringError(f"without the candidate, {left.reason}")
+    ranks, without = ranking.ranks, left.ranks
     found = [
         Move(int(other), int(ranks[other]), int(rank))
         for other, rank in zip(others, without, strict=True)

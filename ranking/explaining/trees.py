@@ -8,11 +8,15 @@ import numpy as np
 from jaxtyping import Float
 
 from listwright.ranking.errors import ScoringError
+from listwright.ranking.explaining.clock import Clock
 from listwright.ranking.explaining.protocol import ExplainedReranker
 from listwright.ranking.features import FeatureSchema
 from listwright.ranking.first_stage import lightgbm_input, model_columns, read_booster
 
 _LINEAR = b"\nis_linear=1\n"
+
+_TOGETHER = 50
+"""Candidates between two looks at the clock."""
 
 
 class TreeContributions:
@@ -35,19 +39,26 @@ class TreeContributions:
         columns = model_columns(self._booster, schema)
         self._columns = np.arange(len(schema)) if columns is None else np.array(columns)
 
-    def of(self, features: Float[np.ndarray, "L W"]) -> Float[np.ndarray, "L W"]:
+    def of(self, features: Float[np.ndarray, "L W"], clock: Clock) -> Float[np.ndarray, "L W"] | None:
         """``(L, W)`` what each column adds to each candidate's score, beside the forest's expected score.
+
+        Returns:
+            None if the time was up before the last candidate.
 
         Raises:
             ScoringError: if LightGBM fails.
         """
         matrix = lightgbm_input(features, self.schema)[:, self._columns]
-        try:
-            found = np.asarray(self._booster.predict(matrix, pred_contrib=True, num_threads=1), dtype=np.float64)
-        except self._error as error:
-            raise ScoringError(f"the first stage could not be explained: {error}") from error
         contributions = np.zeros(features.shape)
-        np.add.at(contributions.T, self._columns, found[:, :-1].T)
+        for begin in range(0, len(matrix), _TOGETHER):
+            if clock.over():
+                return None
+            rows = slice(begin, begin + _TOGETHER)
+            try:
+                found = self._booster.predict(matrix[rows], pred_contrib=True, num_threads=1)
+            except self._error as error:
+                raise ScoringError(f"the first stage could not be explained: {error}") from error
+            np.add.at(contributions[rows].T, self._columns, np.asarray(found, dtype=np.float64)[:, :-1].T)
         return contributions
 
 

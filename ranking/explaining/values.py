@@ -12,9 +12,12 @@ from listwright.ranking.features import UNKNOWN_CODE, Feature, FeatureSchema
 
 
 def shown(feature: Feature, number: float) -> Value:
-    """A number of the feature matrix as the value that a request would send; None for a missing or unknown one."""
+    """A number of the feature matrix as the value that a request would send; None for a missing or unknown one.
+
+    Convention: the shortest decimal that is the same float32, 1.6 and not 1.600000023841858.
+    """
     if feature.kind == "numeric":
-        return None if math.isnan(number) else float(number)
+        return None if math.isnan(number) else float(str(np.float32(number)))
     code = UNKNOWN_CODE if math.isnan(number) else int(number)
     return feature.categories[code - 1] if 0 < code <= len(feature.categories) else None
 
@@ -38,4 +41,5 @@ def references(features: Float[np.ndarray, "L D"], schema: FeatureSchema) -> Flo
 
 def differing(row: Float[np.ndarray, " D"], other: Float[np.ndarray, " D"]) -> Bool[np.ndarray, " D"]:
     """Which features have another value; two missing ones are the same."""
-    return (row != other) & ~(np.isnan(row) & np.isnan(other))
+    found: Bool[np.ndarray, " D"] = (row != other) & ~(np.isnan(row) & np.isnan(other))
+    return found

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from listwright.ranking.explaining import passing, sampling, steps
+from listwright.ranking.explaining import explain, passing, sampling, steps
 from listwright.ranking.explaining.explanation import Explanation
 from support.pages.figure_blocks import ROOT, blocks, page, result, table
 
@@ -15,7 +15,12 @@ PARTS = ("first_stage", "moves", "anomaly", "second_stage", "passing")
 
 def times():
     rows = [
-        [one["ranker"], *(f"{one['parts_s'][part]:.2f}" for part in PARTS), f"{one['median_s']:.2f}", f"{one['slowest_s']:.2f}"]
+        [
+            one["ranker"],
+            *(f"{one['parts_s'][part]:.2f}" for part in PARTS),
+            f"{one['median_s']:.2f}",
+            f"{one['slowest_s']:.2f}",
+        ]
         for one in result("explain")["times"]
     ]
     return table(["ranker", *(f"`{part}`" for part in PARTS), "all", "slowest place"], rows)
@@ -62,6 +67,7 @@ def test_every_part_has_a_row():
         f"below {100 * sampling.TOLERANCE:g} %",
         f"after {sampling.FEWEST_PAIRS} pairs at least",
         f"At most {passing.MOST_PAIRS} pairs",
+        f"at most {100 * explain.SAMPLING_SHARE:g} % of the time that is left",
         f"halved {['', 'once', 'twice', 'three times', 'four times', 'five times'][steps.HALVINGS]}",
         {0.5: "counts as half of the rows"}[steps.OTHER_KIND],
     ],

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from listwright.ranking import bundle
@@ -52,6 +52,8 @@ def test_the_order_of_the_other_candidates_changes_nothing(served, one, random):
     order = list(range(len(features)))
     random.shuffle(order)
     found = served.explain(CandidateList(features), candidate)
+    scores = found.ranking.first_stage_scores
+    assume(len(np.unique(scores)) == len(scores))  # trees give equal scores at times, which keep the input order
     moved = served.explain(CandidateList(features[order]), order.index(candidate))
     assert contributions(moved.first_stage) == pytest.approx(contributions(found.first_stage), abs=1e-5)
     assert (moved.second_stage is None) == (found.second_stage is None)
@@ -63,7 +65,8 @@ def test_the_order_of_the_other_candidates_changes_nothing(served, one, random):
     assert (moved.passing is None) == (found.passing is None)
     if found.passing is not None:
         assert order[moved.passing.above] == found.passing.above
-        assert (moved.passing.one, moved.passing.two) == (found.passing.one, found.passing.two)
+        if found.ranking.stage_reached == "second_stage":  # a step may lead to equal scores of trees
+            assert (moved.passing.one, moved.passing.two) == (found.passing.one, found.passing.two)
 
 
 @given(listed())

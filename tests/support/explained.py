@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from functools import cache
 
 import numpy as np
 
@@ -22,7 +23,7 @@ def ends_after(looks):
 
 def by_permutations(worth, players):
     """Shapley values as the mean over all orders; ``worth`` takes a set."""
-    values = np.zeros(players)
+    worth, values = cache(worth), np.zeros(players)
     for order in itertools.permutations(range(players)):
         joined = frozenset()
         for player in order:
@@ -85,7 +86,9 @@ def with_quantiles(reranker, rows):
     schema = reranker.manifest.feature_schema
     levels = np.nanquantile(rows, QUANTILE_LEVELS, axis=0, method="nearest")
     features = tuple(
-        feature if feature.kind == "categorical" else feature.model_copy(update={"quantiles": tuple(map(float, column))})
+        feature
+        if feature.kind == "categorical"
+        else feature.model_copy(update={"quantiles": tuple(map(float, column))})
         for feature, column in zip(schema.features, levels.T, strict=True)
     )
     schema = schema.model_copy(update={"features": features})

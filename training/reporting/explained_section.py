@@ -52,8 +52,9 @@ def _place(query: Facts) -> list[str]:
     if query["rank_before"] == query["rank"]:
         moved = f"at place {query['rank']} in both stages"
     said = [f"Candidate {query['candidate'] + 1} of {query['length']}, label {query['label']}, {moved}."]
-    if query["second_stage"] is None:
+    if query["second_stage"] is None and "second_stage" not in query["faults"]:
         said.append("No second stage scored it.")
+    said += [f"{part.replace('_', ' ').capitalize()}: failed, {fault}." for part, fault in query["faults"].items()]
     return said
 
 

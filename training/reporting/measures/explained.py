@@ -1,4 +1,4 @@
-"""Three test queries whose answers are explained: where the second stage helped most, where it hurt most, one at random."""
+"""Three test queries, explained: where the second stage helped most, where it hurt most, and one at random."""
 
 from __future__ import annotations
 
@@ -79,6 +79,7 @@ def _query(reranker: Reranker, test: Dataset, ranker: str, why: str, n: int, gai
         "second_stage": _stage(found.second_stage),
         "moves": len(found.moves),
         "passing": _passing(found),
+        "faults": dict(found.faults),
     }
 
 

@@ -18,6 +18,7 @@ from listwright.ranking.errors import (
     ExplanationError,
     RoutingError,
     SchemaMismatchError,
+    ScoringError,
     UnknownStrategyError,
 )
 from listwright.ranking.explaining import clock
@@ -28,6 +29,7 @@ from support.service.bundles import make_bundle, rows
 from support.service.computed_by_hand import FOUR, Broken, Column, candidates, reranker
 
 LISTED = CandidateList(rows(np.random.default_rng(3), 8))
+EXPLAINED = 0
 
 
 @pytest.fixture(scope="module")
@@ -44,25 +46,25 @@ def plain(explanation):
 
 
 def test_the_answer_is_that_of_rerank(served):
-    found = served.explain(LISTED, 3)
+    found = served.explain(LISTED, EXPLAINED)
     assert found.ranking.order.tolist() == served.rerank(LISTED).order.tolist()
-    assert (found.candidate, found.incomplete, found.against) == (3, (), None)
+    assert (found.candidate, found.incomplete, found.against) == (EXPLAINED, (), None)
     assert found.seconds.keys() == {"ranking", "first_stage", "moves", "anomaly", "second_stage", "passing"}
 
 
 def test_the_same_call_gives_the_same_explanation(served):
-    one, again = (plain(explain(served, LISTED, 3, against=1)) for _ in range(2))
+    one, again = (plain(explain(served, LISTED, EXPLAINED, against=1)) for _ in range(2))
     assert one == again
 
 
 def test_contributions_are_the_largest_first(served):
-    for stage in (explain(served, LISTED, 3).first_stage, explain(served, LISTED, 3).second_stage):
+    for stage in (explain(served, LISTED, EXPLAINED).first_stage, explain(served, LISTED, EXPLAINED).second_stage):
         sizes = [abs(one.contribution) for one in stage.contributions]
         assert sizes == sorted(sizes, reverse=True)
 
 
 def test_against_is_the_difference_of_both(served):
-    found = explain(served, LISTED, 3, against=1)
+    found = explain(served, LISTED, EXPLAINED, against=1)
     other = explain(served, LISTED, 1)
     for stage in ("first_stage", "second_stage"):
         mine, its = contributions(getattr(found, stage)), contributions(getattr(other, stage))
@@ -71,13 +73,13 @@ def test_against_is_the_difference_of_both(served):
             {name: mine[name] - its[name] for name in mine}, abs=1e-6
         )
     values = {one.feature: (one.value, one.reference) for one in found.against.first_stage}
-    assert values["price"] == (pytest.approx(LISTED.features[3, 0]), pytest.approx(LISTED.features[1, 0]))
+    assert values["price"] == (pytest.approx(LISTED.features[EXPLAINED, 0]), pytest.approx(LISTED.features[1, 0]))
     assert found.against.candidate == 1
 
 
 def test_errors_of_a_difference_add_up_in_squares(served, monkeypatch):
     monkeypatch.setattr("listwright.ranking.explaining.sampling.EXHAUSTIVE", 4)
-    found = explain(served, LISTED, 3, against=1, budget=30, strategy="srm")
+    found = explain(served, LISTED, EXPLAINED, against=1, budget=30, strategy="srm")
     other = explain(served, LISTED, 1, budget=30, strategy="srm", seed=0)
     assert not found.second_stage.exact
     assert not other.second_stage.exact
@@ -109,9 +111,54 @@ def test_where_the_second_stage_failed_the_first_is_explained():
     assert contributions(found.first_stage)["price"] == pytest.approx(1 - 2), "the lower median of 1, 2, 3, 4"
 
 
-def test_before_the_first_part_a_deadline_is_an_error(served):
-    with pytest.raises(ExplanationError, match="before the first stage was explained"):
+class FailsWhereShort(Column):
+    def score(self, features):
+        if len(features) < 4:
+            raise ScoringError("no oil")
+        return super().score(features)
+
+
+class FailsWhereLow(Column):
+    """Where nobody has 40 stars."""
+
+    def score(self, features):
+        if len(features) == 4 and features[:, 1].max() < 40:
+            raise ScoringError("no oil")
+        return super().score(features)
+
+
+def test_a_part_that_fails_is_named_and_the_others_stand():
+    alone = explain(reranker(Column(0), FailsWhereShort(1)), FOUR, 2)
+    assert (alone.incomplete, alone.faults) == (("moves",), {"moves": "without the candidate, no oil"})
+    assert alone.second_stage is not None
+    low = explain(reranker(Column(0), FailsWhereLow(1)), FOUR, 2)
+    assert (low.incomplete, low.faults) == (("second_stage",), {"second_stage": "no oil"})
+    assert low.second_stage is None
+    assert low.first_stage is not None
+
+
+class Drifting(Column):
+    """Another score at every call."""
+
+    def score(self, features):
+        self.column += 1
+        return features[:, 1] + float(self.column)
+
+
+def test_a_score_that_cannot_be_computed_again_is_not_explained():
+    found = explain(reranker(Column(0), Drifting(0)), FOUR, 2)
+    assert "when it was explained" in found.faults["second_stage"]
+
+
+def test_before_anything_is_ranked_a_deadline_is_an_error(served):
+    with pytest.raises(ExplanationError, match="would have missed the deadline"):
         served.explain(LISTED, 0, deadline=Deadline(at=perf_counter() - 1.0))
+
+
+def test_before_the_first_stage_is_explained_a_deadline_is_an_error(served, monkeypatch):
+    monkeypatch.setattr(clock, "perf_counter", lambda: 1e12)
+    with pytest.raises(ExplanationError, match="before the first stage was explained"):
+        served.explain(LISTED, 0, deadline=Deadline(at=1e11))
 
 
 def test_nobody_waits(served):
@@ -122,12 +169,12 @@ def test_nobody_waits(served):
 
 def test_what_a_deadline_leaves_out_is_named(served, monkeypatch):
     """The clock stands still for the first looks, then it is over."""
-    whole = served.explain(LISTED, 3)
+    whole = served.explain(LISTED, EXPLAINED)
     seen = []
-    for looks in range(1, 12):
+    for looks in range(1, 13):
         ticks = count()
         monkeypatch.setattr(clock, "perf_counter", lambda ticks=ticks, looks=looks: 1e12 * (next(ticks) >= looks))
-        found = served.explain(LISTED, 3, deadline=Deadline(at=1e11))
+        found = served.explain(LISTED, EXPLAINED, deadline=Deadline(at=1e11))
         seen.append(found.incomplete)
         for part in ("moves", "anomaly", "second_stage", "passing"):
             assert (part in found.incomplete) or getattr(found, part) == getattr(whole, part)
@@ -137,16 +184,16 @@ def test_what_a_deadline_leaves_out_is_named(served, monkeypatch):
     assert ("passing",) in seen
 
 
-def test_other_requests_pace_is_left_alone(served):
-    before = dict(served.pace._times)
-    served.explain(LISTED, 3)
-    added = {key: len(times) - len(before.get(key, ())) for key, times in served.pace._times.items()}
-    assert all(more <= 1 for more in added.values()), "the answer's own times, and no others"
+def test_other_requests_pace_is_left_alone(served, monkeypatch):
+    noted = []
+    monkeypatch.setattr(served.pace, "note", lambda stage, length, seconds: noted.append(stage))
+    served.explain(LISTED, EXPLAINED)
+    assert 1 < len(noted) == len(set(noted)), "the answer's own times, and no others"
 
 
 def test_the_list_is_left_as_it_was(served):
     before = LISTED.features.copy()
-    served.explain(LISTED, 3, against=1)
+    served.explain(LISTED, EXPLAINED, against=1)
     assert np.array_equal(LISTED.features, before, equal_nan=True)
 
 
@@ -160,10 +207,12 @@ def test_a_hook_is_asked_once(served, says):
             raise says
         return says
 
-    found = served.explain(LISTED, 3, hook=hook)
+    ranking = served.rerank(LISTED, hook=hook)
+    asked.clear()
+    found = served.explain(LISTED, int(ranking.order[3]), hook=hook)
     assert len(asked) == 1
-    assert found.ranking.route == served.rerank(LISTED, hook=hook).route
-    assert found.passing.tried > 10
+    assert found.ranking.route == ranking.route
+    assert found.passing.tried > 3
 
 
 PROBE = """

@@ -7,8 +7,9 @@ from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.explaining.explain import explain
 from listwright.ranking.explaining.explanation import Change
+from listwright.ranking.explaining.passing import passing
 from listwright.ranking.features import FeatureSchema
-from support.explained import with_quantiles
+from support.explained import ends_after, with_quantiles
 from support.service import computed_by_hand
 from support.service.bundles import make_bundle, rows
 from support.service.computed_by_hand import Column, candidates
@@ -32,7 +33,6 @@ def reranker(second, price, stars):
 
 WIDE = (0.0, 0.0, 5.0, 15.0, 25.0, 35.0, 50.0)
 NARROW = (0.0, 0.0, 1.0, 2.0, 3.0, 4.0, 4.0)
-STEEP = (0.0, 0.0, 0.5, 1.0, 3.0, 4.0, 4.0)
 BY_STARS = candidates([1, 30], [1, 20], [1, 10])
 
 
@@ -62,10 +62,12 @@ def test_two_features_where_one_is_not_enough():
 
 
 def test_two_small_changes_for_one_large_one():
-    """2.5 more: of prices alone that is most of what training saw; a step of each is less."""
-    found = explain(reranker(Sum(), STEEP, STEEP), candidates([1, 3.5], [1, 1]), 1).passing
-    assert found.one == (Change("price", 1.0, 4.0),)
-    assert set(found.two) == {Change("price", 1.0, 3.0), Change("stars", 1.0, 2.0)}
+    """2.5 more. Few training rows lie between both prices, and many between 1 and 11 stars."""
+    price, stars = (0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 3.0), (0.0, 0.0, 1.0, 1.6, 11.0, 20.0, 30.0)
+    found = explain(reranker(Sum(), price, stars), candidates([1, 3.5], [1, 1]), 1).passing
+    (change,) = found.one
+    assert (change.feature, change.value_to) == ("stars", pytest.approx(3.66, abs=0.01))
+    assert set(found.two) == {Change("price", 1.0, 3.0), Change("stars", 1.0, 1.6)}
 
 
 def test_nothing_within_the_training_range():
@@ -76,6 +78,18 @@ def test_nothing_within_the_training_range():
 
 def test_the_first_has_nobody_to_pass():
     assert explain(reranker(Column(1), WIDE, WIDE), BY_STARS, 0).passing is None
+
+
+TO_21 = (Change("stars", 10.0, 21.0),)
+
+
+@pytest.mark.parametrize(("looks", "one", "ended"), [(1, None, False), (9, TO_21, False), (10, TO_21, True)])
+def test_a_search_that_was_cut_short_has_what_passed(looks, one, ended):
+    made = reranker(Column(1), WIDE, WIDE)
+    ranking = made.rerank(BY_STARS)
+    found, whole = passing(made.rerank, BY_STARS, 2, ranking, made.manifest.feature_schema, ends_after(looks))
+    assert (None if found is None else found.one) == one
+    assert whole is ended
 
 
 MADE = {
@@ -100,7 +114,7 @@ def test_every_change_passes_when_it_is_made(made, tmp_path):
         order = explained.rerank(CandidateList(features)).order.tolist()
         for candidate in range(9):
             found = explain(explained, CandidateList(features), candidate, budget=1).passing
-            for changes in (() if found is None else (found.one, found.two)):
+            for changes in () if found is None else (found.one, found.two):
                 if changes is None:
                     continue
                 changed = features.copy()

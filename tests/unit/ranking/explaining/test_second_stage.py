@@ -1,5 +1,7 @@
 """Contributions to the final score: against the definition through the serving path, and against planted weights."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -9,9 +11,12 @@ from listwright.ranking.explaining import sampling
 from listwright.ranking.explaining.explain import explain
 from listwright.ranking.explaining.values import references
 from support.explained import by_permutations, contributions, total
+from support.pages.figure_blocks import ROOT
 from support.service.bundles import make_bundle, rows
 from support.service.computed_by_hand import Column, candidates, reranker
 from support.service.routing import NOT_WORTH_IT, WORTH_IT
+
+DEMO = ROOT / "models" / "demo" / "1"
 
 
 def by_definition(served, features, candidate, **asked):
@@ -56,20 +61,21 @@ def test_few_features_are_exact(way, tmp_path):
         assert np.abs(expected).max() > 0.01
 
 
-@pytest.mark.parametrize("way", ["network", "mixture"])
-def test_sampled_contributions_lie_within_three_standard_errors(way, tmp_path, monkeypatch):
-    monkeypatch.setattr(sampling, "EXHAUSTIVE", 4)
-    made, asked = WAYS[way]
-    served = bundle.load(make_bundle(tmp_path / "some" / "1", relative=True, **made))
-    features = rows(np.random.default_rng(3), 7)
-    found = explain(served.reranker, CandidateList(features), 4, budget=60, **asked).second_stage
-    assert not found.exact
-    expected = dict(
-        zip(served.manifest.feature_schema.names, by_definition(served, features, 4, **asked), strict=True)
-    )
+def test_sampled_contributions_lie_within_three_standard_errors(monkeypatch):
+    """A fitted network; the reference tries all coalitions of its 12 features."""
+    served = bundle.load(DEMO)
+    lists = (json.loads(line) for line in (DEMO / "golden.jsonl").read_text().splitlines())
+    listed = CandidateList(np.array(max((one["features"] for one in lists), key=len), dtype=np.float32))
+    candidate = int(served.reranker.rerank(listed, strategy="qilcm").order[1])
+    found = explain(served.reranker, listed, candidate, strategy="qilcm", budget=500).second_stage
+    monkeypatch.setattr(sampling, "EXHAUSTIVE", 2**12)
+    exact = explain(served.reranker, listed, candidate, strategy="qilcm", budget=2**12).second_stage
+    assert (found.exact, exact.exact) == (False, True)
+    expected = contributions(exact)
     for one in found.contributions:
-        assert abs(one.contribution - expected[one.feature]) <= 3.0 * one.standard_error + 1e-5
-    assert max(one.standard_error for one in found.contributions) > 1e-3
+        assert abs(one.contribution - expected[one.feature]) <= 3.0 * one.standard_error + 1e-6
+    assert max(one.standard_error for one in found.contributions) > 1e-4
+    assert found.contributions[0].feature == exact.contributions[0].feature
 
 
 def test_the_routers_probabilities_stay_those_of_the_answer(tmp_path):

@@ -35,9 +35,14 @@ def test_rows_that_have_the_value_itself_are_not_between():
 
 def test_steps_go_both_ways_the_nearest_first():
     found = steps(np.array([20.0], dtype=np.float32), FeatureSchema(features=(STARS,)))
-    assert [step.value for step in found] == [30.0, 10.0, 40.0, 1.0, 50.0, 0.0] or [
-        step.value for step in found
-    ] == [10.0, 30.0, 40.0, 1.0, 50.0, 0.0]
+    assert [step.value for step in found] == [30.0, 10.0, 40.0, 1.0, 50.0, 0.0] or [step.value for step in found] == [
+        10.0,
+        30.0,
+        40.0,
+        1.0,
+        50.0,
+        0.0,
+    ]
     assert [step.size for step in found] == pytest.approx([0.25, 0.25, 0.49, 0.49, 0.499, 0.499])
     by_value = {step.value: step for step in found}
     assert (by_value[40.0].near_value, by_value[40.0].near) == (30.0, pytest.approx(0.25))

@@ -14,7 +14,14 @@ NAN = np.nan
 
 @pytest.mark.parametrize(
     ("feature", "number", "value"),
-    [(PRICE, 2.5, 2.5), (PRICE, NAN, None), (CATEGORY, 2.0, "B2"), (CATEGORY, 0.0, None), (CATEGORY, 9.0, None)],
+    [
+        (PRICE, 2.5, 2.5),
+        (PRICE, float(np.float32(1.6)), 1.6),
+        (PRICE, NAN, None),
+        (CATEGORY, 2.0, "B2"),
+        (CATEGORY, 0.0, None),
+        (CATEGORY, 9.0, None),
+    ],
 )
 def test_shown(feature, number, value):
     assert shown(feature, number) == value
@@ -40,4 +47,9 @@ def test_the_category_is_the_most_frequent(codes, mode):
 
 
 def test_two_missing_values_are_the_same():
-    assert differing(np.array([NAN, NAN, 1.0, 1.0]), np.array([NAN, 1.0, 1.0, 2.0])).tolist() == [False, True, False, True]
+    assert differing(np.array([NAN, NAN, 1.0, 1.0]), np.array([NAN, 1.0, 1.0, 2.0])).tolist() == [
+        False,
+        True,
+        False,
+        True,
+    ]

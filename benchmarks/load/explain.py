@@ -132,7 +132,7 @@ def outcomes(metrics: str) -> dict[str, float]:
 
 
 def main() -> int:
-    """Command line; writes ``benchmarks/results/explain.json``; 1 if the target is missed."""
+    """Command line; writes ``benchmarks/results/explain_load.json``; 1 if the target is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.load.explain", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a minute that shows that it runs; writes no result")
     parser.add_argument("--workers", type=int, default=1, help="worker processes of each service")
@@ -160,7 +160,7 @@ def main() -> int:
     print(json.dumps(result, indent=1))
     if options.quick or options.thread:
         return 0
-    print(machine.save("explain", f"python -m benchmarks.load.explain --workers {options.workers}", result))
+    print(machine.save("explain_load", f"python -m benchmarks.load.explain --workers {options.workers}", result))
     return int(any(float(str(load["later"])) > MOST_LATER for load in loads.values()))
 
 

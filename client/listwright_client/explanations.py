@@ -132,7 +132,9 @@ class Explanation:
     anomaly: Anomaly | None
     against: Against | None
     incomplete: tuple[str, ...]
-    """Parts that the deadline cut short or left out."""
+    """Parts that the deadline cut short or left out, or that failed."""
+    faults: Mapping[str, str]
+    """By part, why it failed: a stage, on a changed list."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +147,8 @@ class Explained:
     """Of the candidate that was named, or of the first places, best first."""
     timings_ms: Mapping[str, float]
     incomplete: tuple[str, ...]
-    """Parts of any candidate that the deadline cut short or left out; ``explanations``: candidates are missing."""
+    """Parts of any candidate that the deadline cut short or left out, or that failed; ``explanations``: candidates are
+    missing."""
     request_id: str | None
     attempts: int
 
@@ -174,6 +177,7 @@ def _explanation(body: dict[str, Any]) -> Explanation:
         anomaly=_anomaly(body["anomaly"]),
         against=_against(body["against"]),
         incomplete=tuple(body["incomplete"]),
+        faults=MappingProxyType(dict(body["faults"])),
     )
 
 

@@ -17,7 +17,6 @@ from listwright.ranking.explaining.explanation import (
     Explanation,
     Passing,
     StageExplanation,
-    Value,
 )
 
 Fields = dict[str, Any]
@@ -64,6 +63,7 @@ def _fields(one: Explanation, names: Names) -> Fields:
         "anomaly": _anomaly(one.anomaly),
         "against": _against(one.against, names),
         "incomplete": list(one.incomplete),
+        "faults": dict(one.faults),
     }
 
 
@@ -85,8 +85,8 @@ def _contributions(contributions: Sequence[Contribution]) -> list[Fields]:
     return [
         {
             "feature": one.feature,
-            "value": shortest(one.value),
-            "reference": shortest(one.reference),
+            "value": one.value,
+            "reference": one.reference,
             "contribution": one.contribution,
             "standard_error": one.standard_error,
         }
@@ -108,7 +108,7 @@ def _passing(passing: Passing | None, names: Names) -> Fields | None:
 def _changes(changes: Sequence[Change] | None) -> list[Fields] | None:
     if changes is None:
         return None
-    return [{"feature": one.feature, "from": shortest(one.value_from), "to": shortest(one.value_to)} for one in changes]
+    return [{"feature": one.feature, "from": one.value_from, "to": one.value_to} for one in changes]
 
 
 def _anomaly(anomaly: Anomaly | None) -> Fields | None:
@@ -132,12 +132,3 @@ def _against(against: Against | None, names: Names) -> Fields | None:
         "first_stage": _contributions(against.first_stage),
         "second_stage": _contributions(against.second_stage),
     }
-
-
-def shortest(value: Value) -> Value:
-    """A value of a feature; a float32 with the digits that it needs: it is read back as the same number."""
-    if not isinstance(value, float):
-        return value
-    with np.errstate(over="ignore"):
-        narrow = np.float32(value)
-    return float(str(narrow)) if float(narrow) == value else value

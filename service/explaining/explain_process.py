@@ -78,8 +78,8 @@ class ExplainedList(NamedTuple):
     Args:
         ranking: of the list, as ``/rerank`` would rank it.
         content: the explanations as JSON.
-        incomplete: parts that the deadline cut short or left out, by name; ``explanations`` where candidates are
-            missing.
+        incomplete: parts that the deadline cut short or left out, or that failed; ``explanations`` where candidates
+            are missing.
         seconds: of each part, by name, the sum over the candidates.
     """
 

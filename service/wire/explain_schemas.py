@@ -204,7 +204,10 @@ class CandidateExplanation(BaseModel):
     moves: list[MovedCandidate]
     anomaly: Annotated[AnomalyReasons | None, Field(description="null where the bundle has no anomaly score")]
     against: Annotated[Comparison | None, Field(description="null where it was not asked for")]
-    incomplete: Annotated[list[str], Field(description="parts that the deadline cut short or left out")]
+    incomplete: Annotated[
+        list[str], Field(description="parts that the deadline cut short or left out, or that failed")
+    ]
+    faults: Annotated[dict[str, str], Field(description="by part, why it failed: a stage, on a changed list")]
 
 
 class ExplainMeta(BaseModel):
@@ -216,8 +219,8 @@ class ExplainMeta(BaseModel):
     incomplete: Annotated[
         list[str],
         Field(
-            description="parts that the deadline cut short or left out, of any candidate; explanations: candidates are "
-            "missing"
+            description="parts of any candidate that the deadline cut short or left out, or that failed; explanations: "
+            "candidates are missing"
         ),
     ]
 

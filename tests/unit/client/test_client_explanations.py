@@ -38,12 +38,14 @@ WHOLE = {
     },
     "against": {"index": 0, "id": "a", "first_stage": [SHARE], "second_stage": []},
     "incomplete": ["passing"],
+    "faults": {"passing": "it gave NaN"},
 }
 BARE = {
     "candidate": {"index": 0, "id": None, "rank": 1},
     **dict.fromkeys(("first_stage", "second_stage", "passing", "anomaly", "against")),
     "moves": [],
     "incomplete": [],
+    "faults": {},
 }
 
 
@@ -103,8 +105,8 @@ def test_every_part_is_read(client, server):
         whole.first_stage.contributions,
         (),
     )
-    assert whole.incomplete == ("passing",)
-    assert dataclasses.astuple(bare)[1:] == (None, None, None, (), None, None, ())
+    assert (whole.incomplete, whole.faults) == (("passing",), {"passing": "it gave NaN"})
+    assert [getattr(bare, field.name) for field in dataclasses.fields(bare)][1:] == [None] * 3 + [(), None, None, (), {}]
 
 
 def test_nothing_of_it_changes(client, server):

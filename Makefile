@@ -8,7 +8,7 @@ COVERAGE := --cov --cov-report=term-missing:skip-covered
 SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-all explore check bench chart docs openapi image-test kube-test sbom dist wheel-test clean
+.PHONY: help demo serve loop test test-all explore check bench chart docs openapi image-test kube-test sbom dist wheel-test clean
 .DELETE_ON_ERROR:
 # a bundle is published whole or not at all, so an interruption right after it spoils nothing
 .PRECIOUS: $(DEMO)/manifest.json
@@ -24,6 +24,9 @@ serve: $(VENV)/.service ## keep the service running: the demo fitted here if the
 	if [ -z "$${LISTWRIGHT_BUNDLE:-}" ] && [ -f $(DEMO)/manifest.json ]; then bundle=$(DEMO); fi; \
 	echo "serving $$bundle; Ctrl-C stops it"; \
 	LISTWRIGHT_BUNDLE=$$bundle exec $(BIN)/listwright serve
+
+loop: $(VENV)/.loop ## made-up traffic to the real service: log, join, fit, shadow, interleave, compare, promote; two minutes
+	@$(BIN)/python tools/loop
 
 test: check ## lint, types, walls, then the tests, but for the slow ones
 	@$(BIN)/pytest $(PARALLEL) -m "not slow" $(PYTEST_ARGS)
@@ -91,7 +94,10 @@ $(VENV)/.training: $(VENV)/.service
 $(VENV)/.client: $(VENV)/.training client/pyproject.toml
 	@$(call install,./client[fast],the client)
 
-$(VENV)/.dev: $(VENV)/.client
+$(VENV)/.loop: $(VENV)/.client
+	@$(call install,.[training$(comma)loop],the log of what was served)
+
+$(VENV)/.dev: $(VENV)/.loop
 	@$(call install,.[training$(comma)dev$(comma)docs$(comma)ray],what the tests and the site need)
 
 # --no-deps: a GPU library and two for plots, which nothing here calls, would be half a gigabyte

@@ -36,6 +36,9 @@ COMMANDS = {
     "propensity": Command("listwright.training.propensities", "estimate how likely each place is looked at"),
     "page": Command("listwright.training.reporting.page_command", "make report.html again from report.json"),
     "verify": Command("listwright.ranking.verify", "check a bundle as the service would"),
+    "publish": Command(
+        "listwright.service.bundles.publishing", "give a bundle another name or version, and serve it", ""
+    ),
     "serve": Command("listwright.service.__main__", "serve bundles over HTTP"),
     "served": Command("listwright.ranking.served.command", "list a served log, remove a person's records", "loop"),
     "health": Command("listwright.service.health", "ask whether the service of this machine is ready"),

@@ -16,7 +16,6 @@ from typing import Any
 import yaml
 from helm_python import Chart
 
-from listwright.service.loop_settings import EventSettings, LoopSettings
 from listwright.service.settings import PREFIX, Settings
 
 FOLDER = Path(__file__).resolve().parents[1] / "deploy" / "kubernetes"
@@ -25,10 +24,10 @@ SCHEMA = CHART / "values.schema.json"
 RELEASE = "listwright"
 
 OF_THE_CHART = {
-    "admin_key", "bundle", "drain_s", "host", "keys", "keys_file", "models", "port", "tls_cert", "tls_key", "workers",
-    *LoopSettings.model_fields, *EventSettings.model_fields,
+    "admin_key", "bundle", "drain_s", "events_log", "experiments", "host", "keys", "keys_file", "models", "port",
+    "served_log", "served_stream", "tls_cert", "tls_key", "unit_salt", "workers",
 }  # fmt: skip
-"""Settings that follow from other values of the chart, belong into a Secret, or need a volume that the chart lacks."""
+"""Settings that follow from other values of the chart, or belong into a Secret."""
 
 HEAD = "# Made by `python tools/chart.py` from the chart beside this folder, with its default values: edit those.\n"
 

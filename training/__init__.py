@@ -28,7 +28,7 @@
     search/                            what may be tried, and what is tried next
     networks/                          QILCM, QILCM2, DLCM, DCM and an MLP as torch modules
     data/                              LETOR text, tables, arrays and synthetic data; splits by query
-    stored/                            matrices whose rows are read when asked for; folders of shards
+    stored/                            matrices read when asked for; shards; folders of interrupted jobs
     recipe/                            what a recipe may say; its options on a command line
     recipes/                           the recipes that come along, as TOML
     cluster/                           the same work in processes or on Ray, behind one executor

@@ -41,12 +41,11 @@ def main(arguments: list[str] | None = None) -> int:
         if not options.out.absolute().parent.is_dir():
             raise RecipeError(f"--out {options.out}: there is no folder {options.out.parent}; make it first")
         with console.status("loading"):
-            from listwright.training.propensity import estimate as estimating  # noqa: PLC0415 - --help need not wait
+            from listwright.training.propensity.estimate import estimate  # noqa: PLC0415 - --help need not wait
         way = None if options.method == "auto" else options.method
         with progress_bars(console) as bars:
-            task = bars.begin("Bootstrap samples", estimating.RESAMPLES)
-            found = estimating.estimate(
-                options.rows, way=way, places=options.positions, same=options.same, seed=options.seed, task=task
+            found = estimate(
+                options.rows, way=way, places=options.positions, same=options.same, seed=options.seed, progress=bars
             )
         _write(options.out, found.file(repeatable("propensity", words)).model_dump())
     except (ListwrightError, OSError) as error:

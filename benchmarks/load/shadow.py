@@ -9,28 +9,24 @@ are medians of the pairs' ratios of the 99th percentile.
 from __future__ import annotations
 
 import argparse
-import http.client
 import json
 import re
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from benchmarks import machine
-from benchmarks.load.generator import Plan
-from benchmarks.load.service import service
+from benchmarks.load.pairs import Pair, pair
 from benchmarks.speed.floor import formats
 from benchmarks.wide_bundle import build, rows
 from listwright.ranking import bundle
 from listwright.service.bundles import folder as models_folder
 
-CANDIDATES, CALLERS = 100, 4
+CANDIDATES = 100
 LOADS = (0.3, 0.6)
 """Of the open loops, shares of the peak without a shadow."""
 
@@ -43,41 +39,9 @@ MOST_LATER = 0.03
 FILE = '[[experiment]]\nname = "rival"\nkind = "shadow"\ncontrol = "wide"\nchallenger = "rival"\n'
 MEDIA_TYPE = "application/x-npy"
 
-Outcome = dict[str, Any]
-
-
-class Both:
-    """The two services.
-
-    Args:
-        folder: for the body and plans.
-        ports: of the service without and with a shadow.
-    """
-
-    def __init__(self, folder: Path, ports: dict[str, int]) -> None:
-        self.folder, self.ports = folder, ports
-
-    def ask(self, name: str, seconds: float, rate: float = 0.0) -> Outcome:
-        """What comes of asking one of them; without a rate, in a closed loop."""
-        callers = CALLERS if rate == 0.0 else 64
-        plan = Plan(self.ports[name], str(self.folder / "body"), seconds, callers, rate=rate, media_type=MEDIA_TYPE)
-        command = [sys.executable, "-m", "benchmarks.load.generator", str(plan.save(self.folder / "plan.json"))]
-        outcome: Outcome = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
-        if set(outcome["answers"]) != {"200"} or outcome["faults"]:
-            raise SystemExit(f"the service {name} a shadow answered {outcome['answers']}, faults {outcome['faults']}")
-        return outcome
-
-    def p99_ms(self, pairs: int, seconds: float, rate: float) -> dict[str, list[float]]:
-        """99th percentiles of each, pair by pair; which service is first changes from pair to pair."""
-        found: dict[str, list[float]] = {name: [] for name in self.ports}
-        for number in range(pairs):
-            for name in sorted(self.ports, reverse=number % 2 == 0):
-                found[name].append(self.ask(name, seconds, rate)["milliseconds"]["200"]["p99"])
-        return found
-
 
 @contextmanager
-def both(folder: Path, workers: int) -> Iterator[Both]:
+def both(folder: Path, workers: int) -> Iterator[Pair]:
     """The two services, warm, and the process of the shadow started."""
     models = folder / "models"
     for name in ("wide", "rival"):
@@ -89,23 +53,18 @@ def both(folder: Path, workers: int) -> Iterator[Both]:
     body, _ = formats(bundle.load(models / "wide" / "1").reranker, features)["npy"]
     (folder / "body").write_bytes(body)
     (folder / "experiments.toml").write_text(FILE, encoding="utf-8")
-    variants: dict[str, dict[str, Any]] = {"without": {}, "with": {"experiments": folder / "experiments.toml"}}
-    with ExitStack() as stack:
-        ports = {}
-        for name, more in variants.items():
-            settings = {"models": models, "workers": workers, "queue_ms": 10_000, **more}
-            _, connection, _ = stack.enter_context(service(models / "wide" / "1", **settings))
-            ports[name] = connection.port
-            connection.close()
-        found = Both(folder, ports)
-        for name in ports:
-            found.ask(name, 5.0, 20.0)
-        yield found
+    common = {"models": models, "workers": workers, "queue_ms": 10_000}
+    more = {"experiments": folder / "experiments.toml"}
+    with pair(folder, models / "wide" / "1", common, more) as services:
+        for name in services.ports:
+            services.ask(name, folder / "body", MEDIA_TYPE, 5.0, 20.0)
+        yield services
 
 
-def measured(services: Both, pairs: int, seconds: float, rate: float) -> dict[str, object]:
+def measured(services: Pair, pairs: int, seconds: float, rate: float) -> dict[str, object]:
     """One load."""
-    p99 = services.p99_ms(pairs, seconds, rate)
+    loads = services.in_turns(pairs, services.folder / "body", MEDIA_TYPE, seconds, rate)
+    p99 = {name: [one[name]["milliseconds"]["200"]["p99"] for one in loads] for name in services.ports}
     later = [with_it / without - 1.0 for without, with_it in zip(p99["without"], p99["with"], strict=True)]
     return {
         "rate": round(rate, 1),
@@ -115,14 +74,10 @@ def measured(services: Both, pairs: int, seconds: float, rate: float) -> dict[st
     }
 
 
-def outcomes(port: int) -> dict[str, float]:
+def outcomes(metrics: str) -> dict[str, float]:
     """How many lists were shadowed, and how many were dropped."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-    connection.request("GET", "/metrics")
-    text = connection.getresponse().read().decode()
-    connection.close()
     pattern = r'^listwright_experiment_requests_total\{.*outcome="(\w+)".*\} (\S+)$'
-    return {name: float(count) for name, count in re.findall(pattern, text, flags=re.MULTILINE)}
+    return {name: float(count) for name, count in re.findall(pattern, metrics, flags=re.MULTILINE)}
 
 
 def main() -> int:
@@ -133,9 +88,10 @@ def main() -> int:
     options = parser.parse_args()
     pairs, seconds = (QUICK_PAIRS, QUICK_SECONDS) if options.quick else (PAIRS, SECONDS)
     with tempfile.TemporaryDirectory() as name, both(Path(name), options.workers) as services:
-        peak = float(np.median([services.ask("without", seconds)["accepted_per_second"] for _ in range(3)]))
+        asked = ("without", services.folder / "body", MEDIA_TYPE, seconds)
+        peak = float(np.median([services.ask(*asked)["accepted_per_second"] for _ in range(3)]))
         loads = {f"{load:g}": measured(services, pairs, seconds, load * peak) for load in LOADS}
-        counted = outcomes(services.ports["with"])
+        counted = outcomes(services.metrics())
     result: dict[str, object] = {
         "candidates": CANDIDATES,
         "workers": options.workers,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from listwright.ranking.errors import DataError
 from listwright.ranking.served import files
-from listwright.ranking.served.forgetting import forget
+from listwright.ranking.served.event_forgetting import forget_events, query_ids
+from listwright.ranking.served.forgetting import Forgotten, forget
 from listwright.ranking.served.units import hashed
 
 SALT = "LISTWRIGHT_UNIT_SALT"
@@ -23,7 +25,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Command line; 0 when done, 1 for files that cannot be read or written, 3 if records of the unit are left."""
     options = _parser().parse_args(arguments)
     try:
-        return _list(options.folder) if options.action == "list" else _forget(options.folder, options.unit)
+        if options.action == "list":
+            return _list(options.folder)
+        return _forget(options.folder, options.unit, options.events)
     except DataError as error:
         print(f"error: {error}", file=sys.stderr)
     except OSError as error:
@@ -36,10 +40,11 @@ def _parser() -> argparse.ArgumentParser:
         prog="listwright served",
         description="List the files of a served log, or remove the records of one unit from them.",
         epilog="examples:\n  listwright served list /var/log/served\n"
-        "  listwright served forget /var/log/served --unit customer-17\n\n"
-        f"forget looks for the unit itself and, where {SALT} is set, for its salted hash. Exit codes: 0 done,\n"
-        "1 a file cannot be read or written, 3 records are left in files that are not finished: run it again\n"
-        "after LISTWRIGHT_SERVED_FILE_S.",
+        "  listwright served forget /var/log/served --unit customer-17 --events /var/log/events\n\n"
+        f"forget looks for the unit itself and, where {SALT} is set, for its salted hash. Events go if they name\n"
+        "a query of the unit, or the unit as their client_id. Exit codes: 0 done, 1 a file cannot be read or\n"
+        "written, 3 some are left in files that are not finished: run it again after LISTWRIGHT_SERVED_FILE_S\n"
+        "and ten minutes.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
@@ -48,6 +53,9 @@ def _parser() -> argparse.ArgumentParser:
     for action in (listing, forgetting):
         action.add_argument("folder", type=Path, metavar="DIR", help="folder of LISTWRIGHT_SERVED_LOG")
     forgetting.add_argument("--unit", required=True, help="as requests have sent it")
+    forgetting.add_argument(
+        "--events", type=Path, metavar="DIR", help="folder of LISTWRIGHT_EVENTS_LOG: the unit's events go, too"
+    )
     return parser
 
 
@@ -63,19 +71,28 @@ def _list(folder: Path) -> int:
     return 0
 
 
-def _forget(folder: Path, unit: str) -> int:
+def _forget(folder: Path, unit: str, events: Path | None) -> int:
     salt = os.environ.get(SALT)
-    units = {unit} if not salt else {unit, hashed(unit, salt.encode())}
+    units = frozenset({unit} if not salt else {unit, hashed(unit, salt.encode())})
+    left = 0
+    if events is not None:  # before the records, whose query ids tell the events
+        left += _tell(forget_events(events, query_ids(folder, units), units), "events")
+    left += _tell(forget(folder, units), "records")
+    return LEFT if left else 0
+
+
+def _tell(forgotten: Iterator[Forgotten], what: str) -> int:
+    """Print what became of each file; how many are left."""
     removed = left = 0
-    for found in forget(folder, frozenset(units)):
+    for found in forgotten:
         if found.unfinished:
             left += found.removed
-            print(f"{found.path.name}: {found.removed} records are left: the file is not finished")
+            print(f"{found.path.name}: {found.removed} {what} are left: the file is not finished")
         else:
             removed += found.removed
-            print(f"{found.path.name}: {found.removed} records removed, {found.kept} kept")
-    print(f"{removed} records removed" + (f", {left} left: run it again later" if left else ""))
-    return LEFT if left else 0
+            print(f"{found.path.name}: {found.removed} {what} removed, {found.kept} kept")
+    print(f"{removed} {what} removed" + (f", {left} left: run it again later" if left else ""))
+    return left
 
 
 if __name__ == "__main__":

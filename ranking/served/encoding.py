@@ -1,7 +1,7 @@
 """Records and blocks as bytes.
 
-``fastavro`` encodes all fields but ``features``. Their bytes, nine in ten of a record's, are not copied: a block is a
-list of buffers, which :func:`os.writev` writes as they are.
+A record is in three pieces: the bytes of ``features``, nine in ten of all, and what stands before and behind them. A
+block is a list of pieces, which :func:`os.writev` writes as they are.
 """
 
 from __future__ import annotations
@@ -9,16 +9,20 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import fastavro
 import numpy as np
 
+from listwright.ranking import extensions
 from listwright.ranking.served.framing import long_bytes
 from listwright.ranking.served.record import Columns, Intervention, ServedRecord, ShadowRanking
 from listwright.ranking.served.schema import CATEGORIES_KEY, FEATURES_KEY, SCHEMA, SCHEMA_VERSION, VERSION_KEY
 
 Part = bytes | memoryview
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 PARSED: Any = fastavro.parse_schema(SCHEMA)
 _PLACE = next(place for place, field in enumerate(SCHEMA["fields"]) if field["name"] == "features")
@@ -40,8 +44,33 @@ class Encoded(NamedTuple):
 
 
 def encode(record: ServedRecord) -> Encoded:
-    """The bytes of one record; those of ``features`` are a view of the array where it is float32 in C order."""
-    features = np.ascontiguousarray(record.features, dtype="<f4").data.cast("B")
+    """The bytes of one record, which hold no array; by the compiled module where it is built and knows the record."""
+    compiled = extensions.served_record
+    if compiled is None or record.intervention is not None or record.shadow is not None:
+        return encode_by_fastavro(record)
+    since = record.served_at - _EPOCH
+    parts = compiled.encoded(
+        (record.query_id,),
+        (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds,
+        record.unit,
+        (record.bundle, record.fingerprint),
+        record.candidate_ids,
+        np.ascontiguousarray(record.features, dtype="<f4"),
+        np.ascontiguousarray(record.first_stage_scores, dtype="<f8"),
+        np.ascontiguousarray(record.scores, dtype="<f8"),
+        record.order,
+        record.top_n,
+        (record.strategy, record.route, record.degraded, record.experiment, record.arm),
+        record.teams,
+        record.timings_ms,
+        record.request_id,
+    )
+    return Encoded(parts, sum(map(len, parts)))
+
+
+def encode_by_fastavro(record: ServedRecord) -> Encoded:
+    """The same bytes, from the library; four times as slow."""
+    features = np.ascontiguousarray(record.features, dtype="<f4").tobytes()
     file = io.BytesIO()
     head = {
         "query_id": record.query_id,

@@ -74,6 +74,11 @@ def _rewrite(path: Path, units: frozenset[str], *, some_stay: bool) -> None:
         return
     new = path.with_name(f".{path.name}.without")
     files.write(new, _others(path, units), mode=path.stat().st_mode & 0o777)
+    replace_durably(new, path)
+
+
+def replace_durably(new: Path, path: Path) -> None:
+    """Put a file in the place of another one of its folder, in one step that a power failure does not undo."""
     new.replace(path)
     folder = os.open(path.parent, os.O_RDONLY)
     try:

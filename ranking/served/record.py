@@ -44,9 +44,9 @@ class ShadowRanking:
     status: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class ServedRecord:
-    """One answered request, as it was answered.
+    """One answered request, as it was answered. Nobody changes it; to have that enforced would double its cost.
 
     Args:
         query_id: what events name the request by.

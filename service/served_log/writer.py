@@ -1,4 +1,8 @@
-"""The thread that writes the served log."""
+"""The served log of a worker: records are encoded where requests are answered, and written by a thread of their own.
+
+Encoding holds Python's lock, whichever thread does it. Done at once, behind the answer, it needs no second thread to
+wait for that lock, and keeps no request's memory.
+"""
 
 from __future__ import annotations
 
@@ -13,30 +17,26 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from listwright.ranking.served.encoding import Encoded, encode
 from listwright.ranking.served.record import Columns, columns_of
+from listwright.service.served_log.buffer import Buffer, Waiting
 from listwright.service.served_log.conversion import to_served
 from listwright.service.served_log.drops import Drops
 from listwright.service.served_log.files import OpenFile
 from listwright.service.served_log.folder import LogFolder
-from listwright.service.served_log.taken import Buffer, Taken
+from listwright.service.served_log.taken import Taken
 from listwright.service.settings import Settings
 from listwright.service.telemetry.metrics import Telemetry
 
 if TYPE_CHECKING:
     from listwright.service.served_log.stream import RedisStream
 
-POLL_S = 0.01
-"""Seconds between looks at an empty buffer: to wake the thread for each record would cost more than the record. Longer
-ones let more features wait, and fewer of them would still be in the processor's cache.
-"""
-
-PAUSE_S = 1e-4
-"""Between two records, so that the thread that answers never waits for more than one record's encoding."""
+POLL_S = 0.02
+"""Seconds between looks at an empty buffer: to wake the thread for each record would cost more than the record."""
 
 MOST_AT_ONCE = 256
-"""Records that are encoded before anything else is looked at."""
+"""Records that are taken before anything else is looked at."""
 
-BLOCK_BYTES = 2**17
-"""Bytes at which a block is written, whatever its age: a long system call would take the core from who answers."""
+BLOCK_BYTES = 2**19
+"""Bytes at which a block is written, whatever its age: each write gives Python's lock away and takes it again."""
 
 NICENESS = 10
 """Of the thread: it gives way to the one that answers."""
@@ -96,7 +96,14 @@ class LogWriter:
             return
         if self._stop.is_set():
             self._drops.note("closing", 1, "they were answered after the log had been closed")
-        elif not self._buffer.put(taken):
+            return
+        try:
+            record = to_served(taken, self._salt)
+            waiting = Waiting(taken.manifest.fingerprint, columns_of(record), encode(record))
+        except Exception as error:  # whatever a caller sent, the next request is answered
+            self._drops.note("encode_failed", 1, f"query {taken.query_id!r} cannot be encoded ({error!r})")
+            return
+        if not self._buffer.put(waiting):
             why = "their buffer is full: the disk or the stream is too slow, or LISTWRIGHT_SERVED_SHARE too large"
             self._drops.note("buffer_full", 1, why)
 
@@ -117,7 +124,7 @@ class LogWriter:
         while True:
             stopping = self._stop.is_set()
             try:
-                self._take(stopping=stopping)
+                self._take()
                 self._write_due(stopping=stopping)
                 self._roll_due(stopping=stopping)
                 self._tidy_due()
@@ -129,33 +136,22 @@ class LogWriter:
                     return
                 self._stop.wait(POLL_S)
 
-    def _take(self, *, stopping: bool) -> None:
-        """Encode what waits; but not without end, as blocks and files have their time."""
+    def _take(self) -> None:
+        """Collect what waits into blocks; but not without end, as blocks and files have their time."""
         for _ in range(MOST_AT_ONCE):
-            if (taken := self._buffer.take()) is None:
+            if (one := self._buffer.take()) is None:
                 return
-            self._encode(taken)
-            if not (stopping or self._buffer.crowded):
-                time.sleep(PAUSE_S)
-
-    def _encode(self, taken: Taken) -> None:
-        try:
-            record = to_served(taken, self._salt)
-            encoded = encode(record)
-        except Exception as error:
-            self._drops.note("encode_failed", 1, f"query {taken.query_id!r} cannot be encoded ({error!r})")
-            return
-        if self._stream is not None:
-            self._stream.put(columns_of(record), encoded)
-        if self._folder is None:
-            return
-        key = taken.manifest.fingerprint
-        if key not in self._pending:
-            self._pending[key] = _Pending(columns_of(record), [], time.monotonic())
-        pending = self._pending[key]
-        pending.records.append(encoded)
-        if sum(one.size for one in pending.records) >= BLOCK_BYTES:
-            self._write(key)
+            if self._stream is not None:
+                self._stream.put(one.columns, one.record)
+            if self._folder is None:
+                continue
+            key = one.fingerprint
+            if key not in self._pending:
+                self._pending[key] = _Pending(one.columns, [], time.monotonic())
+            pending = self._pending[key]
+            pending.records.append(one.record)
+            if sum(record.size for record in pending.records) >= BLOCK_BYTES:
+                self._write(key)
 
     def _write_due(self, *, stopping: bool) -> None:
         now = time.monotonic()

@@ -137,7 +137,7 @@ def test_pods_have_no_more_rights_than_they_need():
             }
             assert each["resources"]["limits"]["memory"]
         read_only = {mount["name"] for mount in spec["containers"][0]["volumeMounts"] if mount.get("readOnly")}
-        assert read_only == {volume["name"] for volume in spec["volumes"]} - {"tmp"}
+        assert read_only == {volume["name"] for volume in spec["volumes"]} - {"tmp", "logs"}
 
 
 def test_the_user_is_that_of_the_image():

@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 
+import polars as pl
 import pytest
 
 from listwright.ranking.events import COLUMNS, MAX_EVENTS, event_of
@@ -13,6 +14,7 @@ from listwright.service.events.files import MODE, ROLL_BYTES, ROLL_S
 from listwright.service.events.lines import MAX_LINE_BYTES
 from listwright.service.settings import PREFIX, Settings
 from listwright.training import fit, join
+from listwright.training.data.tables.judged import KEY, judged_metadata
 from listwright.training.joining.causes import Cause
 from listwright.training.joining.labels import read_labels
 from support.events import event, write_events
@@ -86,3 +88,14 @@ def test_the_labels_and_the_join_of_the_page_run(tmp_path, monkeypatch):
 @pytest.mark.parametrize("words", re.findall(r"^listwright fit (.*)$", PAGE, re.M))
 def test_the_fit_of_the_page_parses(words):
     assert fit._parser().parse_args(shlex.split(words)).split == "time"
+
+
+def test_a_person_is_filtered_from_judged_rows_and_their_metadata_stay(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    said = judged_metadata(["price"], qid="query_id", label="label", time="served_at")
+    units = ["customer-17", None, "customer-18", "customer-17"]
+    pl.DataFrame({"query_id": [*"abcd"], "unit": units}).write_parquet("rows.parquet", metadata=said)
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    exec(compile(code, "events.md", "exec"), {})
+    assert pl.read_parquet("rows-without.parquet")["query_id"].to_list() == ["b", "c"]
+    assert pl.read_parquet_metadata("rows-without.parquet")[KEY] == said[KEY]

@@ -21,9 +21,10 @@ from listwright.training.joining.labels import Labels
 from listwright.training.joining.matching import BUCKET_ROWS, deal, keys_of, match, worth_matching
 from listwright.training.joining.pieces import Schema, Slice, schema_of, slices_of, times_of, write_pieces
 from listwright.training.joining.rows import LABEL, QID, TIME, check_names, judged_rows
-from listwright.training.joining.workspace import once, workspace
+from listwright.training.joining.steps import DONE, once
 from listwright.training.progress import SILENT, Progress
 from listwright.training.stored.disk import told_if_full
+from listwright.training.stored.job_folder import job_folder
 
 FULL = "make some, and run the same command with --resume"
 SLICE_BYTES = 32 * 2**20
@@ -93,7 +94,10 @@ def join(job: JoinJob, *, resume: bool = False, progress: Progress = SILENT) -> 
         raise RecipeError(f"{job.out} exists already: choose another --out, or delete it")
     facts = {name: str(value) for name, value in asdict(job).items() if name not in ("out", "labels")}
     facts |= {"labels": job.labels.model_dump_json(), "polars": pl.__version__}
-    with workspace(facts, job.out, resume=resume) as folder, told_if_full(job.out.parent, FULL):
+    with (
+        job_folder(job.out, facts, resume=resume, kept=f"served-*{DONE}") as folder,
+        told_if_full(job.out.parent, FULL),
+    ):
         return _Run(job, folder, progress).all()
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from listwright.ranking.errors import DataError, RecipeError
-from listwright.training.progress import NO_TASK, Task
+from listwright.training.progress import SILENT, Progress
 from listwright.training.propensity.all_pairs import all_pairs
 from listwright.training.propensity.evidence import Evidence, Way
 from listwright.training.propensity.harvest import harvest_evidence
@@ -58,7 +58,7 @@ class PositionBias:
 
 
 def estimate(
-    path: Path, *, way: Way | None, places: int | None, same: str | None, seed: int = 0, task: Task = NO_TASK
+    path: Path, *, way: Way | None, places: int | None, same: str | None, seed: int = 0, progress: Progress = SILENT
 ) -> PositionBias:
     """How likely each place is looked at.
 
@@ -69,7 +69,7 @@ def estimate(
         same: column that says which queries asked the same; see
             :func:`listwright.training.propensity.harvest.harvest_evidence`.
         seed: of the bootstrap over queries.
-        task: told every bootstrap sample.
+        progress: told every bootstrap sample, once the data can say.
 
     Raises:
         RecipeError: if fewer than two places are asked for.
@@ -83,7 +83,7 @@ def estimate(
     whole = evidence.whole()
     _check_enough(path, evidence, whole, count)
     values = all_pairs(evidence.pairs, whole, count)
-    drawn = []
+    drawn, task = [], progress.begin("Bootstrap samples", RESAMPLES)
     for sample in evidence.resampled(RESAMPLES, rng):
         drawn.append(np.minimum(all_pairs(evidence.pairs, sample, count), HIGHEST))
         task.reach(len(drawn))

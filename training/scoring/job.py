@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import import_module
@@ -17,7 +16,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import polars as pl
-from filelock import FileLock, Timeout
 
 from listwright.ranking import bundle
 from listwright.ranking.bundle import Bundle
@@ -29,14 +27,10 @@ from listwright.training.scoring.frames import batches, files_of
 from listwright.training.scoring.parts import PART_ROWS, Part, parts
 from listwright.training.scoring.rank import COLUMNS, ranked
 from listwright.training.stored.disk import told_if_full
+from listwright.training.stored.job_folder import WorkerStoppedError, job_folder, write_json
 
 FORMATS = (".parquet", ".csv")
 FULL = "make some, and run the same command with --resume"
-_JOB, _LOCK = "job.json", "lock"
-
-
-class WorkerStoppedError(RecipeError):
-    """A worker process was ended from outside."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +83,10 @@ def score(
     if job.out.exists():
         raise RecipeError(f"{job.out} exists already: choose another --out, or delete it")
     manifest = bundle.read_manifest(job.bundle)
-    with _folder(job, manifest, resume=resume) as folder, told_if_full(job.out.parent, FULL):
+    with (
+        job_folder(job.out, _facts(job, manifest), resume=resume, kept="0*.json") as folder,
+        told_if_full(job.out.parent, FULL),
+    ):
         done = [Scored(*json.loads(path.read_text())) for path in _all_parts(job, manifest, folder, jobs, on, progress)]
         _publish(folder, job.out)
     return Scored(sum(part.rows for part in done), sum(part.lists for part in done))
@@ -153,9 +150,7 @@ def _score_part(number: int, bundle_folder: str, qid: str, strategy: str, prefix
     with told_if_full(path.parent, FULL):
         found.write_parquet(path, compression="lz4")  # the time counts, and the parts of one file are written again
     lists = int((found[prefix + "rank"] == 1).sum())
-    partial_said = said.with_suffix(".partial")
-    partial_said.write_text(json.dumps([found.height, lists]))
-    partial_said.replace(said)
+    write_json(said, [found.height, lists])
     given.unlink()
 
 
@@ -220,32 +215,6 @@ def _publish(folder: Path, out: Path) -> None:
     shutil.rmtree(folder)
 
 
-@contextmanager
-def _folder(job: Job, manifest: Manifest, *, resume: bool) -> Iterator[Path]:
-    """The hidden folder beside ``out`` with the parts, held against other jobs."""
-    folder = job.out.with_name(f".{job.out.name}.partial")
-    begun = folder.exists()
-    if resume and not begun:
-        raise RecipeError(f"nothing to resume for {job.out}: there is no {folder}; run without --resume")
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        with FileLock(folder / _LOCK, timeout=0):
-            if begun and not resume:
-                said = "holds an interrupted job: continue it with --resume, or delete that folder"
-                raise RecipeError(f"{folder} {said}")
-            _check_same(folder / _JOB, _facts(job, manifest))
-            try:
-                yield folder
-            except WorkerStoppedError:
-                raise
-            except Exception:
-                if not any(folder.glob("0*.json")):  # nothing worth keeping
-                    shutil.rmtree(folder)
-                raise
-    except Timeout:
-        raise RecipeError(f"{folder} is in use: another process scores into {job.out}") from None
-
-
 def _facts(job: Job, manifest: Manifest) -> dict[str, object]:
     """All that the parts depend on."""
     stats = {path.name: path.stat() for path in files_of(job.data)}
@@ -253,19 +222,3 @@ def _facts(job: Job, manifest: Manifest) -> dict[str, object]:
     hashes = {entry.name: entry.sha256 for entry in manifest.files}
     plain = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(job).items()}
     return {**plain, "files of the bundle": hashes, "size and time of data": sizes}
-
-
-def _check_same(path: Path, facts: dict[str, object]) -> None:
-    """Write down what the parts depend on, or compare it with what is there."""
-    if not path.exists():
-        whole = path.with_suffix(".partial")
-        whole.write_text(json.dumps(facts))
-        whole.replace(path)
-        return
-    before = json.loads(path.read_text())
-    changed = [name for name, value in facts.items() if before.get(name) != value]
-    if changed:
-        raise RecipeError(
-            f"{changed[0]} was {before.get(changed[0])!r} when the job was interrupted, and is {facts[changed[0]]!r}: "
-            f"resume with what it was, or delete {path.parent}"
-        )

@@ -69,6 +69,24 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 - {name: LISTWRIGHT_TLS_CERT, value: /etc/listwright/tls/tls.crt}
 - {name: LISTWRIGHT_TLS_KEY, value: /etc/listwright/tls/tls.key}
 {{- end }}
+{{- if .Values.logs.served }}
+- {name: LISTWRIGHT_SERVED_LOG, value: /logs/served}
+{{- end }}
+{{- if .Values.logs.events }}
+- {name: LISTWRIGHT_EVENTS_LOG, value: /logs/events}
+{{- end }}
+{{- if .Values.logs.salt.secret }}
+- name: LISTWRIGHT_UNIT_SALT
+  valueFrom:
+    secretKeyRef: {name: {{ .Values.logs.salt.secret | quote }}, key: {{ .Values.logs.salt.key | quote }}}
+{{- end }}
+{{- if .Values.experiments }}
+- {name: LISTWRIGHT_EXPERIMENTS, value: /etc/listwright/experiments/experiments.toml}
+{{- end }}
+{{- end }}
+
+{{- define "listwright.logs" -}}
+{{- if or .Values.logs.served .Values.logs.events }}yes{{ end }}
 {{- end }}
 
 {{- define "listwright.probe" -}}

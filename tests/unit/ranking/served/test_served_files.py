@@ -168,10 +168,13 @@ def test_writing_refuses_no_record_and_other_columns(tmp_path):
     assert not list(tmp_path.glob("*.avro"))
 
 
-def test_features_are_not_copied():
+def test_what_is_encoded_holds_no_array():
+    """A record that waits to be written keeps no request's memory, and nobody can change it."""
     sent = served_record()
-    _, features, _ = encode(sent).parts
-    assert np.shares_memory(np.frombuffer(features, np.float32), sent.features)
+    before = joined(encode(sent).parts)
+    encoded = encode(sent)
+    sent.features[:] = 0.0
+    assert joined(encoded.parts) == before
 
 
 def test_blocks_stand_behind_a_header(tmp_path):

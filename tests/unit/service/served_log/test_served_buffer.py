@@ -1,40 +1,42 @@
-"""The buffer between the request path and the writer: bounded, in order, without a lock."""
+"""The buffer between the thread that answers and the one that writes: bounded, in order, without a lock."""
 
 import threading
 
-from listwright.service.served_log.taken import Buffer
-from support.served import taken
+from listwright.ranking.served.encoding import encode
+from listwright.ranking.served.record import columns_of
+from listwright.service.served_log.buffer import Buffer, Waiting
+from support.served import served_record
+
+
+def waiting(number=0, **changes):
+    record = served_record(number, **changes)
+    return Waiting(str(number), columns_of(record), encode(record))
 
 
 def test_what_is_put_comes_out_in_order_and_room_comes_back():
-    one = taken(0)
-    buffer = Buffer(2 * one.size)
-    assert [buffer.put(taken(n)) for n in range(3)] == [True, True, False]
-    assert (len(buffer), buffer.held, buffer.crowded) == (2, 2 * one.size, True)
-    assert buffer.take().query_id == "query-0"
-    assert buffer.put(taken(3))
-    assert [buffer.take().query_id for _ in range(2)] == ["query-1", "query-3"]
-    assert (buffer.take(), buffer.held, buffer.crowded) == (None, 0, False)
-
-
-def test_the_size_is_the_features_and_a_little_for_each_candidate():
-    small, large = taken(length=1).size, taken(length=1001).size
-    assert large - small == 1000 * (4 * 4 + 100)
+    size = waiting(0).record.size
+    buffer = Buffer(2 * size)
+    assert [buffer.put(waiting(n)) for n in range(3)] == [True, True, False]
+    assert (len(buffer), buffer.held) == (2, 2 * size)
+    assert buffer.take().fingerprint == "0"
+    assert buffer.put(waiting(3))
+    assert [buffer.take().fingerprint for _ in range(2)] == ["1", "3"]
+    assert (buffer.take(), buffer.held) == (None, 0)
 
 
 def test_two_threads_lose_nothing():
-    one, count = taken(0), 3000
-    buffer, got = Buffer(50 * one.size), []
+    one, count = waiting(0), 3000
+    buffer, got = Buffer(50 * one.record.size), []
 
     def take():
         while len(got) < count:
             if (found := buffer.take()) is not None:
-                got.append(found.unit)
+                got.append(found.fingerprint)
 
     taker = threading.Thread(target=take)
     taker.start()
     for number in range(count):
-        while not buffer.put(one._replace(unit=str(number))):
+        while not buffer.put(one._replace(fingerprint=str(number))):
             pass
     taker.join()
     assert got == [str(number) for number in range(count)]

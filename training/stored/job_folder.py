@@ -1,10 +1,10 @@
-"""The hidden folder of a join: its steps, each of which is done once, however often the job is interrupted."""
+"""The hidden folder of a job that can be interrupted: its finished parts stay in it until all of them are published."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,38 +13,26 @@ from filelock import FileLock, Timeout
 
 from listwright.ranking.errors import RecipeError
 
-_JOB, _LOCK, _DONE = "job.json", "lock", "done.json"
+_JOB, _LOCK = "job.json", "lock"
 
 
-def once(folder: Path, name: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What a step said when it was done, or says now.
-
-    Args:
-        folder: of the job.
-        name: of the step.
-        work: does it; what it returns can be written as JSON. Done a second time it leaves the same.
-    """
-    path = folder / f"{name}.{_DONE}"
-    if not path.exists():
-        said = work()
-        partial = path.with_suffix(".partial")
-        partial.write_text(json.dumps(said))
-        partial.replace(path)
-    told: dict[str, Any] = json.loads(path.read_text())
-    return told
+class WorkerStoppedError(RecipeError):
+    """A worker process was ended from outside: the job's folder stays, whatever is in it."""
 
 
 @contextmanager
-def workspace(facts: Mapping[str, str], out: Path, *, resume: bool) -> Iterator[Path]:
+def job_folder(out: Path, facts: Mapping[str, Any], *, resume: bool, kept: str) -> Iterator[Path]:
     """The hidden folder beside ``out``, held against other jobs.
 
     Args:
-        facts: what the parts depend on.
-        out: the file that will be published.
+        out: the file or folder that will be published.
+        facts: what the parts depend on, as JSON has it; a job is resumed under the same only.
         resume: whether an interrupted job goes on.
+        kept: pattern of file names; after an error the folder stays if it has such a file.
 
     Raises:
-        RecipeError: if there is nothing to resume, or an interrupted job and ``resume`` is False, or other facts.
+        RecipeError: if there is nothing to resume, or an interrupted job and ``resume`` is False, or other facts, or
+            another process writes ``out``.
     """
     folder = out.with_name(f".{out.name}.partial")
     begun = folder.exists()
@@ -59,20 +47,27 @@ def workspace(facts: Mapping[str, str], out: Path, *, resume: bool) -> Iterator[
             _check_same(folder / _JOB, facts)
             try:
                 yield folder
+            except WorkerStoppedError:
+                raise
             except Exception:
-                if not any(folder.glob(f"served-*{_DONE}")):  # nothing worth keeping
+                if not any(folder.glob(kept)):
                     shutil.rmtree(folder)
                 raise
     except Timeout:
-        raise RecipeError(f"{folder} is in use: another process joins into {out}") from None
+        raise RecipeError(f"{folder} is in use: another process writes {out}") from None
 
 
-def _check_same(path: Path, facts: Mapping[str, str]) -> None:
+def write_json(path: Path, value: Any) -> None:
+    """Write a file whole or not at all."""
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(value))
+    partial.replace(path)
+
+
+def _check_same(path: Path, facts: Mapping[str, Any]) -> None:
     """Write down what the parts depend on, or compare it with what is there."""
     if not path.exists():
-        whole = path.with_suffix(".partial")
-        whole.write_text(json.dumps(dict(facts)))
-        whole.replace(path)
+        write_json(path, dict(facts))
         return
     before = json.loads(path.read_text())
     changed = [name for name, value in facts.items() if before.get(name) != value]

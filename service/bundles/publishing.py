@@ -1,0 +1,97 @@
+"""``listwright publish``: give a bundle another name or version, and serve it."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import sys
+from pathlib import Path
+
+from listwright.ranking import bundle
+from listwright.ranking.errors import BundleError, ListwrightError
+from listwright.ranking.manifest import Manifest
+from listwright.ranking.stages import MANIFEST
+from listwright.service.bundles.folder import point
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+def publish_as(source: Path, out: Path) -> Manifest:
+    """Publish a copy of a bundle under the name and version of another folder.
+
+    The rankers, the golden lists and the report are the same to the byte. The manifest has the new name and version.
+
+    Args:
+        source: folder of the bundle.
+        out: ``NAME/VERSION`` to make; it is there whole, or not at all.
+
+    Returns:
+        The new manifest.
+
+    Raises:
+        BundleError: if the source is no good bundle, or there is something at ``out``.
+        OSError: if it cannot be written.
+    """
+    loaded = bundle.load(source)  # every hash, graph and golden list, as the service would before it serves it
+    if out.exists():
+        raise BundleError(out, "exists already: a published version never changes; choose another version")
+    name, version = out.absolute().parent.name, out.name
+    if not (_NAME.fullmatch(name) and _NAME.fullmatch(version)):
+        raise BundleError(
+            out, "expected NAME/VERSION, each of letters, digits, '.', '_' and '-', beginning with no sign"
+        )
+    partial = out.with_name(f".{out.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)  # of a run that was stopped
+    partial.mkdir(parents=True)
+    try:
+        files = [entry.name for entry in loaded.manifest.files]
+        for file in files:
+            shutil.copyfile(source / file, partial / file)
+        renamed = loaded.manifest.model_copy(update={"name": name, "version": version})
+        sealed = bundle.seal(partial, renamed, files)
+        _check_same(loaded.manifest, sealed, source)
+        bundle.publish(partial, out)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    return sealed
+
+
+def _check_same(before: Manifest, after: Manifest, source: Path) -> None:
+    """Raise BundleError if a file changed while it was copied."""
+    if before.files != after.files:
+        raise BundleError(source / MANIFEST, "does not fit its files any more: they changed while they were copied")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Command line; 0 if the bundle is published, 1 if it is refused."""
+    parser = argparse.ArgumentParser(
+        prog="listwright publish",
+        description="Publish a copy of a bundle under another name or version, for example a challenger that won. The\n"
+        "rankers stay the same to the byte. With --current, services that watch the folder swap to it.",
+        epilog="examples:\n  listwright publish models/shop-next/1 models/shop/2\n"
+        "  listwright publish models/shop-next/1 models/shop/2 --current",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("bundle", type=Path, metavar="BUNDLE", help="folder of the bundle")
+    parser.add_argument("out", type=Path, metavar="NAME/VERSION", help="folder to make")
+    parser.add_argument("--current", action="store_true", help="write NAME/CURRENT, too")
+    options = parser.parse_args(arguments)
+    try:
+        manifest = publish_as(options.bundle, options.out)
+        if options.current:
+            point(options.out.absolute().parents[1], manifest.name, manifest.version)
+    except ListwrightError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
+        return 1
+    served = f"; {options.out.parent / 'CURRENT'} says {manifest.version}" if options.current else ""
+    print(f"{options.out}: {manifest.name}/{manifest.version}{served}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

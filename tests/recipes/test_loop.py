@@ -1,0 +1,68 @@
+"""``make loop``: traffic, log, join, fit, experiments, comparison and promotion, against the real service."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from listwright.ranking.served.files import log_files, records
+from listwright.ranking.served.units import hashed
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def loop(tmp_path_factory):
+    """Folder of a whole run, and what it printed."""
+    folder = tmp_path_factory.mktemp("loop") / "out"
+    command = [sys.executable, str(ROOT / "tools" / "loop"), "--out", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=800, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder, done.stdout
+
+
+@pytest.fixture(scope="module")
+def facts(loop):
+    return json.loads((loop[0] / "loop.json").read_text())
+
+
+@pytest.mark.slow
+def test_the_ranker_that_was_fitted_on_clicks_is_better_in_truth_and_is_promoted(loop, facts):
+    truth = facts["truth"]
+    assert truth["gain"] > truth["half_width"]
+    assert facts["comparison"]["decision"] == "challenger"
+    assert facts["promoted"]
+    assert (loop[0] / "models" / "shop" / "CURRENT").read_text() == "2\n"
+
+
+@pytest.mark.slow
+def test_estimated_looks_are_those_that_were_planted(facts):
+    covered = [one["low"] <= 1 / one["position"] <= one["high"] for one in facts["propensities"]]
+    assert len(covered) == 10
+    assert sum(covered) >= 8, facts["propensities"]
+
+
+@pytest.mark.slow
+def test_every_visit_has_a_record_and_every_click_is_joined(loop, facts):
+    folder, _ = loop
+    assert facts["explored"]["clicks"] > 1000
+    joined = (folder / "03-join.log").read_text()
+    assert f"{facts['explored']['clicks']:,}" in joined
+    assert f"{facts['explored']['visits']:,}" in joined
+    assert facts["shadow"]["failed"] == 0
+    assert facts["shadow"]["ok"] > 0
+
+
+@pytest.mark.slow
+def test_the_forgotten_person_has_no_record_and_no_event(loop):
+    folder, printed = loop
+    person = re.search(r"--unit (\S+)", printed)[1]
+    units = {record.unit for record in records(log_files(folder / "served"))}
+    assert len(units) > 1000
+    assert not units & {person, hashed(person, b"a salt of the demonstration")}
+    clients = {json.loads(line)["client_id"] for path in (folder / "events").iterdir() for line in path.open()}
+    assert len(clients) > 1000
+    assert person not in clients

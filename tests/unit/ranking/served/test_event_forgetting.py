@@ -1,0 +1,78 @@
+"""``listwright served forget --events``: a person's events go, and nobody else's."""
+
+import json
+
+import pytest
+
+from listwright.ranking.served import command, event_forgetting, files
+from support.served import served_record
+
+
+@pytest.fixture
+def logs(tmp_path, monkeypatch):
+    """Records of three units in turn, and an event for each of their queries; the last ones are still written."""
+    monkeypatch.delenv("LISTWRIGHT_UNIT_SALT", raising=False)
+    served, events = tmp_path / "served", tmp_path / "events"
+    served.mkdir()
+    events.mkdir()
+    files.write(served / "1.avro", [served_record(number) for number in range(6)])
+    files.write(served / "2.avro", [served_record(number) for number in range(6, 9)])
+    lines(events / "events-1.jsonl", [event(number) for number in range(6)])
+    lines(events / "events-2.jsonl", [event(1), event(4)])
+    lines(events / "events-3.jsonl.part", [event(number) for number in range(6, 9)])
+    (events / "events-1.jsonl").chmod(0o640)
+    return served, events
+
+
+def event(number, **more):
+    return {"query_id": f"query-{number}", "action_name": "click", **more}
+
+
+def lines(path, found):
+    path.write_text("".join(json.dumps(one) + "\n" for one in found))
+
+
+def queries(path):
+    return [json.loads(line).get("query_id") for line in path.read_text().splitlines()]
+
+
+def test_events_of_the_units_queries_go_with_its_records(logs, capsys):
+    served, events = logs
+    words = ["forget", str(served), "--unit", "unit-1", "--events", str(events)]
+    assert command.main(words) == command.LEFT
+    assert queries(events / "events-1.jsonl") == ["query-0", "query-2", "query-3", "query-5"]
+    assert (events / "events-1.jsonl").stat().st_mode & 0o777 == 0o640
+    assert queries(events / "events-3.jsonl.part") == ["query-6", "query-7", "query-8"]
+    assert sorted(path.name for path in events.iterdir()) == ["events-1.jsonl", "events-3.jsonl.part"]
+    assert [r.unit for r in files.read(served / "1.avro")] == ["unit-0", "unit-2"] * 2
+    said = capsys.readouterr().out
+    assert "4 events removed, 1 left" in said
+    assert "3 records removed" in said
+
+
+def test_events_whose_client_is_the_unit_go_and_lines_that_are_none_stay(logs):
+    served, events = logs
+    whole = events / "events-4.jsonl"
+    lines(whole, [event(100, client_id="unit-1"), event(101, client_id="unit-2"), {"query_id": 7}])
+    with whole.open("a") as file:
+        file.write('{"query_id": "query-1", "cut o')
+    list(event_forgetting.forget_events(events, frozenset(), frozenset({"unit-1"})))
+    kept = whole.read_text().splitlines()
+    assert [json.loads(line)["query_id"] for line in kept[:2]] == ["query-101", 7]
+    assert kept[2:] == ['{"query_id": "query-1", "cut o']
+    assert queries(events / "events-2.jsonl") == ["query-1", "query-4"]
+    assert served.is_dir()
+
+
+def test_query_ids_of_a_unit_stand_in_files_that_are_still_written_too(logs):
+    served, _ = logs
+    files.write(served / "3.avro.part", [served_record(10), served_record(11)])
+    found = event_forgetting.query_ids(served, frozenset({"unit-1"}))
+    assert found == {"query-1", "query-4", "query-7", "query-10"}
+
+
+def test_a_folder_of_events_that_is_not_there_is_named_and_no_record_goes(logs, capsys):
+    served, events = logs
+    assert command.main(["forget", str(served), "--unit", "unit-1", "--events", str(events / "gone")]) == 1
+    assert str(events / "gone") in capsys.readouterr().err
+    assert len(list(files.read(served / "1.avro"))) == 6

@@ -1,0 +1,104 @@
+"""A shop that is made up: its queries, the truth about them, and people who look from the top and click.
+
+What a person sees is the list that the service answered. Whether they look at a place depends on the place alone
+(position-based model), and whether they click on what they look at depends on the candidate's true label alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from listwright.training.data.dataset import Dataset
+from listwright.training.data.synthetic import planted
+from listwright.training.data.synthetic.clicks import attractiveness, clicked, examination
+from listwright.training.recipe.data import SyntheticData
+
+SHOWN = 10
+"""Places of a page; a list has at least so many candidates."""
+
+BIAS = 0.7
+"""A place k is looked at with probability 1 / k."""
+
+CLICK_NOISE = 0.15
+"""Probability of a click on an irrelevant candidate that is looked at."""
+
+WORLD = SyntheticData(min_length=SHOWN, max_length=20, numeric=8, categorical=1, categories=4, missing=0.0, decoy=2.0)
+"""Candidates matter to each other: one that a better one is near to is worth less."""
+
+VISITS_OF_A_PERSON = 2
+
+
+@dataclass(frozen=True)
+class Shop:
+    """Queries with their truth.
+
+    Args:
+        judged: lists that experts judged before the shop had any visitor.
+        visits: queries of people, in the order in which they come.
+        held_out: queries that nobody sends: the truth is measured on them.
+        seed: of all clicks.
+    """
+
+    judged: Dataset
+    visits: Dataset
+    held_out: Dataset
+    seed: int
+
+    @property
+    def names(self) -> list[str]:
+        """Of the features."""
+        return [feature.name for feature in self.visits.schema.features]
+
+    def person(self, visit: int) -> str:
+        """Who sends a query: people come back."""
+        people = max(1, len(self.visits) // VISITS_OF_A_PERSON)
+        return f"person-{np.random.default_rng([self.seed, visit, 1]).integers(people)}"
+
+    def rows(self, visit: int) -> list[list[Any]]:
+        """The candidates of a query, as a request has them."""
+        begin, end = self.visits.offsets[visit : visit + 2]
+        return spelled(self.visits, begin, end)
+
+    def clicks(self, visit: int, shown: list[int]) -> list[int]:
+        """Places, from 0, that the person clicks on; ``shown`` has the candidate at each place."""
+        begin, end = self.visits.offsets[visit : visit + 2]
+        attraction = attractiveness(self.visits.labels[begin:end][shown], highest=4, noise=CLICK_NOISE)
+        rng = np.random.default_rng([self.seed, visit, 2])
+        return np.flatnonzero(clicked(attraction, look_probabilities(len(shown)), rng)).tolist()
+
+
+def opened(seed: int, *, judged: int, visits: int, held_out: int) -> Shop:
+    """A shop with so many queries of each kind, all of one world."""
+    spec = WORLD.model_copy(update={"queries": judged + visits + held_out})
+    data, _ = planted.generate(spec, np.random.default_rng(seed))
+    first, second = judged, judged + visits
+    return Shop(
+        judged=data.select(range(first)),
+        visits=data.select(range(first, second)),
+        held_out=data.select(range(second, len(data))),
+        seed=seed,
+    )
+
+
+def look_probabilities(places: int) -> Float[np.ndarray, " K"]:
+    """``(K,)`` of each place."""
+    return examination(places, BIAS)
+
+
+def spelled(data: Dataset, begin: int, end: int) -> list[list[Any]]:
+    """Rows with categories by name and None for a missing value."""
+    features = data.schema.features
+    return [
+        [_cell(value, feature.categories) for value, feature in zip(row, features, strict=True)]
+        for row in data.features[begin:end].tolist()
+    ]
+
+
+def _cell(value: float, categories: tuple[str, ...]) -> float | str | None:
+    if categories:
+        return categories[int(value) - 1] if value else None
+    return None if np.isnan(value) else round(value, 5)

@@ -1,0 +1,28 @@
+"""The steps of a join, each of which is done once, however often the job is interrupted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from listwright.training.stored.job_folder import write_json
+
+DONE = "done.json"
+"""End of the name of what a finished step left."""
+
+
+def once(folder: Path, name: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What a step said when it was done, or says now.
+
+    Args:
+        folder: of the job.
+        name: of the step.
+        work: does it; what it returns can be written as JSON. Done a second time it leaves the same.
+    """
+    path = folder / f"{name}.{DONE}"
+    if not path.exists():
+        write_json(path, work())
+    told: dict[str, Any] = json.loads(path.read_text())
+    return told

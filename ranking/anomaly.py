@@ -31,5 +31,18 @@ class AnomalyScore:
         Raises:
             ScoringError: if the graph fails.
         """
-        means = self._aggregates.top_means(features, first_scores, rank_by_score(first_scores))
-        return float(self._graph.score(means[None])[0, 0])
+        return float(self.of_means(self.means(features, first_scores)[None])[0])
+
+    def means(
+        self, features: Float[np.ndarray, "L D"], first_scores: Float[np.ndarray, " L"]
+    ) -> Float[np.ndarray, " M"]:
+        """What the score looks at: the mean of every numeric feature over the first stage's top; see :meth:`of`."""
+        return self._aggregates.top_means(features, first_scores, rank_by_score(first_scores))
+
+    def of_means(self, means: Float[np.ndarray, "n M"]) -> Float[np.ndarray, " n"]:
+        """``(n,)`` the score of each row of means.
+
+        Raises:
+            ScoringError: if the graph fails.
+        """
+        return self._graph.score(means)[:, 0]

@@ -27,7 +27,7 @@ from listwright.ranking.relative import RelativeColumns
 from listwright.ranking.reranker import Reranker
 from listwright.ranking.router import BundleRouter
 from listwright.ranking.scorers import OnnxScorer, Scorer
-from listwright.ranking.stages import GOLDEN, MANIFEST, SecondStage
+from listwright.ranking.stages import GOLDEN, MANIFEST, ColumnStage, SecondStage
 
 MAX_FILE_BYTES = 2 * 1024**3
 """A larger file is refused before it is read."""
@@ -51,7 +51,7 @@ def load(path: Path) -> Bundle:
         BundleFormatError: if it was written by a newer version.
         BundleError: naming the file at fault and why.
     """
-    return _checked_bundle(path, partial(_read, path))
+    return _checked_bundle(path, partial(_read, path), partial(_read, path.resolve()))
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -80,19 +80,33 @@ def load_files(path: Path, files: Mapping[str, bytes]) -> Bundle:
             raise BundleError(path / name, "is not there: copy the bundle again")
         return files[name]
 
-    return _checked_bundle(path, read)
+    return _checked_bundle(path, read, read)
 
 
-def _checked_bundle(path: Path, read: Callable[[str], bytes]) -> Bundle:
+def _checked_bundle(path: Path, read: Callable[[str], bytes], later: Callable[[str], bytes]) -> Bundle:
     manifest = parse(read(MANIFEST), path / MANIFEST)
     contents = {entry.name: _checked(path, entry, read(entry.name)) for entry in manifest.files}
-    reranker = build(path, manifest, lambda name: _listed(contents, path, name))
+    reranker = build(path, manifest, lambda name: _listed(contents, path, name), _rereading(path, manifest, later))
     golden.replay(reranker, golden.read(_listed(contents, path, GOLDEN), path / GOLDEN), path / GOLDEN)
     return Bundle(path, manifest, reranker)
 
 
-def build(path: Path, manifest: Manifest, read: Callable[[str], bytes]) -> Reranker:
+def _rereading(path: Path, manifest: Manifest, read: Callable[[str], bytes]) -> Callable[[str], bytes]:
+    """Reads a file once more, and refuses it if it is another by now; keeps none in memory."""
+    entries = {entry.name: entry for entry in manifest.files}
+    return lambda name: _checked(path, entries[name], read(name))
+
+
+def build(
+    path: Path, manifest: Manifest, read: Callable[[str], bytes], again: Callable[[str], bytes] | None = None
+) -> Reranker:
     """The rankers that a manifest names, from the bytes of their files; nothing is verified but that they run.
+
+    Args:
+        path: of the folder, for errors.
+        manifest: of the bundle.
+        read: gives the contents of a file.
+        again: gives them later, where an explanation asks for the model of the first stage; None for ``read``.
 
     Raises:
         BundleError: naming the file that is no such ranker.
@@ -132,7 +146,8 @@ def build(path: Path, manifest: Manifest, read: Callable[[str], bytes]) -> Reran
         if manifest.router is not None:
             chooser = _compilable(open_forest, path, manifest.router.file, read, len(seen.names), 2 * count, "router")
             router = BundleRouter(manifest.router, seen, chooser, forest)
-    return Reranker(manifest, first_stage, networks, specialists, router, anomaly, relative)
+    model = None if isinstance(entry, ColumnStage) else partial(again or read, entry.file)
+    return Reranker(manifest, first_stage, networks, specialists, router, anomaly, relative, model)
 
 
 def _graph(path: Path, file: str, read: Callable[[str], bytes], *, width: int) -> OnnxScorer:

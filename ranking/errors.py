@@ -8,6 +8,7 @@
     ├── SchemaMismatchError      well-formed, but not what the served bundle was fitted on
     ├── UnknownStrategyError     the bundle holds no such ranker
     │   └── UnknownSpecialistError   nor one of that number
+    ├── ExplanationError         nothing ranked the candidates in time, so that there is nothing to explain
     ├── RoutingError             a router could not decide; the next one does, and it is counted
     ├── ScoringError             a stage ran and did not give finite scores
     ├── AbandonedError           nobody waits for the answer any more
@@ -87,6 +88,10 @@ class UnknownStrategyError(ListwrightError):
 
 class UnknownSpecialistError(UnknownStrategyError):
     """The specialist asked for is not in the bundle."""
+
+
+class ExplanationError(ListwrightError):
+    """There is nothing to explain: no stage ranked the candidates, or none did before the deadline."""
 
 
 class RoutingError(ListwrightError):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -27,10 +27,13 @@ from listwright.ranking.first_stage import FirstStage
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.order import rank_by_score, refined_order
 from listwright.ranking.relative import RelativeColumns
-from listwright.ranking.relevance import mixture, relevance
+from listwright.ranking.relevance import relevance
 from listwright.ranking.router import BundleRouter, Choice, Hook, Query
 from listwright.ranking.scorers import Scorer
-from listwright.ranking.stages import NetworkStage
+from listwright.ranking.second_pass import SecondPass
+
+if TYPE_CHECKING:
+    from listwright.ranking.explaining.explanation import Explanation
 
 _TOO_LATE = "the {} stage was not started: it would have missed the deadline"
 
@@ -53,6 +56,7 @@ class Reranker:
         router: chooses among them, if the bundle has one.
         anomaly: how unlike the training queries a list is; no ranking depends on it but through the router.
         relative: computes the list-relative columns, if any stage sees some.
+        first_stage_model: reads the first stage's file, for explanations; None where it has none.
     """
 
     def __init__(
@@ -64,13 +68,14 @@ class Reranker:
         router: BundleRouter | None = None,
         anomaly: AnomalyScore | None = None,
         relative: RelativeColumns | None = None,
+        first_stage_model: Callable[[], bytes] | None = None,
     ) -> None:
         self.manifest = manifest
         self.router, self.anomaly, self.relative = router, anomaly, relative
         self.pace = Pace()
         self.default_strategy: str = manifest.strategy
-        self.first_stage, self._second_stages, self._specialists = first_stage, second_stages, specialists
-        self._stages: dict[str, NetworkStage] = {stage.kind: stage for stage in manifest.second_stages}
+        self.first_stage, self.first_stage_model = first_stage, first_stage_model
+        self.second_pass = SecondPass(manifest, second_stages, specialists)
         self._first_sees_relative = manifest.first_stage.kind == "lightgbm" and manifest.first_stage.relative
 
     @property
@@ -143,7 +148,7 @@ class Reranker:
         timings = {"first_stage": self._took("first_stage", length, started)}
 
         routed = _Routed(default)
-        if routing and specialist is None and strategy in ("auto", "srm") and self._specialists is not None:
+        if routing and specialist is None and strategy in ("auto", "srm") and self.second_pass.specialists is not None:
             started = perf_counter()
             if self.pace.fits(deadline, length, "routing", default.strategy):
                 routed = self._route(first, default, hook)
@@ -162,13 +167,33 @@ class Reranker:
 
         started = perf_counter()
         try:
-            scores, order = self._score_list(first, routed)
+            kept, rescored = self.second_pass.score(first, routed.route, routed.specialists)
         except ScoringError as error:
             timings["second_stage"] = _ms_since(started)
             return by_first(reason=str(error))
         stage = routed.route.strategy if routed.specialists is None else "mixing"
+        scores = np.full(length, np.nan)  # below the cutoff
+        scores[kept] = rescored
+        order = refined_order(rescored, kept, first.order)
         timings["second_stage"] = self._took(stage, length, started)
         return answer(order, scores, "second_stage")
+
+    def explain(self, candidates: CandidateList, candidate: int, **words: Any) -> Explanation:
+        """Say why a candidate stands where it stands.
+
+        Args:
+            candidates: ``(L, D)`` in schema order.
+            candidate: index of the candidate, from 0.
+            words: all others of :func:`listwright.ranking.explaining.explain.explain`, which says more.
+
+        Raises:
+            CandidateError: if there is no such candidate.
+            ExplanationError: if no stage ranked the candidates before the deadline.
+            SchemaMismatchError, UnknownStrategyError, AbandonedError: as :meth:`rerank`.
+        """
+        from listwright.ranking.explaining.explain import explain  # noqa: PLC0415 - nothing is loaded while unused
+
+        return explain(self, candidates, candidate, **words)
 
     def _took(self, stage: str, length: int, started: float) -> float:
         """Milliseconds since ``started``, remembered as what this stage takes."""
@@ -211,7 +236,7 @@ class Reranker:
         if self.router.always_abstains and default.strategy != "srm":
             return _Routed(replace(default, decided_by="abstained", faults=faults))  # known without looking
         try:
-            kept, scores = self._specialist_scores(first)
+            kept, scores = self.second_pass.specialist_scores(first)
             estimate = self.router.estimate(first.candidates.features, first.scores, first.order, scores, kept)
         except ScoringError as error:
             return _Routed(replace(default, faults=(*faults, RoutingError("router_failed", str(error)))))
@@ -227,36 +252,6 @@ class Reranker:
         if choice.specialist is not None and not 0 <= choice.specialist < count:
             raise RoutingError("unknown_specialist", f"the hook chose specialist {choice.specialist} of {count}")
         return choice
-
-    def _score_list(self, first: FirstPass, routed: _Routed) -> tuple[Float[np.ndarray, " L"], np.ndarray]:
-        """Second-stage scores (NaN below the cutoff) and the order that they give."""
-        if routed.route.strategy == "srm":
-            scores = routed.specialists
-            kept = first.kept(self.manifest.srm)
-            if scores is None:
-                kept, scores = self._specialist_scores(first)
-            k = routed.route.specialist
-            rescored = self._mixed(scores, routed.route) if k is None else scores[:, k]
-        else:
-            stage = self._stages[routed.route.strategy]
-            kept = first.kept(stage)
-            rescored = self._second_stages[stage.kind].score(first.inputs(kept, stage))
-        scores_of_all = np.full(len(first.order), np.nan)
-        scores_of_all[kept] = rescored
-        return scores_of_all, refined_order(rescored, kept, first.order)
-
-    def _mixed(self, scores: Float[np.ndarray, "C K"], route: Route) -> Float[np.ndarray, " C"]:
-        """The mixture under the router's probabilities, or under the mixture's own weights where it was not asked."""
-        assert self.manifest.srm is not None
-        if route.probabilities is not None:
-            return mixture(scores, route.probabilities)
-        return mixture(scores, np.array([specialist.weight for specialist in self.manifest.srm.specialists]))
-
-    def _specialist_scores(self, first: FirstPass) -> tuple[np.ndarray, Float[np.ndarray, "C K"]]:
-        assert self._specialists is not None
-        assert self.manifest.srm is not None
-        kept = first.kept(self.manifest.srm)
-        return kept, self._specialists.score(first.inputs(kept, self.manifest.srm))
 
 
 def _taken(choice: Choice, by: Literal["hook", "router"], default: Route, *seen: Any) -> Route:

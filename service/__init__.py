@@ -6,6 +6,7 @@ From top to bottom, each knows only what stands below it:
 ``workers``    several processes behind one socket: supervisor, worker, heartbeat
 ``app``        the application: what stands below, composed
 ``api``        endpoints, and the pipeline of a ranking request
+``explaining`` why a candidate stands where it stands, in a process of its own
 ``wire``       how requests and answers travel: JSON, ``.npy``, Open Inference Protocol
 ``admission``  slots, bodies, early refusals, readiness
 ``auth``       API keys and their rates

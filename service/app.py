@@ -24,10 +24,10 @@ from listwright.service.admission.body import BodyBudget
 from listwright.service.admission.early_refusal import EarlyRefusal
 from listwright.service.admission.gate import Gate
 from listwright.service.admission.readiness import DegradedRun
-from listwright.service.api import admin, events, health, info, open_inference, rerank
+from listwright.service.api import admin, events, explain, health, info, open_inference, rerank
 from listwright.service.api.openapi import completed
 from listwright.service.api.pacing import Pacing, Scraped
-from listwright.service.api.service import EventSink, Service
+from listwright.service.api.service import EventSink, Explains, Service
 from listwright.service.auth.keys import Key, digest_of
 from listwright.service.auth.middleware import KeyMiddleware, Keyring
 from listwright.service.bundles import loading
@@ -129,6 +129,8 @@ def create_app(
         switch.stop()
         if asked is not None:
             asked.close()
+        if service.explainer is not None:
+            await to_thread.run_sync(service.explainer.close)
         if service.events is not None:
             await to_thread.run_sync(service.events.close)
         if service.experiments is not None:
@@ -169,7 +171,7 @@ def _route(app: Contract, keyring: Keyring, tracer: Tracer | None) -> None:
     """Give the application its paths, its error bodies and its middleware, the innermost first."""
     service, telemetry = app.service, app.service.telemetry
     ranking = (open_inference.fast, rerank.ranking)
-    routers = (*ranking, health.routes, info.routes, open_inference.routes, admin.admin, events.routes)
+    routers = (*ranking, health.routes, info.routes, open_inference.routes, admin.admin, events.routes, explain.routes)
     answers = [route for router in routers for route in router.routes]
     app.router.routes.extend(answers)  # not by include_router, behind which FastAPI matches each request three times
     problems.install(app)
@@ -187,6 +189,7 @@ def _composed(
     settings: Settings, telemetry: Telemetry, switch: RoutingSwitch, swapped: Callable[[Models], None] | None
 ) -> Service:
     current, slots = Current(), max(1, settings.threads)
+    deciders, json_bounds = Deciders(switch), JsonBounds(settings)
     gate = Gate(slots, settings.queue, patience_s=settings.queue_ms / 1000.0)
     admin_key = settings.admin_key
     return Service(
@@ -195,7 +198,7 @@ def _composed(
         scraped=Scraped(telemetry.text),
         current=current,
         reloader=Reloader(current, settings, telemetry, swapped),
-        deciders=Deciders(switch),
+        deciders=deciders,
         gate=gate,
         pool=ThreadPoolExecutor(slots, "work"),
         bodies=BodyBudget(settings.max_buffered_bytes, lambda: gate.retry_after_s),
@@ -204,10 +207,11 @@ def _composed(
         draining=threading.Event(),
         degraded=DegradedRun(),
         ignored=IgnoredFeatures(telemetry),
-        json_bounds=JsonBounds(settings),
+        json_bounds=json_bounds,
         events=_opened_events(settings, telemetry),
         served_log=open_log(settings, telemetry),
         experiments=open_experiments(settings, telemetry, current),
+        explainer=_opened_explainer(settings, telemetry, deciders, json_bounds),
     )
 
 
@@ -217,6 +221,16 @@ def _opened_events(settings: Settings, telemetry: Telemetry) -> EventSink | None
     from listwright.service.events.log import opened  # noqa: PLC0415 - nothing of it is loaded where it is not wanted
 
     return opened(settings, telemetry)
+
+
+def _opened_explainer(
+    settings: Settings, telemetry: Telemetry, deciders: Deciders, json_bounds: JsonBounds
+) -> Explains | None:
+    if not settings.explain:
+        return None
+    from listwright.service.explaining.explainer import Explainer  # noqa: PLC0415 - as above
+
+    return Explainer(settings, telemetry, deciders, json_bounds)
 
 
 def server_of(app: Contract, started: Callable[[], None] | None = None) -> DrainingServer:

@@ -87,3 +87,11 @@ class NotReadyError(ListwrightError):
 
 class DegradedError(ListwrightError):
     """A stage failed or would have been late, and the settings allow no degraded answer."""
+
+
+class UnexplainedError(ListwrightError):
+    """Nothing was explained: the deadline passed before that, or a stage failed."""
+
+
+class ExplanationFailedError(ListwrightError):
+    """What explains has failed; the bundle that ranks is another copy and goes on."""

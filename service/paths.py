@@ -8,6 +8,8 @@ RERANK = "/rerank"
 RERANK_ALIASES = ("/v1/rerank", "/v2/rerank")
 """Where clients of other rerankers look."""
 
+EXPLAIN = "/explain"
+
 EVENTS = "/ubi/events"
 
 LIVE, READY = "/livez", "/readyz"

@@ -25,6 +25,7 @@ from listwright.service import paths
 from listwright.service.errors import (
     DegradedError,
     EventsNotKeptError,
+    ExplanationFailedError,
     ForbiddenError,
     NotReadyError,
     OverloadedError,
@@ -36,6 +37,7 @@ from listwright.service.errors import (
     TooLargeError,
     UnauthorizedError,
     UndecodableBodyError,
+    UnexplainedError,
     UnknownModelError,
     UnsupportedMediaTypeError,
 )
@@ -91,7 +93,9 @@ STATUS: dict[type[Exception], int] = {
     OverloadedError: 429,
     NotReadyError: 503,
     EventsNotKeptError: 503,
+    ExplanationFailedError: 503,
     DegradedError: 504,
+    UnexplainedError: 504,
 }
 """Status of every error that is raised on purpose; subclasses stand before their base."""
 

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Validati
 from pydantic_settings import SettingsConfigDict
 
 from listwright.ranking.stages import NetworkKind
+from listwright.service.explain_settings import ExplainSettings
 from listwright.service.loop_settings import EventSettings, LoopSettings, given
 
 PREFIX = "LISTWRIGHT_"
@@ -51,7 +52,7 @@ def _parsed(value: str) -> dict[str, str]:
     return found
 
 
-class Settings(LoopSettings, EventSettings):
+class Settings(LoopSettings, ExplainSettings, EventSettings):
     """What an operator can choose."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore", hide_input_in_errors=True)

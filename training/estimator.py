@@ -6,6 +6,7 @@ import json
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,7 +22,7 @@ from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import ScoringError
 from listwright.ranking.manifest import to_json
 from listwright.ranking.relative import RelativeKind
-from listwright.ranking.stages import MANIFEST
+from listwright.ranking.stages import MANIFEST, ColumnStage
 from listwright.training.data import memory, split
 from listwright.training.data.dataset import Dataset, Remedies
 from listwright.training.data.memory import Values
@@ -271,6 +272,9 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
     def _took(self, loaded: Bundle, files: dict[str, bytes]) -> Qilcm:
         self.manifest_ = loaded.manifest
         self.reranker_ = loaded.reranker
+        first_stage = loaded.manifest.first_stage
+        if not isinstance(first_stage, ColumnStage):  # explanations read it, and the folder may be gone by then
+            self.reranker_.first_stage_model = partial(files.__getitem__, first_stage.file)
         self.files_ = files
         self.report_: dict[str, Any] = json.loads(self.files_.get("report.json", b"{}"))
         columns = list(loaded.manifest.feature_schema.names)

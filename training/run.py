@@ -20,6 +20,7 @@ from listwright.training.data.load import announce, load
 from listwright.training.data.room import Shards
 from listwright.training.recipe.config import GivenModel, Recipe
 from listwright.training.reporting.measures.details import alone, default_of, details, repeat
+from listwright.training.reporting.measures.explained import explained
 from listwright.training.reporting.measures.latency import measured_here
 from listwright.training.reporting.measures.scores import score_details
 from listwright.training.reporting.report import HEADLINE, Report
@@ -164,7 +165,9 @@ def _report(
         default=default_of(measured.served.manifest),
         recipe=context.recipe.model_dump(mode="json"),
         seconds={},
-        details=seen | score_details(reranker, context.recipe, splits),
+        details=seen
+        | score_details(reranker, context.recipe, splits)
+        | explained(reranker, splits.test, evaluation, HEADLINE),
         repeat=again,
         measured_here=measured_here(reranker, splits.test, evaluation.generalist),
     )

@@ -6,6 +6,7 @@ The way of a question, from top to bottom; what stands further down imports noth
     call        one question with its attempts: what to send now; answer, pause or error
     questions   a question: path, body, and how to read its answer
     body        NumPy and rows to JSON             answers     JSON to NumPy and frozen values
+    explanations    JSON to frozen values: why candidates stand where they stand
     refusals    an answer or failure to an error   deadline    how long a call lasts, what the server is told
     exchange    what came back                     options     the words of a call        errors      the tree
     frames      pandas and polars to NumPy or rows    numerals    numbers to JSON
@@ -25,24 +26,48 @@ from listwright_client.errors import (
     UnavailableError,
     UnexpectedAnswerError,
 )
+from listwright_client.explanations import (
+    Against,
+    Anomaly,
+    Change,
+    Contribution,
+    Explained,
+    Explanation,
+    Move,
+    Passing,
+    Place,
+    StageExplanation,
+    UnusualFeature,
+)
 
 __all__ = [
+    "Against",
+    "Anomaly",
     "AsyncClient",
+    "Change",
     "Client",
     "ConnectionFailedError",
+    "Contribution",
     "DeadlineExceededError",
+    "Explained",
+    "Explanation",
     "Fault",
     "FeatureInfo",
     "Info",
     "ListwrightError",
     "Meta",
+    "Move",
     "OverloadedError",
+    "Passing",
+    "Place",
     "Problem",
     "Ranking",
     "RequestError",
     "Result",
     "Route",
     "ServerError",
+    "StageExplanation",
     "UnavailableError",
     "UnexpectedAnswerError",
+    "UnusualFeature",
 ]

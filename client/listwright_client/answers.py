@@ -124,7 +124,11 @@ UNREADABLE = (AttributeError, KeyError, OverflowError, RecursionError, TypeError
 
 def read_ranking(reply: Reply, attempts: int, candidates: int) -> Ranking:
     """The answer of ``POST /rerank``."""
-    body = json.loads(reply.content)
+    return ranking_of(json.loads(reply.content), candidates, reply.headers.get("x-request-id"), attempts)
+
+
+def ranking_of(body: Any, candidates: int, request_id: str | None, attempts: int) -> Ranking:
+    """The ranking of a body of so many candidates."""
     scores = np.array(body["scores"], dtype=np.float64)  # null becomes NaN
     ranks = np.array(body["ranks"], dtype=np.int64)
     if scores.shape != (candidates,) or ranks.shape != (candidates,):
@@ -163,7 +167,7 @@ def read_ranking(reply: Reply, attempts: int, candidates: int) -> Ranking:
             ignored=tuple(meta.get("ignored", ())),
             experiment=meta.get("experiment"),
         ),
-        request_id=reply.headers.get("x-request-id"),
+        request_id=request_id,
         attempts=attempts,
     )
 

@@ -17,7 +17,8 @@ from listwright_client.answers import Info, Ranking
 from listwright_client.call import Attempt, Call, Pause, Settings
 from listwright_client.errors import ConnectionFailedError, DeadlineExceededError, UnavailableError
 from listwright_client.exchange import Failure, Reply
-from listwright_client.options import CallOptions, Features, RerankOptions
+from listwright_client.explanations import Explained
+from listwright_client.options import CallOptions, ExplainOptions, Features, RerankOptions
 
 T = TypeVar("T")
 
@@ -33,6 +34,11 @@ class _Asking:
     def _to_rerank(self, features: Features, options: RerankOptions) -> Call[Ranking]:
         started = self._settings.clock()
         question = questions.rerank(features, options)
+        return Call(self._settings, question, options, started=started, timeout_ms=options.get("timeout_ms"))
+
+    def _to_explain(self, features: Features, options: ExplainOptions) -> Call[Explained]:
+        started = self._settings.clock()
+        question = questions.explain(features, options)
         return Call(self._settings, question, options, started=started, timeout_ms=options.get("timeout_ms"))
 
     def _to_info(self, options: CallOptions) -> Call[Info]:
@@ -82,6 +88,19 @@ class Client(_Asking):
             ValueError, TypeError: for what cannot be sent.
         """
         return self._ask(self._to_rerank(features, options))
+
+    def explain(self, features: Features, **options: Unpack[ExplainOptions]) -> Explained:
+        """The order of one query's candidates, and why one of them, or the first, stand where they stand.
+
+        Args:
+            features: as in :meth:`rerank`.
+            options: see :class:`~listwright_client.options.ExplainOptions`; ``candidate`` or ``explain_top_n`` among
+                them. An explanation takes seconds: give it a ``timeout``.
+
+        Raises:
+            ListwrightError, ValueError, TypeError: as :meth:`rerank`; a service that explains nothing answers 404.
+        """
+        return self._ask(self._to_explain(features, options))
 
     def info(self, **options: Unpack[CallOptions]) -> Info:
         """What is served: the bundle, its features, the limits."""
@@ -148,6 +167,10 @@ class AsyncClient(_Asking):
     async def rerank(self, features: Features, **options: Unpack[RerankOptions]) -> Ranking:
         """The order of one query's candidates; see :meth:`Client.rerank`."""
         return await self._ask(self._to_rerank(features, options))
+
+    async def explain(self, features: Features, **options: Unpack[ExplainOptions]) -> Explained:
+        """Why candidates stand where they stand; see :meth:`Client.explain`."""
+        return await self._ask(self._to_explain(features, options))
 
     async def info(self, **options: Unpack[CallOptions]) -> Info:
         """What is served; see :meth:`Client.info`."""

@@ -59,3 +59,16 @@ class RerankOptions(CallOptions, total=False):
     """What events name this query by, for the service's served log; default: ``id``, else the request's id."""
     unit: str | None
     """Opaque key of the person or session that asks, for the served log."""
+
+
+class ExplainOptions(RerankOptions, total=False):
+    """Words of ``explain``: those of ``rerank``, and which candidates to explain."""
+
+    candidate: int | str | None
+    """The one to explain: its position, from 0, or its id."""
+    against: int | str | None
+    """Another one to compare it with."""
+    explain_top_n: int | None
+    """Explain the candidates at so many first places instead, 5 at most."""
+    explain_budget: int | None
+    """Changed candidates that a stage scores for one explanation, at most; default: the service's."""

@@ -10,7 +10,8 @@ from typing import Any, Generic, TypeVar
 from listwright_client.answers import Info, Ranking, read_info, read_ranking
 from listwright_client.body import encode
 from listwright_client.exchange import Reply
-from listwright_client.options import CallOptions, Features, RerankOptions
+from listwright_client.explanations import Explained, read_explained
+from listwright_client.options import CallOptions, ExplainOptions, Features, RerankOptions
 
 T = TypeVar("T")
 
@@ -34,14 +35,25 @@ class Question(Generic[T]):
 
 def rerank(features: Features, options: RerankOptions) -> Question[Ranking]:
     """``POST /rerank``: what is not given, or None, is not sent."""
-    unknown = sorted(options.keys() - RerankOptions.__annotations__.keys())
-    if unknown:
-        raise TypeError(f"rerank has no {', '.join(unknown)}: it takes {', '.join(RerankOptions.__annotations__)}")
-    envelope: dict[str, Any] = {
-        name: value for name, value in options.items() if name not in _APART and value is not None
-    }
-    body, count = encode(features, options.get("ids"), options.get("feature_names"), envelope)
+    body, count = _body("rerank", features, options, RerankOptions)
     return Question("/rerank", partial(read_ranking, candidates=count), body)
+
+
+def explain(features: Features, options: ExplainOptions) -> Question[Explained]:
+    """``POST /explain``: the same."""
+    body, count = _body("explain", features, options, ExplainOptions)
+    return Question("/explain", partial(read_explained, candidates=count), body)
+
+
+def _body(name: str, features: Features, options: RerankOptions, words: type) -> tuple[bytes, int]:
+    """The body of a question about a list, and its number of candidates."""
+    unknown = sorted(options.keys() - words.__annotations__.keys())
+    if unknown:
+        raise TypeError(f"{name} has no {', '.join(unknown)}: it takes {', '.join(words.__annotations__)}")
+    envelope: dict[str, Any] = {
+        word: value for word, value in options.items() if word not in _APART and value is not None
+    }
+    return encode(features, options.get("ids"), options.get("feature_names"), envelope)
 
 
 def info() -> Question[Info]:

@@ -149,6 +149,7 @@ class Info(Serving):
     routing: RoutingInfo
     score_space: Literal["softmax over the scored candidates of one list"]
     supports_chunking: Annotated[Literal[False], Field(description="a list must not be split over requests")]
+    explain: Annotated[bool, Field(description="whether POST /explain is there (LISTWRIGHT_EXPLAIN)")]
     protocol: str
     metrics: list[MetricInfo]
     experiments: Annotated[
@@ -207,6 +208,7 @@ def describe(bundle: Bundle, models: Models, settings: Settings, deciders: Decid
         routing=routing(manifest, deciders),
         score_space="softmax over the scored candidates of one list",
         supports_chunking=False,
+        explain=settings.explain,
         protocol=str(manifest.protocol),
         metrics=[MetricInfo(**metric.model_dump()) for metric in manifest.metrics],
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from fastapi.encoders import jsonable_encoder
 from fastapi.openapi.models import OpenAPI
@@ -14,9 +14,12 @@ from listwright.service.wire import examples
 from listwright.service.wire.open_inference_schemas import InferRequest
 from listwright.service.wire.schemas import RerankRequest
 
-_EXAMPLES = {paths.RERANK: examples.REQUESTS, paths.EVENTS: examples.EVENTS} | dict.fromkeys(
-    paths.INFER, examples.INFERENCES
-)
+_EXAMPLES = {
+    paths.RERANK: examples.REQUESTS,
+    paths.EXPLAIN: examples.EXPLANATIONS,
+    paths.EVENTS: examples.EVENTS,
+    **dict.fromkeys(paths.INFER, examples.INFERENCES),
+}
 _UNUSED = ("HTTPValidationError", "ValidationError")
 
 
@@ -24,11 +27,13 @@ def completed(document: dict[str, Any]) -> dict[str, Any]:
     """FastAPI's document with what it leaves out.
 
     Refusals get their own media type, and bodies that FastAPI does not parse get their schemas. Examples stand word for
-    word: FastAPI drops their nulls.
+    word: FastAPI drops their nulls. Words of explanations are made here, so that they cost nothing where they are off.
 
     Args:
         document: of FastAPI; it is changed.
     """
+    from listwright.service.wire.explain_schemas import ExplainRequest, ExplainResponse  # noqa: PLC0415 - see above
+
     for path, operation in ((path, o) for path, found in document["paths"].items() for o in found.values()):
         middleware.document(path, operation)
         if "HTTPValidationError" in str(operation["responses"].get("422")):  # a name in a path is never invalid
@@ -37,8 +42,10 @@ def completed(document: dict[str, Any]) -> dict[str, Any]:
             if status >= "4":
                 response["content"] = {problems.MEDIA_TYPE: response["content"]["application/json"]}
     schemas = document["components"]["schemas"]
-    for model in (RerankRequest, InferRequest, Event):
-        words = model.model_json_schema(ref_template="#/components/schemas/{model}")
+    sent = (RerankRequest, InferRequest, Event, ExplainRequest)
+    for model in (*sent, ExplainResponse):
+        mode: Literal["validation", "serialization"] = "serialization" if model is ExplainResponse else "validation"
+        words = model.model_json_schema(ref_template="#/components/schemas/{model}", mode=mode)
         schemas = {**words.pop("$defs"), model.__name__: words, **schemas}
     document["components"]["securitySchemes"] |= middleware.SCHEME
     document["components"]["schemas"] = {k: v for k, v in sorted(schemas.items()) if k not in _UNUSED}

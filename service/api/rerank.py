@@ -57,7 +57,8 @@ SCORES = {
 RANKED = (400, 404, 408, 409, 413, 415, 422, 429, 503, 504)
 """Refusals of all endpoints that rank."""
 
-_JSON = re.compile(r"application/([^/]+\+)?json")
+JSON = re.compile(r"application/([^/]+\+)?json")
+"""Media types of JSON bodies."""
 
 ranking = APIRouter(route_class=PlainRoute)
 
@@ -87,7 +88,7 @@ async def rerank(request: Request, service: Serving) -> Response:
     if media_type == npy.MEDIA_TYPE:
         return await answer(request, service, _npy_codec(request, service))
     models = service.serving()
-    if not _JSON.fullmatch(media_type):
+    if not JSON.fullmatch(media_type):
         raise UnsupportedMediaTypeError(
             f"the body is announced as {media_type!r}: send application/json, or {npy.MEDIA_TYPE}"
         )

@@ -43,6 +43,17 @@ class EventSink(Protocol):
         """Write what waits, and end."""
 
 
+@runtime_checkable
+class Explains(Protocol):
+    """What explains: :class:`listwright.service.explaining.explainer.Explainer`, imported only where it is wanted."""
+
+    async def answer(self, request: Request, models: Models) -> Response:
+        """Explain the list of a request."""
+
+    def close(self) -> None:
+        """End."""
+
+
 @dataclass(frozen=True, slots=True)
 class Service:
     """Everything that a request meets, composed once by :func:`listwright.service.app.create_app`.
@@ -66,6 +77,7 @@ class Service:
         events: where events go; None where they are not kept.
         served_log: takes what is answered; None where nothing is logged.
         experiments: on traffic; None where the settings name none.
+        explainer: explains rankings; None where that is off.
     """
 
     settings: Settings
@@ -86,6 +98,7 @@ class Service:
     events: EventSink | None = None
     served_log: ServedLog | None = None
     experiments: Experiments | None = None
+    explainer: Explains | None = None
 
     def serving(self) -> Models:
         """The bundles that are served now.

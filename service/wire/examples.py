@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-REQUESTS = {
+REQUESTS: dict[str, dict[str, Any]] = {
     "rows_by_name": {
         "summary": "One object per candidate; names in any order, null for a missing value",
         "value": {
@@ -44,6 +44,17 @@ REQUESTS = {
             "context": {"carrier": "A5", "device": "phone"},
             "specialist": 2,
         },
+    },
+}
+
+EXPLANATIONS: dict[str, dict[str, Any]] = {
+    "candidate": {
+        "summary": "One candidate, compared with another one",
+        "value": {**REQUESTS["matrix"]["value"], "candidate": "sku-2", "against": 0},
+    },
+    "places": {
+        "summary": "The candidates at the first two places",
+        "value": {**REQUESTS["rows_by_position"]["value"], "explain_top_n": 2},
     },
 }
 

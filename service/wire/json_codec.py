@@ -59,10 +59,19 @@ class JsonCodec(JsonAnswer):
         models: what is served, for as long as this takes.
         settings: of the service.
         state: of the request; gets the fingerprint of the bundle that answers.
+        words: what a body may say; options of the request are of this class.
     """
 
-    def __init__(self, bounds: JsonBounds, models: Models, settings: Settings, state: State) -> None:
+    def __init__(
+        self,
+        bounds: JsonBounds,
+        models: Models,
+        settings: Settings,
+        state: State,
+        words: type[RerankRequest] = RerankRequest,
+    ) -> None:
         self._bounds, self.limit = bounds.of(models)
+        self._words = words
         self._models, self._settings, self._state = models, settings, state
         self._ignores = settings.unknown_features == "ignore"
 
@@ -71,7 +80,7 @@ class JsonCodec(JsonAnswer):
         found = self._scanned(body)
         if found is not None:
             return found
-        request = validated(RerankRequest, decode(body, self._bounds))
+        request = validated(self._words, decode(body, self._bounds))
         bundle = self._chosen(request)
         ignored: dict[str, None] = {}
         candidates = to_candidates(request, bundle.reranker.schema, ignored if self._ignores else None)
@@ -87,7 +96,7 @@ class JsonCodec(JsonAnswer):
         try:
             plan = self._plan(usual.reranker)
             rest, matrix, ids, lacking, ignored = json_fast.scan(body, plan, self._settings.max_candidates)
-            request = RerankRequest.model_validate(decode(rest, self._bounds))
+            request = self._words.model_validate(decode(rest, self._bounds))
         except (json_fast.GivenUp, ListwrightError, ValidationError):
             return None
         bundle = self._chosen(request)

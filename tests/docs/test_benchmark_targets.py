@@ -113,3 +113,10 @@ def test_a_diagnosis_of_a_hundred_thousand_rows_takes_less_than_a_minute():
     tables = result("diagnose")["tables"]
     assert [(table["rows"], table["numeric"]) for table in tables] == [(100_000, 20), (100_000, 136)]
     assert max(table["cpu_seconds"] for table in tables) < 60
+
+
+def test_a_hundred_candidates_are_explained_on_one_core_in_less_than_two_seconds():
+    found = result("explain")
+    assert (found["candidates"], found["features"]) == (100, 136)
+    assert max(one["slowest_s"] for one in found["times"]) < 2.0
+    assert max(one["claimed"] for one in found["times"]) <= 0.02

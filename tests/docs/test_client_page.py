@@ -17,7 +17,7 @@ ADDRESS = "http://127.0.0.1:8000"
 
 @pytest.fixture(scope="module")
 def demo():
-    service = Process(bundle=ROOT / "models" / "demo" / "1").wait_until_ready()
+    service = Process(bundle=ROOT / "models" / "demo" / "1", explain=True).wait_until_ready()
     yield service.url
     service.stop()
 
@@ -26,7 +26,7 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)
 
 
 def test_the_ten_lines_run(demo, capsys):
-    code, _ = BLOCKS
+    code, *_ = BLOCKS
     assert len([line for line in code.splitlines() if line]) <= 10
     assert ADDRESS in code
     names = {}
@@ -41,7 +41,7 @@ def test_the_ten_lines_run(demo, capsys):
 
 
 def test_so_does_the_frame(demo):
-    _, code = BLOCKS
+    _, code, _ = BLOCKS
     assert ADDRESS in code
     names = {"Client": client.Client}
     exec(code.replace(ADDRESS, demo), names)
@@ -51,6 +51,19 @@ def test_so_does_the_frame(demo):
     polars = pl.from_dict(offers.drop(columns="sku").to_dict("list"), strict=False)
     with client.Client(demo) as again:
         assert again.rerank(polars).scores.tolist() == ranking.scores.tolist()
+
+
+def test_so_does_the_explanation(demo, capsys):
+    ten_lines, _, code = BLOCKS
+    assert ADDRESS in code
+    names = {}
+    exec((ten_lines + code).replace(ADDRESS, demo), names)
+    explained, why = names["explained"], names["why"]
+    assert explained.ranking.scores.tolist() == names["ranking"].scores.tolist()
+    assert why.candidate.id == "c"
+    assert capsys.readouterr().out.splitlines()[3:] == [
+        f"{part.feature} = {part.value}: {part.contribution:+.3f}" for part in why.first_stage.contributions[:5]
+    ]
 
 
 def test_so_do_those_of_the_readme(demo):

@@ -77,7 +77,7 @@ def test_operations_page_has_every_setting_with_its_default():
 
 
 def test_operations_page_has_every_endpoint_and_metric(tmp_path):
-    app = create_app(Settings(bundle=tmp_path))
+    app = create_app(Settings(bundle=tmp_path, explain=True))
     for path in app.openapi()["paths"]:
         path = path.replace("/versions/{version}", "")  # noqa: PLW2901 - the page says so once, for all
         assert re.search(rf"^\| `(GET|POST) {path}`", OPERATIONS, re.M), path

@@ -6,7 +6,15 @@ import pytest
 
 from listwright.training.evaluation import calibration, verdicts
 from listwright.training.recipe.config import Choice
-from listwright.training.reporting.measures import behaviour, coverage, details, latency, reliability, violations
+from listwright.training.reporting.measures import (
+    behaviour,
+    coverage,
+    details,
+    explained,
+    latency,
+    reliability,
+    violations,
+)
 from support.pages.figure_blocks import blocks, page, table
 
 PAGE = page("docs/report.md")
@@ -35,6 +43,12 @@ def bounds():
             ["bins of a reliability diagram, at most", f"{reliability.MOST_BINS:,}"],
             ["validation lists that a temperature is fitted on, at least", f"{calibration.FEWEST_LISTS:,}"],
             ["lists of each length that latency is measured on", f"{latency.REPEATS:,}"],
+            ["contributions of a stage that are shown for an explained query, at most", f"{explained.MOST_SHOWN:,}"],
+            ["candidates of an explained query, where shorter lists exist, at most", f"{explained.MOST_CANDIDATES:,}"],
+            [
+                "changed candidates that the second stage scores for an explained query, at most",
+                f"{explained.BUDGET:,}",
+            ],
             ["queries that a verdict needs, at least", f"{verdicts.FEWEST:,}"],
             ["folds of a choice, where the recipe has no other number", Choice().folds],
         ],

@@ -172,12 +172,21 @@ def test_a_frame_may_lack_a_feature_that_has_a_default(frame, model, tmp_path):
             one.predict(frame[["price"]], searches)
 
 
+def test_a_fitted_model_explains_itself(frame, model):
+    """The folder of its bundle is gone; the trees are in memory."""
+    listed = CandidateList(np.array([[0.2, 1, 1], [0.9, 2, 2], [0.5, 1, 1]], dtype=np.float32))
+    found = model.reranker_.explain(listed, 0).first_stage
+    assert (found.ranker, found.exact) == ("lightgbm", True)
+    assert sum(one.contribution for one in found.contributions) == pytest.approx(found.score - found.reference_score)
+    assert found.score != found.reference_score
+
+
 def test_an_answer_of_an_earlier_stage_is_no_answer(frame, model, monkeypatch):
     def fail(_inputs):
         raise ScoringError("the graph gave nan")
 
     monkeypatch.setattr(model.reranker_, "default_strategy", "qilcm")
-    monkeypatch.setattr(model.reranker_._second_stages["qilcm"], "score", fail)
+    monkeypatch.setattr(model.reranker_.second_pass.networks["qilcm"], "score", fail)
     with pytest.raises(ScoringError, match=r"query s\d+: the graph gave nan"):
         model.predict(features(frame), frame["search"])
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from listwright.training.reporting import fit_figures as figures
 from listwright.training.reporting.data_sections import choice_section, coverage_section, notes_section
+from listwright.training.reporting.explained_section import explained_section
 from listwright.training.reporting.fit_figures import Facts, metric_name
 from listwright.training.reporting.page import PageFigure, PageSection, PageTable, render
 from listwright.training.reporting.score_sections import score_sections
@@ -72,6 +73,7 @@ def fit_page(report: Facts) -> str:
         verdicts.append(GIVEN)
     sections += [
         *choice_section(report),
+        *explained_section(report),
         *score_sections(report),
         *_specialists(report),
         *notes_section(report),

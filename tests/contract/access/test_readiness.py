@@ -20,8 +20,8 @@ class Failing:
     def __init__(self, app, monkeypatch):
         self.fails = True
         (served,) = app.service.current.models.current.values()
-        self.scorer = served.reranker._second_stages["qilcm"]
-        monkeypatch.setitem(served.reranker._second_stages, "qilcm", self)
+        self.scorer = served.reranker.second_pass.networks["qilcm"]
+        monkeypatch.setitem(served.reranker.second_pass.networks, "qilcm", self)
 
     def score(self, features):
         if self.fails:

@@ -12,7 +12,7 @@ from listwright.service.bundles import folder
 from listwright.service.settings import Settings
 from listwright.service.wire.matrix_codecs import JSON_HEAD
 from support.http.binary_requests import INFER
-from support.http.openapi import ADMIN, EVENTS, OPERATIONS, RANKINGS, VALID, for_this_bundle
+from support.http.openapi import ADMIN, EVENTS, EXPLAIN, OPERATIONS, RANKINGS, VALID, for_this_bundle
 from support.service.asgi import asking
 from support.service.bundles import make_bundle
 
@@ -147,7 +147,7 @@ def check(operation):
 
 
 @pytest.mark.hypothesis
-@pytest.mark.parametrize(("method", "path"), [one for one in OPERATIONS if one[1] not in (*ADMIN, EVENTS)])
+@pytest.mark.parametrize(("method", "path"), [one for one in OPERATIONS if one[1] not in (*ADMIN, EVENTS, EXPLAIN)])
 def test_what_fits_is_answered(served, method, path):
     check(served[path][method])
 

@@ -48,13 +48,14 @@ def scraped(tmp_path_factory):
     """Names of all series of a service that has ranked, degraded, refused and been asked for its metrics, and labels."""
     folder = make_bundle(tmp_path_factory.mktemp("deploy") / "shop" / "1", graph="nan", specialists=2, margin=0.0)
     file = written(folder.parent / "experiments.toml", experiment("shadow", challenger="shop", name="a"))
-    app = create_app(Settings(bundle=folder, experiments=file), loaded=bundle.load(folder))
+    app = create_app(Settings(bundle=folder, experiments=file, explain=True), loaded=bundle.load(folder))
     telemetry = app.service.telemetry
     counts = app.service.experiments._metrics
     counts.requests.labels("a", "shadow_ok").inc()
     counts.failures.labels("a").inc()
     counts.shadow_seconds.labels("a").observe(0.001)
     counts.agreement.labels("a", "rbo").observe(0.9)
+    app.service.explainer._metrics.requests.labels("ok").inc()
     telemetry.registry.unregister(telemetry.drift)
     telemetry.drift = Drift(Inline())
     telemetry.registry.register(telemetry.drift)

@@ -14,8 +14,10 @@ MODELS = [
 ]
 RANKINGS = ("/rerank", *INFER)
 ADMIN = ("/admin/reload", "/admin/rollback")
-EVENTS = "/ubi/events"
-OPERATIONS = [("POST", path) for path in (*RANKINGS, *ADMIN, EVENTS)] + [("GET", path) for path in (*PROBES, *MODELS)]
+EVENTS, EXPLAIN = "/ubi/events", "/explain"
+OPERATIONS = [("POST", path) for path in (*RANKINGS, *ADMIN, EVENTS, EXPLAIN)] + [
+    ("GET", path) for path in (*PROBES, *MODELS)
+]
 REFUSALS = ("400", "401", "403", "404", "405", "406", "408", "409", "413", "415", "422", "429", "5xx")
 CONFIG = schemathesis.Config.from_dict({"checks": {"negative_data_rejection": {"expected-statuses": list(REFUSALS)}}})
 """A wrong body may be too large first (413): it is refused before it is looked at."""
@@ -74,6 +76,7 @@ def for_this_bundle(document):
     fields |= {name: {"type": "null"} for name in ("feature_names", "ids")}
     fields |= {"model": {"enum": ["shop", None]}, "version": {"enum": ["7", None]}}
     schemas["InferParameters"]["properties"] |= choices
+    schemas["ExplainRequest"]["properties"] |= fields | {"candidate": {"enum": [0, 1, 2]}}
     fields = schemas["InferRequest"]["properties"]
     fields["inputs"] = {"anyOf": [inputs for length in (1, 2, 5) for inputs in tensors(length)]}
     name = {"enum": ["scores", "ranks", "first_stage_scores", "order"]}

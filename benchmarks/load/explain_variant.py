@@ -1,0 +1,43 @@
+"""``python -m benchmarks.load.explain_variant``: the service with explanations in a thread of the worker, in the place
+of a process.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from listwright.ranking.deadline import Deadline
+from listwright.service.command_line import main
+from listwright.service.explaining import explainer
+from listwright.service.explaining.explain_process import Crashed, ExplainedList, ExplainTask, TaskExplainer
+
+
+class InThread:
+    """Computes what the process would, where it is asked.
+
+    Args:
+        hook: ``module:callable`` of the operator, or None.
+    """
+
+    def __init__(self, hook: str | None) -> None:
+        self._tasks = TaskExplainer(hook, lambda: False)
+
+    def ask(self, task: ExplainTask, deadline: Deadline) -> ExplainedList:  # noqa: ARG002 - as of the process
+        """What comes of a task."""
+        reply = self._tasks.answer(task)
+        if isinstance(reply, Crashed):
+            raise RuntimeError(reply.trace)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    def kill(self) -> None:
+        """There is nothing to kill."""
+
+    close = kill
+
+
+vars(explainer)["ProcessLink"] = InThread
+
+if __name__ == "__main__":
+    sys.exit(main([]))

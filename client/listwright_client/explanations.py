@@ -1,0 +1,238 @@
+"""From the JSON of an explanation to values that do not change. Fields that this version does not know are left out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from listwright_client.answers import Ranking, ranking_of
+from listwright_client.exchange import Reply
+
+FeatureValue: TypeAlias = float | str | None
+"""A number, a category, or None where it is missing or a category that training never saw."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A candidate, by position and id, and its rank."""
+
+    index: int
+    """Position in the request, from 0."""
+    id: str | None
+    rank: int
+    """From 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """What one feature adds to a score."""
+
+    feature: str
+    value: FeatureValue
+    reference: FeatureValue
+    """What stands in for the value where it is left out. None as well where nothing does: then the contribution is a
+    difference to the list's mean. Of a comparison: the other candidate's value."""
+    contribution: float
+    standard_error: float | None
+    """From sampling; None: exact."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageExplanation:
+    """Why a stage gave the candidate its score."""
+
+    ranker: str
+    score: float
+    reference_score: float
+    contributions: tuple[Contribution, ...]
+    """Of every feature, the largest in size first; they sum to ``score - reference_score``."""
+    exact: bool
+    evaluations: int
+    """Changed candidates that the ranker scored."""
+    budget_spent: bool
+    """Whether sampling ended before the standard errors were small enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Another value of one feature."""
+
+    feature: str
+    value_from: FeatureValue
+    value_to: FeatureValue
+
+
+@dataclass(frozen=True, slots=True)
+class Passing:
+    """The smallest changes found that let the candidate pass the one above it, each ranked for real."""
+
+    above: Place
+    one: tuple[Change, ...] | None
+    """None: no value of one feature within the training range passes."""
+    two: tuple[Change, ...] | None
+    """Of two features that pass together only; None: none were found."""
+    tried: int
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Another candidate, whose place among the others is not the same without the explained one."""
+
+    index: int
+    id: str | None
+    rank: int
+    rank_without: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnusualFeature:
+    """A feature that makes the query unlike the training queries."""
+
+    feature: str
+    value: float | None
+    """Mean over the first stage's top; None where it is missing in all of it."""
+    anomaly_without: float
+    """The anomaly score if that mean were the training median."""
+
+
+@dataclass(frozen=True, slots=True)
+class Anomaly:
+    """How unlike the training queries the query is."""
+
+    score: float
+    training_quantiles: Mapping[str, float]
+    features: tuple[UnusualFeature, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Against:
+    """Differences of the candidate's contributions to another one's, the largest in size first."""
+
+    index: int
+    id: str | None
+    first_stage: tuple[Contribution, ...]
+    second_stage: tuple[Contribution, ...]
+    """Empty where the second stage did not score both."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why one candidate stands where it stands."""
+
+    candidate: Place
+    first_stage: StageExplanation | None
+    second_stage: StageExplanation | None
+    """None where no second stage scored the candidate, or where it is incomplete."""
+    passing: Passing | None
+    """None for the first place, or where it is incomplete."""
+    moves: tuple[Move, ...]
+    anomaly: Anomaly | None
+    against: Against | None
+    incomplete: tuple[str, ...]
+    """Parts that the deadline cut short or left out, or that failed."""
+    faults: Mapping[str, str]
+    """By part, why it failed: a stage, on a changed list."""
+
+
+@dataclass(frozen=True, eq=False)
+class Explained:
+    """A ranking, and why its candidates stand where they stand."""
+
+    ranking: Ranking
+    """What ``rerank`` returns for the same list."""
+    explanations: tuple[Explanation, ...]
+    """Of the candidate that was named, or of the first places, best first."""
+    timings_ms: Mapping[str, float]
+    incomplete: tuple[str, ...]
+    """Parts of any candidate that the deadline cut short or left out, or that failed; ``explanations``: candidates are
+    missing."""
+    request_id: str | None
+    attempts: int
+
+
+def read_explained(reply: Reply, attempts: int, candidates: int) -> Explained:
+    """The answer of ``POST /explain``."""
+    body = json.loads(reply.content)
+    request_id, meta = reply.headers.get("x-request-id"), body["meta"]
+    return Explained(
+        ranking=ranking_of(body["ranking"], candidates, request_id, attempts),
+        explanations=tuple(map(_explanation, body["explanations"])),
+        timings_ms=MappingProxyType(dict(meta["timings_ms"])),
+        incomplete=tuple(meta["incomplete"]),
+        request_id=request_id,
+        attempts=attempts,
+    )
+
+
+def _explanation(body: dict[str, Any]) -> Explanation:
+    return Explanation(
+        candidate=_place(body["candidate"]),
+        first_stage=_stage(body["first_stage"]),
+        second_stage=_stage(body["second_stage"]),
+        passing=_passing(body["passing"]),
+        moves=tuple(Move(move["index"], move["id"], move["rank"], move["rank_without"]) for move in body["moves"]),
+        anomaly=_anomaly(body["anomaly"]),
+        against=_against(body["against"]),
+        incomplete=tuple(body["incomplete"]),
+        faults=MappingProxyType(dict(body["faults"])),
+    )
+
+
+def _place(body: dict[str, Any]) -> Place:
+    return Place(body["index"], body["id"], body["rank"])
+
+
+def _stage(body: dict[str, Any] | None) -> StageExplanation | None:
+    if body is None:
+        return None
+    return StageExplanation(
+        ranker=body["ranker"],
+        score=body["score"],
+        reference_score=body["reference_score"],
+        contributions=_contributions(body["contributions"]),
+        exact=body["exact"],
+        evaluations=body["evaluations"],
+        budget_spent=body["budget_spent"],
+    )
+
+
+def _contributions(bodies: Iterable[dict[str, Any]]) -> tuple[Contribution, ...]:
+    return tuple(
+        Contribution(
+            feature=one["feature"],
+            value=one["value"],
+            reference=one["reference"],
+            contribution=one["contribution"],
+            standard_error=one["standard_error"],
+        )
+        for one in bodies
+    )
+
+
+def _passing(body: dict[str, Any] | None) -> Passing | None:
+    if body is None:
+        return None
+    return Passing(_place(body["above"]), _changes(body["one"]), _changes(body["two"]), body["tried"])
+
+
+def _changes(bodies: Iterable[dict[str, Any]] | None) -> tuple[Change, ...] | None:
+    if bodies is None:
+        return None
+    return tuple(Change(one["feature"], one["from"], one["to"]) for one in bodies)
+
+
+def _anomaly(body: dict[str, Any] | None) -> Anomaly | None:
+    if body is None:
+        return None
+    features = tuple(UnusualFeature(one["feature"], one["value"], one["anomaly_without"]) for one in body["features"])
+    return Anomaly(body["score"], MappingProxyType(dict(body["training_quantiles"])), features)
+
+
+def _against(body: dict[str, Any] | None) -> Against | None:
+    if body is None:
+        return None
+    first, second = _contributions(body["first_stage"]), _contributions(body["second_stage"])
+    return Against(body["index"], body["id"], first, second)

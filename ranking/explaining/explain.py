@@ -1,0 +1,206 @@
+"""One explanation from beginning to end: the ranking, and then each part as long as there is time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from functools import partial
+from math import hypot
+from time import perf_counter
+from typing import Any, TypeVar
+
+import numpy as np
+
+from listwright.ranking.candidates import CandidateList
+from listwright.ranking.deadline import NO_DEADLINE, Deadline, Pace
+from listwright.ranking.errors import CandidateError, ExplanationError, RoutingError, ScoringError
+from listwright.ranking.explaining import stages, surroundings
+from listwright.ranking.explaining.clock import Clock, clock
+from listwright.ranking.explaining.explanation import Against, Contribution, Explanation, Part, StageExplanation
+from listwright.ranking.explaining.passing import passing
+from listwright.ranking.explaining.protocol import ExplainedReranker
+from listwright.ranking.router import Choice, Hook, Query
+
+DEFAULT_BUDGET = 4000
+"""Changed candidates that a stage scores at most for each explained one; two pairs of permutations are always drawn."""
+
+SAMPLING_SHARE = 0.6
+"""Of the time left that sampling may take where there is a deadline: what comes after it is short."""
+
+_Found = TypeVar("_Found")
+
+
+def explain(
+    reranker: ExplainedReranker,
+    candidates: CandidateList,
+    candidate: int,
+    *,
+    against: int | None = None,
+    strategy: str = "auto",
+    specialist: int | None = None,
+    hook: Hook | None = None,
+    routing: bool = True,
+    deadline: Deadline = NO_DEADLINE,
+    budget: int = DEFAULT_BUDGET,
+    seed: int = 0,
+) -> Explanation:
+    """Say why a candidate stands where it stands.
+
+    Everything is computed by the served rankers through the serving path. What is sampled has a standard error. The
+    same call gives the same explanation, as long as no deadline cuts it short. A hook is asked once, for the answer;
+    its choice then stays.
+
+    Args:
+        reranker: serves the bundle.
+        candidates: ``(L, D)`` in schema order.
+        candidate: index of the candidate, from 0.
+        against: index of another one, whose contributions are subtracted.
+        strategy, specialist, hook, routing: as of :meth:`listwright.ranking.reranker.Reranker.rerank`.
+        deadline: sampling ends before it with what there is, and what would come after it is left out; both are
+            named in ``incomplete``.
+        budget: changed candidates that a stage scores at most, for the candidate and for ``against`` each.
+        seed: of the sampling.
+
+    Raises:
+        CandidateError: if there is no such candidate.
+        ExplanationError: if no stage ranked the candidates, or the first stage was not explained before the deadline.
+        BundleError: if the bundle's files are gone or others, and the first stage is a forest.
+        ScoringError: if the first stage fails where it is explained; a later part that fails is named in ``faults``.
+        SchemaMismatchError, UnknownStrategyError, AbandonedError: as ``rerank``.
+    """
+    explained = _explained(len(candidates), candidate, against)
+    parts = _Parts(clock(deadline))
+    asked_hook = None if hook is None else _AskedOnce(hook)
+    asked: dict[str, Any] = {"strategy": strategy, "specialist": specialist, "hook": asked_hook, "routing": routing}
+    ranking = parts.timed("ranking", lambda: reranker.rerank(candidates, deadline=deadline, **asked))
+    if ranking.stage_reached == "input_order":
+        raise ExplanationError(f"no stage ranked the candidates: {ranking.reason}")
+    own_pace = copy(reranker)
+    own_pace.pace = Pace()  # many runs one after another say nothing of how long those of others take
+    rerank = partial(own_pace.rerank, deadline=Deadline(abandoned=deadline.abandoned), **asked)
+
+    one_list: dict[str, Any] = {"reranker": reranker, "candidates": candidates, "ranking": ranking}
+    sampling: dict[str, Any] = {"budget": budget, "seed": seed}
+    first = parts.timed(
+        "first_stage", lambda: stages.first_stage(**one_list, explained=explained, clock=parts.clock, **sampling)
+    )
+    if any(one is None for one in first):
+        raise ExplanationError("the deadline had passed before the first stage was explained")
+    moves = parts.run("moves", lambda: surroundings.moves(rerank, candidates, candidate, ranking))
+    anomaly = parts.run("anomaly", lambda: surroundings.anomaly(**one_list))
+
+    second: list[StageExplanation | None] = [None] * len(explained)
+    if ranking.stage_reached == "second_stage" and not np.isnan(ranking.scores[candidate]):
+        scored = [one for one in explained if not np.isnan(ranking.scores[one])]
+        share = parts.clock.share(SAMPLING_SHARE)
+        found = parts.run(
+            "second_stage", lambda: stages.second_stage(**one_list, explained=scored, clock=share, **sampling)
+        )
+        if found is not None:
+            second = [*found, *second[len(found) :]]
+            if any(_cut_short(one, share) for one in found):
+                parts.incomplete.append("second_stage")
+    passes = None
+    if ranking.order[0] != candidate:
+        schema = reranker.manifest.feature_schema
+        searched = parts.run("passing", lambda: passing(rerank, candidates, candidate, ranking, schema, parts.clock))
+        if searched is not None:
+            passes, to_the_end = searched
+            if not to_the_end:
+                parts.incomplete.append("passing")
+    beside = None
+    if against is not None:
+        beside = Against(against, _less(first[0], first[1]), _less(second[0], second[1]))
+    return Explanation(
+        candidate=candidate,
+        ranking=ranking,
+        first_stage=first[0],
+        second_stage=second[0],
+        passing=passes,
+        moves=moves or (),
+        anomaly=anomaly,
+        against=beside,
+        seconds=parts.seconds,
+        incomplete=tuple(parts.incomplete),
+        faults=parts.faults,
+    )
+
+
+class _Parts:
+    """Runs parts one after another as long as there is time, and remembers how each went."""
+
+    def __init__(self, until: Clock) -> None:
+        self.clock, self.seconds = until, dict[str, float]()
+        self.incomplete, self.faults = list[Part](), dict[Part, str]()
+
+    def run(self, part: Part, work: Callable[[], _Found]) -> _Found | None:
+        """What a part finds; None if the time is up, or if a stage fails on what the part shows it."""
+        if self.clock.over():
+            self.incomplete.append(part)
+            return None
+        try:
+            return self.timed(part, work)
+        except ScoringError as error:
+            self.incomplete.append(part)
+            self.faults[part] = str(error)
+            return None
+
+    def timed(self, part: str, work: Callable[[], _Found]) -> _Found:
+        """What a part finds."""
+        started = perf_counter()
+        try:
+            return work()
+        finally:
+            self.seconds[part] = perf_counter() - started
+
+
+def _explained(length: int, candidate: int, against: int | None) -> list[int]:
+    for name, index in (("candidate", candidate), ("against", against)):
+        if index is not None and not 0 <= index < length:
+            raise CandidateError(f"there is no candidate {index}: use 0 to {length - 1}", (name,))
+    if against == candidate:
+        raise CandidateError("against is the candidate itself: name another one", ("against",))
+    return [candidate] if against is None else [candidate, against]
+
+
+def _cut_short(found: StageExplanation | None, share: Clock) -> bool:
+    return found is None or (found.budget_spent and share.over())
+
+
+def _less(one: StageExplanation | None, other: StageExplanation | None) -> tuple[Contribution, ...]:
+    """Contributions to one candidate less those to another; samples of both are independent."""
+    if one is None or other is None:
+        return ()
+    others = {part.feature: part for part in other.contributions}
+    return stages.by_size(
+        Contribution(
+            part.feature,
+            part.value,
+            others[part.feature].value,
+            part.contribution - others[part.feature].contribution,
+            _error(part.standard_error, others[part.feature].standard_error),
+        )
+        for part in one.contributions
+    )
+
+
+def _error(one: float | None, other: float | None) -> float | None:
+    return None if one is None and other is None else hypot(one or 0.0, other or 0.0)
+
+
+class _AskedOnce:
+    """A hook that answers again what it answered first, whatever list it is shown."""
+
+    def __init__(self, hook: Hook) -> None:
+        self._hook, self._said = hook, list[Choice | RoutingError]()
+
+    def __call__(self, query: Query) -> Choice:
+        if not self._said:
+            try:
+                self._said.append(self._hook(query))
+            except RoutingError as error:
+                self._said.append(error)
+        (said,) = self._said
+        if isinstance(said, RoutingError):
+            raise said
+        return said

@@ -1,0 +1,182 @@
+"""The smallest changes that lift a candidate above the one before it, each ranked for real."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from listwright.ranking.candidates import CandidateList, Ranking
+from listwright.ranking.explaining.clock import Clock
+from listwright.ranking.explaining.explanation import Change, Passing
+from listwright.ranking.explaining.steps import HALVINGS, Step, distance, steps, whole
+from listwright.ranking.explaining.values import shown
+from listwright.ranking.features import FeatureSchema
+
+Rerank = Callable[[CandidateList], Ranking]
+"""The serving path, with all that was asked but the features."""
+
+MOST_PAIRS = 150
+"""Pairs of changes that are ranked; those that come closest by their single changes are the first."""
+
+_PAIRED = 120
+"""Single changes that pairs are made of."""
+
+
+class OutOfTime(Exception):  # noqa: N818 - no error: it ends a search, and nobody else sees it
+    """The clock is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """A single change that does not pass, and how far the candidate is behind with it."""
+
+    step: Step
+    margin: float
+
+
+def passing(
+    rerank: Rerank, candidates: CandidateList, candidate: int, ranking: Ranking, schema: FeatureSchema, clock: Clock
+) -> tuple[Passing | None, bool]:
+    """The smallest change of one feature, and of two, after which the candidate stands above the one before it.
+
+    Values are the feature's training quantiles and its categories; the way to the first value that passes is then
+    halved a few times, in whole numbers where the feature counts. Size of a change: the share of training rows between
+    both values, see :mod:`listwright.ranking.explaining.steps`. Each change is tried through the serving path, by which
+    more than the candidate's own score may change. Whatever is answered has passed. That nothing smaller would is
+    known of the tried values alone; pairs are :data:`MOST_PAIRS` at most.
+
+    Args:
+        rerank: the serving path.
+        candidates: all of the list.
+        candidate: index, not of the first one.
+        ranking: the answer.
+        schema: with training quantiles.
+        clock: asked before every trial.
+
+    Returns:
+        What was found, and whether the search came to its end before the clock. A search that was cut short has found
+        something only if a change passed: that none does is not known then.
+    """
+    order = ranking.order.tolist()
+    above = order[order.index(candidate) - 1]
+    search = _Search(rerank, candidates, candidate, above, schema, clock)
+    whole_search = True
+    try:
+        search.single()
+        search.pair()
+    except OutOfTime:
+        whole_search = False
+    one, two = search.one, search.two
+    if one is None and two is None and not whole_search:
+        return None, False
+    row = candidates.features[candidate]
+    alone = None if one is None else (_change(one, row, schema),)
+    together = None if two is None else (_change(two[0], row, schema), _change(two[1], row, schema))
+    return Passing(above, alone, together, search.tried), whole_search
+
+
+def _change(step: Step, row: Float[np.ndarray, " D"], schema: FeatureSchema) -> Change:
+    feature = schema.features[step.column]
+    return Change(feature.name, shown(feature, float(row[step.column])), shown(feature, step.value))
+
+
+class _Search:
+    """Ranks changed lists, and counts them."""
+
+    def __init__(
+        self,
+        rerank: Rerank,
+        candidates: CandidateList,
+        candidate: int,
+        above: int,
+        schema: FeatureSchema,
+        clock: Clock,
+    ) -> None:
+        self._rerank, self._candidate, self._above, self._schema = rerank, candidate, above, schema
+        self._features, self._clock = candidates.features.copy(), clock
+        self._context, self._own = candidates.context, candidates.features[candidate].copy()
+        self._margin = self._of(())[1]
+        self.tried = 0
+        self.one: Step | None = None
+        self.two: tuple[Step, Step] | None = None
+        self._failed: list[_Tried] = []
+
+    def single(self) -> None:
+        """Find the smallest step that passes, and keep all smaller ones, which do not."""
+        for step in steps(self._own, self._schema):
+            if self.one is not None and step.near >= self.one.size:
+                continue
+            passes, margin = self._try(step)
+            if not passes:
+                self._failed.append(_Tried(step, margin))
+                continue
+            refined = self._refined(step)
+            if self.one is None or refined.size < self.one.size:
+                self.one = refined
+
+    def pair(self) -> None:
+        """Find two steps that pass together and whose sizes sum to less than the single one's; the smallest sum."""
+        below = math.inf if self.one is None else self.one.size
+        gained = sorted((tried for tried in self._failed if tried.margin > self._margin), key=self._worth, reverse=True)
+        tried = gained[:_PAIRED]
+        pairs = [
+            (one, other)
+            for place, one in enumerate(tried)
+            for other in tried[place + 1 :]
+            if one.step.column != other.step.column and one.step.size + other.step.size < below
+        ]
+        pairs.sort(key=self._promise)
+        for one, other in pairs[:MOST_PAIRS]:
+            size = one.step.size + other.step.size
+            if size < below and self._try(one.step, other.step)[0]:
+                self.two, below = (one.step, other.step), size
+
+    def _worth(self, tried: _Tried) -> float:
+        return (tried.margin - self._margin) / max(tried.step.size, 1e-9)
+
+    def _promise(self, pair: tuple[_Tried, _Tried]) -> tuple[bool, float]:
+        """Pairs that would pass if what they gain added up, the smallest first; then those that miss it least."""
+        one, other = pair
+        margin = one.margin + other.margin - self._margin
+        return margin <= 0.0, one.step.size + other.step.size if margin > 0.0 else -margin
+
+    def _refined(self, step: Step) -> Step:
+        """The same step, as small as it can be between the last value that does not pass and the first that does."""
+        feature = self._schema.features[step.column]
+        own = float(self._own[step.column])
+        if feature.kind == "categorical" or math.isnan(own):
+            return step
+        fails, best, counts = step.near_value, step, whole(feature, own)
+        for _ in range(HALVINGS):
+            middle = float(np.float32((fails + best.value) / 2))
+            if counts:
+                middle = float(np.floor(middle) if best.value > fails else np.ceil(middle))
+            if middle in (fails, best.value):
+                break
+            tried = Step(step.column, middle, distance(feature, own, middle), step.near, step.near_value)
+            if self._try(tried)[0]:
+                best = tried
+            else:
+                fails = middle
+        return best
+
+    def _try(self, *changed: Step) -> tuple[bool, float]:
+        if self._clock.over():
+            raise OutOfTime
+        self.tried += 1
+        return self._of(changed)
+
+    def _of(self, changed: Sequence[Step]) -> tuple[bool, float]:
+        """Whether the candidate passes with these steps, and by how much it is ahead."""
+        row = self._features[self._candidate]
+        row[:] = self._own
+        for step in changed:
+            row[step.column] = step.value
+        ranking = self._rerank(CandidateList(self._features, context=self._context))
+        mine, its = self._candidate, self._above
+        scores = ranking.scores if not np.isnan(ranking.scores[[mine, its]]).any() else ranking.first_stage_scores
+        return bool(ranking.ranks[mine] < ranking.ranks[its]), float(scores[mine] - scores[its])

@@ -1,0 +1,52 @@
+"""``POST /explain``: why a candidate stands where it stands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, HTTPException, Request, Response
+
+from listwright.service import paths
+from listwright.service.api.rerank import HEADERS, JSON, RANKED, media_type_of
+from listwright.service.api.service import PlainRoute, Serving
+from listwright.service.errors import UnsupportedMediaTypeError
+from listwright.service.problems import DOCUMENTED
+from listwright.service.wire.examples import EXPLANATIONS
+
+_BODY: dict[str, Any] = {"schema": {"$ref": "#/components/schemas/ExplainRequest"}, "examples": EXPLANATIONS}
+_ANSWER: dict[str, Any] = {"schema": {"$ref": "#/components/schemas/ExplainResponse"}}
+"""By name: the classes are made where they are needed, see :func:`listwright.service.api.openapi.completed`."""
+
+routes = APIRouter(route_class=PlainRoute)
+
+
+@routes.post(
+    paths.EXPLAIN,
+    operation_id="explain",
+    summary="Explain a candidate's place",
+    tags=["explain"],
+    response_description="The ranking, and why candidates stand where they stand",
+    responses={
+        200: {"headers": HEADERS, "content": {"application/json": _ANSWER}},
+        **{status: DOCUMENTED[status] for status in RANKED},
+        404: DOCUMENTED[404]
+        | {"description": "Explanations are off (LISTWRIGHT_EXPLAIN); or unknown model, version or specialist"},
+        429: DOCUMENTED[429] | {"description": "A list is being explained and another one waits"},
+        503: DOCUMENTED[503] | {"description": "No bundle is loaded, the process is draining, or explaining failed"},
+        504: DOCUMENTED[504] | {"description": "The deadline passed before any part of an explanation was there"},
+    },
+    openapi_extra={"requestBody": {"content": {"application/json": _BODY}, "required": True}},
+)
+async def explain(request: Request, service: Serving) -> Response:
+    """Rank a list as `/rerank` does, and say of one candidate, or of those at the first places, why they stand there.
+
+    Contributions of features to the scores of both stages, the smallest changes that let the candidate pass the one
+    above it, who moves if it leaves, and what makes the query unusual. One list at a time is explained, beside requests
+    to rank, which lose no slot to it. What the deadline cuts short or leaves out is named in `meta.incomplete`.
+    """
+    if service.explainer is None:
+        raise HTTPException(404)
+    media_type = media_type_of(request)
+    if not JSON.fullmatch(media_type):
+        raise UnsupportedMediaTypeError(f"the body is announced as {media_type!r}: send application/json")
+    return await service.explainer.answer(request, service.serving())

@@ -1,0 +1,249 @@
+"""The process that explains.
+
+A process, as a thread would take the interpreter's lock from requests for seconds. Linux runs it on time that nobody
+wants (``SCHED_IDLE``); elsewhere it has the lowest priority.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from listwright.ranking.bundle import Bundle
+    from listwright.ranking.candidates import CandidateList
+    from listwright.ranking.explaining.explanation import Explanation
+    from listwright.ranking.reranker import Reranker
+    from listwright.ranking.router import Hook
+
+IDLE_S = 600.0
+"""After so long without a question the process ends, and its memory is free."""
+
+MOST_BUNDLES = 2
+"""Bundles that stay loaded, those that were asked for last."""
+
+MARGIN, LONGEST_MARGIN_S = 0.05, 0.1
+"""Share of the time, and seconds at most, that are left for encoding and the way back."""
+
+HOOK_BUDGET_S, HOOK_THREADS = 1.0, 2
+"""A hook gets more time than in a request: here it waits for time that nobody wants."""
+
+
+class ExplainTask(NamedTuple):
+    """What to explain.
+
+    Args:
+        path: folder of the bundle.
+        created_at: what its manifest says, to be sure that it is the one that is served.
+        default_strategy: what ``auto`` means.
+        features: ``(L, D)`` float32.
+        ids: of the candidates, or None.
+        context: of the request.
+        strategy: that is asked for.
+        specialist: that is asked for, or None.
+        routing: whether hook and router may be asked.
+        candidates: indices to explain; empty: the first ``top_n`` places.
+        top_n: how many places.
+        against: index of the candidate to compare with, or None.
+        budget: changed candidates that a stage may score for one explanation; None: the usual number.
+        most_budget: the limit of the settings.
+        by: when the answer must be there, on the clock of ``time.monotonic``, which all processes share.
+    """
+
+    path: str
+    created_at: str
+    default_strategy: str
+    features: Any
+    ids: tuple[str, ...] | None
+    context: dict[str, Any]
+    strategy: str
+    specialist: int | None
+    routing: bool
+    candidates: tuple[int, ...]
+    top_n: int
+    against: int | None
+    budget: int | None
+    most_budget: int
+    by: float
+
+
+class ExplainedList(NamedTuple):
+    """What came of it.
+
+    Args:
+        ranking: of the list, as ``/rerank`` would rank it.
+        content: the explanations as JSON.
+        incomplete: parts that the deadline cut short or left out, or that failed; ``explanations`` where candidates
+            are missing.
+        seconds: of each part, by name, the sum over the candidates.
+    """
+
+    ranking: Any
+    content: bytes
+    incomplete: tuple[str, ...]
+    seconds: dict[str, float]
+
+
+class Crashed(NamedTuple):
+    """An error that nobody had in mind, as its traceback."""
+
+    trace: str
+
+
+Reply = ExplainedList | Exception | Crashed
+
+
+def run(pipe: Connection, hook: str | None) -> None:
+    """Say that it is there, then answer tasks until the other end is closed, or none came for :data:`IDLE_S`.
+
+    Args:
+        pipe: an :class:`ExplainTask` comes, a :data:`Reply` goes; whatever comes meanwhile stops the work.
+        hook: ``module:callable`` of the operator, or None.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the worker's to heed: it closes the pipe
+    _step_back()
+    explainer = TaskExplainer(hook, abandoned=pipe.poll)
+    try:
+        pipe.send(None)
+        while pipe.poll(IDLE_S):
+            task: ExplainTask | None = pipe.recv()
+            if task is not None:  # else it came after the answer to what it should have stopped
+                pipe.send(explainer.answer(task))
+    except (EOFError, OSError):
+        return
+
+
+class TaskExplainer:
+    """Explains tasks, one after the other.
+
+    Args:
+        hook: ``module:callable`` of the operator, or None.
+        abandoned: whether nobody waits for the answer any more.
+    """
+
+    def __init__(self, hook: str | None, abandoned: Callable[[], bool]) -> None:
+        self._hook_name, self._abandoned = hook, abandoned
+        self._hook: Hook | None = None
+        self._bundles: dict[tuple[str, str], Bundle] = {}
+
+    def answer(self, task: ExplainTask) -> Reply:
+        """Explain; whatever goes wrong is returned."""
+        from listwright.ranking import errors  # noqa: PLC0415 - the process steps back before it loads
+        from listwright.service.errors import ExplanationFailedError, UnexplainedError  # noqa: PLC0415
+        from listwright.service.hook import HookError  # noqa: PLC0415
+
+        try:
+            return self._explained(task)
+        except (errors.ExplanationError, errors.ScoringError) as error:
+            return UnexplainedError(str(error))
+        except errors.BundleError as error:
+            return ExplanationFailedError(f"the bundle that ranks cannot be loaded again: {error.reason}")
+        except HookError as error:
+            return ExplanationFailedError(f"the hook cannot be loaded again: {error}")
+        except errors.ListwrightError as error:
+            return error.with_traceback(None)
+        except Exception:  # told to the worker, which logs it
+            return Crashed(traceback.format_exc())
+
+    def _explained(self, task: ExplainTask) -> ExplainedList:
+        from listwright.ranking.candidates import CandidateList  # noqa: PLC0415
+        from listwright.service.explaining.encoding import encoded  # noqa: PLC0415
+
+        reranker = self._loaded(task).reranker
+        candidates = CandidateList(task.features, task.ids, task.context)
+        asked: dict[str, Any] = {
+            "strategy": task.strategy,
+            "specialist": task.specialist,
+            "hook": self._opened_hook(),
+            "routing": task.routing,
+        }
+        places = task.candidates or self._first_places(reranker, candidates, task.top_n, asked)
+        found = self._each(task, reranker, candidates, places, asked)
+        missing = ("explanations",) if len(found) < len(places) else ()
+        incomplete = tuple(dict.fromkeys([*(part for one in found for part in one.incomplete), *missing]))
+        seconds: dict[str, float] = {}
+        for part, value in ((part, value) for one in found for part, value in one.seconds.items()):
+            seconds[part] = seconds.get(part, 0.0) + value
+        return ExplainedList(found[0].ranking, encoded(found, task.ids), incomplete, seconds)
+
+    def _first_places(
+        self, reranker: Reranker, candidates: CandidateList, count: int, asked: dict[str, Any]
+    ) -> tuple[int, ...]:
+        from listwright.ranking.deadline import Deadline  # noqa: PLC0415
+
+        order = reranker.rerank(candidates, **asked, deadline=Deadline(abandoned=self._abandoned)).order
+        return tuple(order[:count].tolist())
+
+    def _each(
+        self,
+        task: ExplainTask,
+        reranker: Reranker,
+        candidates: CandidateList,
+        places: Sequence[int],
+        asked: dict[str, Any],
+    ) -> list[Explanation]:
+        """One after the other, each in its share of the time that is left; fewer if that ends."""
+        from listwright.ranking.deadline import Deadline  # noqa: PLC0415
+        from listwright.ranking.errors import ExplanationError  # noqa: PLC0415
+        from listwright.ranking.explaining.explain import DEFAULT_BUDGET  # noqa: PLC0415
+
+        budget = min(DEFAULT_BUDGET if task.budget is None else task.budget, task.most_budget)
+        found: list[Explanation] = []
+        for place in places:
+            share_s = _left_s(task.by) / (len(places) - len(found))
+            deadline = Deadline(time.perf_counter() + share_s, self._abandoned)
+            try:
+                one = reranker.explain(
+                    candidates, place, against=task.against, **asked, deadline=deadline, budget=budget
+                )
+            except ExplanationError:
+                if not found:
+                    raise
+                break
+            found.append(one)
+        return found
+
+    def _loaded(self, task: ExplainTask) -> Bundle:
+        from pathlib import Path  # noqa: PLC0415
+
+        from listwright.ranking import bundle  # noqa: PLC0415
+        from listwright.ranking.errors import BundleError  # noqa: PLC0415
+
+        key = task.path, task.created_at
+        loaded = self._bundles.pop(key, None)
+        if loaded is None:
+            loaded = bundle.load(Path(task.path))
+            if loaded.manifest.created_at.isoformat() != task.created_at:
+                raise BundleError(loaded.path, "its folder holds another one by now")
+        self._bundles[key] = loaded
+        while len(self._bundles) > MOST_BUNDLES:
+            del self._bundles[next(iter(self._bundles))]
+        loaded.reranker.answer_with(task.default_strategy)
+        return loaded
+
+    def _opened_hook(self) -> Hook | None:
+        if self._hook is None and self._hook_name is not None:
+            from listwright.service import hook  # noqa: PLC0415
+
+            called = hook.load(self._hook_name)
+            self._hook = hook.IsolatedHook(called, budget_s=HOOK_BUDGET_S, threads=HOOK_THREADS)
+        return self._hook
+
+
+def _left_s(by: float) -> float:
+    """Seconds for the work, less what encoding and the way back may take."""
+    left_s = by - time.monotonic()
+    return left_s - min(MARGIN * max(0.0, left_s), LONGEST_MARGIN_S)
+
+
+def _step_back() -> None:
+    """Run when nobody else wants to."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    except (AttributeError, OSError):
+        os.nice(19)

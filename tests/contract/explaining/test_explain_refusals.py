@@ -1,0 +1,121 @@
+"""What ``POST /explain`` refuses: bodies that are wrong, with their paths; keys; and all that ``/rerank`` refuses."""
+
+import json
+
+import pytest
+
+from support.http.problem_bodies import JSON, check
+from support.http.rerank_requests import ROWS, by_name, matrix
+from support.service.asgi import serving
+
+PATH = "/explain"
+RANKS, POSTS = "r" * 20, "e" * 20
+
+
+@pytest.mark.parametrize(
+    ("more", "path"),
+    [
+        ({}, "$"),
+        ({"candidate": None}, "$"),
+        ({"candidate": 0, "explain_top_n": 2}, "$"),
+        ({"explain_top_n": 2, "against": 0}, "$"),
+        *(({"candidate": wrong}, "$.candidate") for wrong in (-1, 1.5, True, [], {}, [0], 2**60, 1e300, "x" * 513)),
+        *(({"candidate": 0, "against": wrong}, "$.against") for wrong in (-1, False, [1], {"index": 1})),
+        *(({"explain_top_n": wrong}, "$.explain_top_n") for wrong in (0, 6, "3", 1.5, True, -1)),
+        *(({"candidate": 0, "explain_budget": wrong}, "$.explain_budget") for wrong in (0, "9", 10**9, 1.5)),
+        ({"candidate": 0, "candidates_to_explain": 1}, "$.candidates_to_explain"),
+        ({"candidate": 0, "top_n": 0}, "$.top_n"),
+    ],
+)
+def test_wrong_words_carry_their_path(client, more, path):
+    problem = check(client.post(PATH, json=matrix() | more), 422, "invalid-request")
+    assert [fault["path"] for fault in problem["errors"]] == [path]
+
+
+@pytest.mark.parametrize(
+    ("more", "path", "says"),
+    [
+        ({"candidate": 7}, "$.candidate", "no candidate 7: the list has 7"),
+        ({"candidate": "sku-7"}, "$.candidate", "no candidate has the id 'sku-7'"),
+        ({"candidate": ""}, "$.candidate", "no candidate has the id ''"),
+        ({"candidate": 0, "against": 99}, "$.against", "no candidate 99"),
+        ({"candidate": 0, "against": 0}, "$.against", "the explained candidate itself"),
+        ({"candidate": 0, "against": "sku-0"}, "$.against", "the explained candidate itself"),
+        ({"candidate": 0, "explain_budget": 20_001}, "$.explain_budget", "above the limit, 20000"),
+    ],
+)
+def test_what_is_not_in_the_list_carries_its_path(client, more, path, says):
+    problem = check(client.post(PATH, json=matrix() | more), 422, "candidate")
+    assert [fault["path"] for fault in problem["errors"]] == [path]
+    assert says in problem["detail"]
+
+
+def test_an_id_needs_ids(client):
+    body = {"features": [[1.0, 2.0, 3.0, "A5"]], "candidate": "a"}
+    assert "have no ids" in check(client.post(PATH, json=body), 422, "candidate")["detail"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "kind", "path"),
+    [
+        (by_name([]), 400, "empty-list", "$.candidates"),
+        (by_name([ROWS[0] | {"price": "low"}]), 422, "candidate", "$.candidates[0].features.price"),
+        (by_name([ROWS[0] | {"prise": 1.0}]), 409, "schema-mismatch", "$.candidates[0].features"),
+        (by_name([{"price": 1.0}]), 409, "schema-mismatch", "$.candidates[0].features"),
+        ({"features": [[1.0]]}, 409, "schema-mismatch", "$.features[0]"),
+        (by_name(model="other"), 404, "unknown-model", None),
+        (by_name(specialist=9), 404, "unknown-specialist", None),
+        (by_name(strategy="dlcm"), 404, "unknown-strategy", None),
+        (by_name(ROWS * 200), 413, "too-large", None),
+    ],
+)
+def test_what_rerank_refuses_is_refused_in_the_same_words(client, body, status, kind, path):
+    problem = check(client.post(PATH, json=body | {"candidate": 0}), status, kind)
+    ranked = check(client.post("/rerank", json=body), status, kind)
+    assert problem["detail"] == ranked["detail"]
+    assert problem["errors"] == ranked["errors"]
+    assert path is None or [fault["path"] for fault in problem["errors"]] == [path]
+
+
+@pytest.mark.parametrize(
+    ("content", "headers", "status", "kind"),
+    [
+        (b"", {}, 400, "undecodable-body"),
+        (b"{", {}, 400, "undecodable-body"),
+        (b"null", {}, 422, "invalid-request"),
+        (b'{"features": [[NaN]], "candidate": 0}', {}, 400, "undecodable-body"),
+        (b'{"candidate": "\\ud800", "features": [[1, 2, 3, 1]]}', {}, 400, "undecodable-body"),
+        (b'{"candidate": 0, "candidate": 1, "features": [[1, 2, 3, 1]]}', {}, 422, "repeated-name"),
+        (b"[" * 250, {}, 400, "undecodable-body"),
+        (b'{"candidate": ' + b"9" * 5000 + b"}", {}, 400, "undecodable-body"),
+        (b"{}", {"content-type": "text/plain"}, 415, "unsupported-media-type"),
+        (b"{}", {"content-type": "application/x-npy"}, 415, "unsupported-media-type"),
+        (b"{}", {"content-encoding": "gzip"}, 415, "unsupported-media-type"),
+        (b'{"id": "' + b"a" * 17 * 2**20 + b'"}', {}, 413, "too-large"),
+    ],
+)
+def test_hostile_bodies(client, content, headers, status, kind):
+    check(client.post(PATH, content=content, headers=JSON | headers), status, kind)
+    assert client.post(PATH, json=matrix() | {"candidate": 0}).status_code == 200, "it goes on"
+
+
+def test_hostile_names_are_told_as_they_are(client):
+    names = ["<img src=x onerror=alert(1)>", "\u202egnp", "\u0000", "a" * 512]
+    rows = [{"id": name, "features": ROWS[n]} for n, name in enumerate(names)]
+    for name in names:
+        found = client.post(PATH, json={"candidates": rows, "candidate": name}).json()["explanations"]
+        assert [one["candidate"]["id"] for one in found] == [name]
+    problem = check(client.post(PATH, json={"candidates": rows, "candidate": "</script>" * 50}), 422, "candidate")
+    assert len(json.dumps(problem)) < 3000
+
+
+@pytest.mark.parametrize(("key", "status"), [(RANKS, 200), (POSTS, 403), ("x" * 20, 401), (None, 401)])
+def test_it_wants_a_key_that_may_rank(explained_folder, key, status):
+    keys = f"web:{RANKS},shop:{POSTS} scope=events"
+    with serving(explained_folder, explain=True, keys=keys) as client:
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        assert client.post(PATH, json=matrix() | {"candidate": 0}, headers=headers).status_code == status
+
+
+def test_wrong_method(client):
+    assert client.get(PATH).status_code == 405

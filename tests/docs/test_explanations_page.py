@@ -1,0 +1,76 @@
+"""``docs/explanations.md``: its program runs, its numbers are those of the code, its figures those of the committed run."""
+
+import dataclasses
+import re
+
+import pytest
+
+from listwright.ranking.explaining import explain, passing, sampling, steps
+from listwright.ranking.explaining.explanation import Explanation
+from support.pages.figure_blocks import ROOT, blocks, page, result, table
+
+PAGE = page("docs/explanations.md")
+PARTS = ("first_stage", "moves", "anomaly", "second_stage", "passing")
+
+
+def times():
+    rows = [
+        [
+            one["ranker"],
+            *(f"{one['parts_s'][part]:.2f}" for part in PARTS),
+            f"{one['median_s']:.2f}",
+            f"{one['slowest_s']:.2f}",
+        ]
+        for one in result("explain")["times"]
+    ]
+    return table(["ranker", *(f"`{part}`" for part in PARTS), "all", "slowest place"], rows)
+
+
+def accuracy():
+    found = result("explain")["accuracy"]
+    rows = [
+        [
+            one["bundle"],
+            f"{one['budget']:,}",
+            *(f"{100 * one[name]:.1f} %" for name in ("error", "claimed")),
+            f"{100 * one['within_three']:.1f} %",
+            f"{one['second_stage_s']:.2f}",
+        ]
+        for one in found
+    ]
+    return table(["bundle", "budget", "error", "claimed", "within three standard errors", "seconds"], rows)
+
+
+def test_the_figures_are_those_of_the_committed_run():
+    assert blocks(PAGE) == [times(), accuracy()]
+
+
+def test_the_goal_is_that_of_the_benchmark():
+    assert f"the goal is {result('explain')['goal_s']:g} s" in PAGE
+
+
+def test_the_program_runs(monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    exec(re.search(r"```python\n(.*?)```", PAGE, re.S)[1], {})  # what a reader would run
+    assert len(capsys.readouterr().out.splitlines()) >= 3
+
+
+def test_every_part_has_a_row():
+    for field in dataclasses.fields(Explanation):
+        assert f"`{field.name}`" in PAGE or field.name == "candidate"
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        f"up to {sampling.EXHAUSTIVE.bit_length() - 1} features: yes",
+        f"below {100 * sampling.TOLERANCE:g} %",
+        f"after {sampling.FEWEST_PAIRS} pairs at least",
+        f"At most {passing.MOST_PAIRS} pairs",
+        f"at most {100 * explain.SAMPLING_SHARE:g} % of the time that is left",
+        f"halved {['', 'once', 'twice', 'three times', 'four times', 'five times'][steps.HALVINGS]}",
+        {0.5: "counts as half of the rows"}[steps.OTHER_KIND],
+    ],
+)
+def test_its_numbers_are_those_of_the_code(says):
+    assert says in re.sub(r"\s+", " ", PAGE)

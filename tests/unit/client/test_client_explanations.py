@@ -1,0 +1,165 @@
+"""What ``explain`` sends, and what it makes of an answer."""
+
+import dataclasses
+
+import httpx
+import numpy as np
+import pytest
+
+from listwright_client import Contribution, OverloadedError, Place, UnexpectedAnswerError
+from support.http.scripted import answer, problem, refusing
+
+MATRIX = np.ones((2, 3))
+SHARE = {"feature": "price", "value": 3.1, "reference": None, "contribution": 0.25, "standard_error": 0.01}
+STAGE = {
+    "ranker": "qilcm",
+    "score": 1.5,
+    "reference_score": 1.25,
+    "exact": False,
+    "evaluations": 64,
+    "budget_spent": False,
+    "contributions": [SHARE],
+}
+WHOLE = {
+    "candidate": {"index": 1, "id": "b", "rank": 2},
+    "first_stage": STAGE,
+    "second_stage": STAGE,
+    "passing": {
+        "above": {"index": 0, "id": "a", "rank": 1},
+        "one": [{"feature": "price", "from": 1.0, "to": 2.0}],
+        "two": None,
+        "tried": 9,
+    },
+    "moves": [{"index": 0, "id": "a", "rank": 1, "rank_without": 2}],
+    "anomaly": {
+        "score": 0.5,
+        "training_quantiles": {"0.99": 0.6},
+        "features": [{"feature": "price", "value": None, "anomaly_without": 0.4}],
+    },
+    "against": {"index": 0, "id": "a", "first_stage": [SHARE], "second_stage": []},
+    "incomplete": ["passing"],
+    "faults": {"passing": "it gave NaN"},
+}
+BARE = {
+    "candidate": {"index": 0, "id": None, "rank": 1},
+    **dict.fromkeys(("first_stage", "second_stage", "passing", "anomaly", "against")),
+    "moves": [],
+    "incomplete": [],
+    "faults": {},
+}
+
+
+def explaining(*explanations, **changes):
+    body = {
+        "id": None,
+        "model": "shop",
+        "version": "7",
+        "ranking": answer(),
+        "explanations": list(explanations),
+        "meta": {"timings_ms": {"total": 2.0}, "incomplete": ["passing"]},
+        **changes,
+    }
+    return lambda request: httpx.Response(200, json=body, headers={"x-request-id": "r-1"})
+
+
+def test_the_question_is_rerank_and_what_to_explain(client, server):
+    server.says(explaining(BARE))
+    client.explain(MATRIX, candidate=0, against="b", ids=["a", "b"], strategy="qilcm", explain_budget=None)
+    client.explain(MATRIX, explain_top_n=2, explain_budget=100, timeout_ms=500, candidate=None)
+    assert [request.url.path for request in server.asked] == ["/explain"] * 2
+    first, second = server.bodies()
+    features = MATRIX.tolist()
+    assert first == {"candidate": 0, "against": "b", "strategy": "qilcm", "ids": ["a", "b"], "features": features}
+    assert {**second, "timeout_ms": None} == {
+        "explain_top_n": 2,
+        "explain_budget": 100,
+        "timeout_ms": None,
+        "features": features,
+    }
+    assert 0 < second["timeout_ms"] <= 500
+
+
+def test_every_part_is_read(client, server):
+    server.says(explaining(WHOLE, BARE))
+    found = client.explain(MATRIX, explain_top_n=2)
+    assert found.ranking.ranks.tolist() == [1, 2]
+    assert (found.ranking.model, found.ranking.request_id) == ("shop", "r-1")
+    assert (found.request_id, found.attempts, found.incomplete) == ("r-1", 1, ("passing",))
+    assert found.timings_ms == {"total": 2.0}
+    whole, bare = found.explanations
+    assert whole.candidate == Place(1, "b", 2)
+    assert whole.first_stage == whole.second_stage
+    assert whole.second_stage.contributions == (Contribution("price", 3.1, None, 0.25, 0.01),)
+    assert (whole.second_stage.score, whole.second_stage.reference_score) == (1.5, 1.25)
+    assert (whole.second_stage.evaluations, whole.second_stage.exact) == (64, False)
+    assert whole.passing.above == Place(0, "a", 1)
+    assert [(change.feature, change.value_from, change.value_to) for change in whole.passing.one] == [
+        ("price", 1.0, 2.0)
+    ]
+    assert (whole.passing.two, whole.passing.tried) == (None, 9)
+    assert [(move.index, move.id, move.rank, move.rank_without) for move in whole.moves] == [(0, "a", 1, 2)]
+    assert (whole.anomaly.score, whole.anomaly.training_quantiles["0.99"]) == (0.5, 0.6)
+    assert [(one.feature, one.value, one.anomaly_without) for one in whole.anomaly.features] == [("price", None, 0.4)]
+    assert (whole.against.index, whole.against.first_stage, whole.against.second_stage) == (
+        0,
+        whole.first_stage.contributions,
+        (),
+    )
+    assert (whole.incomplete, whole.faults) == (("passing",), {"passing": "it gave NaN"})
+    assert [getattr(bare, field.name) for field in dataclasses.fields(bare)][1:] == [None] * 3 + [
+        (),
+        None,
+        None,
+        (),
+        {},
+    ]
+
+
+def test_nothing_of_it_changes(client, server):
+    server.says(explaining(WHOLE))
+    found = client.explain(MATRIX, candidate=1)
+    for value, name in (
+        (found, "ranking"),
+        (found.explanations[0], "moves"),
+        (found.explanations[0].candidate, "rank"),
+    ):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(value, name, None)
+    with pytest.raises(TypeError):
+        found.timings_ms["total"] = 0.0
+    with pytest.raises(TypeError):
+        found.explanations[0].anomaly.training_quantiles["0.5"] = 0.0
+
+
+def test_fields_of_a_newer_service_are_left_out(client, server):
+    server.says(explaining({**WHOLE, "poem": "roses", "candidate": {**WHOLE["candidate"], "colour": "red"}}))
+    assert client.explain(MATRIX, candidate=1).explanations[0].candidate == Place(1, "b", 2)
+
+
+def test_a_busy_service_is_asked_again(client, server):
+    server.says(refusing(429, Retry_After="2"), explaining(BARE))
+    assert client.explain(MATRIX, candidate=0).attempts == 2
+    server.says(refusing(429, Retry_After="60"))
+    with pytest.raises(OverloadedError):
+        client.explain(MATRIX, candidate=0)
+
+
+@pytest.mark.parametrize("changes", [{"explanations": [{"candidate": 1}]}, {"meta": {}}, {"ranking": None}])
+def test_what_is_no_answer_is_said_to_be_none(client, server, changes):
+    server.says(explaining(**changes))
+    with pytest.raises(UnexpectedAnswerError):
+        client.explain(MATRIX, candidate=0)
+
+
+def test_unknown_words_are_refused_before_anything_is_sent(client, server):
+    with pytest.raises(TypeError, match="explain has no candidates: it takes"):
+        client.explain(MATRIX, candidates=1)
+    with pytest.raises(TypeError, match="rerank has no candidate: it takes"):
+        client.rerank(MATRIX, candidate=1)
+    assert server.asked == []
+
+
+def test_a_service_that_explains_nothing_says_so(client, server):
+    server.says(problem(404, "not-found", {}))
+    with pytest.raises(Exception, match="404 not-found"):
+        client.explain(MATRIX, candidate=0)

@@ -1,0 +1,128 @@
+"""Three test queries, explained: where the second stage helped most, where it hurt most, and one at random."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from listwright.ranking.candidates import CandidateList, Ranking
+from listwright.ranking.errors import ListwrightError
+from listwright.ranking.explaining.explain import explain
+from listwright.ranking.explaining.explanation import Change, Contribution, Explanation, StageExplanation
+from listwright.ranking.reranker import Reranker
+from listwright.training.data.dataset import Dataset
+from listwright.training.evaluation.evaluate import Evaluation
+from listwright.training.reporting.measures.behaviour import rounded
+
+MOST_CANDIDATES = 200
+"""Longer lists are explained only where all are longer, and then the shortest."""
+
+BUDGET = 1000
+"""Changed candidates that the second stage scores per query."""
+
+MOST_SHOWN = 5
+"""Contributions of each stage, the largest ones."""
+
+
+def explained(reranker: Reranker, test: Dataset, evaluation: Evaluation, metric: str) -> dict[str, object]:
+    """For ``report.json``: the same values at every run.
+
+    Of each query one candidate is explained: the relevant one that the second stage moved furthest up (where it hurt:
+    down). At random, and where no candidate is relevant, it is the first of the answer.
+
+    Args:
+        reranker: of the sealed bundle.
+        test: the split that was evaluated.
+        evaluation: of all its queries.
+        metric: what a query gains is measured by.
+    """
+    ranker = evaluation.generalist
+    gains = evaluation.values[ranker][metric] - evaluation.values["first_stage"][metric]
+    short = test.lengths <= max(MOST_CANDIDATES, int(test.lengths.min()))
+    queries = [
+        _query(reranker, test, ranker, why, n, float(np.nan_to_num(gains[n])))
+        for why, n in _picked(gains, short, ranker)
+    ]
+    return {"explained": {"metric": metric, "ranker": ranker, "queries": queries}}
+
+
+def _picked(gains: Float[np.ndarray, " N"], short: Bool[np.ndarray, " N"], ranker: str) -> Iterator[tuple[str, int]]:
+    counted = np.flatnonzero(short & ~np.isnan(gains))
+    if ranker != "first_stage" and len(counted):
+        best, worst = (int(counted[pick(gains[counted])]) for pick in (np.argmax, np.argmin))
+        if gains[best] > 0.0:
+            yield "helped", best
+        if gains[worst] < 0.0:
+            yield "hurt", worst
+    yield "random", int(np.random.default_rng(0).choice(np.flatnonzero(short)))
+
+
+def _query(reranker: Reranker, test: Dataset, ranker: str, why: str, n: int, gain: float) -> dict[str, object]:
+    rows = test.slice(n)
+    candidates, labels = CandidateList(test.features[rows]), test.labels[rows]
+    about: dict[str, object] = {"why": why, "qid": test.qids[n], "length": len(labels), "gain": rounded([gain])[0]}
+    try:
+        ranking = reranker.rerank(candidates, strategy=ranker)
+        before = reranker.rerank(candidates, strategy="first_stage")
+        candidate = _candidate(why, labels, before, ranking)
+        found = explain(reranker, candidates, candidate, strategy=ranker, budget=BUDGET)
+    except ListwrightError as error:  # a fit of hours is worth more than this part of its page
+        return about | {"fault": str(error)}
+    return about | {
+        "candidate": candidate,
+        "label": int(labels[candidate]),
+        "rank_before": int(before.ranks[candidate]),
+        "rank": int(ranking.ranks[candidate]),
+        "first_stage": _stage(found.first_stage),
+        "second_stage": _stage(found.second_stage),
+        "moves": len(found.moves),
+        "passing": _passing(found),
+        "faults": dict(found.faults),
+    }
+
+
+def _candidate(why: str, labels: Int[np.ndarray, " L"], before: Ranking, ranking: Ranking) -> int:
+    relevant = np.flatnonzero(labels > 0)
+    if why == "random" or len(relevant) == 0:
+        return int(ranking.order[0])
+    gained = (before.ranks - ranking.ranks)[relevant]
+    return int(relevant[np.argmax(gained if why == "helped" else -gained)])
+
+
+def _stage(stage: StageExplanation | None) -> dict[str, object] | None:
+    if stage is None:
+        return None
+    score, reference = rounded([stage.score, stage.reference_score])
+    shown = [_contribution(one) for one in stage.contributions[:MOST_SHOWN] if one.contribution != 0.0]
+    return {
+        "ranker": stage.ranker,
+        "score": score,
+        "reference_score": reference,
+        "exact": stage.exact,
+        "contributions": shown,
+    }
+
+
+def _contribution(one: Contribution) -> dict[str, object]:
+    contribution, error = rounded([one.contribution, one.standard_error or 0.0])
+    return {
+        "feature": one.feature,
+        "value": one.value,
+        "reference": one.reference,
+        "contribution": contribution,
+        "standard_error": None if one.standard_error is None else error,
+    }
+
+
+def _passing(found: Explanation) -> dict[str, object] | None:
+    if found.passing is None:
+        return None
+    return {"one": _changes(found.passing.one), "two": _changes(found.passing.two)}
+
+
+def _changes(changes: Sequence[Change] | None) -> list[dict[str, object]] | None:
+    if changes is None:
+        return None
+    return [{"feature": one.feature, "from": one.value_from, "to": one.value_to} for one in changes]

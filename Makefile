@@ -19,10 +19,13 @@ help: ## this list
 demo: $(VENV)/.training $(DEMO)/manifest.json ## fit on synthetic data (once), serve, rerank one held-out query, stop
 	@$(BIN)/python tools/demo.py $(DEMO)
 
-serve: $(VENV)/.service ## keep the service running: the demo fitted here if there is one, or $LISTWRIGHT_BUNDLE
+serve: $(VENV)/.service ## keep the service running, with its page: the demo fitted here if there is one, or $LISTWRIGHT_BUNDLE
 	@bundle=$${LISTWRIGHT_BUNDLE:-models/demo/1}; \
 	if [ -z "$${LISTWRIGHT_BUNDLE:-}" ] && [ -f $(DEMO)/manifest.json ]; then bundle=$(DEMO); fi; \
+	scheme=http; if [ -n "$${LISTWRIGHT_TLS_CERT:-}" ]; then scheme=https; fi; \
 	echo "serving $$bundle; Ctrl-C stops it"; \
+	export LISTWRIGHT_UI=$${LISTWRIGHT_UI:-true} LISTWRIGHT_EXPLAIN=$${LISTWRIGHT_EXPLAIN:-true}; \
+	if [ "$$LISTWRIGHT_UI" = true ]; then echo "its page: $$scheme://127.0.0.1:$${LISTWRIGHT_PORT:-8000}/ui/"; fi; \
 	LISTWRIGHT_BUNDLE=$$bundle exec $(BIN)/listwright serve
 
 test: check ## lint, types, walls, then the tests, but for the slow ones

@@ -31,7 +31,7 @@ serve: $(VENV)/.service ## keep the service running, with its page: the demo fit
 test: check ## lint, types, walls, then the tests, but for the slow ones
 	@$(BIN)/pytest $(PARALLEL) -m "not slow" $(PYTEST_ARGS)
 
-test-all: check $(VENV)/.foreign ## lint, types, walls, then every test, and the branches of ranking and service that they take
+test-all: check $(VENV)/.foreign build/axe/axe.min.js ## lint, types, walls, then every test, and the branches of ranking and service that they take
 	@$(BIN)/pytest $(PARALLEL) -rs $(COVERAGE) $(PYTEST_ARGS)
 
 explore: $(VENV)/.dev ## property tests with examples that no run had before; SEED=N runs those of seed N
@@ -54,6 +54,10 @@ bench: $(VENV)/.dev ## measure the service, alone and beside others, for benchma
 docs: $(VENV)/.dev ## build the site of docs/ into build/site; a dead link, or a page that nothing leads to, is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "$(CURDIR)/build/site/index.html"
+
+# Without npm the tests that need it are skipped, and say so.
+build/axe/axe.min.js: | $(VENV)/.dev
+	@if command -v npm >/dev/null; then $(BIN)/python tools/page_libraries.py --axe >/dev/null; fi
 
 openapi: $(VENV)/.dev ## write openapi.yaml from the app
 	@$(BIN)/python tools/openapi.py >openapi.yaml.new && mv openapi.yaml.new openapi.yaml

@@ -31,7 +31,7 @@ def served(service):
 
 def test_the_held_out_table_stands_there(demo, open_page):
     page = open_page(demo, "#tab=models")
-    page.get_by_role("heading", name="Held-out queries: 300 queries").wait_for()
+    page.get_by_role("heading", name="Held-out result on 300 queries").wait_for()
     row = page.get_by_role("row").filter(has_text="QILCM (auto)")
     assert "0.820 0.802–0.839" in " ".join(row.inner_text().split())
     page.get_by_label("Drawn").select_option("mrr")

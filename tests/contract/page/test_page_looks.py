@@ -38,7 +38,7 @@ def shown(demo, open_page):
         ready = {
             "Try": "text=Time in the service",
             "Why": "text=Why this ranker",
-            "Models": "text=Held-out queries",
+            "Models": "text=Held-out result",
             "Live": "text=Time by stage",
         }
         page.locator(ready[tab]).first.wait_for()

@@ -44,15 +44,16 @@ def test_an_edit_flips_the_order_at_once(demo, open_page):
     second = before[1]
     column, row = body["feature_names"].index("n5"), body["ids"].index(second)
     select(page, second)
+    orders = {tuple(before)}
     for value in (-5.0, 5.5):
         slide(page, "n5", value)
         body["features"][row][column] = float(page.get_by_role("spinbutton", name="n5, number").input_value())
         until(lambda: ranked(page) == answered(demo, body))
+        orders.add(tuple(ranked(page)))
     type_value(page, "n5", 2.25)
     body["features"][row][column] = 2.25
     until(lambda: ranked(page) == answered(demo, body))
-    orders = {tuple(answered(demo, golden(demo, 0))), tuple(ranked(page))}
-    assert len(orders) == 2, "the edit changes the order"
+    assert len(orders) > 1, "edits change the order"
     page.get_by_role("button", name="Undo all 1 edit").click()
     until(lambda: ranked(page) == before)
 

@@ -63,7 +63,7 @@ function optionsOf(Plot, place, marks) {
   return {
     ...sizeOf(place),
     scales: { x: { time: false }, y: { range: (_, __, most) => [0, Math.max(most, 1)] } },
-    axes: [axis, { ...axis, size: 46, values: (_, shares) => shares.map((share) => `${share} %`) }],
+    axes: [axis, { ...axis, size: 56, values: (_, shares) => shares.map((share) => `${share} %`) }],
     legend: { show: false },
     cursor: { show: false },
     series: [{}, { fill: bar, stroke: bar, width: 0, paths: Plot.paths.bars({ size: [0.9, 60] }), points: { show: false } }],

@@ -11,8 +11,9 @@ import { Note, Trouble } from "../shared/trouble.js";
  * @param {object} props
  * @param {any} props.info of `GET /info`
  * @param {() => void} props.onChanged
+ * @param {() => void} props.onRefresh
  */
-export function Change({ info, onChanged }) {
+export function Change({ info, onChanged, onRefresh }) {
   const [wanted, setWanted] = useState(/** @type {Wanted | null} */ (null));
   const [done, setDone] = useState("");
   const back = info.models.filter(({ kept }) => kept);
@@ -24,6 +25,7 @@ export function Change({ info, onChanged }) {
   };
 
   return html`<p class="buttons">
+      <button type="button" onClick=${onRefresh}>Look again</button>
       <button type="button" onClick=${() => want("reload", null, "Read the models folder now, and serve what it names.")}>Reload</button>
       ${back.map(
         ({ model, version, kept }) => html`<button

@@ -1,7 +1,7 @@
 /** Means over held-out queries with their intervals, as a table and as a drawing. */
 
 import { html, useState } from "../shared/html.js";
-import { number, plural, shortened, signed } from "../shared/format.js";
+import { plural, shortened, signed } from "../shared/format.js";
 
 /**
  * @param {object} props
@@ -14,13 +14,13 @@ export function HeldOut({ shown, info }) {
   const [wanted, setWanted] = useState("ndcg@10");
   const chosen = names.includes(wanted) ? wanted : names[0];
   if (names.length === 0) {
-    return html`<section class="panel"><h2>Held-out queries</h2><p class="soft">The bundle has no metrics.</p></section>`;
+    return html`<section class="panel"><h2>Held-out result</h2><p class="soft">The bundle has no metrics.</p></section>`;
   }
   const found = (ranker, name) => shown.held_out.find((one) => one.ranker === ranker && one.name === name);
   const title = (ranker) => shortened(shown.titles[ranker] ?? ranker.replaceAll("_", " "), 40);
   const serves = (ranker) => ranker === info.default_strategy;
   return html`<section class="panel" aria-labelledby="held-title">
-    <h2 id="held-title">Held-out queries: ${plural(Math.max(...shown.held_out.map(({ n }) => n)), "query", "queries")}</h2>
+    <h2 id="held-title">Held-out result on ${plural(Math.max(...shown.held_out.map(({ n }) => n)), "query", "queries")}</h2>
     <p class="field">
       <label for="metric">Drawn</label>
       <select id="metric" value=${chosen} onChange=${(event) => setWanted(event.target.value)}>
@@ -75,7 +75,7 @@ function Intervals({ rows }) {
           ><span class="line" style=${{ left: `${at(row.low)}%`, width: `${at(row.high) - at(row.low)}%` }}></span
           ><span class="dot" style=${{ left: `${at(row.mean)}%` }}></span
         ></span>
-        <span class="figure">${number(row.mean, 3)}</span>
+        <span class="figure">${row.mean.toFixed(3)}</span>
       </li>`,
     )}
   </ul>`;

@@ -39,13 +39,12 @@ export function ModelsTab({ info, shown, onChanged, onRefresh }) {
         </table>
       </div>
       <${Refused} refused=${info.refused} />
-      <p class="buttons"><button type="button" onClick=${onRefresh}>Look again</button></p>
-      <${Change} info=${info} onChanged=${onChanged} />
+      <${Change} info=${info} onChanged=${onChanged} onRefresh=${onRefresh} />
     </section>
     <${About} info=${info} shown=${shown} />
     ${shown
       ? html`<${HeldOut} shown=${shown} info=${info} />`
-      : html`<section class="panel"><h2>Held-out queries</h2><p class="soft">The bundle's own data are missing: see above.</p></section>`}
+      : html`<section class="panel"><h2>Held-out result</h2><p class="soft">The bundle's own data are missing: see above.</p></section>`}
   </div>`;
 }
 

@@ -112,9 +112,8 @@ function Slider({ id, name, quantiles, value, onValue }) {
   const [low, high] = [quantiles[0], /** @type {number} */ (quantiles.at(-1))];
   const share = (at) => `${(100 * (quantiles[at] - low)) / (high - low)}%`;
   const middle = typeof value === "number" ? value : quantiles[3];
-  return html`<input
+  return html`<span class="slider" style=${{ "--from": share(2), "--to": share(4) }}><input
     id=${id}
-    class="slider"
     type="range"
     min=${low}
     max=${high}
@@ -122,9 +121,8 @@ function Slider({ id, name, quantiles, value, onValue }) {
     value=${Math.min(Math.max(middle, low), high)}
     title=${`half of training's values of ${shortened(name)} lie in the shaded part`}
     aria-valuetext=${cell(value)}
-    style=${{ "--from": share(2), "--to": share(4) }}
     onInput=${(event) => onValue(Number(Number(event.target.value).toPrecision(6)))}
-  />`;
+  /></span>`;
 }
 
 /** @param {{id: string, feature: any, value: any, onValue: (value: any) => void}} props */

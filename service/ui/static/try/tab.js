@@ -29,7 +29,6 @@ export function TryTab({ info, shown, work, onWork, onExplain, onAgain }) {
     <div class="side">
       <${Source} info=${info} shown=${shown} list=${list} onList=${(found) => onWork({ list: found, answer: null, baseline: null, selected: 0 })} />
       ${list && html`<${Options} info=${info} offered=${offered} before=${before} strategy=${strategy} specialist=${specialist} onWork=${onWork} />`}
-      ${answer && html`<${Waterfall} timings=${answer.meta.timings_ms} />`}
     </div>
     <div class="middle">
       ${!list && html`<p class="empty">Choose or paste a list: its order appears here.</p>`}
@@ -56,7 +55,8 @@ export function TryTab({ info, shown, work, onWork, onExplain, onAgain }) {
           </button>
           <${Share} work=${work} info=${info} />
         </p>
-      </section>`}
+      </section>
+        <${Waterfall} timings=${answer.meta.timings_ms} />`}
     </div>
     ${list &&
     answer &&

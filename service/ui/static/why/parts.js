@@ -71,9 +71,9 @@ function Found({ passing, nameOf, onTry }) {
   const { above, one, two, tried } = passing;
   const ways = [one, two].filter(Boolean);
   return html`<p>
-      To pass <bdi>${shortened(nameOf(above.index), 48)}</bdi>, on place ${above.rank}${" "}
-      ${ways.length ? "one of these would do" : "no change of one or two features within training's range is enough"}
-      ${" "}(${plural(tried, "change")} tried):
+      To pass <bdi>${shortened(nameOf(above.index), 48)}</bdi>, on place ${above.rank},${" "}
+      ${ways.length ? "this is enough" : "no change of one or two features within training's range is enough"}
+      ${" "}(${plural(tried, "change")} tried)${ways.length ? ":" : "."}
     </p>
     <ul class="ways">
       ${ways.map(

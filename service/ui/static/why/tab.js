@@ -1,7 +1,7 @@
 /** Why: one candidate explained, alone or compared with a pinned one. */
 
 import { html } from "../shared/html.js";
-import { plural, shortened } from "../shared/format.js";
+import { shortened } from "../shared/format.js";
 import { Note, Trouble, Waiting } from "../shared/trouble.js";
 import { edited, nameOf } from "../try/list.js";
 import { isOff, useExplanation } from "./explaining.js";
@@ -114,5 +114,5 @@ function Explained({ explained, busy, name, onTry }) {
 function timesOf(timings) {
   const told = Object.entries(timings ?? {}).filter(([, ms]) => typeof ms === "number");
   if (!told.length) return "";
-  return `Milliseconds: ${told.map(([step, ms]) => `${step.replaceAll("_", " ")} ${Math.round(ms)}`).join(", ")} (${plural(told.length, "step")}).`;
+  return `Milliseconds: ${told.map(([step, ms]) => `${step.replaceAll("_", " ")} ${Math.round(ms)}`).join(", ")}.`;
 }

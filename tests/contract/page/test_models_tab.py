@@ -4,7 +4,8 @@ import httpx
 import pytest
 
 from listwright.service.bundles import folder
-from support.pages.page_actions import ranked, show, text_of
+from support.http.rerank_requests import by_name
+from support.pages.page_actions import paste, ranked, show, text_of
 from support.waiting import NEVER_S, until
 
 pytestmark = pytest.mark.slow
@@ -110,7 +111,12 @@ def test_a_kept_version_can_be_looked_at(shop, models, open_page):
     headers = {"Authorization": f"Bearer {KEY}"}
     assert httpx.post(shop.url + "/admin/reload", headers=headers).status_code == 200
     page = open_page(shop)
-    before = ranked(page)
-    page.get_by_label("Bundle", exact=True).select_option("1")
-    until(lambda: page.get_by_label("Bundle", exact=True).input_value() == "1")
-    until(lambda: ranked(page) != before)
+    ranked(page)
+    paste(page, by_name())
+    for chosen, version in (("0", "2"), ("1", "1"), ("0", "2")):
+        page.get_by_label("Bundle", exact=True).select_option(chosen)
+        answer = httpx.post(shop.url + "/rerank", json=by_name(version=version)).json()
+        assert answer["version"] == version
+        until(lambda answer=answer: ranked(page) == [one["id"] for one in answer["results"]])
+    orders = [httpx.post(shop.url + "/rerank", json=by_name(version=v)).json()["ranks"] for v in "12"]
+    assert orders[0] != orders[1]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from support.pages.explained import contribution, explained
-from support.pages.page_actions import ranked, select, show, text_of
+from support.pages.page_actions import ranked, select, show, text_of, wait_for
 from support.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -81,11 +81,11 @@ def test_two_candidates_are_compared(why):
     page, asked = why(explained(against=against))
     page.get_by_role("button", name="Pin it, to compare another with it").click()
     page.get_by_label("Candidate").select_option("0")
-    until(lambda: len(asked) > 1 and asked[-1].get("against") == 2)
+    wait_for(page, lambda: len(asked) > 1 and asked[-1].get("against") == 2)
     assert asked[-1]["candidate"] == 0
     page.get_by_role("heading", name="offer-3 compared with offer-1").wait_for()
     page.get_by_role("button", name="Unpin").click()
-    until(lambda: asked[-1].get("against") is None)
+    wait_for(page, lambda: asked[-1].get("against") is None)
 
 
 def test_the_first_candidate_has_nobody_above_and_no_moves_are_said(why):
@@ -148,7 +148,7 @@ def test_a_refusal_is_shown_and_can_be_tried_again(why, status, kind, says):
     assert says in said
     assert "told why Ask again in 2 s." in said
     page.get_by_role("button", name="Ask again").click()
-    until(lambda: len(asked) == 2)
+    wait_for(page, lambda: len(asked) == 2)
 
 
 def test_where_explanations_are_off_the_setting_is_named(demo, open_page):

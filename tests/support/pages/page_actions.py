@@ -2,6 +2,8 @@
 
 import json
 
+from support.waiting import until
+
 ORDER = "[role=listbox] [role=option]"
 
 
@@ -48,3 +50,13 @@ def show(page, tab):
 def lies_over_the_edge(page):
     """How many pixels the page is wider than its window."""
     return page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+
+
+def wait_for(page, condition):
+    """Until the condition holds; meanwhile requests that a test answers itself are answered."""
+
+    def holds():
+        page.wait_for_timeout(20)
+        return condition()
+
+    until(holds, pause_s=0)

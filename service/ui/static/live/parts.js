@@ -15,7 +15,7 @@ const WORST = 12;
  * @param {any[][]} props.rows
  */
 function Table({ title, head, rows }) {
-  return html`<div class="scroll" tabindex="0" role="region" aria-label=${title}>
+  return html`<div class="scroll" tabindex="0" role="region" aria-label=${`${title}: table`}>
     <table class="figures">
       <thead><tr>${head.map((name) => html`<th scope="col">${name}</th>`)}</tr></thead>
       <tbody>

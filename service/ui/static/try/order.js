@@ -83,13 +83,12 @@ export function Order({ list, answer, baseline, before, selected, onSelect, busy
             id=${`place-${place.index}`}
             role="option"
             aria-selected=${place.index === selected}
-            aria-label=${spoken(place, nameOf(list, place.index))}
             class=${kindOf(place, selected)}
             onClick=${() => onSelect(place.index)}
           >
             <span class="rank">${place.rank}</span>
             <span class="name"><bdi>${shortened(nameOf(list, place.index), 48)}</bdi></span>
-            <span class="moved">${moved(place)}</span>
+            <span class="moved"><span aria-hidden="true">${moved(place)}</span><span class="unseen">${movedInWords(place)}</span></span>
             <span class="share" style=${{ "--share": most > 0 ? (place.share ?? 0) / most : 0 }}>
               <span class="score">${place.share === null ? "below the cutoff" : percent(place.share)}</span>
             </span>
@@ -108,12 +107,6 @@ export function Order({ list, answer, baseline, before, selected, onSelect, busy
 function kindOf(place, selected) {
   const way = place.rank < place.was ? "up" : place.rank > place.was ? "down" : "same";
   return `place ${way} ${place.index === selected ? "selected" : ""}`;
-}
-
-/** @param {Place} place @param {string} name */
-function spoken(place, name) {
-  const share = place.share === null ? "below the cutoff" : percent(place.share);
-  return `${place.rank}: ${shortened(name, 48)}, ${share}, ${movedInWords(place)}`;
 }
 
 /** @param {{left: Place[], right: Place[], first: number, selected: number}} props a line for each candidate in sight */

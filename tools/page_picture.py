@@ -15,6 +15,7 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 from playwright.sync_api import Page, sync_playwright
 
@@ -43,7 +44,7 @@ def main() -> int:
     service = subprocess.Popen([sys.executable, "-m", "service"], cwd=ROOT, env={**os.environ, **settings})
     try:
         _wait_until_ready(address)
-        with sync_playwright() as driver, driver.chromium.launch(executable_path=_chromium()) as browser:
+        with sync_playwright() as driver, driver.chromium.launch(**_browser()) as browser:
             page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light")
             _show(page, address)
             page.screenshot(path=target)
@@ -54,9 +55,11 @@ def main() -> int:
     return 0
 
 
-def _chromium() -> str | None:
-    """The browser of the system; None for playwright's own."""
-    return next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None)
+def _browser() -> dict[str, Any]:
+    """The browser of the system, or else playwright's own; it runs as root, too."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    found = next((path for name in names if (path := shutil.which(name))), None)
+    return {"executable_path": found, "args": ["--no-sandbox"]}
 
 
 def _wait_until_ready(address: str) -> None:

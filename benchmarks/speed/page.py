@@ -37,7 +37,10 @@ MEASURE = """async ([what, times]) => {
             slider.value = Number(slider.min) + (Number(slider.max) - Number(slider.min)) * ((n * 37) % 100) / 100;
             slider.dispatchEvent(new Event("input", {bubbles: true}));
         },
-        keys: n => list.dispatchEvent(new KeyboardEvent("keydown", {key: n % 2 ? "ArrowUp" : "ArrowDown", bubbles: true})),
+        keys: n => {
+            const key = n % 2 ? "ArrowUp" : "ArrowDown";
+            list.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true}));
+        },
         parts: n => [...document.querySelectorAll(".parts button")][n % 2 ? 0 : 1].click(),
     };
     const found = [];
@@ -71,20 +74,26 @@ def measure(page: Page, what: str) -> tuple[np.ndarray, np.ndarray]:
     return found[:, 0], found[:, 1]
 
 
+def _told(milliseconds: np.ndarray) -> str:
+    return f"median {np.median(milliseconds):5.1f} ms, p95 {np.quantile(milliseconds, 0.95):5.1f} ms"
+
+
 def main() -> int:
     """Prints a line for each act."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     settings = {"LISTWRIGHT_BUNDLE": str(BUNDLE), "LISTWRIGHT_PORT": str(port), "LISTWRIGHT_UI": "true"}
-    service = subprocess.Popen([sys.executable, "-m", "service"], cwd=ROOT, env={**os.environ, **settings}, stderr=-3)
+    command, environment = [sys.executable, "-m", "service"], {**os.environ, **settings}
+    service = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL)
     address = f"http://127.0.0.1:{port}"
     try:
         _wait_until_ready(address)
         with _direct.open(address + "/info") as answer:
             names = [feature["name"] for feature in json.load(answer)["features"]]
         found = next((path for name in ("chromium", "google-chrome") if (path := shutil.which(name))), None)
-        with sync_playwright() as driver, driver.chromium.launch(executable_path=found, args=["--no-sandbox"]) as browser:
+        options = {"executable_path": found, "args": ["--no-sandbox"]}
+        with sync_playwright() as driver, driver.chromium.launch(**options) as browser:
             page = browser.new_page(viewport={"width": 1600, "height": 1000})
             page.goto(f"{address}/ui/")
             page.get_by_text("Paste JSON or CSV, or drop a file here").click()
@@ -94,10 +103,9 @@ def main() -> int:
             page.locator(".parts").wait_for()
             for what in ("slider", "keys", "parts"):
                 shown, settled = measure(page, what)
-                told = f"{what:<7} to the next picture: median {np.median(shown):5.1f} ms, p95 {np.quantile(shown, 0.95):5.1f} ms"
+                print(f"{what:<7} to the next picture: {_told(shown)}")
                 if what == "slider":
-                    told += f"; to the new order: median {np.median(settled):5.1f} ms, p95 {np.quantile(settled, 0.95):5.1f} ms"
-                print(told)
+                    print(f"{what:<7} to the new order:    {_told(settled)}")
     finally:
         service.send_signal(signal.SIGTERM)
         service.wait(timeout=20)

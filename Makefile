@@ -19,10 +19,13 @@ help: ## this list
 demo: $(VENV)/.training $(DEMO)/manifest.json ## fit on synthetic data (once), serve, rerank one held-out query, stop
 	@$(BIN)/python tools/demo.py $(DEMO)
 
-serve: $(VENV)/.service ## keep the service running: the demo fitted here if there is one, or $LISTWRIGHT_BUNDLE
+serve: $(VENV)/.service ## keep the service running, with its page: the demo fitted here if there is one, or $LISTWRIGHT_BUNDLE
 	@bundle=$${LISTWRIGHT_BUNDLE:-models/demo/1}; \
 	if [ -z "$${LISTWRIGHT_BUNDLE:-}" ] && [ -f $(DEMO)/manifest.json ]; then bundle=$(DEMO); fi; \
+	scheme=http; if [ -n "$${LISTWRIGHT_TLS_CERT:-}" ]; then scheme=https; fi; \
 	echo "serving $$bundle; Ctrl-C stops it"; \
+	export LISTWRIGHT_UI=$${LISTWRIGHT_UI:-true} LISTWRIGHT_EXPLAIN=$${LISTWRIGHT_EXPLAIN:-true}; \
+	if [ "$$LISTWRIGHT_UI" = true ]; then echo "its page: $$scheme://127.0.0.1:$${LISTWRIGHT_PORT:-8000}/ui/"; fi; \
 	LISTWRIGHT_BUNDLE=$$bundle exec $(BIN)/listwright serve
 
 loop: $(VENV)/.loop ## made-up traffic to the real service: log, join, fit, shadow, interleave, compare, promote; two minutes
@@ -31,7 +34,7 @@ loop: $(VENV)/.loop ## made-up traffic to the real service: log, join, fit, shad
 test: check ## lint, types, walls, then the tests, but for the slow ones
 	@$(BIN)/pytest $(PARALLEL) -m "not slow" $(PYTEST_ARGS)
 
-test-all: check $(VENV)/.foreign ## lint, types, walls, then every test, and the branches of ranking and service that they take
+test-all: check $(VENV)/.foreign build/axe/axe.min.js ## lint, types, walls, then every test, and the branches of ranking and service that they take
 	@$(BIN)/pytest $(PARALLEL) -rs $(COVERAGE) $(PYTEST_ARGS)
 
 explore: $(VENV)/.dev ## property tests with examples that no run had before; SEED=N runs those of seed N
@@ -54,6 +57,10 @@ bench: $(VENV)/.dev ## measure the service, alone and beside others, for benchma
 docs: $(VENV)/.dev ## build the site of docs/ into build/site; a dead link, or a page that nothing leads to, is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "$(CURDIR)/build/site/index.html"
+
+# Without npm the tests that need it are skipped, and say so.
+build/axe/axe.min.js: | $(VENV)/.dev
+	@if command -v npm >/dev/null; then $(BIN)/python tools/page_libraries.py --axe >/dev/null; fi
 
 openapi: $(VENV)/.dev ## write openapi.yaml from the app
 	@$(BIN)/python tools/openapi.py >openapi.yaml.new && mv openapi.yaml.new openapi.yaml

@@ -64,6 +64,18 @@ def read_manifest(path: Path) -> Manifest:
     return parse(_read(path, MANIFEST), path / MANIFEST)
 
 
+def read_listed(path: Path, manifest: Manifest, name: str) -> bytes:
+    """One file of a loaded bundle, read again and checked against the manifest.
+
+    Raises:
+        BundleError: if the manifest does not list it, or it is no longer what the manifest says.
+    """
+    entry = next((entry for entry in manifest.files if entry.name == name), None)
+    if entry is None:
+        raise BundleError(path / MANIFEST, f"does not list the file {name!r}")
+    return _checked(path, entry, _read(path, name))
+
+
 def load_files(path: Path, files: Mapping[str, bytes]) -> Bundle:
     """The same of files that are held in memory, the manifest among them; nothing is read from disk.
 

@@ -172,13 +172,18 @@ def _route(app: Contract, keyring: Keyring, tracer: Tracer | None) -> None:
     service, telemetry = app.service, app.service.telemetry
     ranking = (open_inference.fast, rerank.ranking)
     routers = (*ranking, health.routes, info.routes, open_inference.routes, admin.admin, events.routes, explain.routes)
-    answers = [route for router in routers for route in router.routes]
+    answers, keyless = [route for router in routers for route in router.routes], frozenset[str]()
+    if service.settings.ui:
+        from listwright.service.ui.routes import routes as of_page  # noqa: PLC0415 - nothing of it is loaded elsewhere
+
+        page, keyless = of_page()
+        answers += page.routes
     app.router.routes.extend(answers)  # not by include_router, behind which FastAPI matches each request three times
     problems.install(app)
     known = frozenset(getattr(route, "path", "") for route in answers)
     if keyring:
         open_paths = paths.HEALTH | paths.INFORMATION if service.settings.open_info else paths.HEALTH
-        app.add_middleware(KeyMiddleware, keyring=keyring, open_paths=open_paths, telemetry=telemetry)
+        app.add_middleware(KeyMiddleware, keyring=keyring, open_paths=open_paths | keyless, telemetry=telemetry)
     app.add_middleware(AccessLog, telemetry=telemetry, paths=known, tracer=tracer)
     pacing = Pacing(keyring, service.admin_key)
     unpaced = frozenset() if service.events is None else frozenset((paths.EVENTS,))  # bounded by what it writes

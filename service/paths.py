@@ -32,6 +32,12 @@ MODEL_READY = (f"{MODEL[0]}/ready", f"{MODEL[1]}/ready")
 INFERENCE_PROBLEMS = (INFERENCE_MODELS, f"{INFERENCE}/health/")
 """Where clients of the Open Inference Protocol ask, which look for a member ``error``."""
 
+UI = "/ui"
+UI_PAGE, UI_FILES = f"{UI}/", f"{UI}/{{name:path}}"
+"""The page and its files, which need no key: they hold no data."""
+
+UI_BUNDLE, UI_REPORT = f"{UI}/bundle", f"{UI}/report"
+
 HEALTH = frozenset((LIVE, READY, INFERENCE_LIVE, INFERENCE_READY))
 INFORMATION = frozenset((INFO, METRICS, OPENAPI))
 

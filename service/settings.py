@@ -188,6 +188,7 @@ class Settings(LoopSettings, ExplainSettings, EventSettings):
         float,
         Field(ge=0, le=600, description="seconds that every worker keeps serving after SIGTERM, with /readyz at 503"),
     ] = 0.0
+    ui: Annotated[bool, Field(description="true: serve the page at /ui/")] = False
     log_level: Annotated[
         Literal["critical", "error", "warning", "info", "debug"],
         Field(description="least severe message logged"),

@@ -1,6 +1,6 @@
 """Show a bundle at work: start the service, rerank one real held-out query over HTTP, stop cleanly.
 
-usage: python tools/demo.py BUNDLE [--picture FILE.svg]      (a bundle of the demo recipe; `make demo` fits one)
+usage: python tools/demo.py BUNDLE      (a bundle of the demo recipe; `make demo` fits one)
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ def main() -> int:
     """Command line; 0 if the service answered and stopped cleanly."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bundle", type=Path, metavar="BUNDLE")
-    parser.add_argument("--picture", type=Path, metavar="FILE.svg", help="draw the query before and after")
     options = parser.parse_args()
     folder = options.bundle
     console = Console(highlight=False)
@@ -61,8 +60,6 @@ def main() -> int:
         body = _body(features, manifest.feature_schema)
         answer = _post(address + "/rerank", body)
         _show(answer, labels, body, report["rankers"], console)
-        if options.picture is not None:
-            _draw(options.picture, answer, labels, report["rankers"])
     finally:
         service.send_signal(signal.SIGTERM)
         code = service.wait(timeout=20)
@@ -143,13 +140,6 @@ def _show(
     console.print(table)
     console.print(f"route   {json.dumps(answer['route'])}", markup=False)
     console.print(f"timings {json.dumps(answer['meta']['timings_ms'])} ms", markup=False)
-
-
-def _draw(path: Path, answer: dict[str, Any], labels: np.ndarray, names: dict[str, str]) -> None:
-    from before_after import draw  # noqa: PLC0415 - matplotlib is slow to load
-
-    ranker = names[answer["route"]["strategy"]]
-    draw(path, answer["results"], [int(label) for label in labels], (names["first_stage"], ranker))
 
 
 def _stars(label: int) -> str:

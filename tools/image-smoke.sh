@@ -59,6 +59,13 @@ print(*filter(find_spec, ["listwright.training", "torch", "onnx", "onnxscript", 
 [ -z "$found" ] || die "the image holds what serving does not need: $found"
 say "no training library inside"
 
+files=$("$ENGINE" exec "$NAME" python -c '
+from listwright.service.ui import files
+found = files.read()
+print(len(found) if {"index.html", "main.js", "vendor/preact.js"} <= found.keys() else 0)')
+[ "$files" -gt 0 ] || die "the image lacks files of the page"
+say "the page has $files files"
+
 "$ENGINE" stop -t 15 "$NAME" >/dev/null
 code=$("$ENGINE" inspect "$NAME" --format '{{.State.ExitCode}}')
 [ "$code" -eq 0 ] || die "stopped with exit code $code"

@@ -34,13 +34,17 @@ esac
 (cd "$ROOT" && install "$(echo dist/listwright-*.whl)[training]")
 listwright fit demo --quick --out models/demo/1 >fit.log 2>&1 || { cat fit.log >&2; die "listwright fit demo failed"; }
 listwright verify models/demo/1
-LISTWRIGHT_PORT=$PORT listwright serve models/demo/1 >serve.log 2>&1 &
+LISTWRIGHT_UI=true LISTWRIGHT_PORT=$PORT listwright serve models/demo/1 >serve.log 2>&1 &
 SERVICE=$!
 python "$ROOT/tools/image_query.py" models/demo/1 "http://127.0.0.1:$PORT" || { cat serve.log >&2; die "asking failed"; }
 python -c "
 from listwright_client import Client
 with Client('http://127.0.0.1:$PORT', timeout=10) as client:
     print('listwright_client:', client.info().model)"
+python -c "
+from urllib.request import urlopen
+for path in ('', 'main.js', 'vendor/preact.js', 'bundle'):
+    print('page:', path, len(urlopen('http://127.0.0.1:$PORT/ui/' + path, timeout=10).read()), 'bytes')"
 kill "$SERVICE"
 wait "$SERVICE" || die "the service stopped with exit code $?"
 SERVICE=

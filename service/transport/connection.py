@@ -11,13 +11,15 @@ from typing import Any
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from listwright.service import problems
+from listwright.service import paths, problems
 from listwright.service.transport.connection_limit import PATIENCE_S, ConnectionLimit
 from listwright.service.transport.framing import RefusedRequestError
+from listwright.service.transport.own_caching import OwnCaching
 from listwright.service.transport.unsent_answers import UnsentAnswers
 
 HEADERS = (("x-content-type-options", "nosniff"), ("cache-control", "no-store"))
-"""On every answer: it may repeat a caller's words, which are no HTML, and is meant for that caller, not for caches."""
+"""On every answer: it may repeat a caller's words, which are no HTML, and is meant for that caller, not for caches.
+Files of the page say otherwise, see :class:`OwnCaching`."""
 
 DROPPED_PAUSE_S = 0.02
 """Between two looks at a body of which more than :data:`LINGER_BYTES` came after its answer: dropping takes time."""
@@ -161,6 +163,8 @@ class Connection(UnsentAnswers):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._at_work = cycle
+        if cycle.scope["path"].startswith(paths.UI_PAGE):
+            app = OwnCaching(app, cycle)
         if not self._served:
             app = self._limit.answering(cycle.scope["path"], app)
         if not self._served or self._last:

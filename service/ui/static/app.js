@@ -1,0 +1,157 @@
+/** The page: which bundle, which tab, and the list that Try and Why share. */
+
+import { html, useCallback, useEffect, useRef, useState } from "./shared/html.js";
+import { KeyForm } from "./shared/key_form.js";
+import { readFragment, showTabInAddress, unpacked } from "./shared/fragment.js";
+import { shortened } from "./shared/format.js";
+import { askBundle, askInfo, storedKey, storeKey } from "./shared/service.js";
+import { Tabs } from "./shared/tabs.js";
+import { Trouble, Waiting } from "./shared/trouble.js";
+import { LiveTab } from "./live/tab.js";
+import { ModelsTab } from "./models/tab.js";
+import { fromState } from "./try/sharing.js";
+import { goldenList } from "./try/source.js";
+import { TryTab } from "./try/tab.js";
+import { useRanking } from "./try/ranking.js";
+import { WhyTab } from "./why/tab.js";
+
+const TABS = { try: "Try", why: "Why", models: "Models", live: "Live" };
+
+/** @typedef {import("./shared/service.js").Named} Named */
+
+/** What the page has of a bundle. */
+const NOTHING = { info: null, shown: null, shownError: null, error: null };
+
+export function App() {
+  const [tab, setTab] = useState(() => (Object.hasOwn(TABS, readFragment().tab) ? readFragment().tab : "try"));
+  const [served, setServed] = useState(/** @type {any} */ (NOTHING));
+  const [locked, setLocked] = useState(false);
+  const [linkFault, setLinkFault] = useState("");
+  const { work, change, rank } = useRanking(served.info, () => setLocked(true));
+  const current = useRef(work);
+  current.current = work;
+
+  /** @param {string} next */
+  const show = useCallback((next) => {
+    setTab(next);
+    showTabInAddress(next);
+  }, []);
+
+  /** @param {Named} [named] @returns {Promise<any>} what is known now */
+  const load = useCallback(async (named = {}) => {
+    let found;
+    try {
+      const info = await askInfo(named);
+      found = { ...NOTHING, info };
+      found.shown = await askBundle({ model: info.model, version: info.version });
+    } catch (error) {
+      if (error.status === 401) setLocked(true);
+      found = found ? { ...found, shownError: error } : { ...NOTHING, error };
+    }
+    setServed((before) => (found.info ? found : { ...before, error: found.error }));
+    return found;
+  }, []);
+
+  /** @param {Named} named choose another bundle; a list that fits it, too, stays */
+  async function choose(named) {
+    const before = served.info;
+    const { info, shown } = await load(named);
+    if (!info) return;
+    const list = current.current.list;
+    if (list && before?.fingerprint === info.fingerprint) change({ list: { ...list, golden: null }, answer: null, baseline: null });
+    else change({ list: goldenList(shown, 0), answer: null, baseline: null, selected: 0, pinned: null, strategy: "auto", specialist: null });
+  }
+
+  /** Open what a link holds, or else the first golden list. */
+  async function open() {
+    const { shared } = readFragment();
+    let state = null;
+    try {
+      state = shared ? await unpacked(shared) : null;
+    } catch {
+      setLinkFault("it is damaged");
+    }
+    const named = state ? { model: textOf(state.model), version: textOf(state.version) } : {};
+    let found = await load(named);
+    if (found.error?.status === 404 && state) found = await load();
+    if (!found.info) return;
+    try {
+      if (state) {
+        if (state.model !== found.info.model || state.version !== found.info.version) {
+          setLinkFault(`its bundle, ${shortened(`${state.model}/${state.version}`, 80)}, is not served here`);
+        }
+        change({ ...fromState(state, (at) => goldenList(found.shown, at)), answer: null, baseline: null });
+        return;
+      }
+    } catch (error) {
+      setLinkFault(error.message);
+    }
+    change({ list: goldenList(found.shown, 0), answer: null, baseline: null });
+  }
+
+  useEffect(() => {
+    open();
+  }, []);
+
+  /** @param {string} key */
+  function unlock(key) {
+    storeKey(key);
+    setLocked(false);
+    if (served.info) load({ model: served.info.model, version: served.info.version }).then(rank);
+    else open();
+  }
+
+  async function again() {
+    if (!served.info) await open();
+    else if ((await load({ model: served.info.model, version: served.info.version })).info) rank();
+    else if ((await load()).info) rank();
+  }
+
+  const { info, shown, shownError, error } = served;
+  if (locked) return html`<${Frame}><${KeyForm} tried=${storedKey() !== ""} onKey=${unlock} /><//>`;
+  if (!info && error) return html`<${Frame}><${Trouble} error=${error} what="Nothing is known of the service" onRetry=${again} /><//>`;
+  if (!info) return html`<${Frame}><${Waiting} what="Asking the service" /><//>`;
+  const shared = { info, shown, work };
+  return html`<${Frame} info=${info} onChoose=${choose} onForget=${storedKey() ? () => { storeKey(""); setLocked(true); } : null}>
+    <${Tabs} tabs=${TABS} chosen=${tab} onChoose=${show} />
+    ${linkFault && html`<div class="note warn" role="alert"><p>The link is not shown as it was: ${shortened(linkFault, 300)}.</p></div>`}
+    ${shownError && html`<${Trouble} error=${shownError} what="The bundle's own data are missing" onRetry=${again} />`}
+    ${error && html`<${Trouble} error=${error} what="The service was asked again" onRetry=${again} />`}
+    <div role="tabpanel" id=${`panel-${tab}`} aria-labelledby=${`tab-${tab}`}>
+      ${tab === "try" && html`<${TryTab} ...${shared} onWork=${change} onAgain=${again} onExplain=${() => show("why")} />`}
+      ${tab === "why" && html`<${WhyTab} ...${shared} onWork=${change} onTry=${() => show("try")} onLocked=${() => setLocked(true)} />`}
+      ${tab === "models" && html`<${ModelsTab} info=${info} shown=${shown} onChanged=${() => choose({ model: info.model })} onRefresh=${again} />`}
+      ${tab === "live" && html`<${LiveTab} info=${info} onLocked=${() => setLocked(true)} />`}
+    </div>
+  <//>`;
+}
+
+/** @param {unknown} value @returns {string | null} */
+const textOf = (value) => (typeof value === "string" ? value.slice(0, 100) : null);
+
+/** @param {{info?: any, onChoose?: (named: Named) => void, onForget?: (() => void) | null, children?: any}} props */
+function Frame({ info, onChoose, onForget, children }) {
+  const offered = info ? bundlesOf(info) : [];
+  const at = offered.findIndex(({ model, version }) => model === info.model && version === info.version);
+  return html`<header>
+      <h1>Listwright</h1>
+      ${offered.length > 1 &&
+      html`<p class="field">
+        <label for="bundle">Bundle</label>
+        <select id="bundle" value=${at} onChange=${(event) => onChoose?.(offered[Number(event.target.value)])}>
+          ${offered.map(({ model, version, kept }, n) => html`<option value=${n}>${model}/${version}${kept ? " (kept)" : ""}</option>`)}
+        </select>
+      </p>`}
+      ${offered.length === 1 && html`<p class="soft"><bdi>${info.model}/${info.version}</bdi></p>`}
+      ${onForget && html`<button type="button" onClick=${onForget}>Forget the key</button>`}
+    </header>
+    <main>${children}</main>`;
+}
+
+/** @param {any} info @returns {{model: string, version: string, kept: boolean}[]} all that a request may name */
+function bundlesOf(info) {
+  return info.models.flatMap(({ model, version, kept }) => [
+    { model, version, kept: false },
+    ...(kept ? [{ model, version: kept, kept: true }] : []),
+  ]);
+}

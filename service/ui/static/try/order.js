@@ -1,0 +1,142 @@
+/** Before and after, side by side, with lines between the places. Long lists are shown in parts: a browser stays quick. */
+
+import { html, useEffect, useMemo, useState } from "../shared/html.js";
+import { number, percent, shortened } from "../shared/format.js";
+import { nameOf } from "./list.js";
+import { moved, movedInWords, placesOf } from "./places.js";
+
+/** @typedef {import("./places.js").Place} Place */
+
+/** Rows that are drawn at a time. */
+const PART = 50;
+
+/** Height of a row, as in try.css. */
+const ROW = 40;
+
+/** Keys that choose another candidate, and how far they go. */
+const STEPS = { ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10, Home: -Infinity, End: Infinity };
+
+/**
+ * @param {object} props
+ * @param {import("./list.js").List} props.list
+ * @param {any} props.answer
+ * @param {any} props.baseline
+ * @param {import("./places.js").Before} props.before
+ * @param {number} props.selected index of a candidate
+ * @param {(index: number) => void} props.onSelect
+ * @param {boolean} props.busy
+ */
+export function Order({ list, answer, baseline, before, selected, onSelect, busy }) {
+  const places = useMemo(() => placesOf(answer, baseline, before), [answer, baseline, before]);
+  const [start, setStart] = useState(0);
+  const length = places.byRank.length;
+  const first = Math.min(start, PART * Math.floor((length - 1) / PART));
+  const chosen = places.byIndex[selected];
+  useEffect(() => setStart(0), [list.original]);
+
+  /** @param {number} rank from 1 */
+  function choose(rank) {
+    const place = places.byRank[Math.min(Math.max(rank, 1), length) - 1];
+    setStart(PART * Math.floor((place.rank - 1) / PART));
+    onSelect(place.index);
+  }
+
+  /** @param {KeyboardEvent} event */
+  function press(event) {
+    const step = STEPS[event.key];
+    if (step === undefined) return;
+    event.preventDefault();
+    choose(chosen.rank + step);
+  }
+
+  const right = places.byRank.slice(first, first + PART);
+  const left = places.byBefore.slice(first, first + PART);
+  const most = Math.max(...places.byRank.map(({ share }) => share ?? 0));
+  const title = before === "input" ? "As sent" : before === "first" ? "First stage" : "Before my edits";
+  return html`<div class=${`order ${busy ? "busy" : ""}`}>
+    <div class="columns">
+      <h3 id="before-title">${title}</h3>
+      <span></span>
+      <h3 id="after-title">Now: ${answer.route.strategy}</h3>
+      <ol class="places" aria-hidden="true">
+        ${left.map(
+          (place) => html`<li key=${place.index} class=${kindOf(place, selected)} onClick=${() => onSelect(place.index)}>
+            <span class="rank">${place.was}</span>
+            <span class="name"><bdi>${shortened(nameOf(list, place.index), 48)}</bdi></span>
+            <span class="score">${before === "edits" ? percent(place.scoreBefore) : place.scoreBefore === null ? "" : number(place.scoreBefore, 3)}</span>
+          </li>`,
+        )}
+      </ol>
+      <${Lines} left=${left} right=${right} first=${first} selected=${selected} />
+      <ol
+        class="places now"
+        role="listbox"
+        tabindex="0"
+        aria-labelledby="after-title"
+        aria-activedescendant=${right.some(({ index }) => index === selected) ? `place-${selected}` : undefined}
+        aria-busy=${busy}
+        onKeyDown=${press}
+      >
+        ${right.map(
+          (place) => html`<li
+            key=${place.index}
+            id=${`place-${place.index}`}
+            role="option"
+            aria-selected=${place.index === selected}
+            class=${kindOf(place, selected)}
+            onClick=${() => onSelect(place.index)}
+          >
+            <span class="rank">${place.rank}</span>
+            <span class="name"><bdi>${shortened(nameOf(list, place.index), 48)}</bdi></span>
+            <span class="moved"><span aria-hidden="true">${moved(place)}</span><span class="unseen">${movedInWords(place)}</span></span>
+            <span class="share" style=${{ "--share": most > 0 ? (place.share ?? 0) / most : 0 }}>
+              <span class="score">${place.share === null ? "below the cutoff" : percent(place.share)}</span>
+            </span>
+          </li>`,
+        )}
+      </ol>
+    </div>
+    ${length > PART && html`<${Parts} length=${length} first=${first} onStart=${setStart} />`}
+    <p class="said" role="status">
+      ${chosen && html`<bdi>${shortened(nameOf(list, selected), 48)}</bdi>: place ${chosen.rank} of ${length}, ${movedInWords(chosen)}.`}
+    </p>
+  </div>`;
+}
+
+/** @param {Place} place @param {number} selected */
+function kindOf(place, selected) {
+  const way = place.rank < place.was ? "up" : place.rank > place.was ? "down" : "same";
+  return `place ${way} ${place.index === selected ? "selected" : ""}`;
+}
+
+/** @param {{left: Place[], right: Place[], first: number, selected: number}} props a line for each candidate in sight */
+function Lines({ left, right, first, selected }) {
+  const shown = new Map([...left, ...right].map((place) => [place.index, place]));
+  const height = ROW * Math.max(left.length, right.length);
+  const y = (rank) => Math.min(Math.max(ROW * (rank - 1 - first) + ROW / 2, -ROW), height + ROW);
+  const all = [...shown.values()].sort((one, other) => Number(one.index === selected) - Number(other.index === selected));
+  return html`<svg
+    class="lines"
+    viewBox=${`0 0 100 ${height}`}
+    height=${height}
+    preserveAspectRatio="none"
+    aria-hidden="true"
+    focusable="false"
+  >
+    ${all.map((place) => {
+      const [from, to] = [y(place.was), y(place.rank)];
+      const path = `M 0 ${from} C 45 ${from} 55 ${to} 100 ${to}`;
+      return html`<path key=${place.index} d=${path} class=${kindOf(place, selected)} vector-effect="non-scaling-stroke" />`;
+    })}
+  </svg>`;
+}
+
+/** @param {{length: number, first: number, onStart: (start: number) => void}} props which part of a long list is shown */
+function Parts({ length, first, onStart }) {
+  const last = Math.min(first + PART, length);
+  return html`<nav class="parts" aria-label="Part of the list">
+    <button type="button" disabled=${first === 0} onClick=${() => onStart(first - PART)}>Before</button>
+    <span>places ${first + 1} to ${last} of ${length}</span>
+    <button type="button" disabled=${last === length} onClick=${() => onStart(first + PART)}>After</button>
+  </nav>`;
+}

@@ -1,0 +1,134 @@
+/** The parts of an explanation: its stages, what it would take, who moves, how unusual the query is. */
+
+import { html } from "../shared/html.js";
+import { cell, number, percent, plural, shortened, signed } from "../shared/format.js";
+import { Note } from "../shared/trouble.js";
+import { Bars } from "./bars.js";
+
+/** @typedef {(index: number) => string} Names of candidates */
+
+/**
+ * @param {object} props
+ * @param {any} props.stage of the answer; null: it has none
+ * @param {"first" | "second"} props.which
+ * @param {boolean} props.incomplete whether time ran out before it
+ */
+export function StagePart({ stage, which, incomplete }) {
+  const title = which === "first" ? "First stage" : "Second stage";
+  if (!stage) {
+    const why = incomplete ? "The time was over before it was explained." : `No ${which} stage scored this candidate.`;
+    return html`<section class="panel"><h2>${title}</h2><p class="soft">${why}</p></section>`;
+  }
+  const total = stage.score - stage.reference_score;
+  const against = which === "first" ? "the mean of the list" : "a candidate of the list's middle values";
+  const how = stage.exact
+    ? "exact"
+    : `sampled, ${plural(stage.evaluations, "evaluation")}; ± is one standard error`;
+  return html`<section class="panel" aria-label=${title}>
+    <h2>${title}: ${stage.ranker}</h2>
+    <p>
+      Its score is ${number(stage.score)}, which is ${number(Math.abs(total), 3)} ${total < 0 ? "below" : "above"} ${against}${" "}
+      (${number(stage.reference_score)}). The features below add up to that (${how}).
+    </p>
+    ${stage.budget_spent && html`<${Note} kind="warn"><p>Sampling stopped before its errors were small: read the bars with their errors.</p><//>`}
+    <${Bars} contributions=${stage.contributions} label=${`${title}: contributions`} reference=${which === "second" ? "in its place" : ""} />
+  </section>`;
+}
+
+/** @param {{against: any, name: string, other: string}} props two candidates compared */
+export function AgainstPart({ against, name, other }) {
+  const stages = [
+    ["First stage", against.first_stage],
+    ["Second stage", against.second_stage],
+  ];
+  return html`<section class="panel" aria-labelledby="against-title">
+    <h2 id="against-title"><bdi>${name}</bdi> compared with <bdi>${other}</bdi></h2>
+    <p class="soft">Bars to the right speak for <bdi>${name}</bdi>, to the left for <bdi>${other}</bdi>.</p>
+    ${stages.map(
+      ([title, contributions]) =>
+        contributions?.length > 0 && html`<h3>${title}</h3>
+          <${Bars} contributions=${contributions} label=${`${title}: difference`} reference="the other" />`,
+    )}
+  </section>`;
+}
+
+/**
+ * @param {object} props
+ * @param {any} props.passing null: the candidate is the first
+ * @param {boolean} props.incomplete
+ * @param {Names} props.nameOf
+ * @param {(changes: any[]) => void} props.onTry
+ */
+export function PassingPart({ passing, incomplete, nameOf, onTry }) {
+  return html`<section class="panel" aria-labelledby="passing-title">
+    <h2 id="passing-title">What it would take</h2>
+    ${incomplete ? html`<p class="soft">The time was over before this was tried.</p>` : passing ? html`<${Found} passing=${passing} nameOf=${nameOf} onTry=${onTry} />` : html`<p>Nothing is above it.</p>`}
+  </section>`;
+}
+
+/** @param {{passing: any, nameOf: Names, onTry: (changes: any[]) => void}} props */
+function Found({ passing, nameOf, onTry }) {
+  const { above, one, two, tried } = passing;
+  const ways = [one, two].filter(Boolean);
+  return html`<p>
+      To pass <bdi>${shortened(nameOf(above.index), 48)}</bdi>, on place ${above.rank},${" "}
+      ${ways.length ? "this is enough" : "no change of one or two features within training's range is enough"}
+      ${" "}(${plural(tried, "change")} tried)${ways.length ? ":" : "."}
+    </p>
+    <ul class="ways">
+      ${ways.map(
+        (changes) => html`<li>
+          ${changes.map(
+            ({ feature, from, to }, at) => html`${at > 0 && " and "}<bdi>${shortened(feature, 40)}</bdi> from <bdi>${cell(from)}</bdi> to <strong><bdi>${cell(to)}</bdi></strong>`,
+          )}
+          ${" "}<button type="button" onClick=${() => onTry(changes)}>Try it</button>
+        </li>`,
+      )}
+    </ul>`;
+}
+
+/** @param {{moves: any[], incomplete: boolean, nameOf: Names, name: string}} props */
+export function MovesPart({ moves, incomplete, nameOf, name }) {
+  return html`<section class="panel" aria-labelledby="moves-title">
+    <h2 id="moves-title">Who moves without it</h2>
+    ${incomplete
+      ? html`<p class="soft">The time was over before this was tried.</p>`
+      : moves.length === 0
+        ? html`<p>Without <bdi>${name}</bdi>, the others keep their order.</p>`
+        : html`<ul>
+            ${moves.map(
+              ({ index, rank, rank_without: without }) => html`<li key=${index}>
+                <bdi>${shortened(nameOf(index), 48)}</bdi>: place ${rank}, and ${without} without <bdi>${name}</bdi>
+              </li>`,
+            )}
+          </ul>`}
+  </section>`;
+}
+
+/** @param {{route: any, anomaly: any, incomplete: boolean}} props why this ranker answered, how unusual the query is */
+export function RoutePart({ route, anomaly, incomplete }) {
+  const specialist = route.specialist === null ? "" : ` ${route.specialist}`;
+  const sure = route.confidence === null ? "" : ` It is the best one with a probability of ${route.confidence.toFixed(2)}.`;
+  return html`<section class="panel" aria-labelledby="route-title">
+    <h2 id="route-title">Why this ranker</h2>
+    <p>${route.strategy}${specialist} answered, decided by: ${route.decided_by}.${sure}</p>
+    ${anomaly ? html`<${Anomaly} anomaly=${anomaly} />` : html`<p class="soft">${incomplete ? "The time was over before the anomaly score." : "The bundle has no anomaly score."}</p>`}
+  </section>`;
+}
+
+/** @param {{anomaly: any}} props */
+function Anomaly({ anomaly }) {
+  const levels = Object.entries(anomaly.training_quantiles).map(([level, value]) => [Number(level), Number(value)]);
+  const below = levels.filter(([, value]) => value <= anomaly.score).map(([level]) => level);
+  const place = below.length ? `above ${percent(Math.max(...below))} of training's queries` : "among the most usual of training's queries";
+  return html`<p>The query's anomaly score is ${number(anomaly.score, 3)}${levels.length > 0 && `: ${place}`}.</p>
+    ${anomaly.features.length > 0 &&
+    html`<p>What makes it unusual, with the score that the query would have without it:</p>
+      <ul>
+        ${anomaly.features.map(
+          ({ feature, value, anomaly_without: without }) => html`<li key=${feature}>
+            <bdi>${shortened(feature, 60)}</bdi> (${number(value, 3)}): ${number(without, 3)}, ${signed(without - anomaly.score, 2)}
+          </li>`,
+        )}
+      </ul>`}`;
+}

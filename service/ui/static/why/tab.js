@@ -1,0 +1,118 @@
+/** Why: one candidate explained, alone or compared with a pinned one. */
+
+import { html } from "../shared/html.js";
+import { shortened } from "../shared/format.js";
+import { Note, Trouble, Waiting } from "../shared/trouble.js";
+import { edited, nameOf } from "../try/list.js";
+import { isOff, useExplanation } from "./explaining.js";
+import { AgainstPart, MovesPart, PassingPart, RoutePart, StagePart } from "./parts.js";
+
+/**
+ * @param {object} props
+ * @param {any} props.info of `GET /info`
+ * @param {import("../try/ranking.js").Work} props.work
+ * @param {(patch: object) => void} props.onWork
+ * @param {() => void} props.onTry
+ * @param {() => void} props.onLocked
+ */
+export function WhyTab({ info, work, onWork, onTry, onLocked }) {
+  const { list, selected, pinned, answer } = work;
+  const { explained, error, busy, again } = useExplanation(info, work, onLocked);
+  if (!list) return html`<p class="empty">There is no list yet: choose or paste one under Try.</p>`;
+  const name = (index) => nameOf(list, index);
+  const order = answer?.ranks ? byRank(answer.ranks) : list.rows.map((_, index) => index);
+  return html`<div class="why">
+    <section class="panel" aria-labelledby="why-title">
+      <h2 id="why-title">Why does it stand there?</h2>
+      <div class="fields">
+        <p class="field">
+          <label for="candidate">Candidate</label>
+          <select id="candidate" value=${selected} onChange=${(event) => onWork({ selected: Number(event.target.value) })}>
+            ${order.map((index, at) => html`<option value=${index}>${at + 1}. ${shortened(name(index), 60)}</option>`)}
+          </select>
+        </p>
+        <p class="buttons">
+          ${pinned === null
+            ? html`<button type="button" onClick=${() => onWork({ pinned: selected })}>Pin it, to compare another with it</button>`
+            : html`<span>Pinned: <bdi>${shortened(name(pinned), 48)}</bdi></span>
+                <button type="button" onClick=${() => onWork({ pinned: null })}>Unpin</button>`}
+        </p>
+      </div>
+      ${pinned === selected && html`<p class="soft">Choose another candidate: it is compared with the pinned one.</p>`}
+      ${busy && html`<${Waiting} what=${`Explaining ${shortened(name(selected), 48)}`} />`}
+    </section>
+    ${error && html`<${Unexplained} error=${error} onRetry=${again} />`}
+    ${explained && html`<${Explained} explained=${explained} busy=${busy} name=${name} pinned=${pinned} onTry=${tryChanges} />`}
+  </div>`;
+
+  /** @param {any[]} changes of the explained candidate: made in Try */
+  function tryChanges(changes) {
+    let changed = /** @type {import("../try/list.js").List} */ (list);
+    const row = explained.explanations[0].candidate.index;
+    for (const { feature, to } of changes) {
+      const column = changed.names.indexOf(feature);
+      if (column >= 0) changed = edited(changed, row, column, to);
+    }
+    onWork({ list: changed, selected: row, before: "edits" });
+    onTry();
+  }
+}
+
+/** @param {number[]} ranks in input order, from 1 @returns {number[]} candidates, best first */
+function byRank(ranks) {
+  const order = new Array(ranks.length);
+  ranks.forEach((rank, index) => {
+    order[rank - 1] = index;
+  });
+  return order;
+}
+
+/** @param {{error: any, onRetry: () => void}} props */
+function Unexplained({ error, onRetry }) {
+  if (isOff(error)) {
+    return html`<${Note} kind="warn">
+      <p class="strong">Explanations are off.</p>
+      <p>Start the service with <code>LISTWRIGHT_EXPLAIN=true</code> to have them.</p>
+    <//>`;
+  }
+  if (error.status === 504) {
+    return html`<${Trouble} error=${error} what="No part was ready within LISTWRIGHT_EXPLAIN_TIMEOUT_MS" onRetry=${onRetry} />`;
+  }
+  return html`<${Trouble} error=${error} what="No explanation" onRetry=${onRetry} />`;
+}
+
+/** @param {{explained: any, busy: boolean, name: (index: number) => string, pinned: number | null, onTry: (changes: any[]) => void}} props */
+function Explained({ explained, busy, name, onTry }) {
+  const { ranking, meta } = explained;
+  const [one] = explained.explanations;
+  if (!one) return html`<${Note} kind="warn"><p>The time (<code>LISTWRIGHT_EXPLAIN_TIMEOUT_MS</code>) was over before anything was explained.</p><//>`;
+  const { candidate, against } = one;
+  const called = shortened(name(candidate.index), 48);
+  const late = new Set(meta.incomplete ?? []);
+  return html`<div class=${`explained ${busy ? "busy" : ""}`} aria-busy=${busy}>
+    <p class="verdict"><bdi>${called}</bdi> is number ${candidate.rank} of ${ranking.ranks.length}.</p>
+    ${late.size > 0 &&
+    html`<${Note} kind="warn"><p>
+      The time (<code>LISTWRIGHT_EXPLAIN_TIMEOUT_MS</code>) was over: ${[...late].join(", ").replaceAll("_", " ")}
+      ${" "}${late.size === 1 ? "is" : "are"} not complete.
+    </p><//>`}
+    ${ranking.meta.status === "degraded" &&
+    html`<${Note} kind="warn"><p>Degraded: the order is of ${ranking.meta.stage_reached.replaceAll("_", " ")}. <bdi>${shortened(ranking.meta.reason ?? "", 300)}</bdi></p><//>`}
+    <div class="explanations">
+      ${against && html`<${AgainstPart} against=${against} name=${called} other=${shortened(name(against.index), 48)} />`}
+      <${StagePart} stage=${one.second_stage} which="second" incomplete=${late.has("second_stage")} />
+      <${StagePart} stage=${one.first_stage} which="first" incomplete=${late.has("first_stage")} />
+      <${PassingPart} passing=${one.passing} incomplete=${late.has("passing") && !one.passing} nameOf=${name} onTry=${onTry} />
+      <${MovesPart} moves=${one.moves} incomplete=${late.has("moves")} nameOf=${name} name=${called} />
+      <${RoutePart} route=${ranking.route} anomaly=${one.anomaly} incomplete=${late.has("anomaly")} />
+    </div>
+    <p class="soft">${timesOf(meta.timings_ms)}</p>
+  </div>`;
+}
+
+/** @param {Record<string, number>} timings @returns {string} */
+function timesOf(timings) {
+  const told = Object.entries(timings ?? {}).filter(([, ms]) => typeof ms === "number");
+  if (!told.length) return "";
+  return `Milliseconds: ${told.map(([step, ms]) => `${step.replaceAll("_", " ")} ${Math.round(ms)}`).join(", ")}.`;
+}

@@ -1,0 +1,52 @@
+"""The page in a real browser, over services of several kinds."""
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from support.http.processes import Process
+from support.pages.browsing import chromium
+from support.waiting import NEVER_S, PATIENCE_S
+
+DEMO = Path(__file__).resolve().parents[3] / "models" / "demo" / "1"
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Chromium; skipped where it is not installed."""
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def demo():
+    """A service of the demo with its page."""
+    service = Process(bundle=DEMO, ui="true", queue_ms=1000 * NEVER_S, keep_alive_s=NEVER_S).wait_until_ready()
+    yield service
+    service.stop()
+
+
+@pytest.fixture
+def open_page(browser):
+    """Opens the page of a service; whatever a script or the policy complains of fails the test."""
+    complaints = []
+    with ExitStack() as closing:
+
+        def start(service, fragment="", *, width=1280, height=900, scheme="light"):
+            size = {"width": width, "height": height}
+            context = closing.enter_context(browser.new_context(viewport=size, color_scheme=scheme))
+            page = context.new_page()
+            page.set_default_timeout(1000 * PATIENCE_S)
+            page.on("console", lambda said: complaints.append(said.text) if _is_complaint(said) else None)
+            page.on("pageerror", lambda error: complaints.append(str(error)))
+            page.goto(f"{service.url}/ui/{fragment}")
+            return page
+
+        yield start
+    assert complaints == []
+
+
+def _is_complaint(said):
+    """A refused request is none: the page shows it."""
+    return said.type in ("error", "warning") and not said.text.startswith("Failed to load resource")

@@ -1,0 +1,162 @@
+"""Why: explanations as the service answers them; recorded ones stand in for it."""
+
+import json
+
+import pytest
+
+from support.pages.explained import contribution, explained
+from support.pages.page_actions import ranked, select, show, text_of, wait_for
+from support.waiting import until
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def why(demo, open_page):
+    """Opens the tab over a service that explains so; what it was asked is kept."""
+
+    def start(answer=None, *, status=200, headers=None):
+        page = open_page(demo)
+        asked = []
+
+        def fulfil(route):
+            asked.append(route.request.post_data_json)
+            route.fulfill(status=status, json=answer or explained(), headers=headers or {})
+
+        page.route("**/explain", fulfil)
+        ranked(page)
+        select(page, "offer-3")
+        page.get_by_role("button", name="Why this place?").click()
+        return page, asked
+
+    return start
+
+
+def test_a_candidate_is_explained(why):
+    page, asked = why()
+    page.get_by_text("offer-3 is number 2 of 5.").wait_for()
+    assert asked[0]["candidate"] == 2
+    assert asked[0].get("against") is None
+    assert len(asked[0]["features"]) == 5
+    said = text_of(page)
+    for words in (
+        "Second stage: qilcm",
+        "which is 0.5 above a candidate of the list's middle values",
+        "sampled, 640 evaluations",
+        "First stage: lightgbm",
+        "which is 0.75 above the mean of the list",
+        "To pass offer-2, on place 1",
+        "n5 from 1.5 to 2.75",
+        "n1 from missing to 0.5 and c1 from v3 to v2",
+        "84 changes tried",
+        "offer-5: place 4, and 2 without offer-3",
+        "0.45: above 50 % of training's queries",
+        "qilcm answered, decided by: bundle",
+    ):
+        assert words in said, words
+    assert page.evaluate("window.hacked") is None
+    assert "<img src=x onerror=hacked()>" in said
+
+
+def test_bars_have_the_size_and_the_side_of_what_they_stand_for(why):
+    page, _ = why()
+    bars = page.locator("section[aria-label^='First stage'] .bar")
+    page.get_by_role("button", name="Show all 12").click()
+    until(lambda: bars.count() == 12)
+    boxes = [bars.nth(at).bounding_box() for at in range(2)]
+    assert boxes[0]["width"] / boxes[1]["width"] == pytest.approx(0.9 / 0.25, rel=0.05)
+    assert boxes[0]["x"] == pytest.approx(boxes[1]["x"] + boxes[1]["width"], abs=2), (
+        "one ends at zero, one begins there"
+    )
+
+
+def test_what_it_would_take_can_be_tried(why):
+    page, _ = why()
+    page.get_by_role("listitem").filter(has_text="n5 from 1.5").get_by_role("button", name="Try it").click()
+    page.get_by_role("heading", name="Values of offer-3").wait_for()
+    assert page.get_by_role("spinbutton", name="n5, number").input_value() == "2.75"
+    assert page.get_by_label("Compare with").input_value() == "edits"
+
+
+def test_two_candidates_are_compared(why):
+    against = {"index": 0, "id": "offer-1", "first_stage": [contribution("n5", 1.5, 0.5)], "second_stage": []}
+    page, asked = why(explained(against=against))
+    page.get_by_role("button", name="Pin it, to compare another with it").click()
+    page.get_by_label("Candidate").select_option("0")
+    wait_for(page, lambda: len(asked) > 1 and asked[-1].get("against") == 2)
+    assert asked[-1]["candidate"] == 0
+    page.get_by_role("heading", name="offer-3 compared with offer-1").wait_for()
+    page.get_by_role("button", name="Unpin").click()
+    wait_for(page, lambda: asked[-1].get("against") is None)
+
+
+def test_the_first_candidate_has_nobody_above_and_no_moves_are_said(why):
+    page, _ = why(explained(passing=None, moves=[], anomaly=None))
+    for words in ("Nothing is above it.", "the others keep their order", "The bundle has no anomaly score."):
+        page.get_by_text(words).wait_for()
+
+
+def test_nothing_in_training_range_is_said(why):
+    passing = {"above": {"index": 1, "id": None, "rank": 1}, "one": None, "two": None, "tried": 300}
+    page, _ = why(explained(passing=passing))
+    page.get_by_text("no change of one or two features within training's range is enough").wait_for()
+
+
+def test_what_was_cut_off_is_named(why):
+    late = {"incomplete": ["second_stage", "moves", "passing"]}
+    page, _ = why(explained(second_stage=None, passing=None, moves=[], meta=late))
+    page.get_by_text("was over: second stage, moves, passing").wait_for()
+    assert text_of(page).count("The time was over before") == 3
+    assert "Nothing is above it" not in text_of(page)
+    assert "keep their order" not in text_of(page)
+
+
+def test_an_answer_without_any_explanation_says_so(why):
+    answer = explained(meta={"incomplete": ["explanations"]}) | {"explanations": []}
+    page, _ = why(answer)
+    page.get_by_text("was over before anything was explained").wait_for()
+
+
+def test_a_spent_budget_and_a_degraded_ranking_are_said(why):
+    stage = json.loads(json.dumps(explained()["explanations"][0]["second_stage"])) | {"budget_spent": True}
+    degraded = {"status": "degraded", "stage_reached": "first_stage", "reason": "the second stage would be late"}
+    page, _ = why(explained(second_stage=stage, ranking=degraded))
+    page.get_by_text("Sampling stopped before its errors were small").wait_for()
+    page.get_by_text("the second stage would be late").wait_for()
+
+
+def problem(status, kind, title, detail):
+    return {
+        "type": f"urn:listwright:{kind}",
+        "title": title,
+        "status": status,
+        "detail": detail,
+        "request_id": "r-1",
+        "errors": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "says"),
+    [
+        (429, "overloaded", "Refused: too many requests (429)"),
+        (504, "degraded", "No part was ready within LISTWRIGHT_EXPLAIN_TIMEOUT_MS"),
+        (422, "invalid-request", "No explanation: Title (422)"),
+    ],
+)
+def test_a_refusal_is_shown_and_can_be_tried_again(why, status, kind, says):
+    page, asked = why(problem(status, kind, "Title", "told why"), status=status, headers={"Retry-After": "2"})
+    said = page.get_by_role("alert").inner_text()
+    assert says in said
+    assert "told why Ask again in 2 s." in said
+    page.get_by_role("button", name="Ask again").click()
+    wait_for(page, lambda: len(asked) == 2)
+
+
+def test_where_explanations_are_off_the_setting_is_named(demo, open_page):
+    page = open_page(demo)
+    page.route("**/explain", lambda route: route.fulfill(status=404, json=problem(404, "not-found", "Not Found", "no")))
+    ranked(page)
+    show(page, "Why")
+    page.get_by_text("Explanations are off.").wait_for()
+    assert "LISTWRIGHT_EXPLAIN=true" in text_of(page)

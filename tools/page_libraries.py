@@ -1,0 +1,153 @@
+"""``python tools/page_libraries.py``: the libraries of the page, from npm into ``service/ui/static/vendor``.
+
+``--check`` compares what lies there with ``vendored.json``, without a network. ``--axe`` fetches what only tests need,
+into ``build/axe``. npm does the fetching, from whatever registry it is set up for; no script of a package runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+VENDOR = ROOT / "service" / "ui" / "static" / "vendor"
+RECORD = "vendored.json"
+AXE = ROOT / "build" / "axe"
+
+VERSIONS = {"preact": "11.2.0", "htm": "3.1.1", "uplot": "1.6.32"}
+AXE_VERSION = "4.14.1"
+
+FILES = {
+    "preact.js": ("preact", "dist/preact.mjs"),
+    "preact-hooks.js": ("preact", "hooks/dist/hooks.mjs"),
+    "htm.js": ("htm", "dist/htm.module.js"),
+    "uplot.js": ("uplot", "dist/uPlot.esm.js"),
+    "uplot.css": ("uplot", "dist/uPlot.min.css"),
+    **{f"{name}-LICENSE.txt": (name, "LICENSE") for name in VERSIONS},
+}
+"""By our name: the package and its own name there."""
+
+CHANGES = {"preact-hooks.js": ('from"preact"', 'from"./preact.js"')}
+"""A browser finds no module by the name of its package."""
+
+
+@dataclass(frozen=True)
+class VendoredFile:
+    """One file of a library.
+
+    Args:
+        name: here.
+        package, version, licence: of the package, as npm knows it.
+        source: path in the package.
+        sha256, source_sha256: of the file here, and in the package; they differ where it was changed.
+        change: the words that were replaced, and by what; empty where nothing was.
+    """
+
+    name: str
+    package: str
+    version: str
+    licence: str
+    source: str
+    sha256: str
+    source_sha256: str
+    change: tuple[str, ...] = ()
+
+
+def fetch(vendor: Path = VENDOR) -> None:
+    """Replace the libraries and their record."""
+    with tempfile.TemporaryDirectory() as folder:
+        packages = _installed(Path(folder), VERSIONS)
+        shutil.rmtree(vendor, ignore_errors=True)
+        vendor.mkdir(parents=True)
+        record = [_take(vendor, packages, name) for name in FILES]
+    text = json.dumps([asdict(one) for one in record], indent=1) + "\n"
+    (vendor / RECORD).write_text(text, encoding="utf-8")
+
+
+def _installed(folder: Path, versions: dict[str, str]) -> Path:
+    wanted = [f"{name}@{version}" for name, version in versions.items()]
+    command = ["npm", "install", "--ignore-scripts", "--no-save", "--no-audit", "--no-fund", "--silent", *wanted]
+    subprocess.run(command, cwd=folder, check=True)
+    return folder / "node_modules"
+
+
+def _take(vendor: Path, packages: Path, name: str) -> VendoredFile:
+    package, source = FILES[name]
+    said = json.loads((packages / package / "package.json").read_text(encoding="utf-8"))
+    content = (packages / package / source).read_text(encoding="utf-8")
+    before, after = CHANGES.get(name, ("", ""))
+    if before and content.count(before) != 1:
+        raise SystemExit(f"{package} {said['version']}: {source} does not have {before!r} once")
+    changed = content.replace(before, after) if before else content
+    (vendor / name).write_text(changed, encoding="utf-8")
+    change = (before, after) if before else ()
+    return VendoredFile(
+        name, package, said["version"], said["license"], source, _digest(changed), _digest(content), change
+    )
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def recorded(vendor: Path = VENDOR) -> list[VendoredFile]:
+    """What the record says."""
+    said = json.loads((vendor / RECORD).read_text(encoding="utf-8"))
+    return [VendoredFile(**{**one, "change": tuple(one["change"])}) for one in said]
+
+
+def faults(vendor: Path = VENDOR) -> list[str]:
+    """Where the folder, its record and this script differ; empty where they agree."""
+    found = []
+    record = {one.name: one for one in recorded(vendor)}
+    present = {path.name for path in vendor.iterdir()} - {RECORD}
+    found += [f"{name} is not in the record" for name in sorted(present - record.keys())]
+    found += [f"{name} is not there" for name in sorted(record.keys() - present)]
+    found += [f"{name} is not in the record" for name in FILES if name not in record]
+    for name in sorted(present & record.keys()):
+        one, content = record[name], (vendor / name).read_text(encoding="utf-8")
+        if (one.package, one.source) != FILES.get(name) or one.version != VERSIONS[one.package]:
+            found.append(f"{name} is recorded as {one.source} of {one.package} {one.version}")
+        if _digest(content) != one.sha256:
+            found.append(f"{name} is not the file that was recorded")
+        original = content.replace(one.change[1], one.change[0]) if one.change else content
+        if _digest(original) != one.source_sha256:
+            found.append(f"{name} is not the package's own file but for its change")
+    return found
+
+
+def fetch_axe(folder: Path = AXE) -> Path:
+    """axe-core, which looks for faults of accessibility; for tests only, and so in no package."""
+    with tempfile.TemporaryDirectory() as temporary:
+        packages = _installed(Path(temporary), {"axe-core": AXE_VERSION})
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copy(packages / "axe-core" / "axe.min.js", folder / "axe.min.js")
+    return folder / "axe.min.js"
+
+
+def main() -> int:
+    """0 if all is as it should be."""
+    parser = argparse.ArgumentParser(description="Libraries of the page.")
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--check", action="store_true", help="compare with the record, and fetch nothing")
+    only.add_argument("--axe", action="store_true", help="fetch axe-core for the tests")
+    options = parser.parse_args()
+    if options.axe:
+        sys.stdout.write(f"{fetch_axe()}\n")
+        return 0
+    if not options.check:
+        fetch()
+    for fault in faults():
+        sys.stderr.write(f"{fault}\n")
+    return bool(faults())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -22,8 +22,12 @@ def explained_section(report: Facts) -> list[PageSection]:
     for query in found["queries"]:
         if "fault" in query:
             text.append(f"{WHY[query['why']]}, query {query['qid']}: not explained, because {query['fault']}.")
+            continue
+        table = _table(query, found["metric"])
+        if table.rows:
+            tables.append(table)
         else:
-            tables.append(_table(query, found["metric"]))
+            text.append(f"{table.title}. {table.note} No column adds anything.")
     return [PageSection(f"{_count(len(tables))} explained", text, (), tables)]
 
 

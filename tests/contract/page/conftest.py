@@ -12,7 +12,7 @@ from support.waiting import NEVER_S, PATIENCE_S
 DEMO = Path(__file__).resolve().parents[3] / "models" / "demo" / "1"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
     """Chromium; skipped where it is not installed."""
     with chromium() as found:
@@ -24,6 +24,14 @@ def demo():
     """A service of the demo with its page."""
     service = Process(bundle=DEMO, ui="true", queue_ms=1000 * NEVER_S, keep_alive_s=NEVER_S).wait_until_ready()
     yield service
+    service.stop()
+
+
+@pytest.fixture(scope="session")
+def explaining():
+    """A service of the demo with its page, which explains."""
+    service = Process(bundle=DEMO, ui="true", explain="true", explain_timeout_ms=1000 * NEVER_S, keep_alive_s=NEVER_S)
+    yield service.wait_until_ready()
     service.stop()
 
 

@@ -160,3 +160,14 @@ def test_where_explanations_are_off_the_setting_is_named(demo, open_page):
     show(page, "Why")
     page.get_by_text("Explanations are off.").wait_for()
     assert "LISTWRIGHT_EXPLAIN=true" in text_of(page)
+
+
+def test_the_service_itself_explains(open_page, explaining):
+    page = open_page(explaining)
+    ranked(page)
+    select(page, "offer-3")
+    page.get_by_role("button", name="Why this place?").click()
+    page.get_by_text("offer-3 is number").wait_for()
+    said = text_of(page)
+    for words in ("Second stage: qilcm", "First stage: lightgbm", "exact", "of training's queries"):
+        assert words in said, words

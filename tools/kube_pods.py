@@ -48,11 +48,11 @@ class Pod:
         self._template = copy.deepcopy(by_kind["Deployment"]["spec"]["template"])
         (self._served,) = self._template["spec"]["containers"]
         self._container = f"{name}-{self._served['name']}"
-        self._settings = by_kind["ConfigMap"]
+        self._settings = [item for item in objects if item["kind"] == "ConfigMap"]
 
     def start(self) -> None:
         """Start it, and wait until its readiness probe succeeds."""
-        self._file.write_text(yaml.safe_dump_all([self._settings, self._manifest()]), encoding="utf-8")
+        self._file.write_text(yaml.safe_dump_all([*self._settings, self._manifest()]), encoding="utf-8")
         podman("play", "kube", str(self._file))
         end = time.monotonic() + START_WITHIN_S
         while not self._ready():
@@ -79,6 +79,10 @@ class Pod:
     def remove(self) -> None:
         """Remove what is left of it, if anything is."""
         podman("pod", "rm", "--force", "--ignore", "--time", "0", self.name)
+
+    def files(self, folder: str) -> list[str]:
+        """Names in a folder of its service's container."""
+        return podman("exec", self._container, "ls", folder).split()
 
     def log(self) -> str:
         """The last lines of its log."""

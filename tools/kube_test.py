@@ -141,6 +141,8 @@ def main() -> int:
     rows = json.loads(body)["features"]
     with tempfile.TemporaryDirectory() as folder, pods(Path(folder)) as places:
         print(rolling_restart(places, body), flush=True)
+        served = places[1].files("/logs/served")
+        check(any(".avro" in name for name in served), f"the pod's volume has no served records: {served}")
         outcomes = kill(places, lambda port: drain.Callers(port, body))
         print(said("killed pod, no retries", outcomes, allowed=2 * drain.CALLERS), flush=True)
         retrying: list[RetryingCallers] = []

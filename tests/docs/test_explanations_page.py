@@ -41,8 +41,19 @@ def accuracy():
     return table(["bundle", "budget", "error", "claimed", "within three standard errors", "seconds"], rows)
 
 
+def beside_rankings():
+    """The 99th percentile of rankings with and without explanations."""
+    rows = []
+    for load, found in result("explain_load")["loads"].items():
+        low, high = (f"{100 * value:+.1f}" for value in found["later_quartiles"])
+        p99 = [f"{found['p99_ms'][way]:.2f}" for way in ("without", "with")]
+        later = f"{100 * found['later']:+.1f} [{low}, {high}]"
+        rows.append([f"{float(load):.0%}", *p99, later, f"{found['explanation_s']:.1f}"])
+    return table(["load, of the peak", "p99 without, ms", "with", "later, %", "seconds of an explanation"], rows)
+
+
 def test_the_figures_are_those_of_the_committed_run():
-    assert blocks(PAGE) == [times(), accuracy()]
+    assert blocks(PAGE) == [times(), accuracy(), beside_rankings()]
 
 
 def test_the_goal_is_that_of_the_benchmark():

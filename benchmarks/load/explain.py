@@ -112,14 +112,9 @@ def both(folder: Path, workers: int, *, in_a_thread: bool) -> Iterator[Explained
 def measured(services: ExplainedPair, pairs: int, seconds: float, rate: float) -> dict[str, object]:
     """One load."""
     services.seconds.clear()
-    loads = services.in_turns(pairs, services.folder / "body", MEDIA_TYPE, seconds, rate)
-    p99 = {name: [one[name]["milliseconds"]["200"]["p99"] for one in loads] for name in services.ports}
-    later = [with_it / without - 1.0 for without, with_it in zip(p99["without"], p99["with"], strict=True)]
+    later = services.later(pairs, services.folder / "body", MEDIA_TYPE, seconds, rate)
     return {
-        "rate": round(rate, 1),
-        "p99_ms": {name: round(float(np.median(values)), 3) for name, values in p99.items()},
-        "later": round(float(np.median(later)), 4),
-        "later_quartiles": [round(float(value), 4) for value in np.percentile(later, (25, 75))],
+        **later,
         "explanations": len(services.seconds),
         "explanation_s": round(float(np.median(services.seconds)), 3),
     }

@@ -11,6 +11,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from benchmarks.load.generator import Plan
 from benchmarks.load.service import service
 
@@ -54,6 +56,18 @@ class Pair:
             turns = names if number % 2 == 0 else names[::-1]
             found.append({name: self.ask(name, body, media_type, seconds, rate) for name in turns})
         return found
+
+    def later(self, pairs: int, body: Path, media_type: str, seconds: float, rate: float) -> dict[str, object]:
+        """How much later the 99th percentile is with it than without, as a share: medians over pairs of open loops."""
+        loads = self.in_turns(pairs, body, media_type, seconds, rate)
+        p99 = {name: [one[name]["milliseconds"]["200"]["p99"] for one in loads] for name in self.ports}
+        later = [with_it / without - 1.0 for without, with_it in zip(p99["without"], p99["with"], strict=True)]
+        return {
+            "rate": round(rate, 1),
+            "p99_ms": {name: round(float(np.median(values)), 3) for name, values in p99.items()},
+            "later": round(float(np.median(later)), 4),
+            "later_quartiles": [round(float(value), 4) for value in np.percentile(later, (25, 75))],
+        }
 
     def metrics(self) -> str:
         """What ``GET /metrics`` of the service with it says."""

@@ -61,19 +61,6 @@ def both(folder: Path, workers: int) -> Iterator[Pair]:
         yield services
 
 
-def measured(services: Pair, pairs: int, seconds: float, rate: float) -> dict[str, object]:
-    """One load."""
-    loads = services.in_turns(pairs, services.folder / "body", MEDIA_TYPE, seconds, rate)
-    p99 = {name: [one[name]["milliseconds"]["200"]["p99"] for one in loads] for name in services.ports}
-    later = [with_it / without - 1.0 for without, with_it in zip(p99["without"], p99["with"], strict=True)]
-    return {
-        "rate": round(rate, 1),
-        "p99_ms": {name: round(float(np.median(values)), 3) for name, values in p99.items()},
-        "later": round(float(np.median(later)), 4),
-        "later_quartiles": [round(float(value), 4) for value in np.percentile(later, (25, 75))],
-    }
-
-
 def outcomes(metrics: str) -> dict[str, float]:
     """How many lists were shadowed, and how many were dropped."""
     pattern = r'^listwright_experiment_requests_total\{.*outcome="(\w+)".*\} (\S+)$'
@@ -90,7 +77,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name, both(Path(name), options.workers) as services:
         asked = ("without", services.folder / "body", MEDIA_TYPE, seconds)
         peak = float(np.median([services.ask(*asked)["accepted_per_second"] for _ in range(3)]))
-        loads = {f"{load:g}": measured(services, pairs, seconds, load * peak) for load in LOADS}
+        loads = {
+            f"{load:g}": services.later(pairs, services.folder / "body", MEDIA_TYPE, seconds, load * peak)
+            for load in LOADS
+        }
         counted = outcomes(services.metrics())
     result: dict[str, object] = {
         "candidates": CANDIDATES,

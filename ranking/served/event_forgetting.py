@@ -14,6 +14,9 @@ from listwright.ranking.served.forgetting import Forgotten, replace_durably
 FINISHED, PART = ".jsonl", ".jsonl.part"
 """Of files that ``POST /ubi/events`` writes."""
 
+WITHOUT = ".without"
+"""Ends the name of a file that is being written anew."""
+
 
 def query_ids(log: Path, units: frozenset[str]) -> frozenset[str]:
     """Query ids of all records of some units in a served log, files that are still written among them.
@@ -47,15 +50,30 @@ def forget_events(folder: Path, queries: frozenset[str], clients: frozenset[str]
     """
     if not folder.is_dir():
         raise DataError(folder, "is no folder: name the folder of LISTWRIGHT_EVENTS_LOG")
-    for path in sorted((*folder.glob(f"events-*{FINISHED}"), *folder.glob(f"events-*{PART}"))):
-        with path.open("rb") as lines:
-            of_person = [_is_of(line, queries, clients) for line in lines]
+    for leftover in folder.glob(f".events-*{WITHOUT}"):  # of a run that was stopped
+        leftover.unlink(missing_ok=True)
+    for listed in sorted((*folder.glob(f"events-*{FINISHED}"), *folder.glob(f"events-*{PART}"))):
+        path, of_person = _looked_through(listed, queries, clients)
         if not any(of_person):
             continue
         unfinished = path.name.endswith(PART)
         if not unfinished:
             _rewrite(path, of_person)
         yield Forgotten(path, sum(of_person), len(of_person) - sum(of_person), unfinished)
+
+
+def _looked_through(listed: Path, queries: frozenset[str], clients: frozenset[str]) -> tuple[Path, list[bool]]:
+    """The file's name now, and of each of its lines whether it is the person's; the service may finish the file, or
+    remove it by its limits, at any moment.
+    """
+    finished = listed.with_name(listed.name.removesuffix(PART) + FINISHED) if listed.name.endswith(PART) else listed
+    for path in dict.fromkeys((listed, finished)):
+        try:
+            with path.open("rb") as lines:
+                return path, [_is_of(line, queries, clients) for line in lines]
+        except FileNotFoundError:
+            continue
+    return listed, []
 
 
 def _is_of(line: bytes, queries: frozenset[str], clients: frozenset[str]) -> bool:
@@ -75,10 +93,11 @@ def _rewrite(path: Path, of_person: list[bool]) -> None:
     if all(of_person):
         path.unlink(missing_ok=True)
         return
-    new = path.with_name(f".{path.name}.without")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, path.stat().st_mode & 0o777)
+    new, before = path.with_name(f".{path.name}{WITHOUT}"), path.stat()
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, before.st_mode & 0o777)
     with os.fdopen(descriptor, "wb") as written, path.open("rb") as lines:
         written.writelines(line for line, gone in zip(lines, of_person, strict=True) if not gone)
         written.flush()
         os.fsync(descriptor)
+    os.utime(new, ns=(before.st_atime_ns, before.st_mtime_ns))  # the service removes a file by its last event's age
     replace_durably(new, path)

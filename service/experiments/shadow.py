@@ -13,6 +13,7 @@ from multiprocessing.context import SpawnProcess
 from typing import NamedTuple
 
 from listwright.ranking.served.record import ShadowRanking
+from listwright.service.child_process import JOIN_S, ended
 from listwright.service.experiments.failures import Failures
 from listwright.service.experiments.metrics import ExperimentMetrics
 from listwright.service.experiments.roster import Entry
@@ -23,8 +24,6 @@ MOST_WAITING = 8
 
 REST_S = 1.0
 """Before a process that ended is started again."""
-
-JOIN_S = 2.0
 
 _spawn = multiprocessing.get_context("spawn")  # a fork would share the locks of threads that it does not have
 
@@ -142,16 +141,7 @@ class Shadow:
         self._process = self._pipe = None
         if pipe is not None:
             pipe.close()
-        if process is None:
-            return None
-        process.join(JOIN_S)
-        if process.is_alive():
-            process.kill()
-            process.join(JOIN_S)
-        code = process.exitcode
-        if code is not None:
-            process.close()
-        return code
+        return None if process is None else ended(process)
 
     def _count(self, entry: Entry, outcome: str) -> None:
         self._metrics.requests.labels(entry.definition.name, outcome).inc()

@@ -12,6 +12,7 @@ from multiprocessing.context import SpawnProcess
 
 from listwright.ranking.deadline import Deadline
 from listwright.ranking.errors import AbandonedError
+from listwright.service.child_process import ended
 from listwright.service.errors import ExplanationFailedError, NotReadyError, UnexplainedError
 from listwright.service.explaining.explain_process import Crashed, ExplainedList, ExplainTask, Reply, run
 
@@ -26,8 +27,6 @@ STOP_S = 2.0
 
 START_S = 120.0
 """What a process may take to start; then another one is."""
-
-JOIN_S = 2.0
 
 _spawn = multiprocessing.get_context("spawn")  # a fork would share the locks of threads that it does not have
 _log = logging.getLogger("listwright.explanations")
@@ -49,8 +48,13 @@ class ProcessLink:
         self._ready, self._ends_start_at = False, 0.0
         self._end = threading.Event()
 
-    def ask(self, task: ExplainTask, deadline: Deadline) -> ExplainedList:
+    def ask(self, task: ExplainTask, deadline: Deadline, *, again: bool = True) -> ExplainedList:
         """What the process makes of a task.
+
+        Args:
+            task: what to explain.
+            deadline: of the answer.
+            again: whether another process is asked if this one has ended of its own accord.
 
         Raises:
             AbandonedError: if the caller goes meanwhile; the work has stopped.
@@ -67,8 +71,8 @@ class ProcessLink:
             code = self._forget_process()
             if self._end.is_set():
                 raise NotReadyError("the service stopped before the explanation was ready") from error
-            if code == 0:  # it had been idle for long, and ended as the task was on its way
-                return self.ask(task, deadline)
+            if code == 0 and again:  # it had been idle for long, and ended as the task was on its way
+                return self.ask(task, deadline, again=False)
             _log.error("the process that explains ended with code %s", code)
             raise ExplanationFailedError(f"the process that explains ended with code {code}: ask again") from error
         if isinstance(reply, Crashed):
@@ -145,13 +149,4 @@ class ProcessLink:
         self._process = self._pipe = None
         if pipe is not None:
             pipe.close()
-        if process is None:
-            return None
-        process.join(JOIN_S)
-        if process.is_alive():
-            process.kill()
-            process.join(JOIN_S)
-        code = process.exitcode
-        if code is not None:
-            process.close()
-        return code
+        return None if process is None else ended(process)

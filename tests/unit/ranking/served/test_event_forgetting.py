@@ -1,6 +1,8 @@
 """``listwright served forget --events``: a person's events go, and nobody else's."""
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 
@@ -62,6 +64,30 @@ def test_events_whose_client_is_the_unit_go_and_lines_that_are_none_stay(logs):
     assert kept[2:] == ['{"query_id": "query-1", "cut o']
     assert queries(events / "events-2.jsonl") == ["query-1", "query-4"]
     assert served.is_dir()
+
+
+def test_a_file_keeps_its_age_and_what_a_stopped_run_left_is_removed(logs):
+    _, events = logs
+    whole, left = events / "events-1.jsonl", events / ".events-0.jsonl.without"
+    os.utime(whole, (1000.0, 2000.0))
+    left.write_text("half")
+    list(event_forgetting.forget_events(events, frozenset({"query-1"}), frozenset()))
+    assert len(queries(whole)) == 5
+    assert whole.stat().st_mtime == 2000.0
+    assert not left.exists()
+
+
+def test_a_file_that_the_service_finishes_or_removes_meanwhile_stops_nothing(logs, monkeypatch):
+    _, events = logs
+    found = list(events.iterdir())
+    (events / "events-3.jsonl.part").rename(events / "events-3.jsonl")
+    (events / "events-2.jsonl").unlink()
+    monkeypatch.setattr(Path, "glob", lambda folder, pattern: [p for p in found if p.match(pattern)])
+    removed = list(event_forgetting.forget_events(events, frozenset({"query-4", "query-7"}), frozenset()))
+    assert [(one.path.name, one.removed, one.unfinished) for one in removed] == [
+        ("events-1.jsonl", 1, False),
+        ("events-3.jsonl", 1, False),
+    ]
 
 
 def test_query_ids_of_a_unit_stand_in_files_that_are_still_written_too(logs):

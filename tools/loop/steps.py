@@ -1,0 +1,265 @@
+"""The steps from a first bundle to its promoted successor, each by the real commands and the real service."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import polars as pl
+from pictures import draw_examination, draw_truth
+from prometheus_client.parser import text_string_to_metric_families
+from rich.console import Console
+from rich.progress import Progress
+from shop_service import SALT, info, service, until, visit
+from visitors import SHOWN, Shop, look_probabilities, spelled
+
+from listwright.ranking import bundle
+from listwright.ranking.candidates import CandidateList
+from listwright.ranking.metrics import ndcg
+from listwright.service.bundles.folder import point
+
+NEW = "shop-next"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Queries of each part."""
+
+    judged: int = 30
+    explored: int = 12_000
+    shadowed: int = 500
+    interleaved: int = 4000
+    held_out: int = 500
+
+    @property
+    def visits(self) -> int:
+        """All that people send."""
+        return self.explored + self.shadowed + self.interleaved
+
+    @classmethod
+    def scaled(cls, share: float) -> Sizes:
+        """This share of the traffic; judged and held-out lists stay."""
+        whole = cls()
+        return cls(
+            explored=round(whole.explored * share),
+            shadowed=round(whole.shadowed * share),
+            interleaved=round(whole.interleaved * share),
+        )
+
+
+class Loop:
+    """The steps, in their order.
+
+    Args:
+        folder: of everything that is written.
+        shop: whose visitors come.
+        sizes: queries of each step.
+        console: where the story is told.
+    """
+
+    def __init__(self, folder: Path, shop: Shop, sizes: Sizes, console: Console) -> None:
+        self._folder, self._shop, self._sizes, self._console = folder, shop, sizes, console
+        self._visited, self._step = 0, 0
+        self.facts: dict[str, Any] = {}
+
+    def run(self) -> None:
+        """All of them."""
+        self.fit_first()
+        with service(self._folder) as address:
+            self.explore(address)
+            self.learn()
+            self.shadow(address)
+            self.interleave(address)
+            self.promote(address)
+        self.forget()
+        self.truth()
+
+    def fit_first(self) -> None:
+        """Bundle 1: LightGBM on lists that experts judged."""
+        self._tell(f"Bundle 1: LightGBM, fitted on {self._sizes.judged} judged lists")
+        _table(self._shop).write_csv(self._folder / "judged.csv")
+        words = "--data judged.csv --qid query --label label --model first_stage --quick --out models/shop/1"
+        self._run("fit", words)
+        point(self._folder / "models", "shop", "1")
+
+    def explore(self, address: str) -> None:
+        """Traffic, with swaps of neighbouring places in four of five lists."""
+        self._tell("Traffic to bundle 1; four in five lists have two neighbouring places swapped")
+        self._experiment('name = "places"\nkind = "explore"\ncontrol = "shop"\nswap_share = 0.8')
+        clicks = self._visits(address, self._sizes.explored)
+        self.facts["explored"] = {"visits": self._sizes.explored, "clicks": clicks}
+        self._say(f"{self._sizes.explored:,} visits, {clicks:,} clicks")
+
+    def learn(self) -> None:
+        """Bundle 2, from the log and the clicks."""
+        self._tell("Log and clicks become judged rows")
+        self._say(self._run("join", f"{self._joined()} --out rows.parquet"))
+        self._tell("How likely each place is looked at, from the swaps")
+        self._say(self._run("propensity", "rows.parquet --out propensities.json"))
+        self._tell("Bundle 2: fitted on the clicks, each weighed by how seldom its place is looked at")
+        shutil.copy(Path(__file__).with_name("shop.toml"), self._folder)
+        words = f"shop.toml --data rows.parquet --split time --propensities propensities.json --out models/{NEW}/1"
+        self._run("fit", f"{words} --quick")
+        point(self._folder / "models", NEW, "1")
+
+    def shadow(self, address: str) -> None:
+        """Bundle 2 ranks what bundle 1 answers, and nobody sees it."""
+        self._tell("Shadow: bundle 2 ranks the same lists, and nobody sees it")
+        until(lambda: _serves(address, NEW), f"{NEW} is served")
+        self._experiment(f'name = "unseen"\nkind = "shadow"\ncontrol = "shop"\nchallenger = "{NEW}"\ncore_share = 1.0')
+        self._visits(address, self._sizes.shadowed, pause_s=0.02)  # a challenger takes the time that is left
+        time.sleep(1.0)  # lists that wait are ranked after their answers
+        found = shadow_facts(httpx.get(address + "/metrics").text)
+        self.facts["shadow"] = found
+        self._say(
+            f"{found['ok']:.0f} lists ranked, {found['dropped']:.0f} dropped for want of time, {found['failed']:.0f} "
+            f"failed; the same first candidate in {found['same_first']:.0%}"
+        )
+
+    def interleave(self, address: str) -> None:
+        """Lists of both, and what people prefer."""
+        self._tell("Interleave: each list has picks of both bundles")
+        self._experiment(f'name = "next"\nkind = "interleave"\ncontrol = "shop"\nchallenger = "{NEW}"')
+        clicks = self._visits(address, self._sizes.interleaved)
+        self._say(f"{self._sizes.interleaved:,} visits, {clicks:,} clicks")
+        self._run("join", f"{self._joined()} --out compared.parquet")
+        self._tell("Compare")
+        words = "compared.parquet --experiment next --out comparison.html --json comparison.json"
+        self._say(self._run("compare", words))
+        self.facts["comparison"] = json.loads((self._folder / "comparison.json").read_text(encoding="utf-8"))
+
+    def promote(self, address: str) -> None:
+        """The winner is served to everybody, without a restart."""
+        decision = self.facts["comparison"]["decision"]
+        if decision != "challenger":
+            self._tell(f"No promotion: the verdict is {decision!r}")
+            self.facts["promoted"] = False
+            return
+        self._tell("Bundle 2 becomes version 2 of the shop, while the service runs")
+        (self._folder / "experiments.toml").unlink()
+        self._say(self._run("publish", f"models/{NEW}/1 models/shop/2 --current"))
+        until(lambda: info(address, "shop")["version"] == "2", "version 2 is served")
+        self.facts["promoted"] = True
+        self._say(f"GET /info?model=shop says version {info(address, 'shop')['version']}")
+
+    def forget(self) -> None:
+        """One person asks that their rows go."""
+        person = self._shop.person(0)
+        self._tell(f"{person} wants to be forgotten")
+        self._say(self._run("served", f"forget served --unit {person} --events events"))
+
+    def truth(self) -> None:
+        """What only the shop knows: the true NDCG of both bundles on queries that nobody sent."""
+        self._tell("The truth, on queries that nobody sent")
+        values = {name: true_ndcg(self._folder / "models" / name / "1", self._shop) for name in ("shop", NEW)}
+        means = {"bundle 1": _mean(values["shop"]), "bundle 2": _mean(values[NEW])}
+        gain, half = _mean(values[NEW] - values["shop"])
+        self.facts["truth"] = {**{name: mean for name, (mean, _) in means.items()}, "gain": gain, "half_width": half}
+        for name, (mean, _) in means.items():
+            self._say(f"true NDCG@10 of {name}: {mean:.4f}")
+        self._say(f"bundle 2 gains {gain:+.4f} ± {half:.4f}")
+        draw_truth(self._folder / "truth.svg", means)
+        estimate = json.loads((self._folder / "propensities.json").read_text(encoding="utf-8"))["positions"]
+        self.facts["propensities"] = estimate
+        draw_examination(self._folder / "places.svg", estimate, look_probabilities(SHOWN).tolist())
+
+    def _joined(self) -> str:
+        return "--served served --events events --labels labels.toml --window 30m"
+
+    def _visits(self, address: str, count: int, pause_s: float = 0.0) -> int:
+        first, self._visited = self._visited, self._visited + count
+        with Progress(console=self._console, transient=True) as bar:
+            task = bar.add_task("   visits", total=count)
+
+            def seen() -> None:
+                bar.advance(task)
+                time.sleep(pause_s)
+
+            clicks = visit(address, self._shop, first, self._visited, seen)
+        time.sleep(2.0)  # the log writes its records every second
+        return clicks
+
+    def _experiment(self, text: str) -> None:
+        whole = self._folder / "experiments.new"
+        whole.write_text(f"[[experiment]]\n{text}\n", encoding="utf-8")
+        whole.replace(self._folder / "experiments.toml")
+        time.sleep(1.0)  # the service looks five times a second
+
+    def _tell(self, title: str) -> None:
+        self._step += 1
+        self._console.print(f"\n[bold]{self._step}. {title}[/]")
+
+    def _say(self, text: str) -> None:
+        for line in text.strip("\n").splitlines():
+            self._console.print(f"   {line}", markup=False, highlight=False, soft_wrap=True)
+
+    def _run(self, command: str, words: str) -> str:
+        """Run a command of listwright; what it prints."""
+        self._console.print(
+            f"   $ listwright {command} {words}", markup=False, highlight=False, style="dim", soft_wrap=True
+        )
+        line = [sys.executable, "-m", "listwright", command, *shlex.split(words)]
+        salted = os.environ | {"LISTWRIGHT_UNIT_SALT": SALT}
+        with self._console.status("running"):
+            done = subprocess.run(line, cwd=self._folder, env=salted, capture_output=True, text=True, check=False)
+        (self._folder / f"{self._step:02}-{command}.log").write_text(done.stdout + done.stderr, encoding="utf-8")
+        if done.returncode:
+            raise SystemExit(f"listwright {command} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+        return done.stdout
+
+
+def _table(shop: Shop) -> pl.DataFrame:
+    """The judged lists, as a shop would keep them."""
+    data = shop.judged
+    cells = spelled(data, 0, data.rows)
+    queries = np.repeat(data.qids, data.lengths)
+    columns = {name: [row[place] for row in cells] for place, name in enumerate(shop.names)}
+    return pl.DataFrame({"query": queries, "label": data.labels, **columns})
+
+
+def _serves(address: str, name: str) -> bool:
+    return httpx.get(f"{address}/info", params={"model": name}).status_code == httpx.codes.OK
+
+
+def shadow_facts(metrics: str) -> dict[str, float]:
+    """What ``GET /metrics`` says of a shadow."""
+    samples = [sample for family in text_string_to_metric_families(metrics) for sample in family.samples]
+
+    def total(name: str, **labels: str) -> float:
+        chosen = (one for one in samples if one.name == name and labels.items() <= one.labels.items())
+        return sum(one.value for one in chosen)
+
+    outcomes = {
+        outcome: total("listwright_experiment_requests_total", outcome=f"shadow_{outcome}")
+        for outcome in ("ok", "degraded", "failed", "dropped")
+    }
+    measured = total("listwright_shadow_agreement_count", measure="top_1")
+    differing = total("listwright_shadow_agreement_bucket", measure="top_1", le="0.0")
+    return {**outcomes, "same_first": 1.0 - differing / measured if measured else float("nan")}
+
+
+def true_ndcg(folder: Path, shop: Shop) -> np.ndarray:
+    """``(N,)`` NDCG@10 of a bundle by the true labels of the held-out queries."""
+    reranker, held_out = bundle.load(folder).reranker, shop.held_out
+    values = []
+    for features, labels in held_out.lists():
+        order = reranker.rerank(CandidateList(features)).order
+        scores = np.empty(len(labels))
+        scores[order] = -np.arange(len(labels))
+        values.append(ndcg(scores, labels, cutoff=SHOWN))
+    return np.array(values)
+
+
+def _mean(values: np.ndarray) -> tuple[float, float]:
+    """Mean, and half the width of its 95 % normal interval."""
+    return float(values.mean()), float(1.96 * values.std(ddof=1) / np.sqrt(len(values)))

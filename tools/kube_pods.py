@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import copy
 import http.client
+import json
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +83,12 @@ class Pod:
         """Remove what is left of it, if anything is."""
         podman("pod", "rm", "--force", "--ignore", "--time", "0", self.name)
 
+    def info(self) -> dict[str, Any]:
+        """What ``GET /info`` says."""
+        with self._get("/info") as answer:
+            found: dict[str, Any] = json.load(answer)
+        return found
+
     def files(self, folder: str) -> list[str]:
         """Names in a folder of its service's container."""
         return podman("exec", self._container, "ls", folder).split()
@@ -103,12 +112,15 @@ class Pod:
         }
 
     def _ready(self) -> bool:
-        probe = self._served["readinessProbe"]
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=probe["timeoutSeconds"])
         try:
-            connection.request("GET", probe["httpGet"]["path"])
-            return connection.getresponse().status == http.HTTPStatus.OK
+            with self._get(self._served["readinessProbe"]["httpGet"]["path"]) as answer:
+                return answer.status == http.HTTPStatus.OK
         except (OSError, http.client.HTTPException):
             return False
-        finally:
-            connection.close()
+
+    @contextmanager
+    def _get(self, path: str) -> Iterator[http.client.HTTPResponse]:
+        within_s = self._served["readinessProbe"]["timeoutSeconds"]
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=within_s)) as connection:
+            connection.request("GET", path)
+            yield connection.getresponse()

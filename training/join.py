@@ -17,7 +17,7 @@ from rich.table import Table as Grid
 from listwright.ranking import bundle
 from listwright.ranking.errors import ListwrightError, RecipeError
 from listwright.training.bars import progress_bars
-from listwright.training.joining.causes import COUNTED, OTHER_PLACE, Cause
+from listwright.training.joining.causes import COUNTED, NO_NUMBER, OTHER_PLACE, Cause
 from listwright.training.joining.job import JoinJob, JoinResult, join
 from listwright.training.joining.labels import read_labels
 from listwright.training.joining.replay import replay
@@ -36,6 +36,8 @@ labels.toml:
   [labels]
   purchase = 3
   click = 1
+  [sums]    # optional: further columns
+  revenue = { action = "purchase", field = "event_attributes.object.price" }
 
 Events are UBI's, as JSON lines, CSV or Parquet; a folder's files are read by name.
 Every event is counted once: with its label, or under the cause why it does not count.
@@ -122,9 +124,15 @@ def _show(job: JoinJob, joined: JoinResult, seconds: float, console: Console) ->
     console.print(grid)
     if joined.first_fault:
         console.print(f"[yellow]Note:[/] the first that is no event: {escape(joined.first_fault)}", soft_wrap=True)
+    if joined.gone:
+        said = f"{joined.gone:,} files were removed before they were read: the service's limits of bytes or age are low"
+        console.print(f"[yellow]Note:[/] {said}", soft_wrap=True)
     if joined.counts[OTHER_PLACE]:
         said = f"{joined.counts[OTHER_PLACE]:,} counted events name another place than the shown one; the log's counts"
         console.print(f"[yellow]Note:[/] {said}", soft_wrap=True)
+    if joined.counts[NO_NUMBER]:
+        said = f"{joined.counts[NO_NUMBER]:,} counted events lack a number that [sums] names; they add 0"
+        console.print(f"[yellow]Note:[/] {escape(said)}", soft_wrap=True)
     said = f"{job.out}: {joined.rows:,} rows of {joined.queries:,} queries in {seconds:.1f} s"
     console.print(said, soft_wrap=True, markup=False)
 

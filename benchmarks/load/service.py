@@ -78,11 +78,12 @@ def main() -> int:
 
 @contextmanager
 def service(
-    folder: Path, *, module: str = "service", log: int | None = None, **more: object
+    folder: Path, *, module: str = "service", log: int | None = None, cwd: Path | None = None, **more: object
 ) -> Iterator[tuple[psutil.Process, http.client.HTTPConnection, float]]:
     """The process of a module, a connection to it, and the seconds until it was ready; under more settings by name.
 
-    Its log goes to the open file ``log``; by default, where that of this process goes.
+    Its log goes to the open file ``log``; by default, where that of this process goes. It runs in the folder ``cwd``;
+    by default, in that of this process.
     """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -90,7 +91,7 @@ def service(
     settings = {"bundle": folder, "port": port, "log_level": "warning", **more}
     environment = {**os.environ, **{f"LISTWRIGHT_{name.upper()}": str(value) for name, value in settings.items()}}
     began = time.perf_counter()
-    process = subprocess.Popen([sys.executable, "-m", module], env=environment, stderr=log)
+    process = subprocess.Popen([sys.executable, "-m", module], env=environment, stderr=log, cwd=cwd)
     try:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
         while not _is_ready(connection):

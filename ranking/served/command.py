@@ -18,7 +18,7 @@ SALT = "LISTWRIGHT_UNIT_SALT"
 """The service's setting, which this command reads, too."""
 
 LEFT = 3
-"""Exit code where records of the unit are left in files that are not finished."""
+"""Exit code where records of the unit are left in files that are not finished, or may be in damaged ones."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -43,8 +43,8 @@ def _parser() -> argparse.ArgumentParser:
         "  listwright served forget /var/log/served --unit customer-17 --events /var/log/events\n\n"
         f"forget looks for the unit itself and, where {SALT} is set, for its salted hash. Events go if they name\n"
         "a query of the unit, or the unit as their client_id. Exit codes: 0 done, 1 a file cannot be read or\n"
-        "written, 3 some are left in files that are not finished: run it again after LISTWRIGHT_SERVED_FILE_S\n"
-        "and ten minutes.",
+        "written, 3 some are left, in files that are not finished or damaged: run it again after\n"
+        "LISTWRIGHT_SERVED_FILE_S and ten minutes.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
@@ -74,25 +74,32 @@ def _list(folder: Path) -> int:
 def _forget(folder: Path, unit: str, events: Path | None) -> int:
     salt = os.environ.get(SALT)
     units = frozenset({unit} if not salt else {unit, hashed(unit, salt.encode())})
-    left = 0
+    left, awaited = 0, frozenset[str]()
     if events is not None:  # before the records, whose query ids tell the events
-        left += _tell(forget_events(events, query_ids(folder, units), units), "events")
-    left += _tell(forget(folder, units), "records")
+        left, awaited = _tell(forget_events(events, query_ids(folder, units), units), "events")
+    left += _tell(forget(folder, units, awaited), "records")[0]
+    if awaited:
+        print(f"records of {len(awaited)} queries stay until then: they tell whose events these are")
+    for path in files.damaged_files(folder):
+        left += 1
+        print(f"{path.name}: damaged, and may hold records of the unit: delete it")
     return LEFT if left else 0
 
 
-def _tell(forgotten: Iterator[Forgotten], what: str) -> int:
-    """Print what became of each file; how many are left."""
+def _tell(forgotten: Iterator[Forgotten], what: str) -> tuple[int, frozenset[str]]:
+    """Print what became of each file; how many are left, and the query ids that these name."""
     removed = left = 0
+    named: set[str] = set()
     for found in forgotten:
         if found.unfinished:
             left += found.removed
+            named |= found.queries
             print(f"{found.path.name}: {found.removed} {what} are left: the file is not finished")
         else:
             removed += found.removed
             print(f"{found.path.name}: {found.removed} {what} removed, {found.kept} kept")
     print(f"{removed} {what} removed" + (f", {left} left: run it again later" if left else ""))
-    return left
+    return left, frozenset(named)
 
 
 if __name__ == "__main__":

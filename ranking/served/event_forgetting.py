@@ -9,7 +9,8 @@ from pathlib import Path
 
 from listwright.ranking.errors import DataError
 from listwright.ranking.served import files
-from listwright.ranking.served.forgetting import Forgotten, replace_durably
+from listwright.ranking.served.forgetting import Forgotten, looked_through, replace_durably
+from listwright.ranking.served.record import ServedRecord
 
 FINISHED, PART = ".jsonl", ".jsonl.part"
 """Of files that ``POST /ubi/events`` writes."""
@@ -28,7 +29,12 @@ def query_ids(log: Path, units: frozenset[str]) -> frozenset[str]:
     Raises:
         DataError: if the folder is not there, or a file is damaged.
     """
-    return frozenset(record.query_id for record in files.records(files.log_files(log)) if record.unit in units)
+
+    def query_of(record: ServedRecord) -> str | None:
+        return record.query_id if record.unit in units else None
+
+    found = (query for listed in files.log_files(log) for query in looked_through(listed, query_of)[1])
+    return frozenset(query for query in found if query is not None)
 
 
 def forget_events(folder: Path, queries: frozenset[str], clients: frozenset[str]) -> Iterator[Forgotten]:
@@ -53,40 +59,46 @@ def forget_events(folder: Path, queries: frozenset[str], clients: frozenset[str]
     for leftover in folder.glob(f".events-*{WITHOUT}"):  # of a run that was stopped
         leftover.unlink(missing_ok=True)
     for listed in sorted((*folder.glob(f"events-*{FINISHED}"), *folder.glob(f"events-*{PART}"))):
-        path, of_person = _looked_through(listed, queries, clients)
-        if not any(of_person):
+        path, goes, named = _looked_through(listed, queries, clients)
+        if not any(goes):
             continue
         unfinished = path.name.endswith(PART)
         if not unfinished:
-            _rewrite(path, of_person)
-        yield Forgotten(path, sum(of_person), len(of_person) - sum(of_person), unfinished)
+            _rewrite(path, goes)
+        yield Forgotten(path, sum(goes), len(goes) - sum(goes), unfinished, named if unfinished else frozenset())
 
 
-def _looked_through(listed: Path, queries: frozenset[str], clients: frozenset[str]) -> tuple[Path, list[bool]]:
-    """The file's name now, and of each of its lines whether it is the person's; the service may finish the file, or
-    remove it by its limits, at any moment.
+def _looked_through(
+    listed: Path, queries: frozenset[str], clients: frozenset[str]
+) -> tuple[Path, list[bool], frozenset[str]]:
+    """The file's name now, of each of its lines whether it is the person's, and the queries that these lines name; the
+    service may finish the file, or remove it by its limits, at any moment.
     """
+    goes: list[bool] = []
+    named: set[str] = set()
     finished = listed.with_name(listed.name.removesuffix(PART) + FINISHED) if listed.name.endswith(PART) else listed
     for path in dict.fromkeys((listed, finished)):
         try:
             with path.open("rb") as lines:
-                return path, [_is_of(line, queries, clients) for line in lines]
+                for line in lines:
+                    query, client = _ids(line)
+                    goes.append(query in queries or client in clients)
+                    named |= {query} & queries
+            return path, goes, frozenset(named)
         except FileNotFoundError:
             continue
-    return listed, []
+    return listed, [], frozenset()
 
 
-def _is_of(line: bytes, queries: frozenset[str], clients: frozenset[str]) -> bool:
+def _ids(line: bytes) -> tuple[str, str]:
+    """Query id and client id of a line; empty where it names none, or is no event."""
     try:
         event = json.loads(line)
     except ValueError:  # cut off by the end of its writer
-        return False
-    return isinstance(event, dict) and (_named(event, "query_id", queries) or _named(event, "client_id", clients))
-
-
-def _named(event: dict[str, object], name: str, sought: frozenset[str]) -> bool:
-    value = event.get(name)
-    return isinstance(value, str) and value in sought
+        return "", ""
+    found = [event.get(name) if isinstance(event, dict) else None for name in ("query_id", "client_id")]
+    query, client = (value if isinstance(value, str) else "" for value in found)
+    return query, client
 
 
 def _rewrite(path: Path, of_person: list[bool]) -> None:

@@ -22,6 +22,9 @@ from listwright.ranking.served.schema import CATEGORIES_KEY, FEATURES_KEY, SCHEM
 SUFFIX, OPEN_SUFFIX = ".avro", ".avro.part"
 """Of a finished file, and of one that is still written or whose writer was killed."""
 
+DAMAGED_SUFFIX = ".avro.damaged"
+"""Of a file that a killed worker left and whose blocks cannot be found."""
+
 BLOCK_RECORDS = 100
 
 
@@ -57,6 +60,11 @@ def log_files(folder: Path, *, unfinished: bool = True) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.name.endswith(suffixes))
 
 
+def damaged_files(folder: Path) -> list[Path]:
+    """Files that the service could not recover after its end; no command reads them."""
+    return sorted(path for path in folder.iterdir() if path.name.endswith(DAMAGED_SUFFIX))
+
+
 def records(paths: Iterable[Path]) -> Iterator[ServedRecord]:
     """The records of files, in the order of the files and as they stand in them.
 
@@ -71,6 +79,13 @@ def records(paths: Iterable[Path]) -> Iterator[ServedRecord]:
     """
     for path in paths:
         yield from read(path)
+
+
+def names_of(listed: Path) -> tuple[Path, ...]:
+    """Where a file is that was listed a while ago: the service finishes it at any moment, and gives it another name."""
+    if not listed.name.endswith(OPEN_SUFFIX):
+        return (listed,)
+    return listed, listed.with_name(listed.name.removesuffix(OPEN_SUFFIX) + SUFFIX)
 
 
 def read(path: Path) -> Iterator[ServedRecord]:

@@ -3,12 +3,11 @@
 A file is named for the time it was begun, the host, the process and a number, so that names sort by time and several
 workers share a folder. It ends in ``.jsonl.part`` while it is written, and its writer holds a lock on it. It is synced
 and renamed to ``.jsonl`` when it is finished. A file whose writer was killed has no lock any more: the first to see it
-renames it.
+renames it. Not every shared disk has locks: a file of another host must also have been left alone for long.
 """
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import re
@@ -25,6 +24,11 @@ MODE, GROUP_MODE = 0o600, 0o640
 
 ROLL_BYTES, ROLL_S = 64 * 2**20, 600.0
 """A file is finished when it has so many bytes, or was begun so long ago."""
+
+STALE_S = 2 * ROLL_S
+"""After its last event; a writer would have finished the file by then."""
+
+_NAME = re.compile(rf"events-\d{{8}}T\d+-(.+)-\d+-\d{{6}}{re.escape(PART)}")
 
 
 class EventFiles:
@@ -97,7 +101,8 @@ class EventFiles:
     def tidy(self) -> None:
         """Rename what killed writers left, and remove the oldest finished files beyond the bounds."""
         for part in self._folder.glob(f"events-*{PART}"):
-            _adopt(part)
+            if self._is_left(part):
+                _adopt(part)
         finished, whole = [], 0
         for path in sorted(self._folder.glob("events-*")):
             with suppress(FileNotFoundError):  # another worker may tidy, too
@@ -117,19 +122,31 @@ class EventFiles:
         if count and self._removed is not None:
             self._removed(count)
 
+    def _is_left(self, part: Path) -> bool:
+        """Whether nobody can be writing it, as far as its name and its age tell; the lock has the last word."""
+        if part == self._path and self._descriptor is not None:
+            return False
+        name = _NAME.fullmatch(part.name)
+        if name is not None and name[1] == _host():
+            return True
+        try:
+            return self._clock() - part.stat().st_mtime > STALE_S
+        except FileNotFoundError:
+            return False
+
     def _open(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o750)
         self.tidy()
         self._began = self._clock()
-        host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())[:64] or "host"
         began = datetime.fromtimestamp(self._began, UTC).strftime("%Y%m%dT%H%M%S%f")
-        name = f"events-{began}-{host}-{os.getpid()}-{self._count:06}"
+        name = f"events-{began}-{_host()}-{os.getpid()}-{self._count:06}"
         self._count += 1
         # locked before it has its name: another worker that tidies would take it for one that a killed writer left
         unnamed = self._folder / f".{name}"
         descriptor = os.open(unnamed, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, self._mode)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with suppress(OSError):  # see _is_left
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._path = unnamed.rename(self._folder / f"{name}{PART}")
         except OSError:
             os.close(descriptor)
@@ -147,6 +164,10 @@ class EventFiles:
             os.close(descriptor)  # it has no lock any more: the next tidying finishes it
 
 
+def _host() -> str:
+    return re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())[:64] or "host"
+
+
 def _finished(part: Path) -> Path:
     return part.with_suffix("")
 
@@ -159,9 +180,12 @@ def _adopt(part: Path) -> None:
         return
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # somebody writes it; or this disk has no locks, and nobody can say
+        os.close(descriptor)
+        return
+    try:
         part.rename(_finished(part))
-    except OSError as error:
-        if error.errno not in (errno.EWOULDBLOCK, errno.EACCES, errno.ENOENT):
-            raise
+    except FileNotFoundError:  # another worker was quicker
+        return
     finally:
         os.close(descriptor)

@@ -32,6 +32,9 @@ MAX_BATCH_BYTES = 2**20
 LOOK_S = 5.0
 """Between two looks at the age of the file, while no event comes."""
 
+TIDY_S = 60.0
+"""Between two looks at the whole folder: its limits hold, and files of killed workers are finished, without events."""
+
 RETRY_AFTER_S = 1
 LOG_S = 10.0
 """Seconds between two log lines about writes that fail."""
@@ -50,7 +53,7 @@ class _Sent(NamedTuple):
 
 
 class EventsLog:
-    """Takes events of one process. The thread begins with the first event.
+    """Takes events of one process, and looks after the folder though none come.
 
     Args:
         files: where they go.
@@ -62,8 +65,10 @@ class EventsLog:
         self._files, self._telemetry = files, telemetry
         self._queue: queue.SimpleQueue[_Sent | None] = queue.SimpleQueue()
         self._waiting = 0  # the event loop's alone
-        self._thread: threading.Thread | None = None
         self._said, self._since = -math.inf, 0
+        self._tidied = -math.inf
+        self._thread = threading.Thread(target=self._run, name="events", daemon=True)
+        self._thread.start()
 
     async def add(self, body: bytes, within_s: float) -> int:
         """Write the events of a body; how many they are. When this returns, they are with the operating system.
@@ -79,9 +84,6 @@ class EventsLog:
         if self._waiting + len(body) > MAX_WAITING_BYTES:
             self._telemetry.events_refused.labels("full").inc()
             raise EventsNotKeptError("more events wait than can be written", RETRY_AFTER_S)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="events", daemon=True)
-            self._thread.start()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[int] = loop.create_future()
         self._waiting += len(body)
@@ -96,11 +98,10 @@ class EventsLog:
 
     def close(self) -> None:
         """Write what waits, finish the file, end the thread; waits for :data:`STOP_WITHIN_S` at most."""
-        if self._thread is not None:
-            self._queue.put(None)
-            self._thread.join(STOP_WITHIN_S)
-            if self._thread.is_alive():
-                _log.error("the file system of LISTWRIGHT_EVENTS_LOG does not answer: its file is not finished")
+        self._queue.put(None)
+        self._thread.join(STOP_WITHIN_S)
+        if self._thread.is_alive():
+            _log.error("the file system of LISTWRIGHT_EVENTS_LOG does not answer: its file is not finished")
 
     def _settled(self, size: int, future: asyncio.Future[int]) -> None:
         self._waiting -= size
@@ -116,6 +117,9 @@ class EventsLog:
                 self._write(batch)
             else:
                 self._quietly(self._files.roll_if_due)
+            if time.monotonic() - self._tidied >= TIDY_S:
+                self._quietly(self._files.tidy)
+                self._tidied = time.monotonic()
         self._quietly(self._files.finish)
 
     def _next_batch(self) -> list[_Sent] | None:

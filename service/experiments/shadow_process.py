@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from listwright.ranking.bundle import Bundle
 
+MOST_CPU_S = 60.0
+"""Of the core's time for one list, loading among it; a challenger that takes more hangs, and counts as failed."""
+
 
 class Question(NamedTuple):
     """A list to rank.
@@ -46,12 +49,14 @@ class Found(NamedTuple):
         status: ``ok``, ``degraded: REASON`` or ``failed: REASON``.
         seconds: that it took.
         agreement: of the two orders; None if it failed.
+        cpu_s: of the core's time.
     """
 
     order: tuple[int, ...]
     status: str
     seconds: float
     agreement: tuple[float, float, float] | None
+    cpu_s: float = 0.0
 
 
 def run(pipe: Connection) -> None:
@@ -68,14 +73,14 @@ def run(pipe: Connection) -> None:
             question: Question = pipe.recv()
         except (EOFError, OSError):
             return
-        began = time.process_time()
+        signal.setitimer(signal.ITIMER_PROF, MOST_CPU_S)  # its signal ends the process
         found = answer(question, bundles)
-        used = time.process_time() - began
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
         try:
             pipe.send(found)
         except OSError:
             return
-        time.sleep(used * (1.0 / question.core_share - 1.0))
+        time.sleep(found.cpu_s * (1.0 / question.core_share - 1.0))
 
 
 def answer(question: Question, bundles: dict[str, Bundle]) -> Found:
@@ -92,13 +97,13 @@ def answer(question: Question, bundles: dict[str, Bundle]) -> Found:
     try:
         reranker = _loaded(question, bundles).reranker
         candidates = CandidateList(question.features, None, question.context)
-        began = time.perf_counter()
+        began, cpu_began = time.perf_counter(), time.process_time()
         ranking = reranker.rerank(candidates, routing=question.routing)
     except Exception as error:  # told to the worker, which counts and logs it
         return Found((), f"failed: {type(error).__name__}: {error}", time.perf_counter() - began, None)
-    seconds = time.perf_counter() - began
+    seconds, cpu_s = time.perf_counter() - began, time.process_time() - cpu_began
     status = f"degraded: {ranking.reason}" if ranking.degraded else "ok"
-    return Found(tuple(ranking.order.tolist()), status, seconds, agreement(question.shown, ranking.order))
+    return Found(tuple(ranking.order.tolist()), status, seconds, agreement(question.shown, ranking.order), cpu_s)
 
 
 def _loaded(question: Question, bundles: dict[str, Bundle]) -> Bundle:

@@ -131,7 +131,7 @@ def _parsed(path: Path) -> ExperimentFile:
         raise ExperimentFileError(f"cannot be read: {error.strerror}") from error
 
 
-def _stamp(path: Path) -> tuple[int, int, int] | str | None:
+def _stamp(path: Path) -> tuple[int, ...] | str | None:
     """Changes when the file is written again; None where there is none, words where that cannot be said."""
     try:
         found = path.stat()
@@ -139,7 +139,7 @@ def _stamp(path: Path) -> tuple[int, int, int] | str | None:
         return None
     except OSError as error:
         return error.strerror or type(error).__name__
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino  # ctime: also of its permissions
 
 
 def _switch(file: Path) -> str | None:

@@ -1,30 +1,23 @@
-"""Encoded records on their way from the thread that answers to the one that writes."""
+"""Answered requests on their way from the thread that answers to the one that writes."""
 
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
 
-from listwright.ranking.served.encoding import Encoded
-from listwright.ranking.served.record import Columns
+from listwright.service.served_log.taken import Taken
+
+CANDIDATE_BYTES = 64
+"""Of a candidate's id, scores and place, about."""
 
 
-class Waiting(NamedTuple):
-    """A record that waits to be written.
-
-    Args:
-        fingerprint: of its feature schema.
-        columns: of that schema.
-        record: its bytes.
-    """
-
-    fingerprint: str
-    columns: Columns
-    record: Encoded
+def size_of(taken: Taken) -> int:
+    """Bytes that a request holds while it waits, about."""
+    features = taken.candidates.features
+    return features.nbytes + CANDIDATE_BYTES * len(features)
 
 
 class Buffer:
-    """Records that wait, bounded in bytes. One thread puts, one takes, and neither waits for the other.
+    """Requests that wait, bounded in bytes. One thread puts, one takes, and neither waits for the other.
 
     Each of the two counts has one thread that changes it, so that there is no lock.
 
@@ -33,7 +26,7 @@ class Buffer:
     """
 
     def __init__(self, most: int) -> None:
-        self._most, self._waiting = most, deque[Waiting]()
+        self._most, self._waiting = most, deque[Taken]()
         self._put = self._got = 0
 
     def __len__(self) -> int:
@@ -44,18 +37,19 @@ class Buffer:
         """Bytes that wait."""
         return self._put - self._got
 
-    def put(self, one: Waiting) -> bool:
+    def put(self, one: Taken) -> bool:
         """Whether there was room."""
-        if self.held + one.record.size > self._most:
+        size = size_of(one)
+        if self._put - self._got + size > self._most:
             return False
-        self._put += one.record.size
+        self._put += size
         self._waiting.append(one)
         return True
 
-    def take(self) -> Waiting | None:
+    def take(self) -> Taken | None:
         """The oldest; None if there is none."""
         if not self._waiting:
             return None
         one = self._waiting.popleft()
-        self._got += one.record.size
+        self._got += size_of(one)
         return one

@@ -20,7 +20,7 @@ LARGEST_INT = 2**31 - 1
 """Of Avro's ``int``; a request may ask for more."""
 
 _known: dict[str, Columns] = {}
-"""By fingerprint, for the thread that answers alone."""
+"""By fingerprint, for the thread that writes alone."""
 
 
 def to_served(taken: Taken, salt: bytes | None) -> ServedRecord:

@@ -14,11 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from listwright.ranking.errors import DataError
-from listwright.ranking.served.files import OPEN_SUFFIX, SUFFIX
+from listwright.ranking.served.files import DAMAGED_SUFFIX, OPEN_SUFFIX, SUFFIX
 from listwright.ranking.served.framing import frame_of
-
-DAMAGED_SUFFIX = ".avro.damaged"
-"""Of a file that a killed worker left and whose blocks cannot be found; limits of size and age hold for it, too."""
 
 _NAME = re.compile(r"served-(\d{8}T\d{6}\.\d{6})Z-(.+)-(\d+)(\.avro|\.avro\.part|\.avro\.damaged)")
 _HIDDEN = re.compile(r"\.served-.+(\.new|\.without|\.without\.part)")

@@ -113,7 +113,7 @@ class RedisStream:
             for entry in entries:
                 pipeline.xadd(self._key, {"avro": entry}, maxlen=self._length, approximate=True)
             answers = pipeline.execute(raise_on_error=False)
-        except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
+        except (redis.RedisError, OSError) as error:  # also of a server that is none, or has no such database
             self._pause(error)
             return False
         refused = [answer for answer in answers if isinstance(answer, Exception)]

@@ -1,7 +1,7 @@
-"""The served log of a worker: records are encoded where requests are answered, and written by a thread of their own.
+"""The served log of a worker: a thread of its own encodes records and writes them, many at a time.
 
-Encoding holds Python's lock, whichever thread does it. Done at once, behind the answer, it needs no second thread to
-wait for that lock, and keeps no request's memory.
+The thread that answers only hands a request over. One record after the other is encoded in a third of the time that
+each alone would take behind its answer, where caches hold other code.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import logging
 import os
 import sys
 import time
+from dataclasses import dataclass, field
 from threading import Event, Thread, get_native_id
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from listwright.ranking.served.encoding import Encoded, encode
 from listwright.ranking.served.record import Columns, columns_of
-from listwright.service.served_log.buffer import Buffer, Waiting
+from listwright.service.served_log.buffer import Buffer
 from listwright.service.served_log.conversion import to_served
 from listwright.service.served_log.drops import Drops
 from listwright.service.served_log.files import OpenFile
@@ -55,12 +56,14 @@ _FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
 _log = logging.getLogger("listwright.served")
 
 
-class _Pending(NamedTuple):
+@dataclass(slots=True)
+class _Pending:
     """Records of one schema that make up the next block."""
 
     columns: Columns
-    records: list[Encoded]
-    since: float
+    records: list[Encoded] = field(default_factory=list)
+    size: int = 0
+    since: float = field(default_factory=time.monotonic)
 
 
 class LogWriter:
@@ -97,13 +100,7 @@ class LogWriter:
         if self._stop.is_set():
             self._drops.note("closing", 1, "they were answered after the log had been closed")
             return
-        try:
-            record = to_served(taken, self._salt)
-            waiting = Waiting(taken.manifest.fingerprint, columns_of(record), encode(record))
-        except Exception as error:  # whatever a caller sent, the next request is answered
-            self._drops.note("encode_failed", 1, f"query {taken.query_id!r} cannot be encoded ({error!r})")
-            return
-        if not self._buffer.put(waiting):
+        if not self._buffer.put(taken):
             why = "their buffer is full: the disk or the stream is too slow, or LISTWRIGHT_SERVED_SHARE too large"
             self._drops.note("buffer_full", 1, why)
 
@@ -139,19 +136,28 @@ class LogWriter:
     def _take(self) -> None:
         """Collect what waits into blocks; but not without end, as blocks and files have their time."""
         for _ in range(MOST_AT_ONCE):
-            if (one := self._buffer.take()) is None:
+            if (taken := self._buffer.take()) is None:
                 return
-            if self._stream is not None:
-                self._stream.put(one.columns, one.record)
-            if self._folder is None:
+            try:
+                served = to_served(taken, self._salt)
+                columns, record = columns_of(served), encode(served)
+            except Exception as error:  # whatever a caller sent, the next request is logged
+                self._drops.note("encode_failed", 1, f"query {taken.query_id!r} cannot be encoded ({error!r})")
                 continue
-            key = one.fingerprint
-            if key not in self._pending:
-                self._pending[key] = _Pending(one.columns, [], time.monotonic())
-            pending = self._pending[key]
-            pending.records.append(one.record)
-            if sum(record.size for record in pending.records) >= BLOCK_BYTES:
-                self._write(key)
+            if self._stream is not None:
+                self._stream.put(columns, record)
+            if self._folder is not None:
+                self._gather(taken.manifest.fingerprint, columns, record)
+
+    def _gather(self, key: str, columns: Columns, record: Encoded) -> None:
+        """Add a record to the next block, and write that if it is large."""
+        pending = self._pending.get(key)
+        if pending is None:
+            pending = self._pending[key] = _Pending(columns)
+        pending.records.append(record)
+        pending.size += record.size
+        if pending.size >= BLOCK_BYTES:
+            self._write(key)
 
     def _write_due(self, *, stopping: bool) -> None:
         now = time.monotonic()

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from listwright.service.experiments import shadow_process
+
 
 def written(path: Path, *experiments: dict, salt: str = "") -> Path:
     """Write a file of experiments in one step; it changes its inode, and so its stamp."""
@@ -23,3 +25,15 @@ def experiment(kind, *, name="first", control="shop", challenger="next", **more)
     if kind == "explore":
         del found["challenger"]
     return found
+
+
+def run_without_end(pipe):
+    """The process of a shadow whose challenger never answers, and which may take little time."""
+    shadow_process.MOST_CPU_S = 0.05
+    shadow_process.answer = _spin
+    shadow_process.run(pipe)
+
+
+def _spin(*_):
+    while True:
+        pass

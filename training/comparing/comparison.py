@@ -152,6 +152,6 @@ def needed_for(estimate: float, variance: float, queries: float, sequence: Seque
         if math.isnan(true):
             continue
         times = sequence.times_needed(true, variance), fixed_times_needed(true, variance)
-        always, fixed = (max(0.0, one - 1.0) * queries for one in times)
+        always, fixed = (one if math.isinf(one) else max(0.0, one - 1.0) * queries for one in times)
         rows.append(Needed(true, why, always, fixed))
     return tuple(rows)

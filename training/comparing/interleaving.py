@@ -40,10 +40,10 @@ def compare_teams(experiment: Experiment, *, credit: str | None, worth: float | 
     for day, totals in grown(sums, _SUMS):
         found = ratio_of(totals[:, 0], totals[:, 1])
         looks.append(look_of(day, found.value, found.variance, found.queries, sequence, ready=enough(found)))
-    low, high = np.nanquantile(resampled_ratio(totals[:, 0], totals[:, 1], np.random.default_rng(0)), [0.025, 0.975])
+    drawn = resampled_ratio(totals[:, 0], totals[:, 1], np.random.default_rng(0))
+    low, high = (np.nan, np.nan) if np.isnan(drawn).all() else np.nanquantile(drawn, [0.025, 0.975])
     queries, first = int(sums["queries"].sum()), int(sums["first"].sum())
-    total, credited = queries / max(found.queries, 1.0), found.queries
-    needed = needed_for(found.value, found.variance, credited * total, sequence)  # in queries, credited or not
+    needed = needed_for(found.value, found.variance, float(queries), sequence)  # in queries, credited or not
     effect = Effect("preference", None, None, looks[-1], float(low), float(high), sequence.difference, needed)
     by_unit = _preference(sums)
     return Compared(

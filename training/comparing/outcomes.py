@@ -104,7 +104,7 @@ def team_sums(experiment: Experiment, credit: str | None) -> pl.DataFrame:
     sums = [
         told.sum().alias("queries"),
         (~told).sum().alias("untold"),
-        (told & (pl.col("control") + pl.col("challenger") > 0)).sum().alias("credited"),
+        (told & ((pl.col("control") != 0) | (pl.col("challenger") != 0))).sum().alias("credited"),
         (sign * 0.5).filter(told).sum().alias("preference"),
         (told & pl.col("first")).sum().alias("first"),
         *(((sign == way) & told).sum().alias(name) for name, way in (("won", 1), ("lost", -1))),

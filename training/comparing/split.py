@@ -45,11 +45,19 @@ def compare_arms(
     sums = every.filter(pl.col("arm").is_in(["control", name]))
     wide, columns = _wide(sums, name, metrics)
     looks: dict[str, list[Look]] = {metric: [] for metric in metrics}
+    sequences: dict[str, Sequence] = {}
     last = _Grown(date.min, np.zeros((0, 0)))
     for last in map(_Grown._make, grown(wide, columns)):
         for place, metric in enumerate(metrics):
-            looks[metric].append(_look(last, place, worth if place == 0 else None))
-    effects = tuple(_effect(last, place, metric, looks[metric][-1], worth) for place, metric in enumerate(metrics))
+            control, other = last.ratios(place)
+            sequence = sequences.get(metric) or _sequence(control, worth if place == 0 else None)
+            if enough(control, other):  # chosen at the first look that counts, and kept
+                sequences[metric] = sequence
+            looks[metric].append(_look(last, place, sequence))
+    effects = tuple(
+        _effect(last, place, metric, looks[metric][-1], sequences.get(metric), worth)
+        for place, metric in enumerate(metrics)
+    )
     there = last.totals[:, [0, 1]] > 0.0
     return Compared(
         kind="split",
@@ -99,21 +107,21 @@ def _sequence(control: Ratio, worth: float | None) -> Sequence:
     return Sequence(worth if worth is not None else share if share > 0.0 else WORTH)
 
 
-def _look(at: _Grown, place: int, worth: float | None) -> Look:
+def _look(at: _Grown, place: int, sequence: Sequence) -> Look:
     control, challenger = at.ratios(place)
     variance = control.variance + challenger.variance
     queries = control.queries + challenger.queries
     ready = enough(control, challenger)
     estimate = challenger.value - control.value
-    return look_of(at.day, estimate, variance, queries, _sequence(control, worth), ready=ready)
+    return look_of(at.day, estimate, variance, queries, sequence, ready=ready)
 
 
-def _effect(at: _Grown, place: int, metric: str, look: Look, worth: float | None) -> Effect:
+def _effect(at: _Grown, place: int, metric: str, look: Look, chosen: Sequence | None, worth: float | None) -> Effect:
     control, challenger = at.ratios(place)
     rng = np.random.default_rng(0)
     zero, one = (resampled_ratio(*arm, rng) for arm in at.arms(place))
     low, high = (math.nan, math.nan) if np.isnan(one - zero).all() else np.nanquantile(one - zero, [0.025, 0.975])
-    sequence = _sequence(control, worth if place == 0 else None)
+    sequence = chosen or _sequence(control, worth if place == 0 else None)
     needed = needed_for(look.estimate, control.variance + challenger.variance, look.queries, sequence)
     return Effect(metric, control.value, challenger.value, look, float(low), float(high), sequence.difference, needed)
 

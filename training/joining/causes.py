@@ -18,6 +18,7 @@ class Cause(StrEnum):
     UNKNOWN_QUERY = "unknown query"
     BEFORE_SERVING = "before serving"
     OUTSIDE_WINDOW = "outside the window"
+    REPLACED = "list served again"
     NOT_IN_LIST = "candidate not in the list"
     NOT_SHOWN = "candidate not shown"
 
@@ -25,6 +26,9 @@ class Cause(StrEnum):
 COUNTED = "counted"
 OTHER_PLACE = "counted, with another place than the shown one"
 """Part of the counted events: their ordinal differs from the position in the log."""
+
+NO_NUMBER = "counted, without the number that is summed"
+"""Part of the counted events, once for each sum."""
 
 Counts = Counter[str]
 """Events by cause, and those of :data:`COUNTED`."""

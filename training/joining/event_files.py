@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import polars as pl
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from listwright.ranking.errors import DataError
 from listwright.ranking.events import COLUMNS, event_in, moment
@@ -17,6 +18,7 @@ from listwright.training.data.container import open_plain
 from listwright.training.data.sources import check_exists
 from listwright.training.data.tables.frames import is_parquet
 from listwright.training.joining.causes import Cause
+from listwright.training.joining.labels import Labels
 
 BATCH_EVENTS = 50_000
 """Events that are read at a time."""
@@ -35,6 +37,9 @@ EVENT_SCHEMA: dict[str, Any] = {
 }
 """Of the frames: times are in UTC."""
 
+SUMMED = "summed "
+"""Begins the name of a column whose numbers are summed; the name of the sum follows."""
+
 LINES = (".jsonl", ".jsonl.gz", ".ndjson", ".json", ".jsonl.part")
 """How names of files of JSON lines end; the last is one that the service still writes."""
 
@@ -46,7 +51,7 @@ class EventBatch(NamedTuple):
     """Some events of a file.
 
     Args:
-        frame: of :data:`EVENT_SCHEMA`; every row has an action and a time.
+        frame: of :func:`event_schema`; every row has an action and a time.
         faulty: rows or lines that are no events, by cause.
         first_fault: what is wrong with the first of them, with its place; empty if there is none.
     """
@@ -54,6 +59,11 @@ class EventBatch(NamedTuple):
     frame: pl.DataFrame
     faulty: dict[Cause, int]
     first_fault: str
+
+
+def event_schema(labels: Labels) -> dict[str, Any]:
+    """Columns of the frames: :data:`EVENT_SCHEMA`, and the numbers that are summed, null where there is none."""
+    return EVENT_SCHEMA | {SUMMED + name: pl.Float64() for name in labels.sums}
 
 
 def event_files(path: Path) -> list[Path]:
@@ -75,18 +85,22 @@ def event_files(path: Path) -> list[Path]:
     return found
 
 
-def event_batches(path: Path) -> Iterator[EventBatch]:
+def event_batches(path: Path, labels: Labels) -> Iterator[EventBatch]:
     """The events of one file.
 
     A table has the columns of :data:`listwright.ranking.events.COLUMNS`; Parquet may have ``event_attributes`` as a
     nested column instead. A line or a row that is no event is counted.
+
+    Args:
+        path: of the file.
+        labels: name the numbers that are summed.
 
     Raises:
         DataError: if the file cannot be read, lacks a column, or holds no event at all but something else.
     """
     events = faulty = 0
     first = ""
-    for batch in _table(path) if _is_table(path) else _json_lines(path):
+    for batch in _table(path, labels) if _is_table(path) else _json_lines(path, labels):
         events += batch.frame.height
         faulty += sum(batch.faulty.values())
         first = first or batch.first_fault
@@ -99,8 +113,9 @@ def _is_table(path: Path) -> bool:
     return path.name.lower().endswith(TABLE_NAMES) or (not path.name.lower().endswith(LINES) and is_parquet(path))
 
 
-def _json_lines(path: Path) -> Iterator[EventBatch]:
+def _json_lines(path: Path, labels: Labels) -> Iterator[EventBatch]:
     held: list[tuple[object, ...]] = []
+    schema, summed = event_schema(labels), [one.field.split(".") for one in labels.sums.values()]
     faulty, first, number = dict.fromkeys((Cause.CUT_OFF, Cause.UNREADABLE), 0), "", 0
     try:
         with open_plain(path) as (stream, _):
@@ -126,14 +141,29 @@ def _json_lines(path: Path) -> Iterator[EventBatch]:
                         event.event_id,
                         event.moment,
                         event.ordinal,
+                        *(_number_at(event, names) for names in summed),
                     )
                 )
                 if len(held) == BATCH_EVENTS:
-                    yield EventBatch(_frame(held), faulty, first)
+                    yield EventBatch(pl.DataFrame(held, schema=schema, orient="row"), faulty, first)
                     held, faulty = [], dict.fromkeys(faulty, 0)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(path, f"cannot be read: {error}") from error
-    yield EventBatch(_frame(held), faulty, first)
+    yield EventBatch(pl.DataFrame(held, schema=schema, orient="row"), faulty, first)
+
+
+def _number_at(value: object, names: Sequence[str]) -> float | None:
+    """The finite number of a field of an event."""
+    for name in names:
+        inside = isinstance(value, BaseModel) and name in (value.model_fields_set | (value.model_extra or {}).keys())
+        value = getattr(value, name) if inside else value.get(name) if isinstance(value, dict) else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        found = float(value)
+    except OverflowError:
+        return None
+    return found if math.isfinite(found) else None
 
 
 def _said(error: ValidationError) -> str:
@@ -142,16 +172,12 @@ def _said(error: ValidationError) -> str:
     return f"{place}: {fault['msg']}" if place else str(fault["msg"])
 
 
-def _frame(rows: list[tuple[object, ...]]) -> pl.DataFrame:
-    return pl.DataFrame(rows, schema=EVENT_SCHEMA, orient="row")
-
-
-def _table(path: Path) -> Iterator[EventBatch]:
+def _table(path: Path, labels: Labels) -> Iterator[EventBatch]:
     first = 0
     try:
         parquet = is_parquet(path)
         scanned = pl.scan_parquet(path) if parquet else pl.scan_csv(path, infer_schema=False)
-        rows = scanned.select(_columns(path, scanned.collect_schema()))
+        rows = scanned.select(_columns(path, scanned.collect_schema(), labels))
         for frame in rows.collect_batches(chunk_size=BATCH_EVENTS, maintain_order=True):
             yield _checked(path, frame, first + (1 if parquet else 2))
             first += frame.height
@@ -159,10 +185,10 @@ def _table(path: Path) -> Iterator[EventBatch]:
         raise DataError(path, f"cannot be read as CSV or Parquet: {error}") from error
 
 
-def _columns(path: Path, schema: Mapping[str, Any]) -> list[pl.Expr]:
+def _columns(path: Path, schema: Mapping[str, Any], labels: Labels) -> list[pl.Expr]:
     """The columns of a table under our names; one that is not needed may be missing."""
-    found = []
-    for ours, theirs in COLUMNS.items():
+    found, types = [], event_schema(labels)
+    for ours, theirs in (COLUMNS | {SUMMED + name: one.field for name, one in labels.sums.items()}).items():
         outer, *inner = theirs.split(".")
         kind: Any = schema.get(theirs)
         expression = pl.col(theirs)
@@ -176,7 +202,7 @@ def _columns(path: Path, schema: Mapping[str, Any]) -> list[pl.Expr]:
                 raise DataError(path, f"has no column {theirs!r}: a table of events needs it, see docs/events.md")
             expression, kind = pl.lit(None), pl.Null()
         if ours != "timestamp":
-            expression = expression.cast(EVENT_SCHEMA[ours], strict=False)
+            expression = expression.cast(types[ours], strict=False)
         elif not (kind == pl.String or isinstance(kind, pl.Datetime)):
             raise DataError(path, f"holds {kind}: expected datetimes, or text as ISO 8601 has it", column=theirs)
         found.append(expression.alias(ours))
@@ -184,7 +210,10 @@ def _columns(path: Path, schema: Mapping[str, Any]) -> list[pl.Expr]:
 
 
 def _checked(path: Path, frame: pl.DataFrame, line: int) -> EventBatch:
-    frame = frame.with_columns(_times(frame["timestamp"])).select(list(EVENT_SCHEMA))
+    numbers = [pl.col(name) for name in frame.columns if name.startswith(SUMMED)]
+    frame = frame.with_columns(
+        _times(frame["timestamp"]), *(pl.when(number.is_finite()).then(number) for number in numbers)
+    ).select(*EVENT_SCHEMA, *numbers)
     empty = [name for name in ("query_id", "object_id", "client_id", "event_id") if name in frame.columns]
     frame = frame.with_columns(pl.when(pl.col(name) != "").then(pl.col(name)).alias(name) for name in empty)
     bad = frame["timestamp"].is_null() | frame["action_name"].is_null() | (frame["action_name"] == "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -12,14 +12,15 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from listwright.ranking.errors import DataError, RecipeError
-from listwright.ranking.served.files import OPEN_SUFFIX, log_files
+from listwright.ranking.served.files import log_files
 from listwright.training.data.tables.judged import judged_metadata
 from listwright.training.joining import causes
 from listwright.training.joining.causes import Counts
 from listwright.training.joining.event_files import event_batches, event_files
 from listwright.training.joining.labels import Labels
+from listwright.training.joining.live_files import finished, of_file
 from listwright.training.joining.matching import BUCKET_ROWS, deal, keys_of, match, worth_matching
-from listwright.training.joining.pieces import Schema, Slice, schema_of, slices_of, times_of, write_pieces
+from listwright.training.joining.pieces import PieceTimes, Schema, Slice, schema_of, slices_of, write_pieces
 from listwright.training.joining.rows import LABEL, QID, TIME, check_names, judged_rows
 from listwright.training.joining.steps import DONE, once
 from listwright.training.progress import SILENT, Progress
@@ -64,6 +65,7 @@ class JoinResult(NamedTuple):
         queries: with at least one row.
         served: records in the log, those that were served again among them.
         again: records of a query that was served again later.
+        gone: files that the service removed by its limits before they were read.
         labelled: rows by label.
         counts: events by cause.
         first_fault: the first line or row that is no event, and why; empty if there is none.
@@ -73,6 +75,7 @@ class JoinResult(NamedTuple):
     queries: int
     served: int
     again: int
+    gone: int
     labelled: dict[int, int]
     counts: Counts
     first_fault: str
@@ -107,12 +110,12 @@ class _Run:
     def __init__(self, job: JoinJob, folder: Path, progress: Progress) -> None:
         self._job, self._folder, self._progress = job, folder, progress
         self._counts = Counts()
-        self._served = self._again = 0
+        self._served = self._again = self._gone = 0
 
     def all(self) -> JoinResult:
         job = self._job
         files, sources = self._inputs()
-        schema = schema_of(files)
+        schema = self._schema(files)
         check_names(schema, job.labels, job.prefix)
         pieces = self._pieces(files, schema)
         first_fault, events = self._events(sources)
@@ -120,7 +123,7 @@ class _Run:
         slices = slices_of(pieces, len(schema.names), job.slice_bytes)
         written = self._rows(slices, pieces, matched, superseded, schema)
         rows, queries, labelled = self._publish(written, schema)
-        return JoinResult(rows, queries, self._served, self._again, labelled, self._counts, first_fault)
+        return JoinResult(rows, queries, self._served, self._again, self._gone, labelled, self._counts, first_fault)
 
     def _inputs(self) -> tuple[list[Path], list[Path]]:
         """The files that there were when the job began: a service may write more meanwhile."""
@@ -132,7 +135,17 @@ class _Run:
             return {"served": [str(path) for path in served], "events": [str(path) for path in events]}
 
         found = once(self._folder, "inputs", listed)
-        return [_finished(Path(name)) for name in found["served"]], [_finished(Path(name)) for name in found["events"]]
+        return [Path(name) for name in found["served"]], [Path(name) for name in found["events"]]
+
+    def _schema(self, files: Sequence[Path]) -> Schema:
+        """Kept, as files go."""
+
+        def seen() -> dict[str, Any]:
+            schema = schema_of([finished(path) for path in files])
+            return {"names": schema.names, "categories": schema.categories}
+
+        found = once(self._folder, "schema", seen)
+        return Schema(tuple(found["names"]), {name: tuple(values) for name, values in found["categories"].items()})
 
     def _pieces(self, files: Sequence[Path], schema: Schema) -> list[Path]:
         inside = self._folder / "served"
@@ -141,10 +154,15 @@ class _Run:
         for number, path in enumerate(files):
 
             def read(number: int = number, path: Path = path, before: int = self._served) -> dict[str, Any]:
-                count = write_pieces(path, number, schema, inside, lambda done: task.reach(before + done, path.name))
-                return {"records": count}
+                def told(done: int) -> None:
+                    task.reach(before + done, path.name)
 
-            self._served += once(self._folder, f"served-{number:05}", read)["records"]
+                count = of_file(path, lambda there: write_pieces(there, number, schema, inside, told))
+                return {"records": count or 0, "gone": count is None}
+
+            found = once(self._folder, f"served-{number:05}", read)
+            self._served += found["records"]
+            self._gone += found["gone"]
             task.reach(self._served)
         task.end(self._served, "")
         if not self._served:
@@ -160,22 +178,31 @@ class _Run:
         for number, path in enumerate(sources):
 
             def read(number: int = number, path: Path = path, before: int = rows) -> dict[str, Any]:
-                counts, kept, fault = Counts(), 0, ""
-                for piece, batch in enumerate(event_batches(path)):
-                    frame = worth_matching(batch.frame, self._job.labels, counts)
-                    counts.update(batch.faulty)
-                    fault = fault or batch.first_fault
-                    _write(frame, inside / f"{number:05}-{piece:05}.parquet")
-                    kept += frame.height
-                    task.reach(before + kept, path.name)
-                return {"counts": dict(counts), "kept": kept, "fault": fault}
+                def told(done: int) -> None:
+                    task.reach(before + done, path.name)
+
+                found = of_file(path, lambda there: self._events_of(there, inside / f"{number:05}", told))
+                return {"counts": {}, "kept": 0, "fault": "", "gone": True} if found is None else found
 
             found = once(self._folder, f"events-{number:05}", read)
             self._counts += causes.of_names(found["counts"])
             rows += found["kept"]
+            self._gone += found["gone"]
             first = first or found["fault"]
         task.end(rows, "")
         return first, rows
+
+    def _events_of(self, path: Path, stem: Path, told: Callable[[int], None]) -> dict[str, Any]:
+        """Write the events of a file that are worth matching as pieces."""
+        counts, kept, fault = Counts(), 0, ""
+        for piece, batch in enumerate(event_batches(path, self._job.labels)):
+            frame = worth_matching(batch.frame, self._job.labels, counts)
+            counts.update(batch.faulty)
+            fault = fault or batch.first_fault
+            _write(frame, stem.with_name(f"{stem.name}-{piece:05}.parquet"))
+            kept += frame.height
+            told(kept)
+        return {"counts": dict(counts), "kept": kept, "fault": fault, "gone": False}
 
     def _matched(self, pieces: Sequence[Path], events: int) -> tuple[list[Path], list[Path]]:
         buckets = max(1, -(-(self._served + events) // self._job.bucket_rows))
@@ -194,7 +221,7 @@ class _Run:
 
             def one(name: str = name) -> dict[str, Any]:
                 counts = Counts()
-                found, superseded = match(dealt / name, self._job.window, counts)
+                found, superseded = match(dealt / name, self._job.window, self._job.labels, counts)
                 _write(found, matched / f"{name}.parquet")
                 _write(superseded, matched / f"{name}.superseded.parquet")
                 return {"counts": dict(counts), "again": superseded.height}
@@ -217,7 +244,7 @@ class _Run:
     ) -> list[Path]:
         inside = self._folder / "rows"
         inside.mkdir(exist_ok=True)
-        written, times = list[Path](), times_of(pieces)
+        written, times = list[Path](), PieceTimes(pieces)
         task = self._progress.begin("Writing judged rows, hours or less", len(slices))
         for number, slice_ in enumerate(slices):
             path = inside / f"{slice_.name}.parquet"
@@ -226,7 +253,7 @@ class _Run:
                 counts = Counts()
                 rows = judged_rows(
                     slice_,
-                    [path for path, (first, last) in times.items() if first < slice_.end and last >= slice_.begin],
+                    times.within(slice_),
                     matched,
                     superseded,
                     schema=schema,
@@ -246,7 +273,14 @@ class _Run:
         """The rows as one file; how many rows and queries there are, and the rows of each label."""
         job, prefix = self._job, self._job.prefix
         whole = self._folder / "whole.parquet"
-        metadata = judged_metadata(schema.names, qid=prefix + QID, label=prefix + LABEL, time=prefix + TIME)
+        metadata = judged_metadata(
+            schema.names,
+            qid=prefix + QID,
+            label=prefix + LABEL,
+            time=prefix + TIME,
+            prefix=prefix,
+            seen=bool(job.labels.seen),
+        )
         rows = pl.scan_parquet(list(written))
         rows.sink_parquet(whole, compression="zstd", metadata=metadata)
         tally = pl.scan_parquet(whole).group_by(prefix + LABEL).len().sort(prefix + LABEL).collect(engine="streaming")
@@ -262,11 +296,3 @@ def _write(frame: pl.DataFrame, path: Path) -> None:
     partial = path.with_name(path.name + ".partial")
     frame.write_parquet(partial, compression="lz4", row_group_size=50_000)
     partial.replace(path)
-
-
-def _finished(path: Path) -> Path:
-    """A file that was still written when the job began has another name once it is finished."""
-    for ending in (OPEN_SUFFIX, ".jsonl.part"):
-        if path.name.endswith(ending) and not path.exists():
-            return path.with_name(path.name.removesuffix(".part"))
-    return path

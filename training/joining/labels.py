@@ -1,4 +1,4 @@
-"""What an action is worth, and which actions show that a candidate was seen; read from TOML."""
+"""What an action is worth, which actions show that a candidate was seen, and what is summed; read from TOML."""
 
 from __future__ import annotations
 
@@ -14,6 +14,22 @@ from listwright.training.data.letor.fast import MAX_LABEL
 
 ActionName = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
 ActionLabel = Annotated[int, Field(ge=0, le=MAX_LABEL)]
+ColumnName = Annotated[str, Field(max_length=MAX_NAME, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+FieldPath = Annotated[str, Field(max_length=MAX_NAME, pattern=r"^[^.]+(\.[^.]+)*$")]
+
+
+class Sum(BaseModel):
+    """A column of the judged rows: the sum of a number that events of one action carry.
+
+    Args:
+        action: whose events are summed; one that counts.
+        field: of an event, with dots between the levels, such as ``event_attributes.object.price``.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    action: ActionName
+    field: FieldPath
 
 
 class Labels(BaseModel):
@@ -22,12 +38,14 @@ class Labels(BaseModel):
     Args:
         labels: by action, a whole number from 0; the highest of a candidate's actions is its relevance label.
         seen: actions, such as ``impression``, that only show that a candidate was seen. Empty: all shown ones were.
+        sums: further columns, by name.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     labels: Annotated[dict[ActionName, ActionLabel], Field(min_length=1)]
     seen: Annotated[list[ActionName], Field(max_length=100)] = []
+    sums: Annotated[dict[ColumnName, Sum], Field(max_length=100)] = {}
 
     @model_validator(mode="after")
     def _are_apart(self) -> Labels:
@@ -36,6 +54,10 @@ class Labels(BaseModel):
             raise ValueError(
                 f"{both[0]!r} has a label, so it shows anyway that a candidate was seen: leave it out of seen"
             )
+        unknown = [(name, one.action) for name, one in self.sums.items() if one.action not in self.actions]
+        if unknown:
+            name, action = unknown[0]
+            raise ValueError(f"sums.{name}: the action {action!r} is neither in labels nor in seen: give it a label")
         return self
 
     @property

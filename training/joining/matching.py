@@ -13,11 +13,17 @@ from typing import Any
 import polars as pl
 
 from listwright.training.joining.causes import Cause, Counts
-from listwright.training.joining.event_files import EVENT_SCHEMA
+from listwright.training.joining.event_files import SUMMED, event_schema
 from listwright.training.joining.labels import Labels
 
 BUCKET_ROWS = 2_000_000
 """Records and events that a bucket should hold at most, on average."""
+
+DEALT_ROWS = 200_000
+"""Rows that are dealt at a time: one file a bucket for all of them."""
+
+SKEW = timedelta(seconds=1)
+"""An event may be so much earlier than the answer: many clocks write whole seconds."""
 
 _KEYS = ("query_id", "served_at", "record")
 _WITHOUT_ID = ("query_id", "action_name", "client_id", "timestamp", "object_id")
@@ -31,12 +37,25 @@ def keys_of(pieces: Iterable[Path]) -> Iterator[pl.DataFrame]:
 
 def deal(frames: Iterable[pl.DataFrame], buckets: int, folder: Path, stem: str) -> None:
     """Write rows into the buckets of their queries: ``folder/BUCKET/STEM-NUMBER.parquet``."""
-    for number, frame in enumerate(frames):
+    for number, frame in enumerate(_together(frames)):
         dealt = frame.with_columns((pl.col("query_id").hash(seed=0) % buckets).alias("bucket"))
         for (bucket,), part in dealt.partition_by("bucket", as_dict=True, include_key=False).items():
             inside = folder / f"{int(str(bucket)):05}"
             inside.mkdir(parents=True, exist_ok=True)
             part.write_parquet(inside / f"{stem}-{number:07}.parquet", compression="lz4")
+
+
+def _together(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """Several frames as one, of :data:`DEALT_ROWS` or a little more."""
+    held, rows = list[pl.DataFrame](), 0
+    for frame in frames:
+        held.append(frame)
+        rows += frame.height
+        if rows >= DEALT_ROWS:
+            yield pl.concat(held)
+            held, rows = [], 0
+    if held:
+        yield pl.concat(held)
 
 
 def worth_matching(frame: pl.DataFrame, labels: Labels, counts: Counts) -> pl.DataFrame:
@@ -52,40 +71,53 @@ def worth_matching(frame: pl.DataFrame, labels: Labels, counts: Counts) -> pl.Da
     return frame
 
 
-def match(folder: Path, window: timedelta, counts: Counts) -> tuple[pl.DataFrame, pl.DataFrame]:
+def match(folder: Path, window: timedelta, labels: Labels, counts: Counts) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The events of a bucket with their records, and the records that do not stand.
 
-    Of several records of one query the last stands: earlier ones were tries whose answer did not arrive, or lists that
-    it replaced.
+    An event belongs to the list of its query that was served last before it. Of several records of one query the last
+    one with an event stands, or the last one: the others were tries whose answer did not arrive, or lists that it
+    replaced.
 
     Args:
         folder: of the bucket.
         window: an event counts up to so long after serving.
+        labels: name the numbers that are summed.
         counts: of events that do not count; added to.
 
     Returns:
         Events with ``served_at`` and ``record``, by the time of serving; and ``served_at`` and ``record`` of the
-        records that were served again later.
+        records that do not stand.
     """
     keys = _read(folder, "keys", {"query_id": pl.String(), "served_at": pl.Datetime("us"), "record": pl.Int64()})
     keys = keys.sort("served_at", "record")
-    last = keys.unique("query_id", keep="last", maintain_order=True)
-    superseded = keys.join(last, on="record", how="anti").select("served_at", "record")
-    events = _read(folder, "events", EVENT_SCHEMA)
+    events = _read(folder, "events", event_schema(labels))
     once = _once(events)
     counts[Cause.DUPLICATE] += events.height - once.height
-    found = once.join(last, on="query_id", how="left", maintain_order="left")
-    delay = pl.col("timestamp") - pl.col("served_at")
+    known = once.join(keys.select("query_id").unique(), on="query_id", how="semi", maintain_order="left")
+    counts[Cause.UNKNOWN_QUERY] += once.height - known.height
+    found = known.sort("timestamp", maintain_order=True).join_asof(
+        keys.select("query_id", "served_at", "record", (pl.col("served_at") - SKEW).alias("from")),
+        left_on="timestamp",
+        right_on="from",
+        by="query_id",
+        strategy="backward",
+        check_sortedness=False,  # both are sorted
+    )
     for cause, good in (
-        (Cause.UNKNOWN_QUERY, pl.col("record").is_not_null()),
-        (Cause.BEFORE_SERVING, delay >= timedelta(0)),
-        (Cause.OUTSIDE_WINDOW, delay <= window),
+        (Cause.BEFORE_SERVING, pl.col("record").is_not_null()),
+        (Cause.OUTSIDE_WINDOW, pl.col("timestamp") - pl.col("served_at") <= window),
     ):
         kept = found.filter(good)
         counts[cause] += found.height - kept.height
         found = kept
-    matched = found.select("record", "served_at", "object_id", "action_name", "ordinal")
-    return matched.sort("served_at", "record"), superseded.sort("served_at", "record")
+    with_events = keys.join(found, on="record", how="semi", maintain_order="left")
+    stands = pl.concat([keys, with_events]).unique("query_id", keep="last", maintain_order=True)
+    superseded = keys.join(stands, on="record", how="anti").select("served_at", "record")
+    kept = found.join(stands, on="record", how="semi", maintain_order="left")
+    counts[Cause.REPLACED] += found.height - kept.height
+    summed = [SUMMED + name for name in labels.sums]
+    matched = kept.select("record", "served_at", "object_id", "action_name", "ordinal", *summed)
+    return matched.sort("served_at", "record", maintain_order=True), superseded.sort("served_at", "record")
 
 
 def _once(events: pl.DataFrame) -> pl.DataFrame:

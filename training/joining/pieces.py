@@ -13,7 +13,7 @@ import polars as pl
 from jaxtyping import Float
 
 from listwright.ranking.errors import DataError
-from listwright.ranking.served.files import feature_columns, read
+from listwright.ranking.served.files import GoneError, feature_columns, read
 from listwright.ranking.served.record import Columns, ServedRecord
 
 PIECE_BYTES = 16 * 2**20
@@ -65,7 +65,7 @@ class Schema:
 
 
 def schema_of(files: Sequence[Path]) -> Schema:
-    """The columns that all files have.
+    """The columns that all files have; a file that has gone has none.
 
     Categories may differ among files, as bundles of one schema may be fitted on other data: each file's codes are read
     by its own.
@@ -73,7 +73,7 @@ def schema_of(files: Sequence[Path]) -> Schema:
     Raises:
         DataError: if there is no file with a header, or two files have other columns; names the columns.
     """
-    found = [(path, columns) for path in files if (columns := feature_columns(path)) is not None]
+    found = [(path, columns) for path in files if (columns := _columns_of(path)) is not None]
     if not found:
         raise DataError(files[0].parent if files else "the served log", "has no served record yet")
     newest, last = found[-1]
@@ -85,6 +85,13 @@ def schema_of(files: Sequence[Path]) -> Schema:
         if name in last.categories
     }
     return Schema(last.names, categories)
+
+
+def _columns_of(path: Path) -> Columns | None:
+    try:
+        return feature_columns(path)
+    except GoneError:
+        return None
 
 
 def _check_same(path: Path, columns: Columns, newest: Path, last: Columns) -> None:
@@ -219,14 +226,28 @@ class Slice:
         return self.begin.strftime("%Y%m%dT%H%M%S")
 
 
-def times_of(pieces: Sequence[Path]) -> dict[Path, tuple[datetime, datetime]]:
-    """The first and the last time of serving in each piece."""
-    served_at = pl.col("served_at")
-    bounds = [
-        pl.scan_parquet(path).select(served_at.min().alias("first"), served_at.max().alias("last")) for path in pieces
-    ]
-    found = [frame.row(0) for frame in pl.collect_all(bounds)]
-    return dict(zip(pieces, found, strict=True))
+class PieceTimes:
+    """Which pieces a stretch of time is to be found in.
+
+    Args:
+        pieces: of :func:`write_pieces`.
+    """
+
+    def __init__(self, pieces: Sequence[Path]) -> None:
+        self._pieces = pieces
+        bounds = [_bounds(path) for path in pieces]
+        self._first, self._last = (np.array(times, dtype="datetime64[us]") for times in zip(*bounds, strict=True))
+
+    def within(self, slice_: Slice) -> list[Path]:
+        """The pieces with a record of the stretch."""
+        begin, end = np.datetime64(slice_.begin, "us"), np.datetime64(slice_.end, "us")
+        return [self._pieces[n] for n in np.flatnonzero((self._first < end) & (self._last >= begin))]
+
+
+def _bounds(piece: Path) -> tuple[datetime, datetime]:
+    """The first and the last time of serving: a piece is sorted by it."""
+    times = pl.read_parquet(piece, columns=["served_at"])["served_at"]
+    return times[0], times[-1]
 
 
 def slices_of(pieces: Sequence[Path], width: int, most_bytes: int) -> list[Slice]:

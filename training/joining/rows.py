@@ -8,12 +8,16 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from listwright.ranking.errors import DataError
-from listwright.training.joining.causes import COUNTED, OTHER_PLACE, Cause, Counts
+from listwright.ranking.errors import DataError, RecipeError
+from listwright.training.joining.causes import COUNTED, NO_NUMBER, OTHER_PLACE, Cause, Counts
+from listwright.training.joining.event_files import SUMMED
 from listwright.training.joining.labels import Labels
 from listwright.training.joining.pieces import Schema, Slice
 
 QID, LABEL, TIME = "query_id", "label", "served_at"
+
+_RECORD, _OBJECT = " record", " object"
+"""Columns of their own: names that no other column has."""
 
 _BEFORE = (QID, "candidate_id", "position", LABEL)
 _BEHIND = (
@@ -33,9 +37,17 @@ _BEHIND = (
 
 
 def check_names(schema: Schema, labels: Labels, prefix: str) -> None:
-    """Raise DataError if a feature has the name of another column of the judged rows."""
-    others = {prefix + name for name in (*_BEFORE, *_BEHIND, *(f"n_{action}" for action in labels.actions))}
-    taken = [name for name in schema.names if name in others]
+    """Raise if two columns of the judged rows would have one name.
+
+    Raises:
+        RecipeError: if a sum has the name of another column that is not a feature.
+        DataError: if a feature has the name of another column.
+    """
+    others = {*_BEFORE, *_BEHIND, *(f"n_{action}" for action in labels.actions)}
+    twice = [name for name in labels.sums if name in others]
+    if twice:
+        raise RecipeError(f"sums.{twice[0]}: the judged rows have this column already: choose another name")
+    taken = [name for name in schema.names if name in {prefix + other for other in others | labels.sums.keys()}]
     if taken:
         raise DataError(
             "the served log",
@@ -74,7 +86,7 @@ def judged_rows(
     rows = _shown(records, schema, prefix)
     rows = _with_events(rows, records, _between(matched, slice_), labels, prefix, counts)
     ordered = [prefix + name for name in _BEFORE] + list(schema.names) + [prefix + name for name in _BEHIND]
-    return rows.select(*ordered, *(f"{prefix}n_{action}" for action in labels.actions))
+    return rows.select(*ordered, *_of_events(labels, prefix))
 
 
 def _between(files: Sequence[Path], slice_: Slice) -> pl.DataFrame:
@@ -83,7 +95,7 @@ def _between(files: Sequence[Path], slice_: Slice) -> pl.DataFrame:
 
 
 def _shown(records: pl.DataFrame, schema: Schema, prefix: str) -> pl.DataFrame:
-    """Features and what the log says of each shown candidate, under the names of the judged rows, and ``record``."""
+    """Features and what the log says of each shown candidate, under the names of the judged rows, and its record."""
     lengths = records["length"].to_numpy()
     rows, width = int(lengths.sum()), len(schema.names)
     features = np.frombuffer(b"".join(records["features"].to_list()), "<f4").reshape(rows, width)
@@ -92,7 +104,7 @@ def _shown(records: pl.DataFrame, schema: Schema, prefix: str) -> pl.DataFrame:
     record = np.repeat(np.arange(records.height), lengths)
     columns = {name: _column(features[:, d], schema, name) for d, name in enumerate(schema.names)}
     spread = records.select(
-        pl.col("record"),
+        pl.col("record").alias(_RECORD),
         pl.col(QID).alias(prefix + QID),
         pl.col(TIME).dt.replace_time_zone("UTC").alias(prefix + TIME),
         *(
@@ -142,12 +154,19 @@ def _swapped(records: pl.DataFrame, begins: np.ndarray, rows: int) -> np.ndarray
     return swapped
 
 
+def _of_events(labels: Labels, prefix: str) -> list[str]:
+    """Names of the columns that count events, and of those that sum their numbers."""
+    return [prefix + name for name in (*(f"n_{action}" for action in labels.actions), *labels.sums)]
+
+
 def _with_events(
     rows: pl.DataFrame, records: pl.DataFrame, events: pl.DataFrame, labels: Labels, prefix: str, counts: Counts
 ) -> pl.DataFrame:
     """The rows with their labels and counts, those that were not seen left out."""
     at = rows.select(
-        "record", pl.col(prefix + "candidate_id").alias("object_id"), pl.col(prefix + "position").alias("at")
+        pl.col(_RECORD).alias("record"),
+        pl.col(prefix + "candidate_id").alias("object_id"),
+        pl.col(prefix + "position").alias("at"),
     )
     found = events.join(at, on=["record", "object_id"], how="left")
     lost = found.filter(pl.col("at").is_null())
@@ -159,21 +178,26 @@ def _with_events(
     counts[COUNTED] += found.height
     counts[OTHER_PLACE] += int((found["ordinal"] != found["at"]).sum())
     worth = pl.col("action_name").replace_strict(labels.labels, default=0, return_dtype=pl.Int32)
-    of_candidate = found.group_by("record", "object_id").agg(
+    of_candidate = found.group_by(pl.col("record").alias(_RECORD), pl.col("object_id").alias(_OBJECT)).agg(
         worth.max().alias(prefix + LABEL),
         *(
             (pl.col("action_name") == action).sum().cast(pl.Int32).alias(f"{prefix}n_{action}")
             for action in labels.actions
         ),
+        *(
+            pl.col(SUMMED + name).filter(pl.col("action_name") == one.action).sum().alias(prefix + name)
+            for name, one in labels.sums.items()
+        ),
     )
-    counted = [prefix + LABEL, *(f"{prefix}n_{action}" for action in labels.actions)]
+    for name, one in labels.sums.items():
+        counts[NO_NUMBER] += found.filter(pl.col("action_name") == one.action)[SUMMED + name].null_count()
     joined = rows.join(
         of_candidate,
-        left_on=["record", prefix + "candidate_id"],
-        right_on=["record", "object_id"],
+        left_on=[_RECORD, prefix + "candidate_id"],
+        right_on=[_RECORD, _OBJECT],
         how="left",
         maintain_order="left",
     )
     if labels.seen:
         joined = joined.filter(pl.col(prefix + LABEL).is_not_null())
-    return joined.with_columns(pl.col(name).fill_null(0) for name in counted)
+    return joined.with_columns(pl.col(name).fill_null(0) for name in (prefix + LABEL, *_of_events(labels, prefix)))

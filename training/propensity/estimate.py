@@ -68,7 +68,7 @@ def estimate(
         places: K; None for all that the evidence reaches.
         same: column that says which queries asked the same; see
             :func:`listwright.training.propensity.harvest.harvest_evidence`.
-        seed: of the bootstrap over queries.
+        seed: of the bootstrap.
         progress: told every bootstrap sample, once the data can say.
 
     Raises:
@@ -78,7 +78,7 @@ def estimate(
     if places is not None and places < 2:
         raise RecipeError(f"--positions {places}: expected 2 or more, propensities are relative to the first")
     rng = np.random.default_rng(seed)
-    evidence = _found(path, way, places, same, rng)
+    evidence = _found(path, way, places, same)
     count = int(evidence.pairs.max()) + 1 if places is None else places
     whole = evidence.whole()
     _check_enough(path, evidence, whole, count)
@@ -92,9 +92,9 @@ def estimate(
     return PositionBias(evidence.way, values, low, high, evidence.queries, evidence.used, clicks)
 
 
-def _found(path: Path, way: Way | None, places: int | None, same: str | None, rng: np.random.Generator) -> Evidence:
+def _found(path: Path, way: Way | None, places: int | None, same: str | None) -> Evidence:
     if way != "harvest":
-        evidence = swap_evidence(path, places, rng)
+        evidence = swap_evidence(path, places)
         if evidence is not None:
             return evidence
         if way == "swaps":

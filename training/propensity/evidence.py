@@ -12,14 +12,14 @@ from jaxtyping import Float, Int
 from listwright.training.comparing.estimates import resamples
 
 MOST_GROUPS = 500
-"""Queries are dealt to so many groups, which the bootstrap draws."""
+"""Units, or requests, are dealt to so many groups, which the bootstrap draws."""
 
 Way = Literal["swaps", "harvest"]
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Sums over groups of queries.
+    """Sums over groups of queries; the groups are the same in all strata.
 
     Args:
         way: how the pairs came about.
@@ -46,11 +46,11 @@ class Evidence:
         return whole
 
     def resampled(self, samples: int, rng: np.random.Generator) -> Iterator[Float[np.ndarray, "P 3"]]:
-        """The same in bootstrap samples of the groups, drawn within each stratum."""
+        """The same in bootstrap samples of the groups, which are the same in all strata."""
+        times = resamples(len(self.strata[0]), samples, rng)
         drawn = []
         for stratum in self.strata:
-            flat = stratum.reshape(len(stratum), -1)
-            parts = [counts @ flat for counts in resamples(len(flat), samples, rng)]
+            parts = [counts @ stratum.reshape(len(stratum), -1) for counts in times]
             drawn.append(np.concatenate(parts).reshape(samples, *stratum.shape[1:]))
         yield from self._balanced(drawn)
 

@@ -3,29 +3,45 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 from jaxtyping import Bool, Float, Int
 
-from listwright.training.comparing.estimates import group_of
 from listwright.training.data.tables.judged_rows import collected, scan_judged
 from listwright.training.propensity.evidence import MOST_GROUPS, Evidence
 
-_COLUMNS = ("query_id", "position", "label", "bundle", "experiment", "swapped")
+_COLUMNS = ("query_id", "position", "label", "unit", "bundle", "experiment", "swapped")
+_CELL = ("bundle", "experiment", "shown")
 
 
-def swap_evidence(path: Path, places: int | None, rng: np.random.Generator) -> Evidence | None:
+class _Stratum(NamedTuple):
+    """Requests of one bundle, one experiment and one length.
+
+    Args:
+        clicked: at each place; -1 where nothing was shown.
+        swapped: whether the place was part of a swap.
+        group: of the request's unit.
+    """
+
+    clicked: Int[np.ndarray, "N K"]
+    swapped: Bool[np.ndarray, "N K"]
+    group: Int[np.ndarray, " N"]
+
+
+def swap_evidence(path: Path, places: int | None, *, seed: int = 0) -> Evidence | None:
     """Clicks at swapped and at unswapped places.
 
     Which requests are swapped is drawn at random. So the candidates that a swap moved down are, in distribution, those
-    that stayed above elsewhere (Joachims, Swaminathan, Schnabel 2017, section 5.3). Only requests of a bundle and an
-    experiment that has swaps are compared, within both.
+    that stayed above elsewhere (Joachims, Swaminathan, Schnabel 2017, section 5.3). That holds among requests of one
+    bundle and one experiment, and of as many shown candidates: a pair of a short list is swapped more often. Only these
+    are compared with each other.
 
     Args:
         path: judged rows.
         places: K, from the top; None for the deepest place of any swap.
-        rng: deals requests to groups.
+        seed: of the hash that deals units to groups; a request without a unit is a unit of its own.
 
     Returns:
         None where nothing was swapped.
@@ -36,39 +52,45 @@ def swap_evidence(path: Path, places: int | None, rng: np.random.Generator) -> E
     if deepest is None:
         return None
     places = int(deepest) if places is None else places
-    cells = collected(swapped.select("bundle", "experiment").unique(), path).sort("bundle", "experiment")
-    found = [_cell(rows, path, cell, places) for cell in cells.iter_rows()]
-    pairs = sorted({(int(k), int(j)) for _, moved in found for k, j in _moved(moved) if k >= 0})
+    lengths = rows.group_by("query_id").agg(pl.len().clip(upper_bound=int(deepest)).alias("shown"))
+    rows = rows.join(lengths, on="query_id")
+    cells = collected(rows.filter("swapped").select(_CELL).unique(), path).sort(_CELL)
+    found = [_stratum(rows, path, cell, places, seed) for cell in cells.iter_rows()]
+    pairs = sorted({(int(k), int(j)) for one in found for k, j in _moved(one.swapped) if k >= 0})
     if not pairs:
         return None
-    strata = tuple(_sums(clicked, moved, pairs, rng) for clicked, moved in found)
-    queries = sum(len(clicked) for clicked, _ in found)
-    used = sum(int((_moved(moved)[:, 0] >= 0).sum()) for _, moved in found)
+    strata = tuple(_sums(one, pairs) for one in found)
+    queries = sum(len(one.clicked) for one in found)
+    used = sum(int((_moved(one.swapped)[:, 0] >= 0).sum()) for one in found)
     return Evidence("swaps", np.array(pairs), strata, queries, used)
 
 
-def _cell(
-    rows: pl.LazyFrame, path: Path, cell: tuple[object, ...], places: int
-) -> tuple[Int[np.ndarray, "N K"], Bool[np.ndarray, "N K"]]:
-    """Of the requests of one bundle and experiment: clicks at each place, -1 where nothing was shown; what was swapped.
+def _stratum(rows: pl.LazyFrame, path: Path, cell: tuple[object, ...], places: int, seed: int) -> _Stratum:
+    """The requests of one bundle, experiment and length.
 
     A request that a swap took beyond the last place counts as swapped at the one that is left.
     """
-    bundle, experiment = (pl.lit(value, dtype=pl.String) for value in cell)
-    here = rows.filter(pl.col("bundle").eq_missing(bundle) & pl.col("experiment").eq_missing(experiment))
+    same = (pl.col(name).eq_missing(pl.lit(value)) for name, value in zip(_CELL, cell, strict=True))
+    unit = pl.coalesce(pl.col("unit").cast(pl.String), pl.col("query_id").cast(pl.String))
     frame = collected(
-        here.filter(pl.col("position") <= places).select(
-            pl.col("query_id").rank("dense").alias("query") - 1, pl.col("position") - 1, pl.col("label") > 0, "swapped"
+        rows.filter(*same, pl.col("position") <= places).select(
+            pl.col("query_id").rank("dense").alias("query") - 1,
+            pl.col("position") - 1,
+            pl.col("label") > 0,
+            "swapped",
+            (unit.hash(seed) % MOST_GROUPS).cast(pl.Int64),
         ),
         path,
     )
-    query, place, click, moved = (frame[name].to_numpy() for name in frame.columns)
+    query, place, click, moved, dealt = (frame[name].to_numpy() for name in frame.columns)
     shape = (int(query.max()) + 1, places)
     clicked = np.full(shape, -1, dtype=np.int8)
     clicked[query, place] = click
     part = np.zeros(shape, dtype=bool)
     part[query, place] = moved
-    return clicked, part
+    group = np.zeros(shape[0], dtype=np.int64)
+    group[query] = dealt
+    return _Stratum(clicked, part, group)
 
 
 def _moved(part: Bool[np.ndarray, "N K"]) -> Int[np.ndarray, "N 2"]:
@@ -79,17 +101,11 @@ def _moved(part: Bool[np.ndarray, "N K"]) -> Int[np.ndarray, "N 2"]:
     return found
 
 
-def _sums(
-    clicked: Int[np.ndarray, "N K"],
-    part: Bool[np.ndarray, "N K"],
-    pairs: list[tuple[int, int]],
-    rng: np.random.Generator,
-) -> Float[np.ndarray, "G P 2 3"]:
+def _sums(one: _Stratum, pairs: list[tuple[int, int]]) -> Float[np.ndarray, "G P 2 3"]:
     """Of each group, pair and variant: displays, clicks at the upper place, clicks at the lower place."""
-    group = group_of(len(clicked), MOST_GROUPS, rng)
-    groups = int(group.max()) + 1
+    clicked, part, group = one
     moved = _moved(part)
-    sums = np.zeros((groups, len(pairs), 2, 3))
+    sums = np.zeros((MOST_GROUPS, len(pairs), 2, 3))
     for number, (upper, lower) in enumerate(pairs):
         shown = (clicked[:, upper] >= 0) & (clicked[:, lower] >= 0)
         plain = shown & ~part[:, upper] & ~part[:, lower]
@@ -98,5 +114,5 @@ def _sums(
             at = group[chosen]
             values = (np.ones(len(at)), clicked[chosen, upper], clicked[chosen, lower])
             for column, value in enumerate(values):
-                sums[:, number, variant, column] = np.bincount(at, value, groups)
+                sums[:, number, variant, column] = np.bincount(at, value, MOST_GROUPS)
     return sums

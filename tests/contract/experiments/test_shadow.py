@@ -1,5 +1,7 @@
 """A challenger in the background: it changes no byte, its order is logged, it is dropped under load, its end harms none."""
 
+import signal
+
 import pytest
 
 from listwright.ranking import bundle
@@ -8,7 +10,7 @@ from listwright.ranking.experiments.agreement import Agreement, agreement
 from listwright.ranking.served import files
 from listwright.service.experiments import shadow as background
 from listwright.service.experiments.shadow import MOST_WAITING
-from support.experiments import experiment
+from support.experiments import experiment, run_without_end
 from support.http import binary_requests
 from support.http.rerank_requests import ROWS, by_name, matrix, without_timings
 from support.service.asgi import serving
@@ -113,3 +115,13 @@ def test_a_process_that_is_killed_is_a_failure_and_starts_again(running, records
         until(lambda: outcome(client, "ok") == 2)
         assert value(client, "experiment_failures_total") == 1
     assert [record.shadow.status.partition(":")[0] for record in records()] == ["ok", "failed", "ok"]
+
+
+def test_a_challenger_that_hangs_ends_and_counts_as_failed(running, records, monkeypatch):
+    monkeypatch.setattr(background, "run", run_without_end)
+    with running(experiment("shadow", max_failures=1)) as client:
+        client.post("/rerank", json=matrix())
+        until(lambda: outcome(client, "failed") == 1)
+        (found,) = client.get("/info").json()["experiments"]["experiments"]
+        assert not found["running"]
+    assert f"code -{signal.SIGPROF}" in records()[0].shadow.status

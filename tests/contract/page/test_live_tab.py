@@ -1,10 +1,14 @@
 """Live: figures of ``/metrics``, over all workers."""
 
 import re
+from collections import Counter
 
 import httpx
 import pytest
 
+from listwright.ranking.experiments.assignment import arm_of
+from listwright.service.bundles.folder import point
+from support.experiments import experiment, written
 from support.http.rerank_requests import BODY, BROKEN
 from support.http.worker_processes import both_ready
 from support.pages.page_actions import text_of
@@ -79,11 +83,43 @@ def test_the_span_can_be_the_time_that_the_view_is_open(serve, shop, open_page):
     until(lambda: "/rerank 409 1" in " ".join(text_of(page).split()))
 
 
-def test_experiments_are_listed_with_their_outcomes(serve, shop, open_page, tmp_path):
-    (tmp_path / "experiments.toml").write_text("")
-    service = serve(bundle=shop, ui="true", experiments=tmp_path / "experiments.toml")
+@pytest.fixture(scope="module")
+def rivals(tmp_path_factory):
+    """Two bundles to serve."""
+    root = tmp_path_factory.mktemp("rivals")
+    for seed, name in enumerate(("shop", "next")):
+        make_bundle(root / name / "1", seed=seed)
+        point(root, name, "1")
+    return root
+
+
+def test_experiments_of_two_workers_are_listed_with_their_outcomes(serve, rivals, open_page, tmp_path):
+    lost = experiment("split", name="lost", control="next", challenger="nowhere")
+    file = written(tmp_path / "experiments.toml", experiment("split"), lost)
+    service = both_ready(
+        serve(models=rivals, model="shop", ui="true", workers=2, experiments=file, queue_ms=1000 * NEVER_S)
+    )
+    for number in range(40):
+        body = BODY | {"query_id": f"query-{number}"}
+        assert httpx.post(service.url + "/rerank", json=body, timeout=PATIENCE_S).status_code == 200
+    arms = Counter(arm_of(f"query-{number}", "first", 0.5) for number in range(40))
+    page = open_page(service, "#tab=live")
+    until(lambda: f"challenger: {arms['challenger']}" in text_of(page))
+    said = " ".join(text_of(page).split())
+    assert "first: split, 100 % of traffic next against shop. Runs." in said
+    assert f"control: {arms['control']}" in said
+    assert "lost: split, 100 % of traffic nowhere against next. Does not run:" in said
+
+
+def test_a_file_of_experiments_that_is_not_used_says_why(serve, shop, open_page, tmp_path):
+    file = tmp_path / "experiments.toml"
+    file.write_text("")
+    service = serve(bundle=shop, ui="true", experiments=file)
     page = open_page(service, "#tab=live")
     page.get_by_text("The file names none.").wait_for()
+    file.write_text("[[experiment]]\nname = '<img src=x onerror=alert(1)>'\n")
+    page.get_by_text("The file is not used:").wait_for()
+    assert page.locator("img[src=x]").count() == 0
 
 
 def test_a_service_that_goes_is_said_to_be_gone_and_the_figures_stay(serve, shop, open_page):

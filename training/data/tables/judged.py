@@ -17,14 +17,19 @@ KEY = "listwright.judged"
 """Metadata of the Parquet file: JSON of the feature columns, and the columns of query ids, labels and times."""
 
 
-def judged_metadata(features: Sequence[str], *, qid: str, label: str, time: str) -> dict[str, str]:
+def judged_metadata(
+    features: Sequence[str], *, qid: str, label: str, time: str, prefix: str = "", seen: bool = False
+) -> dict[str, str]:
     """The metadata of a file of judged rows.
 
     Args:
         features: names of the feature columns, in order.
         qid, label, time: names of other columns.
+        prefix: of the names of all columns but the features.
+        seen: whether shown candidates are missing that nobody saw.
     """
-    return {KEY: json.dumps({"features": list(features), "qid": qid, "label": label, "time": time})}
+    said = {"features": list(features), "qid": qid, "label": label, "time": time, "prefix": prefix, "seen": seen}
+    return {KEY: json.dumps(said)}
 
 
 def with_judged_columns(spec: TableData, sources: Sequence[str]) -> TableData:
@@ -38,7 +43,7 @@ def with_judged_columns(spec: TableData, sources: Sequence[str]) -> TableData:
         The same where the first table holds no judged rows. Otherwise columns that are neither features nor named are
         ignored.
     """
-    said = _said(path_of(sources[0])) if sources else None
+    said = said_of(path_of(sources[0])) if sources else None
     if said is None:
         return spec
     features, split = set(said["features"]), spec.split
@@ -51,7 +56,8 @@ def with_judged_columns(spec: TableData, sources: Sequence[str]) -> TableData:
     return spec.model_copy(update={"qid": qid, "label": label, "split": split, "ignore": (*spec.ignore, *others)})
 
 
-def _said(path: Path) -> dict[str, Any] | None:
+def said_of(path: Path) -> dict[str, Any] | None:
+    """What a file of judged rows says of its columns; None of another file."""
     if not path.is_file() or not is_parquet(path):
         return None
     try:

@@ -10,6 +10,7 @@ import polars as pl
 from listwright.ranking.errors import DataError
 from listwright.training.data.sources import check_exists
 from listwright.training.data.tables.frames import is_parquet, listed
+from listwright.training.data.tables.judged import said_of
 
 UNREADABLE = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
 """What polars raises for a file that it cannot read."""
@@ -20,13 +21,14 @@ def scan_judged(path: Path, columns: Iterable[str]) -> pl.LazyFrame:
 
     Args:
         path: a Parquet file, or a folder of them.
-        columns: that are needed.
+        columns: that are needed, by their names without a prefix.
 
     Returns:
-        Some of the columns, unread.
+        Some of the columns, unread, by these names.
 
     Raises:
-        DataError: if there is nothing to read, a column is missing, or the file is no Parquet; names the remedy.
+        DataError: if there is nothing to read, a column is missing, the file is no Parquet, or shown candidates are
+            missing; names the remedy.
     """
     check_exists(str(path))
     if path.is_file() and not is_parquet(path):
@@ -38,15 +40,19 @@ def scan_judged(path: Path, columns: Iterable[str]) -> pl.LazyFrame:
         there = rows.collect_schema().names()
     except UNREADABLE as error:
         raise DataError(path, f"cannot be read as Parquet: {_first_line(error)}") from error
-    wanted = list(dict.fromkeys(columns))
-    missing = [name for name in wanted if name not in there]
+    said = said_of(path if path.is_file() else min(path.glob("*.parquet"))) or {}
+    if said.get("seen", False):
+        raise DataError(path, "lacks shown candidates that nobody saw: join again, without seen in the file of labels")
+    prefix = said.get("prefix", "")
+    wanted = {name: prefix + name if prefix + name in there else name for name in columns}
+    missing = [name for name, column in wanted.items() if column not in there]
     if missing:
         raise DataError(
             path,
             f"has no column {' and no column '.join(map(repr, missing))}: give the rows that listwright join writes; "
             f"it has {listed(there)}",
         )
-    return rows.select(wanted)
+    return rows.select(pl.col(column).alias(name) for name, column in wanted.items())
 
 
 def collected(rows: pl.LazyFrame, path: Path) -> pl.DataFrame:

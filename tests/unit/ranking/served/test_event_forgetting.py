@@ -47,9 +47,14 @@ def test_events_of_the_units_queries_go_with_its_records(logs, capsys):
     assert queries(events / "events-3.jsonl.part") == ["query-6", "query-7", "query-8"]
     assert sorted(path.name for path in events.iterdir()) == ["events-1.jsonl", "events-3.jsonl.part"]
     assert [r.unit for r in files.read(served / "1.avro")] == ["unit-0", "unit-2"] * 2
+    assert [r.query_id for r in files.read(served / "2.avro")] == ["query-6", "query-7", "query-8"]
     said = capsys.readouterr().out
     assert "4 events removed, 1 left" in said
-    assert "3 records removed" in said
+    assert "2 records removed" in said
+    (events / "events-3.jsonl.part").rename(events / "events-3.jsonl")
+    assert command.main(words) == 0, "the record that stayed tells which event is left"
+    assert queries(events / "events-3.jsonl") == ["query-6", "query-8"]
+    assert [r.query_id for r in files.read(served / "2.avro")] == ["query-6", "query-8"]
 
 
 def test_events_whose_client_is_the_unit_go_and_lines_that_are_none_stay(logs):
@@ -95,6 +100,16 @@ def test_query_ids_of_a_unit_stand_in_files_that_are_still_written_too(logs):
     files.write(served / "3.avro.part", [served_record(10), served_record(11)])
     found = event_forgetting.query_ids(served, frozenset({"unit-1"}))
     assert found == {"query-1", "query-4", "query-7", "query-10"}
+
+
+def test_a_log_whose_file_is_finished_meanwhile_tells_all_queries(logs, monkeypatch):
+    served, _ = logs
+    files.write(served / "3.avro.part", [served_record(10)])
+    listed = files.log_files(served)
+    (served / "3.avro.part").rename(served / "3.avro")
+    (served / "1.avro").unlink()
+    monkeypatch.setattr(files, "log_files", lambda folder: listed)
+    assert event_forgetting.query_ids(served, frozenset({"unit-1"})) == {"query-7", "query-10"}
 
 
 def test_a_folder_of_events_that_is_not_there_is_named_and_no_record_goes(logs, capsys):

@@ -47,6 +47,13 @@ def test_a_file_that_is_finished_meanwhile_is_not_missed(log, monkeypatch):
     assert [record.unit for record in files.read(log / "3.avro")] == ["unit-2"]
 
 
+def test_a_damaged_file_is_named_and_the_command_is_not_done(log, capsys):
+    (log / "3.avro.part").unlink()
+    (log / "0.avro.damaged").write_bytes(b"half")
+    assert command.main(["forget", str(log), "--unit", "unit-1"]) == command.LEFT
+    assert "0.avro.damaged: damaged" in capsys.readouterr().out
+
+
 def test_nothing_is_written_anew_for_a_unit_that_is_not_there(log):
     before = {path: path.stat().st_ino for path in log.iterdir()}
     assert command.main(["forget", str(log), "--unit", "nobody"]) == 0

@@ -83,12 +83,39 @@ def test_the_old_go_beyond_the_days(tmp_path, clock):
 def test_a_file_without_a_writer_is_finished_and_one_with_a_writer_is_not(tmp_path, clock):
     writing = EventFiles(tmp_path, most_bytes=100 * MIB, clock=clock)
     writing.append(b"mine\n")
-    (tmp_path / "events-20200101T000000000000-gone-1-000000.jsonl.part").write_bytes(b"theirs\nto")
+    (tmp_path / f"events-20200101T000000000000-{files._host()}-1-000000.jsonl.part").write_bytes(b"theirs\nto")
     other = EventFiles(tmp_path, most_bytes=100 * MIB, clock=clock)
     other.tidy()
     assert [name.endswith(".part") for name in names(tmp_path)] == [False, True]
     writing.append(b"more\n")
     assert lines(tmp_path) == [b"theirs", b"to", b"mine", b"more"]
+
+
+def test_a_file_of_another_host_is_left_alone_until_nobody_can_be_writing_it(tmp_path, clock):
+    theirs = tmp_path / "events-20200101T000000000000-another-host-1-000000.jsonl.part"
+    theirs.write_bytes(b"theirs\n")
+    os.utime(theirs, (clock.now, clock.now))
+    log = EventFiles(tmp_path, most_bytes=100 * MIB, clock=clock)
+    clock.now += files.STALE_S
+    log.tidy()
+    assert names(tmp_path) == [theirs.name]
+    clock.now += 1.0
+    log.tidy()
+    assert names(tmp_path) == [theirs.name.removesuffix(".part")]
+
+
+def test_a_disk_without_locks_takes_events_and_nobody_finishes_the_file_of_another(tmp_path, clock, monkeypatch):
+    def no_locks(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(files.fcntl, "flock", no_locks)
+    log, other = (EventFiles(tmp_path, most_bytes=100 * MIB, clock=clock) for _ in range(2))
+    log.append(b"one\n")
+    other.tidy()
+    assert [name.endswith(".part") for name in names(tmp_path)] == [True]
+    log.append(b"two\n")
+    log.finish()
+    assert lines(tmp_path) == [b"one", b"two"]
 
 
 def test_a_failed_write_leaves_no_torn_line(tmp_path, clock, monkeypatch):

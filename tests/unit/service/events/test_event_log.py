@@ -14,7 +14,7 @@ from listwright.service.events.files import EventFiles
 from listwright.service.events.lines import MAX_LINE_BYTES, lines_of
 from listwright.service.events.log import EventsLog
 from listwright.service.telemetry.metrics import Telemetry
-from support.waiting import PATIENCE_S, until_async
+from support.waiting import PATIENCE_S, until, until_async
 
 EVENT = {"action_name": "click", "timestamp": "2026-11-25T12:00:00Z", "query_id": "q"}
 
@@ -25,7 +25,7 @@ class StandInFiles(EventFiles):
     def __init__(self):
         self.written, self.error, self.gate = [], None, threading.Event()
         self.gate.set()
-        self.finished = False
+        self.finished, self.tidied = False, 0
 
     def append(self, lines):
         assert self.gate.wait(PATIENCE_S)
@@ -35,6 +35,9 @@ class StandInFiles(EventFiles):
 
     def roll_if_due(self):
         pass
+
+    def tidy(self):
+        self.tidied += 1
 
     def finish(self):
         self.finished = True
@@ -123,13 +126,21 @@ def test_a_stalled_disk_refuses_in_time_and_bounds_what_waits(log, files, teleme
     assert count(telemetry, "listwright_refused_events_total", reason="full") == 2
 
 
+def test_the_folder_is_looked_after_though_no_event_comes(files, telemetry, monkeypatch):
+    monkeypatch.setattr(event_log, "LOOK_S", 0.01)
+    monkeypatch.setattr(event_log, "TIDY_S", 0.02)
+    log = EventsLog(files, telemetry)
+    until(lambda: files.tidied >= 3)
+    log.close()
+
+
 def test_the_end_writes_what_waits(log, files):
     """Also where the end arrives together with the last body."""
 
     async def ended():
         files.gate.clear()
         first = asyncio.create_task(log.add(body(EVENT), PATIENCE_S))
-        await until_async(lambda: log._thread is not None and log._queue.empty())  # it is being written
+        await until_async(lambda: log._waiting and log._queue.empty())  # it is being written
         second = asyncio.create_task(log.add(body(EVENT, EVENT), PATIENCE_S))
         closing = asyncio.create_task(asyncio.to_thread(log.close))
         await until_async(lambda: log._queue.qsize() == 2)

@@ -71,6 +71,21 @@ def test_what_is_wrong_is_refused_and_the_last_one_stays(file, spoil, caplog):
     assert [record.levelname for record in caplog.records].count("ERROR") == 1
 
 
+def test_a_file_that_may_be_read_by_now_is_taken(file, monkeypatch):
+    one = of(written(file, experiment("split")))
+
+    def refused(*_):
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(watch.plain_file, "read", refused)
+        one.look()
+    assert "Permission denied" in one.refused
+    file.chmod(0o640)
+    one.look()
+    assert (names(one), one.refused) == (["first"], None)
+
+
 def test_a_right_file_after_a_wrong_one_is_taken(file):
     file.write_bytes(b"[[experiment]")
     one = of(file)

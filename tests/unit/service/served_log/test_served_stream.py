@@ -1,5 +1,8 @@
 """The Redis stream, against a real redis-server."""
 
+import socketserver
+import threading
+
 import pytest
 
 from listwright.ranking.served import files
@@ -11,6 +14,13 @@ from listwright.service.telemetry.metrics import Telemetry
 from support.redis_server import RedisServer
 from support.served import counted, taken
 from support.waiting import until
+
+
+class Greeting(socketserver.BaseRequestHandler):
+    """Of a server that is no Redis."""
+
+    def handle(self):
+        self.request.sendall(b"220 mail.example.org ready\r\n")
 
 
 @pytest.fixture
@@ -82,6 +92,28 @@ def test_records_wait_for_a_server_that_is_not_there(server, opened, tmp_path, m
     server.start()
     until(lambda: counted(telemetry, "records", sink="stream") == 4)
     assert query_ids(server, tmp_path) == ["query-1", "query-2", "query-3"]
+
+
+@pytest.mark.parametrize("database", [0, 99])
+def test_a_server_that_is_none_or_lacks_the_database_is_asked_again(server, tmp_path, monkeypatch, database):
+    monkeypatch.setattr(module, "PAUSES_S", (0.01,))
+    server.start()
+    url = f"redis://127.0.0.1:{server.port}/{database}?stream=shown"
+    telemetry = Telemetry()
+    if not database:
+        server.stop()
+        not_redis = socketserver.TCPServer(("127.0.0.1", server.port), Greeting)
+        threading.Thread(target=not_redis.serve_forever, daemon=True).start()
+    writer = LogWriter(Settings(bundle=tmp_path, served_stream=url), telemetry)
+    writer.note(taken(0))
+    until(lambda: writer._stream._failures >= 3)
+    assert writer._stream._thread.is_alive()
+    if not database:
+        not_redis.shutdown()
+        not_redis.server_close()
+        server.start()
+        until(lambda: counted(telemetry, "records", sink="stream") == 1)
+    writer.close()
 
 
 def test_a_buffer_that_is_full_drops_and_counts(server, opened, monkeypatch):

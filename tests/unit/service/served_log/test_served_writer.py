@@ -7,10 +7,9 @@ import threading
 import pytest
 
 from listwright.ranking.served import files
-from listwright.ranking.served.encoding import encode
 from listwright.service.served_log import files as open_files
 from listwright.service.served_log import writer as module
-from listwright.service.served_log.conversion import to_served
+from listwright.service.served_log.buffer import size_of
 from listwright.service.served_log.writer import in_share
 from support.served import counted, logging_to, taken
 from support.waiting import until
@@ -103,7 +102,7 @@ def test_a_stalled_disk_holds_up_nobody_and_is_counted(tmp_path, monkeypatch):
         until(stalled.is_set)
         for _ in range(50):
             writer.note(one)
-        fits = 2**16 // encode(to_served(one, None)).size
+        fits = 2**16 // size_of(one)
         assert counted(telemetry, "dropped", reason="buffer_full") == 50 - fits
         goes_on.set()
         until(lambda: counted(telemetry, "records", sink="file") == 1 + fits)

@@ -15,6 +15,7 @@ from listwright.training.comparing.sentences import more
 from listwright.training.comparing.sequences import Sequence
 from listwright.training.comparing.text import text
 from listwright.training.data.synthetic.traffic import Shop, interleaved_rows, ranked, split_rows, visits
+from listwright.training.data.tables.judged import judged_metadata
 
 SHOP = Shop(days=8, length=12, shown=6)
 NOISE = {"better": (1.5, 0.5), "same": (1.0, 1.0), "worse": (0.5, 1.5)}
@@ -96,7 +97,42 @@ def test_a_difference_that_is_worth_to_be_shown_is_planned_for(traffic):
     assert narrow.true == 0.01
     assert narrow.always > wide.always
     assert narrow.fixed > 0.0
-    assert found.effects[0].difference == pytest.approx(0.05 * found.effects[0].control)
+    assert found.effects[0].difference == pytest.approx(0.05 * found.effects[0].control, rel=0.1)
+
+
+def test_what_the_sequence_is_narrowest_for_does_not_follow_the_data(traffic, tmp_path):
+    """It is chosen at the first look that counts: a busier second half changes nothing."""
+    frame = pl.read_parquet(traffic["split", "same"])
+    half = sorted(frame["served_at"].dt.date().unique())[4]
+    later = pl.col("served_at").dt.date() >= half
+    frame.with_columns(pl.when(later).then(1).otherwise("label").alias("label")).write_parquet(
+        tmp_path / "busy.parquet"
+    )
+    frame.filter(~later).write_parquet(tmp_path / "half.parquet")
+    busy, first = (compare(tmp_path / f"{name}.parquet").effects[0] for name in ("busy", "half"))
+    assert busy.control > 1.2 * first.control
+    assert busy.difference == first.difference
+
+
+@pytest.mark.parametrize("kind", ["split", "interleaving"])
+def test_nothing_earned_is_no_verdict_and_no_fault(traffic, tmp_path, kind):
+    rows = pl.read_parquet(traffic[kind, "same"]).with_columns(pl.lit(0).alias("label"))
+    rows.write_parquet(tmp_path / "rows.parquet")
+    found = compare(tmp_path / "rows.parquet")
+    assert found.decision == "too_few"
+    assert "out of reach" in text(found)
+    assert page(found, command="").startswith("<!")
+
+
+def test_rows_with_a_prefix_are_compared_and_rows_without_unseen_candidates_are_not(traffic, tmp_path):
+    rows, path = pl.read_parquet(traffic["split", "better"]), tmp_path / "rows.parquet"
+    said = {"qid": "j_query_id", "label": "j_label", "time": "j_served_at", "prefix": "j_"}
+    prefixed = rows.rename({name: f"j_{name}" for name in rows.columns}).with_columns(position=pl.lit(7.5))
+    prefixed.write_parquet(path, metadata=judged_metadata(["position"], **said))
+    assert compare(path) == compare(traffic["split", "better"])
+    prefixed.write_parquet(path, metadata=judged_metadata(["position"], **said, seen=True))
+    with pytest.raises(DataError, match="join again, without seen"):
+        compare(path)
 
 
 def test_what_is_needed_is_in_queries_beyond_those_there_are():

@@ -97,6 +97,13 @@ def test_credit_may_be_a_column(tmp_path):
     assert teams(tmp_path, rows, "revenue")["lost"].to_list() == [1]
 
 
+def test_what_is_given_back_counts_as_much_as_what_is_earned(tmp_path):
+    rows = listed("q", "challenger", [1, 1])
+    rows[0]["revenue"], rows[1]["revenue"] = 5.0, -5.0
+    (found,) = teams(tmp_path, rows, "revenue").rows(named=True)
+    assert (found["credited"], found["preference"]) == (1, 0.5)
+
+
 @pytest.mark.parametrize(
     ("rows", "name", "complaint"),
     [

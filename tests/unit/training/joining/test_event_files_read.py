@@ -10,7 +10,8 @@ import pytest
 from listwright.ranking.errors import DataError
 from listwright.training.joining import event_files
 from listwright.training.joining.causes import Cause
-from listwright.training.joining.event_files import event_batches
+from listwright.training.joining.event_files import SUMMED, event_batches
+from listwright.training.joining.labels import Labels
 from support.events import event, write_events
 
 EVENTS = [
@@ -30,8 +31,14 @@ FLAT = {
 }
 
 
-def read(path):
-    batches = list(event_batches(path))
+LABELS = Labels(
+    labels={"purchase": 1},
+    sums={"revenue": {"action": "purchase", "field": "event_attributes.object.price"}},
+)
+
+
+def read(path, labels=Labels(labels={"click": 1})):  # noqa: B008 - it is frozen
+    batches = list(event_batches(path, labels))
     return pl.concat([batch.frame for batch in batches]), batches
 
 
@@ -76,6 +83,34 @@ def test_the_same_events_from_each_format(tmp_path, write):
     assert found["ordinal"].to_list() == [2, None, None]
     assert found["timestamp"].to_list() == [datetime(2026, 5, 1, 12, 0, s) for s in (1, 0, 3)]
     assert found.schema == event_files.EVENT_SCHEMA
+
+
+PRICED = [{"object_id": "x", "price": price} for price in (12.0, 0.5, None)]
+
+
+@pytest.mark.parametrize("way", ["lines", "csv", "nested", "without"])
+def test_numbers_that_are_summed_come_from_each_format(tmp_path, way):
+    if way == "lines":
+        path = write_events(tmp_path / "e.jsonl", [event(0, event_attributes={"object": priced}) for priced in PRICED])
+    elif way == "csv":
+        path = tmp_path / "e.csv"
+        pl.DataFrame({**FLAT, "event_attributes.object.price": ["12", "0.5", "much"]}).write_csv(path)
+    else:
+        path = tmp_path / "e.parquet"
+        flat = {name: values for name, values in FLAT.items() if way == "without" or "." not in name}
+        nested = {} if way == "without" else {"event_attributes": [{"object": priced} for priced in PRICED]}
+        pl.DataFrame({**flat, **nested}).write_parquet(path)
+    found, _ = read(path, LABELS)
+    assert found[SUMMED + "revenue"].to_list() == ([None] * 3 if way == "without" else [12.0, 0.5, None])
+
+
+@pytest.mark.parametrize("bad", ['"12"', "true", "NaN", "1e999", "1" + "0" * 400, "[1]", '{"x": 1}'])
+def test_what_is_no_finite_number_is_not_summed(tmp_path, bad):
+    path = tmp_path / "events.jsonl"
+    priced = event(0, event_attributes={"object": {"object_id": "x", "price": "PRICE"}})
+    path.write_text(json.dumps(priced).replace('"PRICE"', bad) + "\n" + json.dumps(EVENTS[0]) + "\n")
+    found, _ = read(path, LABELS)
+    assert found[SUMMED + "revenue"].to_list()[-2:] == [None, None][-found.height :]
 
 
 def test_a_folder_is_read_by_name(tmp_path):

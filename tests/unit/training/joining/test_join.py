@@ -11,8 +11,8 @@ from listwright.ranking.served.files import write
 from listwright.ranking.served.record import Intervention
 from listwright.training.joining import job as join_job
 from listwright.training.joining import pieces
-from listwright.training.joining.causes import COUNTED, OTHER_PLACE, Cause
-from listwright.training.joining.labels import Labels, read_labels
+from listwright.training.joining.causes import COUNTED, NO_NUMBER, OTHER_PLACE, Cause
+from listwright.training.joining.labels import Labels
 from support.events import event
 from support.served import NOON, served_record
 
@@ -60,6 +60,7 @@ def test_every_event_is_counted_once(joined):
         event(2, 1),
         event(2, 1),
         event(3, query_id="nobody's"),
+        event(3, after_s=-1.5),
         event(3, after_s=-0.5),
         event(3, after_s=30 * 60 + 0.5),
         event(3, after_s=30 * 60),
@@ -70,7 +71,7 @@ def test_every_event_is_counted_once(joined):
     ]
     found, out = joined([*RECORDS, SHOWN_TWO], events)
     assert found.counts == {
-        COUNTED: 5,
+        COUNTED: 6,
         OTHER_PLACE: 1,
         Cause.UNREADABLE: 1,
         Cause.NO_LABEL: 1,
@@ -84,18 +85,28 @@ def test_every_event_is_counted_once(joined):
         Cause.NOT_SHOWN: 1,
     }
     assert sum(found.counts[cause] for cause in (COUNTED, *Cause)) == len(events)
-    assert found.first_fault.startswith(str(out.parent / "events.jsonl") + ", line 16")
+    assert found.first_fault.startswith(str(out.parent / "events.jsonl") + ", line 17")
     assert pl.read_parquet(out)["label"].sum() == 5
 
 
-def test_of_a_query_that_was_served_again_the_last_list_stands(joined):
-    again = served_record(1, served_at=NOON + timedelta(hours=2), order=np.array([0]))
-    found, out = joined([*RECORDS, again], [event(1, 0, after_s=3600 * 2), event(1, 1)])
+AGAIN = served_record(1, served_at=NOON + timedelta(hours=2), order=np.array([0]))
+
+
+def test_of_a_query_that_was_served_again_the_last_list_with_an_event_stands(joined):
+    found, out = joined([*RECORDS, AGAIN], [event(1, 0, after_s=3600 * 2), event(1, 1)])
     rows = pl.read_parquet(out).filter(pl.col("query_id") == "query-1")
     assert rows["candidate_id"].to_list() == ["sku-1-0"]
     assert rows["label"].to_list() == [1]
     assert found.again == 1
-    assert found.counts[Cause.BEFORE_SERVING] == 1
+    assert found.counts[Cause.REPLACED] == 1
+
+
+@pytest.mark.parametrize(("events", "length"), [([event(1, 1)], 4), ([event(0)], 1)])
+def test_a_list_that_people_left_for_one_that_they_used_does_not_stand(joined, events, length):
+    found, out = joined([*RECORDS, AGAIN], events)
+    rows = pl.read_parquet(out).filter(pl.col("query_id") == "query-1")
+    assert rows.height == length
+    assert (found.again, found.counts[COUNTED]) == (1, 1)
 
 
 def test_only_what_was_seen_counts_where_the_stream_says_what_was(joined):
@@ -107,6 +118,32 @@ def test_only_what_was_seen_counts_where_the_stream_says_what_was(joined):
     assert dict(rows.select("candidate_id", "label").iter_rows()) == {"sku-0-0": 0, "sku-0-1": 1, "sku-1-2": 1}
     assert dict(rows.select("candidate_id", "n_impression").iter_rows()) == {"sku-0-0": 1, "sku-0-1": 1, "sku-1-2": 0}
     assert found.counts[COUNTED] == 4
+
+
+def bought(number, place, price):
+    """A purchase that says what was paid."""
+    attributes = {"object": {"object_id": f"sku-{number}-{place}", "price": price}}
+    return event(number, place, action="purchase", event_id=f"{number} {place} {price}", event_attributes=attributes)
+
+
+def test_numbers_of_events_are_summed(joined):
+    revenue = {"action": "purchase", "field": "event_attributes.object.price"}
+    labels = Labels(labels={"purchase": 3, "click": 1}, sums={"revenue": revenue})
+    events = [bought(0, 2, 10.5), bought(0, 2, 2), bought(1, 0, "free"), event(2, 0)]
+    found, out = joined(RECORDS, events, labels=labels, bucket_rows=2)
+    rows = pl.read_parquet(out)
+    assert dict(rows.filter(pl.col("revenue") > 0).select("candidate_id", "revenue").iter_rows()) == {"sku-0-2": 12.5}
+    assert rows["revenue"].null_count() == 0
+    assert (found.counts[COUNTED], found.counts[NO_NUMBER]) == (4, 1)
+    _, out = joined(RECORDS, events, labels=labels, out="others.parquet", prefix="judged_")
+    assert pl.read_parquet(out)["judged_revenue"].sum() == 12.5
+
+
+@pytest.mark.parametrize("name", ["score", "n_purchase"])
+def test_a_sum_has_a_name_of_its_own(joined, name):
+    labels = Labels(labels={"purchase": 3}, sums={name: {"action": "purchase", "field": "price"}})
+    with pytest.raises(RecipeError, match=f"sums.{name}: .* choose another name"):
+        joined(RECORDS, [event(0)], labels=labels)
 
 
 def test_what_an_experiment_did_stands_in_its_rows(joined):
@@ -227,28 +264,17 @@ def test_an_empty_log_is_an_error(joined, tmp_path):
         joined(None, None)
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("click = 1", "labels: Field required"),
-        ("[labels]", "labels: "),
-        ("[labels]\nclick = -1", "labels.click: "),
-        ("[labels]\nclick = 1.5", "labels.click: "),
-        ("[labels]\nclick = 99", "labels.click: "),
-        ("seen = ['click']\n[labels]\nclick = 1", "'click' has a label"),
-        ("[labels", "not TOML"),
-    ],
-)
-def test_labels_that_say_something_else(tmp_path, text, said):
-    path = tmp_path / "labels.toml"
-    path.write_text(text)
-    with pytest.raises(RecipeError) as caught:
-        read_labels(path)
-    assert said in str(caught.value)
-    assert "click = 1" in str(caught.value)
+@pytest.mark.parametrize("name", ["record", "object_id", "at"])
+def test_a_feature_is_not_taken_for_a_column_of_the_join(joined, name):
+    records = [served_record(0, names=(name, "stars", "carrier"))]
+    _, out = joined(records, [event(0)])
+    rows = pl.read_parquet(out)
+    assert rows[name].to_list() == records[0].features[records[0].order, 0].tolist()
+    assert rows["label"].sum() == 1
 
 
-def test_labels_of_a_file(tmp_path):
-    path = tmp_path / "labels.toml"
-    path.write_text('seen = ["impression"]\n[labels]\npurchase = 3\nclick = 1\n')
-    assert read_labels(path).actions == ("purchase", "click", "impression")
+@pytest.mark.parametrize("name", ["record", "object_id", "at"])
+def test_a_sum_is_not_taken_for_a_column_of_the_join(joined, name):
+    labels = Labels(labels={"click": 1}, sums={name: {"action": "click", "field": "price"}})
+    _, out = joined(RECORDS, [event(0, price=2.5)], labels=labels)
+    assert pl.read_parquet(out)[name].sum() == 2.5

@@ -105,6 +105,20 @@ def _again(shop, page, rng, n):
     )
 
 
+def test_lists_of_different_lengths_are_not_mixed_up(tmp_path):
+    """The two places of a short list are swapped always, where long lists have more pairs; and both differ in merit."""
+    rng, parts = np.random.default_rng(5), []
+    for shown, odds in ((2, 4.0), (8, 0.0)):
+        shop = Shop(length=8, shown=shown, rate=0.3, strength=0.0)
+        found = visits(shop, 20_000, rng)
+        found.attraction[:, 0] = 1.0 / (1.0 + np.exp(-odds))
+        orders = np.tile(np.arange(8), (20_000, 1))
+        rows = swapped_rows(shop, found, orders, rng, share=0.5)
+        parts.append(rows.with_columns(pl.col("query_id") + f"-{shown}"))
+    found = estimated(tmp_path, pl.concat(parts), places=2)
+    assert found.values[1] == pytest.approx(1.0, abs=0.04)
+
+
 def test_traffic_of_different_shares_is_not_mixed_up(tmp_path):
     """Two bundles, one clicked much more and swapped much less: pooled rates would be far off."""
     busy = swaps(12_000, 1, share=0.1, shop=Shop(length=8, shown=3, rate=0.5))

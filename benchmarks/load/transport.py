@@ -67,7 +67,7 @@ class Bench:
     def variant(self, name: str, **settings: object) -> Iterator[tuple[psutil.Process, int]]:
         """The service with a part replaced: its process and port."""
         os.environ["TRANSPORT"] = name
-        with service(self.served, module="benchmarks.load.transport_variant", log=None, **settings) as (
+        with service(self.served, module="benchmarks.load.transport_variant", log=None, cwd=None, **settings) as (
             process,
             connection,
             _,

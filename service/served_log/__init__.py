@@ -9,7 +9,8 @@ From top to bottom, each knows only what stands below it:
 ``folder``     names, recovery of what a killed worker left, limits of size and age
 ``stream``     the Redis stream
 ``conversion`` an answered request as a served record
-``taken``      what the request path hands over; the bounded buffer
+``buffer``     what waits, bounded
+``taken``      what the request path hands over
 ``drops``      counts and log lines of what is dropped
 =============  ======================================================================
 

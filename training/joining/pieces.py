@@ -241,7 +241,7 @@ class PieceTimes:
     def within(self, slice_: Slice) -> list[Path]:
         """The pieces with a record of the stretch."""
         begin, end = np.datetime64(slice_.begin, "us"), np.datetime64(slice_.end, "us")
-        return [self._pieces[n] for n in np.flatnonzero((self._first < end) & (self._last >= begin))]
+        return [self._pieces[n] for n in np.flatnonzero((self._first < end) & (self._last >= begin)).tolist()]
 
 
 def _bounds(piece: Path) -> tuple[datetime, datetime]:

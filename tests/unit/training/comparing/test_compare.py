@@ -1,6 +1,7 @@
 """Whole comparisons on simulated traffic: the right ranker wins, nothing planted is no verdict, and faults are told."""
 
 import json
+import math
 
 import numpy as np
 import polars as pl
@@ -139,6 +140,7 @@ def test_what_is_needed_is_in_queries_beyond_those_there_are():
     (observed, worth) = needed_for(0.01, 1e-4, 1000.0, Sequence(0.02))
     assert observed.fixed == pytest.approx(1000.0 * ((1.959964 + 0.841621) ** 2 - 1.0), rel=1e-4)
     assert observed.always > observed.fixed > worth.fixed
+    assert {one.always for one in needed_for(0.01, math.nan, 0.0, Sequence(0.02))} == {math.inf}
     assert [more(n) for n in (0.0, 7.4, 1234.0, float("inf"))] == ["none", "7", "1,200", "out of reach"]
 
 

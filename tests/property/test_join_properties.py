@@ -2,7 +2,7 @@
 
 import tempfile
 from collections import Counter
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -37,16 +37,25 @@ EVENTS = st.lists(
 )
 
 
+def list_of(several, at):
+    """Which of the lists of a query an event belongs to, or why to none."""
+    before = [one for one in several if one.served_at - timedelta(seconds=1) <= at]
+    if not several:
+        return None, Cause.UNKNOWN_QUERY
+    if not before:
+        return None, Cause.BEFORE_SERVING
+    return (None, Cause.OUTSIDE_WINDOW) if at - before[-1].served_at > WINDOW else (before[-1], None)
+
+
 def by_hand(records, events):
     """Rows and counts, event by event."""
-    last = {}
+    lists = {}
     for record in sorted(records, key=lambda record: record.served_at):
-        last[record.query_id] = record
-    counts, labels, seen = Counter(), {}, set()
+        lists.setdefault(record.query_id, []).append(record)
+    counts, found, seen = Counter(), [], set()
     for sent in events:
         query, item = sent["query_id"], sent["event_attributes"]["object"]["object_id"]
         key = (query, sent.get("event_id") or (sent["action_name"], sent["timestamp"], item))
-        record = last.get(query)
         if sent["action_name"] not in WORTH:
             counts[Cause.NO_LABEL] += 1
             continue
@@ -54,22 +63,24 @@ def by_hand(records, events):
             counts[Cause.DUPLICATE] += 1
             continue
         seen.add(key)
+        record, cause = list_of(lists.get(query, []), datetime.fromisoformat(sent["timestamp"]))
         if record is None:
-            counts[Cause.UNKNOWN_QUERY] += 1
-            continue
-        delay = np.datetime64(sent["timestamp"][:-6]) - np.datetime64(record.served_at.isoformat()[:-6])
-        delay = delay.astype("timedelta64[s]").item()
-        if delay < timedelta(0):
-            counts[Cause.BEFORE_SERVING] += 1
-        elif delay > WINDOW:
-            counts[Cause.OUTSIDE_WINDOW] += 1
+            counts[cause] += 1
+        else:
+            found.append((record, item, WORTH[sent["action_name"]]))
+    used = {id(record) for record, _, _ in found}
+    stands = {query: ([one for one in several if id(one) in used] or several)[-1] for query, several in lists.items()}
+    labels = {}
+    for record, item, worth in found:
+        if record is not stands[record.query_id]:
+            counts[Cause.REPLACED] += 1
         elif item not in record.candidate_ids:
             counts[Cause.NOT_IN_LIST] += 1
         elif record.candidate_ids.index(item) not in record.order:
             counts[Cause.NOT_SHOWN] += 1
         else:
             counts[COUNTED] += 1
-            labels[query, item] = max(labels.get((query, item), 0), WORTH[sent["action_name"]])
+            labels[record.query_id, item] = max(labels.get((record.query_id, item), 0), worth)
     rows = [
         (
             record.query_id,
@@ -77,7 +88,7 @@ def by_hand(records, events):
             place,
             labels.get((record.query_id, record.candidate_ids[index]), 0),
         )
-        for record in sorted(last.values(), key=lambda record: record.served_at)
+        for record in sorted(stands.values(), key=lambda record: record.served_at)
         for place, index in enumerate(record.order.tolist(), start=1)
     ]
     return rows, counts

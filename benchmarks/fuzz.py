@@ -50,6 +50,7 @@ with atheris.instrument_imports(include=["listwright"], exclude=["listwright.tra
     from listwright.service.wire import open_inference as tensors
     from listwright.service.wire import raw_matrix as matrix
     from listwright.service.wire.examples import EVENTS
+    from listwright.service.wire.json_codec import plan_of
     from listwright.service.wire.schemas import RerankRequest
     from listwright.service.wire.validation import validated
     from listwright.training.data.letor import text as letor
@@ -68,10 +69,7 @@ SCHEMA = FeatureSchema(
         Feature(name="carrier", kind="categorical", categories=("A5", "Ü")),
     )
 )
-PLAN = scan.Plan(
-    [name.encode() for name in SCHEMA.names],
-    [{c.encode(): f.code(c) for c in f.categories} if f.kind == "categorical" else None for f in SCHEMA.features],
-)
+PLAN = plan_of(SCHEMA)
 REFUSALS: tuple[type[Exception], ...] = (*STATUS, RequestValidationError, DataError)
 
 ROWS: list[list[Any]] = [[1.5, None, "A5"], [-2e3, 0.1, "Ü"]]

@@ -77,7 +77,7 @@ class Passing:
     tried: int
     """Changed lists that were ranked."""
     untried: int
-    """Changes of one feature that were left out, as there are too many to try: other categories."""
+    """Changes of one feature that were left out, beyond the limits on their number."""
 
 
 @dataclass(frozen=True, slots=True)

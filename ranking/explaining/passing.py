@@ -173,7 +173,7 @@ class _Search:
         return margin <= 0.0, one.step.size + other.step.size if margin > 0.0 else -margin
 
     def _refine(self, step: Step) -> None:
-        """Keep the same step as small as it can be, between the last value that does not pass and the first that does."""
+        """Keep the same step as small as it can be: between the last value that fails and the first that passes."""
         feature = self._schema.features[step.column]
         own = float(self._own[step.column])
         if feature.kind == "categorical" or math.isnan(own):

@@ -163,7 +163,7 @@ class WhatItTakes(BaseModel):
     tried: Annotated[int, Field(description="changed lists that were ranked")]
     untried: Annotated[
         int,
-        Field(description="changes of one feature that were left out, as there are too many to try: other categories"),
+        Field(description="changes of one feature that were left out, beyond the limits on their number"),
     ]
 
 

@@ -117,10 +117,16 @@ def test_where_there_was_no_time_to_ask_for_a_route_nobody_is_asked_later(served
         "fits",
         lambda deadline, length, *stages: "routing" not in stages and fits(deadline, length, *stages),
     )
-    found = explain(served, LISTED, int(served.rerank(LISTED).order[3]), hook=hook)
+    third, told = int(served.rerank(WORTH_IT, routing=False).order[2]), {"budget": 50, "seed": 0}
+    found = explain(served, WORTH_IT, third, hook=hook, **told)
     assert [fault.kind for fault in found.ranking.route.faults] == ["routing_late"]
-    assert found.passing.tried > 3
     assert asked == []
+    unasked = explain(served, WORTH_IT, third, routing=False, **told)
+    assert (found.passing, found.moves) == (unasked.passing, unasked.moves)
+    monkeypatch.undo()
+    routed = explain(served, WORTH_IT, third, ranking=found.ranking, **told)
+    assert routed.passing == unasked.passing, "the ranking says by itself that nobody was asked"
+    assert served.rerank(WORTH_IT).order.tolist() != unasked.ranking.order.tolist(), "the router would have chosen"
 
 
 @pytest.mark.parametrize("says", [Choice(2, 0.5), Choice(None), RoutingError("hook_raised", "no oil")])

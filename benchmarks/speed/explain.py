@@ -169,7 +169,7 @@ def contributions(
     reranker: Reranker, listed: CandidateList, ranking: Ranking, candidate: int, budget: int, *, seed: int
 ) -> tuple[Float[np.ndarray, " D"], Float[np.ndarray, " D"]]:
     """Of the second stage, in the order of the schema, and their standard errors."""
-    (stage,) = second_stage(reranker, listed, ranking, [candidate], budget=budget, seed=seed, clock=clock())
+    (stage,) = second_stage(reranker, listed, ranking, [candidate], budget=budget, seed=seed, clock=clock()).found
     assert stage is not None
     by_name = {one.feature: (one.contribution, one.standard_error or 0.0) for one in stage.contributions}
     values, errors = np.array([by_name[name] for name in reranker.schema.names]).T

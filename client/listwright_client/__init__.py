@@ -36,6 +36,7 @@ from listwright_client.explanations import (
     Move,
     Passing,
     Place,
+    RouterEstimate,
     StageExplanation,
     UnusualFeature,
 )
@@ -65,6 +66,7 @@ __all__ = [
     "RequestError",
     "Result",
     "Route",
+    "RouterEstimate",
     "ServerError",
     "StageExplanation",
     "UnavailableError",

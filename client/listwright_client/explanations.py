@@ -75,6 +75,9 @@ class Passing:
     two: tuple[Change, ...] | None
     """Of two features that pass together only; None: none were found."""
     tried: int
+    """Changed lists that were ranked."""
+    untried: int
+    """Changes of one feature that were left out, beyond the limits on their number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +111,25 @@ class Anomaly:
 
 
 @dataclass(frozen=True, slots=True)
+class RouterEstimate:
+    """What the bundle's router made of the list."""
+
+    probabilities: tuple[float, ...]
+    """Of each specialist, that it is the best one; they sum to 1."""
+    gains: tuple[float, ...]
+    """Of each specialist, estimated NDCG over the generalist's."""
+    margin: float | None
+    """The most probable specialist is taken if its gain is above this; None: none ever is."""
+
+
+@dataclass(frozen=True, slots=True)
 class Against:
     """Differences of the candidate's contributions to another one's, the largest in size first."""
 
     index: int
     id: str | None
     first_stage: tuple[Contribution, ...]
+    """Empty where there was no time to sample the other's."""
     second_stage: tuple[Contribution, ...]
     """Empty where the second stage did not score both."""
 
@@ -130,11 +146,13 @@ class Explanation:
     """None for the first place, or where it is incomplete."""
     moves: tuple[Move, ...]
     anomaly: Anomaly | None
+    router: RouterEstimate | None
+    """None where the bundle's router was not asked."""
     against: Against | None
     incomplete: tuple[str, ...]
     """Parts that the deadline cut short or left out, or that failed."""
     faults: Mapping[str, str]
-    """By part, why it failed: a stage, on a changed list."""
+    """By part, why it failed, or left changed lists out: a stage failed on them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,6 +193,7 @@ def _explanation(body: dict[str, Any]) -> Explanation:
         passing=_passing(body["passing"]),
         moves=tuple(Move(move["index"], move["id"], move["rank"], move["rank_without"]) for move in body["moves"]),
         anomaly=_anomaly(body["anomaly"]),
+        router=_router(body["router"]),
         against=_against(body["against"]),
         incomplete=tuple(body["incomplete"]),
         faults=MappingProxyType(dict(body["faults"])),
@@ -215,7 +234,13 @@ def _contributions(bodies: Iterable[dict[str, Any]]) -> tuple[Contribution, ...]
 def _passing(body: dict[str, Any] | None) -> Passing | None:
     if body is None:
         return None
-    return Passing(_place(body["above"]), _changes(body["one"]), _changes(body["two"]), body["tried"])
+    return Passing(
+        above=_place(body["above"]),
+        one=_changes(body["one"]),
+        two=_changes(body["two"]),
+        tried=body["tried"],
+        untried=body["untried"],
+    )
 
 
 def _changes(bodies: Iterable[dict[str, Any]] | None) -> tuple[Change, ...] | None:
@@ -229,6 +254,12 @@ def _anomaly(body: dict[str, Any] | None) -> Anomaly | None:
         return None
     features = tuple(UnusualFeature(one["feature"], one["value"], one["anomaly_without"]) for one in body["features"])
     return Anomaly(body["score"], MappingProxyType(dict(body["training_quantiles"])), features)
+
+
+def _router(body: dict[str, Any] | None) -> RouterEstimate | None:
+    if body is None:
+        return None
+    return RouterEstimate(tuple(body["probabilities"]), tuple(body["gains"]), body["margin"])
 
 
 def _against(body: dict[str, Any] | None) -> Against | None:

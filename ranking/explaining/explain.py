@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
-from functools import partial
 from math import hypot
 from time import perf_counter
 from typing import Any, TypeVar
 
 import numpy as np
 
-from listwright.ranking.candidates import CandidateList
-from listwright.ranking.deadline import NO_DEADLINE, Deadline, Pace
-from listwright.ranking.errors import CandidateError, ExplanationError, RoutingError, ScoringError
+from listwright.ranking.candidates import CandidateList, Ranking, Route
+from listwright.ranking.deadline import NO_DEADLINE, Deadline
+from listwright.ranking.errors import CandidateError, ExplanationError, ScoringError
 from listwright.ranking.explaining import stages, surroundings
+from listwright.ranking.explaining.again import as_answered
 from listwright.ranking.explaining.clock import Clock, clock
-from listwright.ranking.explaining.explanation import Against, Contribution, Explanation, Part, StageExplanation
+from listwright.ranking.explaining.explanation import (
+    Against,
+    Contribution,
+    Explanation,
+    Part,
+    RouterEstimate,
+    StageExplanation,
+)
 from listwright.ranking.explaining.passing import passing
 from listwright.ranking.explaining.protocol import ExplainedReranker
-from listwright.ranking.router import Choice, Hook, Query
+from listwright.ranking.router import Hook
 
 DEFAULT_BUDGET = 4000
 """Changed candidates that a stage scores at most for each explained one; two pairs of permutations are always drawn."""
-
-SAMPLING_SHARE = 0.6
-"""Of the time left that sampling may take where there is a deadline: what comes after it is short."""
 
 _Found = TypeVar("_Found")
 
@@ -43,12 +46,13 @@ def explain(
     deadline: Deadline = NO_DEADLINE,
     budget: int = DEFAULT_BUDGET,
     seed: int = 0,
+    ranking: Ranking | None = None,
 ) -> Explanation:
     """Say why a candidate stands where it stands.
 
     Everything is computed by the served rankers through the serving path. What is sampled has a standard error. The
     same call gives the same explanation, as long as no deadline cuts it short. A hook is asked once, for the answer;
-    its choice then stays.
+    its choice then stays. Of a degraded answer, the first stage is explained: changed lists are ranked by it.
 
     Args:
         reranker: serves the bundle.
@@ -60,9 +64,11 @@ def explain(
             named in ``incomplete``.
         budget: changed candidates that a stage scores at most, for the candidate and for ``against`` each.
         seed: of the sampling.
+        ranking: the answer, if there is one: what this reranker made of the same list, asked in the same words. Else
+            the list is ranked. No hook is asked beside it.
 
     Raises:
-        CandidateError: if there is no such candidate.
+        CandidateError: if there is no such candidate, or the ranking is one of another number of candidates.
         ExplanationError: if no stage ranked the candidates, or the first stage was not explained before the deadline.
         BundleError: if the bundle's files are gone or others, and the first stage is a forest.
         ScoringError: if the first stage fails where it is explained; a later part that fails is named in ``faults``.
@@ -70,51 +76,41 @@ def explain(
     """
     explained = _explained(len(candidates), candidate, against)
     parts = _Parts(clock(deadline))
-    asked_hook = None if hook is None else _AskedOnce(hook)
-    asked: dict[str, Any] = {"strategy": strategy, "specialist": specialist, "hook": asked_hook, "routing": routing}
-    ranking = parts.timed("ranking", lambda: reranker.rerank(candidates, deadline=deadline, **asked))
-    if ranking.stage_reached == "input_order":
-        raise ExplanationError(f"no stage ranked the candidates: {ranking.reason}")
-    own_pace = copy(reranker)
-    own_pace.pace = Pace()  # many runs one after another say nothing of how long those of others take
-    rerank = partial(own_pace.rerank, deadline=Deadline(abandoned=deadline.abandoned), **asked)
+    asked: dict[str, Any] = {"strategy": strategy, "specialist": specialist, "routing": routing}
+    if ranking is None:
+        ranking = parts.timed("ranking", lambda: reranker.rerank(candidates, deadline=deadline, hook=hook, **asked))
+    answered = _checked(ranking, len(candidates))
+    rerank = as_answered(reranker, answered, deadline, **asked)
+    one_list: dict[str, Any] = {"reranker": reranker, "candidates": candidates, "ranking": answered}
+    sampling: dict[str, Any] = {"budget": budget, "seed": seed, "clock": parts.clock}
 
-    one_list: dict[str, Any] = {"reranker": reranker, "candidates": candidates, "ranking": ranking}
-    sampling: dict[str, Any] = {"budget": budget, "seed": seed}
-    first = parts.timed(
-        "first_stage", lambda: stages.first_stage(**one_list, explained=explained, clock=parts.clock, **sampling)
-    )
-    if any(one is None for one in first):
+    first = parts.timed("first_stage", lambda: stages.first_stage(**one_list, explained=explained, **sampling))
+    if first.found[0] is None:
         raise ExplanationError("the deadline had passed before the first stage was explained")
-    moves = parts.run("moves", lambda: surroundings.moves(rerank, candidates, candidate, ranking))
+    parts.cut_short("first_stage", first.cut_short)
+    moves = parts.run("moves", lambda: surroundings.moves(rerank, candidates, candidate, answered))
     anomaly = parts.run("anomaly", lambda: surroundings.anomaly(**one_list))
-
-    second: list[StageExplanation | None] = [None] * len(explained)
-    if ranking.stage_reached == "second_stage" and not np.isnan(ranking.scores[candidate]):
-        scored = [one for one in explained if not np.isnan(ranking.scores[one])]
-        share = parts.clock.share(SAMPLING_SHARE)
-        found = parts.run(
-            "second_stage", lambda: stages.second_stage(**one_list, explained=scored, clock=share, **sampling)
-        )
+    second: list[StageExplanation | None] = [None, None]
+    if answered.stage_reached == "second_stage" and not np.isnan(answered.scores[candidate]):
+        scored = [one for one in explained if not np.isnan(answered.scores[one])]
+        found = parts.run("second_stage", lambda: stages.second_stage(**one_list, explained=scored, **sampling))
         if found is not None:
-            second = [*found, *second[len(found) :]]
-            if any(_cut_short(one, share) for one in found):
-                parts.incomplete.append("second_stage")
+            second = [*found.found, None]
+            parts.cut_short("second_stage", found.cut_short)
     passes = None
-    if ranking.order[0] != candidate:
+    if answered.order[0] != candidate:
         schema = reranker.manifest.feature_schema
-        searched = parts.run("passing", lambda: passing(rerank, candidates, candidate, ranking, schema, parts.clock))
+        searched = parts.run("passing", lambda: passing(rerank, candidates, candidate, answered, schema, parts.clock))
         if searched is not None:
-            passes, to_the_end = searched
-            if not to_the_end:
-                parts.incomplete.append("passing")
+            passes = searched.found
+            parts.cut_short("passing", not searched.to_the_end, searched.fault)
     beside = None
     if against is not None:
-        beside = Against(against, _less(first[0], first[1]), _less(second[0], second[1]))
+        beside = Against(against, _less(first.found[0], first.found[1]), _less(second[0], second[1]))
     return Explanation(
         candidate=candidate,
-        ranking=ranking,
-        first_stage=first[0],
+        ranking=answered,
+        first_stage=first.found[0],
         second_stage=second[0],
         passing=passes,
         moves=moves or (),
@@ -123,6 +119,7 @@ def explain(
         seconds=parts.seconds,
         incomplete=tuple(parts.incomplete),
         faults=parts.faults,
+        router=_estimate(reranker, answered.route),
     )
 
 
@@ -145,6 +142,13 @@ class _Parts:
             self.faults[part] = str(error)
             return None
 
+    def cut_short(self, part: Part, whether: bool, fault: str | None = None) -> None:
+        """Remember that a part lacks something, for time or for a stage that failed."""
+        if whether or fault is not None:
+            self.incomplete.append(part)
+        if fault is not None:
+            self.faults[part] = fault
+
     def timed(self, part: str, work: Callable[[], _Found]) -> _Found:
         """What a part finds."""
         started = perf_counter()
@@ -163,8 +167,21 @@ def _explained(length: int, candidate: int, against: int | None) -> list[int]:
     return [candidate] if against is None else [candidate, against]
 
 
-def _cut_short(found: StageExplanation | None, share: Clock) -> bool:
-    return found is None or (found.budget_spent and share.over())
+def _checked(ranking: Ranking, length: int) -> Ranking:
+    """A ranking that can be explained."""
+    if len(ranking.order) != length:
+        raise CandidateError(f"the ranking is one of {len(ranking.order)} candidates, the list has {length}")
+    if ranking.stage_reached == "input_order":
+        raise ExplanationError(f"no stage ranked the candidates: {ranking.reason}")
+    return ranking
+
+
+def _estimate(reranker: ExplainedReranker, route: Route) -> RouterEstimate | None:
+    """What the bundle's router made of the list, if it was asked."""
+    stage = reranker.manifest.router
+    if stage is None or route.probabilities is None or route.gains is None:
+        return None
+    return RouterEstimate(tuple(route.probabilities.tolist()), tuple(route.gains.tolist()), stage.margin)
 
 
 def _less(one: StageExplanation | None, other: StageExplanation | None) -> tuple[Contribution, ...]:
@@ -186,21 +203,3 @@ def _less(one: StageExplanation | None, other: StageExplanation | None) -> tuple
 
 def _error(one: float | None, other: float | None) -> float | None:
     return None if one is None and other is None else hypot(one or 0.0, other or 0.0)
-
-
-class _AskedOnce:
-    """A hook that answers again what it answered first, whatever list it is shown."""
-
-    def __init__(self, hook: Hook) -> None:
-        self._hook, self._said = hook, list[Choice | RoutingError]()
-
-    def __call__(self, query: Query) -> Choice:
-        if not self._said:
-            try:
-                self._said.append(self._hook(query))
-            except RoutingError as error:
-                self._said.append(error)
-        (said,) = self._said
-        if isinstance(said, RoutingError):
-            raise said
-        return said

@@ -16,7 +16,7 @@ Value = float | str | None
 
 ExplainedStage = Literal["first_stage", "second_stage"]
 
-Part = Literal["second_stage", "moves", "anomaly", "passing"]
+Part = Literal["first_stage", "second_stage", "moves", "anomaly", "passing"]
 """What a deadline or a fault can cut short or leave out."""
 
 
@@ -87,12 +87,16 @@ class Passing:
         two: the changes of two features that pass together, not alone, and are smaller in sum than ``one``; None if
             no such pair was found.
         tried: how many changed lists were ranked.
+        untried: how many changes of one feature were left out, as there are more than
+            :data:`listwright.ranking.explaining.steps.MOST_CATEGORIES` of a feature or
+            :data:`listwright.ranking.explaining.steps.MOST_STEPS` of all.
     """
 
     above: int
     one: tuple[Change] | None
     two: tuple[Change, Change] | None
     tried: int
+    untried: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,13 +145,28 @@ class Anomaly:
 
 
 @dataclass(frozen=True, slots=True)
+class RouterEstimate:
+    """What the bundle's router made of the list.
+
+    Args:
+        probabilities: of each specialist, that it is the best one; they sum to 1.
+        gains: of each specialist, estimated NDCG over the generalist's.
+        margin: the most probable specialist is taken if its gain is above this; None: none ever is.
+    """
+
+    probabilities: tuple[float, ...]
+    gains: tuple[float, ...]
+    margin: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Against:
     """The candidate beside another one: differences of their contributions, the largest in size first.
 
     Args:
         candidate: index of the other one.
         first_stage: contribution to the candidate less that to the other; ``value`` is the candidate's, ``reference``
-            the other's.
+            the other's; empty where there was no time to sample the other's.
         second_stage: the same; empty where the second stage did not score both.
     """
 
@@ -163,15 +182,17 @@ class Explanation:
     Args:
         candidate: its index in the list, from 0.
         ranking: the answer that is explained; its route says which ranker, and who chose it.
-        first_stage: None where a deadline or a fault left no first-stage scores.
+        first_stage: why the first stage gave the candidate its score.
         second_stage: None where no second stage scored the candidate, or where it is named in ``incomplete``.
-        passing: None for the first candidate, and where ``incomplete`` names it before any change had passed.
-        moves: empty where nobody moves.
+        passing: None for the first candidate, and where ``incomplete`` names it before any change had passed. By the
+            stage that answered: the first stage, where the answer is degraded.
+        moves: empty where nobody moves; by the same stage.
         anomaly: None where the bundle has no anomaly score.
         against: None where it was not asked for.
         seconds: wall-clock time of each part, by name.
         incomplete: parts that the deadline cut short or left out, or that failed.
-        faults: why a part failed: a stage gave no finite scores for a changed list.
+        faults: why a part failed, or left changed lists out: a stage gave no finite scores for them.
+        router: None where the bundle's router was not asked.
     """
 
     candidate: int
@@ -185,3 +206,4 @@ class Explanation:
     seconds: Mapping[str, float] = field(default_factory=dict)
     incomplete: tuple[Part, ...] = ()
     faults: Mapping[Part, str] = field(default_factory=dict)
+    router: RouterEstimate | None = None

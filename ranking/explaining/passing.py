@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from listwright.ranking.candidates import CandidateList, Ranking
+from listwright.ranking.errors import ScoringError
+from listwright.ranking.explaining.again import Rerank
 from listwright.ranking.explaining.clock import Clock
 from listwright.ranking.explaining.explanation import Change, Passing
 from listwright.ranking.explaining.steps import HALVINGS, Step, distance, steps, whole
 from listwright.ranking.explaining.values import shown
 from listwright.ranking.features import FeatureSchema
-
-Rerank = Callable[[CandidateList], Ranking]
-"""The serving path, with all that was asked but the features."""
 
 MOST_PAIRS = 150
 """Pairs of changes that are ranked; those that come closest by their single changes are the first."""
@@ -30,6 +30,20 @@ class OutOfTime(Exception):  # noqa: N818 - no error: it ends a search, and nobo
     """The clock is over."""
 
 
+class Searched(NamedTuple):
+    """What a search found.
+
+    Args:
+        found: None if it was cut short, or a stage failed in it, before any change passed: that none does is not known.
+        to_the_end: whether every change was tried that the limits allow.
+        fault: why a changed list could not be ranked by the stage that answered; None if all could.
+    """
+
+    found: Passing | None
+    to_the_end: bool
+    fault: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class _Tried:
     """A single change that does not pass, and how far the candidate is behind with it."""
@@ -40,43 +54,43 @@ class _Tried:
 
 def passing(
     rerank: Rerank, candidates: CandidateList, candidate: int, ranking: Ranking, schema: FeatureSchema, clock: Clock
-) -> tuple[Passing | None, bool]:
+) -> Searched:
     """The smallest change of one feature, and of two, after which the candidate stands above the one before it.
 
     Values are the feature's training quantiles and its categories; the way to the first value that passes is then
     halved a few times, in whole numbers where the feature counts. Size of a change: the share of training rows between
     both values, see :mod:`listwright.ranking.explaining.steps`. Each change is tried through the serving path, by which
     more than the candidate's own score may change. Whatever is answered has passed. That nothing smaller would is
-    known of the tried values alone; pairs are :data:`MOST_PAIRS` at most.
+    known of the tried values alone; pairs are :data:`MOST_PAIRS` at most. A change that makes a stage fail does not
+    pass: an earlier stage would rank its list, and the places of two stages do not compare.
 
     Args:
-        rerank: the serving path.
+        rerank: what ranked the answer, see :mod:`listwright.ranking.explaining.again`.
         candidates: all of the list.
         candidate: index, not of the first one.
         ranking: the answer.
         schema: with training quantiles.
         clock: asked before every trial.
 
-    Returns:
-        What was found, and whether the search came to its end before the clock. A search that was cut short has found
-        something only if a change passed: that none does is not known then.
+    Raises:
+        ScoringError: if a stage fails on the list as it is.
     """
     order = ranking.order.tolist()
     above = order[order.index(candidate) - 1]
     search = _Search(rerank, candidates, candidate, above, schema, clock)
-    whole_search = True
+    to_the_end = True
     try:
         search.single()
         search.pair()
     except OutOfTime:
-        whole_search = False
-    one, two = search.one, search.two
-    if one is None and two is None and not whole_search:
-        return None, False
+        to_the_end = False
+    one, two, fault = search.one, search.two, search.fault()
+    if one is None and two is None and (fault is not None or not to_the_end):
+        return Searched(None, to_the_end, fault)
     row = candidates.features[candidate]
     alone = None if one is None else (_change(one, row, schema),)
     together = None if two is None else (_change(two[0], row, schema), _change(two[1], row, schema))
-    return Passing(above, alone, together, search.tried), whole_search
+    return Searched(Passing(above, alone, together, search.tried, search.untried), to_the_end, fault)
 
 
 def _change(step: Step, row: Float[np.ndarray, " D"], schema: FeatureSchema) -> Change:
@@ -99,24 +113,38 @@ class _Search:
         self._rerank, self._candidate, self._above, self._schema = rerank, candidate, above, schema
         self._features, self._clock = candidates.features.copy(), clock
         self._context, self._own = candidates.context, candidates.features[candidate].copy()
-        self._margin = self._of(())[1]
+        self._steps, self.untried = steps(candidates.features, candidate, schema)
         self.tried = 0
         self.one: Step | None = None
         self.two: tuple[Step, Step] | None = None
         self._failed: list[_Tried] = []
+        self._reasons: list[str] = []
+        self._margin = self._of(())[1]
+        if self._reasons:
+            raise ScoringError(f"ranked once more, {self._reasons[0]}")
+
+    def fault(self) -> str | None:
+        """Why changed lists could not be ranked by the stage that answered."""
+        if not self._reasons:
+            return None
+        return f"{len(self._reasons)} of {self.tried} changed lists made a stage fail, the first: {self._reasons[0]}"
 
     def single(self) -> None:
         """Find the smallest step that passes, and keep all smaller ones, which do not."""
-        for step in steps(self._own, self._schema):
+        for step in self._steps:
             if self.one is not None and step.near >= self.one.size:
                 continue
             passes, margin = self._try(step)
             if not passes:
                 self._failed.append(_Tried(step, margin))
                 continue
-            refined = self._refined(step)
-            if self.one is None or refined.size < self.one.size:
-                self.one = refined
+            self._keep(step)
+            self._refine(step)
+
+    def _keep(self, step: Step, instead_of: Step | None = None) -> None:
+        """Remember a step that passes, if none is smaller, or in the place of the one that it refines."""
+        if self.one is None or self.one is instead_of or step.size < self.one.size:
+            self.one = step
 
     def pair(self) -> None:
         """Find two steps that pass together and whose sizes sum to less than the single one's; the smallest sum."""
@@ -144,12 +172,12 @@ class _Search:
         margin = one.margin + other.margin - self._margin
         return margin <= 0.0, one.step.size + other.step.size if margin > 0.0 else -margin
 
-    def _refined(self, step: Step) -> Step:
-        """The same step, as small as it can be between the last value that does not pass and the first that does."""
+    def _refine(self, step: Step) -> None:
+        """Keep the same step as small as it can be: between the last value that fails and the first that passes."""
         feature = self._schema.features[step.column]
         own = float(self._own[step.column])
         if feature.kind == "categorical" or math.isnan(own):
-            return step
+            return
         fails, best, counts = step.near_value, step, whole(feature, own)
         for _ in range(HALVINGS):
             middle = float(np.float32((fails + best.value) / 2))
@@ -159,10 +187,10 @@ class _Search:
                 break
             tried = Step(step.column, middle, distance(feature, own, middle), step.near, step.near_value)
             if self._try(tried)[0]:
+                self._keep(tried, instead_of=best)
                 best = tried
             else:
                 fails = middle
-        return best
 
     def _try(self, *changed: Step) -> tuple[bool, float]:
         if self._clock.over():
@@ -171,12 +199,15 @@ class _Search:
         return self._of(changed)
 
     def _of(self, changed: Sequence[Step]) -> tuple[bool, float]:
-        """Whether the candidate passes with these steps, and by how much it is ahead."""
+        """Whether the candidate passes with these steps, and by how much it is ahead; neither where a stage fails."""
         row = self._features[self._candidate]
         row[:] = self._own
         for step in changed:
             row[step.column] = step.value
         ranking = self._rerank(CandidateList(self._features, context=self._context))
+        if ranking.reason is not None:
+            self._reasons.append(ranking.reason)
+            return False, -math.inf
         mine, its = self._candidate, self._above
         scores = ranking.scores if not np.isnan(ranking.scores[[mine, its]]).any() else ranking.first_stage_scores
         return bool(ranking.ranks[mine] < ranking.ranks[its]), float(scores[mine] - scores[its])

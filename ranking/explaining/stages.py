@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -21,8 +22,23 @@ from listwright.ranking.features import FeatureSchema
 SAME_SUM = 1e-6
 """Largest difference of a sum of tree contributions from its score (absolute, and relative above 1)."""
 
+SAMPLING_SHARE = 0.6
+"""Of the time left that sampling may take where there is a deadline: what comes after it is short."""
+
 _About = tuple[ExplainedStage, str, float]
 """Stage, ranker, and the score of the answer."""
+
+
+class Stages(NamedTuple):
+    """Why a stage gave its scores.
+
+    Args:
+        found: one for each candidate; None where the clock left too few samples.
+        cut_short: whether the clock ended any sampling before its standard errors were small enough.
+    """
+
+    found: list[StageExplanation | None]
+    cut_short: bool = False
 
 
 def first_stage(
@@ -34,7 +50,7 @@ def first_stage(
     budget: int,
     seed: int,
     clock: Clock,
-) -> list[StageExplanation | None]:
+) -> Stages:
     """Why the first stage gave its scores, for each of some candidates.
 
     A forest: exact tree SHAP of every column that it sees, as difference to the mean over the list. A column: itself,
@@ -46,10 +62,8 @@ def first_stage(
         candidates: all of the list.
         ranking: the answer, with first-stage scores.
         explained: indices of the candidates.
-        budget, seed, clock: of the sampling, where there is any.
-
-    Returns:
-        One for each; None where the clock left too few samples.
+        budget, seed: of the sampling, where there is any.
+        clock: ends the computing of trees; sampling takes :data:`SAMPLING_SHARE` of what is left, a part for each.
 
     Raises:
         ScoringError, BundleError: if the first stage cannot be run or read again.
@@ -59,7 +73,8 @@ def first_stage(
         schema = reranker.manifest.feature_schema
         own = np.zeros(candidates.features.shape)
         own[:, schema.index[entry.feature]] = scores
-        return [_relative_to_mean("column", own, candidates.features, schema, scores, one) for one in explained]
+        parts = [_relative_to_mean("column", own, candidates.features, schema, scores, one) for one in explained]
+        return Stages([*parts])
     trees = tree_contributions(reranker)
     if trees is not None:
         seen = candidates.features
@@ -68,17 +83,18 @@ def first_stage(
             seen = reranker.relative.widened(seen)
         found = trees.of(seen, clock)
         if found is None:
-            return [None] * len(explained)
+            return Stages([None] * len(explained), cut_short=True)
         _check_sums(found, scores)
-        return [_relative_to_mean("lightgbm", found, seen, trees.schema, scores, one) for one in explained]
-    sampled = []
-    for stream, one in enumerate(explained):
-        versions = FirstStageVersions(reranker, candidates, one)
-        rng, score = np.random.default_rng((seed, 1, stream)), float(scores[one])
-        about: _About = "first_stage", entry.kind, score
+        return Stages([_relative_to_mean("lightgbm", found, seen, trees.schema, scores, one) for one in explained])
+
+    def sampled(stream: int, share: Clock) -> StageExplanation | None:
+        one = explained[stream]
+        versions, rng = FirstStageVersions(reranker, candidates, one), np.random.default_rng((seed, 1, stream))
+        about: _About = "first_stage", entry.kind, float(scores[one])
         schema = reranker.manifest.feature_schema
-        sampled.append(_sampled(about, versions, candidates, one, schema, budget=budget, rng=rng, clock=clock))
-    return sampled
+        return _sampled(about, versions, candidates, one, schema, budget=budget, rng=rng, clock=share)
+
+    return _each(sampled, len(explained), clock)
 
 
 def second_stage(
@@ -90,7 +106,7 @@ def second_stage(
     budget: int,
     seed: int,
     clock: Clock,
-) -> list[StageExplanation | None]:
+) -> Stages:
     """Why the second stage gave its scores: Shapley values over the features of the schema.
 
     A feature that is left out has the list's median or most frequent category. The whole serving path is run for each
@@ -103,23 +119,32 @@ def second_stage(
         ranking: the answer, by a second stage.
         explained: indices of candidates that it scored.
         budget: evaluations for each of them.
-        seed, clock: of the sampling.
-
-    Returns:
-        One for each; None where the clock left too few samples.
+        seed: of the sampling.
+        clock: sampling takes :data:`SAMPLING_SHARE` of what is left, a part for each.
 
     Raises:
         ScoringError: if a stage fails, or its score cannot be computed again.
     """
-    found = []
-    for stream, one in enumerate(explained):
-        rng = np.random.default_rng((seed, 2, stream))
-        versions = FinalVersions(reranker, candidates, one, ranking)
+
+    def sampled(stream: int, share: Clock) -> StageExplanation | None:
+        one = explained[stream]
+        versions, rng = FinalVersions(reranker, candidates, one, ranking), np.random.default_rng((seed, 2, stream))
         about: _About = "second_stage", _ranker(ranking.route), float(ranking.scores[one])
-        share = clock.share(1.0 / (len(explained) - stream))
         schema = reranker.manifest.feature_schema
-        found.append(_sampled(about, versions, candidates, one, schema, budget=budget, rng=rng, clock=share))
-    return found
+        return _sampled(about, versions, candidates, one, schema, budget=budget, rng=rng, clock=share)
+
+    return _each(sampled, len(explained), clock)
+
+
+def _each(sampled: Callable[[int, Clock], StageExplanation | None], count: int, clock: Clock) -> Stages:
+    """Sample one after another, each in its part of the time for sampling that is left."""
+    until, found, cut_short = clock.share(SAMPLING_SHARE), list[StageExplanation | None](), False
+    for stream in range(count):
+        share = until.share(1.0 / (count - stream))
+        one = sampled(stream, share)
+        found.append(one)
+        cut_short |= one is None or (one.budget_spent and share.over())
+    return Stages(found, cut_short)
 
 
 def _ranker(route: Route) -> str:

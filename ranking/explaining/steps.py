@@ -5,13 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
 from listwright.ranking.features import QUANTILE_LEVELS, UNKNOWN_CODE, Feature, FeatureSchema
 
 OTHER_KIND = 0.5
 """Size of a change that has no distance: of a category, or of a missing value to one that is there."""
+
+MOST_CATEGORIES = 100
+"""Other categories of a feature that are tried: those of most candidates of the list, then the first of the schema."""
+
+MOST_STEPS = 5000
+"""Steps of all features that are tried, the smallest ones."""
 
 HALVINGS = 5
 """Of the way between the last value that does not pass and the first that does."""
@@ -35,25 +43,48 @@ class Step:
     near_value: float
 
 
-def steps(row: np.ndarray, schema: FeatureSchema) -> list[Step]:
-    """Every step to a training quantile or another category, the smallest first.
+class Steps(NamedTuple):
+    """What there is to try.
 
     Args:
-        row: ``(D,)`` of the candidate.
+        found: the steps, the smallest first.
+        left_out: how many more there are, beyond :data:`MOST_CATEGORIES` and :data:`MOST_STEPS`.
+    """
+
+    found: list[Step]
+    left_out: int
+
+
+def steps(features: Float[np.ndarray, "L D"], candidate: int, schema: FeatureSchema) -> Steps:
+    """The steps to training quantiles and other categories.
+
+    Args:
+        features: ``(L, D)`` of the list.
+        candidate: index of the one that takes them.
         schema: with quantiles; a numeric feature without them is left as it is.
     """
-    found = [
-        step for column, feature in enumerate(schema.features) for step in _of(column, feature, float(row[column]))
-    ]
-    return sorted(found, key=lambda step: step.size)
+    found, left_out = list[Step](), 0
+    for column, feature in enumerate(schema.features):
+        own = float(features[candidate, column])
+        if feature.kind == "numeric":
+            found += _of_number(column, feature, own)
+            continue
+        codes = _other_categories(feature, features[:, column], own)
+        left_out += max(0, len(codes) - MOST_CATEGORIES)
+        found += (Step(column, code, OTHER_KIND, OTHER_KIND, own) for code in codes[:MOST_CATEGORIES])
+    found.sort(key=lambda step: step.size)
+    return Steps(found[:MOST_STEPS], left_out + max(0, len(found) - MOST_STEPS))
 
 
-def _of(column: int, feature: Feature, own: float) -> Iterator[Step]:
-    if feature.kind == "categorical":
-        for code in range(UNKNOWN_CODE + 1, len(feature.categories) + 1):
-            if code != own:
-                yield Step(column, float(code), OTHER_KIND, OTHER_KIND, own)
-        return
+def _other_categories(feature: Feature, column: Float[np.ndarray, " L"], own: float) -> list[float]:
+    """Codes of the categories that a candidate does not have, the most frequent in its list first."""
+    codes = [float(code) for code in range(UNKNOWN_CODE + 1, len(feature.categories) + 1) if code != own]
+    kinds, counts = np.unique(column, return_counts=True)
+    frequency = dict(zip(kinds.tolist(), counts.tolist(), strict=True))
+    return sorted(codes, key=lambda code: -frequency.get(code, 0))
+
+
+def _of_number(column: int, feature: Feature, own: float) -> Iterator[Step]:
     if feature.quantiles is None:
         return
     places = [float(np.float32(quantile)) for quantile in feature.quantiles]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from listwright.ranking.candidates import CandidateList, Ranking
 from listwright.ranking.errors import ScoringError
+from listwright.ranking.explaining.again import Rerank
 from listwright.ranking.explaining.explanation import Anomaly, Move, UnusualFeature
 from listwright.ranking.explaining.protocol import ExplainedReranker
 from listwright.ranking.features import QUANTILE_LEVELS
@@ -18,27 +17,25 @@ MOST_FEATURES = 5
 _MEDIAN = QUANTILE_LEVELS.index(0.5)
 
 
-def moves(
-    rerank: Callable[[CandidateList], Ranking], candidates: CandidateList, candidate: int, ranking: Ranking
-) -> tuple[Move, ...]:
+def moves(rerank: Rerank, candidates: CandidateList, candidate: int, ranking: Ranking) -> tuple[Move, ...]:
     """Who stands elsewhere among the others once the candidate has left, best first.
 
     Whoever was below moves up by one, which is no move. Candidates that the second stage reaches in its place may move.
 
     Args:
-        rerank: the serving path.
+        rerank: what ranked the answer, see :mod:`listwright.ranking.explaining.again`.
         candidates: all of the list.
         candidate: index of the one that leaves.
         ranking: the answer.
 
     Raises:
-        ScoringError: if a stage fails on the list without the candidate.
+        ScoringError: if a stage fails on the list without the candidate, as an earlier one would then answer.
     """
     if len(candidates) == 1:
         return ()
     others = np.delete(np.arange(len(candidates)), candidate)
     left = rerank(CandidateList(candidates.features[others], context=candidates.context))
-    if left.reason is not None and ranking.reason is None:
+    if left.degraded:
         raise ScoringError(f"without the candidate, {left.reason}")
     ranks, without = ranking.ranks, left.ranks
     found = [

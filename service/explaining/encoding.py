@@ -16,6 +16,7 @@ from listwright.ranking.explaining.explanation import (
     Contribution,
     Explanation,
     Passing,
+    RouterEstimate,
     StageExplanation,
 )
 
@@ -61,6 +62,7 @@ def _fields(one: Explanation, names: Names) -> Fields:
             {**names.of(move.candidate), "rank": move.rank, "rank_without": move.rank_without} for move in one.moves
         ],
         "anomaly": _anomaly(one.anomaly),
+        "router": _router(one.router),
         "against": _against(one.against, names),
         "incomplete": list(one.incomplete),
         "faults": dict(one.faults),
@@ -102,6 +104,7 @@ def _passing(passing: Passing | None, names: Names) -> Fields | None:
         "one": _changes(passing.one),
         "two": _changes(passing.two),
         "tried": passing.tried,
+        "untried": passing.untried,
     }
 
 
@@ -122,6 +125,12 @@ def _anomaly(anomaly: Anomaly | None) -> Fields | None:
             for one in anomaly.features
         ],
     }
+
+
+def _router(router: RouterEstimate | None) -> Fields | None:
+    if router is None:
+        return None
+    return {"probabilities": router.probabilities, "gains": router.gains, "margin": router.margin}
 
 
 def _against(against: Against | None, names: Names) -> Fields | None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from listwright.ranking.bundle import Bundle
-    from listwright.ranking.candidates import CandidateList
+    from listwright.ranking.candidates import CandidateList, Ranking
     from listwright.ranking.explaining.explanation import Explanation
     from listwright.ranking.reranker import Reranker
     from listwright.ranking.router import Hook
@@ -76,7 +76,7 @@ class ExplainedList(NamedTuple):
     """What came of it.
 
     Args:
-        ranking: of the list, as ``/rerank`` would rank it.
+        ranking: of the list, as ``/rerank`` would rank it; the list is ranked once, for all explanations.
         content: the explanations as JSON.
         incomplete: parts that the deadline cut short or left out, or that failed; ``explanations`` where candidates
             are missing.
@@ -152,38 +152,30 @@ class TaskExplainer:
 
     def _explained(self, task: ExplainTask) -> ExplainedList:
         from listwright.ranking.candidates import CandidateList  # noqa: PLC0415
+        from listwright.ranking.deadline import Deadline  # noqa: PLC0415
         from listwright.service.explaining.encoding import encoded  # noqa: PLC0415
 
         reranker = self._loaded(task).reranker
         candidates = CandidateList(task.features, task.ids, task.context)
-        asked: dict[str, Any] = {
-            "strategy": task.strategy,
-            "specialist": task.specialist,
-            "hook": self._opened_hook(),
-            "routing": task.routing,
-        }
-        places = task.candidates or self._first_places(reranker, candidates, task.top_n, asked)
-        found = self._each(task, reranker, candidates, places, asked)
+        asked: dict[str, Any] = {"strategy": task.strategy, "specialist": task.specialist, "routing": task.routing}
+        hook, began = self._opened_hook(), time.perf_counter()
+        deadline = Deadline(began + _left_s(task.by), self._abandoned)
+        ranking = reranker.rerank(candidates, deadline=deadline, hook=hook, **asked)
+        seconds = {"ranking": time.perf_counter() - began}
+        places = task.candidates or tuple(ranking.order[: task.top_n].tolist())
+        found = self._each(task, reranker, candidates, ranking, places, asked)
         missing = ("explanations",) if len(found) < len(places) else ()
         incomplete = tuple(dict.fromkeys([*(part for one in found for part in one.incomplete), *missing]))
-        seconds: dict[str, float] = {}
         for part, value in ((part, value) for one in found for part, value in one.seconds.items()):
             seconds[part] = seconds.get(part, 0.0) + value
-        return ExplainedList(found[0].ranking, encoded(found, task.ids), incomplete, seconds)
-
-    def _first_places(
-        self, reranker: Reranker, candidates: CandidateList, count: int, asked: dict[str, Any]
-    ) -> tuple[int, ...]:
-        from listwright.ranking.deadline import Deadline  # noqa: PLC0415
-
-        order = reranker.rerank(candidates, **asked, deadline=Deadline(abandoned=self._abandoned)).order
-        return tuple(order[:count].tolist())
+        return ExplainedList(ranking, encoded(found, task.ids), incomplete, seconds)
 
     def _each(
         self,
         task: ExplainTask,
         reranker: Reranker,
         candidates: CandidateList,
+        ranking: Ranking,
         places: Sequence[int],
         asked: dict[str, Any],
     ) -> list[Explanation]:
@@ -199,7 +191,13 @@ class TaskExplainer:
             deadline = Deadline(time.perf_counter() + share_s, self._abandoned)
             try:
                 one = reranker.explain(
-                    candidates, place, against=task.against, **asked, deadline=deadline, budget=budget
+                    candidates,
+                    place,
+                    against=task.against,
+                    **asked,
+                    deadline=deadline,
+                    budget=budget,
+                    ranking=ranking,
                 )
             except ExplanationError:
                 if not found:

@@ -161,6 +161,10 @@ class WhatItTakes(BaseModel):
         Field(description="changes of two features that pass together only, and are smaller; null: none were found"),
     ]
     tried: Annotated[int, Field(description="changed lists that were ranked")]
+    untried: Annotated[
+        int,
+        Field(description="changes of one feature that were left out, beyond the limits on their number"),
+    ]
 
 
 class MovedCandidate(PlacedCandidate):
@@ -185,10 +189,25 @@ class AnomalyReasons(BaseModel):
     features: list[UnusualValue]
 
 
+class RouterReasons(BaseModel):
+    """What the bundle's router made of the list."""
+
+    probabilities: Annotated[
+        list[float], Field(description="of each specialist, that it is the best one; they sum to 1")
+    ]
+    gains: Annotated[list[float], Field(description="of each specialist, estimated NDCG over the generalist's")]
+    margin: Annotated[
+        float | None,
+        Field(description="the most probable specialist is taken if its gain is above this; null: none ever is"),
+    ]
+
+
 class Comparison(CandidateName):
     """Differences of the candidate's contributions to another one's, the largest in size first."""
 
-    first_stage: list[FeatureContribution]
+    first_stage: Annotated[
+        list[FeatureContribution], Field(description="empty where there was no time to sample the other's")
+    ]
     second_stage: Annotated[
         list[FeatureContribution], Field(description="empty where the second stage did not score both")
     ]
@@ -202,12 +221,18 @@ class CandidateExplanation(BaseModel):
     second_stage: Annotated[
         StageContributions | None, Field(description="null where none scored the candidate, or where it is incomplete")
     ]
-    passing: Annotated[WhatItTakes | None, Field(description="null for the first place, or where it is incomplete")]
-    moves: list[MovedCandidate]
+    passing: Annotated[
+        WhatItTakes | None,
+        Field(
+            description="null for the first place, or where it is incomplete; in a degraded answer, by the first stage"
+        ),
+    ]
+    moves: Annotated[list[MovedCandidate], Field(description="in a degraded answer, by the first stage")]
     anomaly: Annotated[AnomalyReasons | None, Field(description="null where the bundle has no anomaly score")]
+    router: Annotated[RouterReasons | None, Field(description="null where the bundle's router was not asked")]
     against: Annotated[Comparison | None, Field(description="null where it was not asked for")]
     incomplete: Annotated[list[str], Field(description="parts that the deadline cut short or left out, or that failed")]
-    faults: Annotated[dict[str, str], Field(description="by part, why it failed: a stage, on a changed list")]
+    faults: Annotated[dict[str, str], Field(description="by part, why it failed, or left changed lists out")]
 
 
 class ExplainMeta(BaseModel):

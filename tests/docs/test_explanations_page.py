@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from listwright.ranking.explaining import explain, passing, sampling, steps
+from listwright.ranking.explaining import passing, sampling, stages, steps
 from listwright.ranking.explaining.explanation import Explanation
 from support.pages.figure_blocks import ROOT, blocks, page, result, table
 
@@ -74,11 +74,14 @@ def test_every_part_has_a_row():
 @pytest.mark.parametrize(
     "says",
     [
-        f"up to {sampling.EXHAUSTIVE.bit_length() - 1} features: yes",
+        f"up to {sampling.EXHAUSTIVE.bit_length() - 1} features, budget {sampling.EXHAUSTIVE:,}: yes",
+        f"all coalitions are tried, {sampling.EXHAUSTIVE:,} of them",
+        f"other categories, {steps.MOST_CATEGORIES} are tried",
+        f"the {steps.MOST_STEPS:,} smallest",
         f"below {100 * sampling.TOLERANCE:g} %",
         f"after {sampling.FEWEST_PAIRS} pairs at least",
         f"At most {passing.MOST_PAIRS} pairs",
-        f"at most {100 * explain.SAMPLING_SHARE:g} % of the time that is left",
+        f"at most {100 * stages.SAMPLING_SHARE:g} % of the time that is left",
         f"halved {['', 'once', 'twice', 'three times', 'four times', 'five times'][steps.HALVINGS]}",
         {0.5: "counts as half of the rows"}[steps.OTHER_KIND],
     ],

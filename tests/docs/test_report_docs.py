@@ -49,6 +49,7 @@ def bounds():
                 "changed candidates that the second stage scores for an explained query, at most",
                 f"{explained.BUDGET:,}",
             ],
+            ["seconds that a query is explained for, at most", f"{explained.MOST_SECONDS:g}"],
             ["queries that a verdict needs, at least", f"{verdicts.FEWEST:,}"],
             ["folds of a choice, where the recipe has no other number", Choice().folds],
         ],

@@ -56,8 +56,10 @@ def _place(query: Facts) -> list[str]:
     if query["rank_before"] == query["rank"]:
         moved = f"at place {query['rank']} in both stages"
     said = [f"Candidate {query['candidate'] + 1} of {query['length']}, label {query['label']}, {moved}."]
-    if query["second_stage"] is None and "second_stage" not in query["faults"]:
+    late = [part for part in query.get("incomplete", ()) if part not in query["faults"]]  # earlier reports have none
+    if query["second_stage"] is None and "second_stage" not in {*late, *query["faults"]}:
         said.append("No second stage scored it.")
+    said += [f"{part.replace('_', ' ').capitalize()}: not complete, for lack of time." for part in late]
     said += [f"{part.replace('_', ' ').capitalize()}: failed, {fault}." for part, fault in query["faults"].items()]
     return said
 

@@ -150,6 +150,19 @@ def test_a_degraded_list_is_explained_as_it_was_ranked(client):
     assert found["explanations"][0]["first_stage"]["contributions"]
 
 
+def test_what_the_router_made_of_the_list_is_told_here_and_not_in_the_ranking(client, explained_reranker):
+    features = np.array([[row[name] for name in NAMES[:3]] + [CODES.get(row["carrier"], 0)] for row in ROWS])
+    route = explained_reranker.rerank(CandidateList(features.astype(np.float32))).route
+    found = explained(client, matrix() | {"candidate": 1})
+    (one,) = found["explanations"]
+    assert one["router"]["probabilities"] == pytest.approx(route.probabilities.tolist(), abs=1e-6)
+    assert one["router"]["gains"] == pytest.approx(route.gains.tolist(), abs=1e-6)
+    assert one["router"]["margin"] == 0.0
+    assert found["ranking"]["route"].keys() == {"strategy", "specialist", "confidence", "decided_by"}
+    (unasked,) = explained(client, matrix() | {"candidate": 1, "strategy": "qilcm"})["explanations"]
+    assert unasked["router"] is None
+
+
 @pytest.mark.parametrize("name", EXPLANATIONS)
 def test_documented_examples_are_answered(client, name):
     found = explained(client, EXPLANATIONS[name]["value"])

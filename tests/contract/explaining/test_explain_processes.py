@@ -91,6 +91,9 @@ def test_both_clients_explain(explaining):
     (found,) = explained.explanations
     assert (found.candidate.index, found.candidate.id, found.candidate.rank) == (2, "sku-2", ranking.ranks[2])
     assert found.against.index == 5
+    assert sum(found.router.probabilities) == pytest.approx(1.0)
+    assert (len(found.router.gains), found.router.margin) == (3, 0.0)
+    assert found.passing is None or found.passing.untried == 0
     for stage in (found.first_stage, found.second_stage):
         total = sum(part.contribution for part in stage.contributions)
         assert total == pytest.approx(stage.score - stage.reference_score, abs=1e-5)

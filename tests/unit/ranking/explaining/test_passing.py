@@ -5,11 +5,13 @@ import pytest
 
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
+from listwright.ranking.errors import ScoringError
 from listwright.ranking.explaining.explain import explain
 from listwright.ranking.explaining.explanation import Change
 from listwright.ranking.explaining.passing import passing
-from listwright.ranking.features import FeatureSchema
-from support.explained import ends_after, with_quantiles
+from listwright.ranking.explaining.steps import MOST_CATEGORIES
+from listwright.ranking.features import Feature, FeatureSchema
+from support.explained import NEVER, ends_after, with_quantiles
 from support.service import computed_by_hand
 from support.service.bundles import make_bundle, rows
 from support.service.computed_by_hand import Column, candidates
@@ -41,6 +43,7 @@ def test_the_smallest_number_of_stars_that_passes():
     assert (found.above, found.one) == (1, (Change("stars", 10.0, 21.0),)), "20 is a tie, which keeps the order"
     assert found.two is None
     assert found.tried > 0
+    assert found.untried == 0
 
 
 def test_a_tie_is_enough_for_who_stands_before_in_the_list():
@@ -87,9 +90,84 @@ TO_21 = (Change("stars", 10.0, 21.0),)
 def test_a_search_that_was_cut_short_has_what_passed(looks, one, ended):
     made = reranker(Column(1), WIDE, WIDE)
     ranking = made.rerank(BY_STARS)
-    found, whole = passing(made.rerank, BY_STARS, 2, ranking, made.manifest.feature_schema, ends_after(looks))
+    found, whole, _ = passing(made.rerank, BY_STARS, 2, ranking, made.manifest.feature_schema, ends_after(looks))
     assert (None if found is None else found.one) == one
     assert whole is ended
+
+
+def test_a_change_that_passed_is_kept_whenever_the_clock_ends():
+    """Also while it is refined: each look more leaves it or makes it smaller, down to what the whole search finds."""
+    made = reranker(Column(1), WIDE, (*WIDE[:-1], 50.5))
+    ranking, schema = made.rerank(BY_STARS), made.manifest.feature_schema
+    stars = []
+    for looks in range(30):
+        searched = passing(made.rerank, BY_STARS, 2, ranking, schema, ends_after(looks))
+        if searched.found is None:
+            assert stars == []
+            assert looks < searched_first_passes(made, ranking, schema)
+            continue
+        (change,) = searched.found.one
+        changed = BY_STARS.features.copy()
+        changed[2, 1] = change.value_to
+        assert made.rerank(CandidateList(changed)).ranks[2] < ranking.ranks[2]
+        stars.append(change.value_to)
+    assert searched.to_the_end
+    assert stars == sorted(stars, reverse=True)
+    assert len(set(stars)) > 2
+    assert stars[0] == 25.0, "before any refining"
+
+
+def searched_first_passes(made, ranking, schema):
+    """The look at which a change passes first: how many lists were ranked until then."""
+    count = 0
+
+    def counting(listed):
+        nonlocal count
+        found = made.rerank(listed)
+        if found.ranks[2] < ranking.ranks[2]:
+            raise ScoringError("passed")
+        count += 1
+        return found
+
+    with pytest.raises(ScoringError):
+        passing(counting, BY_STARS, 2, ranking, schema, NEVER)
+    return count
+
+
+class FailsAbove(Column):
+    """Where anybody has more than so many stars."""
+
+    def __init__(self, column, stars):
+        super().__init__(column)
+        self.stars = stars
+
+    def score(self, features):
+        if features[:, 1].max() > self.stars:
+            raise ScoringError("no oil")
+        return super().score(features)
+
+
+def test_a_change_that_makes_the_stage_fail_does_not_pass():
+    """The price gives the first stage's order, in which another candidate is the one above."""
+    by_price = candidates([3, 30], [1, 20], [2, 10])
+    found = explain(reranker(FailsAbove(1, 30.0), WIDE, WIDE), by_price, 2)
+    assert found.ranking.ranks[2] == 3
+    assert found.passing.above == 1
+    assert found.passing.one == (Change("stars", 10.0, 21.0),), "25 passes, 35 and 50 fail"
+    assert found.passing.two is None
+    none = explain(reranker(FailsAbove(1, 20.0), WIDE, WIDE), candidates([3, 20], [1, 20], [2, 10]), 2)
+    assert none.passing is None
+    assert none.incomplete == ("passing",)
+    assert "of 1" in none.faults["passing"]
+    assert "no oil" in none.faults["passing"]
+
+
+def test_a_category_that_was_left_out_is_counted():
+    made = reranker(Column(1), WIDE, WIDE)
+    shop = Feature(name="price", kind="categorical", categories=tuple(f"s{n}" for n in range(1000)))
+    schema = FeatureSchema(features=(shop, made.schema.features[1]))
+    made.manifest = made.manifest.model_copy(update={"feature_schema": schema})
+    assert explain(made, BY_STARS, 2).passing.untried == 999 - MOST_CATEGORIES
 
 
 MADE = {

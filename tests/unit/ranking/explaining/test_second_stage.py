@@ -1,16 +1,17 @@
 """Contributions to the final score: against the definition through the serving path, and against planted weights."""
 
 import json
+from math import hypot
 
 import numpy as np
 import pytest
 
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
-from listwright.ranking.explaining import sampling
+from listwright.ranking.explaining import sampling, stages
 from listwright.ranking.explaining.explain import explain
 from listwright.ranking.explaining.values import references
-from support.explained import by_permutations, contributions, total
+from support.explained import NEVER, by_permutations, contributions, total
 from support.pages.figure_blocks import ROOT
 from support.service.bundles import make_bundle, rows
 from support.service.computed_by_hand import Column, candidates, reranker
@@ -61,11 +62,29 @@ def test_few_features_are_exact(way, tmp_path):
         assert np.abs(expected).max() > 0.01
 
 
+def fitted():
+    """The demo's bundle, with its longest golden list."""
+    lists = (json.loads(line) for line in (DEMO / "golden.jsonl").read_text().splitlines())
+    longest = max((one["features"] for one in lists), key=len)
+    return bundle.load(DEMO), CandidateList(np.array(longest, dtype=np.float32))
+
+
+def test_errors_of_a_difference_add_up_in_squares():
+    served, listed = fitted()
+    words = {"budget": 200, "seed": 0}
+    found = explain(served.reranker, listed, 0, against=1, strategy="qilcm", **words)
+    both = stages.second_stage(served.reranker, listed, found.ranking, [0, 1], clock=NEVER, **words).found
+    mine, its = ({one.feature: one.standard_error for one in stage.contributions} for stage in both)
+    assert {one.feature: one.standard_error for one in found.second_stage.contributions} == mine
+    assert {one.feature: one.standard_error for one in found.against.second_stage} == pytest.approx(
+        {name: hypot(mine[name], its[name]) for name in mine}
+    )
+    assert min(max(mine.values()), max(its.values())) > 1e-3, "both were sampled"
+
+
 def test_sampled_contributions_lie_within_three_standard_errors(monkeypatch):
     """A fitted network; the reference tries all coalitions of its 12 features."""
-    served = bundle.load(DEMO)
-    lists = (json.loads(line) for line in (DEMO / "golden.jsonl").read_text().splitlines())
-    listed = CandidateList(np.array(max((one["features"] for one in lists), key=len), dtype=np.float32))
+    served, listed = fitted()
     candidate = int(served.reranker.rerank(listed, strategy="qilcm").order[1])
     found = explain(served.reranker, listed, candidate, strategy="qilcm", budget=500).second_stage
     monkeypatch.setattr(sampling, "EXHAUSTIVE", 2**12)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from listwright.ranking.explaining.steps import OTHER_KIND, distance, steps, whole
+from listwright.ranking.explaining.steps import MOST_CATEGORIES, MOST_STEPS, OTHER_KIND, distance, steps, whole
 from listwright.ranking.features import Feature, FeatureSchema
 from support.service.bundles import CATEGORY
 
@@ -33,8 +33,15 @@ def test_rows_that_have_the_value_itself_are_not_between():
     assert distance(COUNTS, 0.0, 1.0) == pytest.approx(0.125)
 
 
+def steps_of(row, *features):
+    """Of the only candidate of a list."""
+    found = steps(np.array([row], dtype=np.float32), 0, FeatureSchema(features=features))
+    assert found.left_out == 0
+    return found.found
+
+
 def test_steps_go_both_ways_the_nearest_first():
-    found = steps(np.array([20.0], dtype=np.float32), FeatureSchema(features=(STARS,)))
+    found = steps_of([20.0], STARS)
     assert [step.value for step in found] == [30.0, 10.0, 40.0, 1.0, 50.0, 0.0] or [step.value for step in found] == [
         10.0,
         30.0,
@@ -50,19 +57,40 @@ def test_steps_go_both_ways_the_nearest_first():
 
 
 def test_a_quantile_that_repeats_is_one_step():
-    found = steps(np.array([2.0], dtype=np.float32), FeatureSchema(features=(COUNTS,)))
+    found = steps_of([2.0], COUNTS)
     assert sorted(step.value for step in found) == [0.0, 8.0, 9.0]
 
 
 def test_other_categories_and_from_missing_to_there_have_one_size():
-    schema = FeatureSchema(features=(CATEGORY, STARS))
-    found = steps(np.array([2.0, np.nan], dtype=np.float32), schema)
+    found = steps_of([2.0, np.nan], CATEGORY, STARS)
     assert {(step.column, step.value) for step in found} == {(0, 1.0), (0, 3.0)} | {(1, q) for q in STARS.quantiles}
     assert {step.size for step in found} == {OTHER_KIND}
 
 
 def test_without_quantiles_there_is_no_step():
-    assert steps(np.array([1.0], dtype=np.float32), FeatureSchema(features=(Feature(name="empty"),))) == []
+    assert steps_of([1.0], Feature(name="empty")) == []
+
+
+MANY = Feature(name="shop", kind="categorical", categories=tuple(f"s{n:05}" for n in range(50_000)))
+
+
+def test_of_many_categories_those_of_the_list_are_tried_and_then_the_first():
+    rows = np.array([[7.0], [40_000.0], [9.0], [40_000.0], [0.0]], dtype=np.float32)
+    found, left_out = steps(rows, 0, FeatureSchema(features=(MANY,)))
+    codes = [step.value for step in found]
+    assert codes[:5] == [40_000.0, 9.0, 1.0, 2.0, 3.0]
+    assert len(codes) == MOST_CATEGORIES
+    assert 7.0 not in codes, "its own"
+    assert left_out == 49_999 - MOST_CATEGORIES
+
+
+def test_of_many_steps_the_smallest_are_tried():
+    many = tuple(MANY.model_copy(update={"name": f"shop {n}"}) for n in range(MOST_STEPS // MOST_CATEGORIES))
+    row = np.array([[20.0, *[1.0] * len(many)]], dtype=np.float32)
+    found, left_out = steps(row, 0, FeatureSchema(features=(STARS, *many)))
+    assert len(found) == MOST_STEPS
+    assert [step.column for step in found[:6]] == [0] * 6
+    assert left_out == 6 + len(many) * (49_999 - MOST_CATEGORIES)
 
 
 @pytest.mark.parametrize(("feature", "own", "counts"), [(STARS, 3.0, True), (STARS, 3.5, False), (COUNTS, 0.0, True)])

@@ -13,6 +13,7 @@ from listwright.ranking.explaining.explanation import (
     Explanation,
     Move,
     Passing,
+    RouterEstimate,
     StageExplanation,
     UnusualFeature,
 )
@@ -48,13 +49,14 @@ def test_every_part_is_written():
             ranking=RANKING,
             first_stage=STAGE,
             second_stage=STAGE,
-            passing=Passing(0, (Change("price", 1.0, 2.0),), (Change("a", None, "x"), Change("b", 1.0, 0.5)), 9),
+            passing=Passing(0, (Change("price", 1.0, 2.0),), (Change("a", None, "x"), Change("b", 1.0, 0.5)), 9, 4),
             moves=(Move(2, 1, 2),),
             anomaly=Anomaly(0.5, {"0.99": 0.625}, (UnusualFeature("price", None, 0.25),)),
             against=Against(2, (SHARE,), ()),
             seconds={"moves": 0.5},
             incomplete=("passing",),
             faults={"passing": "it gave NaN"},
+            router=RouterEstimate((0.25, 0.75), (0.0, 0.5), 0.125),
         )
     )
     assert found == {
@@ -66,6 +68,7 @@ def test_every_part_is_written():
             "one": [{"feature": "price", "from": 1.0, "to": 2.0}],
             "two": [{"feature": "a", "from": None, "to": "x"}, {"feature": "b", "from": 1.0, "to": 0.5}],
             "tried": 9,
+            "untried": 4,
         },
         "moves": [{"index": 2, "id": "c", "rank": 1, "rank_without": 2}],
         "anomaly": {
@@ -73,6 +76,7 @@ def test_every_part_is_written():
             "training_quantiles": {"0.99": 0.625},
             "features": [{"feature": "price", "value": None, "anomaly_without": 0.25}],
         },
+        "router": {"probabilities": [0.25, 0.75], "gains": [0.0, 0.5], "margin": 0.125},
         "against": {"index": 2, "id": "c", "first_stage": stage["contributions"], "second_stage": []},
         "incomplete": ["passing"],
         "faults": {"passing": "it gave NaN"},
@@ -83,7 +87,7 @@ def test_what_is_not_there_is_null():
     found = written(Explanation(2, RANKING, None, None, None, (), None, None), ids=None)
     assert found == {
         "candidate": {"index": 2, "id": None, "rank": 1},
-        **dict.fromkeys(("first_stage", "second_stage", "passing", "anomaly", "against")),
+        **dict.fromkeys(("first_stage", "second_stage", "passing", "anomaly", "router", "against")),
         "moves": [],
         "incomplete": [],
         "faults": {},
@@ -94,6 +98,7 @@ def test_what_is_not_there_is_null():
         "one": None,
         "two": None,
         "tried": 30,
+        "untried": 0,
     }
 
 

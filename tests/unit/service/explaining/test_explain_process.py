@@ -1,13 +1,19 @@
 """What the process makes of a task, in this one: every fault becomes an answer, and bundles stay loaded."""
 
+import json
+import math
+import sys
 import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from listwright.ranking.deadline import NO_DEADLINE
 from listwright.ranking.errors import AbandonedError, UnknownStrategyError
 from listwright.ranking.explaining import explain as kernel
+from listwright.ranking.reranker import Reranker
+from listwright.ranking.router import Choice
 from listwright.service.errors import ExplanationFailedError, UnexplainedError
 from listwright.service.explaining import explain_process
 from listwright.service.explaining.explain_process import Crashed, ExplainedList, ExplainTask, TaskExplainer
@@ -127,7 +133,7 @@ def test_a_bundle_that_is_not_the_served_one_explains_nothing(explainer, task, c
 
 
 def test_a_hook_is_asked_and_one_that_cannot_be_loaded_is_said(task, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "routing_of_this_test", HookModule)
+    monkeypatch.setitem(sys.modules, "routing_of_this_test", HookModule)
     found = TaskExplainer("routing_of_this_test:choose", lambda: False).answer(task())
     assert (found.ranking.route.strategy, found.ranking.route.specialist) == ("srm", 1)
     assert found.ranking.route.decided_by == "hook"
@@ -140,9 +146,49 @@ def test_a_hook_is_asked_and_one_that_cannot_be_loaded_is_said(task, monkeypatch
 class HookModule:
     @staticmethod
     def choose(query):
-        from listwright.ranking.router import Choice
-
         return Choice(1, 0.75)
+
+
+class Alternating:
+    """Chooses another specialist each time that it is asked."""
+
+    def __init__(self):
+        self.asked = 0
+
+    def choose(self, query):
+        self.asked += 1
+        return Choice(self.asked % 2)
+
+
+def test_all_explanations_are_of_one_ranking_and_the_hook_is_asked_once(task, monkeypatch):
+    hook = Alternating()
+    monkeypatch.setitem(sys.modules, "routing_of_this_test", hook)
+    found = TaskExplainer("routing_of_this_test:choose", lambda: False).answer(task(candidates=(), top_n=3))
+    assert hook.asked == 1
+    assert found.ranking.route.specialist == 1
+    explanations = json.loads(found.content)
+    assert [one["candidate"]["index"] for one in explanations] == found.ranking.order[:3].tolist()
+    assert [one["candidate"]["rank"] for one in explanations] == [1, 2, 3]
+    assert [one["second_stage"]["ranker"] for one in explanations] == ["srm 1"] * 3
+    assert [one["second_stage"]["score"] for one in explanations] == pytest.approx(
+        found.ranking.scores[found.ranking.order[:3]].tolist(), abs=1e-5
+    )
+
+
+def test_the_list_is_ranked_once_under_the_deadline(explainer, task, monkeypatch):
+    """What ranks the list for real has a deadline; what ranks changed lists has none."""
+    deadlines = []
+    rerank = Reranker.rerank
+
+    def noting(self, candidates, *, deadline=NO_DEADLINE, **words):
+        if deadline.at < math.inf:
+            deadlines.append(deadline.left_s)
+        return rerank(self, candidates, deadline=deadline, **words)
+
+    monkeypatch.setattr(Reranker, "rerank", noting)
+    found = explainer.answer(task(candidates=(), top_n=3))
+    assert deadlines == [pytest.approx(600, abs=30)]
+    assert found.seconds["ranking"] > 0.0
 
 
 def test_a_bug_is_told_as_its_traceback(explainer, task):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from listwright.ranking.errors import ScoringError
+from listwright.ranking.explaining import sampling
 from listwright.ranking.metrics import EvalProtocol
 from listwright.training.data.dataset import Dataset
 from listwright.training.evaluation.evaluate import Evaluation
@@ -74,6 +75,34 @@ def test_a_query_that_cannot_be_explained_says_why(monkeypatch):
     assert [query["fault"] for query in found()["queries"]] == ["no oil"] * 3
 
 
+def test_each_query_has_so_much_time_and_its_ranking_is_the_one_that_is_explained(monkeypatch):
+    left, rankings = [], []
+    explain = measure.explain
+
+    def noting(*values, deadline, ranking, **words):
+        left.append(deadline.left_s)
+        rankings.append(ranking)
+        return explain(*values, deadline=deadline, ranking=ranking, **words)
+
+    monkeypatch.setattr(measure, "explain", noting)
+    queries = found()["queries"]
+    assert left == [pytest.approx(measure.MOST_SECONDS, abs=5)] * 3
+    assert [one.ranks[query["candidate"]] for one, query in zip(rankings, queries, strict=True)] == [
+        query["rank"] for query in queries
+    ]
+
+
+def test_a_query_for_which_the_time_is_up_says_so(monkeypatch):
+    monkeypatch.setattr(measure, "MOST_SECONDS", -1.0)
+    assert {query["fault"] for query in found()["queries"]} == {
+        "the deadline had passed before the first stage was explained"
+    }
+
+
+def test_all_coalitions_of_ten_features_are_within_the_budget():
+    assert measure.BUDGET >= sampling.EXHAUSTIVE
+
+
 def test_it_can_be_written_and_is_the_same_again():
     assert json.loads(json.dumps(found())) == found()
 
@@ -120,6 +149,7 @@ def test_the_table_of_a_query():
         ({"rank": 3}, "at place 3 in both stages"),
         ({"second_stage": None}, "No second stage scored it."),
         ({"second_stage": None, "faults": {"second_stage": "no oil"}}, "Second stage: failed, no oil."),
+        ({"second_stage": None, "incomplete": ["second_stage"]}, "to 2. Second stage: not complete, for lack of time."),
         ({"passing": {"one": None, "two": None}}, "No change of one or two features"),
     ],
 )

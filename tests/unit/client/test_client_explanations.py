@@ -29,7 +29,9 @@ WHOLE = {
         "one": [{"feature": "price", "from": 1.0, "to": 2.0}],
         "two": None,
         "tried": 9,
+        "untried": 3,
     },
+    "router": {"probabilities": [0.25, 0.75], "gains": [0.5, 1.5], "margin": 0.1},
     "moves": [{"index": 0, "id": "a", "rank": 1, "rank_without": 2}],
     "anomaly": {
         "score": 0.5,
@@ -42,7 +44,7 @@ WHOLE = {
 }
 BARE = {
     "candidate": {"index": 0, "id": None, "rank": 1},
-    **dict.fromkeys(("first_stage", "second_stage", "passing", "anomaly", "against")),
+    **dict.fromkeys(("first_stage", "second_stage", "passing", "anomaly", "against", "router")),
     "moves": [],
     "incomplete": [],
     "faults": {},

@@ -175,7 +175,7 @@ def test_what_was_cut_off_is_named(why):
 def test_a_part_that_failed_is_told_from_one_that_came_too_late(why):
     faults = {"second_stage": "<b>no oil</b>"}
     page, _ = why(explained(second_stage=None, moves=[], incomplete=["second_stage", "moves"], faults=faults))
-    page.get_by_text("Failed: second stage. <b>no oil</b>").wait_for()
+    page.get_by_text("Failed: second stage (<b>no oil</b>)").wait_for()
     page.get_by_text("was over: moves is not complete").wait_for()
     said = text_of(page)
     assert "It failed: <b>no oil</b>" in said
@@ -255,7 +255,7 @@ def test_a_second_stage_that_fails_is_said_to_have_failed(serve, tmp_path, open_
     assert ranked(page)[-1] == "candidate 6"
     assert "Degraded" not in text_of(page)
     page.get_by_role("button", name="Why this place?").click()
-    page.get_by_text("Failed: moves.").wait_for()
+    page.get_by_text("Failed: moves (").wait_for()
     assert "It failed:" in text_of(page)
     assert "LISTWRIGHT_EXPLAIN_TIMEOUT_MS" not in text_of(page)
 

@@ -97,7 +97,7 @@ function Explained({ explained, busy, name, onTry }) {
   return html`<div class=${`explained ${busy ? "busy" : ""}`} aria-busy=${busy}>
     <p class="verdict"><bdi>${called}</bdi> is number ${candidate.rank} of ${ranking.ranks.length}.</p>
     ${failed.length > 0 &&
-    html`<${Note} kind="bad">${failed.map((part) => html`<p key=${part}>Failed: ${named([part])}. <bdi>${shortened(gap(part)?.fault, 300)}</bdi></p>`)}<//>`}
+    html`<${Note} kind="bad">${failed.map((part) => html`<p key=${part}>Failed: ${named([part])} (<bdi>${shortened(gap(part)?.fault, 300)}</bdi>)</p>`)}<//>`}
     ${late.length > 0 &&
     html`<${Note} kind="warn"><p>
       The time (<code>LISTWRIGHT_EXPLAIN_TIMEOUT_MS</code>) was over: ${named(late)}${" "}

@@ -81,7 +81,7 @@ class _Report(BaseModel):
 
 
 class About:
-    """Answers of ``GET /ui/bundle``, each made once."""
+    """Answers of ``GET /ui/bundle``, each made once. One that lacks a file is made anew: the file may come back."""
 
     def __init__(self) -> None:
         self._made: dict[str, bytes] = {}
@@ -89,7 +89,12 @@ class About:
     def of(self, served: Bundle) -> bytes:
         """JSON of :class:`ShownBundle`. Reads files: not for the event loop."""
         key = served.manifest.sha256
-        made = self._made.pop(key, None) or shown(served).model_dump_json().encode()
+        made = self._made.pop(key, None)
+        if made is None:
+            found = shown(served)
+            made = found.model_dump_json().encode()
+            if not _whole(found, served.manifest):
+                return made
         self._made[key] = made
         for oldest in list(self._made)[:-KEPT]:
             self._made.pop(oldest, None)
@@ -119,6 +124,11 @@ def shown(served: Bundle) -> ShownBundle:
         anomaly_quantiles=[] if manifest.anomaly is None else list(manifest.anomaly.quantiles),
         report=lists_file(manifest, REPORT_PAGE),
     )
+
+
+def _whole(found: ShownBundle, manifest: Manifest) -> bool:
+    """Whether no file that it is made from was gone or altered."""
+    return found.golden_fault is None and (found.held_out_from == REPORT or not lists_file(manifest, REPORT))
 
 
 def lists_file(manifest: Manifest, name: str) -> bool:

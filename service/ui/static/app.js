@@ -12,7 +12,7 @@ import { ModelsTab } from "./models/tab.js";
 import { fromState } from "./try/sharing.js";
 import { goldenList } from "./try/source.js";
 import { TryTab } from "./try/tab.js";
-import { useRanking } from "./try/ranking.js";
+import { useRanking, withList } from "./try/ranking.js";
 import { WhyTab } from "./why/tab.js";
 
 const TABS = { try: "Try", why: "Why", models: "Models", live: "Live" };
@@ -30,6 +30,7 @@ export function App() {
   const { work, change, rank } = useRanking(served.info, () => setLocked(true));
   const current = useRef(work);
   current.current = work;
+  const opened = useRef(0);
 
   /** @param {string} next */
   const show = useCallback((next) => {
@@ -58,39 +59,52 @@ export function App() {
     const { info, shown } = await load(named);
     if (!info) return;
     const list = current.current.list;
-    if (list && before?.fingerprint === info.fingerprint) change({ list: { ...list, golden: null }, answer: null, baseline: null });
-    else change({ list: goldenList(shown, 0), answer: null, baseline: null, selected: 0, pinned: null, strategy: "auto", specialist: null });
+    if (list && before?.fingerprint === info.fingerprint) change({ list: { ...list, golden: null }, answer: null, error: null });
+    else change({ ...withList(goldenList(shown, 0)), strategy: "auto", specialist: null });
   }
 
-  /** Open what a link holds, or else the first golden list. */
+  /** Open what a link holds; or else the list that is there already, or the first golden one. */
   async function open() {
     const { shared } = readFragment();
     let state = null;
+    setLinkFault("");
     try {
       state = shared ? await unpacked(shared) : null;
     } catch {
       setLinkFault("it is damaged");
     }
+    if (!state && current.current.list) return;
     const named = state ? { model: textOf(state.model), version: textOf(state.version) } : {};
+    const place = (opened.current += 1);
     let found = await load(named);
     if (found.error?.status === 404 && state) found = await load();
-    if (!found.info) return;
+    if (!found.info || place !== opened.current) return; // or another link was followed meanwhile
     try {
       if (state) {
         if (state.model !== found.info.model || state.version !== found.info.version) {
           setLinkFault(`its bundle, ${shortened(`${state.model}/${state.version}`, 80)}, is not served here`);
         }
-        change({ ...fromState(state, (at) => goldenList(found.shown, at)), answer: null, baseline: null });
+        const held = fromState(state, (at) => goldenList(found.shown, at));
+        change({ ...withList(held.list), ...held });
         return;
       }
     } catch (error) {
       setLinkFault(error.message);
     }
-    change({ list: goldenList(found.shown, 0), answer: null, baseline: null });
+    change(withList(goldenList(found.shown, 0)));
   }
 
   useEffect(() => {
     open();
+
+    /** A link was pasted into the address of a page that is open, or the browser went back to one. */
+    function follow() {
+      const { tab: wanted, shared } = readFragment();
+      if (Object.hasOwn(TABS, wanted)) setTab(wanted);
+      if (shared) open();
+    }
+    addEventListener("hashchange", follow);
+    return () => removeEventListener("hashchange", follow);
   }, []);
 
   /** @param {string} key */

@@ -5,7 +5,7 @@ import pytest
 
 from listwright.service.bundles import folder
 from support.http.rerank_requests import by_name
-from support.pages.page_actions import paste, ranked, show, text_of
+from support.pages.page_actions import hold, paste, ranked, show, text_of, wait_for
 from support.waiting import NEVER_S, until
 
 pytestmark = pytest.mark.slow
@@ -57,6 +57,7 @@ def test_a_reload_then_a_rollback(shop, models, open_page):
     page.get_by_role("button", name="Reload").click()
     confirm(page, KEY, KEY)
     page.get_by_text("This worker serves shop/2.").wait_for()
+    assert focused(page) == "Reload", "focus is where it was before the dialog"
     assert served(shop) == [("shop", "2")]
     assert "shop/2" in page.locator("header").inner_text()
     page.get_by_role("button", name="Roll back shop to 1").click()
@@ -65,6 +66,44 @@ def test_a_reload_then_a_rollback(shop, models, open_page):
     assert served(shop) == [("shop", "1")]
     show(page, "Try")
     assert ranked(page)
+
+
+def focused(page):
+    return page.evaluate("document.activeElement.textContent.trim()")
+
+
+def test_the_second_step_is_said_and_focus_stays_in_the_dialog(shop, models, open_page):
+    folder.point(models, "shop", "2")
+    page, held = open_page(shop, "#tab=models"), []
+    page.route("**/admin/reload", lambda route: hold(route, held), times=1)
+    page.get_by_role("button", name="Reload").click()
+    dialog = page.get_by_role("dialog")
+    assert "This changes what every caller gets." in dialog.get_by_role("status").inner_text()
+    page.get_by_label("Admin key", exact=True).fill(KEY)
+    page.get_by_role("button", name="Go on").click()
+    until(lambda: "Are you sure?" in dialog.get_by_role("status").inner_text())
+    until(lambda: page.evaluate("document.activeElement.id") == "admin-key")
+    page.keyboard.type(KEY)
+    page.keyboard.press("Enter")
+    wait_for(page, lambda: held)
+    until(lambda: "The service is asked" in dialog.get_by_role("status").inner_text())
+    assert page.evaluate("document.activeElement.id") == "admin-key"
+    page.keyboard.press("Enter")
+    held[0].continue_()
+    page.get_by_text("This worker serves shop/2.").wait_for()
+    assert len(held) == 1, "it is asked for once"
+
+
+def test_a_refusal_that_comes_after_the_dialog_was_left_is_shown(shop, open_page):
+    page, held = open_page(shop, "#tab=models"), []
+    page.route("**/admin/reload", lambda route: hold(route, held), times=1)
+    page.get_by_role("button", name="Reload").click()
+    confirm(page, "x" * 16, "x" * 16)
+    wait_for(page, lambda: held)
+    page.keyboard.press("Escape")
+    until(lambda: page.get_by_role("dialog").count() == 0)
+    held[0].continue_()
+    page.get_by_text("Nothing was changed: Unauthorized (401)").wait_for()
 
 
 def test_two_keys_that_differ_or_a_wrong_one_change_nothing(shop, models, open_page):

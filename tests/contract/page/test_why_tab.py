@@ -5,10 +5,17 @@ import json
 import pytest
 
 from support.pages.explained import contribution, explained
-from support.pages.page_actions import ranked, select, show, text_of, wait_for
-from support.waiting import until
+from support.pages.page_actions import paste, ranked, select, show, text_of, wait_for
+from support.service.bundles import make_bundle
+from support.waiting import NEVER_S, until
 
 pytestmark = pytest.mark.slow
+
+PASSING = explained()["explanations"][0]["passing"]
+NAMES = ("price", "stars", "bm25", "carrier")
+NEAR = [dict(zip(NAMES, (-1 + n / 100, 2, -2, "A5"), strict=True)) for n in range(5)]
+LAST_TOO_DEAR = [*NEAR, dict(zip(NAMES, (5000, -2, -2, "A5"), strict=True))]
+"""For the second stage of a bundle, which gives NaN for the sixth, should it come to see it."""
 
 
 @pytest.fixture
@@ -78,6 +85,60 @@ def test_what_it_would_take_can_be_tried(why):
     assert page.get_by_label("Compare with").input_value() == "edits"
 
 
+def test_a_threshold_is_shown_with_all_its_digits(why):
+    """Rounded to four, the second of these would not pass."""
+    changes = [{"feature": "n5", "from": 0.10000000149011612, "to": -2.7182817459106445}]
+    page, _ = why(explained(passing=PASSING | {"one": changes, "two": None}))
+    page.get_by_text("n5 from 0.1 to −2.7182817").wait_for()
+
+
+def test_a_feature_that_the_list_has_no_column_of_can_be_tried(demo, open_page):
+    """One whose name stands in the context has that value for the others; all the rest are missing."""
+    names = [f"n{number}" for number in range(2, 10)]
+    answer = explained(passing=PASSING | {"one": [{"feature": "n1", "from": None, "to": 0.5}]})
+    two = answer["explanations"][0]["passing"]["two"]
+    two[:] = [{"feature": "n10", "from": 0.25, "to": 0.75}, {"feature": "c1", "from": None, "to": "v2"}]
+    page, ranked_lists = open_page(demo), []
+
+    def rank(route):
+        ranked_lists.append(route.request.post_data_json)
+        route.fulfill(json=answer_of(len(ranked_lists[-1]["features"])))
+
+    page.route("**/explain", lambda route: route.fulfill(json=answer))
+    page.route("**/rerank", rank)
+    ranked(page)
+    paste(page, {"feature_names": names, "features": [[0.5] * 8] * 3, "context": {"n10": 0.25}})
+    wait_for(page, lambda: ranked_lists[-1]["feature_names"] == names)
+    for way, changed, others in (
+        (0, {"n1": 0.5}, {"n1": None}),
+        (1, {"n10": 0.75, "c1": "v2"}, {"n10": 0.25, "c1": None}),
+    ):
+        show(page, "Why")
+        page.get_by_role("listitem").get_by_role("button", name="Try it").nth(way).click()
+        wait_for(page, lambda changed=changed: any(row_of(asked, 2) >= changed.items() for asked in ranked_lists))
+        (asked,) = [asked for asked in ranked_lists if row_of(asked, 2) >= changed.items()]
+        assert row_of(asked, 0) >= others.items()
+    page.get_by_text("was missing").first.wait_for()
+
+
+def row_of(asked, row):
+    """What a request says of a candidate, as pairs."""
+    return dict(zip(asked["feature_names"], asked["features"][row], strict=True)).items()
+
+
+def answer_of(length):
+    """An order as it was sent."""
+    results = [
+        {"index": n, "id": None, "rank": n + 1, "relevance_score": 1 / length, "stage": "second_stage"}
+        | {"first_stage_rank": n + 1, "first_stage_score": 0.0}
+        for n in range(length)
+    ]
+    meta = {"status": "ok", "stage_reached": "second_stage", "reason": None, "ignored": [], "timings_ms": {"total": 1}}
+    route = {"strategy": "qilcm", "specialist": None, "confidence": None, "decided_by": "bundle"}
+    ranks = list(range(1, length + 1))
+    return {"results": results, "ranks": ranks, "scores": [1.0] * length, "route": route, "meta": meta}
+
+
 def test_two_candidates_are_compared(why):
     against = {"index": 0, "id": "offer-1", "first_stage": [contribution("n5", 1.5, 0.5)], "second_stage": []}
     page, asked = why(explained(against=against))
@@ -97,18 +158,28 @@ def test_the_first_candidate_has_nobody_above_and_no_moves_are_said(why):
 
 
 def test_nothing_in_training_range_is_said(why):
-    passing = {"above": {"index": 1, "id": None, "rank": 1}, "one": None, "two": None, "tried": 300}
+    passing = PASSING | {"one": None, "two": None, "tried": 300}
     page, _ = why(explained(passing=passing))
     page.get_by_text("no change of one or two features within training's range is enough").wait_for()
 
 
 def test_what_was_cut_off_is_named(why):
-    late = {"incomplete": ["second_stage", "moves", "passing"]}
-    page, _ = why(explained(second_stage=None, passing=None, moves=[], meta=late))
+    late = ["second_stage", "moves", "passing"]
+    page, _ = why(explained(second_stage=None, passing=None, moves=[], incomplete=late))
     page.get_by_text("was over: second stage, moves, passing").wait_for()
     assert text_of(page).count("The time was over before") == 3
     assert "Nothing is above it" not in text_of(page)
     assert "keep their order" not in text_of(page)
+
+
+def test_a_part_that_failed_is_told_from_one_that_came_too_late(why):
+    faults = {"second_stage": "<b>no oil</b>"}
+    page, _ = why(explained(second_stage=None, moves=[], incomplete=["second_stage", "moves"], faults=faults))
+    page.get_by_text("Failed: second stage (<b>no oil</b>)").wait_for()
+    page.get_by_text("was over: moves is not complete").wait_for()
+    said = text_of(page)
+    assert "It failed: <b>no oil</b>" in said
+    assert said.count("The time was over before") == 1
 
 
 def test_an_answer_without_any_explanation_says_so(why):
@@ -140,7 +211,7 @@ def problem(status, kind, title, detail):
     ("status", "kind", "says"),
     [
         (429, "overloaded", "Refused: too many requests (429)"),
-        (504, "degraded", "No part was ready within LISTWRIGHT_EXPLAIN_TIMEOUT_MS"),
+        (504, "degraded", "Nothing could be explained (504)"),
         (422, "invalid-request", "No explanation: Title (422)"),
     ],
 )
@@ -171,3 +242,51 @@ def test_the_service_itself_explains(open_page, explaining):
     said = text_of(page)
     for words in ("Second stage: qilcm", "First stage: lightgbm", "exact", "of training's queries"):
         assert words in said, words
+
+
+def test_a_second_stage_that_fails_is_said_to_have_failed(serve, tmp_path, open_page):
+    """It sees five candidates. Without one of them it sees the sixth, too, whose price it gives NaN for."""
+    bundle = make_bundle(tmp_path / "shop" / "1", graph="nan", cutoff=5)
+    service = serve(bundle=bundle, ui="true", explain="true", explain_timeout_ms=1000 * NEVER_S, keep_alive_s=NEVER_S)
+    page = open_page(service)
+    ranked(page)
+    paste(page, LAST_TOO_DEAR)
+    until(lambda: len(ranked(page)) == 6)
+    assert ranked(page)[-1] == "candidate 6"
+    assert "Degraded" not in text_of(page)
+    page.get_by_role("button", name="Why this place?").click()
+    page.get_by_text("Failed: moves (").wait_for()
+    assert "It failed:" in text_of(page)
+    assert "LISTWRIGHT_EXPLAIN_TIMEOUT_MS" not in text_of(page)
+
+
+def test_who_asks_anew_or_leaves_ends_what_was_asked(why):
+    page, asked = why()
+    page.get_by_text("offer-3 is number 2 of 5.").wait_for()
+    gone = []
+    page.on("requestfailed", lambda request: gone.append(request.post_data_json["candidate"]))
+    page.unroute("**/explain")
+    page.route("**/explain", lambda route: asked.append(route.request.post_data_json))  # and never answers
+    page.get_by_label("Candidate").select_option("0")
+    wait_for(page, lambda: asked[-1]["candidate"] == 0)
+    page.get_by_label("Candidate").select_option("1")
+    wait_for(page, lambda: asked[-1]["candidate"] == 1 and gone == [0])
+    show(page, "Try")
+    wait_for(page, lambda: gone == [0, 1])
+    assert page.get_by_role("alert").count() == 0
+
+
+def test_the_service_is_never_too_busy_for_who_goes_from_one_to_the_next(open_page, explaining):
+    """It explains one list and lets one wait; who has left holds neither place."""
+    page = open_page(explaining)
+    names, answers = ranked(page), []
+    page.on("response", lambda response: answers.append(response.status) if response.url.endswith("/explain") else None)
+    for _ in range(2):
+        show(page, "Why")
+        for index in range(len(names)):
+            page.get_by_label("Candidate").select_option(str(index))
+            page.wait_for_timeout(30)
+        show(page, "Try")
+    show(page, "Why")
+    page.get_by_text(f"offer-{len(names)} is number").wait_for()
+    assert set(answers) == {200}

@@ -69,6 +69,7 @@ EXPLANATION = {
     },
     "against": None,
     "incomplete": [],
+    "faults": {},
 }
 
 ANSWER = {
@@ -82,9 +83,10 @@ ANSWER = {
 
 
 def explained(*, meta=None, ranking=None, **changes):
-    """The answer with other parts."""
+    """The answer with other parts; what the one explanation lacks stands in ``meta``, too."""
     answer = copy.deepcopy(ANSWER)
     answer["explanations"][0] |= changes
+    answer["meta"]["incomplete"] = list(answer["explanations"][0]["incomplete"])
     answer["meta"] |= meta or {}
     answer["ranking"]["meta"] |= ranking or {}
     return answer

@@ -52,6 +52,11 @@ def lies_over_the_edge(page):
     return page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
 
 
+def hold(route, held):
+    """Keep a request until the test lets it go on."""
+    held.append(route)
+
+
 def wait_for(page, condition):
     """Until the condition holds; meanwhile requests that a test answers itself are answered."""
 

@@ -10,6 +10,9 @@ const LABEL = /([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"/g;
 const VALUES = { "+Inf": Infinity, "-Inf": -Infinity };
 const ESCAPED = { n: "\n" };
 
+/** Series that only grow, by how their names end: counters, and the parts of histograms. All others are gauges. */
+const GROWS = /_(?:total|bucket|count|sum)$/;
+
 /** @param {string} text of `GET /metrics` @returns {Samples} */
 export function parseExposition(text) {
   const found = new Map();
@@ -37,12 +40,17 @@ function parseLabels(text) {
 /**
  * @param {Samples} now
  * @param {Samples | null} before null: since the service started
- * @returns {Samples} counters and buckets that have grown since; a restart of the service begins at 0 again
+ * @returns {Samples} by how much counters and buckets have grown since; a restart of the service begins at 0 again. Gauges
+ *   are what they are now.
  */
 export function since(now, before) {
   if (before === null) return now;
   const grown = new Map();
   for (const [name, samples] of now) {
+    if (!GROWS.test(name)) {
+      grown.set(name, samples);
+      continue;
+    }
     const earlier = new Map((before.get(name) ?? []).map((sample) => [keyOf(sample), sample.value]));
     const differences = samples.map((sample) => {
       const past = earlier.get(keyOf(sample)) ?? 0;

@@ -86,10 +86,9 @@ export function Anomalies({ samples, bundle }) {
   </section>`;
 }
 
-/** @param {{samples: import("./exposition.js").Samples, info: any}} props */
-export function Experiments({ samples, info }) {
+/** @param {{samples: import("./exposition.js").Samples, told: any}} props `told` of `GET /info`; none: there is no file */
+export function Experiments({ samples, told }) {
   const counted = experiments(samples);
-  const told = info.experiments;
   return html`<section class="panel" aria-labelledby="experiments-title">
     <h2 id="experiments-title">Experiments on traffic</h2>
     ${!told && html`<p class="soft">None: <code>LISTWRIGHT_EXPERIMENTS</code> names no file.</p>`}

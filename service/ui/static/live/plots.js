@@ -58,7 +58,7 @@ const sizeOf = (place) => ({ width: Math.max(200, place?.clientWidth ?? 0), heig
 /** @param {any} Plot @param {HTMLElement} place @param {() => {at: number, label: string}[]} marks @returns {object} */
 function optionsOf(Plot, place, marks) {
   const style = getComputedStyle(place);
-  const [ink, rule, bar, mark] = ["--soft", "--rule", "--c1", "--c2"].map((name) => style.getPropertyValue(name).trim());
+  const [ink, rule, bar, mark, panel] = ["--soft", "--rule", "--c1", "--c2", "--panel"].map((name) => style.getPropertyValue(name).trim());
   const axis = { stroke: ink, grid: { stroke: rule, width: 1 }, ticks: { stroke: rule, width: 1 }, font: "12px system-ui, sans-serif" };
   return {
     ...sizeOf(place),
@@ -67,27 +67,33 @@ function optionsOf(Plot, place, marks) {
     legend: { show: false },
     cursor: { show: false },
     series: [{}, { fill: bar, stroke: bar, width: 0, paths: Plot.paths.bars({ size: [0.9, 60] }), points: { show: false } }],
-    hooks: { draw: [(plot) => drawMarks(plot, marks(), mark)] },
+    hooks: { draw: [(plot) => drawMarks(plot, marks(), mark, panel)] },
   };
 }
 
-/** @param {any} plot @param {{at: number, label: string}[]} marks @param {string} colour */
-function drawMarks(plot, marks, colour) {
+/** @param {any} plot @param {{at: number, label: string}[]} marks @param {string} colour @param {string} behind */
+function drawMarks(plot, marks, colour, behind) {
   const { ctx, bbox } = plot;
   ctx.save();
-  ctx.strokeStyle = ctx.fillStyle = colour;
-  ctx.lineWidth = devicePixelRatio;
+  ctx.fillStyle = colour;
+  ctx.lineJoin = "round";
   ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
   for (const { at, label } of marks) {
     const x = plot.valToPos(at, "x", true);
     if (x < bbox.left || x > bbox.left + bbox.width) continue;
+    ctx.strokeStyle = colour;
+    ctx.lineWidth = devicePixelRatio;
     ctx.beginPath();
     ctx.moveTo(x, bbox.top);
     ctx.lineTo(x, bbox.top + bbox.height);
     ctx.stroke();
     const left = x + ctx.measureText(label).width + 8 > bbox.left + bbox.width;
     ctx.textAlign = left ? "right" : "left";
-    ctx.fillText(label, x + (left ? -4 : 4) * devicePixelRatio, bbox.top + 11 * devicePixelRatio);
+    const place = [x + (left ? -4 : 4) * devicePixelRatio, bbox.top + 11 * devicePixelRatio];
+    ctx.strokeStyle = behind;
+    ctx.lineWidth = 4 * devicePixelRatio;
+    ctx.strokeText(label, ...place); // or a bar behind it would hide it
+    ctx.fillText(label, ...place);
   }
   ctx.restore();
 }

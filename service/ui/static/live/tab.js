@@ -12,7 +12,7 @@ const SPANS = { start: "since the service started", opened: "since this view was
 
 /** @param {{info: any, onLocked: () => void}} props */
 export function LiveTab({ info, onLocked }) {
-  const { first, previous, last, error } = useMetrics(onLocked);
+  const { first, previous, last, error } = useMetrics(info, onLocked);
   const [span, setSpan] = useState("start");
   if (!last) {
     return error ? html`<${Trouble} error=${error} what="No metrics: asking again every ${EVERY_S} s" />` : html`<${Waiting} what="Reading the metrics" />`;
@@ -37,7 +37,7 @@ export function LiveTab({ info, onLocked }) {
       <${Stages} stages=${stages(grown)} />
       <${Drift} samples=${grown} />
       <${Anomalies} samples=${grown} bundle=${info} />
-      <${Experiments} samples=${grown} info=${info} />
+      <${Experiments} samples=${grown} told=${last.experiments} />
     </div>
   </div>`;
 }

@@ -16,13 +16,18 @@ import { Note, Trouble } from "../shared/trouble.js";
 export function Change({ info, onChanged, onRefresh }) {
   const [wanted, setWanted] = useState(/** @type {Wanted | null} */ (null));
   const [done, setDone] = useState("");
+  const [unseen, setUnseen] = useState(/** @type {any} */ (null));
   const back = info.models.filter(({ kept }) => kept);
 
   /** @param {Wanted["what"]} what @param {string | null} model @param {string} says */
   const want = (what, model, says) => {
     setDone("");
+    setUnseen(null);
     setWanted({ what, model, says });
   };
+
+  /** @param {Wanted} one whose dialog closes; another may be open by now */
+  const close = (one) => setWanted((now) => (now === one ? null : now));
 
   return html`<p class="buttons">
       <button type="button" onClick=${onRefresh}>Look again</button>
@@ -38,16 +43,19 @@ export function Change({ info, onChanged, onRefresh }) {
     </p>
     ${back.length === 0 && html`<p class="soft">No version is kept: there is nothing to roll back to.</p>`}
     ${done && html`<${Note} kind="good"><p>${done}</p><//>`}
+    ${unseen && html`<${Refusal} error=${unseen} />`}
     ${wanted &&
     html`<${Dialog}
       wanted=${wanted}
-      onClose=${() => setWanted(null)}
+      onClose=${() => close(wanted)}
       onDone=${(serving) => {
-        setWanted(null);
         setDone(`This worker serves ${servedIn(serving)}. Others follow within LISTWRIGHT_POLL_S.`);
         onChanged();
       }}
-      onRefused=${onChanged}
+      onRefused=${(failure, seen) => {
+        if (!seen) setUnseen(failure);
+        if (failure.status === 409) onChanged();
+      }}
     />`}`;
 }
 
@@ -59,7 +67,7 @@ const servedIn = ({ models }) => models.map(({ model, version }) => `${model}/${
  * @param {Wanted} props.wanted
  * @param {() => void} props.onClose
  * @param {(serving: any) => void} props.onDone
- * @param {() => void} props.onRefused
+ * @param {(failure: any, seen: boolean) => void} props.onRefused `seen`: whether the dialog was open still, and says so
  */
 function Dialog({ wanted, onClose, onDone, onRefused }) {
   const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
@@ -68,13 +76,18 @@ function Dialog({ wanted, onClose, onDone, onRefused }) {
   const [fault, setFault] = useState("");
   const [error, setError] = useState(/** @type {any} */ (null));
   const [busy, setBusy] = useState(false);
+  const field = useRef(/** @type {HTMLInputElement | null} */ (null));
   useEffect(() => {
     dialog.current?.showModal();
   }, []);
+  useEffect(() => {
+    if (step === 2) field.current?.focus();
+  }, [step]);
 
   /** @param {SubmitEvent} event */
   async function submit(event) {
     event.preventDefault();
+    if (busy) return undefined;
     const form = /** @type {HTMLFormElement} */ (event.target);
     const key = String(new FormData(form).get("admin-key")).trim();
     form.reset();
@@ -91,31 +104,35 @@ function Dialog({ wanted, onClose, onDone, onRefused }) {
     if (!same) return setFault("The two keys differ. Nothing was changed.");
     setFault("");
     setBusy(true);
+    const shown = dialog.current;
     try {
-      onDone(await change(wanted.what, key, { model: wanted.model }));
+      const serving = await change(wanted.what, key, { model: wanted.model });
+      shown?.close(); // while it is there: focus goes back to the button that opened it
+      onDone(serving);
     } catch (failure) {
       setError(failure);
       setBusy(false);
-      if (failure.status === 409) onRefused();
+      onRefused(failure, shown?.open ?? false);
     }
+    return undefined;
   }
 
   return html`<dialog ref=${dialog} onClose=${onClose} aria-labelledby="change-title">
     <form onSubmit=${submit}>
       <h2 id="change-title">${wanted.what === "reload" ? "Reload" : "Roll back"}</h2>
       <p><bdi>${shortened(wanted.says, 300)}</bdi></p>
-      <p class="strong">
-        ${step === 1 ? "This changes what every caller gets." : "Are you sure? Once more, and it is done."}
+      <p class="strong" role="status">
+        ${busy ? "The service is asked …" : step === 1 ? "This changes what every caller gets." : "Are you sure? Once more, and it is done."}
       </p>
       <p class="field">
         <label for="admin-key">${step === 1 ? "Admin key" : "Admin key, again"}</label>
-        <input id="admin-key" name="admin-key" type="password" autocomplete="off" required autofocus disabled=${busy} />
+        <input id="admin-key" name="admin-key" type="password" ref=${field} autocomplete="off" required autofocus readonly=${busy} />
       </p>
       ${fault && html`<p class="strong" role="alert">${fault}</p>`}
       ${error && html`<${Refusal} error=${error} />`}
       <p class="soft">The key is used for this one request, and kept nowhere.</p>
       <p class="buttons">
-        <button type="submit" class="main" disabled=${busy}>
+        <button type="submit" class="main" aria-disabled=${busy}>
           ${step === 1 ? "Go on" : wanted.what === "reload" ? "Reload now" : "Roll back now"}
         </button>
         <button type="button" onClick=${() => dialog.current?.close()}>Cancel</button>

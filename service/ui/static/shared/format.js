@@ -25,10 +25,14 @@ function trimmed(value, digits) {
 /** @param {number | null | undefined} value @returns {string} with its sign */
 export const signed = (value, digits = 3) => (value !== null && value !== undefined && value > 0 ? "+" : "") + number(value, digits);
 
-/** @param {number | null | undefined} value a share @returns {string} */
+/** @param {number | null | undefined} value a share; one below 1 is never called 100 % @returns {string} */
 export function percent(value) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
-  return `${(100 * value).toFixed(value !== 0 && Math.abs(value) < 0.0995 ? 1 : 0)} %`;
+  for (let places = value !== 0 && Math.abs(value) < 0.0995 ? 1 : 0; places <= 2; places += 1) {
+    const text = (100 * value).toFixed(places);
+    if (value >= 1 || Number(text) < 100) return `${text} %`;
+  }
+  return "> 99.99 %";
 }
 
 /** @param {number | null | undefined} value seconds @returns {string} */
@@ -66,6 +70,28 @@ export function shortened(text, most = 60) {
 export function cell(value) {
   if (value === null || value === undefined) return "missing";
   return typeof value === "number" ? number(value) : shortened(value, 40);
+}
+
+/**
+ * @param {number} value
+ * @returns {number} the one with the fewest digits that is the same float32: the service computes with no other
+ */
+export function shortest(value) {
+  const wanted = Math.fround(value);
+  if (!Number.isFinite(wanted) || wanted === 0) return value;
+  for (let digits = 1; digits < 9; digits += 1) {
+    const short = Number(value.toPrecision(digits));
+    if (Math.fround(short) === wanted) return short;
+  }
+  return Number(value.toPrecision(9));
+}
+
+/**
+ * @param {number | string | null | undefined} value of a feature
+ * @returns {string} the same with all digits that count: of a threshold, a rounded one may lie on the other side
+ */
+export function exactCell(value) {
+  return typeof value === "number" && Number.isFinite(value) ? String(shortest(value)).replace("-", MINUS) : cell(value);
 }
 
 /** @param {number} n @param {string} one @param {string} [many] @returns {string} */

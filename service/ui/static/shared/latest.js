@@ -5,11 +5,10 @@
  * @param {(value: V) => Promise<A>} run
  * @param {(outcome: {value: V, answer?: A, error?: any, more: boolean}) => void} done told of each that was run, and whether
  *   another one is on its way
- * @returns {{ask: (value: V) => void, end: () => void}}
+ * @returns {(value: V) => void} asks
  */
 export function latest(run, done) {
   let busy = false;
-  let ended = false;
   /** @type {{value: V} | null} */
   let waiting = null;
 
@@ -23,21 +22,14 @@ export function latest(run, done) {
       outcome = { value, error };
     }
     busy = false;
-    if (ended) return;
     const next = waiting;
     waiting = null;
     if (next) start(next.value);
     done({ ...outcome, more: next !== null });
   }
 
-  return {
-    ask(value) {
-      if (busy) waiting = { value };
-      else start(value);
-    },
-    end() {
-      ended = true;
-      waiting = null;
-    },
+  return (value) => {
+    if (busy) waiting = { value };
+    else start(value);
   };
 }

@@ -56,14 +56,16 @@ export const isKey = (key) => /^[!-~]{1,300}$/.test(key);
 
 /**
  * @param {string} path below the service's root
- * @param {{method?: string, body?: string, key?: string, seconds?: number}} [options]
+ * @param {{method?: string, body?: string, key?: string, seconds?: number, given?: AbortSignal}} [options] `given`: when to
+ *   give it up
  * @returns {Promise<Response>}
  */
-async function ask(path, { method = "GET", body, key = storedKey(), seconds = PATIENCE_S } = {}) {
+async function ask(path, { method = "GET", body, key = storedKey(), seconds = PATIENCE_S, given } = {}) {
   const headers = new Headers();
   if (key) headers.set("Authorization", `Bearer ${key}`);
   if (body !== undefined) headers.set("Content-Type", "application/json");
-  const signal = AbortSignal.timeout(seconds * 1000);
+  const late = AbortSignal.timeout(seconds * 1000);
+  const signal = given ? AbortSignal.any([given, late]) : late;
   let response;
   try {
     response = await fetch(new URL(path, BASE), { method, body, headers, signal, cache: "no-store" });
@@ -142,8 +144,8 @@ export const askBundle = (named) => askJson(withQuery("ui/bundle", named));
 /** @param {string} body @returns {Promise<any>} `POST /rerank` */
 export const askRanking = (body) => askJson("rerank", { method: "POST", body });
 
-/** @param {string} body @returns {Promise<any>} `POST /explain` */
-export const askExplanation = (body) => askJson("explain", { method: "POST", body, seconds: EXPLAIN_PATIENCE_S });
+/** @param {string} body @param {AbortSignal} given when to give it up @returns {Promise<any>} `POST /explain` */
+export const askExplanation = (body, given) => askJson("explain", { method: "POST", body, seconds: EXPLAIN_PATIENCE_S, given });
 
 /** @returns {Promise<string>} `GET /metrics` */
 export async function askMetrics() {

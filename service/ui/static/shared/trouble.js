@@ -38,7 +38,7 @@ function titleOf({ status, title }) {
 
 /**
  * @param {object} props
- * @param {"warn" | "plain" | "good"} [props.kind]
+ * @param {"warn" | "plain" | "good" | "bad"} [props.kind]
  * @param {any} props.children
  */
 export function Note({ kind = "plain", children }) {

@@ -1,7 +1,7 @@
 /** The values of one candidate, each of which can be changed. */
 
 import { html, useState } from "../shared/html.js";
-import { cell, number, shortened } from "../shared/format.js";
+import { cell, number, shortened, shortest } from "../shared/format.js";
 import { nameOf } from "./list.js";
 
 /** Cells that are drawn at a time: the filter finds the others. */
@@ -72,8 +72,14 @@ function Cell({ id, name, feature, value, original, onValue }) {
   </li>`;
 }
 
-/** @param {{id: string, name: string, feature: any, value: any, onValue: (value: any) => void}} props */
+/**
+ * A number as a field and, where training's quantiles are known, a slider. What is typed stands as it is until the field is
+ * left: half a number, such as "-0.", has no value of its own, and writing the value back would cut it off.
+ *
+ * @param {{id: string, name: string, feature: any, value: any, onValue: (value: any) => void}} props
+ */
 function NumberInput({ id, name, feature, value, onValue }) {
+  const [typed, setTyped] = useState(/** @type {{text: string, value: any} | null} */ (null));
   const quantiles = feature?.quantiles;
   const missing = value === null;
   const slides = quantiles && quantiles.at(-1) > quantiles[0];
@@ -86,11 +92,14 @@ function NumberInput({ id, name, feature, value, onValue }) {
       type="number"
       step="any"
       placeholder="missing"
-      value=${missing ? "" : rounded(value)}
+      value=${typed && Object.is(typed.value, value) ? typed.text : shown(value)}
       onInput=${(event) => {
-        const typed = event.target.value;
-        if (typed !== "" || !event.target.validity.badInput) onValue(typed === "" ? null : Number(typed));
+        const { value: text, validity } = event.target;
+        const meant = validity.badInput ? value : text === "" ? null : Number(text);
+        setTyped({ text, value: meant });
+        onValue(meant);
       }}
+      onBlur=${() => setTyped(null)}
     />
     <label class="missing"
       ><input
@@ -104,8 +113,8 @@ function NumberInput({ id, name, feature, value, onValue }) {
     ${outside && html`<span class="soft outside">outside ${number(quantiles[0], 3)} to ${number(quantiles.at(-1), 3)}, training's range</span>`}`;
 }
 
-/** @param {number | string} value as the input shows it: of a float32, no digit is noise */
-const rounded = (value) => (typeof value === "number" ? Number(value.toPrecision(7)) : value);
+/** @param {number | string | null} value as the field shows it: of a float32, no digit is noise */
+const shown = (value) => (typeof value === "number" ? shortest(value) : (value ?? ""));
 
 /** @param {{id: string, name: string, quantiles: number[], value: any, onValue: (value: number) => void}} props */
 function Slider({ id, name, quantiles, value, onValue }) {

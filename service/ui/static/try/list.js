@@ -42,6 +42,20 @@ export function edited(list, row, column, value) {
 
 /**
  * @param {List} list
+ * @param {string} name of a feature
+ * @param {Value} value of every candidate, unless the context has one
+ * @returns {List} with a column of this name: it ranks as before, and each value can be changed
+ */
+export function withFeature(list, name, value) {
+  if (list.names.includes(name)) return list;
+  const own = list.context !== null && Object.hasOwn(list.context, name) ? list.context[name] : value;
+  const add = (rows) => rows.map((row) => [...row, own]);
+  const rows = add(list.rows);
+  return { ...list, names: [...list.names, name], rows, original: add(list.original), lines: rows.map((row) => JSON.stringify(row)) };
+}
+
+/**
+ * @param {List} list
  * @param {number | null} [row] null: all of them
  * @returns {List} with the values that it had at first
  */

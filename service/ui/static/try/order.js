@@ -83,6 +83,8 @@ export function Order({ list, answer, baseline, before, selected, onSelect, busy
             id=${`place-${place.index}`}
             role="option"
             aria-selected=${place.index === selected}
+            aria-posinset=${place.rank}
+            aria-setsize=${length}
             class=${kindOf(place, selected)}
             onClick=${() => onSelect(place.index)}
           >

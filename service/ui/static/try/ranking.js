@@ -4,7 +4,7 @@
  * @typedef {object} Work
  * @property {import("./list.js").List | null} list
  * @property {any} answer of the service, for the list as it was a moment ago; null: none yet
- * @property {any} baseline the answer for the list without edits; null: none
+ * @property {any} baseline the answer for the list without edits, by the same ranker; null: none
  * @property {any} error why the newest list has no answer
  * @property {boolean} busy whether an answer is on its way
  * @property {number} selected index of a candidate
@@ -14,16 +14,15 @@
  * @property {number | null} specialist
  */
 
-import { useCallback, useEffect, useMemo, useState } from "../shared/html.js";
+import { useCallback, useEffect, useMemo, useRef, useState } from "../shared/html.js";
 import { latest } from "../shared/latest.js";
 import { askRanking } from "../shared/service.js";
-import { requestBody } from "./list.js";
+import { requestBody, restored } from "./list.js";
 
 /** @type {Work} */
 const EMPTY = {
   list: null,
   answer: null,
-  baseline: null,
   error: null,
   busy: false,
   selected: 0,
@@ -34,12 +33,25 @@ const EMPTY = {
 };
 
 /**
+ * What an unedited list was answered, and who was asked: an answer of another ranker says nothing of what the edits did.
+ *
+ * @typedef {{original: any[][], who: string, answer: any}} Unedited
+ */
+
+/**
+ * @param {import("./list.js").List | null} list
+ * @returns {Partial<Work>} what changes with another list; nothing that was said of the former one stays
+ */
+export const withList = (list) => ({ list, answer: null, error: null, selected: 0, pinned: null });
+
+/**
  * @param {any} info of `GET /info`; null: not known yet
  * @param {() => void} onLocked called where a key is wanted
  * @returns {{work: Work, change: (patch: Partial<Work>) => void, rank: () => void}}
  */
 export function useRanking(info, onLocked) {
   const [work, setWork] = useState(EMPTY);
+  const [unedited, setUnedited] = useState(/** @type {Unedited | null} */ (null));
   const change = useCallback((patch) => setWork((before) => ({ ...before, ...patch })), []);
 
   const ranker = useMemo(
@@ -48,27 +60,45 @@ export function useRanking(info, onLocked) {
         ({ body }) => askRanking(body),
         ({ value, answer, error, more }) => {
           if (error?.status === 401) onLocked();
-          setWork((now) => (now.list?.original === value.list.original ? { ...now, ...outcome(value, answer, error), busy: more } : now));
+          if (answer && value.list.edits.size === 0) setUnedited({ original: value.list.original, who: value.who, answer });
+          setWork((now) => (now.list?.original === value.list.original ? { ...now, ...outcome(answer, error), busy: more } : now));
         },
       ),
     [],
   );
 
-  const { list, strategy, specialist } = work;
+  const { list, strategy, specialist, answer, busy } = work;
   const [model, version] = [info?.model, info?.version];
+  const who = JSON.stringify([model, version, strategy, specialist]);
   const rank = useCallback(() => {
     if (!list || !model) return;
     setWork((now) => ({ ...now, busy: true }));
     const named = { model, version, strategy, specialist };
-    ranker.ask({ list, body: requestBody(list, named) });
+    ranker({ list, who, body: requestBody(list, named) });
   }, [list, model, version, strategy, specialist]);
 
   useEffect(rank, [rank]);
-  return { work, change, rank };
+
+  const baseline = unedited && unedited.original === list?.original && unedited.who === who ? unedited.answer : null;
+  const asking = useRef(/** @type {{original: any, who: string} | null} */ (null));
+  useEffect(() => {
+    // a link came with edits, or they are older than the choice of this ranker: the list was never ranked without them
+    if (!list || !answer || busy || baseline || list.edits.size === 0) return;
+    const { original } = list;
+    if (asking.current?.original === original && asking.current.who === who) return;
+    const mine = { original, who };
+    asking.current = mine;
+
+    /** @param {any} found null: it failed, and the next answer asks again */
+    const keep = (found) => {
+      if (asking.current !== mine) return; // another one is wanted by now
+      asking.current = null;
+      if (found) setUnedited({ ...mine, answer: found });
+    };
+    askRanking(requestBody(restored(list), { model, version, strategy, specialist })).then(keep, () => keep(null));
+  }, [answer, busy, baseline, who]);
+  return { work: { ...work, baseline }, change, rank };
 }
 
-/** @param {any} value what was asked @param {any} answer @param {any} error @returns {Partial<Work>} */
-function outcome({ list }, answer, error) {
-  if (error) return { error };
-  return { answer, error: null, ...(list.edits.size === 0 && { baseline: answer }) };
-}
+/** @param {any} answer @param {any} error @returns {Partial<Work>} */
+const outcome = (answer, error) => (error ? { error } : { answer, error: null });

@@ -2,7 +2,12 @@
  * Lists that a reader pastes or drops: JSON in the forms of `POST /rerank`, arrays of objects or rows, and CSV.
  *
  * @typedef {import("./list.js").Value} Value
- * @typedef {{name: string, kind: string, default: Value}} Column
+ * @typedef {object} Column of the bundle
+ * @property {string} name
+ * @property {string} kind
+ * @property {boolean} required
+ * @property {Value} default what stands where a request by name leaves it out
+ * @property {string[] | number} categories their names, or, where the bundle's own data are missing, how many there are
  * @typedef {{names: string[], rows: Value[][], ids: string[] | null, context: any, leftOut: string[]}} Found
  */
 
@@ -83,7 +88,10 @@ function fromObjects(candidates, columns, context) {
     known.map((column) => {
       const { name } = column;
       if (Object.hasOwn(features, name)) return checked(features[name], at, name);
-      return context !== null && Object.hasOwn(context, name) ? checked(context[name], at, name) : column.default;
+      if (context !== null && Object.hasOwn(context, name)) return checked(context[name], at, name);
+      if (!column.required) return column.default;
+      const who = candidates[at].id === undefined ? "" : ` (${shortened(candidates[at].id, 60)})`;
+      throw new Error(`Candidate ${at + 1}${who} lacks ${shortened(name, 60)}, which the bundle needs; null is allowed.`);
     }),
   );
   const leftOut = [...sent].filter((name) => name !== "id" && !known.some((column) => column.name === name));
@@ -128,13 +136,13 @@ function checked(value, row, name) {
 /** @param {string} text @param {Column[]} columns @returns {Found} */
 function fromCsv(text, columns) {
   const { header, rows, delimiter } = parseCsv(text);
-  const kinds = new Map(columns.map(({ name, kind }) => [name, kind]));
-  const idColumn = kinds.has("id") ? -1 : header.findIndex((name) => name.toLowerCase() === "id");
+  const known = new Map(columns.map((column) => [column.name, column]));
+  const idColumn = known.has("id") ? -1 : header.findIndex((name) => name.toLowerCase() === "id");
   const values = rows.map((row, at) =>
     row.map((value, column) => {
-      const kind = kinds.get(header[column]);
-      if (kind === undefined) return null;
-      return kind === "numeric" ? numberOf(value, delimiter, at, header[column]) : categoryOf(value);
+      const feature = known.get(header[column]);
+      if (feature === undefined) return null;
+      return feature.kind === "numeric" ? numberOf(value, delimiter, at, header[column]) : categoryOf(value, feature);
     }),
   );
   const found = fromRows(values, header, idColumn < 0 ? null : rows.map((row) => row[idColumn]), columns, null);
@@ -150,5 +158,13 @@ function numberOf(text, delimiter, row, name) {
   throw new Error(`Candidate ${row + 1}, ${shortened(name, 60)}: ${shortened(plain, 40)} is no number.`);
 }
 
-/** @param {string} text @returns {string | null} */
-const categoryOf = (text) => (MISSING.has(text.trim().toLowerCase()) ? null : text.trim());
+/**
+ * @param {string} text
+ * @param {Column} feature
+ * @returns {string | null} a category may be called "none" or "NA": Namibia is
+ */
+function categoryOf(text, { categories }) {
+  const plain = text.trim();
+  if (Array.isArray(categories) && categories.includes(plain)) return plain;
+  return MISSING.has(plain.toLowerCase()) ? null : plain;
+}

@@ -8,6 +8,7 @@ import { Editor } from "./editor.js";
 import { edited, restored } from "./list.js";
 import { Order } from "./order.js";
 import { BEFORE, comparable } from "./places.js";
+import { withList } from "./ranking.js";
 import { toState } from "./sharing.js";
 import { Source } from "./source.js";
 import { Waterfall } from "./waterfall.js";
@@ -27,7 +28,7 @@ export function TryTab({ info, shown, work, onWork, onExplain, onAgain }) {
   const before = offered.includes(work.before) ? work.before : (offered.at(offered.includes("first") ? 1 : 0) ?? "input");
   return html`<div class="try">
     <div class="side">
-      <${Source} info=${info} shown=${shown} list=${list} onList=${(found) => onWork({ list: found, answer: null, baseline: null, selected: 0 })} />
+      <${Source} info=${info} shown=${shown} list=${list} onList=${(found) => onWork(withList(found))} />
       ${list && html`<${Options} info=${info} offered=${offered} before=${before} strategy=${strategy} specialist=${specialist} onWork=${onWork} />`}
     </div>
     <div class="middle">
@@ -83,8 +84,6 @@ function Outcome({ answer }) {
       <p class="strong">Degraded: the answer is of ${meta.stage_reached.replaceAll("_", " ")}.</p>
       <p><bdi>${shortened(meta.reason ?? "", 400)}</bdi></p>
     </div>`}
-    ${meta.experiment &&
-    html`<${Note}><p>In the experiment <bdi>${shortened(meta.experiment.name)}</bdi> (${meta.experiment.kind}): ${meta.experiment.reason ?? "it changes this answer"}.</p><//>`}
     ${meta.ignored.length > 0 &&
     html`<${Note} kind="warn"><p>Ignored features: <bdi>${shortened(meta.ignored.join(", "), 200)}</bdi></p><//>`}
     <p class="soft">Ranked by ${route.strategy}${specialist}, chosen by ${who[route.decided_by] ?? route.decided_by}${sure}.</p>`;
@@ -97,7 +96,7 @@ function Options({ info, offered, before, strategy, specialist, onWork }) {
     <h2 id="options-title">How to rank</h2>
     <p class="field">
       <label for="strategy">Strategy</label>
-      <select id="strategy" value=${strategy} onChange=${(event) => onWork({ strategy: event.target.value, specialist: null, baseline: null })}>
+      <select id="strategy" value=${strategy} onChange=${(event) => onWork({ strategy: event.target.value, specialist: null })}>
         ${info.strategies.map((name) => html`<option value=${name}>${name === "auto" ? `auto (${info.default_strategy})` : name}</option>`)}
       </select>
     </p>
@@ -107,7 +106,7 @@ function Options({ info, offered, before, strategy, specialist, onWork }) {
       <select
         id="specialist"
         value=${specialist ?? ""}
-        onChange=${(event) => onWork({ specialist: event.target.value === "" ? null : Number(event.target.value), baseline: null })}
+        onChange=${(event) => onWork({ specialist: event.target.value === "" ? null : Number(event.target.value) })}
       >
         <option value="">whoever is chosen</option>
         ${info.specialists.map(({ number }) => html`<option value=${number}>${number}</option>`)}

@@ -1,9 +1,13 @@
-/** Asks for explanations, one at a time: of those that were wanted meanwhile, the newest. */
+/** Asks for explanations. One that nobody waits for any more is given up: the service explains one list at a time. */
 
-import { useEffect, useMemo, useState } from "../shared/html.js";
-import { latest } from "../shared/latest.js";
+import { useEffect, useState } from "../shared/html.js";
 import { askExplanation } from "../shared/service.js";
 import { requestBody } from "../try/list.js";
+
+/** Milliseconds that the service has to notice that one was given up: until then it holds a place. */
+const PAUSE_MS = 200;
+
+let givenUpAt = -Infinity;
 
 /**
  * @param {any} info of `GET /info`
@@ -13,23 +17,36 @@ import { requestBody } from "../try/list.js";
  */
 export function useExplanation(info, { list, selected, pinned, strategy, specialist }, onLocked) {
   const [state, setState] = useState({ explained: null, error: null, busy: false });
-  const explainer = useMemo(
-    () =>
-      latest(askExplanation, ({ answer, error, more }) => {
-        if (error?.status === 401) onLocked();
-        setState(error ? { explained: null, error, busy: more } : { explained: answer, error: null, busy: more });
-      }),
-    [],
-  );
-  useEffect(() => () => explainer.end(), []);
-
   const [asked, setAsked] = useState(0);
   useEffect(() => {
-    if (!list) return;
+    if (!list) return undefined;
     const against = pinned !== null && pinned !== selected ? pinned : null;
     const { model, version } = info;
+    const body = requestBody(list, { model, version, strategy, specialist, candidate: selected, against });
+    const giveUp = new AbortController();
+    let asking = false;
+
+    async function explain() {
+      asking = true;
+      let outcome;
+      try {
+        outcome = { explained: await askExplanation(body, giveUp.signal), error: null };
+      } catch (error) {
+        outcome = { explained: null, error };
+      }
+      asking = false;
+      if (giveUp.signal.aborted) return;
+      if (outcome.error?.status === 401) onLocked();
+      setState({ ...outcome, busy: false });
+    }
+
     setState((before) => ({ ...before, busy: true }));
-    explainer.ask(requestBody(list, { model, version, strategy, specialist, candidate: selected, against }));
+    const timer = setTimeout(explain, Math.max(0, givenUpAt + PAUSE_MS - performance.now()));
+    return () => {
+      clearTimeout(timer);
+      if (asking) givenUpAt = performance.now();
+      giveUp.abort();
+    };
   }, [list, selected, pinned, strategy, specialist, info.model, info.version, asked]);
   return { ...state, again: () => setAsked((n) => n + 1) };
 }

@@ -1,23 +1,44 @@
 /** The parts of an explanation: its stages, what it would take, who moves, how unusual the query is. */
 
 import { html } from "../shared/html.js";
-import { cell, number, percent, plural, shortened, signed } from "../shared/format.js";
+import { cell, exactCell, number, percent, plural, shortened, signed } from "../shared/format.js";
 import { Note } from "../shared/trouble.js";
 import { Bars } from "./bars.js";
 
 /** @typedef {(index: number) => string} Names of candidates */
 
 /**
+ * Why a part is not whole: it failed, or else its time was over.
+ *
+ * @typedef {{fault: string | null} | null} Gap null: it is whole
+ */
+
+/**
+ * @param {any} one explanation of `POST /explain`
+ * @param {string} part
+ * @returns {Gap}
+ */
+export const gapOf = (one, part) => (one.incomplete.includes(part) ? { fault: one.faults?.[part] ?? null } : null);
+
+/** @param {{gap: {fault: string | null}, late: string}} props in the place of a part that is not there */
+function Absent({ gap, late }) {
+  if (gap.fault === null) return html`<p class="soft">${late}</p>`;
+  return html`<p class="bad-text">It failed: <bdi>${shortened(gap.fault, 300)}</bdi></p>`;
+}
+
+/**
  * @param {object} props
  * @param {any} props.stage of the answer; null: it has none
  * @param {"first" | "second"} props.which
- * @param {boolean} props.incomplete whether time ran out before it
+ * @param {Gap} props.gap
  */
-export function StagePart({ stage, which, incomplete }) {
+export function StagePart({ stage, which, gap }) {
   const title = which === "first" ? "First stage" : "Second stage";
   if (!stage) {
-    const why = incomplete ? "The time was over before it was explained." : `No ${which} stage scored this candidate.`;
-    return html`<section class="panel"><h2>${title}</h2><p class="soft">${why}</p></section>`;
+    const why = gap
+      ? html`<${Absent} gap=${gap} late="The time was over before it was explained." />`
+      : html`<p class="soft">No ${which} stage scored this candidate.</p>`;
+    return html`<section class="panel"><h2>${title}</h2>${why}</section>`;
   }
   const total = stage.score - stage.reference_score;
   const against = which === "first" ? "the mean of the list" : "a candidate of the list's middle values";
@@ -55,14 +76,19 @@ export function AgainstPart({ against, name, other }) {
 /**
  * @param {object} props
  * @param {any} props.passing null: the candidate is the first
- * @param {boolean} props.incomplete
+ * @param {Gap} props.gap
  * @param {Names} props.nameOf
  * @param {(changes: any[]) => void} props.onTry
  */
-export function PassingPart({ passing, incomplete, nameOf, onTry }) {
+export function PassingPart({ passing, gap, nameOf, onTry }) {
+  const found = passing
+    ? html`<${Found} passing=${passing} nameOf=${nameOf} onTry=${onTry} />`
+    : gap
+      ? html`<${Absent} gap=${gap} late="The time was over before this was tried." />`
+      : html`<p>Nothing is above it.</p>`;
   return html`<section class="panel" aria-labelledby="passing-title">
     <h2 id="passing-title">What it would take</h2>
-    ${incomplete ? html`<p class="soft">The time was over before this was tried.</p>` : passing ? html`<${Found} passing=${passing} nameOf=${nameOf} onTry=${onTry} />` : html`<p>Nothing is above it.</p>`}
+    ${found}
   </section>`;
 }
 
@@ -79,7 +105,7 @@ function Found({ passing, nameOf, onTry }) {
       ${ways.map(
         (changes) => html`<li>
           ${changes.map(
-            ({ feature, from, to }, at) => html`${at > 0 && " and "}<bdi>${shortened(feature, 40)}</bdi> from <bdi>${cell(from)}</bdi> to <strong><bdi>${cell(to)}</bdi></strong>`,
+            ({ feature, from, to }, at) => html`${at > 0 && " and "}<bdi>${shortened(feature, 40)}</bdi> from <bdi>${exactCell(from)}</bdi> to <strong><bdi>${exactCell(to)}</bdi></strong>`,
           )}
           ${" "}<button type="button" onClick=${() => onTry(changes)}>Try it</button>
         </li>`,
@@ -87,12 +113,12 @@ function Found({ passing, nameOf, onTry }) {
     </ul>`;
 }
 
-/** @param {{moves: any[], incomplete: boolean, nameOf: Names, name: string}} props */
-export function MovesPart({ moves, incomplete, nameOf, name }) {
+/** @param {{moves: any[], gap: Gap, nameOf: Names, name: string}} props */
+export function MovesPart({ moves, gap, nameOf, name }) {
   return html`<section class="panel" aria-labelledby="moves-title">
     <h2 id="moves-title">Who moves without it</h2>
-    ${incomplete
-      ? html`<p class="soft">The time was over before this was tried.</p>`
+    ${gap
+      ? html`<${Absent} gap=${gap} late="The time was over before this was tried." />`
       : moves.length === 0
         ? html`<p>Without <bdi>${name}</bdi>, the others keep their order.</p>`
         : html`<ul>
@@ -105,14 +131,18 @@ export function MovesPart({ moves, incomplete, nameOf, name }) {
   </section>`;
 }
 
-/** @param {{route: any, anomaly: any, incomplete: boolean}} props why this ranker answered, how unusual the query is */
-export function RoutePart({ route, anomaly, incomplete }) {
+/** @param {{route: any, anomaly: any, gap: Gap}} props why this ranker answered, how unusual the query is */
+export function RoutePart({ route, anomaly, gap }) {
   const specialist = route.specialist === null ? "" : ` ${route.specialist}`;
   const sure = route.confidence === null ? "" : ` It is the best one with a probability of ${route.confidence.toFixed(2)}.`;
   return html`<section class="panel" aria-labelledby="route-title">
     <h2 id="route-title">Why this ranker</h2>
     <p>${route.strategy}${specialist} answered, decided by: ${route.decided_by}.${sure}</p>
-    ${anomaly ? html`<${Anomaly} anomaly=${anomaly} />` : html`<p class="soft">${incomplete ? "The time was over before the anomaly score." : "The bundle has no anomaly score."}</p>`}
+    ${anomaly
+      ? html`<${Anomaly} anomaly=${anomaly} />`
+      : gap
+        ? html`<${Absent} gap=${gap} late="The time was over before the anomaly score." />`
+        : html`<p class="soft">The bundle has no anomaly score.</p>`}
   </section>`;
 }
 

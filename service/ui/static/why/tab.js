@@ -3,19 +3,20 @@
 import { html } from "../shared/html.js";
 import { shortened } from "../shared/format.js";
 import { Note, Trouble, Waiting } from "../shared/trouble.js";
-import { edited, nameOf } from "../try/list.js";
+import { edited, nameOf, withFeature } from "../try/list.js";
 import { isOff, useExplanation } from "./explaining.js";
-import { AgainstPart, MovesPart, PassingPart, RoutePart, StagePart } from "./parts.js";
+import { AgainstPart, gapOf, MovesPart, PassingPart, RoutePart, StagePart } from "./parts.js";
 
 /**
  * @param {object} props
  * @param {any} props.info of `GET /info`
+ * @param {any} props.shown of `GET /ui/bundle`; null where it failed
  * @param {import("../try/ranking.js").Work} props.work
  * @param {(patch: object) => void} props.onWork
  * @param {() => void} props.onTry
  * @param {() => void} props.onLocked
  */
-export function WhyTab({ info, work, onWork, onTry, onLocked }) {
+export function WhyTab({ info, shown, work, onWork, onTry, onLocked }) {
   const { list, selected, pinned, answer } = work;
   const { explained, error, busy, again } = useExplanation(info, work, onLocked);
   if (!list) return html`<p class="empty">There is no list yet: choose or paste one under Try.</p>`;
@@ -47,11 +48,12 @@ export function WhyTab({ info, work, onWork, onTry, onLocked }) {
 
   /** @param {any[]} changes of the explained candidate: made in Try */
   function tryChanges(changes) {
+    const { features } = shown ?? info;
     let changed = /** @type {import("../try/list.js").List} */ (list);
     const row = explained.explanations[0].candidate.index;
     for (const { feature, to } of changes) {
-      const column = changed.names.indexOf(feature);
-      if (column >= 0) changed = edited(changed, row, column, to);
+      changed = withFeature(changed, feature, features.find(({ name }) => name === feature)?.default ?? null);
+      changed = edited(changed, row, changed.names.indexOf(feature), to);
     }
     onWork({ list: changed, selected: row, before: "edits" });
     onTry();
@@ -76,7 +78,8 @@ function Unexplained({ error, onRetry }) {
     <//>`;
   }
   if (error.status === 504) {
-    return html`<${Trouble} error=${error} what="No part was ready within LISTWRIGHT_EXPLAIN_TIMEOUT_MS" onRetry=${onRetry} />`;
+    // its detail says whether the time was over or the first stage failed
+    return html`<${Trouble} error=${{ ...error, title: "Nothing could be explained" }} onRetry=${onRetry} />`;
   }
   return html`<${Trouble} error=${error} what="No explanation" onRetry=${onRetry} />`;
 }
@@ -88,27 +91,34 @@ function Explained({ explained, busy, name, onTry }) {
   if (!one) return html`<${Note} kind="warn"><p>The time (<code>LISTWRIGHT_EXPLAIN_TIMEOUT_MS</code>) was over before anything was explained.</p><//>`;
   const { candidate, against } = one;
   const called = shortened(name(candidate.index), 48);
-  const late = new Set(meta.incomplete ?? []);
+  const gap = (part) => gapOf(one, part);
+  const failed = one.incomplete.filter((part) => gap(part)?.fault !== null);
+  const late = one.incomplete.filter((part) => gap(part)?.fault === null);
   return html`<div class=${`explained ${busy ? "busy" : ""}`} aria-busy=${busy}>
     <p class="verdict"><bdi>${called}</bdi> is number ${candidate.rank} of ${ranking.ranks.length}.</p>
-    ${late.size > 0 &&
+    ${failed.length > 0 &&
+    html`<${Note} kind="bad">${failed.map((part) => html`<p key=${part}>Failed: ${named([part])} (<bdi>${shortened(gap(part)?.fault, 300)}</bdi>)</p>`)}<//>`}
+    ${late.length > 0 &&
     html`<${Note} kind="warn"><p>
-      The time (<code>LISTWRIGHT_EXPLAIN_TIMEOUT_MS</code>) was over: ${[...late].join(", ").replaceAll("_", " ")}
-      ${" "}${late.size === 1 ? "is" : "are"} not complete.
+      The time (<code>LISTWRIGHT_EXPLAIN_TIMEOUT_MS</code>) was over: ${named(late)}${" "}
+      ${late.length === 1 ? "is" : "are"} not complete.
     </p><//>`}
     ${ranking.meta.status === "degraded" &&
     html`<${Note} kind="warn"><p>Degraded: the order is of ${ranking.meta.stage_reached.replaceAll("_", " ")}. <bdi>${shortened(ranking.meta.reason ?? "", 300)}</bdi></p><//>`}
     <div class="explanations">
       ${against && html`<${AgainstPart} against=${against} name=${called} other=${shortened(name(against.index), 48)} />`}
-      <${StagePart} stage=${one.second_stage} which="second" incomplete=${late.has("second_stage")} />
-      <${StagePart} stage=${one.first_stage} which="first" incomplete=${late.has("first_stage")} />
-      <${PassingPart} passing=${one.passing} incomplete=${late.has("passing") && !one.passing} nameOf=${name} onTry=${onTry} />
-      <${MovesPart} moves=${one.moves} incomplete=${late.has("moves")} nameOf=${name} name=${called} />
-      <${RoutePart} route=${ranking.route} anomaly=${one.anomaly} incomplete=${late.has("anomaly")} />
+      <${StagePart} stage=${one.second_stage} which="second" gap=${gap("second_stage")} />
+      <${StagePart} stage=${one.first_stage} which="first" gap=${gap("first_stage")} />
+      <${PassingPart} passing=${one.passing} gap=${gap("passing")} nameOf=${name} onTry=${onTry} />
+      <${MovesPart} moves=${one.moves} gap=${gap("moves")} nameOf=${name} name=${called} />
+      <${RoutePart} route=${ranking.route} anomaly=${one.anomaly} gap=${gap("anomaly")} />
     </div>
     <p class="soft">${timesOf(meta.timings_ms)}</p>
   </div>`;
 }
+
+/** @param {string[]} parts of an explanation @returns {string} */
+const named = (parts) => parts.join(", ").replaceAll("_", " ");
 
 /** @param {Record<string, number>} timings @returns {string} */
 function timesOf(timings) {

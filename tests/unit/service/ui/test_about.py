@@ -1,5 +1,6 @@
 """``GET /ui/bundle``: what a bundle has for the page, and what becomes of files that are gone or altered."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -118,6 +119,19 @@ def test_an_answer_is_made_once_and_few_are_kept(shop, monkeypatch):
         found.of(bundle.Bundle(loaded.path, other, loaded.reranker))
     found.of(loaded)
     assert len(made) == 7, "the oldest was dropped"
+
+
+@pytest.mark.parametrize("name", ["golden.jsonl", "report.json"])
+def test_a_file_that_comes_back_is_shown_again(tmp_path, name):
+    copy = tmp_path / "demo" / "1"
+    shutil.copytree(DEMO, copy)
+    loaded, about = bundle.load(copy), About()
+    (copy / name).rename(copy / "gone")
+    lacking = about.of(loaded)
+    (copy / "gone").rename(copy / name)
+    assert about.of(loaded) == shown(loaded).model_dump_json().encode() != lacking
+    (copy / name).unlink()
+    assert about.of(loaded) != lacking, "this one was whole, and is kept"
 
 
 def test_long_lists_are_left_out_before_a_browser_has_to_hold_them(shop, monkeypatch):

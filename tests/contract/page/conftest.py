@@ -7,6 +7,8 @@ import pytest
 
 from support.http.processes import Process
 from support.pages.browsing import chromium
+from support.pages.explained import explained
+from support.pages.page_actions import ranked, select
 from support.waiting import NEVER_S, PATIENCE_S
 
 DEMO = Path(__file__).resolve().parents[3] / "models" / "demo" / "1"
@@ -53,6 +55,27 @@ def open_page(browser):
 
         yield start
     assert complaints == []
+
+
+@pytest.fixture
+def why(demo, open_page):
+    """Opens the tab over a service that explains so; what it was asked is kept."""
+
+    def start(answer=None, *, status=200, headers=None):
+        page = open_page(demo)
+        asked = []
+
+        def fulfil(route):
+            asked.append(route.request.post_data_json)
+            route.fulfill(status=status, json=answer or explained(), headers=headers or {})
+
+        page.route("**/explain", fulfil)
+        ranked(page)
+        select(page, "offer-3")
+        page.get_by_role("button", name="Why this place?").click()
+        return page, asked
+
+    return start
 
 
 def _is_complaint(said):

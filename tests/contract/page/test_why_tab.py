@@ -18,27 +18,6 @@ LAST_TOO_DEAR = [*NEAR, dict(zip(NAMES, (5000, -2, -2, "A5"), strict=True))]
 """For the second stage of a bundle, which gives NaN for the sixth, should it come to see it."""
 
 
-@pytest.fixture
-def why(demo, open_page):
-    """Opens the tab over a service that explains so; what it was asked is kept."""
-
-    def start(answer=None, *, status=200, headers=None):
-        page = open_page(demo)
-        asked = []
-
-        def fulfil(route):
-            asked.append(route.request.post_data_json)
-            route.fulfill(status=status, json=answer or explained(), headers=headers or {})
-
-        page.route("**/explain", fulfil)
-        ranked(page)
-        select(page, "offer-3")
-        page.get_by_role("button", name="Why this place?").click()
-        return page, asked
-
-    return start
-
-
 def test_a_candidate_is_explained(why):
     page, asked = why()
     page.get_by_text("offer-3 is number 2 of 5.").wait_for()
@@ -258,35 +237,3 @@ def test_a_second_stage_that_fails_is_said_to_have_failed(serve, tmp_path, open_
     page.get_by_text("Failed: moves (").wait_for()
     assert "It failed:" in text_of(page)
     assert "LISTWRIGHT_EXPLAIN_TIMEOUT_MS" not in text_of(page)
-
-
-def test_who_asks_anew_or_leaves_ends_what_was_asked(why):
-    page, asked = why()
-    page.get_by_text("offer-3 is number 2 of 5.").wait_for()
-    gone = []
-    page.on("requestfailed", lambda request: gone.append(request.post_data_json["candidate"]))
-    page.unroute("**/explain")
-    page.route("**/explain", lambda route: asked.append(route.request.post_data_json))  # and never answers
-    page.get_by_label("Candidate").select_option("0")
-    wait_for(page, lambda: asked[-1]["candidate"] == 0)
-    page.get_by_label("Candidate").select_option("1")
-    wait_for(page, lambda: asked[-1]["candidate"] == 1 and gone == [0])
-    show(page, "Try")
-    wait_for(page, lambda: gone == [0, 1])
-    assert page.get_by_role("alert").count() == 0
-
-
-def test_the_service_is_never_too_busy_for_who_goes_from_one_to_the_next(open_page, explaining):
-    """It explains one list and lets one wait; who has left holds neither place."""
-    page = open_page(explaining)
-    names, answers = ranked(page), []
-    page.on("response", lambda response: answers.append(response.status) if response.url.endswith("/explain") else None)
-    for _ in range(2):
-        show(page, "Why")
-        for index in range(len(names)):
-            page.get_by_label("Candidate").select_option(str(index))
-            page.wait_for_timeout(30)
-        show(page, "Try")
-    show(page, "Why")
-    page.get_by_text(f"offer-{len(names)} is number").wait_for()
-    assert set(answers) == {200}

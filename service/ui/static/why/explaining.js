@@ -7,6 +7,9 @@ import { requestBody } from "../try/list.js";
 /** Milliseconds that the service has to notice that one was given up: until then it holds a place. */
 const PAUSE_MS = 200;
 
+/** Milliseconds in which a refusal may come from one that was given up: it is asked again. */
+const GRACE_MS = 10_000;
+
 let givenUpAt = -Infinity;
 
 /**
@@ -26,14 +29,21 @@ export function useExplanation(info, { list, selected, pinned, strategy, special
     const giveUp = new AbortController();
     let asking = false;
 
+    /** @returns {Promise<{explained: any, error: any}>} */
+    async function answered() {
+      try {
+        return { explained: await askExplanation(body, giveUp.signal), error: null };
+      } catch (error) {
+        const isOwn = error.status === 429 && performance.now() < givenUpAt + GRACE_MS;
+        if (!isOwn || giveUp.signal.aborted) return { explained: null, error };
+        await new Promise((resume) => setTimeout(resume, PAUSE_MS));
+        return answered();
+      }
+    }
+
     async function explain() {
       asking = true;
-      let outcome;
-      try {
-        outcome = { explained: await askExplanation(body, giveUp.signal), error: null };
-      } catch (error) {
-        outcome = { explained: null, error };
-      }
+      const outcome = await answered();
       asking = false;
       if (giveUp.signal.aborted) return;
       if (outcome.error?.status === 401) onLocked();

@@ -92,7 +92,11 @@ def main() -> int:
     }
     for name, value in result.items():
         print(f"{name}: {value}")
-    print(machine.save("unused", f"python -m benchmarks.load.unused --before {options.before}", result))
+    print(
+        machine.save(
+            "unused", f"python -m benchmarks.load.unused --before {options.before} --pairs {options.pairs}", result
+        )
+    )
     return 0
 
 

@@ -76,8 +76,7 @@ def _looked_through(
     """
     goes: list[bool] = []
     named: set[str] = set()
-    finished = listed.with_name(listed.name.removesuffix(PART) + FINISHED) if listed.name.endswith(PART) else listed
-    for path in dict.fromkeys((listed, finished)):
+    for path in files.names_of(listed):
         try:
             with path.open("rb") as lines:
                 for line in lines:

@@ -82,10 +82,12 @@ def records(paths: Iterable[Path]) -> Iterator[ServedRecord]:
 
 
 def names_of(listed: Path) -> tuple[Path, ...]:
-    """Where a file is that was listed a while ago: the service finishes it at any moment, and gives it another name."""
-    if not listed.name.endswith(OPEN_SUFFIX):
+    """Where a file of records or events may be that was listed a while ago: the service finishes it at any moment, and
+    then its name has no ``.part`` any more.
+    """
+    if not listed.name.endswith(".part"):
         return (listed,)
-    return listed, listed.with_name(listed.name.removesuffix(OPEN_SUFFIX) + SUFFIX)
+    return listed, listed.with_name(listed.name.removesuffix(".part"))
 
 
 def read(path: Path) -> Iterator[ServedRecord]:

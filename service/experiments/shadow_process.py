@@ -56,7 +56,7 @@ class Found(NamedTuple):
     status: str
     seconds: float
     agreement: tuple[float, float, float] | None
-    cpu_s: float = 0.0
+    cpu_s: float
 
 
 def run(pipe: Connection) -> None:
@@ -93,14 +93,15 @@ def answer(question: Question, bundles: dict[str, Bundle]) -> Found:
     from listwright.ranking.candidates import CandidateList  # noqa: PLC0415 - the process steps back before it loads
     from listwright.ranking.experiments.agreement import agreement  # noqa: PLC0415
 
-    began = time.perf_counter()
+    began, cpu_began = time.perf_counter(), time.process_time()
     try:
         reranker = _loaded(question, bundles).reranker
         candidates = CandidateList(question.features, None, question.context)
         began, cpu_began = time.perf_counter(), time.process_time()
         ranking = reranker.rerank(candidates, routing=question.routing)
     except Exception as error:  # told to the worker, which counts and logs it
-        return Found((), f"failed: {type(error).__name__}: {error}", time.perf_counter() - began, None)
+        seconds, cpu_s = time.perf_counter() - began, time.process_time() - cpu_began
+        return Found((), f"failed: {type(error).__name__}: {error}", seconds, None, cpu_s)
     seconds, cpu_s = time.perf_counter() - began, time.process_time() - cpu_began
     status = f"degraded: {ranking.reason}" if ranking.degraded else "ok"
     return Found(tuple(ranking.order.tolist()), status, seconds, agreement(question.shown, ranking.order), cpu_s)

@@ -6,14 +6,14 @@ from collections import deque
 
 from listwright.service.served_log.taken import Taken
 
-CANDIDATE_BYTES = 64
-"""Of a candidate's id, scores and place, about."""
+CANDIDATE_BYTES = 80
+"""Of a candidate's scores and place, and of what Python adds to its id."""
 
 
 def size_of(taken: Taken) -> int:
     """Bytes that a request holds while it waits, about."""
-    features = taken.candidates.features
-    return features.nbytes + CANDIDATE_BYTES * len(features)
+    features, ids = taken.candidates.features, taken.candidates.ids
+    return features.nbytes + CANDIDATE_BYTES * len(features) + (0 if ids is None else sum(map(len, ids)))
 
 
 class Buffer:
@@ -26,7 +26,7 @@ class Buffer:
     """
 
     def __init__(self, most: int) -> None:
-        self._most, self._waiting = most, deque[Taken]()
+        self._most, self._waiting = most, deque[tuple[int, Taken]]()
         self._put = self._got = 0
 
     def __len__(self) -> int:
@@ -43,13 +43,13 @@ class Buffer:
         if self._put - self._got + size > self._most:
             return False
         self._put += size
-        self._waiting.append(one)
+        self._waiting.append((size, one))
         return True
 
     def take(self) -> Taken | None:
         """The oldest; None if there is none."""
         if not self._waiting:
             return None
-        one = self._waiting.popleft()
-        self._got += size_of(one)
+        size, one = self._waiting.popleft()
+        self._got += size
         return one

@@ -18,7 +18,7 @@ from listwright.training.joining import causes
 from listwright.training.joining.causes import Counts
 from listwright.training.joining.event_files import event_batches, event_files
 from listwright.training.joining.labels import Labels
-from listwright.training.joining.live_files import finished, of_file
+from listwright.training.joining.live_files import of_file
 from listwright.training.joining.matching import BUCKET_ROWS, deal, keys_of, match, worth_matching
 from listwright.training.joining.pieces import PieceTimes, Schema, Slice, schema_of, slices_of, write_pieces
 from listwright.training.joining.rows import LABEL, QID, TIME, check_names, judged_rows
@@ -141,7 +141,7 @@ class _Run:
         """Kept, as files go."""
 
         def seen() -> dict[str, Any]:
-            schema = schema_of([finished(path) for path in files])
+            schema = schema_of(files)
             return {"names": schema.names, "categories": schema.categories}
 
         found = once(self._folder, "schema", seen)

@@ -13,8 +13,9 @@ import polars as pl
 from jaxtyping import Float
 
 from listwright.ranking.errors import DataError
-from listwright.ranking.served.files import GoneError, feature_columns, read
+from listwright.ranking.served.files import feature_columns, read
 from listwright.ranking.served.record import Columns, ServedRecord
+from listwright.training.joining.live_files import of_file
 
 PIECE_BYTES = 16 * 2**20
 """Of the features of a piece."""
@@ -73,7 +74,7 @@ def schema_of(files: Sequence[Path]) -> Schema:
     Raises:
         DataError: if there is no file with a header, or two files have other columns; names the columns.
     """
-    found = [(path, columns) for path in files if (columns := _columns_of(path)) is not None]
+    found = [(path, columns) for path in files if (columns := of_file(path, feature_columns)) is not None]
     if not found:
         raise DataError(files[0].parent if files else "the served log", "has no served record yet")
     newest, last = found[-1]
@@ -85,13 +86,6 @@ def schema_of(files: Sequence[Path]) -> Schema:
         if name in last.categories
     }
     return Schema(last.names, categories)
-
-
-def _columns_of(path: Path) -> Columns | None:
-    try:
-        return feature_columns(path)
-    except GoneError:
-        return None
 
 
 def _check_same(path: Path, columns: Columns, newest: Path, last: Columns) -> None:

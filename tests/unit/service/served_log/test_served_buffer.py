@@ -2,6 +2,7 @@
 
 import threading
 
+from listwright.ranking.candidates import CandidateList
 from listwright.service.served_log.buffer import Buffer, size_of
 from support.served import taken
 
@@ -9,6 +10,8 @@ from support.served import taken
 def test_what_is_put_comes_out_in_order_and_room_comes_back():
     size = size_of(taken(0))
     assert size > taken(0).candidates.features.nbytes
+    long = CandidateList(taken(0).candidates.features, tuple(f"{place:500}" for place in range(4)))
+    assert size_of(taken(0, candidates=long)) >= size + 4 * 500, "a caller's long ids count"
     buffer = Buffer(2 * size)
     assert [buffer.put(taken(n)) for n in range(3)] == [True, True, False]
     assert (len(buffer), buffer.held) == (2, 2 * size)

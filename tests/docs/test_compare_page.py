@@ -45,7 +45,7 @@ def test_false_verdicts_stay_below_what_is_promised():
 
 def test_interleaving_needs_fewer_queries_by_every_metric():
     times = [row["times"][name] for row in KINDS["rows"] for name in row["times"]]
-    assert min(times) > 1.0
+    assert 1.0 < min(times) <= max(times) < 5.0
 
 
 def test_its_commands_parse():

@@ -142,6 +142,27 @@ def test_nothing_in_training_range_is_said(why):
     page.get_by_text("no change of one or two features within training's range is enough").wait_for()
 
 
+def test_changes_that_were_left_out_are_counted(why):
+    page, _ = why(explained(passing=PASSING | {"untried": 1234}))
+    page.get_by_text("84 changes tried, 1\u202f234 larger or rarer ones not").wait_for()
+
+
+@pytest.mark.parametrize(
+    ("margin", "rule"),
+    [
+        (0.0125, "The router takes the most probable specialist if its gain is above 0.0125."),
+        (None, "This bundle's router never takes a specialist."),
+    ],
+)
+def test_what_the_router_made_of_the_list_is_shown(why, margin, rule):
+    router = {"probabilities": [0.25, 0.625, 0.125], "gains": [-0.01, 0.02, 0.0], "margin": margin}
+    page, _ = why(explained(router=router))
+    page.get_by_text(rule).wait_for()
+    table = page.get_by_role("region", name="Specialists, as the router sees them")
+    rows = [row.inner_text().split("\t") for row in table.get_by_role("row").all()[1:]]
+    assert rows == [["0", "0.25", "\u22120.01"], ["1 (most probable)", "0.625", "+0.02"], ["2", "0.125", "0"]]
+
+
 def test_what_was_cut_off_is_named(why):
     late = ["second_stage", "moves", "passing"]
     page, _ = why(explained(second_stage=None, passing=None, moves=[], incomplete=late))

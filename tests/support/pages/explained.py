@@ -60,6 +60,7 @@ EXPLANATION = {
         "one": [{"feature": "n5", "from": 1.5, "to": 2.75}],
         "two": [{"feature": "n1", "from": None, "to": 0.5}, {"feature": "c1", "from": "v3", "to": "v2"}],
         "tried": 84,
+        "untried": 0,
     },
     "moves": [{"index": 4, "id": "offer-5", "rank": 4, "rank_without": 2}],
     "anomaly": {
@@ -67,6 +68,7 @@ EXPLANATION = {
         "training_quantiles": {"0.5": 0.4, "0.99": 0.5},
         "features": [{"feature": "n7", "value": 3.5, "anomaly_without": 0.41}],
     },
+    "router": None,
     "against": None,
     "incomplete": [],
     "faults": {},

@@ -1,7 +1,7 @@
-/** The parts of an explanation: its stages, what it would take, who moves, how unusual the query is. */
+/** The parts of an explanation about one candidate: its stages, what it would take, who moves. */
 
 import { html } from "../shared/html.js";
-import { cell, exactCell, number, percent, plural, shortened, signed } from "../shared/format.js";
+import { count, exactCell, number, plural, shortened } from "../shared/format.js";
 import { Note } from "../shared/trouble.js";
 import { Bars } from "./bars.js";
 
@@ -21,7 +21,7 @@ import { Bars } from "./bars.js";
 export const gapOf = (one, part) => (one.incomplete.includes(part) ? { fault: one.faults?.[part] ?? null } : null);
 
 /** @param {{gap: {fault: string | null}, late: string}} props in the place of a part that is not there */
-function Absent({ gap, late }) {
+export function Absent({ gap, late }) {
   if (gap.fault === null) return html`<p class="soft">${late}</p>`;
   return html`<p class="bad-text">It failed: <bdi>${shortened(gap.fault, 300)}</bdi></p>`;
 }
@@ -94,12 +94,13 @@ export function PassingPart({ passing, gap, nameOf, onTry }) {
 
 /** @param {{passing: any, nameOf: Names, onTry: (changes: any[]) => void}} props */
 function Found({ passing, nameOf, onTry }) {
-  const { above, one, two, tried } = passing;
+  const { above, one, two, tried, untried } = passing;
   const ways = [one, two].filter(Boolean);
+  const left = untried > 0 ? `, ${count(untried)} larger or rarer ones not` : "";
   return html`<p>
       To pass <bdi>${shortened(nameOf(above.index), 48)}</bdi>, on place ${above.rank},${" "}
       ${ways.length ? "this is enough" : "no change of one or two features within training's range is enough"}
-      ${" "}(${plural(tried, "change")} tried)${ways.length ? ":" : "."}
+      ${" "}(${plural(tried, "change")} tried${left})${ways.length ? ":" : "."}
     </p>
     <ul class="ways">
       ${ways.map(
@@ -129,36 +130,4 @@ export function MovesPart({ moves, gap, nameOf, name }) {
             )}
           </ul>`}
   </section>`;
-}
-
-/** @param {{route: any, anomaly: any, gap: Gap}} props why this ranker answered, how unusual the query is */
-export function RoutePart({ route, anomaly, gap }) {
-  const specialist = route.specialist === null ? "" : ` ${route.specialist}`;
-  const sure = route.confidence === null ? "" : ` It is the best one with a probability of ${route.confidence.toFixed(2)}.`;
-  return html`<section class="panel" aria-labelledby="route-title">
-    <h2 id="route-title">Why this ranker</h2>
-    <p>${route.strategy}${specialist} answered, decided by: ${route.decided_by}.${sure}</p>
-    ${anomaly
-      ? html`<${Anomaly} anomaly=${anomaly} />`
-      : gap
-        ? html`<${Absent} gap=${gap} late="The time was over before the anomaly score." />`
-        : html`<p class="soft">The bundle has no anomaly score.</p>`}
-  </section>`;
-}
-
-/** @param {{anomaly: any}} props */
-function Anomaly({ anomaly }) {
-  const levels = Object.entries(anomaly.training_quantiles).map(([level, value]) => [Number(level), Number(value)]);
-  const below = levels.filter(([, value]) => value <= anomaly.score).map(([level]) => level);
-  const place = below.length ? `above ${percent(Math.max(...below))} of training's queries` : "among the most usual of training's queries";
-  return html`<p>The query's anomaly score is ${number(anomaly.score, 3)}${levels.length > 0 && `: ${place}`}.</p>
-    ${anomaly.features.length > 0 &&
-    html`<p>What makes it unusual, with the score that the query would have without it:</p>
-      <ul>
-        ${anomaly.features.map(
-          ({ feature, value, anomaly_without: without }) => html`<li key=${feature}>
-            <bdi>${shortened(feature, 60)}</bdi> (${number(value, 3)}): ${number(without, 3)}, ${signed(without - anomaly.score, 2)}
-          </li>`,
-        )}
-      </ul>`}`;
 }

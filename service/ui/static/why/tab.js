@@ -5,7 +5,8 @@ import { shortened } from "../shared/format.js";
 import { Note, Trouble, Waiting } from "../shared/trouble.js";
 import { edited, nameOf, withFeature } from "../try/list.js";
 import { isOff, useExplanation } from "./explaining.js";
-import { AgainstPart, gapOf, MovesPart, PassingPart, RoutePart, StagePart } from "./parts.js";
+import { AgainstPart, gapOf, MovesPart, PassingPart, StagePart } from "./parts.js";
+import { RoutePart } from "./route.js";
 
 /**
  * @param {object} props
@@ -111,7 +112,7 @@ function Explained({ explained, busy, name, onTry }) {
       <${StagePart} stage=${one.first_stage} which="first" gap=${gap("first_stage")} />
       <${PassingPart} passing=${one.passing} gap=${gap("passing")} nameOf=${name} onTry=${onTry} />
       <${MovesPart} moves=${one.moves} gap=${gap("moves")} nameOf=${name} name=${called} />
-      <${RoutePart} route=${ranking.route} anomaly=${one.anomaly} gap=${gap("anomaly")} />
+      <${RoutePart} route=${ranking.route} router=${one.router} anomaly=${one.anomaly} gap=${gap("anomaly")} />
     </div>
     <p class="soft">${timesOf(meta.timings_ms)}</p>
   </div>`;

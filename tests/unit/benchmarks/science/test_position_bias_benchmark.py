@@ -1,9 +1,12 @@
 """Small versions of the benchmarks of interleaving and position bias: the machinery finds what was planted."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from benchmarks.science import interleaving, position_bias
+from listwright.training.evaluation.bootstrap import crossed_means
 
 
 def test_interleaving_needs_fewer_queries_than_a_split():
@@ -17,7 +20,7 @@ def test_interleaving_needs_fewer_queries_than_a_split():
 
 @pytest.fixture(scope="module")
 def planted():
-    return position_bias.sets_of(None, queries=300)["planted"]
+    return position_bias.sets_of(None, queries=300)["planted"][0]
 
 
 def test_clicks_follow_the_model(planted):
@@ -31,10 +34,39 @@ def test_clicks_follow_the_model(planted):
 
 def test_debiased_beats_naive_on_true_labels(planted, tmp_path):
     """One strong bias, one seed: the full run has ten seeds and more strengths."""
-    found = position_bias.measure(planted, seeds=1, strengths=(1.0,), sessions=(3000,), requests=40_000)
+    found = position_bias.measure([planted], seeds=1, strengths=(1.0,), sessions=(3000,), requests=40_000)
     (point,) = found["curves"]
     assert point["naive"] < point["debiased"] < point["full information"] + 0.02
     assert {one["method"] for one in found["propensities"]} == {"swaps", "harvest"}
     assert all(one["covered"] >= one["places"] - 3 for one in found["propensities"])
     text = position_bias.draw({"planted": found}, tmp_path / "figure.svg").read_text()
     assert all(way in text for way in position_bias.WAYS)
+
+
+def test_samples_of_one_fold_are_crossed():
+    gains = np.random.default_rng(3).normal(size=(4, 30))
+    assert position_bias.resampled(list(gains), 1) == pytest.approx(crossed_means(gains))
+
+
+def test_seeds_of_one_fold_share_their_queries():
+    """Each fold has one query that decides: it is drawn or not, for both seeds of its fold together."""
+    folds = 5
+    gains = [np.zeros(20) for _ in range(2 * folds)]
+    for gain in gains:
+        gain[0] = 20.0
+    means = position_bias.resampled(gains, folds)
+    assert means.mean() == pytest.approx(1.0, abs=0.05)
+    # of five shared Poisson counts, weighed by a multinomial draw of ten seeds; of ten counts it would be 0.19
+    assert means.var() == pytest.approx(0.28, rel=0.15)
+
+
+def test_folds_take_turns_over_the_seeds(monkeypatch):
+    served = []
+    folds = [SimpleNamespace(train=None, valid=None, name=name) for name in "abc"]
+    monkeypatch.setattr(position_bias, "serve", lambda splits, seed: (served.append((seed, splits.name)), None))
+    for name in ("propensities", "harvested"):
+        monkeypatch.setattr(position_bias, name, lambda *_: None)
+    monkeypatch.setattr(position_bias, "_against_truth", lambda *_: {})
+    monkeypatch.setattr(position_bias.lambdamart, "tune", lambda *_, **__: None)
+    position_bias.measure(folds, seeds=5, strengths=(1.0,), sessions=())
+    assert served == [(0, "a"), (1, "b"), (2, "c"), (3, "a"), (4, "b")]

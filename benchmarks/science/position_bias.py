@@ -5,7 +5,7 @@ of the training queries, serves training queries again and again. Visitors click
 labels. Neighbours are swapped in half of another log, which propensities are estimated from. Then LambdaMART is fitted
 to the clicks as they are (naive), to the clicks weighed by the estimated propensities (debiased), and to the true
 labels (full information). All are measured by the true labels of the test queries. The five folds of MQ2008 take turns
-over the seeds, so every query of it is tested.
+over the seeds, so every query of it is tested. Sets and strengths that are not asked for stay in the result file.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def main() -> None:
     parser.add_argument("--strengths", type=float, nargs="+", default=list(STRENGTHS), help="(default: 0.5 1 1.5)")
     parser.add_argument("--requests", type=int, default=REQUESTS, help="of the logs for propensities")
     parser.add_argument("--most", type=int, default=30_000, help="sessions of the largest log (default: 30000)")
-    parser.add_argument("--only", metavar="SET", help="measure this set; the others stay as the result file has them")
+    parser.add_argument("--only", metavar="SET", help="planted or mq2008 (default: both)")
     options = parser.parse_args()
     if options.data is None or not options.data.is_dir():
         print(f"no MQ2008 at {options.data}: planted data alone; name its folder with --data")
@@ -191,29 +191,34 @@ def main() -> None:
     asked = sets_of(options.data)
     if options.only is not None:
         if options.only not in asked:
-            parser.error(f"--only {options.only}: there is {', '.join(asked)}")
+            parser.error(f"--only {options.only}: there is {' and '.join(asked)}")
         asked = {options.only: asked[options.only]}
-    words = [f" --data PATH --only {name}" if name != "planted" else " --only planted" for name in asked]
     rest = f"--seeds {options.seeds} --most {options.most} --strengths {' '.join(map(str, strengths))}"
     rest += f" --requests {options.requests}" if options.requests != REQUESTS else ""
-    sets = _kept(options.only)
-    for (name, folds), word in zip(asked.items(), words, strict=True):
+    path = machine.RESULTS / "position_bias.json"
+    sets = json.loads(path.read_text(encoding="utf-8"))["sets"] if path.exists() else {}
+    for name, folds in asked.items():
         found = measure(folds, seeds=options.seeds, strengths=strengths, sessions=counts, requests=options.requests)
-        command = f"python -m benchmarks.science.position_bias{word} {rest}"
-        sets[name] = {"command": command, "seeds": options.seeds, **found}
-    sets = {name: sets[name] for name in ("planted", "mq2008") if name in sets}
-    command = "; ".join(found["command"] for found in sets.values())
-    print(machine.save("position_bias", command, {"shown": SHOWN, "sets": sets}))
+        given = "" if name == "planted" else "--data PATH "
+        command = f"python -m benchmarks.science.position_bias {given}--only {name} {rest}"
+        sets[name] = beside(sets.get(name), {"runs": [{"command": command, "seeds": options.seeds}], **found})
+    print(machine.save("position_bias", "see the runs of each set", {"shown": SHOWN, "sets": sets}))
     print(draw(sets))
 
 
-def _kept(only: str | None) -> dict[str, Any]:
-    """The sets of the result file, if not all are measured anew."""
-    path = machine.RESULTS / "position_bias.json"
-    if only is None or not path.exists():
-        return {}
-    kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["sets"]
-    return kept
+def beside(before: dict[str, Any] | None, found: dict[str, Any]) -> dict[str, Any]:
+    """What was measured, with the strengths of earlier runs that were not measured now."""
+    if before is None:
+        return found
+    strengths = {point["strength"] for point in found["curves"]}
+    kept = {
+        name: [one for one in before[name] if one["strength"] not in strengths] for name in ("propensities", "curves")
+    }
+    runs = [run for run in before["runs"] if kept["curves"]]
+    return {
+        "runs": [*runs, *found["runs"]],
+        **{name: sorted([*kept[name], *found[name]], key=lambda one: one["strength"]) for name in kept},
+    }
 
 
 if __name__ == "__main__":

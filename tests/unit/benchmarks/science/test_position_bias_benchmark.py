@@ -70,3 +70,22 @@ def test_folds_take_turns_over_the_seeds(monkeypatch):
     monkeypatch.setattr(position_bias.lambdamart, "tune", lambda *_, **__: None)
     position_bias.measure(folds, seeds=5, strengths=(1.0,), sessions=())
     assert served == [(0, "a"), (1, "b"), (2, "c"), (3, "a"), (4, "b")]
+
+
+def test_strengths_of_earlier_runs_stay_unless_they_are_measured_again():
+    def found(command, *strengths):
+        points = [{"strength": strength, "of": command} for strength in strengths]
+        return {"runs": [{"command": command}], "propensities": points, "curves": points}
+
+    first = found("first", 0.5, 1.5)
+    both = position_bias.beside(first, found("second", 1.0, 1.5))
+    assert [(one["strength"], one["of"]) for one in both["curves"]] == [
+        (0.5, "first"),
+        (1.0, "second"),
+        (1.5, "second"),
+    ]
+    assert both["propensities"] == both["curves"]
+    assert [run["command"] for run in both["runs"]] == ["first", "second"]
+    again = found("third", 0.5, 1.0, 1.5)
+    assert position_bias.beside(both, again) == again
+    assert position_bias.beside(None, first) is first

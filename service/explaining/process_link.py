@@ -16,8 +16,8 @@ from listwright.service.child_process import ended
 from listwright.service.errors import ExplanationFailedError, NotReadyError, UnexplainedError
 from listwright.service.explaining.explain_process import Crashed, ExplainedList, ExplainTask, Reply, run
 
-LOOK_S = 0.1
-"""Between two looks at whether the caller is still there. Each takes the interpreter's lock, which requests want."""
+LOOK_S = 0.02
+"""Between two looks at whether the caller is still there."""
 
 GRACE_S = 0.5
 """After the deadline, for an answer that is on its way."""

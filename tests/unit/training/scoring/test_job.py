@@ -76,12 +76,9 @@ def test_features_can_be_left_out(folder, data, ends):
 
 
 def test_a_feature_that_is_the_query_id_stays(folder, data):
-    frame = lists(LENGTHS).with_columns(stars=pl.col("query").rank("dense").cast(pl.Float32))
-    frame.with_columns(stars=pl.col("stars").cast(pl.Int32)).drop("query").write_parquet(data)
+    lists(LENGTHS).with_columns(stars=pl.col("query").rank("dense")).drop("query").write_parquet(data)
     score(job(folder, data, qid="stars", features=False), jobs=1)
-    columns = pl.read_parquet(data.with_name("out.parquet")).columns
-    assert "stars" in columns
-    assert "price" not in columns
+    assert {"stars", "price"} & set(pl.read_parquet(data.with_name("out.parquet")).columns) == {"stars"}
 
 
 @pytest.mark.parametrize("ends", [".parquet", ".csv"])

@@ -21,7 +21,6 @@ _EXAMPLES = """examples:
   listwright score models/shop/1 --data rows.csv.gz --qid search_id --out scored.csv
   listwright score models/shop/1 --data test.txt --out scored.parquet     LETOR text
   listwright score models/shop/1 --data november/ --qid search_id --out scored
-  listwright score models/shop/1 --data rows.parquet --qid search_id --out scored.parquet --no-features
   listwright score models/shop/1 --data rows.parquet --qid search_id --out scored.parquet --on ray://head:10001
 
 A folder's files are read by name. --out without an ending is a folder of Parquet parts.
@@ -35,15 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Command line; 0 when the file is written, 1 with one clear line when it is not, 130 after Ctrl-C."""
     options = _parser().parse_args(arguments)
     console = Console(highlight=False)
-    job = Job(
-        options.bundle,
-        options.data,
-        options.out,
-        options.qid,
-        options.strategy,
-        options.prefix,
-        features=not options.no_features,
-    )
+    job = Job(options.bundle, options.data, options.out, options.qid, options.strategy, options.prefix)
     began = perf_counter()
     try:
         if options.jobs is not None and options.jobs < 1:
@@ -78,7 +69,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--qid", metavar="COL", help="column with the query id; not for LETOR text")
     parser.add_argument("--strategy", default="auto", metavar="NAME", help="as in a request (default: auto)")
     parser.add_argument("--prefix", default="", metavar="TEXT", help="before the names of the added columns")
-    parser.add_argument("--no-features", action="store_true", help="write the other columns and the added ones alone")
     parser.add_argument("--jobs", type=int, metavar="N", help="parts at a time (default: cores)")
     add_on_option(parser)
     parser.add_argument("--resume", action="store_true", help="continue an interrupted job")

@@ -1,9 +1,9 @@
 """``python -m benchmarks.speed.scoring``: what offline scoring takes beyond the ranking itself, and its memory.
 
 The floor is the same bundle in as many processes as score, all at once, which rank the same lists from arrays in
-memory. All are taken in turn, and a ratio is of medians. Two bundles: the demo, whose lists are short and cheap, and
-the wide bundle of the other benchmarks. Features are written to the output, or left out. The demo then scores ten
-million rows while the memory of all processes is looked at.
+memory. Both are taken in turn, and a ratio is of medians. Two bundles: the demo, whose lists are short and cheap, and
+the wide bundle of the other benchmarks. The demo then scores ten million rows while the memory of all processes is
+looked at.
 """
 
 from __future__ import annotations
@@ -54,9 +54,6 @@ FLOOR_ROWS = 20_000
 """Rows that a process of the floor holds, and ranks again and again."""
 
 ROUNDS = 3
-
-OPTIONS = {"all columns": (), "no features": ("--no-features",)}
-"""Of the command, by the columns that it writes."""
 LOOK_S = 0.2
 
 
@@ -73,7 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
         table = []
         for kind, (served, made) in sets.items():
             data = _generated(folder / kind, int(ROWS[kind] * share), made)
-            table += [{"bundle": kind, **row} for row in _compared(folder, served, data, jobs)]
+            table.append({"bundle": kind, **_compared(folder, served, data, jobs)})
         long = _long(folder, _generated(folder / "long", int(LONG_ROWS * share), _demo_rows), jobs)
         long["ratio"] = round(long["rows_per_second_and_core"] / table[0]["floor_per_second_and_core"], 3)
     print(machine.save("scoring", "python -m benchmarks.speed.scoring", {"jobs": jobs, "table": table, "long": long}))
@@ -117,37 +114,30 @@ def listwright(*words: str) -> None:
         raise SystemExit(f"listwright {words[0]} failed:\n{done.stdout}{done.stderr}")
 
 
-def scored(served: Path, data: Path, out: Path, jobs: int, *more: str) -> None:
-    """Score a file by the command, which gets ``more`` options."""
+def scored(served: Path, data: Path, out: Path, jobs: int) -> None:
+    """Score a file by the command."""
     options = ["--data", str(data), "--qid", "qid", "--out", str(out), "--jobs", str(jobs), "--strategy", STRATEGY]
-    listwright("score", str(served), *options, *more)
+    listwright("score", str(served), *options)
 
 
-def _compared(folder: Path, served: Path, data: Path, jobs: int) -> list[dict[str, Any]]:
-    """One bundle: candidates a second and core, of the floor and of the command, and their ratio; with the features in
-    the output, and without."""
+def _compared(folder: Path, served: Path, data: Path, jobs: int) -> dict[str, Any]:
+    """One bundle: candidates a second and core, of the floor and of the command, and their ratio."""
     count = _count(data)
-    floors, ours = [], {written: list[float]() for written in OPTIONS}
+    floors, ours = [], []
     for _ in range(ROUNDS):
         floors.append(floor(served, data, count // jobs, jobs))
-        for written, options in OPTIONS.items():
-            out = folder / "out"
-            began = time.perf_counter()
-            scored(served, data, out, jobs, *options)
-            ours[written].append(count / (time.perf_counter() - began) / jobs)
-            shutil.rmtree(out)
-    features = len(bundle.load(served).manifest.feature_schema)
-    return [
-        {
-            "features": features,
-            "written": written,
-            "rows": count,
-            "floor_per_second_and_core": round(median(floors)),
-            "scored_per_second_and_core": round(median(speeds)),
-            "ratio": round(median(speeds) / median(floors), 3),
-        }
-        for written, speeds in ours.items()
-    ]
+        out = folder / "out"
+        began = time.perf_counter()
+        scored(served, data, out, jobs)
+        ours.append(count / (time.perf_counter() - began) / jobs)
+        shutil.rmtree(out)
+    return {
+        "features": len(bundle.load(served).manifest.feature_schema),
+        "rows": count,
+        "floor_per_second_and_core": round(median(floors)),
+        "scored_per_second_and_core": round(median(ours)),
+        "ratio": round(median(ours) / median(floors), 3),
+    }
 
 
 def _count(folder: Path) -> int:

@@ -44,7 +44,6 @@ class Job:
         qid: column with the query id, for tables.
         strategy: as a request says it.
         prefix: of the added columns.
-        features: whether the output has the bundle's features, too, or the other columns alone.
         part_rows: see :func:`listwright.training.scoring.parts.parts`.
     """
 
@@ -54,7 +53,6 @@ class Job:
     qid: str | None = None
     strategy: str = "auto"
     prefix: str = ""
-    features: bool = True
     part_rows: int = PART_ROWS
 
 
@@ -139,22 +137,19 @@ def _all_parts(
 def _begun(workers: Executor, part: Part, job: Job, qid: str, folder: Path) -> Future[None]:
     """The rows go through a file: through a pipe they would be pickled and copied several times."""
     part.rows.write_ipc(_rows_file(folder, part.number), compression="uncompressed")
-    return workers.submit(_score_part, part.number, job, qid, str(folder))
+    return workers.submit(_score_part, part.number, str(job.bundle), qid, job.strategy, job.prefix, str(folder))
 
 
-def _score_part(number: int, job: Job, qid: str, folder: str) -> None:
+def _score_part(number: int, bundle_folder: str, qid: str, strategy: str, prefix: str, folder: str) -> None:
     """In a worker: rank, write, and say last how much it is; once more does nothing."""
     given, said = _rows_file(Path(folder), number), _beside(Path(folder), number)
     if said.exists():
         return
-    loaded = _loaded(str(job.bundle))
-    found = ranked(pl.read_ipc(given), loaded, qid, strategy=job.strategy, prefix=job.prefix)
-    if not job.features:
-        found = found.drop(set(loaded.manifest.feature_schema.names) - {qid}, strict=False)
+    found = ranked(pl.read_ipc(given), _loaded(bundle_folder), qid, strategy=strategy, prefix=prefix)
     path = _part_file(Path(folder), number)
     with told_if_full(path.parent, FULL):
         found.write_parquet(path, compression="lz4")  # the time counts, and the parts of one file are written again
-    lists = int((found[job.prefix + "rank"] == 1).sum())
+    lists = int((found[prefix + "rank"] == 1).sum())
     write_json(said, [found.height, lists])
     given.unlink()
 

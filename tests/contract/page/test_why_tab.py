@@ -144,7 +144,7 @@ def test_nothing_in_training_range_is_said(why):
 
 def test_changes_that_were_left_out_are_counted(why):
     page, _ = why(explained(passing=PASSING | {"untried": 1234}))
-    page.get_by_text("84 changes tried, 1\u202f234 larger or rarer ones not").wait_for()
+    page.get_by_text("84 changes tried, 1\u202f234 beyond the limits not").wait_for()
 
 
 @pytest.mark.parametrize(

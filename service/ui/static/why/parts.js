@@ -96,7 +96,7 @@ export function PassingPart({ passing, gap, nameOf, onTry }) {
 function Found({ passing, nameOf, onTry }) {
   const { above, one, two, tried, untried } = passing;
   const ways = [one, two].filter(Boolean);
-  const left = untried > 0 ? `, ${count(untried)} larger or rarer ones not` : "";
+  const left = untried > 0 ? `, ${count(untried)} beyond the limits not` : "";
   return html`<p>
       To pass <bdi>${shortened(nameOf(above.index), 48)}</bdi>, on place ${above.rank},${" "}
       ${ways.length ? "this is enough" : "no change of one or two features within training's range is enough"}

@@ -62,25 +62,6 @@ def answers(folder, frame, names=(*NUMERIC, CATEGORY.name)):
             )
 
 
-@pytest.mark.parametrize("ends", [".parquet", ".csv", ""])
-def test_features_can_be_left_out(folder, data, ends):
-    frame = lists(LENGTHS).with_columns(note=pl.lit("kept"))
-    frame.drop("price").write_parquet(data)
-    whole, short = data.with_name(f"whole{ends}"), data.with_name(f"short{ends}")
-    score(job(folder, data, out=whole), jobs=1)
-    score(job(folder, data, out=short, features=False), jobs=1)
-    read = pl.read_csv if ends == ".csv" else pl.read_parquet
-    names = ["query", "note", "rank", "score", "first_stage_score", "strategy"]
-    assert read(short).columns == [name for name in read(whole).columns if name in names]
-    assert read(short).equals(read(whole).select(read(short).columns))
-
-
-def test_a_feature_that_is_the_query_id_stays(folder, data):
-    lists(LENGTHS).with_columns(stars=pl.col("query").rank("dense")).drop("query").write_parquet(data)
-    score(job(folder, data, qid="stars", features=False), jobs=1)
-    assert {"stars", "price"} & set(pl.read_parquet(data.with_name("out.parquet")).columns) == {"stars"}
-
-
 @pytest.mark.parametrize("ends", [".parquet", ".csv"])
 @pytest.mark.parametrize("given", [".parquet", ".csv"])
 def test_rows_keep_their_order_and_scores_are_those_of_the_service_to_the_bit(folder, tmp_path, given, ends):
@@ -287,7 +268,7 @@ def test_what_a_part_holds_is_written_last(folder, data, monkeypatch, tmp_path):
         raise pl.exceptions.ComputeError("No space left on device (os error 28)")
 
     lists([2]).write_ipc(tmp_path / "0000000.arrow")
-    given = (0, job(folder, data), "query", str(tmp_path))
+    given = (0, str(folder), "query", "auto", "", str(tmp_path))
     monkeypatch.setattr(pl.DataFrame, "write_parquet", full)
     with pytest.raises(DataError, match="no room is left on this disk"):
         scoring._score_part(*given)

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from support.http.processes import free_port
 from support.waiting import until
@@ -12,6 +12,7 @@ from support.waiting import until
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "OMP_NUM_THREADS": "1", "RAY_worker_niceness": "0"}
 NODE = {"num_cpus": 1, "object_store_memory": 128 * 2**20, "include_dashboard": False}
 LIMIT_S = 300
+STARTS = 3  # Ray gives a node 30 s to report, which no setting changes; a busy machine needs more at first
 
 
 class OnRay:
@@ -21,14 +22,26 @@ class OnRay:
         os.environ.update(QUIET)  # what the nodes inherit
         from ray.cluster_utils import Cluster
 
-        port = free_port()
-        head = {**NODE, "ray_client_server_port": port}
-        self._cluster = Cluster(initialize_head=True, connect=False, head_node_args=head)
-        self.address, self.client = self._cluster.address, f"ray://127.0.0.1:{port}"
+        self._cluster = Cluster()
+        self._start(lambda: {"ray_client_server_port": self._new_port()})
+        self.address = self._cluster.address
 
     def add(self):
         """One more core."""
-        return self._cluster.add_node(**NODE)
+        return self._start(dict)
+
+    def _new_port(self):
+        """For clients of the head; one that started too late may hold the last one."""
+        port = free_port()
+        self.client = f"ray://127.0.0.1:{port}"
+        return port
+
+    def _start(self, more):
+        """A node; the processes of one that started too late end with this process."""
+        for _ in range(STARTS - 1):
+            with suppress(Exception):  # Ray has no class of its own for it
+                return self._cluster.add_node(**NODE, **more())
+        return self._cluster.add_node(**NODE, **more())
 
     def kill(self, node):
         """As a machine that loses its power."""

@@ -8,7 +8,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("listwright", "ranking", "service", "training", "client", "benchmarks", "tools", "tests")
 FOLDERS = (*PACKAGES, "docs", "models", ".ci")
-TEXT = {"", ".json", ".jsonl", ".md", ".py", ".sh", ".toml", ".txt", ".yaml"}
+SOURCES = {".js", ".py"}
+TEXT = SOURCES | {"", ".css", ".json", ".jsonl", ".md", ".sh", ".toml", ".txt", ".yaml"}
 
 # One letter of each in brackets, so that this file does not break its own rules.
 MARKS = re.compile(r"\b(TOD[O]|FIXM[E]|XX[X]|HAC[K])\b")
@@ -24,12 +25,12 @@ def files():
     ]
     for folder in FOLDERS:
         found += [path for path in (ROOT / folder).rglob("*") if path.is_file() and path.suffix in TEXT]
-    made = {"__pycache__", "build", ".DS_Store"}
+    made = {"__pycache__", "build", ".DS_Store", "vendor"}
     return [path for path in found if made.isdisjoint(path.relative_to(ROOT).parts)]
 
 
 def sources():
-    return [path for path in files() if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in PACKAGES]
+    return [path for path in files() if path.suffix in SOURCES and path.relative_to(ROOT).parts[0] in PACKAGES]
 
 
 def places(pattern):
@@ -52,6 +53,18 @@ def test_the_project_is_found():
 
 def test_files_fit_a_reader():
     assert [f"{path.relative_to(ROOT)}: {lines(path)} lines" for path in sources() if lines(path) > 300] == []
+
+
+def test_lines_of_the_page_fit_a_reader():
+    """Ruff looks at those of Python."""
+    wide = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in sources()
+        if path.suffix != ".py"
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if len(line) > 120
+    ]
+    assert wide == []
 
 
 @pytest.mark.parametrize(("name", "most"), [("tests/conftest.py", 60), ("README.md", 120)])

@@ -59,7 +59,8 @@ export function App() {
     const { info, shown } = await load(named);
     if (!info) return;
     const list = current.current.list;
-    if (list && before?.fingerprint === info.fingerprint) change({ list: { ...list, golden: null }, answer: null, error: null });
+    if (list && before?.fingerprint === info.fingerprint)
+      change({ list: { ...list, golden: null }, answer: null, error: null });
     else change({ ...withList(goldenList(shown, 0)), strategy: "auto", specialist: null });
   }
 
@@ -123,19 +124,34 @@ export function App() {
 
   const { info, shown, shownError, error } = served;
   if (locked) return html`<${Frame}><${KeyForm} tried=${storedKey() !== ""} onKey=${unlock} /><//>`;
-  if (!info && error) return html`<${Frame}><${Trouble} error=${error} what="Nothing is known of the service" onRetry=${again} /><//>`;
+  if (!info && error)
+    return html`<${Frame}><${Trouble} error=${error} what="Nothing is known of the service" onRetry=${again} /><//>`;
   if (!info) return html`<${Frame}><${Waiting} what="Asking the service" /><//>`;
-  const shared = { info, shown, work };
-  return html`<${Frame} info=${info} onChoose=${choose} onForget=${storedKey() ? () => { storeKey(""); setLocked(true); } : null}>
+  const shared = { info, shown, work, onWork: change };
+  const locks = () => setLocked(true);
+  const refresh = () => choose({ model: info.model });
+  return html`<${Frame} info=${info} onChoose=${choose} onForget=${
+    storedKey()
+      ? () => {
+          storeKey("");
+          setLocked(true);
+        }
+      : null
+  }>
     <${Tabs} tabs=${TABS} chosen=${tab} onChoose=${show} />
-    ${linkFault && html`<div class="note warn" role="alert"><p>The link is not shown as it was: ${shortened(linkFault, 300)}.</p></div>`}
+    ${
+      linkFault &&
+      html`<div class="note warn" role="alert">
+        <p>The link is not shown as it was: ${shortened(linkFault, 300)}.</p>
+      </div>`
+    }
     ${shownError && html`<${Trouble} error=${shownError} what="The bundle's own data are missing" onRetry=${again} />`}
     ${error && html`<${Trouble} error=${error} what="The service was asked again" onRetry=${again} />`}
     <div role="tabpanel" id=${`panel-${tab}`} aria-labelledby=${`tab-${tab}`}>
-      ${tab === "try" && html`<${TryTab} ...${shared} onWork=${change} onAgain=${again} onExplain=${() => show("why")} />`}
-      ${tab === "why" && html`<${WhyTab} ...${shared} onWork=${change} onTry=${() => show("try")} onLocked=${() => setLocked(true)} />`}
-      ${tab === "models" && html`<${ModelsTab} info=${info} shown=${shown} onChanged=${() => choose({ model: info.model })} onRefresh=${again} />`}
-      ${tab === "live" && html`<${LiveTab} info=${info} onLocked=${() => setLocked(true)} />`}
+      ${tab === "try" && html`<${TryTab} ...${shared} onAgain=${again} onExplain=${() => show("why")} />`}
+      ${tab === "why" && html`<${WhyTab} ...${shared} onTry=${() => show("try")} onLocked=${locks} />`}
+      ${tab === "models" && html`<${ModelsTab} info=${info} shown=${shown} onChanged=${refresh} onRefresh=${again} />`}
+      ${tab === "live" && html`<${LiveTab} info=${info} onLocked=${locks} />`}
     </div>
   <//>`;
 }
@@ -149,13 +165,18 @@ function Frame({ info, onChoose, onForget, children }) {
   const at = offered.findIndex(({ model, version }) => model === info.model && version === info.version);
   return html`<header>
       <h1>Listwright</h1>
-      ${offered.length > 1 &&
-      html`<p class="field">
+      ${
+        offered.length > 1 &&
+        html`<p class="field">
         <label for="bundle">Bundle</label>
         <select id="bundle" value=${at} onChange=${(event) => onChoose?.(offered[Number(event.target.value)])}>
-          ${offered.map(({ model, version, kept }, n) => html`<option value=${n}>${model}/${version}${kept ? " (kept)" : ""}</option>`)}
+          ${offered.map(
+            ({ model, version, kept }, n) =>
+              html`<option value=${n}>${model}/${version}${kept ? " (kept)" : ""}</option>`,
+          )}
         </select>
-      </p>`}
+      </p>`
+      }
       ${offered.length === 1 && html`<p class="soft"><bdi>${info.model}/${info.version}</bdi></p>`}
       ${onForget && html`<button type="button" onClick=${onForget}>Forget the key</button>`}
     </header>

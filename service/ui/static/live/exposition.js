@@ -40,8 +40,8 @@ function parseLabels(text) {
 /**
  * @param {Samples} now
  * @param {Samples | null} before null: since the service started
- * @returns {Samples} by how much counters and buckets have grown since; a restart of the service begins at 0 again. Gauges
- *   are what they are now.
+ * @returns {Samples} by how much counters and buckets have grown since; a restart of the service begins at 0 again.
+ *   Gauges are what they are now.
  */
 export function since(now, before) {
   if (before === null) return now;

@@ -2,7 +2,8 @@
  * What Live shows, computed from samples of `/metrics`.
  *
  * @typedef {import("./exposition.js").Samples} Samples
- * @typedef {{bounds: number[], counts: number[]}} Buckets upper bounds, the last of them infinite, and how many lie in each
+ * @typedef {{bounds: number[], counts: number[]}} Buckets upper bounds, the last of them infinite, and how many lie in
+ *   each
  */
 
 import { sumOf } from "./exposition.js";
@@ -33,7 +34,8 @@ export function bucketsOf(samples, name, wanted = () => true) {
 /**
  * @param {Buckets} buckets
  * @param {number} share from 0 to 1
- * @returns {number} the quantile, within its bucket by a straight line; NaN of nothing; the last bound where it lies beyond
+ * @returns {number} the quantile, within its bucket by a straight line; NaN of nothing; the last bound where it lies
+ *   beyond
  */
 export function quantile({ bounds, counts }, share) {
   const all = counts.reduce((sum, count) => sum + count, 0);
@@ -61,7 +63,12 @@ export function stages(samples) {
 /** @param {Samples} samples @returns {{path: string, status: string, n: number, refusal: boolean}[]} most first */
 export function requests(samples) {
   return (samples.get("listwright_requests_total") ?? [])
-    .map(({ labels, value }) => ({ path: labels.path, status: labels.status, n: value, refusal: isRefusal(labels.status) }))
+    .map(({ labels, value }) => ({
+      path: labels.path,
+      status: labels.status,
+      n: value,
+      refusal: isRefusal(labels.status),
+    }))
     .filter(({ n }) => n > 0)
     .sort((one, other) => other.n - one.n);
 }
@@ -80,7 +87,10 @@ export function degradations(samples) {
  */
 export function drift(samples) {
   const looked = new Map(
-    (samples.get("listwright_drift_candidates_total") ?? []).map(({ labels, value }) => [`${labels.model}/${labels.version}`, value]),
+    (samples.get("listwright_drift_candidates_total") ?? []).map(({ labels, value }) => [
+      `${labels.model}/${labels.version}`,
+      value,
+    ]),
   );
   return (samples.get("listwright_drift_values_total") ?? [])
     .map(({ labels, value }) => {

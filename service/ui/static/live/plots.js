@@ -23,7 +23,11 @@ export function Histogram({ buckets, marks, label }) {
       const { default: Plot } = await import("../vendor/uplot.js");
       if (ended || !place.current) return;
       plot.current?.destroy();
-      plot.current = new Plot(optionsOf(Plot, place.current, () => newest.current.marks), dataOf(newest.current.buckets), place.current);
+      plot.current = new Plot(
+        optionsOf(Plot, place.current, () => newest.current.marks),
+        dataOf(newest.current.buckets),
+        place.current,
+      );
     }
 
     draw();
@@ -44,7 +48,10 @@ export function Histogram({ buckets, marks, label }) {
   return html`<div class="plot" role="img" aria-label=${label} ref=${place}></div>`;
 }
 
-/** @param {import("./figures.js").Buckets} buckets @returns {[number[], number[]]} middles of the buckets, and shares */
+/**
+ * @param {import("./figures.js").Buckets} buckets
+ * @returns {[number[], number[]]} middles of the buckets, and shares
+ */
 function dataOf({ bounds, counts }) {
   const all = counts.reduce((sum, count) => sum + count, 0) || 1;
   const width = bounds.length > 2 ? bounds[1] - bounds[0] : 1;
@@ -58,15 +65,25 @@ const sizeOf = (place) => ({ width: Math.max(200, place?.clientWidth ?? 0), heig
 /** @param {any} Plot @param {HTMLElement} place @param {() => {at: number, label: string}[]} marks @returns {object} */
 function optionsOf(Plot, place, marks) {
   const style = getComputedStyle(place);
-  const [ink, rule, bar, mark, panel] = ["--soft", "--rule", "--c1", "--c2", "--panel"].map((name) => style.getPropertyValue(name).trim());
-  const axis = { stroke: ink, grid: { stroke: rule, width: 1 }, ticks: { stroke: rule, width: 1 }, font: "12px system-ui, sans-serif" };
+  const [ink, rule, bar, mark, panel] = ["--soft", "--rule", "--c1", "--c2", "--panel"].map((name) =>
+    style.getPropertyValue(name).trim(),
+  );
+  const axis = {
+    stroke: ink,
+    grid: { stroke: rule, width: 1 },
+    ticks: { stroke: rule, width: 1 },
+    font: "12px system-ui, sans-serif",
+  };
   return {
     ...sizeOf(place),
     scales: { x: { time: false }, y: { range: (_, __, most) => [0, Math.max(most, 1)] } },
     axes: [axis, { ...axis, size: 56, values: (_, shares) => shares.map((share) => `${share} %`) }],
     legend: { show: false },
     cursor: { show: false },
-    series: [{}, { fill: bar, stroke: bar, width: 0, paths: Plot.paths.bars({ size: [0.9, 60] }), points: { show: false } }],
+    series: [
+      {},
+      { fill: bar, stroke: bar, width: 0, paths: Plot.paths.bars({ size: [0.9, 60] }), points: { show: false } },
+    ],
     hooks: { draw: [(plot) => drawMarks(plot, marks(), mark, panel)] },
   };
 }

@@ -8,14 +8,20 @@ import { degradations, requests, stages } from "./figures.js";
 import { Anomalies, Drift, Experiments, Outcomes, Stages } from "./parts.js";
 import { EVERY_S, useMetrics } from "./watching.js";
 
-const SPANS = { start: "since the service started", opened: "since this view was opened", last: `the last ${EVERY_S} seconds` };
+const SPANS = {
+  start: "since the service started",
+  opened: "since this view was opened",
+  last: `the last ${EVERY_S} seconds`,
+};
 
 /** @param {{info: any, onLocked: () => void}} props */
 export function LiveTab({ info, onLocked }) {
   const { first, previous, last, error } = useMetrics(info, onLocked);
   const [span, setSpan] = useState("start");
   if (!last) {
-    return error ? html`<${Trouble} error=${error} what="No metrics: asking again every ${EVERY_S} s" />` : html`<${Waiting} what="Reading the metrics" />`;
+    return error
+      ? html`<${Trouble} error=${error} what="No metrics: asking again every ${EVERY_S} s" />`
+      : html`<${Waiting} what="Reading the metrics" />`;
   }
   const from = { start: null, opened: first?.samples ?? null, last: previous?.samples ?? last.samples }[span];
   const grown = since(last.samples, from);
@@ -67,5 +73,7 @@ function Numbers({ samples, rate, all, grown }) {
 function Unready({ samples }) {
   const [ready, wanted] = ["listwright_ready_workers", "listwright_workers"].map((name) => sumOf(samples, name));
   if (!(ready < wanted)) return null;
-  return html`<${Note} kind="warn"><p>${count(wanted - ready)} of ${count(wanted)} workers take no traffic: see /readyz and the log.</p><//>`;
+  return html`<${Note} kind="warn">
+    <p>${count(wanted - ready)} of ${count(wanted)} workers take no traffic: see /readyz and the log.</p>
+  <//>`;
 }

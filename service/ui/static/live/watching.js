@@ -1,6 +1,6 @@
 /**
- * Looks at `/metrics`, and at `/info` for experiments, every two seconds while the page is in sight. Three looks are kept:
- * the first, the last and the one before it. There is no history.
+ * Looks at `/metrics`, and at `/info` for experiments, every two seconds while the page is in sight. Three looks are
+ * kept: the first, the last and the one before it. There is no history.
  */
 
 import { useEffect, useState } from "../shared/html.js";

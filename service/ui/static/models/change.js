@@ -5,6 +5,9 @@ import { shortened } from "../shared/format.js";
 import { change, isKey } from "../shared/service.js";
 import { Note, Trouble } from "../shared/trouble.js";
 
+/** Of the two steps. */
+const QUESTIONS = ["This changes what every caller gets.", "Are you sure? Once more, and it is done."];
+
 /** @typedef {{what: "reload" | "rollback", model: string | null, says: string}} Wanted */
 
 /**
@@ -31,7 +34,10 @@ export function Change({ info, onChanged, onRefresh }) {
 
   return html`<p class="buttons">
       <button type="button" onClick=${onRefresh}>Look again</button>
-      <button type="button" onClick=${() => want("reload", null, "Read the models folder now, and serve what it names.")}>Reload</button>
+      <button
+        type="button"
+        onClick=${() => want("reload", null, "Read the models folder now, and serve what it names.")}
+      >Reload</button>
       ${back.map(
         ({ model, version, kept }) => html`<button
           type="button"
@@ -44,8 +50,9 @@ export function Change({ info, onChanged, onRefresh }) {
     ${back.length === 0 && html`<p class="soft">No version is kept: there is nothing to roll back to.</p>`}
     ${done && html`<${Note} kind="good"><p>${done}</p><//>`}
     ${unseen && html`<${Refusal} error=${unseen} />`}
-    ${wanted &&
-    html`<${Dialog}
+    ${
+      wanted &&
+      html`<${Dialog}
       wanted=${wanted}
       onClose=${() => close(wanted)}
       onDone=${(serving) => {
@@ -56,7 +63,8 @@ export function Change({ info, onChanged, onRefresh }) {
         if (!seen) setUnseen(failure);
         if (failure.status === 409) onChanged();
       }}
-    />`}`;
+    />`
+    }`;
 }
 
 /** @param {any} serving an answer of `/admin/` */
@@ -122,11 +130,20 @@ function Dialog({ wanted, onClose, onDone, onRefused }) {
       <h2 id="change-title">${wanted.what === "reload" ? "Reload" : "Roll back"}</h2>
       <p><bdi>${shortened(wanted.says, 300)}</bdi></p>
       <p class="strong" role="status">
-        ${busy ? "The service is asked …" : step === 1 ? "This changes what every caller gets." : "Are you sure? Once more, and it is done."}
+        ${busy ? "The service is asked …" : QUESTIONS[step - 1]}
       </p>
       <p class="field">
         <label for="admin-key">${step === 1 ? "Admin key" : "Admin key, again"}</label>
-        <input id="admin-key" name="admin-key" type="password" ref=${field} autocomplete="off" required autofocus readonly=${busy} />
+        <input
+          id="admin-key"
+          name="admin-key"
+          type="password"
+          ref=${field}
+          autocomplete="off"
+          required
+          autofocus
+          readonly=${busy}
+        />
       </p>
       ${fault && html`<p class="strong" role="alert">${fault}</p>`}
       ${error && html`<${Refusal} error=${error} />`}

@@ -14,20 +14,27 @@ export function HeldOut({ shown, info }) {
   const [wanted, setWanted] = useState("ndcg@10");
   const chosen = names.includes(wanted) ? wanted : names[0];
   if (names.length === 0) {
-    return html`<section class="panel"><h2>Held-out result</h2><p class="soft">The bundle has no metrics.</p></section>`;
+    return html`<section class="panel">
+      <h2>Held-out result</h2>
+      <p class="soft">The bundle has no metrics.</p>
+    </section>`;
   }
   const found = (ranker, name) => shown.held_out.find((one) => one.ranker === ranker && one.name === name);
   const title = (ranker) => shortened(shown.titles[ranker] ?? ranker.replaceAll("_", " "), 40);
   const serves = (ranker) => ranker === info.default_strategy;
+  const queries = Math.max(...shown.held_out.map(({ n }) => n));
+  const rows = rankers
+    .map((ranker) => ({ title: title(ranker), serves: serves(ranker), ...found(ranker, chosen) }))
+    .filter(({ mean }) => mean !== undefined);
   return html`<section class="panel" aria-labelledby="held-title">
-    <h2 id="held-title">Held-out result on ${plural(Math.max(...shown.held_out.map(({ n }) => n)), "query", "queries")}</h2>
+    <h2 id="held-title">Held-out result on ${plural(queries, "query", "queries")}</h2>
     <p class="field">
       <label for="metric">Drawn</label>
       <select id="metric" value=${chosen} onChange=${(event) => setWanted(event.target.value)}>
         ${names.map((name) => html`<option value=${name}>${name}</option>`)}
       </select>
     </p>
-    <${Intervals} rows=${rankers.map((ranker) => ({ title: title(ranker), serves: serves(ranker), ...found(ranker, chosen) })).filter(({ mean }) => mean !== undefined)} />
+    <${Intervals} rows=${rows} />
     <div class="scroll" tabindex="0" role="region" aria-label="Held-out table">
       <table class="figures">
         <thead>
@@ -87,7 +94,8 @@ function Compared({ compared }) {
     <ul>
       ${compared.map(
         (one) => html`<li>
-          <bdi>${shortened(one.ranker)}</bdi> over <bdi>${shortened(one.over)}</bdi>: ${one.metric} ${signed(one.mean)}${" "}
+          <bdi>${shortened(one.ranker)}</bdi> over <bdi>${shortened(one.over)}</bdi>:
+          ${` ${one.metric} ${signed(one.mean)} `}
           <span class="soft">(${signed(one.low)} to ${signed(one.high)}, ${plural(one.n, "query", "queries")})</span>
         </li>`,
       )}

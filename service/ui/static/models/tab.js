@@ -7,6 +7,9 @@ import { Trouble } from "../shared/trouble.js";
 import { Change } from "./change.js";
 import { HeldOut } from "./held_out.js";
 
+/** Of the table of bundles. */
+const HEAD = ["model", "version", "kept for a rollback", "aliases", "default"];
+
 /**
  * @param {object} props
  * @param {any} props.info of `GET /info`
@@ -22,7 +25,7 @@ export function ModelsTab({ info, shown, onChanged, onRefresh }) {
         <table>
           <thead>
             <tr>
-              ${["model", "version", "kept for a rollback", "aliases", "default"].map((name) => html`<th scope="col">${name}</th>`)}
+              ${HEAD.map((name) => html`<th scope="col">${name}</th>`)}
             </tr>
           </thead>
           <tbody>
@@ -42,9 +45,14 @@ export function ModelsTab({ info, shown, onChanged, onRefresh }) {
       <${Change} info=${info} onChanged=${onChanged} onRefresh=${onRefresh} />
     </section>
     <${About} info=${info} shown=${shown} />
-    ${shown
-      ? html`<${HeldOut} shown=${shown} info=${info} />`
-      : html`<section class="panel"><h2>Held-out result</h2><p class="soft">The bundle's own data are missing: see above.</p></section>`}
+    ${
+      shown
+        ? html`<${HeldOut} shown=${shown} info=${info} />`
+        : html`<section class="panel">
+            <h2>Held-out result</h2>
+            <p class="soft">The bundle's own data are missing: see above.</p>
+          </section>`
+    }
   </div>`;
 }
 
@@ -82,7 +90,9 @@ function About({ info, shown }) {
   return html`<section class="panel" aria-labelledby="about-title">
     <h2 id="about-title"><bdi>${info.model}/${info.version}</bdi></h2>
     <dl class="facts">
-      ${facts.map(([name, value]) => value !== undefined && value !== "" && html`<div><dt>${name}</dt><dd><bdi>${shortened(value, 400)}</bdi></dd></div>`)}
+      ${facts
+        .filter(([, value]) => value !== undefined && value !== "")
+        .map(([name, value]) => html`<div><dt>${name}</dt><dd><bdi>${shortened(value, 400)}</bdi></dd></div>`)}
     </dl>
     <${Report} info=${info} shown=${shown} />
   </section>`;
@@ -93,12 +103,18 @@ function Report({ info, shown }) {
   const [error, setError] = useState(/** @type {any} */ (null));
   if (!shown?.report) return html`<p class="soft">The bundle has no report.</p>`;
   const named = { model: info.model, version: info.version };
-  if (!storedKey()) return html`<p><a href=${reportAddress(named)} target="_blank" rel="noopener noreferrer">The report of its fit</a></p>`;
+  if (!storedKey())
+    return html`<p>
+      <a href=${reportAddress(named)} target="_blank" rel="noopener noreferrer">The report of its fit</a>
+    </p>`;
 
   async function save() {
     try {
       const address = URL.createObjectURL(await askReport(named));
-      const link = Object.assign(document.createElement("a"), { href: address, download: `${info.model}-${info.version}-report.html` });
+      const link = Object.assign(document.createElement("a"), {
+        href: address,
+        download: `${info.model}-${info.version}-report.html`,
+      });
       link.click();
       setTimeout(() => URL.revokeObjectURL(address), 60_000);
     } catch (failure) {

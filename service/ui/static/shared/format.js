@@ -23,7 +23,8 @@ function trimmed(value, digits) {
 }
 
 /** @param {number | null | undefined} value @returns {string} with its sign */
-export const signed = (value, digits = 3) => (value !== null && value !== undefined && value > 0 ? "+" : "") + number(value, digits);
+export const signed = (value, digits = 3) =>
+  (value !== null && value !== undefined && value > 0 ? "+" : "") + number(value, digits);
 
 /** @param {number | null | undefined} value a share; one below 1 is never called 100 % @returns {string} */
 export function percent(value) {
@@ -60,7 +61,9 @@ export function bytes(value) {
 export function shortened(text, most = 60) {
   const whole = String(text ?? "");
   if (whole.length <= most) return whole;
-  return `${Array.from(whole.slice(0, most)).slice(0, most - 1).join("")}…`; // no half of a character that takes two
+  return `${Array.from(whole.slice(0, most))
+    .slice(0, most - 1)
+    .join("")}…`; // no half of a character that takes two
 }
 
 /**
@@ -91,7 +94,9 @@ export function shortest(value) {
  * @returns {string} the same with all digits that count: of a threshold, a rounded one may lie on the other side
  */
 export function exactCell(value) {
-  return typeof value === "number" && Number.isFinite(value) ? String(shortest(value)).replace("-", MINUS) : cell(value);
+  return typeof value === "number" && Number.isFinite(value)
+    ? String(shortest(value)).replace("-", MINUS)
+    : cell(value);
 }
 
 /** @param {number} n @param {string} one @param {string} [many] @returns {string} */

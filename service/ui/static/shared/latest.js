@@ -3,8 +3,8 @@
 /**
  * @template V, A
  * @param {(value: V) => Promise<A>} run
- * @param {(outcome: {value: V, answer?: A, error?: any, more: boolean}) => void} done told of each that was run, and whether
- *   another one is on its way
+ * @param {(outcome: {value: V, answer?: A, error?: any, more: boolean}) => void} done told of each that was run,
+ *   and whether another one is on its way
  * @returns {(value: V) => void} asks
  */
 export function latest(run, done) {

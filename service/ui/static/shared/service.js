@@ -56,8 +56,8 @@ export const isKey = (key) => /^[!-~]{1,300}$/.test(key);
 
 /**
  * @param {string} path below the service's root
- * @param {{method?: string, body?: string, key?: string, seconds?: number, given?: AbortSignal}} [options] `given`: when to
- *   give it up
+ * @param {{method?: string, body?: string, key?: string, seconds?: number, given?: AbortSignal}} [options]
+ *   `given`: when to give it up
  * @returns {Promise<Response>}
  */
 async function ask(path, { method = "GET", body, key = storedKey(), seconds = PATIENCE_S, given } = {}) {
@@ -145,7 +145,8 @@ export const askBundle = (named) => askJson(withQuery("ui/bundle", named));
 export const askRanking = (body) => askJson("rerank", { method: "POST", body });
 
 /** @param {string} body @param {AbortSignal} given when to give it up @returns {Promise<any>} `POST /explain` */
-export const askExplanation = (body, given) => askJson("explain", { method: "POST", body, seconds: EXPLAIN_PATIENCE_S, given });
+export const askExplanation = (body, given) =>
+  askJson("explain", { method: "POST", body, seconds: EXPLAIN_PATIENCE_S, given });
 
 /** @returns {Promise<string>} `GET /metrics` */
 export async function askMetrics() {

@@ -17,12 +17,17 @@ export function Trouble({ error, what = "", onRetry }) {
   return html`<div class="note bad" role="alert">
     <p class="strong">${what && `${what}: `}${titleOf(error)}</p>
     <p><bdi>${shortened(detail ?? error.message, 600)}</bdi>${wait}</p>
-    ${faults.length > 1 &&
-    html`<ul>
+    ${
+      faults.length > 1 &&
+      html`<ul>
       ${faults.slice(0, MOST_FAULTS).map(
-        (fault) => html`<li><code><bdi>${shortened(fault.path, 80)}</bdi></code>: <bdi>${shortened(fault.message, 200)}</bdi></li>`,
+        (fault) =>
+          html`<li>
+              <code><bdi>${shortened(fault.path, 80)}</bdi></code>: <bdi>${shortened(fault.message, 200)}</bdi>
+            </li>`,
       )}
-    </ul>`}
+    </ul>`
+    }
     ${status > 0 && requestId && html`<p class="soft">Request <code>${shortened(requestId, 64)}</code></p>`}
     ${onRetry && html`<button type="button" onClick=${onRetry}>Ask again</button>`}
   </div>`;

@@ -26,11 +26,13 @@ export function Editor({ list, features, row, onEdit, onRestore }) {
   const edits = columns.filter(({ column }) => list.edits.has(`${row}:${column}`)).length;
   return html`<section class="panel editor" aria-labelledby="editor-title">
     <h2 id="editor-title">Values of <bdi>${shortened(nameOf(list, row), 48)}</bdi></h2>
-    ${columns.length >= FILTERED &&
-    html`<p class="field">
+    ${
+      columns.length >= FILTERED &&
+      html`<p class="field">
       <label for="filter">Features whose name has</label>
       <input id="filter" type="search" value=${filter} onInput=${(event) => setFilter(event.target.value)} />
-    </p>`}
+    </p>`
+    }
     <ul class="cells">
       ${wanted.slice(0, MOST_CELLS).map(
         ({ name, column, feature }) => html`<${Cell}
@@ -44,7 +46,9 @@ export function Editor({ list, features, row, onEdit, onRestore }) {
         />`,
       )}
     </ul>
-    ${wanted.length > MOST_CELLS && html`<p class="soft">${wanted.length - MOST_CELLS} more: the filter finds them.</p>`}
+    ${
+      wanted.length > MOST_CELLS && html`<p class="soft">${wanted.length - MOST_CELLS} more: the filter finds them.</p>`
+    }
     <p class="buttons">
       <button type="button" disabled=${edits === 0} onClick=${onRestore}>Undo the edits of this candidate</button>
     </p>
@@ -65,16 +69,18 @@ function Cell({ id, name, feature, value, original, onValue }) {
   const numeric = feature?.kind !== "categorical";
   return html`<li class=${`cell ${changed ? "changed" : ""}`}>
     <label for=${id} title=${shortened(name, 220)}><bdi>${shortened(name, 40)}</bdi></label>
-    ${numeric
-      ? html`<${NumberInput} id=${id} name=${name} feature=${feature} value=${value} onValue=${onValue} />`
-      : html`<${CategoryInput} id=${id} feature=${feature} value=${value} onValue=${onValue} />`}
+    ${
+      numeric
+        ? html`<${NumberInput} id=${id} name=${name} feature=${feature} value=${value} onValue=${onValue} />`
+        : html`<${CategoryInput} id=${id} feature=${feature} value=${value} onValue=${onValue} />`
+    }
     ${changed && html`<span class="soft was">was ${cell(original)}</span>`}
   </li>`;
 }
 
 /**
- * A number as a field and, where training's quantiles are known, a slider. What is typed stands as it is until the field is
- * left: half a number, such as "-0.", has no value of its own, and writing the value back would cut it off.
+ * A number as a field and, where training's quantiles are known, a slider. What is typed stands as it is until the
+ * field is left: half a number, such as "-0.", has no value of its own, and writing the value back would cut it off.
  *
  * @param {{id: string, name: string, feature: any, value: any, onValue: (value: any) => void}} props
  */
@@ -84,7 +90,9 @@ function NumberInput({ id, name, feature, value, onValue }) {
   const missing = value === null;
   const slides = quantiles && quantiles.at(-1) > quantiles[0];
   const outside = quantiles && typeof value === "number" && (value < quantiles[0] || value > quantiles.at(-1));
-  return html`${slides && html`<${Slider} id=${id} name=${name} quantiles=${quantiles} value=${value} onValue=${onValue} />`}
+  return html`${
+    slides && html`<${Slider} id=${id} name=${name} quantiles=${quantiles} value=${value} onValue=${onValue} />`
+  }
     <input
       id=${slides ? `${id}-number` : id}
       aria-label=${slides ? `${shortened(name)}, number` : undefined}
@@ -110,7 +118,12 @@ function NumberInput({ id, name, feature, value, onValue }) {
       />
       missing</label
     >
-    ${outside && html`<span class="soft outside">outside ${number(quantiles[0], 3)} to ${number(quantiles.at(-1), 3)}, training's range</span>`}`;
+    ${
+      outside &&
+      html`<span class="soft outside">
+        outside ${number(quantiles[0], 3)} to ${number(quantiles.at(-1), 3)}, training's range
+      </span>`
+    }`;
 }
 
 /** @param {number | string | null} value as the field shows it: of a float32, no digit is noise */
@@ -146,7 +159,8 @@ function CategoryInput({ id, feature, value, onValue }) {
       onInput=${(event) => onValue(event.target.value === "" ? null : event.target.value)}
     />`;
   }
-  const chosen = value === null ? "missing" : categories.includes(value) ? `known-${categories.indexOf(value)}` : "unknown";
+  const chosen =
+    value === null ? "missing" : categories.includes(value) ? `known-${categories.indexOf(value)}` : "unknown";
   return html`<select
     id=${id}
     value=${chosen}

@@ -16,7 +16,13 @@
  */
 
 /**
- * @param {{names: string[], rows: Value[][], ids?: string[] | null, title: string, golden?: number | null, context?: any}} parts
+ * @param {Object} parts
+ * @param {string[]} parts.names
+ * @param {Value[][]} parts.rows
+ * @param {string[] | null} [parts.ids]
+ * @param {string} parts.title
+ * @param {number | null} [parts.golden]
+ * @param {any} [parts.context]
  * @returns {List}
  */
 export function makeList({ names, rows, ids = null, title, golden = null, context = null }) {
@@ -51,7 +57,13 @@ export function withFeature(list, name, value) {
   const own = list.context !== null && Object.hasOwn(list.context, name) ? list.context[name] : value;
   const add = (rows) => rows.map((row) => [...row, own]);
   const rows = add(list.rows);
-  return { ...list, names: [...list.names, name], rows, original: add(list.original), lines: rows.map((row) => JSON.stringify(row)) };
+  return {
+    ...list,
+    names: [...list.names, name],
+    rows,
+    original: add(list.original),
+    lines: rows.map((row) => JSON.stringify(row)),
+  };
 }
 
 /**

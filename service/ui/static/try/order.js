@@ -1,4 +1,6 @@
-/** Before and after, side by side, with lines between the places. Long lists are shown in parts: a browser stays quick. */
+/**
+ * Before and after, side by side, with lines between the places. Long lists are shown in parts: a browser stays quick.
+ */
 
 import { html, useEffect, useMemo, useState } from "../shared/html.js";
 import { number, percent, shortened } from "../shared/format.js";
@@ -60,10 +62,14 @@ export function Order({ list, answer, baseline, before, selected, onSelect, busy
       <h3 id="after-title">Now: ${answer.route.strategy}</h3>
       <ol class="places" aria-hidden="true">
         ${left.map(
-          (place) => html`<li key=${place.index} class=${kindOf(place, selected)} onClick=${() => onSelect(place.index)}>
+          (place) => html`<li
+            key=${place.index}
+            class=${kindOf(place, selected)}
+            onClick=${() => onSelect(place.index)}
+          >
             <span class="rank">${place.was}</span>
             <span class="name"><bdi>${shortened(nameOf(list, place.index), 48)}</bdi></span>
-            <span class="score">${before === "edits" ? percent(place.scoreBefore) : place.scoreBefore === null ? "" : number(place.scoreBefore, 3)}</span>
+            <span class="score">${scoreBefore(place, before)}</span>
           </li>`,
         )}
       </ol>
@@ -90,7 +96,10 @@ export function Order({ list, answer, baseline, before, selected, onSelect, busy
           >
             <span class="rank">${place.rank}</span>
             <span class="name"><bdi>${shortened(nameOf(list, place.index), 48)}</bdi></span>
-            <span class="moved"><span aria-hidden="true">${moved(place)}</span><span class="unseen">${movedInWords(place)}</span></span>
+            <span class="moved">
+              <span aria-hidden="true">${moved(place)}</span>
+              <span class="unseen">${movedInWords(place)}</span>
+            </span>
             <span class="share" style=${{ "--share": most > 0 ? (place.share ?? 0) / most : 0 }}>
               <span class="score">${place.share === null ? "below the cutoff" : percent(place.share)}</span>
             </span>
@@ -100,7 +109,11 @@ export function Order({ list, answer, baseline, before, selected, onSelect, busy
     </div>
     ${length > PART && html`<${Parts} length=${length} first=${first} onStart=${setStart} />`}
     <p class="said" role="status">
-      ${chosen && html`<bdi>${shortened(nameOf(list, selected), 48)}</bdi>: place ${chosen.rank} of ${length}, ${movedInWords(chosen)}.`}
+      ${
+        chosen &&
+        html`<bdi>${shortened(nameOf(list, selected), 48)}</bdi>: place ${chosen.rank} of ${length},
+          ${` ${movedInWords(chosen)}`}.`
+      }
     </p>
   </div>`;
 }
@@ -111,12 +124,24 @@ function kindOf(place, selected) {
   return `place ${way} ${place.index === selected ? "selected" : ""}`;
 }
 
-/** @param {{left: Place[], right: Place[], first: number, selected: number}} props a line for each candidate in sight */
+/** @param {Place} place @param {import("./places.js").Before} before */
+function scoreBefore(place, before) {
+  if (before === "edits") return percent(place.scoreBefore);
+  return place.scoreBefore === null ? "" : number(place.scoreBefore, 3);
+}
+
+/**
+ * A line for each candidate in sight.
+ *
+ * @param {{left: Place[], right: Place[], first: number, selected: number}} props
+ */
 function Lines({ left, right, first, selected }) {
   const shown = new Map([...left, ...right].map((place) => [place.index, place]));
   const height = ROW * Math.max(left.length, right.length);
   const y = (rank) => Math.min(Math.max(ROW * (rank - 1 - first) + ROW / 2, -ROW), height + ROW);
-  const all = [...shown.values()].sort((one, other) => Number(one.index === selected) - Number(other.index === selected));
+  const all = [...shown.values()].sort(
+    (one, other) => Number(one.index === selected) - Number(other.index === selected),
+  );
   return html`<svg
     class="lines"
     viewBox=${`0 0 100 ${height}`}
@@ -128,12 +153,17 @@ function Lines({ left, right, first, selected }) {
     ${all.map((place) => {
       const [from, to] = [y(place.was), y(place.rank)];
       const path = `M 0 ${from} C 45 ${from} 55 ${to} 100 ${to}`;
-      return html`<path key=${place.index} d=${path} class=${kindOf(place, selected)} vector-effect="non-scaling-stroke" />`;
+      const kind = kindOf(place, selected);
+      return html`<path key=${place.index} d=${path} class=${kind} vector-effect="non-scaling-stroke" />`;
     })}
   </svg>`;
 }
 
-/** @param {{length: number, first: number, onStart: (start: number) => void}} props which part of a long list is shown */
+/**
+ * Which part of a long list is shown.
+ *
+ * @param {{length: number, first: number, onStart: (start: number) => void}} props
+ */
 function Parts({ length, first, onStart }) {
   const last = Math.min(first + PART, length);
   return html`<nav class="parts" aria-label="Part of the list">

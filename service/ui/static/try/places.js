@@ -20,7 +20,8 @@ export const BEFORE = { input: "the order as sent", first: "the first stage", ed
  * @returns {Before[]} what the answer can be compared with
  */
 export function comparable(answer, baseline) {
-  const first = answer.results.some((one) => one.first_stage_rank !== null) && answer.meta.stage_reached === "second_stage";
+  const first =
+    answer.results.some((one) => one.first_stage_rank !== null) && answer.meta.stage_reached === "second_stage";
   return /** @type {Before[]} */ (["input", ...(first ? ["first"] : []), ...(baseline ? ["edits"] : [])]);
 }
 
@@ -34,7 +35,11 @@ export function placesOf(answer, baseline, before) {
   const byRank = answer.results.map((one) => ({
     index: one.index,
     rank: one.rank,
-    was: { input: one.index + 1, first: one.first_stage_rank ?? one.index + 1, edits: baseline?.ranks[one.index] ?? one.rank }[before],
+    was: {
+      input: one.index + 1,
+      first: one.first_stage_rank ?? one.index + 1,
+      edits: baseline?.ranks[one.index] ?? one.rank,
+    }[before],
     share: one.relevance_score,
     scoreBefore: { input: null, first: one.first_stage_score, edits: baseline?.scores[one.index] ?? null }[before],
     stage: one.stage,

@@ -33,7 +33,8 @@ const EMPTY = {
 };
 
 /**
- * What an unedited list was answered, and who was asked: an answer of another ranker says nothing of what the edits did.
+ * What an unedited list was answered, and who was asked: an answer of another ranker says nothing of what the edits
+ * did.
  *
  * @typedef {{original: any[][], who: string, answer: any}} Unedited
  */
@@ -60,8 +61,11 @@ export function useRanking(info, onLocked) {
         ({ body }) => askRanking(body),
         ({ value, answer, error, more }) => {
           if (error?.status === 401) onLocked();
-          if (answer && value.list.edits.size === 0) setUnedited({ original: value.list.original, who: value.who, answer });
-          setWork((now) => (now.list?.original === value.list.original ? { ...now, ...outcome(answer, error), busy: more } : now));
+          if (answer && value.list.edits.size === 0)
+            setUnedited({ original: value.list.original, who: value.who, answer });
+          setWork((now) =>
+            now.list?.original === value.list.original ? { ...now, ...outcome(answer, error), busy: more } : now,
+          );
         },
       ),
     [],

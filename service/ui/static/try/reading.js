@@ -28,7 +28,8 @@ export function readList(text, columns, most) {
   if (begin === undefined) throw new Error("There is nothing to read.");
   const found = begin === "{" || begin === "[" ? fromJson(text, columns) : fromCsv(text, columns);
   if (found.rows.length === 0) throw new Error("The list has no candidates.");
-  if (found.rows.length > most) throw new Error(`The list has ${found.rows.length} candidates; the service takes ${most}.`);
+  if (found.rows.length > most)
+    throw new Error(`The list has ${found.rows.length} candidates; the service takes ${most}.`);
   if (found.names.length === 0) throw new Error(`None of its columns is a feature of the bundle: ${named(columns)}.`);
   return found;
 }
@@ -47,12 +48,22 @@ function fromJson(text, columns) {
   const context = isObject(body) && isObject(body.context) ? body.context : null;
   if (Array.isArray(body)) {
     if (body.every(Array.isArray)) return fromRows(body, namesOf(columns), null, columns, context);
-    return fromObjects(body.map((one) => (isObject(one?.features) ? one : { id: one?.id, features: one })), columns, context);
+    return fromObjects(
+      body.map((one) => (isObject(one?.features) ? one : { id: one?.id, features: one })),
+      columns,
+      context,
+    );
   }
   if (Array.isArray(body?.candidates)) {
     const all = body.candidates;
     if (!all.every((one) => Array.isArray(one?.features))) return fromObjects(all, columns, context);
-    return fromRows(all.map((one) => one.features), namesOf(columns), idsOf(all), columns, context);
+    return fromRows(
+      all.map((one) => one.features),
+      namesOf(columns),
+      idsOf(all),
+      columns,
+      context,
+    );
   }
   if (Array.isArray(body?.features)) {
     return fromRows(body.features, body.feature_names ?? namesOf(columns), body.ids ?? null, columns, context);
@@ -91,7 +102,9 @@ function fromObjects(candidates, columns, context) {
       if (context !== null && Object.hasOwn(context, name)) return checked(context[name], at, name);
       if (!column.required) return column.default;
       const who = candidates[at].id === undefined ? "" : ` (${shortened(candidates[at].id, 60)})`;
-      throw new Error(`Candidate ${at + 1}${who} lacks ${shortened(name, 60)}, which the bundle needs; null is allowed.`);
+      throw new Error(
+        `Candidate ${at + 1}${who} lacks ${shortened(name, 60)}, which the bundle needs; null is allowed.`,
+      );
     }),
   );
   const leftOut = [...sent].filter((name) => name !== "id" && !known.some((column) => column.name === name));
@@ -107,8 +120,10 @@ function fromObjects(candidates, columns, context) {
  * @returns {Found}
  */
 function fromRows(rows, names, ids, columns, context) {
-  if (!Array.isArray(names) || new Set(names).size !== names.length) throw new Error("feature_names is no list of different names.");
-  if (ids !== null && (!Array.isArray(ids) || ids.length !== rows.length)) throw new Error("ids has not one id for each row.");
+  if (!Array.isArray(names) || new Set(names).size !== names.length)
+    throw new Error("feature_names is no list of different names.");
+  if (ids !== null && (!Array.isArray(ids) || ids.length !== rows.length))
+    throw new Error("ids has not one id for each row.");
   rows.forEach((row, at) => {
     if (!Array.isArray(row) || row.length !== names.length) {
       const length = Array.isArray(row) ? `${row.length} values` : "no values";

@@ -32,7 +32,8 @@ export function fromState(state, goldenList) {
   const edits = Array.isArray(state.edits) ? state.edits : [];
   let current = list;
   for (const [row, column, value] of edits) {
-    if (!(list.rows[row]?.length > column) || !isValue(value)) throw new Error("it changes a cell that the list has not");
+    if (!(list.rows[row]?.length > column) || !isValue(value))
+      throw new Error("it changes a cell that the list has not");
     current = edited(current, row, column, value);
   }
   return {
@@ -52,8 +53,10 @@ const areTexts = (texts) => Array.isArray(texts) && texts.every((text) => typeof
 /** @param {any} whole @returns {List} */
 function wholeList({ names, rows, ids, title, context }) {
   const fits = (row) => Array.isArray(row) && row.length === names.length && row.every(isValue);
-  if (!areTexts(names) || !Array.isArray(rows) || rows.length === 0 || !rows.every(fits)) throw new Error("its list has no whole rows");
-  if (ids !== null && !(areTexts(ids) && ids.length === rows.length)) throw new Error("its list has not one id for each row");
+  if (!areTexts(names) || !Array.isArray(rows) || rows.length === 0 || !rows.every(fits))
+    throw new Error("its list has no whole rows");
+  if (ids !== null && !(areTexts(ids) && ids.length === rows.length))
+    throw new Error("its list has not one id for each row");
   const plain = typeof context === "object" && !Array.isArray(context) ? context : null;
   return makeList({ names, rows, ids, title: String(title), context: plain });
 }

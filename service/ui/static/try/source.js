@@ -75,8 +75,9 @@ export function Source({ info, shown, list, onList }) {
     onDrop=${drop}
   >
     <h2 id="source-title">A list of candidates</h2>
-    ${golden.length > 0 &&
-    html`<p class="field">
+    ${
+      golden.length > 0 &&
+      html`<p class="field">
       <label for="golden">Golden list of the bundle</label>
       <select
         id="golden"
@@ -88,16 +89,23 @@ export function Source({ info, shown, list, onList }) {
         }}
       >
         ${list?.golden === null && html`<option value="">your own list</option>`}
-        ${golden.map((one, at) => html`<option value=${at}>${at + 1}: ${plural(one.rows.length, "candidate")}</option>`)}
+        ${golden.map(
+          (one, at) => html`<option value=${at}>${at + 1}: ${plural(one.rows.length, "candidate")}</option>`,
+        )}
       </select>
-    </p>`}
-    ${shown?.golden_fault &&
-    html`<${Note} kind="warn"><p>The bundle's golden lists cannot be shown: ${shortened(shown.golden_fault, 300)}. Paste a list.</p><//>`}
+    </p>`
+    }
+    ${
+      shown?.golden_fault &&
+      html`<${Note} kind="warn">
+        <p>The bundle's golden lists cannot be shown: ${shortened(shown.golden_fault, 300)}. Paste a list.</p>
+      <//>`
+    }
     <details open=${golden.length === 0}>
       <summary>Paste JSON or CSV, or drop a file here</summary>
       <p class="soft">
-        A body of <code>POST /rerank</code>, an array of objects or rows, or a table with the features' names in its first
-        line. It goes to this service only.
+        A body of <code>POST /rerank</code>, an array of objects or rows, or a table with the features' names in its
+        first line. It goes to this service only.
       </p>
       <label for="pasted">JSON or CSV</label>
       <textarea id="pasted" ref=${text} rows="6" spellcheck="false" dir="auto"></textarea>
@@ -117,10 +125,12 @@ export function Source({ info, shown, list, onList }) {
       </p>
     </details>
     ${fault && html`<div class="note bad" role="alert"><p><bdi>${shortened(fault, 400)}</bdi></p></div>`}
-    ${leftOut.length > 0 &&
-    html`<${Note}><p>
+    ${
+      leftOut.length > 0 &&
+      html`<${Note}><p>
       Left out, as the bundle does not know ${leftOut.length === 1 ? "it" : "them"}:
       ${" "}<bdi>${shortened(leftOut.join(", "), 200)}</bdi>
-    </p><//>`}
+    </p><//>`
+    }
   </section>`;
 }

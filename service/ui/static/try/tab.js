@@ -25,18 +25,31 @@ import { Waterfall } from "./waterfall.js";
 export function TryTab({ info, shown, work, onWork, onExplain, onAgain }) {
   const { list, answer, baseline, error, busy, selected, strategy, specialist } = work;
   const offered = answer ? comparable(answer, list.edits.size ? baseline : null) : [];
-  const before = offered.includes(work.before) ? work.before : (offered.at(offered.includes("first") ? 1 : 0) ?? "input");
+  const before = offered.includes(work.before)
+    ? work.before
+    : (offered.at(offered.includes("first") ? 1 : 0) ?? "input");
   return html`<div class="try">
     <div class="side">
       <${Source} info=${info} shown=${shown} list=${list} onList=${(found) => onWork(withList(found))} />
-      ${list && html`<${Options} info=${info} offered=${offered} before=${before} strategy=${strategy} specialist=${specialist} onWork=${onWork} />`}
+      ${
+        list &&
+        html`<${Options}
+          info=${info}
+          offered=${offered}
+          before=${before}
+          strategy=${strategy}
+          specialist=${specialist}
+          onWork=${onWork}
+        />`
+      }
     </div>
     <div class="middle">
       ${!list && html`<p class="empty">Choose or paste a list: its order appears here.</p>`}
       ${error && html`<${Trouble} error=${error} what="The list was not ranked" onRetry=${onAgain} />`}
       ${list && !answer && !error && html`<${Waiting} what="Ranking" />`}
-      ${answer &&
-      html`<section class="panel" aria-labelledby="order-title">
+      ${
+        answer &&
+        html`<section class="panel" aria-labelledby="order-title">
         <h2 id="order-title"><bdi>${shortened(list.title, 60)}</bdi>: ${plural(list.rows.length, "candidate")}</h2>
         ${error && html`<p class="soft">Below is the last order that the service answered.</p>`}
         <${Outcome} answer=${answer} />
@@ -57,11 +70,13 @@ export function TryTab({ info, shown, work, onWork, onExplain, onAgain }) {
           <${Share} work=${work} info=${info} />
         </p>
       </section>
-        <${Waterfall} timings=${answer.meta.timings_ms} />`}
+        <${Waterfall} timings=${answer.meta.timings_ms} />`
+      }
     </div>
-    ${list &&
-    answer &&
-    html`<div class="side">
+    ${
+      list &&
+      answer &&
+      html`<div class="side">
       <${Editor}
         list=${list}
         features=${shown?.features ?? info.features}
@@ -69,24 +84,37 @@ export function TryTab({ info, shown, work, onWork, onExplain, onAgain }) {
         onEdit=${(column, value) => onWork({ list: edited(list, selected, column, value) })}
         onRestore=${() => onWork({ list: restored(list, selected) })}
       />
-    </div>`}
+    </div>`
+    }
   </div>`;
 }
 
 /** @param {{answer: any}} props what the answer says of itself: who ranked, whether as asked */
 function Outcome({ answer }) {
   const { route, meta } = answer;
-  const who = { caller: "the request", hook: "the hook", router: "the router", abstained: "the default, as the router abstained", bundle: "the bundle" };
+  const who = {
+    caller: "the request",
+    hook: "the hook",
+    router: "the router",
+    abstained: "the default, as the router abstained",
+    bundle: "the bundle",
+  };
   const specialist = route.specialist === null ? "" : ` ${route.specialist}`;
   const sure = route.confidence === null ? "" : `, probability ${route.confidence.toFixed(2)}`;
-  return html`${meta.status === "degraded" &&
+  return html`${
+    meta.status === "degraded" &&
     html`<div class="note warn degraded" role="alert">
       <p class="strong">Degraded: the answer is of ${meta.stage_reached.replaceAll("_", " ")}.</p>
       <p><bdi>${shortened(meta.reason ?? "", 400)}</bdi></p>
-    </div>`}
-    ${meta.ignored.length > 0 &&
-    html`<${Note} kind="warn"><p>Ignored features: <bdi>${shortened(meta.ignored.join(", "), 200)}</bdi></p><//>`}
-    <p class="soft">Ranked by ${route.strategy}${specialist}, chosen by ${who[route.decided_by] ?? route.decided_by}${sure}.</p>`;
+    </div>`
+  }
+    ${
+      meta.ignored.length > 0 &&
+      html`<${Note} kind="warn"><p>Ignored features: <bdi>${shortened(meta.ignored.join(", "), 200)}</bdi></p><//>`
+    }
+    <p class="soft">
+      Ranked by ${route.strategy}${specialist}, chosen by ${who[route.decided_by] ?? route.decided_by}${sure}.
+    </p>`;
 }
 
 /** @param {any} props */
@@ -96,12 +124,19 @@ function Options({ info, offered, before, strategy, specialist, onWork }) {
     <h2 id="options-title">How to rank</h2>
     <p class="field">
       <label for="strategy">Strategy</label>
-      <select id="strategy" value=${strategy} onChange=${(event) => onWork({ strategy: event.target.value, specialist: null })}>
-        ${info.strategies.map((name) => html`<option value=${name}>${name === "auto" ? `auto (${info.default_strategy})` : name}</option>`)}
+      <select
+        id="strategy"
+        value=${strategy}
+        onChange=${(event) => onWork({ strategy: event.target.value, specialist: null })}
+      >
+        ${info.strategies.map(
+          (name) => html`<option value=${name}>${name === "auto" ? `auto (${info.default_strategy})` : name}</option>`,
+        )}
       </select>
     </p>
-    ${mayName &&
-    html`<p class="field">
+    ${
+      mayName &&
+      html`<p class="field">
       <label for="specialist">Specialist</label>
       <select
         id="specialist"
@@ -111,7 +146,8 @@ function Options({ info, offered, before, strategy, specialist, onWork }) {
         <option value="">whoever is chosen</option>
         ${info.specialists.map(({ number }) => html`<option value=${number}>${number}</option>`)}
       </select>
-    </p>`}
+    </p>`
+    }
     <p class="field">
       <label for="before">Compare with</label>
       <select id="before" value=${before} onChange=${(event) => onWork({ before: event.target.value })}>
@@ -142,6 +178,14 @@ function Share({ work, info }) {
 
   return html`<button type="button" onClick=${share}>Link to this</button>
     <span class="said" role="status">${current.said}</span>
-    ${current.text &&
-    html`<input class="link" aria-label="Link to this list" readonly value=${current.text} onFocus=${(event) => event.target.select()} />`}`;
+    ${
+      current.text &&
+      html`<input
+        class="link"
+        aria-label="Link to this list"
+        readonly
+        value=${current.text}
+        onFocus=${(event) => event.target.select()}
+      />`
+    }`;
 }

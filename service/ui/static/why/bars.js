@@ -24,7 +24,10 @@ const FIRST = 10;
 export function Bars({ contributions, label, reference }) {
   const [all, setAll] = useState(false);
   const shown = all ? contributions : contributions.slice(0, FIRST);
-  const reach = contributions.map(({ contribution, standard_error: error }) => [contribution - (error ?? 0), contribution + (error ?? 0)]);
+  const reach = contributions.map(({ contribution, standard_error: error }) => [
+    contribution - (error ?? 0),
+    contribution + (error ?? 0),
+  ]);
   const low = Math.min(0, ...reach.map(([least]) => least));
   const high = Math.max(0, ...reach.map(([, most]) => most));
   const width = high - low || 1;
@@ -46,23 +49,29 @@ export function Bars({ contributions, label, reference }) {
               <td><bdi>${cell(value)}</bdi></td>
               ${reference && html`<td class="soft"><bdi>${cell(instead)}</bdi></td>`}
               <td class="drawn" aria-hidden="true"><${Bar} at=${at} contribution=${contribution} error=${error} /></td>
-              <td class="figure">${signed(contribution)}${error === null ? "" : html`<span class="soft"> ± ${number(error, 2)}</span>`}</td>
+              <td class="figure">
+                ${signed(contribution)}${error !== null && html`<span class="soft"> ± ${number(error, 2)}</span>`}
+              </td>
             </tr>`,
           )}
         </tbody>
       </table>
     </div>
-    ${contributions.length > FIRST &&
-    html`<button type="button" onClick=${() => setAll(!all)}>${all ? "Show the largest only" : `Show all ${contributions.length}`}</button>`}`;
+    ${
+      contributions.length > FIRST &&
+      html`<button type="button" onClick=${() => setAll(!all)}>
+        ${all ? "Show the largest only" : `Show all ${contributions.length}`}
+      </button>`
+    }`;
 }
 
 /** @param {{at: (value: number) => number, contribution: number, error: number | null}} props */
 function Bar({ at, contribution, error }) {
-  const from = at(Math.min(0, contribution));
-  const to = at(Math.max(0, contribution));
+  const between = (low, high) => ({ left: `${at(low)}%`, width: `${at(high) - at(low)}%` });
+  const kind = contribution < 0 ? "less" : "more";
   return html`<span class="track">
-    <span class=${`bar ${contribution < 0 ? "less" : "more"}`} style=${{ left: `${from}%`, width: `${to - from}%` }}></span>
-    ${error !== null && html`<span class="error" style=${{ left: `${at(contribution - error)}%`, width: `${at(contribution + error) - at(contribution - error)}%` }}></span>`}
+    <span class=${`bar ${kind}`} style=${between(Math.min(0, contribution), Math.max(0, contribution))}></span>
+    ${error !== null && html`<span class="error" style=${between(contribution - error, contribution + error)}></span>`}
     <span class="zero" style=${{ left: `${at(0)}%` }}></span>
   </span>`;
 }

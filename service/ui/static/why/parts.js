@@ -42,17 +42,25 @@ export function StagePart({ stage, which, gap }) {
   }
   const total = stage.score - stage.reference_score;
   const against = which === "first" ? "the mean of the list" : "a candidate of the list's middle values";
-  const how = stage.exact
-    ? "exact"
-    : `sampled, ${plural(stage.evaluations, "evaluation")}; ± is one standard error`;
+  const how = stage.exact ? "exact" : `sampled, ${plural(stage.evaluations, "evaluation")}; ± is one standard error`;
   return html`<section class="panel" aria-label=${title}>
     <h2>${title}: ${stage.ranker}</h2>
     <p>
-      Its score is ${number(stage.score)}, which is ${number(Math.abs(total), 3)} ${total < 0 ? "below" : "above"} ${against}${" "}
-      (${number(stage.reference_score)}). The features below add up to that (${how}).
+      Its score is ${number(stage.score)}, which is ${number(Math.abs(total), 3)}
+      ${total < 0 ? " below" : " above"} ${against} (${number(stage.reference_score)}). The features below add up to
+      that (${how}).
     </p>
-    ${stage.budget_spent && html`<${Note} kind="warn"><p>Sampling stopped before its errors were small: read the bars with their errors.</p><//>`}
-    <${Bars} contributions=${stage.contributions} label=${`${title}: contributions`} reference=${which === "second" ? "in its place" : ""} />
+    ${
+      stage.budget_spent &&
+      html`<${Note} kind="warn">
+        <p>Sampling stopped before its errors were small: read the bars with their errors.</p>
+      <//>`
+    }
+    <${Bars}
+      contributions=${stage.contributions}
+      label=${`${title}: contributions`}
+      reference=${which === "second" ? "in its place" : ""}
+    />
   </section>`;
 }
 
@@ -67,7 +75,8 @@ export function AgainstPart({ against, name, other }) {
     <p class="soft">Bars to the right speak for <bdi>${name}</bdi>, to the left for <bdi>${other}</bdi>.</p>
     ${stages.map(
       ([title, contributions]) =>
-        contributions?.length > 0 && html`<h3>${title}</h3>
+        contributions?.length > 0 &&
+        html`<h3>${title}</h3>
           <${Bars} contributions=${contributions} label=${`${title}: difference`} reference="the other" />`,
     )}
   </section>`;
@@ -106,7 +115,9 @@ function Found({ passing, nameOf, onTry }) {
       ${ways.map(
         (changes) => html`<li>
           ${changes.map(
-            ({ feature, from, to }, at) => html`${at > 0 && " and "}<bdi>${shortened(feature, 40)}</bdi> from <bdi>${exactCell(from)}</bdi> to <strong><bdi>${exactCell(to)}</bdi></strong>`,
+            ({ feature, from, to }, at) =>
+              html`${at > 0 && " and "}<bdi>${shortened(feature, 40)}</bdi> from <bdi>${exactCell(from)}</bdi> to${" "}
+                <strong><bdi>${exactCell(to)}</bdi></strong>`,
           )}
           ${" "}<button type="button" onClick=${() => onTry(changes)}>Try it</button>
         </li>`,
@@ -118,16 +129,18 @@ function Found({ passing, nameOf, onTry }) {
 export function MovesPart({ moves, gap, nameOf, name }) {
   return html`<section class="panel" aria-labelledby="moves-title">
     <h2 id="moves-title">Who moves without it</h2>
-    ${gap
-      ? html`<${Absent} gap=${gap} late="The time was over before this was tried." />`
-      : moves.length === 0
-        ? html`<p>Without <bdi>${name}</bdi>, the others keep their order.</p>`
-        : html`<ul>
+    ${
+      gap
+        ? html`<${Absent} gap=${gap} late="The time was over before this was tried." />`
+        : moves.length === 0
+          ? html`<p>Without <bdi>${name}</bdi>, the others keep their order.</p>`
+          : html`<ul>
             ${moves.map(
               ({ index, rank, rank_without: without }) => html`<li key=${index}>
                 <bdi>${shortened(nameOf(index), 48)}</bdi>: place ${rank}, and ${without} without <bdi>${name}</bdi>
               </li>`,
             )}
-          </ul>`}
+          </ul>`
+    }
   </section>`;
 }

@@ -13,16 +13,19 @@ import { Absent } from "./parts.js";
  */
 export function RoutePart({ route, router, anomaly, gap }) {
   const specialist = route.specialist === null ? "" : ` ${route.specialist}`;
-  const sure = route.confidence === null ? "" : ` It is the best one with a probability of ${route.confidence.toFixed(2)}.`;
+  const sure =
+    route.confidence === null ? "" : ` It is the best one with a probability of ${route.confidence.toFixed(2)}.`;
   return html`<section class="panel" aria-labelledby="route-title">
     <h2 id="route-title">Why this ranker</h2>
     <p>${route.strategy}${specialist} answered, decided by: ${route.decided_by}.${sure}</p>
     ${router && html`<${Router} router=${router} />`}
-    ${anomaly
-      ? html`<${Anomaly} anomaly=${anomaly} />`
-      : gap
-        ? html`<${Absent} gap=${gap} late="The time was over before the anomaly score." />`
-        : html`<p class="soft">The bundle has no anomaly score.</p>`}
+    ${
+      anomaly
+        ? html`<${Anomaly} anomaly=${anomaly} />`
+        : gap
+          ? html`<${Absent} gap=${gap} late="The time was over before the anomaly score." />`
+          : html`<p class="soft">The bundle has no anomaly score.</p>`
+    }
   </section>`;
 }
 
@@ -30,9 +33,10 @@ export function RoutePart({ route, router, anomaly, gap }) {
 function Router({ router }) {
   const { probabilities, gains, margin } = router;
   const most = probabilities.indexOf(Math.max(...probabilities));
-  const rule = margin === null
-    ? "This bundle's router never takes a specialist."
-    : `The router takes the most probable specialist if its gain is above ${number(margin, 3)}.`;
+  const rule =
+    margin === null
+      ? "This bundle's router never takes a specialist."
+      : `The router takes the most probable specialist if its gain is above ${number(margin, 3)}.`;
   return html`<p>${rule}</p>
     <div class="scroll" tabindex="0" role="region" aria-label="Specialists, as the router sees them">
       <table>
@@ -64,13 +68,16 @@ function Anomaly({ anomaly }) {
     ? `above ${percent(Math.max(...below))} of training's queries`
     : "among the most usual of training's queries";
   return html`<p>The query's anomaly score is ${number(anomaly.score, 3)}${levels.length > 0 && `: ${place}`}.</p>
-    ${anomaly.features.length > 0 &&
-    html`<p>What makes it unusual, with the score that the query would have without it:</p>
+    ${
+      anomaly.features.length > 0 &&
+      html`<p>What makes it unusual, with the score that the query would have without it:</p>
       <ul>
         ${anomaly.features.map(
           ({ feature, value, anomaly_without: without }) => html`<li key=${feature}>
-            <bdi>${shortened(feature, 60)}</bdi> (${number(value, 3)}): ${number(without, 3)}, ${signed(without - anomaly.score, 2)}
+            <bdi>${shortened(feature, 60)}</bdi> (${number(value, 3)}): ${number(without, 3)},
+            ${` ${signed(without - anomaly.score, 2)}`}
           </li>`,
         )}
-      </ul>`}`;
+      </ul>`
+    }`;
 }

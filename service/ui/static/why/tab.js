@@ -29,22 +29,30 @@ export function WhyTab({ info, shown, work, onWork, onTry, onLocked }) {
       <div class="fields">
         <p class="field">
           <label for="candidate">Candidate</label>
-          <select id="candidate" value=${selected} onChange=${(event) => onWork({ selected: Number(event.target.value) })}>
+          <select
+            id="candidate"
+            value=${selected}
+            onChange=${(event) => onWork({ selected: Number(event.target.value) })}
+          >
             ${order.map((index, at) => html`<option value=${index}>${at + 1}. ${shortened(name(index), 60)}</option>`)}
           </select>
         </p>
         <p class="buttons">
-          ${pinned === null
-            ? html`<button type="button" onClick=${() => onWork({ pinned: selected })}>Pin it, to compare another with it</button>`
-            : html`<span>Pinned: <bdi>${shortened(name(pinned), 48)}</bdi></span>
-                <button type="button" onClick=${() => onWork({ pinned: null })}>Unpin</button>`}
+          ${
+            pinned === null
+              ? html`<button type="button" onClick=${() => onWork({ pinned: selected })}>
+                  Pin it, to compare another with it
+                </button>`
+              : html`<span>Pinned: <bdi>${shortened(name(pinned), 48)}</bdi></span>
+                <button type="button" onClick=${() => onWork({ pinned: null })}>Unpin</button>`
+          }
         </p>
       </div>
       ${pinned === selected && html`<p class="soft">Choose another candidate: it is compared with the pinned one.</p>`}
       ${busy && html`<${Waiting} what=${`Explaining ${shortened(name(selected), 48)}`} />`}
     </section>
     ${error && html`<${Unexplained} error=${error} onRetry=${again} />`}
-    ${explained && html`<${Explained} explained=${explained} busy=${busy} name=${name} pinned=${pinned} onTry=${tryChanges} />`}
+    ${explained && html`<${Explained} explained=${explained} busy=${busy} name=${name} onTry=${tryChanges} />`}
   </div>`;
 
   /** @param {any[]} changes of the explained candidate: made in Try */
@@ -85,11 +93,14 @@ function Unexplained({ error, onRetry }) {
   return html`<${Trouble} error=${error} what="No explanation" onRetry=${onRetry} />`;
 }
 
-/** @param {{explained: any, busy: boolean, name: (index: number) => string, pinned: number | null, onTry: (changes: any[]) => void}} props */
+/** @param {{explained: any, busy: boolean, name: (index: number) => string, onTry: (changes: any[]) => void}} props */
 function Explained({ explained, busy, name, onTry }) {
   const { ranking, meta } = explained;
   const [one] = explained.explanations;
-  if (!one) return html`<${Note} kind="warn"><p>The time (<code>LISTWRIGHT_EXPLAIN_TIMEOUT_MS</code>) was over before anything was explained.</p><//>`;
+  if (!one)
+    return html`<${Note} kind="warn">
+      <p>The time (<code>LISTWRIGHT_EXPLAIN_TIMEOUT_MS</code>) was over before anything was explained.</p>
+    <//>`;
   const { candidate, against } = one;
   const called = shortened(name(candidate.index), 48);
   const gap = (part) => gapOf(one, part);
@@ -97,17 +108,35 @@ function Explained({ explained, busy, name, onTry }) {
   const late = one.incomplete.filter((part) => gap(part)?.fault === null);
   return html`<div class=${`explained ${busy ? "busy" : ""}`} aria-busy=${busy}>
     <p class="verdict"><bdi>${called}</bdi> is number ${candidate.rank} of ${ranking.ranks.length}.</p>
-    ${failed.length > 0 &&
-    html`<${Note} kind="bad">${failed.map((part) => html`<p key=${part}>Failed: ${named([part])} (<bdi>${shortened(gap(part)?.fault, 300)}</bdi>)</p>`)}<//>`}
-    ${late.length > 0 &&
-    html`<${Note} kind="warn"><p>
+    ${
+      failed.length > 0 &&
+      html`<${Note} kind="bad">
+        ${failed.map(
+          (part) => html`<p key=${part}>Failed: ${named([part])} (<bdi>${shortened(gap(part)?.fault, 300)}</bdi>)</p>`,
+        )}
+      <//>`
+    }
+    ${
+      late.length > 0 &&
+      html`<${Note} kind="warn"><p>
       The time (<code>LISTWRIGHT_EXPLAIN_TIMEOUT_MS</code>) was over: ${named(late)}${" "}
       ${late.length === 1 ? "is" : "are"} not complete.
-    </p><//>`}
-    ${ranking.meta.status === "degraded" &&
-    html`<${Note} kind="warn"><p>Degraded: the order is of ${ranking.meta.stage_reached.replaceAll("_", " ")}. <bdi>${shortened(ranking.meta.reason ?? "", 300)}</bdi></p><//>`}
+    </p><//>`
+    }
+    ${
+      ranking.meta.status === "degraded" &&
+      html`<${Note} kind="warn">
+        <p>
+          Degraded: the order is of ${ranking.meta.stage_reached.replaceAll("_", " ")}.${" "}
+          <bdi>${shortened(ranking.meta.reason ?? "", 300)}</bdi>
+        </p>
+      <//>`
+    }
     <div class="explanations">
-      ${against && html`<${AgainstPart} against=${against} name=${called} other=${shortened(name(against.index), 48)} />`}
+      ${
+        against &&
+        html`<${AgainstPart} against=${against} name=${called} other=${shortened(name(against.index), 48)} />`
+      }
       <${StagePart} stage=${one.second_stage} which="second" gap=${gap("second_stage")} />
       <${StagePart} stage=${one.first_stage} which="first" gap=${gap("first_stage")} />
       <${PassingPart} passing=${one.passing} gap=${gap("passing")} nameOf=${name} onTry=${onTry} />

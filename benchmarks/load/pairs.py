@@ -57,7 +57,7 @@ class Pair:
             found.append({name: self.ask(name, body, media_type, seconds, rate) for name in turns})
         return found
 
-    def later(self, pairs: int, body: Path, media_type: str, seconds: float, rate: float) -> dict[str, object]:
+    def later(self, pairs: int, body: Path, media_type: str, seconds: float, rate: float) -> dict[str, Any]:
         """How much later the 99th percentile is with it than without, as a share: medians over pairs of open loops."""
         loads = self.in_turns(pairs, body, media_type, seconds, rate)
         p99 = {name: [one[name]["milliseconds"]["200"]["p99"] for one in loads] for name in self.ports}

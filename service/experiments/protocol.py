@@ -92,6 +92,6 @@ class Experiments(Protocol):
         """What runs at this moment."""
         ...
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """End what runs in the background."""
         ...

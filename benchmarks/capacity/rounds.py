@@ -212,7 +212,7 @@ def _beside(
 def _busy(generator: Generator, port: int, started: Sequence[Replica], seconds: float) -> tuple[float, float]:
     """CPU seconds that replicas take for a list where lists always wait, and lists a second."""
     watched = [replica.process for replica in started]
-    busy = measure.answered(generator.callers(port, len(started) * CALLERS, seconds, watched))
+    busy = measure.callers(generator, port, len(started) * CALLERS, seconds, watched)
     return sum(busy.cpu_s) / len(busy.seconds), len(busy.seconds) / busy.took_s
 
 

@@ -9,6 +9,7 @@ import pytest
 from contract.conftest import Process
 from listwright_client import call, client, deadline
 from support.pages.figure_blocks import blocks, table
+from support.waiting import NEVER_S
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")
@@ -17,7 +18,9 @@ ADDRESS = "http://127.0.0.1:8000"
 
 @pytest.fixture(scope="module")
 def demo():
-    service = Process(bundle=ROOT / "models" / "demo" / "1", explain=True).wait_until_ready()
+    service = Process(
+        bundle=ROOT / "models" / "demo" / "1", explain=True, explain_timeout_ms=1000 * NEVER_S
+    ).wait_until_ready()
     yield service.url
     service.stop()
 

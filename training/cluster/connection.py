@@ -21,6 +21,9 @@ ROOM_S = 60.0
 OBJECT_STORE_BYTES = 512 * 2**20
 """Shared memory of a local Ray: what does not fit is spilled to disk."""
 
+STARTS, LATE = 3, "timed out during startup"
+"""Tries to start a local Ray, and what Ray says of one that was late: it waits 30 s, and a busy machine needs more."""
+
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
@@ -90,11 +93,24 @@ def room_seconds() -> float:
 
 def _begin(ray: Any, on: str, cores: int | None) -> None:
     quiet = {"log_to_driver": False, "logging_level": "ERROR"}
-    if on == LOCAL:
-        store = OBJECT_STORE_BYTES
-        ray.init(address="local", num_cpus=cores, include_dashboard=False, object_store_memory=store, **quiet)
-    else:
+    if on != LOCAL:
         ray.init(address=on, **quiet)
+        return
+    for left in reversed(range(STARTS)):
+        store = OBJECT_STORE_BYTES
+        try:
+            ray.init(address="local", num_cpus=cores, include_dashboard=False, object_store_memory=store, **quiet)
+        except Exception as error:  # Ray has no class for it
+            if LATE not in str(error):
+                raise
+            ray.shutdown()
+            if not left:
+                raise RecipeError(
+                    f"--on {on}: Ray did not start in {STARTS} tries of 30 s; the machine is busy: try again later, or"
+                    " leave --on out"
+                ) from error
+        else:
+            return
 
 
 def _refused(on: str, error: Exception) -> RecipeError:

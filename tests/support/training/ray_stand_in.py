@@ -21,19 +21,20 @@ class RayStandIn:
     Args:
         cores: of the node; without any nothing ever runs.
         refuses: what ``init`` raises.
+        refusals: how often it does; None: each time.
         losses: how many of the first calls of tasks and of actors' ``call`` are lost.
     """
 
     exceptions = SimpleNamespace(RayError=Lost, RayTaskError=Failed)
     util = SimpleNamespace(get_node_ip_address=lambda: "127.0.0.1")
 
-    def __init__(self, cores=2, refuses=None, losses=0):
-        self.cores, self.refuses, self.losses = cores, refuses, losses
+    def __init__(self, cores=2, refuses=None, refusals=None, losses=0):
+        self.cores, self.refuses, self.refusals, self.losses = cores, refuses, refusals, losses
         self.begun, self.ended, self.killed, self.cancelled = [], 0, 0, []
 
     def init(self, **options):
         self.begun.append(options)
-        if self.refuses is not None:
+        if self.refuses is not None and (self.refusals is None or len(self.begun) <= self.refusals):
             raise self.refuses
 
     def shutdown(self):

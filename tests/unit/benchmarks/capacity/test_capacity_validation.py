@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks.capacity import arrivals, rounds
 from benchmarks.capacity.balancers import BALANCERS
-from benchmarks.capacity.measure import Footprint, NotAnsweredError, ServiceTimes, answered
-from benchmarks.capacity.replicas import Seen
+from benchmarks.capacity.measure import TRIES, Footprint, NotAnsweredError, ServiceTimes, callers
+from benchmarks.capacity.replicas import Generator, Seen
 from benchmarks.capacity.rounds import Beside, Comparison, Rounds, Run
 from benchmarks.capacity.simulation import Waking, simulate
 from benchmarks.capacity.validation import compared, report
@@ -115,8 +115,24 @@ def test_others_share_the_replicas_cores_only_where_there_are_no_more(monkeypatc
     assert not rounds.cores().shared
 
 
-def test_lists_that_are_not_answered_are_counted_in_the_error():
-    good = Seen(np.array([0.1]), 0, 0, 1.0, (), 0.0)
-    assert answered(good) is good
-    with pytest.raises(NotAnsweredError, match="of 4 lists, 1 were refused and 2 failed"):
-        answered(replace(good, refused=1, other=2))
+class Paused(Generator):
+    """A generator on a machine that pauses in its first runs."""
+
+    def __init__(self, pauses):
+        self.pauses, self.runs = pauses, 0
+
+    def callers(self, *_):
+        self.runs += 1
+        paused = self.runs <= self.pauses
+        return replace(GOOD, refused=1, other=2) if paused else GOOD
+
+
+GOOD = Seen(np.array([0.1]), 0, 0, 1.0, (), 0.0)
+
+
+def test_what_a_pause_of_the_machine_spoilt_is_measured_again():
+    assert callers(Paused(TRIES - 1), 0, 12, 1.0, []) is GOOD
+    paused = Paused(TRIES)
+    with pytest.raises(NotAnsweredError, match="of 4 lists, 1 were refused and 2 failed, in each of 3 tries"):
+        callers(paused, 0, 12, 1.0, [])
+    assert paused.runs == TRIES

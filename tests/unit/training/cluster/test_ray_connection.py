@@ -6,7 +6,7 @@ import pytest
 
 from listwright.ranking.errors import RecipeError
 from listwright.training.cluster import connection
-from listwright.training.cluster.connection import OBJECT_STORE_BYTES, connected
+from listwright.training.cluster.connection import OBJECT_STORE_BYTES, STARTS, connected
 from support.training.ray_stand_in import RayStandIn
 
 
@@ -37,6 +37,26 @@ def test_a_local_ray_is_bounded_and_ended(monkeypatch):
     assert options["object_store_memory"] == OBJECT_STORE_BYTES
     assert not options["include_dashboard"]
     assert ray.ended == 1
+
+
+SLOW = Exception("The current node timed out during startup. This could happen because ...")
+
+
+def test_a_local_ray_that_starts_too_late_is_started_again(monkeypatch):
+    ray = RayStandIn(cores=3, refuses=SLOW, refusals=STARTS - 1)
+    assert connect(monkeypatch, ray, cores=3) == (ray, 3)
+    assert (len(ray.begun), ray.ended) == (STARTS, STARTS)
+    ray = RayStandIn(refuses=SLOW)
+    with pytest.raises(RecipeError, match=r"--on ray: Ray did not start in 3 tries of 30 s; the machine is busy"):
+        connect(monkeypatch, ray)
+    assert (len(ray.begun), ray.ended) == (STARTS, STARTS)
+
+
+def test_no_other_fault_is_tried_again(monkeypatch):
+    ray = RayStandIn(refuses=Exception("no disk"))
+    with pytest.raises(Exception, match="no disk"):
+        connect(monkeypatch, ray)
+    assert len(ray.begun) == 1
 
 
 @pytest.mark.parametrize("on", ["auto", "ray://head:10001"])

@@ -134,7 +134,7 @@ def create_app(
         if service.events is not None:
             await to_thread.run_sync(service.events.close)
         if service.experiments is not None:
-            await service.experiments.close()  # before the log: it has more to tell to it
+            await to_thread.run_sync(service.experiments.close)  # before the log: it has more to tell to it
         if service.served_log is not None:
             await to_thread.run_sync(service.served_log.close)
         if tracer is not None:

@@ -6,10 +6,9 @@ From top to bottom, each knows only what stands below it:
 ``opening``        whether there are experiments at all
 ``live``           all of one worker: chooses for each request, and says what runs
 ``trial``          one request in one experiment: who ranks it, the shown order
-``shadow``         has lists ranked in the background
-``shadow_link``    the socket to the process that ranks them
+``shadow``         the thread that has lists ranked in the background
+``shadow_process`` the process that ranks them, while its core is idle
 ``failures``       challengers that fail again and again
-``shadow_process`` that process, while its core is idle
 ``roster``         experiments with the bundles that they name
 ``watch``          the file and the kill switch, looked at every so often
 ``definition``     what the file says

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from typing import NamedTuple
@@ -62,10 +61,10 @@ class LiveExperiments:
         """Begin to look at the file."""
         self._watch.start()
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Look no more, and end what runs in the background."""
-        await asyncio.to_thread(self._watch.stop)
-        await self._shadow.close()
+        self._watch.stop()
+        self._shadow.close()
 
     def trial(self, asked: RankingRequest, query_id: str) -> RequestTrial | None:
         """The one experiment that a request takes part in; None for none.

@@ -92,6 +92,6 @@ class Experiments(Protocol):
         """What runs at this moment."""
         ...
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """End what runs in the background."""
         ...

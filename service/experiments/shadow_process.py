@@ -7,18 +7,13 @@ worker with it. Linux runs it on time that nobody wants (``SCHED_IDLE``); elsewh
 from __future__ import annotations
 
 import os
-import pickle
 import signal
-import socket
-import struct
 import time
+from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from listwright.ranking.bundle import Bundle
-
-LENGTH = struct.Struct("!I")
-"""What leads an answer: its length in bytes. Questions follow one another as pickles, each of which knows its end."""
 
 MOST_CPU_S = 60.0
 """Of the core's time for one list, loading among it; a challenger that takes more hangs, and counts as failed."""
@@ -64,30 +59,28 @@ class Found(NamedTuple):
     cpu_s: float
 
 
-def run(theirs: socket.socket) -> None:
+def run(pipe: Connection) -> None:
     """Answer questions until the other end is closed.
 
     Args:
-        theirs: a pickled :class:`Question` comes, a pickled :class:`Found` goes after its length.
+        pipe: a :class:`Question` comes, a :class:`Found` goes.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the worker's to heed: it closes the socket
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the worker's to heed: it closes the pipe
     _step_back()
     bundles: dict[str, Bundle] = {}
-    with theirs, theirs.makefile("rb") as questions:
-        while True:
-            try:
-                question: Question = pickle.load(questions)  # noqa: S301 - written by the worker
-            except (EOFError, OSError, pickle.UnpicklingError):  # the last one: it was closed amid a question
-                return
-            signal.setitimer(signal.ITIMER_PROF, MOST_CPU_S)  # its signal ends the process
-            found = answer(question, bundles)
-            signal.setitimer(signal.ITIMER_PROF, 0.0)
-            written = pickle.dumps(found, pickle.HIGHEST_PROTOCOL)
-            try:
-                theirs.sendall(LENGTH.pack(len(written)) + written)
-            except OSError:
-                return
-            time.sleep(found.cpu_s * (1.0 / question.core_share - 1.0))
+    while True:
+        try:
+            question: Question = pipe.recv()
+        except (EOFError, OSError):
+            return
+        signal.setitimer(signal.ITIMER_PROF, MOST_CPU_S)  # its signal ends the process
+        found = answer(question, bundles)
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        try:
+            pipe.send(found)
+        except OSError:
+            return
+        time.sleep(found.cpu_s * (1.0 / question.core_share - 1.0))
 
 
 def answer(question: Question, bundles: dict[str, Bundle]) -> Found:

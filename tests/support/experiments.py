@@ -27,11 +27,11 @@ def experiment(kind, *, name="first", control="shop", challenger="next", **more)
     return found
 
 
-def run_without_end(theirs):
+def run_without_end(pipe):
     """The process of a shadow whose challenger never answers, and which may take little time."""
     shadow_process.MOST_CPU_S = 0.05
     shadow_process.answer = _spin
-    shadow_process.run(theirs)
+    shadow_process.run(pipe)
 
 
 def _spin(*_):

@@ -9,7 +9,6 @@ from listwright.ranking.candidates import CandidateList
 from listwright.ranking.experiments.agreement import Agreement, agreement
 from listwright.ranking.served import files
 from listwright.service.experiments import shadow as background
-from listwright.service.experiments import shadow_link
 from listwright.service.experiments.shadow import MOST_WAITING
 from support.experiments import experiment, run_without_end
 from support.http import binary_requests
@@ -77,8 +76,8 @@ def test_without_a_log_it_is_measured_all_the_same(rivals, file, running):
 
 
 def test_what_there_is_no_time_for_is_dropped_counted_and_logged(running, records, monkeypatch):
-    async def busy(self, question):
-        await self._end.wait()
+    def busy(self, question):
+        self._end.wait()
         raise EOFError
 
     monkeypatch.setattr(background.Shadow, "_asked", busy)
@@ -108,9 +107,8 @@ def test_a_process_that_is_killed_is_a_failure_and_starts_again(running, records
     with running(experiment("shadow")) as client:
         client.post("/rerank", json=matrix())
         until(lambda: outcome(client, "ok") == 1)
-        process = client.app.service.experiments._shadow._link._process
-        process.kill()
-        until(lambda: not process.is_alive())
+        client.app.service.experiments._shadow._process.kill()
+        client.app.service.experiments._shadow._process.join()
         client.post("/rerank", json=matrix())
         until(lambda: outcome(client, "failed") == 1)
         client.post("/rerank", json=matrix())
@@ -120,7 +118,7 @@ def test_a_process_that_is_killed_is_a_failure_and_starts_again(running, records
 
 
 def test_a_challenger_that_hangs_ends_and_counts_as_failed(running, records, monkeypatch):
-    monkeypatch.setattr(shadow_link, "run", run_without_end)
+    monkeypatch.setattr(background, "run", run_without_end)
     with running(experiment("shadow", max_failures=1)) as client:
         client.post("/rerank", json=matrix())
         until(lambda: outcome(client, "failed") == 1)

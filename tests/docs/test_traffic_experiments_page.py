@@ -5,6 +5,7 @@ from typing import get_args
 
 from prometheus_client import CollectorRegistry
 
+from benchmarks.load import shadow as shadow_cost_run
 from listwright.ranking.experiments.agreement import PERSISTENCE, Agreement
 from listwright.service.experiments import definition, live, shadow, watch
 from listwright.service.experiments.definition import Definition, ExperimentFile, parse
@@ -68,14 +69,25 @@ def test_its_numbers_are_the_codes():
 
 
 def shadow_cost():
-    """With and without a shadow."""
+    """With and without a shadow: the run of today, and an earlier one of a faster machine."""
     run = result("shadow")
+    runs = [(share, run["peak_per_second"], at["loads"]) for share, at in run["shares"].items()]
+    if earlier := run.get("earlier"):
+        runs.append((f"{earlier['core_share']:g}", earlier["peak_per_second"], earlier["loads"]))
     rows = []
-    for load, found in run["loads"].items():
-        low, high = (f"{100 * value:+.1f}" for value in found["later_quartiles"])
-        p99 = [f"{found['p99_ms'][way]:.2f}" for way in ("without", "with")]
-        rows.append([f"{float(load):.0%}", *p99, f"{100 * found['later']:+.1f} [{low}, {high}]"])
-    return table(["load, of the peak", "p99 without, ms", "with", "later, %"], rows)
+    for share, peak, loads in runs:
+        for load, found in loads.items():
+            low, high = (f"{100 * value:+.1f}" for value in found["later_quartiles"])
+            p99 = [f"{found['p99_ms'][way]:.2f}" for way in ("without", "with")]
+            later = f"{100 * found['later']:+.1f} [{low}, {high}]"
+            rows.append([share, f"{peak:,.0f}", f"{float(load):.0%}", *p99, later])
+    head = ["`core_share`", "peak, lists/s", "load, of the peak", "p99 without, ms", "with", "later, %"]
+    return table(head, rows)
+
+
+def test_the_first_share_that_is_measured_is_the_default():
+    (first, *_) = result("shadow")["shares"]
+    assert float(first) == shadow_cost_run.SHARES[0] == Definition.model_fields["core_share"].default
 
 
 def interleaving_cost():

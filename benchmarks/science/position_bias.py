@@ -197,11 +197,12 @@ def main() -> None:
     rest += f" --requests {options.requests}" if options.requests != REQUESTS else ""
     path = machine.RESULTS / "position_bias.json"
     sets = json.loads(path.read_text(encoding="utf-8"))["sets"] if path.exists() else {}
+    told = {"seeds": options.seeds, "strengths": list(strengths)}
     for name, folds in asked.items():
         found = measure(folds, seeds=options.seeds, strengths=strengths, sessions=counts, requests=options.requests)
         given = "" if name == "planted" else "--data PATH "
         command = f"python -m benchmarks.science.position_bias {given}--only {name} {rest}"
-        sets[name] = beside(sets.get(name), {"runs": [{"command": command, "seeds": options.seeds}], **found})
+        sets[name] = beside(sets.get(name), {"runs": [{"command": command, **told}], **found})
     print(machine.save("position_bias", "see the runs of each set", {"shown": SHOWN, "sets": sets}))
     print(draw(sets))
 
@@ -214,7 +215,8 @@ def beside(before: dict[str, Any] | None, found: dict[str, Any]) -> dict[str, An
     kept = {
         name: [one for one in before[name] if one["strength"] not in strengths] for name in ("propensities", "curves")
     }
-    runs = [run for run in before["runs"] if kept["curves"]]
+    left = [[one for one in run["strengths"] if one not in strengths] for run in before["runs"]]
+    runs = [{**run, "strengths": some} for run, some in zip(before["runs"], left, strict=True) if some]
     return {
         "runs": [*runs, *found["runs"]],
         **{name: sorted([*kept[name], *found[name]], key=lambda one: one["strength"]) for name in kept},

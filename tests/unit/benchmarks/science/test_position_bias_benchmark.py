@@ -75,7 +75,7 @@ def test_folds_take_turns_over_the_seeds(monkeypatch):
 def test_strengths_of_earlier_runs_stay_unless_they_are_measured_again():
     def found(command, *strengths):
         points = [{"strength": strength, "of": command} for strength in strengths]
-        return {"runs": [{"command": command}], "propensities": points, "curves": points}
+        return {"runs": [{"command": command, "strengths": list(strengths)}], "propensities": points, "curves": points}
 
     first = found("first", 0.5, 1.5)
     both = position_bias.beside(first, found("second", 1.0, 1.5))
@@ -85,7 +85,7 @@ def test_strengths_of_earlier_runs_stay_unless_they_are_measured_again():
         (1.5, "second"),
     ]
     assert both["propensities"] == both["curves"]
-    assert [run["command"] for run in both["runs"]] == ["first", "second"]
+    assert [(run["command"], run["strengths"]) for run in both["runs"]] == [("first", [0.5]), ("second", [1.0, 1.5])]
     again = found("third", 0.5, 1.0, 1.5)
     assert position_bias.beside(both, again) == again
     assert position_bias.beside(None, first) is first

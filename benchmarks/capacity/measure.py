@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -207,6 +208,7 @@ def callers(generator: Generator, port: int, count: int, seconds: float, watched
         seen = generator.callers(port, count, seconds, watched)
         if seen.refused <= REFUSED * seen.asked and not seen.other and len(seen.seconds):
             return seen
+        print(f"of {seen.asked} lists, {seen.refused} were refused and {seen.other} failed", file=sys.stderr)
     raise NotAnsweredError(
         f"of {seen.asked} lists, {seen.refused} were refused and {seen.other} failed, in each of {TRIES} tries:"
         " use a quieter machine"

@@ -5,7 +5,7 @@ from typing import get_args
 
 from prometheus_client import CollectorRegistry
 
-from benchmarks.load import shadow as shadow_cost_run
+from benchmarks.load import shadow as shadow_benchmark
 from listwright.ranking.experiments.agreement import PERSISTENCE, Agreement
 from listwright.service.experiments import definition, live, shadow, watch
 from listwright.service.experiments.definition import Definition, ExperimentFile, parse
@@ -69,7 +69,7 @@ def test_its_numbers_are_the_codes():
 
 
 def shadow_cost():
-    """With and without a shadow: the run of today, and an earlier one of a faster machine."""
+    """With and without a shadow: the last run, and an earlier one of a faster machine."""
     run = result("shadow")
     runs = [(share, run["peak_per_second"], at["loads"]) for share, at in run["shares"].items()]
     if earlier := run.get("earlier"):
@@ -87,7 +87,7 @@ def shadow_cost():
 
 def test_the_first_share_that_is_measured_is_the_default():
     (first, *_) = result("shadow")["shares"]
-    assert float(first) == shadow_cost_run.SHARES[0] == Definition.model_fields["core_share"].default
+    assert float(first) == shadow_benchmark.SHARES[0] == Definition.model_fields["core_share"].default
 
 
 def interleaving_cost():

@@ -96,21 +96,20 @@ def _begin(ray: Any, on: str, cores: int | None) -> None:
     if on != LOCAL:
         ray.init(address=on, **quiet)
         return
-    for left in reversed(range(STARTS)):
-        store = OBJECT_STORE_BYTES
+    bounds = {"num_cpus": cores, "include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES}
+    for _ in range(STARTS):
         try:
-            ray.init(address="local", num_cpus=cores, include_dashboard=False, object_store_memory=store, **quiet)
+            ray.init(address="local", **bounds, **quiet)
         except Exception as error:  # Ray has no class for it
+            ray.shutdown()
             if LATE not in str(error):
                 raise
-            ray.shutdown()
-            if not left:
-                raise RecipeError(
-                    f"--on {on}: Ray did not start in {STARTS} tries of 30 s; the machine is busy: try again later, or"
-                    " leave --on out"
-                ) from error
         else:
             return
+    raise RecipeError(
+        f"--on {on}: Ray did not start within 30 s, in each of {STARTS} tries: try again when the machine is less busy,"
+        " or leave --on out"
+    )
 
 
 def _refused(on: str, error: Exception) -> RecipeError:

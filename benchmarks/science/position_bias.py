@@ -34,7 +34,7 @@ from listwright.training.recipe.data import Propensity
 from listwright.training.steps.bundle_schema import load
 
 STRENGTHS = (0.5, 1.0, 1.5)
-SESSIONS = (300, 1000, 3000, 10_000, 30_000, 100_000)
+SESSIONS = (300, 1000, 3000, 10_000, 30_000, 100_000, 300_000)
 NDCG_AT = 10
 WAYS = ("naive", "debiased", "full information")
 REQUESTS = 150_000

@@ -125,3 +125,10 @@ def test_all_that_can_be_used_is_reached_by_tab(shown):
             .map(one => one.outerHTML.slice(0, 80))"""
     )
     assert skipped == []
+
+
+def test_a_telephone_shows_contributions_whole(shown):
+    page = shown("Why", width=360)
+    wide = "regions => regions.map(region => region.scrollWidth - region.clientWidth)"
+    regions = page.locator(".explained .scroll")
+    assert regions.evaluate_all(wide) == [0] * regions.count() != []

@@ -35,7 +35,7 @@ def test_a_candidate_is_explained(why):
         "n5 from 1.5 to 2.75",
         "n1 from missing to 0.5 and c1 from v3 to v2",
         "84 changes tried",
-        "offer-5: place 4, and 2 without offer-3",
+        "offer-5: place 2, not 3",
         "0.45: above 50 % of training's queries",
         "qilcm answered, decided by: bundle",
     ):

@@ -95,7 +95,7 @@ function drawMarks(plot, marks, colour, behind) {
   ctx.fillStyle = colour;
   ctx.lineJoin = "round";
   ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
-  for (const { at, label } of marks) {
+  for (const [line, { at, label }] of marks.entries()) {
     const x = plot.valToPos(at, "x", true);
     if (x < bbox.left || x > bbox.left + bbox.width) continue;
     ctx.strokeStyle = colour;
@@ -106,7 +106,8 @@ function drawMarks(plot, marks, colour, behind) {
     ctx.stroke();
     const left = x + ctx.measureText(label).width + 8 > bbox.left + bbox.width;
     ctx.textAlign = left ? "right" : "left";
-    const place = [x + (left ? -4 : 4) * devicePixelRatio, bbox.top + 11 * devicePixelRatio];
+    // a line of its own for each label: two marks may be close
+    const place = [x + (left ? -4 : 4) * devicePixelRatio, bbox.top + (11 + 14 * line) * devicePixelRatio];
     ctx.strokeStyle = behind;
     ctx.lineWidth = 4 * devicePixelRatio;
     ctx.strokeText(label, ...place); // or a bar behind it would hide it

@@ -125,8 +125,15 @@ function Found({ passing, nameOf, onTry }) {
     </ul>`;
 }
 
-/** @param {{moves: any[], gap: Gap, nameOf: Names, name: string}} props */
-export function MovesPart({ moves, gap, nameOf, name }) {
+/**
+ * @param {object} props
+ * @param {any[]} props.moves
+ * @param {Gap} props.gap
+ * @param {Names} props.nameOf
+ * @param {string} props.name of the candidate that is left out
+ * @param {number} props.rank of it
+ */
+export function MovesPart({ moves, gap, nameOf, name, rank }) {
   return html`<section class="panel" aria-labelledby="moves-title">
     <h2 id="moves-title">Who moves without it</h2>
     ${
@@ -134,13 +141,15 @@ export function MovesPart({ moves, gap, nameOf, name }) {
         ? html`<${Absent} gap=${gap} late="The time was over before this was tried." />`
         : moves.length === 0
           ? html`<p>Without <bdi>${name}</bdi>, the others keep their order.</p>`
-          : html`<ul>
-            ${moves.map(
-              ({ index, rank, rank_without: without }) => html`<li key=${index}>
-                <bdi>${shortened(nameOf(index), 48)}</bdi>: place ${rank}, and ${without} without <bdi>${name}</bdi>
-              </li>`,
-            )}
-          </ul>`
+          : html`<p>Ranked again without <bdi>${name}</bdi>, the order of these changes:</p>
+              <ul>
+                ${moves.map(
+                  ({ index, rank: before, rank_without: without }) => html`<li key=${index}>
+                    <bdi>${shortened(nameOf(index), 48)}</bdi>: place ${without},${" "}
+                    not ${before > rank ? before - 1 : before}
+                  </li>`,
+                )}
+              </ul>`
     }
   </section>`;
 }

@@ -135,13 +135,17 @@ function Explained({ explained, busy, name, onTry }) {
     <div class="explanations">
       ${
         against &&
-        html`<${AgainstPart} against=${against} name=${called} other=${shortened(name(against.index), 48)} />`
+        html`<div class="whole">
+          <${AgainstPart} against=${against} name=${called} other=${shortened(name(against.index), 48)} />
+        </div>`
       }
       <${StagePart} stage=${one.second_stage} which="second" gap=${gap("second_stage")} />
       <${StagePart} stage=${one.first_stage} which="first" gap=${gap("first_stage")} />
-      <${PassingPart} passing=${one.passing} gap=${gap("passing")} nameOf=${name} onTry=${onTry} />
-      <${MovesPart} moves=${one.moves} gap=${gap("moves")} nameOf=${name} name=${called} />
-      <${RoutePart} route=${ranking.route} router=${one.router} anomaly=${one.anomaly} gap=${gap("anomaly")} />
+      <div class="whole consequences">
+        <${PassingPart} passing=${one.passing} gap=${gap("passing")} nameOf=${name} onTry=${onTry} />
+        <${MovesPart} moves=${one.moves} gap=${gap("moves")} nameOf=${name} name=${called} rank=${candidate.rank} />
+        <${RoutePart} route=${ranking.route} router=${one.router} anomaly=${one.anomaly} gap=${gap("anomaly")} />
+      </div>
     </div>
     <p class="soft">${timesOf(meta.timings_ms)}</p>
   </div>`;

@@ -20,6 +20,7 @@ from listwright.service.auth.keys import Key
 from listwright.service.bundles.reload import Reloader
 from listwright.service.bundles.routing_switch import Deciders
 from listwright.service.bundles.served import Current, Models
+from listwright.service.child_process import Background
 from listwright.service.errors import NotReadyError
 from listwright.service.experiments.protocol import Experiments
 from listwright.service.served_log.taken import ServedLog
@@ -66,6 +67,7 @@ class Service:
         reloader: keeps them to the models folder.
         deciders: the operator's hook, and the switch that turns routing off.
         gate: slots, and the queue for them.
+        background: child processes, which are held while a request is ranked.
         pool: threads that rank, as many as there are slots.
         bodies: bytes of bodies that are held at a time.
         connection_limit: connections that are open at a time.
@@ -87,6 +89,7 @@ class Service:
     reloader: Reloader
     deciders: Deciders
     gate: Gate
+    background: Background
     pool: ThreadPoolExecutor
     bodies: BodyBudget
     connection_limit: ConnectionLimit

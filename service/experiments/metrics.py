@@ -28,7 +28,7 @@ class ExperimentMetrics:
         )
         self.shadow_seconds = Histogram(
             "listwright_shadow_seconds",
-            "Time of a challenger for a list in the background",
+            "Seconds of a core that a challenger takes for a list in the background",
             ["experiment"],
             buckets=SECONDS,
             registry=registry,

@@ -13,7 +13,7 @@ from multiprocessing.context import SpawnProcess
 from typing import NamedTuple
 
 from listwright.ranking.served.record import ShadowRanking
-from listwright.service.child_process import JOIN_S, ended
+from listwright.service.child_process import JOIN_S, Background, ended
 from listwright.service.experiments.failures import Failures
 from listwright.service.experiments.metrics import ExperimentMetrics
 from listwright.service.experiments.roster import Entry
@@ -48,10 +48,11 @@ class Shadow:
     Args:
         failures: of challengers.
         metrics: where times and agreement are counted.
+        background: holds the process while a request is ranked.
     """
 
-    def __init__(self, failures: Failures, metrics: ExperimentMetrics) -> None:
-        self._failures, self._metrics = failures, metrics
+    def __init__(self, failures: Failures, metrics: ExperimentMetrics, background: Background) -> None:
+        self._failures, self._metrics, self._background = failures, metrics, background
         self._waiting: queue.Queue[ShadowTask | None] = queue.Queue(MOST_WAITING)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -118,7 +119,7 @@ class Shadow:
         else:
             self._failures.failed(entry, found.status)
         if found.agreement is not None:
-            self._metrics.shadow_seconds.labels(name).observe(found.seconds)
+            self._metrics.shadow_seconds.labels(name).observe(found.cpu_s)
             for measure, value in zip(("kendall_tau", "rbo", "top_1"), found.agreement, strict=True):
                 self._metrics.agreement.labels(name, measure).observe(value)
         self._count(entry, f"shadow_{outcome}")
@@ -131,8 +132,11 @@ class Shadow:
             process.start()
             theirs.close()
             self._process = process
-        self._pipe.send(question)
-        found: Found = self._pipe.recv()
+            self._pipe.recv()  # it is there: before, it must not be held
+        assert self._process is not None
+        with self._background.computing(self._process):
+            self._pipe.send(question)
+            found: Found = self._pipe.recv()
         return found
 
     def _forget_process(self) -> int | None:

@@ -1,16 +1,18 @@
 """The process that ranks with a challenger in the background, while its core has nothing else to do.
 
 A process, as a thread would take the interpreter's lock from requests, and a challenger that crashes would take the
-worker with it. Linux runs it on time that nobody wants (``SCHED_IDLE``); elsewhere it has the lowest priority.
+worker with it. Linux runs it on time that nobody wants (``SCHED_IDLE``), and not while a request is ranked; elsewhere
+it has the lowest priority.
 """
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from listwright.service.child_process import step_back
 
 if TYPE_CHECKING:
     from listwright.ranking.bundle import Bundle
@@ -47,14 +49,12 @@ class Found(NamedTuple):
     Args:
         order: ``(L,)`` candidate indices, best first; empty if it failed.
         status: ``ok``, ``degraded: REASON`` or ``failed: REASON``.
-        seconds: that it took.
         agreement: of the two orders; None if it failed.
         cpu_s: of the core's time.
     """
 
     order: tuple[int, ...]
     status: str
-    seconds: float
     agreement: tuple[float, float, float] | None
     cpu_s: float
 
@@ -63,11 +63,12 @@ def run(pipe: Connection) -> None:
     """Answer questions until the other end is closed.
 
     Args:
-        pipe: a :class:`Question` comes, a :class:`Found` goes.
+        pipe: None goes; then a :class:`Question` comes, a :class:`Found` goes.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the worker's to heed: it closes the pipe
-    _step_back()
+    step_back()
     bundles: dict[str, Bundle] = {}
+    pipe.send(None)
     while True:
         try:
             question: Question = pipe.recv()
@@ -93,18 +94,17 @@ def answer(question: Question, bundles: dict[str, Bundle]) -> Found:
     from listwright.ranking.candidates import CandidateList  # noqa: PLC0415 - the process steps back before it loads
     from listwright.ranking.experiments.agreement import agreement  # noqa: PLC0415
 
-    began, cpu_began = time.perf_counter(), time.process_time()
+    began = time.process_time()
     try:
         reranker = _loaded(question, bundles).reranker
         candidates = CandidateList(question.features, None, question.context)
-        began, cpu_began = time.perf_counter(), time.process_time()
+        began = time.process_time()
         ranking = reranker.rerank(candidates, routing=question.routing)
     except Exception as error:  # told to the worker, which counts and logs it
-        seconds, cpu_s = time.perf_counter() - began, time.process_time() - cpu_began
-        return Found((), f"failed: {type(error).__name__}: {error}", seconds, None, cpu_s)
-    seconds, cpu_s = time.perf_counter() - began, time.process_time() - cpu_began
+        return Found((), f"failed: {type(error).__name__}: {error}", None, time.process_time() - began)
+    cpu_s = time.process_time() - began
     status = f"degraded: {ranking.reason}" if ranking.degraded else "ok"
-    return Found(tuple(ranking.order.tolist()), status, seconds, agreement(question.shown, ranking.order), cpu_s)
+    return Found(tuple(ranking.order.tolist()), status, agreement(question.shown, ranking.order), cpu_s)
 
 
 def _loaded(question: Question, bundles: dict[str, Bundle]) -> Bundle:
@@ -119,11 +119,3 @@ def _loaded(question: Question, bundles: dict[str, Bundle]) -> Bundle:
         bundles.clear()
         bundles[key] = loaded
     return bundles[key]
-
-
-def _step_back() -> None:
-    """Run when nobody else wants to."""
-    try:
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    except (AttributeError, OSError):
-        os.nice(19)

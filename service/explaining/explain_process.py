@@ -1,18 +1,19 @@
 """The process that explains.
 
 A process, as a thread would take the interpreter's lock from requests for seconds. Linux runs it on time that nobody
-wants (``SCHED_IDLE``); elsewhere it has the lowest priority.
+wants (``SCHED_IDLE``), and not while a request is ranked; elsewhere it has the lowest priority.
 """
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 import traceback
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from listwright.service.child_process import step_back
 
 if TYPE_CHECKING:
     from listwright.ranking.bundle import Bundle
@@ -106,7 +107,7 @@ def run(pipe: Connection, hook: str | None) -> None:
         hook: ``module:callable`` of the operator, or None.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the worker's to heed: it closes the pipe
-    _step_back()
+    step_back()
     explainer = TaskExplainer(hook, abandoned=pipe.poll)
     try:
         pipe.send(None)
@@ -237,11 +238,3 @@ def _left_s(by: float) -> float:
     """Seconds for the work, less what encoding and the way back may take."""
     left_s = by - time.monotonic()
     return left_s - min(MARGIN * max(0.0, left_s), LONGEST_MARGIN_S)
-
-
-def _step_back() -> None:
-    """Run when nobody else wants to."""
-    try:
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    except (AttributeError, OSError):
-        os.nice(19)

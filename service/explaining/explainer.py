@@ -20,6 +20,7 @@ from listwright.service.admission.body import BodyBudget, held_body
 from listwright.service.admission.gate import Gate
 from listwright.service.bundles.routing_switch import Deciders
 from listwright.service.bundles.served import Models
+from listwright.service.child_process import Background
 from listwright.service.explaining.explain_process import ExplainedList, ExplainTask
 from listwright.service.explaining.metrics import ExplanationMetrics
 from listwright.service.explaining.process_link import ProcessLink
@@ -54,15 +55,23 @@ class Explainer:
         telemetry: gets the metrics.
         deciders: whether hook and router are asked.
         json_bounds: of bodies.
+        background: holds the process while a request is ranked.
     """
 
-    def __init__(self, settings: Settings, telemetry: Telemetry, deciders: Deciders, json_bounds: JsonBounds) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        telemetry: Telemetry,
+        deciders: Deciders,
+        json_bounds: JsonBounds,
+        background: Background,
+    ) -> None:
         self._settings, self._deciders, self._json_bounds = settings, deciders, json_bounds
         self._metrics = ExplanationMetrics(telemetry.registry)
         self._gate = Gate(1, PLACES)
         self._bodies = BodyBudget((1 + PLACES) * settings.max_payload_bytes, lambda: self._gate.retry_after_s)
         self._pool = ThreadPoolExecutor(1, "explain")
-        self._link = ProcessLink(settings.hook)
+        self._link = ProcessLink(settings.hook, background)
 
     async def answer(self, request: Request, models: Models) -> Response:
         """Explain one list.

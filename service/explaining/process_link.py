@@ -12,7 +12,7 @@ from multiprocessing.context import SpawnProcess
 
 from listwright.ranking.deadline import Deadline
 from listwright.ranking.errors import AbandonedError
-from listwright.service.child_process import ended
+from listwright.service.child_process import Background, ended
 from listwright.service.errors import ExplanationFailedError, NotReadyError, UnexplainedError
 from listwright.service.explaining.explain_process import Crashed, ExplainedList, ExplainTask, Reply, run
 
@@ -39,10 +39,11 @@ class ProcessLink:
 
     Args:
         hook: ``module:callable`` of the operator, or None.
+        background: holds the process while a request is ranked.
     """
 
-    def __init__(self, hook: str | None) -> None:
-        self._hook = hook
+    def __init__(self, hook: str | None, background: Background) -> None:
+        self._hook, self._background = hook, background
         self._process: SpawnProcess | None = None
         self._pipe: Connection | None = None
         self._ready, self._ends_start_at = False, 0.0
@@ -98,9 +99,11 @@ class ProcessLink:
             self._await(pipe, deadline)
             pipe.recv()
             self._ready = True
-        pipe.send(task)
+        assert self._process is not None
         try:
-            self._await(pipe, deadline)
+            with self._background.computing(self._process):
+                pipe.send(task)
+                self._await(pipe, deadline)
         except (AbandonedError, UnexplainedError):
             self._stop(pipe)
             raise

@@ -20,9 +20,9 @@ _PR_SET_PDEATHSIG = 1
 class Background:
     """Holds processes while a request is ranked: ``SIGSTOP`` when it begins, ``SIGCONT`` when it has ended.
 
-    Two virtual cores are often two threads of one physical core. There a ranking beside a busy process takes up to 1.8
-    times as long, whatever the priority of that process. Linux only; elsewhere nothing is held.
-    ``docs/decisions/0013-background-processes-are-held.md`` has the measurement.
+    On a virtual machine, one busy process of the lowest priority on another core makes the 99th percentile of a ranking
+    several times as long (``docs/decisions/0013-background-processes-are-held.md``). Linux only; elsewhere nothing is
+    held.
     """
 
     def __init__(self) -> None:

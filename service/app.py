@@ -206,7 +206,6 @@ def _composed(
         reloader=Reloader(current, settings, telemetry, swapped),
         deciders=deciders,
         gate=gate,
-        background=background,
         pool=ThreadPoolExecutor(slots, "work"),
         bodies=BodyBudget(settings.max_buffered_bytes, lambda: gate.retry_after_s),
         connection_limit=ConnectionLimit(settings.max_connections, telemetry),
@@ -219,6 +218,7 @@ def _composed(
         served_log=open_log(settings, telemetry),
         experiments=open_experiments(settings, telemetry, current, background),
         explainer=_opened_explainer(settings, telemetry, deciders, json_bounds, background),
+        background=background if settings.explain or settings.experiments is not None else None,
     )
 
 

@@ -67,7 +67,6 @@ class Service:
         reloader: keeps them to the models folder.
         deciders: the operator's hook, and the switch that turns routing off.
         gate: slots, and the queue for them.
-        background: child processes, which are held while a request is ranked.
         pool: threads that rank, as many as there are slots.
         bodies: bytes of bodies that are held at a time.
         connection_limit: connections that are open at a time.
@@ -80,6 +79,7 @@ class Service:
         served_log: takes what is answered; None where nothing is logged.
         experiments: on traffic; None where the settings name none.
         explainer: explains rankings; None where that is off.
+        background: holds child processes while a request is ranked; None where there are none.
     """
 
     settings: Settings
@@ -89,7 +89,6 @@ class Service:
     reloader: Reloader
     deciders: Deciders
     gate: Gate
-    background: Background
     pool: ThreadPoolExecutor
     bodies: BodyBudget
     connection_limit: ConnectionLimit
@@ -102,6 +101,7 @@ class Service:
     served_log: ServedLog | None = None
     experiments: Experiments | None = None
     explainer: Explains | None = None
+    background: Background | None = None
 
     def serving(self) -> Models:
         """The bundles that are served now.

@@ -7,11 +7,15 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.context import SpawnProcess
 
 JOIN_S = 2.0
+
+HELD_S, LET_GO_S = 0.2, 0.02
+"""Of a process, where requests follow one another without a pause: else explanations would never end there."""
 
 _PR_SET_PDEATHSIG = 1
 """Of ``prctl(2)``: the signal that a process gets when the thread that started it ends."""
@@ -21,18 +25,22 @@ class Background:
     """Holds processes while a request is ranked: ``SIGSTOP`` when it begins, ``SIGCONT`` when it has ended.
 
     On a virtual machine, one busy process of the lowest priority on another core makes the 99th percentile of a ranking
-    several times as long (``docs/decisions/0013-background-processes-are-held.md``). Linux only; elsewhere nothing is
-    held.
+    several times as long (``docs/decisions/0013-background-processes-are-held.md``). Where there is always a request, a
+    process gets :data:`LET_GO_S` after each :data:`HELD_S`. Linux only; elsewhere nothing is held.
+
+    Args:
+        clock: seconds.
     """
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._ranked = 0
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._lock = clock, threading.Lock()
+        self._ranked, self._since = 0, 0.0
         self._computing: set[int] = set()
+        self._holds = False
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """While a request is ranked no process computes. From the event loop's thread."""
+        """While a request waits for its turn and is ranked, no process computes. From the event loop's thread."""
         self._count(1)
         try:
             yield
@@ -44,7 +52,7 @@ class Background:
         """While the process computes, it may be held; outside it never is. From any thread.
 
         Args:
-            process: a child that has started.
+            process: a child that has called :func:`step_back`.
         """
         handle = _handle(process)
         if handle is None:
@@ -52,7 +60,7 @@ class Background:
             return
         with self._lock:
             self._computing.add(handle)
-            if self._ranked:
+            if self._holds:
                 _send(handle, signal.SIGSTOP)
         try:
             yield
@@ -64,33 +72,39 @@ class Background:
 
     def _count(self, change: int) -> None:
         with self._lock:
-            before, self._ranked = self._ranked, self._ranked + change
-            if before and self._ranked:
+            if self._ranked == 0:
+                self._since = self._clock()
+            self._ranked += change
+            holds = self._ranked > 0 and (self._clock() - self._since) % (HELD_S + LET_GO_S) < HELD_S
+            if holds == self._holds:
                 return
+            self._holds = holds
             for handle in self._computing:
-                _send(handle, signal.SIGSTOP if self._ranked else signal.SIGCONT)
+                _send(handle, signal.SIGSTOP if holds else signal.SIGCONT)
 
 
 def _handle(process: SpawnProcess) -> int | None:
-    """A pidfd, which never means another process; None where there is none of that kind, or the process has gone."""
-    if sys.platform != "linux" or process.pid is None:
+    """A pidfd, which stays with its process; None where there is none of that kind, or the process has gone."""
+    if sys.platform != "linux" or not process.is_alive() or process.pid is None:
         return None
     try:
         return os.pidfd_open(process.pid)
-    except OSError:  # an old kernel, or a sandbox that knows no pidfd: the process has a low priority all the same
+    except (AttributeError, OSError):  # Python, the kernel or a sandbox has no pidfd; the priority is low all the same
         return None
 
 
 def _send(handle: int, number: signal.Signals) -> None:
     try:
         signal.pidfd_send_signal(handle, number)
-    except ProcessLookupError:
-        return  # it has ended; who waits for its answer notices
+    except (AttributeError, OSError):
+        return  # it has ended, and who waits for its answer notices; or a sandbox forbids it: then nothing is held
 
 
 def step_back() -> None:
     """In a child: run when nobody else wants to, and end with the thread that started it, even while it is held."""
     if sys.platform == "linux":
+        # the kernel sends SIGHUP to a group that loses its parent while a member is stopped: not to the worker
+        os.setpgid(0, 0)
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     try:
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))

@@ -100,9 +100,9 @@ class ProcessLink:
             pipe.recv()
             self._ready = True
         assert self._process is not None
+        pipe.send(task)  # before it may be held: one that does not read would fill the pipe, and block
         try:
             with self._background.computing(self._process):
-                pipe.send(task)
                 self._await(pipe, deadline)
         except (AbandonedError, UnexplainedError):
             self._stop(pipe)

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 import psutil
 import pytest
 
-from listwright.service.child_process import Background
+from listwright.service.child_process import HELD_S, LET_GO_S, Background
 from support.waiting import NEVER_S, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing is held")
@@ -34,6 +34,12 @@ if __name__ == "__main__":
     with background.computing(process), background.held():
         print(process.pid, flush=True)
         time.sleep({never})
+"""
+
+SUPERVISOR = """
+import os, subprocess, sys, time
+subprocess.Popen([sys.executable, {script!r}], preexec_fn=lambda: os.setpgid(0, 0))
+time.sleep({never})
 """
 
 
@@ -122,4 +128,56 @@ def test_who_is_held_ends_with_its_parent(tmp_path):
         held = psutil.Process(int(parent.stdout.readline()))
         until(lambda: held.status() == psutil.STATUS_STOPPED)
         parent.kill()
+    until(lambda: not held.is_running() or held.status() == psutil.STATUS_ZOMBIE)
+
+
+def test_where_requests_leave_no_pause_it_goes_on_now_and_then(child):
+    now = 0.0
+    background = Background(lambda: now)
+    with background.computing(child), background.held():
+        until(lambda: is_held(child))
+        now = HELD_S + LET_GO_S / 2
+        with background.held():
+            until(lambda: not is_held(child))
+        now = HELD_S + LET_GO_S
+        with background.held():
+            until(lambda: is_held(child))
+    until(lambda: not is_held(child))
+
+
+@pytest.mark.parametrize(("module", "name"), [(os, "pidfd_open"), (signal, "pidfd_send_signal")])
+def test_a_python_without_handles_holds_nobody(child, background, monkeypatch, module, name):
+    monkeypatch.delattr(module, name)
+    with background.computing(child), background.held():
+        time.sleep(0.05)
+        assert not is_held(child)
+
+
+def test_a_sandbox_that_forbids_signals_changes_no_answer_and_leaks_nothing(child, background, monkeypatch):
+    def forbidden(handle, number):
+        raise PermissionError
+
+    monkeypatch.setattr(signal, "pidfd_send_signal", forbidden)
+    before = psutil.Process().num_fds()
+    with background.computing(child), background.held():
+        assert not is_held(child)
+    assert psutil.Process().num_fds() == before
+
+
+def test_the_end_of_a_supervisor_does_not_end_the_worker_of_a_held_process(tmp_path):
+    script = tmp_path / "worker.py"
+    script.write_text(HELD_CHILD.format(never=NEVER_S), encoding="utf-8")
+    supervisor = tmp_path / "supervisor.py"
+    supervisor.write_text(SUPERVISOR.format(script=str(script), never=NEVER_S), encoding="utf-8")
+    command = [sys.executable, supervisor]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as parent:
+        held = psutil.Process(int(parent.stdout.readline()))
+        worker = held.parent()
+        until(lambda: held.status() == psutil.STATUS_STOPPED)
+        parent.kill()
+        parent.wait()
+        until(lambda: worker.ppid() != parent.pid)
+        time.sleep(0.2)
+        assert worker.status() not in {psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD}
+        worker.kill()
     until(lambda: not held.is_running() or held.status() == psutil.STATUS_ZOMBIE)

@@ -95,7 +95,8 @@ function drawMarks(plot, marks, colour, behind) {
   ctx.fillStyle = colour;
   ctx.lineJoin = "round";
   ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
-  for (const [line, { at, label }] of marks.entries()) {
+  let line = 0;
+  for (const { at, label } of marks) {
     const x = plot.valToPos(at, "x", true);
     if (x < bbox.left || x > bbox.left + bbox.width) continue;
     ctx.strokeStyle = colour;
@@ -112,6 +113,7 @@ function drawMarks(plot, marks, colour, behind) {
     ctx.lineWidth = 4 * devicePixelRatio;
     ctx.strokeText(label, ...place); // or a bar behind it would hide it
     ctx.fillText(label, ...place);
+    line += 1;
   }
   ctx.restore();
 }

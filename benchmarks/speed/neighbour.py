@@ -122,6 +122,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.neighbour", description=__doc__)
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"of each way ({ROUNDS})")
     options = parser.parse_args()
+    if sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2:
+        parser.error("it takes Linux and two cores that this process may use")
     first, second, *_ = sorted(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory() as name:
         folder = build(Path(name) / "wide" / "1")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from listwright.service import child_process
 from support.pages.figure_blocks import blocks, page, result, table
 
 READERS = ("without the scanner", "msgspec", "simdjson", "pydantic_core")
@@ -242,6 +243,11 @@ def test_merging_by_messages_costs_less_than_files():
     ways = result("scrapes")["ways"]
     for figure in ("request_us", "scrape_after_ms", "left_kib"):
         assert ways["ours"][figure] < ways["prometheus_client"][figure]
+
+
+def test_the_times_of_decision_13_are_those_of_the_code():
+    says = f"{1000 * child_process.LET_GO_S:g} ms after each {1000 * child_process.HELD_S:g} ms"
+    assert says in page("docs/decisions/0013-background-processes-are-held.md")
 
 
 def test_explanations_delay_rankings_no_more_than_their_goal():

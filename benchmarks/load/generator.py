@@ -40,6 +40,8 @@ class Plan:
         calm_ms: after an open loop, one caller asks until it is answered this fast three times in a row; 0: none does.
         media_type: of body and answer.
         target: method and path.
+        other_port: of a second service, which an open loop asks in turns with the first; 0: there is none.
+        turn_s: how long a turn is.
     """
 
     port: int
@@ -53,6 +55,17 @@ class Plan:
     calm_ms: float = 0.0
     media_type: str = "application/json"
     target: str = "POST /rerank"
+    other_port: int = 0
+    turn_s: float = 0.5
+
+    @property
+    def ports(self) -> list[int]:
+        """Of the services."""
+        return [self.port, self.other_port] if self.other_port else [self.port]
+
+    def turn(self, after_s: float) -> int:
+        """Number of the turn at so many seconds from the beginning; even ones are the first service's."""
+        return int(after_s / self.turn_s) if self.other_port else 0
 
     def save(self, path: Path) -> Path:
         """Write the plan for another process."""
@@ -111,21 +124,24 @@ class Caller(asyncio.Protocol):
 
 @dataclass
 class Outcome:
-    """What came back so far."""
+    """What came back so far from one service."""
 
     seconds: dict[int, list[float]] = field(default_factory=dict)
+    turns: dict[int, list[float]] = field(default_factory=dict)
     faults: Counter[str] = field(default_factory=Counter)
     degraded: int = 0
     cpu_before_s: float = field(default_factory=time.process_time)
 
-    async def one(self, caller: Caller, request: bytes, port: int, due: float) -> Answer | None:
+    async def one(self, caller: Caller, request: bytes, port: int, due: float, turn: int = 0) -> Answer | None:
         """Send a request that was due at a time, and count what becomes of it."""
         try:
             answer = await caller.ask(request, port)
         except (OSError, TimeoutError) as error:
             self.faults[type(error).__name__] += 1
             return None
-        self.seconds.setdefault(answer.status, []).append(time.perf_counter() - due)
+        took_s = time.perf_counter() - due
+        self.seconds.setdefault(answer.status, []).append(took_s)
+        self.turns.setdefault(turn, []).append(round(took_s * 1e3, 3))
         self.degraded += answer.degraded
         return answer
 
@@ -167,32 +183,39 @@ async def open_loop(plan: Plan, request: bytes) -> dict[str, object]:
     """So many requests a second, or at the times of a file: a thread waits for these, as timers of the event loop are a
     millisecond coarse.
     """
-    outcome, began = Outcome(), time.perf_counter()
-    idle = [Caller() for _ in range(plan.callers)]
+    ports = plan.ports
+    outcomes, began = [Outcome() for _ in ports], time.perf_counter()
+    idle = [[Caller() for _ in range(plan.callers)] for _ in ports]
     tasks: set[asyncio.Task[None]] = set()
     loop = asyncio.get_running_loop()
 
-    async def call(caller: Caller, due: float) -> None:
-        await outcome.one(caller, request, plan.port, due)
-        idle.append(caller)
+    async def call(side: int, due: float, turn: int) -> None:
+        caller = idle[side].pop()
+        await outcomes[side].one(caller, request, ports[side], due, turn)
+        idle[side].append(caller)
 
     for number, after_s in enumerate(_due(plan)):
-        due = began + after_s
+        due, turn = began + after_s, plan.turn(after_s)
+        side = turn % len(ports)
         if (ahead := due - time.perf_counter()) > 0:
             await (loop.run_in_executor(None, time.sleep, ahead) if plan.due else asyncio.sleep(ahead))
         elif number % 10 == 0:
             await asyncio.sleep(0)  # behind: still let answers in
-        if not idle:
-            outcome.faults["no free connection"] += 1
+        if len(tasks) >= plan.callers:
+            outcomes[side].faults["no free connection"] += 1
             continue
-        task = loop.create_task(call(idle.pop(), due))
+        task = loop.create_task(call(side, due, turn))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
     sent_s = time.perf_counter() - began
     calm_after_s = await _calm(plan, request) if plan.calm_ms else None
     await asyncio.gather(*tasks)
-    _save(outcome, plan)
-    return {**outcome.summary(sent_s), "calm_after_seconds": calm_after_s}
+    _save(outcomes[0], plan)
+    summaries = [outcome.summary(sent_s) for outcome in outcomes]
+    if len(ports) == 1:
+        return {**summaries[0], "calm_after_seconds": calm_after_s}
+    turns = [[turn for _, turn in sorted(outcome.turns.items())] for outcome in outcomes]
+    return {"services": summaries, "turns_ms": turns}
 
 
 def _due(plan: Plan) -> list[float]:

@@ -6,8 +6,9 @@ import http.client
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,17 @@ import numpy as np
 from benchmarks.load.generator import Plan
 from benchmarks.load.service import service
 
+TURN_S = 0.5
+"""Of each service, where one generator asks both: a shared machine is as fast in the next turn, mostly."""
+
+RESAMPLES = 2000
+
 CALLERS, MOST_CALLERS = 4, 256
 """Of a closed loop, which measures the peak, and of an open one, which a pause of the machine must not exhaust."""
 
 Outcome = dict[str, Any]
+Turns = Sequence[tuple[np.ndarray, np.ndarray]]
+"""Milliseconds of the answers in a turn without what is measured, and in the next one with it."""
 
 
 class Pair:
@@ -40,11 +48,13 @@ class Pair:
             SystemExit: if an answer is not 200.
         """
         callers = CALLERS if rate == 0.0 else MOST_CALLERS
-        plan = Plan(self.ports[name], str(body), seconds, callers, rate=rate, media_type=media_type)
+        outcome = self._asked(Plan(self.ports[name], str(body), seconds, callers, rate=rate, media_type=media_type))
+        _check(name, outcome)
+        return outcome
+
+    def _asked(self, plan: Plan) -> Outcome:
         command = [sys.executable, "-m", "benchmarks.load.generator", str(plan.save(self.folder / "plan.json"))]
         outcome: Outcome = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
-        if set(outcome["answers"]) != {"200"} or outcome["faults"]:
-            raise SystemExit(f"the service {name} it answered {outcome['answers']}, faults {outcome['faults']}")
         return outcome
 
     def in_turns(
@@ -69,6 +79,40 @@ class Pair:
             "later_quartiles": [round(float(value), 4) for value in np.percentile(later, (25, 75))],
         }
 
+    def alternating(self, body: Path, media_type: str, seconds: float, rate: float) -> dict[str, Any]:
+        """The 99th percentiles of both at a rate, where one generator asks each for half a second in turn.
+
+        The intervals are of 95 %: turns are drawn again, the two of a pair together.
+
+        Args:
+            body: file with the body of every request.
+            media_type: of the body.
+            seconds: of both together.
+            rate: requests a second.
+
+        Raises:
+            SystemExit: if an answer is not 200.
+        """
+        without, with_it = self.ports.values()
+        plan = Plan(without, str(body), seconds, MOST_CALLERS, rate=rate, media_type=media_type)
+        outcome = self._asked(replace(plan, other_port=with_it, turn_s=TURN_S))
+        for name, one in zip(self.ports, outcome["services"], strict=True):
+            _check(name, one)
+        pairs = list(zip(*(map(np.array, turns) for turns in outcome["turns_ms"]), strict=False))
+        rng, p99 = np.random.default_rng(0), _p99(pairs)
+        drawn = np.array(
+            [_p99([pairs[n] for n in rng.integers(len(pairs), size=len(pairs))]) for _ in range(RESAMPLES)]
+        )
+        return {
+            "rate": round(rate, 1),
+            "turns": len(pairs),
+            "p99_ms": dict(zip(self.ports, p99.round(3).tolist(), strict=True)),
+            "later_ms": round(float(p99[1] - p99[0]), 3),
+            "later_ms_95": _interval(drawn[:, 1] - drawn[:, 0], 3),
+            "later": round(float(p99[1] / p99[0] - 1.0), 4),
+            "later_95": _interval(drawn[:, 1] / drawn[:, 0] - 1.0, 4),
+        }
+
     def metrics(self) -> str:
         """What ``GET /metrics`` of the service with it says."""
         connection = http.client.HTTPConnection("127.0.0.1", self.ports["with"], timeout=30)
@@ -76,6 +120,25 @@ class Pair:
         text = connection.getresponse().read().decode()
         connection.close()
         return text
+
+
+def _check(name: str, outcome: Outcome) -> None:
+    if set(outcome["answers"]) != {"200"} or outcome["faults"]:
+        raise SystemExit(f"the service {name} it answered {outcome['answers']}, faults {outcome['faults']}")
+
+
+def _p99(pairs: Turns) -> np.ndarray:
+    """``(2,)`` of all turns of each service together."""
+    return np.array([np.percentile(np.concatenate(turns), 99) for turns in zip(*pairs, strict=True)])
+
+
+def _drawn(pairs: Turns, rng: np.random.Generator) -> Turns:
+    """As many pairs of turns, with replacement."""
+    return [pairs[number] for number in rng.integers(len(pairs), size=len(pairs))]
+
+
+def _interval(values: np.ndarray, digits: int) -> list[float]:
+    return [round(float(value), digits) for value in np.percentile(values, (2.5, 97.5))]
 
 
 @contextmanager

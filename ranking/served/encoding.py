@@ -1,16 +1,11 @@
-"""Records and blocks as bytes.
-
-A record is in three pieces: the bytes of ``features``, nine in ten of all, and what stands before and behind them. A
-block is a list of pieces, which :func:`os.writev` writes as they are.
-"""
+"""Records and blocks as bytes."""
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, Protocol, runtime_checkable
 
 import fastavro
 import numpy as np
@@ -23,75 +18,128 @@ from listwright.ranking.served.schema import CATEGORIES_KEY, FEATURES_KEY, SCHEM
 Part = bytes | memoryview
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FLOATS, _DOUBLES = np.dtype("<f4"), np.dtype("<f8")
 
 PARSED: Any = fastavro.parse_schema(SCHEMA)
-_PLACE = next(place for place, field in enumerate(SCHEMA["fields"]) if field["name"] == "features")
-_HEAD: Any = fastavro.parse_schema({**SCHEMA, "name": "Head", "fields": SCHEMA["fields"][:_PLACE]})
-_TAIL: Any = fastavro.parse_schema({**SCHEMA, "name": "Tail", "fields": SCHEMA["fields"][_PLACE + 1 :]})
-"""A record's bytes are its fields', one after the other: so it may be encoded in parts."""
 
 
-class Encoded(NamedTuple):
-    """A record as bytes.
+@runtime_checkable
+class Block(Protocol):
+    """Records of one schema, one behind the other; it may be filled again and again."""
 
-    Args:
-        parts: one after the other.
-        size: bytes of all of them.
-    """
+    @property
+    def records(self) -> int:
+        """How many."""
+        ...
 
-    parts: tuple[Part, ...]
-    size: int
+    @property
+    def size(self) -> int:
+        """Bytes of all of them."""
+        ...
 
+    def add(self, record: ServedRecord) -> None:
+        """Encode a record behind the others, or nothing of it.
 
-def encode(record: ServedRecord) -> Encoded:
-    """The bytes of one record, which hold no array; by the compiled module where it is built and knows the record."""
-    compiled = extensions.served_record
-    if compiled is None or record.intervention is not None or record.shadow is not None:
-        return encode_by_fastavro(record)
-    since = record.served_at - _EPOCH
-    parts = compiled.encoded(
-        (record.query_id,),
-        (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds,
-        record.unit,
-        (record.bundle, record.fingerprint),
-        record.candidate_ids,
-        np.ascontiguousarray(record.features, dtype="<f4"),
-        np.ascontiguousarray(record.first_stage_scores, dtype="<f8"),
-        np.ascontiguousarray(record.scores, dtype="<f8"),
-        record.order,
-        record.top_n,
-        (record.strategy, record.route, record.degraded, record.experiment, record.arm),
-        record.teams,
-        record.timings_ms,
-        record.request_id,
-    )
-    return Encoded(parts, sum(map(len, parts)))
+        Raises:
+            UnicodeEncodeError: if a text has a lone surrogate.
+            TypeError: if a text is none.
+        """
+        ...
+
+    def view(self) -> Part:
+        """The bytes, until :meth:`clear`; no record may be added while someone holds them."""
+        ...
+
+    def clear(self) -> None:
+        """Forget all records."""
+        ...
 
 
-def encode_by_fastavro(record: ServedRecord) -> Encoded:
-    """The same bytes, from the library; four times as slow."""
-    features = np.ascontiguousarray(record.features, dtype="<f4").tobytes()
-    file = io.BytesIO()
-    head = {
+def new_block() -> Block:
+    """An empty one; compiled where there was a compiler."""
+    return FastavroBlock() if extensions.served_record is None else CompiledBlock()
+
+
+class CompiledBlock:
+    """Records encoded by the compiled module, in room that is used again: see :class:`Block`."""
+
+    def __init__(self) -> None:
+        self._block = extensions.served_record.Block()
+
+    @property
+    def records(self) -> int:
+        """How many."""
+        return int(self._block.records)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all of them."""
+        return int(self._block.size)
+
+    def add(self, record: ServedRecord) -> None:
+        """Encode a record behind the others, or nothing of it."""
+        since = record.served_at - _EPOCH
+        self._block.add(
+            record,
+            (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds,
+            np.ascontiguousarray(record.features, _FLOATS),
+            np.ascontiguousarray(record.first_stage_scores, _DOUBLES),
+            np.ascontiguousarray(record.scores, _DOUBLES),
+            record.order,
+        )
+
+    def view(self) -> Part:
+        """The bytes, until :meth:`clear`."""
+        view: memoryview = self._block.view()
+        return view
+
+    def clear(self) -> None:
+        """Forget all records."""
+        self._block.clear()
+
+
+class FastavroBlock:
+    """The same bytes, from the library: see :class:`Block`."""
+
+    def __init__(self) -> None:
+        self._encoded: list[bytes] = []
+
+    @property
+    def records(self) -> int:
+        """How many."""
+        return len(self._encoded)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all of them."""
+        return sum(map(len, self._encoded))
+
+    def add(self, record: ServedRecord) -> None:
+        """Encode a record behind the others, or nothing of it."""
+        file = io.BytesIO()
+        fields = {**_facts(record), "features": np.asarray(record.features, _FLOATS).tobytes()}
+        fastavro.schemaless_writer(file, PARSED, fields, disable_tuple_notation=True)
+        self._encoded.append(file.getvalue())
+
+    def view(self) -> Part:
+        """The bytes."""
+        return b"".join(self._encoded)
+
+    def clear(self) -> None:
+        """Forget all records."""
+        self._encoded.clear()
+
+
+def _facts(record: ServedRecord) -> dict[str, Any]:
+    return {
         "query_id": record.query_id,
         "served_at": record.served_at,
         "unit": record.unit,
         "bundle": record.bundle,
         "fingerprint": record.fingerprint,
         "candidate_ids": record.candidate_ids,
-    }
-    fastavro.schemaless_writer(file, _HEAD, head, disable_tuple_notation=True)
-    file.write(long_bytes(len(features)))
-    before, file = file.getvalue(), io.BytesIO()
-    fastavro.schemaless_writer(file, _TAIL, _tail(record), disable_tuple_notation=True)
-    after = file.getvalue()
-    return Encoded((before, features, after), len(before) + len(features) + len(after))
-
-
-def _tail(record: ServedRecord) -> dict[str, Any]:
-    return {
-        "first_stage_scores": np.asarray(record.first_stage_scores, dtype="<f8").tobytes(),
-        "scores": np.asarray(record.scores, dtype="<f8").tobytes(),
+        "first_stage_scores": np.asarray(record.first_stage_scores, _DOUBLES).tobytes(),
+        "scores": np.asarray(record.scores, _DOUBLES).tobytes(),
         "order": record.order.tolist(),
         "top_n": record.top_n,
         "strategy": record.strategy,
@@ -132,21 +180,12 @@ def header(columns: Columns, sync: bytes) -> bytes:
     return file.getvalue()
 
 
-def block(records: Sequence[Encoded], sync: bytes) -> list[Part]:
-    """The bytes of one block, in parts.
+def framed(records: int, encoded: Part, sync: bytes) -> list[Part]:
+    """A block as a file has it, in parts.
 
     Args:
         records: at least one.
+        encoded: their bytes.
         sync: of the file's header.
     """
-    size = sum(record.size for record in records)
-    parts: list[Part] = [long_bytes(len(records)) + long_bytes(size)]
-    for record in records:
-        parts += record.parts
-    parts.append(sync)
-    return parts
-
-
-def joined(parts: Iterable[Part]) -> bytes:
-    """Parts as one."""
-    return b"".join(parts)
+    return [long_bytes(records) + long_bytes(len(encoded)), encoded, sync]

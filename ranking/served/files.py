@@ -14,7 +14,7 @@ import fastavro
 from fastavro.read import SchemaResolutionError
 
 from listwright.ranking.errors import DataError
-from listwright.ranking.served.encoding import PARSED, block, encode, header, joined
+from listwright.ranking.served.encoding import PARSED, framed, header, new_block
 from listwright.ranking.served.framing import SYNC_BYTES, Frame, frame_of
 from listwright.ranking.served.record import Columns, ServedRecord, columns_of, parsed_columns, to_record
 from listwright.ranking.served.schema import CATEGORIES_KEY, FEATURES_KEY, SCHEMA_VERSION, VERSION_KEY
@@ -147,7 +147,7 @@ def write(path: Path, written: Iterable[ServedRecord], *, block_records: int = B
         DataError: if there is no record, or one has other columns than the first.
     """
     rest, count = iter(written), 0
-    columns, sync = None, os.urandom(SYNC_BYTES)
+    columns, sync, block = None, os.urandom(SYNC_BYTES), new_block()
     part = path.with_name(path.name + ".part")  # of no log: the service recovers only names of its own
     with part.open("wb") as file:
         os.fchmod(file.fileno(), mode)
@@ -158,7 +158,9 @@ def write(path: Path, written: Iterable[ServedRecord], *, block_records: int = B
             for record in several:
                 if record.feature_names != columns.names:
                     raise DataError(path, f"query {record.query_id!r} has other columns than the first record")
-            file.write(joined(block([encode(record) for record in several], sync)))
+                block.add(record)
+            file.writelines(framed(block.records, block.view(), sync))
+            block.clear()
             count += len(several)
         file.flush()
         os.fsync(file.fileno())

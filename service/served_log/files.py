@@ -9,14 +9,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from listwright.ranking.served.encoding import Encoded, Part, block, header
+from listwright.ranking.served.encoding import Block, Part, framed, header
 from listwright.ranking.served.files import OPEN_SUFFIX, SUFFIX
 from listwright.ranking.served.framing import SYNC_BYTES
 from listwright.ranking.served.record import Columns
 from listwright.service.served_log.folder import new_stem
-
-MOST_PARTS = 512
-"""Buffers of one system call; Linux takes 1024."""
 
 
 class OpenFile:
@@ -50,13 +47,13 @@ class OpenFile:
             hidden.unlink(missing_ok=True)
             raise
 
-    def append(self, records: Sequence[Encoded]) -> int:
+    def append(self, block: Block) -> int:
         """Write a block: the whole of it, or nothing. Its bytes.
 
         Raises:
             OSError: if it cannot be written; the file then ends where it did.
         """
-        parts = block(records, self._sync)
+        parts = framed(block.records, block.view(), self._sync)
         try:
             written = _write_all(self._file, parts)
         except OSError:
@@ -64,7 +61,7 @@ class OpenFile:
             os.lseek(self._file, self.size, os.SEEK_SET)
             raise
         self.size += written
-        self.records += len(records)
+        self.records += block.records
         return written
 
     def finish(self) -> None:
@@ -84,15 +81,13 @@ class OpenFile:
 
 
 def _write_all(descriptor: int, parts: Sequence[Part]) -> int:
-    """Write buffers one after the other, without joining them; bytes."""
-    total = 0
-    for start in range(0, len(parts), MOST_PARTS):
-        some = list(parts[start : start + MOST_PARTS])
-        while some:
-            count = os.writev(descriptor, some)
-            total += count
-            while some and count >= len(some[0]):
-                count -= len(some.pop(0))
-            if count:
-                some[0] = memoryview(some[0])[count:]
+    """Write a few buffers one after the other, without joining them; bytes."""
+    total, rest = 0, list(parts)
+    while rest:
+        count = os.writev(descriptor, rest)
+        total += count
+        while rest and count >= len(rest[0]):
+            count -= len(rest.pop(0))
+        if count:
+            rest[0] = memoryview(rest[0])[count:]
     return total

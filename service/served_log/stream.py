@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import redis
 
-from listwright.ranking.served.encoding import Encoded, block, header, joined
+from listwright.ranking.served.encoding import framed, header
 from listwright.ranking.served.framing import SYNC_BYTES
 from listwright.ranking.served.record import Columns
 from listwright.service.served_log.drops import Drops
@@ -43,7 +43,7 @@ class _Waiting(NamedTuple):
     """A record that waits to be sent."""
 
     columns: Columns
-    record: Encoded
+    record: bytes
 
 
 def address(url: str) -> tuple[str, str]:
@@ -80,12 +80,12 @@ class RedisStream:
         self._thread = Thread(target=self._run, name="served-stream", daemon=True)
         self._thread.start()
 
-    def put(self, columns: Columns, record: Encoded) -> None:
+    def put(self, columns: Columns, record: bytes) -> None:
         """Have a record sent, or drop it and count; from one thread."""
-        if self._put - self._got + record.size > MOST_BYTES:
+        if self._put - self._got + len(record) > MOST_BYTES:
             self._drops.note("stream_full", 1, "the buffer of the Redis stream is full: is the server reachable?")
             return
-        self._put += record.size
+        self._put += len(record)
         self._waiting.append(_Waiting(columns, record))
 
     def close(self, within_s: float) -> None:
@@ -103,7 +103,7 @@ class RedisStream:
             if self._sent(batch):
                 for one in batch:
                     self._waiting.popleft()
-                    self._got += one.record.size
+                    self._got += len(one.record)
 
     def _sent(self, batch: list[_Waiting]) -> bool:
         """Whether a batch is done with: taken, or refused for good."""
@@ -137,4 +137,4 @@ class RedisStream:
     def _entry(self, one: _Waiting) -> bytes:
         if self._header[0] is not one.columns:
             self._header = (one.columns, header(one.columns, self._sync))
-        return joined([self._header[1], *block([one.record], self._sync)])
+        return b"".join([self._header[1], *framed(1, one.record, self._sync)])

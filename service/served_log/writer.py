@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 from threading import Event, Thread, get_native_id
 from typing import TYPE_CHECKING
 
-from listwright.ranking.served.encoding import Encoded, encode
-from listwright.ranking.served.record import Columns, columns_of
+from listwright.ranking.manifest import Manifest
+from listwright.ranking.served.encoding import Block, new_block
+from listwright.ranking.served.record import Columns
 from listwright.service.served_log.buffer import Buffer
-from listwright.service.served_log.conversion import to_served
+from listwright.service.served_log.conversion import columns_of, to_served
 from listwright.service.served_log.drops import Drops
 from listwright.service.served_log.files import OpenFile
 from listwright.service.served_log.folder import LogFolder
@@ -61,8 +62,7 @@ class _Pending:
     """Records of one schema that make up the next block."""
 
     columns: Columns
-    records: list[Encoded] = field(default_factory=list)
-    size: int = 0
+    block: Block
     since: float = field(default_factory=time.monotonic)
 
 
@@ -85,6 +85,7 @@ class LogWriter:
         self._folder = None if settings.served_log is None else _folder(settings)
         self._stream = _opened_stream(settings, telemetry, self._drops)
         self._pending: dict[str, _Pending] = {}
+        self._spare: Block | None = None
         self._open: dict[str, OpenFile] = {}
         self._retry_at = self._tidy_at = 0.0
         self._failure = ("", "")
@@ -112,7 +113,7 @@ class LogWriter:
         if self._stream is not None:
             self._stream.close(max(0.0, until - time.monotonic()))
         if self._thread.is_alive():
-            lost = len(self._buffer) + sum(len(pending.records) for pending in list(self._pending.values()))
+            lost = len(self._buffer) + sum(pending.block.records for pending in list(self._pending.values()))
             self._drops.note("closing", lost, f"they could not be written within {CLOSE_WITHIN_S:g} s of the end")
 
     def _run(self) -> None:
@@ -138,54 +139,62 @@ class LogWriter:
         for _ in range(MOST_AT_ONCE):
             if (taken := self._buffer.take()) is None:
                 return
+            pending = self._pending_of(taken.manifest)
+            before = pending.block.size
             try:
-                served = to_served(taken, self._salt)
-                columns, record = columns_of(served), encode(served)
+                pending.block.add(to_served(taken, self._salt))
             except Exception as error:  # whatever a caller sent, the next request is logged
                 self._drops.note("encode_failed", 1, f"query {taken.query_id!r} cannot be encoded ({error!r})")
                 continue
             if self._stream is not None:
-                self._stream.put(columns, record)
-            if self._folder is not None:
-                self._gather(taken.manifest.fingerprint, columns, record)
+                self._stream.put(pending.columns, bytes(pending.block.view()[before:]))
+            if self._folder is None:
+                pending.block.clear()
+            elif pending.block.size >= BLOCK_BYTES:
+                self._write(taken.manifest.fingerprint)
 
-    def _gather(self, key: str, columns: Columns, record: Encoded) -> None:
-        """Add a record to the next block, and write that if it is large."""
-        pending = self._pending.get(key)
+    def _pending_of(self, manifest: Manifest) -> _Pending:
+        """The next block of a bundle's records."""
+        pending = self._pending.get(manifest.fingerprint)
         if pending is None:
-            pending = self._pending[key] = _Pending(columns)
-        pending.records.append(record)
-        pending.size += record.size
-        if pending.size >= BLOCK_BYTES:
-            self._write(key)
+            block, self._spare = self._spare or new_block(), None
+            pending = self._pending[manifest.fingerprint] = _Pending(columns_of(manifest), block)
+        return pending
 
     def _write_due(self, *, stopping: bool) -> None:
         now = time.monotonic()
         for key, pending in list(self._pending.items()):
-            if stopping or now - pending.since >= self._settings.served_flush_s:
+            if pending.block.records == 0:
+                self._forget(key)
+            elif stopping or now - pending.since >= self._settings.served_flush_s:
                 self._write(key)
 
     def _write(self, key: str) -> None:
         """Write a block, or drop its records and try nothing for a while."""
         pending = self._pending[key]
         if time.monotonic() < self._retry_at:
-            self._drops.note(self._failure[0], len(pending.records), self._failure[1])
-            del self._pending[key]
+            self._drops.note(self._failure[0], pending.block.records, self._failure[1])
+            self._forget(key)
             return
         try:
             if key not in self._open:
                 assert self._folder is not None
                 self._open[key] = OpenFile(self._folder.path, pending.columns, self._mode)
-            size = self._open[key].append(pending.records)
+            size = self._open[key].append(pending.block)
         except OSError as error:
-            self._failed(key, len(pending.records), error)
+            self._failed(key, pending.block.records, error)
         else:
-            self._records.labels("file").inc(len(pending.records))
+            self._records.labels("file").inc(pending.block.records)
             self._bytes.labels("file").inc(size)
             self._unseen += size
-        del self._pending[key]
+        self._forget(key)
         if key in self._open and self._open[key].size >= self._settings.served_file_bytes:
             self._finish(key)
+
+    def _forget(self, key: str) -> None:
+        """Have the room of a block used for the next one."""
+        self._spare = self._pending.pop(key).block
+        self._spare.clear()
 
     def _failed(self, key: str, count: int, error: OSError) -> None:
         self._retry_at = time.monotonic() + RETRY_S

@@ -35,14 +35,15 @@ def cost():
     rows = []
     for name, found in result("served_log")["formats"].items():
         low, high = (f"{100 * value:+.1f}" for value in found["lost_quartiles"])
-        early, late = (f"{value:+.2f}" for value in found["later_ms_quartiles"])
+        latency = found["latency"]
+        early, late = (f"{value:+.2f}" for value in latency["later_ms_95"])
         rows.append(
             [
                 f"`.{name}`" if name == "npy" else name,
                 *(f"{found['per_second'][way]:,.0f}" for way in ("without", "with")),
                 f"{100 * found['lost']:.1f} [{low}, {high}]",
-                f"{found['p99_ms']['without']:.2f}",
-                f"{found['later_ms']:+.2f} [{early}, {late}]",
+                f"{latency['p99_ms']['without']:.2f}",
+                f"{latency['later_ms']:+.2f} [{early}, {late}]",
             ]
         )
     head = ["format", "peak without, a second", "with", "lost, %", "p99 at half the peak, ms", "later, ms"]

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from listwright.ranking.served import files
-from listwright.ranking.served.encoding import encode, joined
 from listwright.ranking.served.framing import long_bytes
 from listwright.ranking.served.record import Intervention, ShadowRanking
-from support.served import served_record
+from support.served import as_bytes, served_record
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 PLACES = st.lists(st.integers(0, 2**31 - 1), max_size=5).map(tuple)
@@ -57,7 +56,7 @@ def path(tmp_path_factory):
 def test_records_come_back_to_the_byte(path, sent, block_records):
     files.write(path, sent, block_records=block_records)
     found = list(files.records([path]))
-    assert [joined(encode(record).parts) for record in found] == [joined(encode(record).parts) for record in sent]
+    assert [as_bytes(record) for record in found] == [as_bytes(record) for record in sent]
 
 
 def test_a_cut_at_every_byte_gives_a_prefix(tmp_path):

@@ -8,6 +8,7 @@ import numpy as np
 from listwright.ranking.candidates import CandidateList, Ranking, Route
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.order import rank_by_score
+from listwright.ranking.served.encoding import new_block
 from listwright.ranking.served.record import ServedRecord
 from listwright.ranking.stages import LightGbmStage
 from listwright.service.served_log.taken import Taken
@@ -42,6 +43,19 @@ def served_record(number=0, length=4, *, names=NAMES, **changes):
         "timings_ms": {"parse": 0.5, "total": 2.0},
     }
     return ServedRecord(**{**fields, **changes})
+
+
+def block_of(*records):
+    """Records as a block."""
+    block = new_block()
+    for record in records:
+        block.add(record)
+    return block
+
+
+def as_bytes(record):
+    """A record as the log has it."""
+    return bytes(block_of(record).view())
 
 
 def taken(number=0, length=4, **changes):

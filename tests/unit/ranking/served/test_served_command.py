@@ -4,9 +4,8 @@ import pytest
 
 from listwright.command import main as listwright
 from listwright.ranking.served import command, files
-from listwright.ranking.served.encoding import encode, joined
 from listwright.ranking.served.units import hashed
-from support.served import served_record
+from support.served import as_bytes, served_record
 
 SALT = "a salt that is long enough"
 
@@ -26,9 +25,9 @@ def units(folder):
 
 
 def test_the_records_of_a_unit_go_and_all_others_stay_to_the_byte(log, capsys):
-    others = [joined(encode(r).parts) for r in files.read(log / "1.avro") if r.unit != "unit-1"]
+    others = [as_bytes(r) for r in files.read(log / "1.avro") if r.unit != "unit-1"]
     assert listwright(["served", "forget", str(log), "--unit", "unit-1"]) == command.LEFT
-    assert [joined(encode(record).parts) for record in files.read(log / "1.avro")] == others
+    assert [as_bytes(record) for record in files.read(log / "1.avro")] == others
     assert units(log) == {"1.avro": ["unit-0", "unit-2"] * 2 + ["unit-0"], "3.avro.part": ["unit-1", "unit-2"]}
     assert (log / "1.avro").stat().st_mode & 0o777 == 0o640
     assert "4 records removed, 1 left" in capsys.readouterr().out

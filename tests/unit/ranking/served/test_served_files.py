@@ -8,11 +8,11 @@ import pytest
 
 from listwright.ranking.errors import DataError
 from listwright.ranking.served import files
-from listwright.ranking.served.encoding import block, encode, header, joined
+from listwright.ranking.served.encoding import FastavroBlock, framed, header, new_block
 from listwright.ranking.served.framing import long_bytes
 from listwright.ranking.served.record import Columns, Intervention, ShadowRanking, to_record
 from listwright.ranking.served.schema import FEATURES_KEY, SCHEMA_VERSION, VERSION_KEY
-from support.served import NAMES, NOON, served_record
+from support.served import NAMES, NOON, as_bytes, served_record
 
 FULL = {
     "top_n": 2,
@@ -168,21 +168,45 @@ def test_writing_refuses_no_record_and_other_columns(tmp_path):
     assert not list(tmp_path.glob("*.avro"))
 
 
-def test_what_is_encoded_holds_no_array():
+@pytest.mark.parametrize("make", [new_block, FastavroBlock])
+def test_what_is_encoded_holds_no_array(make):
     """A record that waits to be written keeps no request's memory, and nobody can change it."""
-    sent = served_record()
-    before = joined(encode(sent).parts)
-    encoded = encode(sent)
+    sent, block = served_record(), make()
+    block.add(sent)
+    before = bytes(block.view())
     sent.features[:] = 0.0
-    assert joined(encoded.parts) == before
+    assert block.view() == before == as_bytes(served_record())
+
+
+@pytest.mark.parametrize("make", [new_block, FastavroBlock])
+def test_a_block_may_be_filled_again(make):
+    block = make()
+    for number in (1, 2):
+        block.clear()
+        assert (block.records, block.size) == (0, 0)
+        for _ in range(3):
+            block.add(served_record(number, length=10**number))
+        assert (block.records, block.size) == (3, len(block.view()))
+        assert block.view() == 3 * as_bytes(served_record(number, length=10**number))
+
+
+@pytest.mark.parametrize("make", [new_block, FastavroBlock])
+def test_a_record_that_cannot_be_encoded_leaves_the_others(make):
+    block = make()
+    block.add(served_record(1))
+    for field in ("query_id", "request_id"):
+        with pytest.raises(UnicodeEncodeError):
+            block.add(served_record(2, length=500, **{field: "\ud800"}))
+    block.add(served_record(3))
+    assert block.records == 2
+    assert bytes(block.view()) == as_bytes(served_record(1)) + as_bytes(served_record(3))
 
 
 def test_blocks_stand_behind_a_header(tmp_path):
     """As the service writes a file: piece by piece."""
     sync, path = bytes(range(16)), tmp_path / "a.avro"
-    several = [encode(served_record(n)) for n in range(3)]
-    assert several[0].size == len(joined(several[0].parts))
-    parts = [header(Columns(NAMES), sync), *block(several[:2], sync), *block(several[2:], sync)]
-    path.write_bytes(joined(parts))
+    two = as_bytes(served_record(0)) + as_bytes(served_record(1))
+    parts = [header(Columns(NAMES), sync), *framed(2, two, sync), *framed(1, as_bytes(served_record(2)), sync)]
+    path.write_bytes(b"".join(parts))
     assert [record.served_at for record in files.records([path])] == [served_record(n).served_at for n in range(3)]
     assert next(files.records([path])).served_at == NOON

@@ -6,17 +6,16 @@ import os
 import pytest
 
 from listwright.ranking.served import files
-from listwright.ranking.served.encoding import encode
 from listwright.ranking.served.record import columns_of
 from listwright.service.served_log import files as module
 from listwright.service.served_log.files import OpenFile
-from support.served import served_record
+from support.served import block_of, served_record
 
 COLUMNS = columns_of(served_record())
 
 
 def encoded(*numbers):
-    return [encode(served_record(number)) for number in numbers]
+    return block_of(*map(served_record, numbers))
 
 
 def ids(path):
@@ -66,7 +65,7 @@ def test_short_writes_go_on_where_they_stopped(tmp_path, monkeypatch):
     assert ids(next(tmp_path.iterdir())) == ["query-0", "query-1", "query-2"]
 
 
-def test_a_block_of_many_parts_is_written_whole(tmp_path):
+def test_a_block_of_many_records_is_written_whole(tmp_path):
     file = OpenFile(tmp_path, COLUMNS, 0o600)
     file.append(encoded(*range(700)))
     file.finish()

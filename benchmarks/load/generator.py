@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import sys
 import time
 from collections import Counter
@@ -40,8 +41,10 @@ class Plan:
         calm_ms: after an open loop, one caller asks until it is answered this fast three times in a row; 0: none does.
         media_type: of body and answer.
         target: method and path.
-        other_port: of a second service, which an open loop asks in turns with the first; 0: there is none.
+        other_port: of a second service, which an open loop asks in turns with the first; 0: there is none. A coin, the
+            same in each run, says which of the two has the first turn of a pair.
         turn_s: how long a turn is.
+        settle_s: what of a turn is not looked at: there the work of the last one may go on.
     """
 
     port: int
@@ -56,16 +59,22 @@ class Plan:
     media_type: str = "application/json"
     target: str = "POST /rerank"
     other_port: int = 0
-    turn_s: float = 0.5
+    turn_s: float = 1.0
+    settle_s: float = 0.0
 
     @property
     def ports(self) -> list[int]:
         """Of the services."""
         return [self.port, self.other_port] if self.other_port else [self.port]
 
-    def turn(self, after_s: float) -> int:
-        """Number of the turn at so many seconds from the beginning; even ones are the first service's."""
-        return int(after_s / self.turn_s) if self.other_port else 0
+    def turn(self, after_s: float) -> tuple[int, int | None]:
+        """Which service is asked so many seconds after the beginning, and in which pair of turns; None: it settles."""
+        if not self.other_port:
+            return 0, 0
+        number, into_s = divmod(after_s, self.turn_s)
+        pair, second = divmod(int(number), 2)
+        side = second ^ random.Random(pair).getrandbits(1)
+        return side, None if into_s < self.settle_s else pair
 
     def save(self, path: Path) -> Path:
         """Write the plan for another process."""
@@ -132,7 +141,7 @@ class Outcome:
     degraded: int = 0
     cpu_before_s: float = field(default_factory=time.process_time)
 
-    async def one(self, caller: Caller, request: bytes, port: int, due: float, turn: int = 0) -> Answer | None:
+    async def one(self, caller: Caller, request: bytes, port: int, due: float, turn: int | None = 0) -> Answer | None:
         """Send a request that was due at a time, and count what becomes of it."""
         try:
             answer = await caller.ask(request, port)
@@ -141,7 +150,8 @@ class Outcome:
             return None
         took_s = time.perf_counter() - due
         self.seconds.setdefault(answer.status, []).append(took_s)
-        self.turns.setdefault(turn, []).append(round(took_s * 1e3, 3))
+        if turn is not None:
+            self.turns.setdefault(turn, []).append(round(took_s * 1e3, 3))
         self.degraded += answer.degraded
         return answer
 
@@ -189,14 +199,13 @@ async def open_loop(plan: Plan, request: bytes) -> dict[str, object]:
     tasks: set[asyncio.Task[None]] = set()
     loop = asyncio.get_running_loop()
 
-    async def call(side: int, due: float, turn: int) -> None:
+    async def call(side: int, due: float, turn: int | None) -> None:
         caller = idle[side].pop()
         await outcomes[side].one(caller, request, ports[side], due, turn)
         idle[side].append(caller)
 
     for number, after_s in enumerate(_due(plan)):
-        due, turn = began + after_s, plan.turn(after_s)
-        side = turn % len(ports)
+        due, (side, turn) = began + after_s, plan.turn(after_s)
         if (ahead := due - time.perf_counter()) > 0:
             await (loop.run_in_executor(None, time.sleep, ahead) if plan.due else asyncio.sleep(ahead))
         elif number % 10 == 0:
@@ -214,8 +223,9 @@ async def open_loop(plan: Plan, request: bytes) -> dict[str, object]:
     summaries = [outcome.summary(sent_s) for outcome in outcomes]
     if len(ports) == 1:
         return {**summaries[0], "calm_after_seconds": calm_after_s}
-    turns = [[turn for _, turn in sorted(outcome.turns.items())] for outcome in outcomes]
-    return {"services": summaries, "turns_ms": turns}
+    turns = [outcome.turns for outcome in outcomes]
+    pairs = [[one[pair] for one in turns] for pair in sorted(turns[0]) if pair in turns[1]]
+    return {"services": summaries, "turns_ms": pairs}
 
 
 def _due(plan: Plan) -> list[float]:

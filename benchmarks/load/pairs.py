@@ -17,10 +17,12 @@ import numpy as np
 from benchmarks.load.generator import Plan
 from benchmarks.load.service import service
 
-TURN_S = 0.5
-"""Of each service, where one generator asks both: a shared machine is as fast in the next turn, mostly."""
+TURN_S, SETTLE_S = 1.0, 0.1
+"""Of each service, where one generator asks both: a shared machine is as fast in the next turn, mostly. Its beginning is
+not looked at: there the other service may still work."""
 
-RESAMPLES = 2000
+RESAMPLES, BLOCK_S = 2000, 10.0
+"""Of the bootstrap; and how long the machine stays as fast as it is."""
 
 CALLERS, MOST_CALLERS = 4, 256
 """Of a closed loop, which measures the peak, and of an open one, which a pause of the machine must not exhaust."""
@@ -79,33 +81,45 @@ class Pair:
             "later_quartiles": [round(float(value), 4) for value in np.percentile(later, (25, 75))],
         }
 
-    def alternating(self, body: Path, media_type: str, seconds: float, rate: float) -> dict[str, Any]:
-        """The 99th percentiles of both at a rate, where one generator asks each for half a second in turn.
+    def alternating(
+        self,
+        body: Path,
+        media_type: str,
+        seconds: float,
+        rate: float,
+        *,
+        turn_s: float = TURN_S,
+        settle_s: float = SETTLE_S,
+    ) -> dict[str, Any]:
+        """The 99th percentiles of both at a rate, where one generator asks them in turns.
 
-        The intervals are of 95 %: turns are drawn again, the two of a pair together.
+        The intervals are of 95 %: pairs of turns are drawn again, in blocks of :data:`BLOCK_S` (moving block bootstrap,
+        Künsch 1989).
 
         Args:
             body: file with the body of every request.
             media_type: of the body.
             seconds: of both together.
             rate: requests a second.
+            turn_s: of each turn.
+            settle_s: its beginning, which is not looked at: there the other service may still work.
 
         Raises:
             SystemExit: if an answer is not 200.
         """
         without, with_it = self.ports.values()
         plan = Plan(without, str(body), seconds, MOST_CALLERS, rate=rate, media_type=media_type)
-        outcome = self._asked(replace(plan, other_port=with_it, turn_s=TURN_S))
+        outcome = self._asked(replace(plan, other_port=with_it, turn_s=turn_s, settle_s=settle_s))
         for name, one in zip(self.ports, outcome["services"], strict=True):
             _check(name, one)
-        pairs = list(zip(*(map(np.array, turns) for turns in outcome["turns_ms"]), strict=False))
+        pairs = [(np.array(one), np.array(other)) for one, other in outcome["turns_ms"]]
+        block = max(1, min(len(pairs), round(BLOCK_S / (2.0 * turn_s))))
         rng, p99 = np.random.default_rng(0), _p99(pairs)
-        drawn = np.array(
-            [_p99([pairs[n] for n in rng.integers(len(pairs), size=len(pairs))]) for _ in range(RESAMPLES)]
-        )
+        drawn = np.array([_p99(_drawn(pairs, block, rng)) for _ in range(RESAMPLES)])
         return {
             "rate": round(rate, 1),
-            "turns": len(pairs),
+            "pairs": len(pairs),
+            "turn_s": turn_s,
             "p99_ms": dict(zip(self.ports, p99.round(3).tolist(), strict=True)),
             "later_ms": round(float(p99[1] - p99[0]), 3),
             "later_ms_95": _interval(drawn[:, 1] - drawn[:, 0], 3),
@@ -132,9 +146,10 @@ def _p99(pairs: Turns) -> np.ndarray:
     return np.array([np.percentile(np.concatenate(turns), 99) for turns in zip(*pairs, strict=True)])
 
 
-def _drawn(pairs: Turns, rng: np.random.Generator) -> Turns:
-    """As many pairs of turns, with replacement."""
-    return [pairs[number] for number in rng.integers(len(pairs), size=len(pairs))]
+def _drawn(pairs: Turns, block: int, rng: np.random.Generator) -> Turns:
+    """About as many pairs of turns, in blocks that followed each other, with replacement."""
+    starts = rng.integers(len(pairs) - block + 1, size=-(-len(pairs) // block))
+    return [pairs[start + place] for start in starts for place in range(block)][: len(pairs)]
 
 
 def _interval(values: np.ndarray, digits: int) -> list[float]:

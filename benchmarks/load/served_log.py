@@ -5,8 +5,7 @@ turns, lists of 100 candidates with 136 features. The turns of one service leave
 
 - Peak: four callers in a closed loop; accepted requests a second. Median of the pairs' ratios. Which service is first
   changes from pair to pair.
-- Latency: an open loop at a rate that both carry, half a second each, by one generator; the 99th percentile of all
-  turns.
+- Latency: an open loop at a rate that both carry, a second each, by one generator; the 99th percentile of all turns.
 """
 
 from __future__ import annotations

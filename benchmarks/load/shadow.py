@@ -1,8 +1,9 @@
 """``python -m benchmarks.load.shadow``: what a challenger in the background costs requests, with and without it.
 
 Two services of the same two bundles stand side by side; one of them shadows every list. One generator asks them in
-turns, half a second each, lists of 100 candidates with 136 features, in an open loop at shares of the peak. Figures are
-ratios of the 99th percentiles of all turns, for each share of a core that the challenger may take.
+turns of five seconds, lists of 100 candidates with 136 features, in an open loop at shares of the peak. The first
+second of a turn is not looked at: lists of the last one may still wait for the challenger. Figures are ratios of the
+99th percentiles of all turns, for each share of a core that the challenger may take.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ SHARES = (0.02, 0.25)
 
 SECONDS, QUICK_SECONDS = 240.0, 4.0
 """Of both services together, at each load; a 99th percentile of a shared machine needs many requests."""
+
+TURN_S, SETTLE_S = 5.0, 1.0
+"""At most 8 lists wait for the challenger, less than a second."""
 
 PEAKS, PEAK_S = 3, 5.0
 
@@ -78,7 +82,8 @@ def later(services: Pair, share: float, seconds: float, peak: float) -> dict[str
     hidden.replace(file)
     time.sleep(TAKEN_S)
     body, before = services.folder / "body", outcomes(services.metrics())
-    loads = {f"{load:g}": services.alternating(body, MEDIA_TYPE, seconds, load * peak) for load in LOADS}
+    turns = {"turn_s": min(TURN_S, seconds / 4), "settle_s": min(SETTLE_S, seconds / 20)}
+    loads = {f"{load:g}": services.alternating(body, MEDIA_TYPE, seconds, load * peak, **turns) for load in LOADS}
     after = outcomes(services.metrics())
     return {"loads": loads, "outcomes": {name: count - before.get(name, 0.0) for name, count in after.items()}}
 

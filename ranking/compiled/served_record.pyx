@@ -5,6 +5,7 @@ The format: Apache Avro specification, "Binary encoding". The fields and their o
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.string cimport memcpy
 
 cdef extern from "Python.h":
@@ -129,10 +130,11 @@ cdef class Block:
     """
 
     cdef bytearray _room
+    cdef Py_ssize_t _last
     cdef readonly Py_ssize_t records
     cdef readonly Py_ssize_t size
 
-    def __init__(self):
+    def __cinit__(self):
         self._room = bytearray()
 
     def add(
@@ -182,16 +184,20 @@ cdef class Block:
         at = _long(at, 0) if record.teams is None else _texts(_long(at, 1), record.teams)
         at = _shadow(_intervention(at, record.intervention), record.shadow)
         at = _text(_timings(at, timings_ms), record.request_id)
-        self.size = at - start
+        self._last, self.size = self.size, at - start
         self.records += 1
 
     def view(self):
         """The bytes, until :meth:`clear`; no record may be added while someone holds them."""
         return memoryview(self._room)[: self.size]
 
+    def last(self):
+        """The bytes of the last record, copied."""
+        return PyBytes_FromStringAndSize(PyByteArray_AS_STRING(self._room) + self._last, self.size - self._last)
+
     def clear(self):
         """Forget all records."""
-        self.records = self.size = 0
+        self.records = self.size = self._last = 0
         if PyByteArray_GET_SIZE(self._room) > MOST_KEPT:
             self._room = bytearray()
 

@@ -42,8 +42,12 @@ class Block(Protocol):
 
         Raises:
             UnicodeEncodeError: if a text has a lone surrogate.
-            TypeError: if a text is none.
+            TypeError, ValueError: if a text is none.
         """
+        ...
+
+    def last(self) -> bytes:
+        """The bytes of the last record; there must be one."""
         ...
 
     def view(self) -> Part:
@@ -88,6 +92,10 @@ class CompiledBlock:
             record.order,
         )
 
+    def last(self) -> bytes:
+        """The bytes of the last record."""
+        return bytes(self._block.last())
+
     def view(self) -> Part:
         """The bytes, until :meth:`clear`."""
         view: memoryview = self._block.view()
@@ -103,6 +111,7 @@ class FastavroBlock:
 
     def __init__(self) -> None:
         self._encoded: list[bytes] = []
+        self._size = 0
 
     @property
     def records(self) -> int:
@@ -112,7 +121,7 @@ class FastavroBlock:
     @property
     def size(self) -> int:
         """Bytes of all of them."""
-        return sum(map(len, self._encoded))
+        return self._size
 
     def add(self, record: ServedRecord) -> None:
         """Encode a record behind the others, or nothing of it."""
@@ -120,6 +129,11 @@ class FastavroBlock:
         fields = {**_facts(record), "features": np.asarray(record.features, _FLOATS).tobytes()}
         fastavro.schemaless_writer(file, PARSED, fields, disable_tuple_notation=True)
         self._encoded.append(file.getvalue())
+        self._size += len(self._encoded[-1])
+
+    def last(self) -> bytes:
+        """The bytes of the last record."""
+        return self._encoded[-1]
 
     def view(self) -> Part:
         """The bytes."""
@@ -128,6 +142,7 @@ class FastavroBlock:
     def clear(self) -> None:
         """Forget all records."""
         self._encoded.clear()
+        self._size = 0
 
 
 def _facts(record: ServedRecord) -> dict[str, Any]:

@@ -73,8 +73,8 @@ class ServedRecord:
         timings_ms: milliseconds by step.
         categories: names of the categories of each categorical column: code 1 is the first; of the file.
 
-    Equality: records hold arrays, so ``==`` compares identity; :func:`listwright.ranking.served.encoding.encode` gives
-    bytes to compare.
+    Equality: records hold arrays, so ``==`` compares identity; :func:`listwright.ranking.served.encoding.new_block`
+    gives bytes to compare.
     """
 
     query_id: str

@@ -139,15 +139,14 @@ class LogWriter:
         for _ in range(MOST_AT_ONCE):
             if (taken := self._buffer.take()) is None:
                 return
-            pending = self._pending_of(taken.manifest)
-            before = pending.block.size
             try:
+                pending = self._pending_of(taken.manifest)
                 pending.block.add(to_served(taken, self._salt))
             except Exception as error:  # whatever a caller sent, the next request is logged
                 self._drops.note("encode_failed", 1, f"query {taken.query_id!r} cannot be encoded ({error!r})")
                 continue
             if self._stream is not None:
-                self._stream.put(pending.columns, bytes(pending.block.view()[before:]))
+                self._stream.put(pending.columns, pending.block.last())
             if self._folder is None:
                 pending.block.clear()
             elif pending.block.size >= BLOCK_BYTES:
@@ -164,7 +163,7 @@ class LogWriter:
     def _write_due(self, *, stopping: bool) -> None:
         now = time.monotonic()
         for key, pending in list(self._pending.items()):
-            if pending.block.records == 0:
+            if self._folder is None or pending.block.records == 0:
                 self._forget(key)
             elif stopping or now - pending.since >= self._settings.served_flush_s:
                 self._write(key)

@@ -6,6 +6,7 @@ import fastavro
 import numpy as np
 import pytest
 
+from listwright.ranking import extensions
 from listwright.ranking.errors import DataError
 from listwright.ranking.served import files
 from listwright.ranking.served.encoding import FastavroBlock, framed, header, new_block
@@ -186,6 +187,7 @@ def test_a_block_may_be_filled_again(make):
         assert (block.records, block.size) == (0, 0)
         for _ in range(3):
             block.add(served_record(number, length=10**number))
+            assert block.last() == as_bytes(served_record(number, length=10**number))
         assert (block.records, block.size) == (3, len(block.view()))
         assert block.view() == 3 * as_bytes(served_record(number, length=10**number))
 
@@ -200,6 +202,29 @@ def test_a_record_that_cannot_be_encoded_leaves_the_others(make):
     block.add(served_record(3))
     assert block.records == 2
     assert bytes(block.view()) == as_bytes(served_record(1)) + as_bytes(served_record(3))
+
+
+def test_the_room_of_a_large_record_is_not_kept_and_the_block_goes_on():
+    block = new_block()
+    block.add(served_record(1, length=200_000))
+    assert block.size > 2 * 2**20
+    block.clear()
+    block.add(served_record(2))
+    assert block.view() == as_bytes(served_record(2))
+
+
+@pytest.mark.skipif(extensions.served_record is None, reason="no C compiler built the encoder")
+def test_no_record_is_added_where_someone_holds_the_room_and_it_is_too_small():
+    block = new_block()
+    block.add(served_record(1))
+    view = block.view()
+    with pytest.raises(BufferError):
+        block.add(served_record(2, length=10_000))
+    assert (block.records, block.size) == (1, len(view))
+    assert view == as_bytes(served_record(1))
+    del view
+    block.add(served_record(2, length=10_000))
+    assert block.records == 2
 
 
 def test_blocks_stand_behind_a_header(tmp_path):

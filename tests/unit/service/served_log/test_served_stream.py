@@ -55,6 +55,18 @@ def query_ids(server, tmp_path):
     return found
 
 
+def test_files_and_the_stream_get_the_same_records(opened, server, tmp_path):
+    server.start()
+    (tmp_path / "log").mkdir()
+    writer, _ = opened(served_log=tmp_path / "log", served_flush_s=60.0)
+    for number in range(5):
+        writer.note(taken(number, length=3 + number))
+    writer.close()
+    names = [f"query-{number}" for number in range(5)]
+    assert query_ids(server, tmp_path) == names
+    assert [record.query_id for record in files.records(files.log_files(tmp_path / "log"))] == names
+
+
 def test_the_address_may_name_the_stream():
     assert address("redis://:secret@host:1/2?stream=a%20b&protocol=3") == ("redis://:secret@host:1/2?protocol=3", "a b")
     assert address("redis://host") == ("redis://host", module.STREAM)

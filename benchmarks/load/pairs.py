@@ -18,8 +18,8 @@ from benchmarks.load.generator import Plan
 from benchmarks.load.service import service
 
 TURN_S, SETTLE_S = 1.0, 0.1
-"""Of each service, where one generator asks both: a shared machine is as fast in the next turn, mostly. Its beginning is
-not looked at: there the other service may still work."""
+"""Of each service, where one generator asks both: a shared machine is as fast in the next turn, mostly. Where a turn
+begins, the other service may still work: that is not looked at."""
 
 RESAMPLES, BLOCK_S = 2000, 10.0
 """Of the bootstrap; and how long the machine stays as fast as it is."""
@@ -109,10 +109,11 @@ class Pair:
         """
         without, with_it = self.ports.values()
         plan = Plan(without, str(body), seconds, MOST_CALLERS, rate=rate, media_type=media_type)
-        outcome = self._asked(replace(plan, other_port=with_it, turn_s=turn_s, settle_s=settle_s))
+        turns = self.folder / "turns.json"
+        outcome = self._asked(replace(plan, other_port=with_it, turn_s=turn_s, settle_s=settle_s, turns=str(turns)))
         for name, one in zip(self.ports, outcome["services"], strict=True):
             _check(name, one)
-        pairs = [(np.array(one), np.array(other)) for one, other in outcome["turns_ms"]]
+        pairs = [(np.array(one), np.array(other)) for one, other in json.loads(turns.read_bytes())]
         block = max(1, min(len(pairs), round(BLOCK_S / (2.0 * turn_s))))
         rng, p99 = np.random.default_rng(0), _p99(pairs)
         drawn = np.array([_p99(_drawn(pairs, block, rng)) for _ in range(RESAMPLES)])

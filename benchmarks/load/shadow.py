@@ -32,7 +32,7 @@ CANDIDATES = 100
 LOADS = (0.3, 0.6)
 """Of the open loops, shares of the peak without a shadow."""
 
-SHARES = (0.02, 0.25)
+SHARES = (0.02,)
 """Of a core, for the challenger; the first is the default, which the target is for."""
 
 SECONDS, QUICK_SECONDS = 240.0, 4.0

@@ -29,7 +29,7 @@ CALLERS, MOST_CALLERS = 4, 256
 
 Outcome = dict[str, Any]
 Turns = Sequence[tuple[np.ndarray, np.ndarray]]
-"""Milliseconds of the answers in a turn without what is measured, and in the next one with it."""
+"""Milliseconds of the answers in pairs of turns, each without what is measured, and with it."""
 
 
 class Pair:

@@ -19,7 +19,7 @@ SYNC_BYTES = 16
 MOST_METADATA = 16 * 2**20
 """Bytes of one value of the metadata: a larger number is no length."""
 
-_LONGEST_VARINT = 10
+_LONGEST_VARINT, _CHUNK = 10, 2**16
 
 
 class CutOffError(Exception):
@@ -70,10 +70,11 @@ def frame_of(file: BinaryIO, source: str) -> Frame:
         while until < size:
             count, length = _long(file), _long(file)
             end = file.tell() + length + SYNC_BYTES
-            if count < 0 or length < 0 or (end > size and length > size):
+            if count < 0 or length < 0:
                 _check_zeros(file, until, source)
                 break
             if end > size:
+                _check_last(file, until, size, sync, source)
                 break
             file.seek(length, io.SEEK_CUR)
             if _exactly(file, SYNC_BYTES) != sync:
@@ -88,12 +89,25 @@ def frame_of(file: BinaryIO, source: str) -> Frame:
 def _check_zeros(file: BinaryIO, at: int, source: str) -> None:
     """Raise DataError unless all bytes from ``at`` are zero."""
     file.seek(at)
-    while chunk := file.read(2**16):
+    while chunk := file.read(_CHUNK):
         if chunk.strip(b"\0"):
-            raise DataError(
-                source,
-                f"is damaged at byte {at}: no block begins there. Cut the file there: what is before is whole",
-            )
+            raise _damaged(source, at)
+
+
+def _check_last(file: BinaryIO, at: int, size: int, sync: bytes, source: str) -> None:
+    """Raise DataError if a block that seems cut off is not the last: then its length is wrong, as more blocks end."""
+    file.seek(at)
+    before = b""
+    while chunk := file.read(min(_CHUNK, size - file.tell())):
+        if sync in before + chunk:
+            raise _damaged(source, at)
+        before = (before + chunk)[1 - SYNC_BYTES :]
+
+
+def _damaged(source: str, at: int) -> DataError:
+    return DataError(
+        source, f"is damaged at byte {at}: no block begins there. Cut the file there: what is before is whole"
+    )
 
 
 def _header(file: BinaryIO, source: str) -> tuple[dict[str, bytes], bytes]:

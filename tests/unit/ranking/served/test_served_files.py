@@ -107,6 +107,26 @@ def test_a_tail_of_zeros_is_cut_off_and_any_other_is_damage(tmp_path):
             list(files.records([path]))
 
 
+def test_a_first_block_that_is_half_written_is_cut_off(tmp_path):
+    """It is longer than the file: so a file looks while its service writes, and after a full disk."""
+    path = written(tmp_path / "a.avro", [served_record(1, length=2000)])
+    whole = path.read_bytes()
+    for end in range(5, len(whole), 9_973):
+        path.write_bytes(whole[:end])
+        assert list(files.records([path])) == []
+
+
+def test_a_wrong_length_in_the_middle_is_damage(tmp_path):
+    """Else all blocks behind it would be taken for a tail that was cut off."""
+    path = written(tmp_path / "a.avro", [served_record(n) for n in range(3)], block_records=1)
+    whole = path.read_bytes()
+    first = written(tmp_path / "first.avro", [served_record(0)], block_records=1).stat().st_size
+    for length in (len(whole), 2**40):
+        path.write_bytes(whole[:first] + long_bytes(1) + long_bytes(length) + whole[first:])
+        with pytest.raises(DataError, match=f"byte {first}"):
+            list(files.records([path]))
+
+
 def test_a_file_of_another_kind_is_refused(tmp_path):
     path = tmp_path / "a.avro"
     path.write_bytes(b"PAR1 and so on")

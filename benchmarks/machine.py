@@ -9,7 +9,7 @@ import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results"
@@ -28,8 +28,16 @@ def facts() -> dict[str, object]:
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "python": platform.python_version(),
         "system": platform.system(),
-        "libraries": {name: version(name) for name in _LIBRARIES},
+        "libraries": {name: _version(name) for name in _LIBRARIES},
     }
+
+
+def _version(name: str) -> str | None:
+    """None if it is not installed: a machine for training needs no service."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
 
 
 def speed(seconds: float = 0.4) -> float:

@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from benchmarks import machine
 from listwright.training.data.dataset import Splits
@@ -44,7 +45,7 @@ def measured(
 
 
 def main() -> int:
-    """Command line; writes ``benchmarks/results/precision.json``."""
+    """Command line; writes ``benchmarks/results/precision.json``, or ``precision_cuda.json`` of a GPU."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.science.precision", description=__doc__)
     parser.add_argument("--seeds", type=int, default=5, help="seeds 0 to N - 1, 2 or more (default: 5)")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
@@ -77,9 +78,17 @@ def main() -> int:
             "difference_by_seed": [round(float(value), 5) for value in differences],
         }
         print(f"{name:>6}  {means}  difference {differences.mean():+.4f}")
-    result = {"recipe": RECIPE, "queries": len(splits.test), "seeds": options.seeds, "device": device, "models": found}
+    on_gpu = device.startswith("cuda")
+    result: dict[str, object] = {
+        "recipe": RECIPE,
+        "queries": len(splits.test),
+        "seeds": options.seeds,
+        "device": device,
+        "gpu": torch.cuda.get_device_name() if on_gpu else None,
+        "models": found,
+    }
     command = f"python -m benchmarks.science.precision --seeds {options.seeds} --device {options.device}"
-    print(machine.save("precision", command, result))
+    print(machine.save("precision_cuda" if on_gpu else "precision", command, result))
     return 0
 
 

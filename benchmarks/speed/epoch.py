@@ -58,6 +58,8 @@ def epoch(model: Ranker, lists: Lists, spec: NetworkSpec, optimizer: torch.optim
         batch = next(batches, None)
         drawing += time.perf_counter() - asked
         if batch is None:
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()  # steps are queued there
             return drawing, time.perf_counter() - begun
         optimizer.zero_grad()
         torch.autograd.backward(loss_of(model, batch, spec, weight, rng)[0])

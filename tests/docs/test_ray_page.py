@@ -30,19 +30,51 @@ def costs():
 
 
 def precisions():
-    """NDCG@10 of either precision."""
+    """NDCG@10 of either precision, on a CPU and on a GPU."""
     rows = [
         [
             name,
+            where,
             *(f"{found['ndcg@10'][precision]:.4f}" for precision in ("float32", "bfloat16")),
             f"{found['difference']:+.4f} ± {found['standard_error']:.4f}",
             "**held**" if abs(found["difference"]) <= MOST_LOST else "not held",
         ]
-        for name, found in result("precision")["models"].items()
+        for where, run in (("CPU", result("precision")), ("GPU", result("precision_cuda")))
+        for name, found in run["models"].items()
     ]
     return table(
-        ["network", "NDCG@10, float32", "NDCG@10, bfloat16", "difference ± standard error", f"within {MOST_LOST}"], rows
+        [
+            "network",
+            "on a",
+            "NDCG@10, float32",
+            "NDCG@10, bfloat16",
+            "difference ± standard error",
+            f"within {MOST_LOST}",
+        ],
+        rows,
     )
+
+
+def epochs():
+    """Seconds of an epoch on the GPU's machine."""
+    rows = [
+        [
+            name,
+            *(f"{found[way]:.3f}" for way in ("cpu", "float32", "bfloat16")),
+            f"{found['cpu'] / found['float32']:.1f}",
+        ]
+        for name, found in result("gpu")["seconds"].items()
+    ]
+    return table(
+        ["network", "16 cores, s", "GPU, float32, s", "GPU, bfloat16, s", "times as fast on the GPU, float32"], rows
+    )
+
+
+def ranks():
+    """Seconds of an epoch of QILCM without and within DistributedDataParallel."""
+    run = result("gpu")
+    alone, within = run["seconds"]["qilcm"]["float32"], run["ranks"]["1"]
+    return table(["an epoch of QILCM", "s"], [["alone", f"{alone:.3f}"], ["as one worker", f"{within:.3f}"]])
 
 
 def scoring():
@@ -56,15 +88,19 @@ def scoring():
 
 
 def test_the_tables_are_the_committed_runs():
-    assert blocks(PAGE) == [costs(), precisions()]
+    assert blocks(PAGE) == [costs(), precisions(), epochs(), ranks()]
     assert blocks(DECISION) == [scoring()]
 
 
-def test_the_committed_run_is_of_a_cpu_and_of_several_seeds():
-    run = result("precision")
-    assert run["device"] == "cpu"
-    assert run["seeds"] >= 3
-    assert all(len(found["difference_by_seed"]) == run["seeds"] for found in run["models"].values())
+def test_the_committed_runs_are_of_a_cpu_and_a_gpu_and_of_several_seeds():
+    for name, device in (("precision", "cpu"), ("precision_cuda", "cuda")):
+        run = result(name)
+        assert run["device"].startswith(device)
+        assert run["seeds"] >= 3
+        assert all(len(found["difference_by_seed"]) == run["seeds"] for found in run["models"].values())
+    run = result("gpu")
+    assert list(run["ranks"]) == ["1"], "the page says that several GPUs were not measured"
+    assert run["machine"]["cores"] == 16
 
 
 def test_the_numbers_of_the_page_are_those_of_the_code():

@@ -19,7 +19,10 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 BLOCK = 10
-"""Lists that one list is compared with at a time: few enough for the distances to stay in the cache."""
+"""Lists that one list is compared with at a time on a CPU: few enough for the distances to stay in the cache."""
+
+GPU_BLOCK = 100
+"""The same on a GPU, which waits for the next small step rather than for memory."""
 
 
 def confusion_loss(
@@ -103,7 +106,7 @@ def _nearest(
     norms = torch.linalg.vector_norm(h, dim=-1).square_().masked_fill_(~mask, torch.inf)[ring]  # padding is never near
     u = (h if gain is None else h[..., h.shape[-1] // 2 :])[ring]
     gains = None if gain is None else gain[ring]
-    blocks = -(-most // BLOCK)
+    blocks = -(-most // (GPU_BLOCK if h.is_cuda else BLOCK))
     scaled = torch.empty_like(u[: -(-most // blocks)])
     distances = h.new_empty(len(scaled) * length * length)
     forth, back = torch.zeros((2, lists, most, length), dtype=torch.int64, device=h.device)

@@ -250,3 +250,15 @@ def test_every_rival_learns(data, name):
     fitted = fit_network(named(name, SPEC), *data, seed=0)
     losses_by_epoch = [epoch.rank_loss for epoch in fitted.history]
     assert losses_by_epoch[-1] < 0.98 * losses_by_epoch[0], losses_by_epoch
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", ["qilcm", "qilcm2", "dlcm", "dcm", "mlp"])
+def test_a_gpu_learns_what_a_cpu_learns_within_noise(data, name, precision):
+    spec = named(name, SPEC.model_copy(update={"max_epochs": 6, "dropout": 0.0}))
+    on_cpu = fit_network(spec, *data, seed=0)
+    on_gpu = fit_network(spec.model_copy(update={"precision": precision}), *data, seed=0, device="cuda")
+    assert all(value.device.type == "cpu" and value.dtype == torch.float32 for value in weights(on_gpu).values())
+    best = [max(epoch.valid_ndcg for epoch in fitted.history) for fitted in (on_cpu, on_gpu)]
+    assert best[1] == pytest.approx(best[0], abs=0.02)

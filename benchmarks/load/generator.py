@@ -41,11 +41,12 @@ class Plan:
         calm_ms: after an open loop, one caller asks until it is answered this fast three times in a row; 0: none does.
         media_type: of body and answer.
         target: method and path.
-        other_port: of a second service, which an open loop asks in turns with the first; 0: there is none. A coin, the
-            same in each run, says which of the two has the first turn of a pair.
+        other_port: of a second service, or of the same one under another request id, which an open loop asks in turns
+            with the first; 0: there is none. A coin, the same in each run, says which has the first turn of a pair.
         turn_s: how long a turn is.
         settle_s: what of a turn is not looked at: there the work of the last one may go on.
         turns: file that gets the milliseconds of the answers, for each pair of turns those of both services, as JSON.
+        request_ids: of all requests to the first service, and of those to the second; empty: the service makes them.
     """
 
     port: int
@@ -63,6 +64,7 @@ class Plan:
     turn_s: float = 1.0
     settle_s: float = 0.0
     turns: str = ""
+    request_ids: tuple[str, ...] = ()
 
     @property
     def ports(self) -> list[int]:
@@ -175,14 +177,14 @@ def _quantiles(seconds: list[float]) -> dict[str, float]:
     return {name: round(float(np.percentile(seconds, q)) * 1e3, 2) for name, q in names.items()}
 
 
-async def closed(plan: Plan, request: bytes) -> dict[str, object]:
+async def closed(plan: Plan, requests: list[bytes]) -> dict[str, object]:
     """So many callers."""
     outcome, began = Outcome(), time.perf_counter()
 
     async def call() -> None:
         caller = Caller()
         while (due := time.perf_counter()) < began + plan.seconds:
-            answer = await outcome.one(caller, request, plan.port, due)
+            answer = await outcome.one(caller, requests[0], plan.port, due)
             if answer is not None and plan.patient and answer.retry_after_s:
                 await asyncio.sleep(min(answer.retry_after_s, max(0.0, began + plan.seconds - time.perf_counter())))
 
@@ -191,7 +193,7 @@ async def closed(plan: Plan, request: bytes) -> dict[str, object]:
     return outcome.summary(time.perf_counter() - began)
 
 
-async def open_loop(plan: Plan, request: bytes) -> dict[str, object]:
+async def open_loop(plan: Plan, requests: list[bytes]) -> dict[str, object]:
     """So many requests a second, or at the times of a file: a thread waits for these, as timers of the event loop are a
     millisecond coarse.
     """
@@ -203,7 +205,7 @@ async def open_loop(plan: Plan, request: bytes) -> dict[str, object]:
 
     async def call(side: int, due: float, turn: int | None) -> None:
         caller = idle[side].pop()
-        await outcomes[side].one(caller, request, ports[side], due, turn)
+        await outcomes[side].one(caller, requests[side], ports[side], due, turn)
         idle[side].append(caller)
 
     for number, after_s in enumerate(_due(plan)):
@@ -219,7 +221,7 @@ async def open_loop(plan: Plan, request: bytes) -> dict[str, object]:
         tasks.add(task)
         task.add_done_callback(tasks.discard)
     sent_s = time.perf_counter() - began
-    calm_after_s = await _calm(plan, request) if plan.calm_ms else None
+    calm_after_s = await _calm(plan, requests[0]) if plan.calm_ms else None
     await asyncio.gather(*tasks)
     _save(outcomes[0], plan)
     summaries = [outcome.summary(sent_s) for outcome in outcomes]
@@ -255,9 +257,8 @@ async def _calm(plan: Plan, request: bytes) -> float:
     return round(time.perf_counter() - began, 3)
 
 
-def main() -> None:
-    """Command line."""
-    plan = Plan(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
+def _requests(plan: Plan) -> list[bytes]:
+    """The request to each service."""
     body = Path(plan.body).read_bytes()
     lines = (
         f"{plan.target} HTTP/1.1",
@@ -266,8 +267,15 @@ def main() -> None:
         f"Accept: {plan.media_type}",
         f"Content-Length: {len(body)}",
     )
+    named = [[f"X-Request-ID: {name}"] for name in plan.request_ids] or [[]] * len(plan.ports)
+    return ["\r\n".join((*lines, *more)).encode() + b"\r\n\r\n" + body for more in named]
+
+
+def main() -> None:
+    """Command line."""
+    plan = Plan(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
     run = open_loop if plan.rate or plan.due else closed
-    print(json.dumps(uvloop.run(run(plan, "\r\n".join(lines).encode() + b"\r\n\r\n" + body))))
+    print(json.dumps(uvloop.run(run(plan, _requests(plan)))))
 
 
 if __name__ == "__main__":

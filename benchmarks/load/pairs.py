@@ -6,7 +6,7 @@ import http.client
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -38,10 +38,11 @@ class Pair:
     Args:
         folder: for plans.
         ports: by name, of the service ``without`` and ``with`` what is measured.
+        request_ids: by name; where one service is both, these tell it which requests are to be ``with`` it.
     """
 
-    def __init__(self, folder: Path, ports: Mapping[str, int]) -> None:
-        self.folder, self.ports = folder, ports
+    def __init__(self, folder: Path, ports: Mapping[str, int], request_ids: Mapping[str, str] | None = None) -> None:
+        self.folder, self.ports, self._request_ids = folder, ports, request_ids or {}
 
     def ask(self, name: str, body: Path, media_type: str, seconds: float, rate: float = 0.0) -> Outcome:
         """What comes of asking one of them; without a rate, in a closed loop.
@@ -50,9 +51,13 @@ class Pair:
             SystemExit: if an answer is not 200.
         """
         callers = CALLERS if rate == 0.0 else MOST_CALLERS
-        outcome = self._asked(Plan(self.ports[name], str(body), seconds, callers, rate=rate, media_type=media_type))
+        plan = Plan(self.ports[name], str(body), seconds, callers, rate=rate, media_type=media_type)
+        outcome = self._asked(replace(plan, request_ids=self._ids([name])))
         _check(name, outcome)
         return outcome
+
+    def _ids(self, names: Iterable[str]) -> tuple[str, ...]:
+        return tuple(self._request_ids[name] for name in names if name in self._request_ids)
 
     def _asked(self, plan: Plan) -> Outcome:
         command = [sys.executable, "-m", "benchmarks.load.generator", str(plan.save(self.folder / "plan.json"))]
@@ -110,7 +115,8 @@ class Pair:
         without, with_it = self.ports.values()
         plan = Plan(without, str(body), seconds, MOST_CALLERS, rate=rate, media_type=media_type)
         turns = self.folder / "turns.json"
-        outcome = self._asked(replace(plan, other_port=with_it, turn_s=turn_s, settle_s=settle_s, turns=str(turns)))
+        plan = replace(plan, other_port=with_it, turn_s=turn_s, settle_s=settle_s, turns=str(turns))
+        outcome = self._asked(replace(plan, request_ids=self._ids(self.ports)))
         for name, one in zip(self.ports, outcome["services"], strict=True):
             _check(name, one)
         pairs = [(np.array(one), np.array(other)) for one, other in json.loads(turns.read_bytes())]

@@ -1,9 +1,9 @@
 """``python -m benchmarks.load.shadow``: what a challenger in the background costs requests, with and without it.
 
-Two services of the same two bundles stand side by side; one of them shadows every list. One generator asks them in
-turns of five seconds, lists of 100 candidates with 136 features, in an open loop at shares of the peak. The first
-second of a turn is not looked at: lists of the last one may still wait for the challenger. Figures are ratios of the
-99th percentiles of all turns, for each share of a core that the challenger may take.
+A service shadows half of all queries. It is asked in turns of five seconds with a query that is shadowed and with one
+that is not, lists of 100 candidates with 136 features, in an open loop at shares of the peak. The first second and
+a half of a turn is not looked at: lists of the last one may still wait. Figures are ratios of the 99th
+percentiles, for each share of a core that the challenger may take.
 """
 
 from __future__ import annotations
@@ -22,31 +22,40 @@ from typing import Any
 import numpy as np
 
 from benchmarks import machine
-from benchmarks.load.pairs import Pair, pair
+from benchmarks.load.pairs import Pair
+from benchmarks.load.service import service
 from benchmarks.speed.floor import formats
 from benchmarks.wide_bundle import build, rows
 from listwright.ranking import bundle
+from listwright.ranking.experiments.assignment import fraction
 from listwright.service.bundles import folder as models_folder
 
 CANDIDATES = 100
 LOADS = (0.3, 0.6)
-"""Of the open loops, shares of the peak without a shadow."""
+"""Of the open loops, shares of the peak of a query that is not shadowed."""
 
-SHARES = (0.02,)
+SHARES = (0.01,)
 """Of a core, for the challenger; the first is the default, which the target is for."""
 
 SECONDS, QUICK_SECONDS = 240.0, 4.0
-"""Of both services together, at each load; a 99th percentile of a shared machine needs many requests."""
+"""Of both kinds of turns together, at each load; a 99th percentile of a shared machine needs many requests."""
 
-TURN_S, SETTLE_S = 5.0, 1.0
-"""At most 8 lists wait for the challenger, less than a second."""
+TURN_S, SETTLE_S = 5.0, 1.5
+"""At most 9 lists wait for the challenger, a second and a half."""
 
 PEAKS, PEAK_S = 3, 5.0
 
 MOST_LATER = 0.03
 """The target: by which share the 99th percentile may grow."""
 
-FILE = '[[experiment]]\nname = "rival"\nkind = "shadow"\ncontrol = "wide"\nchallenger = "rival"\ncore_share = {:g}\n'
+FILE = """[[experiment]]
+name = "rival"
+kind = "shadow"
+control = "wide"
+challenger = "rival"
+share = 0.5
+core_share = {:g}
+"""
 TAKEN_S = 2.0
 """After which the service has taken another file."""
 
@@ -55,7 +64,7 @@ MEDIA_TYPE = "application/x-npy"
 
 @contextmanager
 def both(folder: Path, workers: int) -> Iterator[Pair]:
-    """The two services, warm, and the process of the shadow started."""
+    """The service as both, warm, and the process of the shadow started."""
     models = folder / "models"
     for name in ("wide", "rival"):
         build(models / name / "1")
@@ -66,12 +75,19 @@ def both(folder: Path, workers: int) -> Iterator[Pair]:
     body, _ = formats(bundle.load(models / "wide" / "1").reranker, features)["npy"]
     (folder / "body").write_bytes(body)
     (folder / "experiments.toml").write_text(FILE.format(SHARES[0]), encoding="utf-8")
-    common = {"models": models, "workers": workers, "queue_ms": 10_000}
-    more = {"experiments": folder / "experiments.toml"}
-    with pair(folder, models / "wide" / "1", common, more) as services:
-        for name in services.ports:
-            services.ask(name, folder / "body", MEDIA_TYPE, 5.0, 20.0)
+    more: dict[str, Any] = {"models": models, "workers": workers, "experiments": folder / "experiments.toml"}
+    with service(models / "wide" / "1", queue_ms=10_000, **more) as (_, connection, _):
+        connection.close()
+        services = Pair(folder, dict.fromkeys(("without", "with"), connection.port), query_ids())
+        services.ask("with", folder / "body", MEDIA_TYPE, 5.0, 20.0)
         yield services
+
+
+def query_ids() -> dict[str, str]:
+    """A query that is not shadowed at a share of a half, and one that is; the id of a request names its query."""
+    names = [f"query-{number}" for number in range(20)]
+    inside = [name for name in names if fraction(name, "", "traffic") < 0.5]
+    return {"without": next(name for name in names if name not in inside), "with": inside[0]}
 
 
 def later(services: Pair, share: float, seconds: float, peak: float) -> dict[str, Any]:

@@ -99,7 +99,6 @@ class LiveExperiments:
             dict(asked.candidates.context),
             True,
             ranking.order,
-            entry.definition.core_share,
         )
         self._shadow.put(ShadowTask(entry, question, then))
 

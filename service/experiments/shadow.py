@@ -6,6 +6,7 @@ import asyncio
 import multiprocessing
 import queue
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
@@ -59,6 +60,7 @@ class Shadow:
         self._process: SpawnProcess | None = None
         self._pipe: Connection | None = None
         self._end = threading.Event()
+        self._rest_until = 0.0
 
     def put(self, task: ShadowTask) -> None:
         """Have a list ranked, or drop it and count. From the event loop's thread."""
@@ -86,6 +88,7 @@ class Shadow:
 
     def _work(self) -> None:
         while (task := self._waiting.get()) is not None:
+            self._end.wait(max(0.0, self._rest_until - time.monotonic()))
             dropped = self._end.is_set()
             told = "dropped: the service stopped" if dropped else "failed"
             seen = ShadowRanking(named(task.entry), (), told) if dropped else self._ranked(task)
@@ -123,6 +126,8 @@ class Shadow:
             for measure, value in zip(("kendall_tau", "rbo", "top_1"), found.agreement, strict=True):
                 self._metrics.agreement.labels(name, measure).observe(value)
         self._count(entry, f"shadow_{outcome}")
+        # here and not in the process: one that has a list is stopped and let go with each request
+        self._rest_until = time.monotonic() + found.cpu_s * (1.0 / entry.definition.core_share - 1.0)
         return ShadowRanking(named(entry), found.order, found.status)
 
     def _asked(self, question: Question) -> Found:

@@ -12,6 +12,7 @@ import logging
 import os
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Event, Thread, get_native_id
 from typing import TYPE_CHECKING
@@ -31,8 +32,14 @@ from listwright.service.telemetry.metrics import Telemetry
 if TYPE_CHECKING:
     from listwright.service.served_log.stream import RedisStream
 
-POLL_S = 0.02
-"""Seconds between looks at an empty buffer: to wake the thread for each record would cost more than the record."""
+POLL_S = 0.005
+"""Seconds between looks at the buffer. Requests that come while many records are written are answered later."""
+
+BUSY_POLL_S = 0.02
+"""The same while requests wait for their turn: longer rows of records cost less."""
+
+IDLE_LOOKS, IDLE_S = 10, 0.2
+"""After so many looks at an empty buffer, the thread sleeps until a record wakes it, or something else is due."""
 
 MOST_AT_ONCE = 256
 """Records that are taken before anything else is looked at."""
@@ -72,9 +79,10 @@ class LogWriter:
     Args:
         settings: of the service.
         telemetry: where records, bytes and drops are counted.
+        queued: how many requests wait for their turn.
     """
 
-    def __init__(self, settings: Settings, telemetry: Telemetry) -> None:
+    def __init__(self, settings: Settings, telemetry: Telemetry, queued: Callable[[], int] = lambda: 0) -> None:
         self._settings = settings
         self._records, self._bytes = telemetry.served_records, telemetry.served_bytes
         self._drops = Drops(telemetry.served_dropped)
@@ -89,8 +97,10 @@ class LogWriter:
         self._open: dict[str, OpenFile] = {}
         self._retry_at = self._tidy_at = 0.0
         self._failure = ("", "")
-        self._unseen = 0
-        self._stop = Event()
+        self._unseen = self._empty_looks = 0
+        self._queued = queued
+        self._sleeps = False
+        self._stop, self._wake = Event(), Event()
         self._thread = Thread(target=self._run, name="served-log", daemon=True)
         self._thread.start()
 
@@ -104,10 +114,13 @@ class LogWriter:
         if not self._buffer.put(taken):
             why = "their buffer is full: the disk or the stream is too slow, or LISTWRIGHT_SERVED_SHARE too large"
             self._drops.note("buffer_full", 1, why)
+        elif self._sleeps:
+            self._wake.set()
 
     def close(self) -> None:
         """Write what waits and finish the files; what is not done in time is dropped and counted."""
         self._stop.set()
+        self._wake.set()
         until = time.monotonic() + CLOSE_WITHIN_S
         self._thread.join(CLOSE_WITHIN_S)
         if self._stream is not None:
@@ -120,7 +133,7 @@ class LogWriter:
         if sys.platform == "linux":  # elsewhere a thread has no priority of its own
             os.setpriority(os.PRIO_PROCESS, get_native_id(), NICENESS)
         while True:
-            stopping = self._stop.is_set()
+            stopping, empty = self._stop.is_set(), len(self._buffer) == 0
             try:
                 self._take()
                 self._write_due(stopping=stopping)
@@ -132,7 +145,21 @@ class LogWriter:
             if len(self._buffer) == 0:
                 if stopping:
                     return
-                self._stop.wait(POLL_S)
+                self._empty_looks = self._empty_looks + 1 if empty else 0
+                self._rest()
+
+    def _rest(self) -> None:
+        """Until the next look."""
+        if self._empty_looks < IDLE_LOOKS:
+            self._stop.wait(BUSY_POLL_S if self._queued() else POLL_S)
+            return
+        self._wake.clear()
+        self._sleeps = True  # before the look at the buffer: a record that comes behind it wakes
+        if len(self._buffer) == 0 and not self._stop.is_set():
+            flush_s = self._settings.served_flush_s
+            due_s = [pending.since + flush_s - time.monotonic() for pending in self._pending.values()]
+            self._wake.wait(max(0.0, min([IDLE_S, *due_s])))
+        self._sleeps = False
 
     def _take(self) -> None:
         """Collect what waits into blocks; but not without end, as blocks and files have their time."""

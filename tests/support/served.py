@@ -91,10 +91,11 @@ def taken(number=0, length=4, **changes):
 
 
 @contextmanager
-def logging_to(folder, **settings):
+def logging_to(folder, *, queued=lambda: 0, **settings):
     """A writer over a folder, its telemetry beside it; closed at the end."""
     telemetry = Telemetry()
-    writer = LogWriter(Settings(bundle=folder, served_log=folder, served_flush_s=0.01, **settings), telemetry)
+    settings = Settings(**{"bundle": folder, "served_log": folder, "served_flush_s": 0.01, **settings})
+    writer = LogWriter(settings, telemetry, queued)
     try:
         yield writer, telemetry
     finally:

@@ -90,6 +90,17 @@ def test_what_there_is_no_time_for_is_dropped_counted_and_logged(running, record
     assert {record.shadow.status.partition(":")[0] for record in found} == {"dropped"}
 
 
+def test_the_process_is_left_alone_while_its_share_is_used_up(running, records):
+    with running(experiment("shadow", core_share=1e-6)) as client:
+        client.post("/rerank", json=matrix())
+        until(lambda: outcome(client, "ok") == 1)
+        client.post("/rerank", json=matrix())
+        until(client.app.service.experiments._shadow._waiting.empty)
+        assert client.app.service.background._computing == set(), "else each request stops it and lets it go"
+        assert outcome(client, "ok") == 1
+    assert [record.shadow.status.partition(":")[0] for record in records()] == ["ok", "dropped"]
+
+
 def test_a_challenger_that_degrades_is_switched_off(running, records):
     with running(experiment("shadow", challenger="frail", max_failures=2)) as client:
         for count in (1, 2):

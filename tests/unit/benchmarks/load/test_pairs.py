@@ -25,13 +25,16 @@ def services(tmp_path):
         one.server_close()
 
 
-def server(wait_s):
+def server(wait_s, late_id=None):
+    """Answers after so long; where there is an id, only requests of that id are late."""
+
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self):
             self.rfile.read(int(self.headers["Content-Length"]))
-            time.sleep(wait_s)
+            if late_id in (None, self.headers["X-Request-ID"]):
+                time.sleep(wait_s)
             self.send_response(200)
             self.send_header("Content-Length", "2")
             self.end_headers()
@@ -53,6 +56,20 @@ def test_each_is_asked_in_its_turns_and_the_later_one_is_found(services):
     assert found["later_ms"] == pytest.approx(found["p99_ms"]["with"] - found["p99_ms"]["without"], abs=0.002)
     low, high = found["later_ms_95"]
     assert 0.0 < low <= high
+
+
+def test_one_service_is_both_where_request_ids_tell_them_apart(tmp_path):
+    (tmp_path / "body").write_bytes(b"{}")
+    one = server(LATER_S, late_id="logged")
+    both = Pair(
+        tmp_path, dict.fromkeys(("without", "with"), one.server_address[1]), {"without": "not", "with": "logged"}
+    )
+    found = both.alternating(tmp_path / "body", "application/json", 4.0, 10.0, turn_s=1.0, settle_s=0.5)
+    peaks = [both.ask(name, tmp_path / "body", "application/json", 0.5) for name in both.ports]
+    one.shutdown()
+    one.server_close()
+    assert found["p99_ms"]["without"] < 1e3 * LATER_S <= found["p99_ms"]["with"]
+    assert peaks[0]["milliseconds"]["200"]["p50"] < 1e3 * LATER_S <= peaks[1]["milliseconds"]["200"]["p50"]
 
 
 def test_a_coin_says_who_has_the_first_turn_and_both_have_as_many():

@@ -71,6 +71,24 @@ def test_blocks_are_written_while_more_comes_than_is_taken(tmp_path, monkeypatch
     assert ids(tmp_path) == [f"query-{number}" for number in range(9)]
 
 
+@pytest.mark.parametrize(("queued", "interval"), [(0, "POLL_S"), (3, "BUSY_POLL_S")])
+def test_the_buffer_is_looked_at_less_often_while_requests_wait(tmp_path, monkeypatch, queued, interval):
+    for name in ("POLL_S", "BUSY_POLL_S"):
+        monkeypatch.setattr(module, name, 0.001 if name == interval else 60.0)
+    with logging_to(tmp_path, queued=lambda: queued) as (writer, telemetry):
+        assert len(list(note_one_by_one(writer, telemetry, map(taken, range(5))))) == 5
+
+
+@pytest.mark.parametrize("flush_s", [0.01, 0.3])
+def test_a_record_wakes_the_thread_that_sleeps_and_its_block_is_written_in_time(tmp_path, monkeypatch, flush_s):
+    monkeypatch.setattr(module, "IDLE_S", 1e6)
+    with logging_to(tmp_path, served_flush_s=flush_s) as (writer, telemetry):
+        for number in range(3):
+            until(lambda: writer._sleeps)
+            writer.note(taken(number))
+            until(lambda written=number + 1: counted(telemetry, "records", sink="file") == written)
+
+
 def test_files_are_rolled_by_age(tmp_path):
     with logging_to(tmp_path, served_file_s=0.02) as (writer, _):
         writer.note(taken(1))

@@ -95,7 +95,8 @@ def test_the_process_is_left_alone_while_its_share_is_used_up(running, records):
         client.post("/rerank", json=matrix())
         until(lambda: outcome(client, "ok") == 1)
         client.post("/rerank", json=matrix())
-        until(client.app.service.experiments._shadow._waiting.empty)
+        waiting = client.app.service.experiments._shadow._waiting
+        until(lambda: waiting.unfinished_tasks == 2 and waiting.empty())  # both were put, and the thread has the second
         assert client.app.service.background._computing == set(), "else each request stops it and lets it go"
         assert outcome(client, "ok") == 1
     assert [record.shadow.status.partition(":")[0] for record in records()] == ["ok", "dropped"]

@@ -19,6 +19,7 @@ from torch.multiprocessing.spawn import spawn
 
 from benchmarks import machine
 from benchmarks.speed.epoch import FEATURES, MODELS, QUERIES, measure, planted
+from listwright.ranking.errors import ListwrightError
 from listwright.training.networks.ranker import Ranker
 from listwright.training.recipe.model import QilcmSpec
 from listwright.training.run import usable_device
@@ -84,7 +85,11 @@ def main() -> int:
     parser.add_argument("--epochs", type=int, default=5, help="timed epochs of each; the fastest counts (default: 5)")
     parser.add_argument("--device", default="cuda", help="cuda, or cpu to try it and write nothing (default: cuda)")
     options = parser.parse_args()
-    device = usable_device(options.device)
+    try:
+        device = usable_device(options.device)
+    except ListwrightError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     on_gpu = device.startswith("cuda")
     models = alone(options.epochs, device)
     largest = torch.cuda.device_count() if on_gpu else 2

@@ -6,7 +6,7 @@ import http.client
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 import numpy as np
@@ -41,7 +41,8 @@ BLOCK = 64
 """Lists in a row whose times are drawn together: a slow moment of the machine meets more than one list."""
 
 LEAST_SHARE = 0.2
-"""Of the mean service time: the least that one is taken for. The share of the network in a time varies, too."""
+"""Of the mean service time, intake excluded: the least that one is taken for. The share of the network in a time
+varies, too."""
 
 
 class NotAnsweredError(Exception):
@@ -79,6 +80,10 @@ class ServiceTimes:
         """What a caller waits beyond what the process takes. Below 0 where the process works on after its answer."""
         return self.woken_s - self.typical_s
 
+    def taking(self, cpu_s: float) -> ServiceTimes:
+        """These with another CPU time of a list, of which the intake is half at most."""
+        return replace(self, cpu_s=cpu_s, intake_s=min(self.intake_s, cpu_s / 2))
+
     def worker(self, *, beside_s: float = 0.0) -> Worker:
         """A replica with the settings that it has by default.
 
@@ -101,8 +106,9 @@ class ServiceTimes:
         Künsch 1989).
         """
         spread = self.took_s - self.took_s.mean()
-        whole = np.maximum(self.cpu_s + spread, LEAST_SHARE * self.cpu_s) - self.intake_s
-        whole *= (self.cpu_s - self.intake_s) / whole.mean()
+        ranking_s = self.cpu_s - self.intake_s
+        whole = np.maximum(ranking_s + spread, LEAST_SHARE * ranking_s)
+        whole *= ranking_s / whole.mean()
         block = min(BLOCK, len(whole))
         starts = rng.integers(len(whole) - block + 1, size=-(-count // block))
         drawn: Float[np.ndarray, " M"] = whole[(starts[:, None] + np.arange(block)).ravel()[:count]]
@@ -173,9 +179,9 @@ def service_times(generator: Generator, replica: Replica, shape: Shape, seconds:
         took_s=alone.seconds,
         waking=waking,
         woken_s=woken_s,
-        intake_s=min(intake_s, cpu_s / 2),
+        intake_s=intake_s,
         refusal_s=refusal_s,
-    )
+    ).taking(cpu_s)
 
 
 def _waking(generator: Generator, replica: Replica, cpu_s: float, seconds: float) -> tuple[Waking, float]:

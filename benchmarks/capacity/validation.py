@@ -58,7 +58,7 @@ def compared(step: Comparison, times: Sequence[ServiceTimes], beside: Sequence[B
 
 def _simulated(step: Comparison, run: Run, times: ServiceTimes, beside: Beside | None) -> dict[str, float]:
     """One round: answers of several simulations, pooled."""
-    times = replace(times, cpu_s=run.cpu_s)
+    times = times.taking(run.cpu_s)
     beside_s = 0.0 if beside is None else beside.cpu_s
     around_s = times.around_s if beside is None else beside.took_s - times.typical_s - beside_s
     took, refused = [], []

@@ -34,7 +34,7 @@ def replaced(service, pid):
     (line,) = said(service, "has hung for 1 s: killed")
     assert line["message"] == f"the event loop of worker {pid} has hung for 1 s: killed"
     assert line["level"] == "error"
-    assert said(service, f"worker {pid} ended by SIGKILL: another is started in 0 s")
+    until(lambda: said(service, f"worker {pid} ended by SIGKILL: another is started in 0 s"))
     assert pid not in {worker.pid for worker in workers(service)}
     assert [ask(service).status_code for _ in range(20)] == [200] * 20
     code, log = service.stop()
@@ -54,7 +54,7 @@ def test_a_worker_whose_hook_keeps_the_global_lock_is_replaced(bundle_folder, se
     service = two_workers(serve, bundle_folder, hook="hanging:hangs")
     with suppress(httpx.TransportError):  # cut off when its worker is killed
         httpx.post(service.url + "/rerank", json={**BODY, "context": {"hang": 1}}, timeout=PATIENCE_S)
-    (line,) = said(service, "has hung for 1 s: killed")
+    (line,) = until(lambda: said(service, "has hung for 1 s: killed"))  # a thread writes the log
     replaced(service, int(line["message"].split()[5]))
 
 

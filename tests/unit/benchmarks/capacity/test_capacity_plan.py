@@ -1,6 +1,7 @@
 """The fewest replicas that keep to a target, what they cost, and what breaks first."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -33,6 +34,15 @@ FOUND = Footprint(
 
 def target(p99_ms=20.0, balancer="least connections"):
     return Target(TIMES, p99_ms / 1e3, TIMES.around_s, balancer)
+
+
+@pytest.mark.parametrize("cpu_s", [0.002, 0.0004])
+def test_no_list_takes_less_than_nothing(cpu_s):
+    """Even where the intake is most of a list, and a caller waited far longer for a few."""
+    times = replace(TIMES, intake_s=0.0015, took_s=np.tile([0.002, 0.002, 0.002, 0.05], 100)).taking(cpu_s)
+    drawn = times.draw(10_000, np.random.default_rng(0))
+    assert (drawn > 0.0).all()
+    assert drawn.mean() + times.intake_s == pytest.approx(cpu_s, rel=0.01)
 
 
 @pytest.fixture(autouse=True)

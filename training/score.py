@@ -21,10 +21,11 @@ _EXAMPLES = """examples:
   listwright score models/shop/1 --data rows.csv.gz --qid search_id --out scored.csv
   listwright score models/shop/1 --data test.txt --out scored.parquet     LETOR text
   listwright score models/shop/1 --data november/ --qid search_id --out scored
+  listwright score models/shop/1 --data november/ --qid search_id --columns search_id,offer --out scored
   listwright score models/shop/1 --data rows.parquet --qid search_id --out scored.parquet --on ray://head:10001
 
 A folder's files are read by name. --out without an ending is a folder of Parquet parts.
-The rows keep their order and their columns. Added are rank (1 is best), score and
+The rows keep their order, and their columns or those of --columns. Added are rank (1 is best), score and
 first_stage_score as POST /rerank answers them, and strategy, the ranker. Rows of a
 query must stand together.
 """
@@ -34,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Command line; 0 when the file is written, 1 with one clear line when it is not, 130 after Ctrl-C."""
     options = _parser().parse_args(arguments)
     console = Console(highlight=False)
-    job = Job(options.bundle, options.data, options.out, options.qid, options.strategy, options.prefix)
+    job = Job(options.bundle, options.data, options.out, options.qid, options.strategy, options.prefix, options.columns)
     began = perf_counter()
     try:
         if options.jobs is not None and options.jobs < 1:
@@ -69,10 +70,20 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--qid", metavar="COL", help="column with the query id; not for LETOR text")
     parser.add_argument("--strategy", default="auto", metavar="NAME", help="as in a request (default: auto)")
     parser.add_argument("--prefix", default="", metavar="TEXT", help="before the names of the added columns")
+    parser.add_argument(
+        "--columns", type=_names, metavar="COL,COL", help="columns of the data to write beside the added ones (all)"
+    )
     parser.add_argument("--jobs", type=int, metavar="N", help="parts at a time (default: cores)")
     add_on_option(parser)
     parser.add_argument("--resume", action="store_true", help="continue an interrupted job")
     return parser
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    if "" in names or len(set(names)) < len(names):
+        raise argparse.ArgumentTypeError(f"{text!r}: give names of columns, each once, with commas between them")
+    return names
 
 
 if __name__ == "__main__":

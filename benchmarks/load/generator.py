@@ -45,7 +45,7 @@ class Plan:
             with the first; 0: there is none. A coin, the same in each run, says which has the first turn of a pair.
         turn_s: how long a turn is.
         settle_s: what of a turn is not looked at: there the work of the last one may go on.
-        turns: file that gets the milliseconds of the answers, for each pair of turns those of both services, as JSON.
+        turns: file that gets the milliseconds of answers of 200, for each pair of turns of both services, as JSON.
         request_ids: of all requests to the first service, and of those to the second; empty: the service makes them.
     """
 
@@ -154,7 +154,7 @@ class Outcome:
             return None
         took_s = time.perf_counter() - due
         self.seconds.setdefault(answer.status, []).append(took_s)
-        if turn is not None:
+        if turn is not None and answer.status == 200:
             self.turns.setdefault(turn, []).append(round(took_s * 1e3, 3))
         self.degraded += answer.degraded
         return answer

@@ -2,8 +2,8 @@
 
 The floor is the same bundle in as many processes as score, all at once, which rank the same lists from arrays in
 memory. Both are taken in turn, and a ratio is of medians. Two bundles: the demo, whose lists are short and cheap, and
-the wide bundle of the other benchmarks. The demo then scores ten million rows while the memory of all processes is
-looked at.
+the wide bundle of the other benchmarks, which writes all columns or the query ids alone. Both bundles then score ten
+million rows, between two floors, while the memory of all processes is looked at.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 import numpy as np
@@ -44,10 +44,11 @@ FILE_LISTS = 8_000
 
 STRATEGY = "qilcm"
 
-ROWS = {"demo": 4_000_000, "wide": 4_000_000}
+ROWS = 4_000_000
 """Of the comparison."""
 
-LONG_ROWS = 10_000_000
+LONG_ROWS, LONG_FLOOR_ROWS = 10_000_000, 1_000_000
+IDS = ("--columns", "qid")
 WIDE_LENGTH = 100
 
 FLOOR_ROWS = 20_000
@@ -66,13 +67,17 @@ def main(arguments: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         wide = wide_bundle.build(folder / "bundles" / "wide" / "1")
-        sets = {"demo": (DEMO, _demo_rows), "wide": (wide, _wide_rows)}
-        table = []
-        for kind, (served, made) in sets.items():
-            data = _generated(folder / kind, int(ROWS[kind] * share), made)
-            table.append({"bundle": kind, **_compared(folder, served, data, jobs)})
-        long = _long(folder, _generated(folder / "long", int(LONG_ROWS * share), _demo_rows), jobs)
-        long["ratio"] = round(long["rows_per_second_and_core"] / table[0]["floor_per_second_and_core"], 3)
+        sets: dict[str, tuple[Path, Callable[[int], pl.DataFrame], list[Sequence[str]]]]
+        sets = {"demo": (DEMO, _demo_rows, [()]), "wide": (wide, _wide_rows, [(), IDS])}
+        table, long = [], []
+        for kind, (served, made, written) in sets.items():
+            data = _generated(folder / kind, int(ROWS * share), made)
+            table += [{"bundle": kind, **row} for row in _compared(folder, served, data, jobs, written)]
+            shutil.rmtree(data)
+        for kind, (served, made, written) in sets.items():
+            data = _generated(folder / kind, int(LONG_ROWS * share), made)
+            long.append({"bundle": kind, **_long(folder, served, data, jobs, written[-1], share)})
+            shutil.rmtree(data)
     print(machine.save("scoring", "python -m benchmarks.speed.scoring", {"jobs": jobs, "table": table, "long": long}))
     return 0
 
@@ -114,30 +119,40 @@ def listwright(*words: str) -> None:
         raise SystemExit(f"listwright {words[0]} failed:\n{done.stdout}{done.stderr}")
 
 
-def scored(served: Path, data: Path, out: Path, jobs: int) -> None:
-    """Score a file by the command."""
+def scored(served: Path, data: Path, out: Path, jobs: int, written: Sequence[str] = ()) -> float:
+    """Score a file by the command; seconds."""
     options = ["--data", str(data), "--qid", "qid", "--out", str(out), "--jobs", str(jobs), "--strategy", STRATEGY]
-    listwright("score", str(served), *options)
+    began = time.perf_counter()
+    listwright("score", str(served), *options, *written)
+    return time.perf_counter() - began
 
 
-def _compared(folder: Path, served: Path, data: Path, jobs: int) -> dict[str, Any]:
-    """One bundle: candidates a second and core, of the floor and of the command, and their ratio."""
-    count = _count(data)
-    floors, ours = [], []
+def _compared(
+    folder: Path, served: Path, data: Path, jobs: int, written: Sequence[Sequence[str]]
+) -> list[dict[str, Any]]:
+    """One bundle: candidates a second and core, of the floor and of the command for each set of written columns."""
+    count, out = _count(data), folder / "out"
+    floors, ours = [], dict[int, list[float]]()
     for _ in range(ROUNDS):
         floors.append(floor(served, data, count // jobs, jobs))
-        out = folder / "out"
-        began = time.perf_counter()
-        scored(served, data, out, jobs)
-        ours.append(count / (time.perf_counter() - began) / jobs)
-        shutil.rmtree(out)
-    return {
-        "features": len(bundle.load(served).manifest.feature_schema),
-        "rows": count,
-        "floor_per_second_and_core": round(median(floors)),
-        "scored_per_second_and_core": round(median(ours)),
-        "ratio": round(median(ours) / median(floors), 3),
-    }
+        for number, words in enumerate(written):
+            ours.setdefault(number, []).append(count / scored(served, data, out, jobs, words) / jobs)
+            shutil.rmtree(out)
+    return [
+        {
+            "columns": _columns(words),
+            "features": len(bundle.load(served).manifest.feature_schema),
+            "rows": count,
+            "floor_per_second_and_core": round(median(floors)),
+            "scored_per_second_and_core": round(median(ours[number])),
+            "ratio": round(median(ours[number]) / median(floors), 3),
+        }
+        for number, words in enumerate(written)
+    ]
+
+
+def _columns(words: Sequence[str]) -> str:
+    return "query ids" if words else "all"
 
 
 def _count(folder: Path) -> int:
@@ -167,18 +182,25 @@ def _ranked(served: str, data: str, rows: int) -> float:
     return done / (time.perf_counter() - began)
 
 
-def _long(folder: Path, data: Path, jobs: int) -> dict[str, Any]:
-    """Many rows: their time, and the most memory that all processes and each of them had."""
-    out, began = folder / "scored", time.perf_counter()
+def _long(folder: Path, served: Path, data: Path, jobs: int, words: Sequence[str], share: float) -> dict[str, Any]:
+    """Many rows: their time between two floors, and the most memory that all processes and each of them had."""
+    out, rows = folder / "scored", int(LONG_FLOOR_ROWS * share)
+    floors = [floor(served, data, rows, jobs)]
     with memory() as most:
-        scored(DEMO, data, out, jobs)
-    seconds, count = time.perf_counter() - began, _count(out)
+        seconds = scored(served, data, out, jobs, words)
+    floors.append(floor(served, data, rows, jobs))
+    count = _count(out)
+    shutil.rmtree(out)
+    rate = count / seconds / jobs
     return {
+        "columns": _columns(words),
         "rows": count,
         "bytes_of_data": sum(path.stat().st_size for path in data.iterdir()),
         "seconds": round(seconds, 1),
-        "rows_per_second_and_core": round(count / seconds / jobs),
+        "floor_per_second_and_core": round(mean(floors)),
+        "scored_per_second_and_core": round(rate),
         **most,
+        "ratio": round(rate / mean(floors), 3),
     }
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from listwright.ranking.errors import RecipeError
+from listwright.training.cluster.processes import ONE_THREAD
 
 LIBRARIES = ("listwright", "ray", "lightgbm", "numpy", "polars", "torch")
 """Whose versions decide what a fit gives, or whether two processes understand each other."""
@@ -40,7 +41,7 @@ class Origin:
         Raises:
             RecipeError: if a version differs, or the folder is not there.
         """
-        os.environ["OMP_NUM_THREADS"] = "1"  # before a library reads it, so that figures repeat to the bit
+        os.environ.update(ONE_THREAD)
         here = versions()
         for name, wanted in self.versions.items():
             if here.get(name) != wanted:

@@ -6,10 +6,13 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
+
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
+"""Of a process: they share the cores, and figures repeat to the bit. Libraries read it when they are imported."""
 
 
 @contextmanager
@@ -18,22 +21,32 @@ def pool(jobs: int) -> Iterator[Executor]:
     context = multiprocessing.get_context("spawn")  # a fork would copy torch's threads in whatever state they are
     # a pipe, and no event: who is killed while it waits for one takes the lock along that is needed to set it
     heard, held = context.Pipe(duplex=False)
-    before = os.environ.get("OMP_NUM_THREADS")
-    os.environ["OMP_NUM_THREADS"] = "1"  # the processes share the cores, and figures repeat to the bit
-    workers = ProcessPoolExecutor(jobs, mp_context=context, initializer=_obey, initargs=(heard,))
+    with _inherited(ONE_THREAD):
+        workers = ProcessPoolExecutor(jobs, mp_context=context, initializer=_obey, initargs=(heard,))
+        try:
+            yield workers
+        except BaseException:
+            held.close()
+            raise
+        finally:
+            workers.shutdown(cancel_futures=True)
+            held.close()
+            heard.close()
+
+
+@contextmanager
+def _inherited(variables: Mapping[str, str]) -> Iterator[None]:
+    """Environment variables of the processes that are started meanwhile."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
     try:
-        yield workers
-    except BaseException:
-        held.close()
-        raise
+        yield
     finally:
-        workers.shutdown(cancel_futures=True)
-        held.close()
-        heard.close()
-        if before is None:
-            del os.environ["OMP_NUM_THREADS"]
-        else:
-            os.environ["OMP_NUM_THREADS"] = before
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _obey(parent: Connection) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +19,7 @@ from listwright.training.data.sources import check_exists
 from listwright.training.data.tables.columns import spelled
 from listwright.training.data.tables.frames import MISSING_WORDS, Table, check_fields, check_table, is_parquet
 from listwright.training.recipe.options import TABLES
+from listwright.training.scoring.slices import needed, only, unreadable
 
 BATCH_ROWS = 50_000
 """Rows that are read at a time."""
@@ -31,13 +32,36 @@ class FileRows(NamedTuple):
 
     Args:
         path: of the file.
-        rows: in their order.
+        rows: in their order, of all columns that are needed, or of the query ids alone.
         lines: where each row stands in the file, for errors.
+        first: of the file's rows, counted from 0.
+        kinds: of all columns that are needed; None for those of ``rows``.
     """
 
     path: Path
     rows: pl.DataFrame
     lines: Sequence[int]
+    first: int = 0
+    kinds: Mapping[str, object] | None = None
+
+    @property
+    def schema(self) -> Mapping[str, object]:
+        """Of all columns that are needed."""
+        return self.rows.schema if self.kinds is None else self.kinds
+
+
+class Batches(NamedTuple):
+    """The rows of a file or a folder.
+
+    Args:
+        qid: column of query ids.
+        rows: a bounded number at a time.
+        ids_only: whether they are the query ids alone: :func:`~listwright.training.scoring.slices.read` reads the rest.
+    """
+
+    qid: str
+    rows: Iterator[FileRows]
+    ids_only: bool
 
 
 def is_table(path: Path) -> bool:
@@ -60,13 +84,22 @@ def files_of(data: Path) -> list[Path]:
     return found
 
 
-def batches(data: Path, schema: FeatureSchema, qid: str | None) -> tuple[str, Iterator[FileRows]]:
-    """Name of the column of query ids, and the rows of a file or a folder in their order.
+def batches(
+    data: Path,
+    schema: FeatureSchema,
+    qid: str | None,
+    columns: Sequence[str] | None = None,
+    *,
+    ids_only: bool = False,
+) -> Batches:
+    """The rows of a file or a folder in their order.
 
     Args:
         data: a file, or a folder whose files are read by name; a list may go on in the next file.
         schema: of the bundle. Its features in CSV are read as it says; all other columns of CSV are text.
         qid: column of a table with the query id; LETOR text has a place of its own for it.
+        columns: that are needed beside features and query ids; None for all. Others are perhaps not read.
+        ids_only: read the query ids alone if all files are Parquet.
 
     Raises:
         RecipeError: if the column of query ids is not named, or not there.
@@ -74,11 +107,12 @@ def batches(data: Path, schema: FeatureSchema, qid: str | None) -> tuple[str, It
             line, while rows are read.
     """
     files = files_of(data)
-    opened = [_opened(path, schema, qid) for path in files]
+    ids_only = ids_only and all(is_parquet(path) for path in files)
+    opened = [_opened(path, schema, qid, columns, ids_only=ids_only) for path in files]
     names = {name for name, _ in opened}
     if len(names) > 1:
         raise DataError(data, "holds tables and LETOR text: score them one after the other")
-    return names.pop(), _alike(data, [rows for _, rows in opened])
+    return Batches(names.pop(), _alike(data, [rows for _, rows in opened]), ids_only)
 
 
 def _alike(data: Path, files: list[Iterator[FileRows]]) -> Iterator[FileRows]:
@@ -88,7 +122,7 @@ def _alike(data: Path, files: list[Iterator[FileRows]]) -> Iterator[FileRows]:
         if batch.rows.height == 0:
             continue
         first = first or batch
-        if batch.rows.schema != first.rows.schema:
+        if batch.schema != first.schema:
             raise DataError(batch.path, _difference(first, batch))
         yield batch
     if first is None:
@@ -96,7 +130,7 @@ def _alike(data: Path, files: list[Iterator[FileRows]]) -> Iterator[FileRows]:
 
 
 def _difference(first: FileRows, batch: FileRows) -> str:
-    before, found = first.rows.schema, batch.rows.schema
+    before, found = first.schema, batch.schema
     for name in [*before, *found]:
         if before.get(name) != found.get(name):
             has, had = (f"{name} as {kinds[name]}" if name in kinds else f"no {name}" for kinds in (found, before))
@@ -104,7 +138,9 @@ def _difference(first: FileRows, batch: FileRows) -> str:
     return f"has its columns in another order than {first.path.name}"
 
 
-def _opened(path: Path, schema: FeatureSchema, qid: str | None) -> tuple[str, Iterator[FileRows]]:
+def _opened(
+    path: Path, schema: FeatureSchema, qid: str | None, columns: Sequence[str] | None, *, ids_only: bool
+) -> tuple[str, Iterator[FileRows]]:
     check_table(path)
     if not is_table(path):
         if qid is not None:
@@ -116,26 +152,40 @@ def _opened(path: Path, schema: FeatureSchema, qid: str | None) -> tuple[str, It
         rows = pl.scan_parquet(path) if is_parquet(path) else pl.scan_csv(path, infer_schema=False)
         names = rows.collect_schema().names()
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise DataError(path, f"cannot be read as CSV or Parquet: {error}") from error
+        raise unreadable(path, error) from error
     named = Table(path, pl.DataFrame(schema=dict.fromkeys(names, pl.String))).named(qid, "--qid")
-    return named, _table(path, rows, schema, named)
+    if not is_parquet(path):
+        return named, _csv(path, rows, schema, named)
+    rows = only(rows, needed(schema, named, columns))
+    return named, _parquet(path, rows, named, ids_only=ids_only)
 
 
-def _table(path: Path, rows: pl.LazyFrame, schema: FeatureSchema, qid: str) -> Iterator[FileRows]:
-    first, text = 0, not is_parquet(path)
+def _parquet(path: Path, rows: pl.LazyFrame, qid: str, *, ids_only: bool) -> Iterator[FileRows]:
+    first, kinds = 0, rows.collect_schema()
+    if ids_only:
+        rows = rows.select(qid)
+    try:
+        for frame in rows.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True):
+            begins = Table(path, frame).line(first)
+            yield FileRows(path, frame, range(begins, begins + frame.height), first, kinds)
+            first += frame.height
+    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise unreadable(path, error) from error
+
+
+def _csv(path: Path, rows: pl.LazyFrame, schema: FeatureSchema, qid: str) -> Iterator[FileRows]:
+    first = 0
     try:
         for frame in rows.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True):
             table = Table(path, frame)
-            if text and frame.to_series(frame.width - 1).null_count():  # a short line ends in nulls
+            if frame.to_series(frame.width - 1).null_count():  # a short line ends in nulls
                 check_fields(path)
             begins = table.line(first)
-            found = _typed(table, schema, qid, first) if text else frame
-            yield FileRows(path, found, range(begins, begins + frame.height))
+            yield FileRows(path, _typed(table, schema, qid, first), range(begins, begins + frame.height), first)
             first += frame.height
     except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        if text:
-            check_fields(path)
-        raise DataError(path, f"cannot be read as CSV or Parquet: {error}") from error
+        check_fields(path)
+        raise unreadable(path, error) from error
 
 
 def _typed(table: Table, schema: FeatureSchema, qid: str, first: int) -> pl.DataFrame:

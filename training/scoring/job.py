@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
@@ -19,13 +19,14 @@ import polars as pl
 
 from listwright.ranking import bundle
 from listwright.ranking.bundle import Bundle
-from listwright.ranking.errors import RecipeError
+from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.manifest import Manifest
 from listwright.training.cluster.executor import cores, side_by_side
 from listwright.training.progress import SILENT, Progress
 from listwright.training.scoring.frames import batches, files_of
 from listwright.training.scoring.parts import PART_ROWS, Part, parts
 from listwright.training.scoring.rank import COLUMNS, ranked
+from listwright.training.scoring.slices import ARROW, Slice, needed, read
 from listwright.training.stored.disk import told_if_full
 from listwright.training.stored.job_folder import WorkerStoppedError, job_folder, write_json
 
@@ -44,6 +45,7 @@ class Job:
         qid: column with the query id, for tables.
         strategy: as a request says it.
         prefix: of the added columns.
+        columns: of the data that are written beside them; None for all.
         part_rows: see :func:`listwright.training.scoring.parts.parts`.
     """
 
@@ -53,6 +55,7 @@ class Job:
     qid: str | None = None
     strategy: str = "auto"
     prefix: str = ""
+    columns: Sequence[str] | None = None
     part_rows: int = PART_ROWS
 
 
@@ -74,7 +77,7 @@ def score(
     Raises:
         RecipeError: if ``out`` exists, its format is not known, or an interrupted job is there and ``resume`` is False,
             or another one is; if a worker is stopped from outside.
-        DataError: if the disk is full.
+        DataError: if the disk is full, or the data changed meanwhile.
         ListwrightError: see :func:`batches`, :func:`parts` and :func:`ranked`. Parts that are done stay.
     """
     if job.out.suffix.lower() not in ("", *FORMATS):
@@ -83,11 +86,14 @@ def score(
     if job.out.exists():
         raise RecipeError(f"{job.out} exists already: choose another --out, or delete it")
     manifest = bundle.read_manifest(job.bundle)
+    facts = _facts(job, manifest)
     with (
-        job_folder(job.out, _facts(job, manifest), resume=resume, kept="0*.json") as folder,
+        job_folder(job.out, facts, resume=resume, kept="0*.json") as folder,
         told_if_full(job.out.parent, FULL),
     ):
         done = [Scored(*json.loads(path.read_text())) for path in _all_parts(job, manifest, folder, jobs, on, progress)]
+        if _facts(job, manifest) != facts:
+            raise DataError(job.data, f"changed while it was scored: delete {folder}, and score it again")
         _publish(folder, job.out)
     return Scored(sum(part.rows for part in done), sum(part.lists for part in done))
 
@@ -97,7 +103,8 @@ def _all_parts(
 ) -> list[Path]:
     """Score the parts that are not there; what each holds, in order."""
     task = progress.begin(f"Scoring {job.data.name}, rows")
-    qid, rows = batches(job.data, manifest.feature_schema, job.qid)
+    ids_only = on is None  # the nodes of a cluster share the folder of the parts, and perhaps not the data
+    qid, rows, ids_only = batches(job.data, manifest.feature_schema, job.qid, job.columns, ids_only=ids_only)
     written, done, running = [], 0, dict[Future[None], int]()
 
     def take(futures: Iterator[Future[None]]) -> None:
@@ -114,13 +121,13 @@ def _all_parts(
                     workers.submit(_open, str(job.bundle))
             for part in parts(rows, qid, job.part_rows):
                 if part.number == 0:
-                    _check_names(job, part.rows.columns)
+                    _check_names(job, part.columns)
                 written.append(_beside(folder, part.number))
                 if written[-1].exists():
                     done += part.rows.height
                     task.reach(done)
                     continue
-                running[_begun(workers, part, job, qid, folder)] = part.rows.height
+                running[_begun(workers, part, job, qid, folder, ids_only=ids_only)] = part.rows.height
                 if len(running) > at_a_time:  # one waits, so that no worker does; more would fill the memory
                     take(iter(wait(running, return_when=FIRST_COMPLETED).done))
             while running:
@@ -134,24 +141,31 @@ def _all_parts(
     return written
 
 
-def _begun(workers: Executor, part: Part, job: Job, qid: str, folder: Path) -> Future[None]:
-    """The rows go through a file: through a pipe they would be pickled and copied several times."""
-    part.rows.write_ipc(_rows_file(folder, part.number), compression="uncompressed")
-    return workers.submit(_score_part, part.number, str(job.bundle), qid, job.strategy, job.prefix, str(folder))
+def _begun(workers: Executor, part: Part, job: Job, qid: str, folder: Path, *, ids_only: bool) -> Future[None]:
+    """Have a part scored. Rows that are read go through a file: through a pipe they would be copied several times."""
+    slices = part.slices
+    if not ids_only:
+        part.rows.write_ipc(_rows_file(folder, part.number), compression="uncompressed")
+        slices = [Slice(_rows_file(folder, part.number), 0, part.rows.height)]
+    return workers.submit(_score_part, part.number, slices, job, qid, str(folder))
 
 
-def _score_part(number: int, bundle_folder: str, qid: str, strategy: str, prefix: str, folder: str) -> None:
-    """In a worker: rank, write, and say last how much it is; once more does nothing."""
-    given, said = _rows_file(Path(folder), number), _beside(Path(folder), number)
+def _score_part(number: int, slices: Sequence[Slice], job: Job, qid: str, folder: str) -> None:
+    """In a worker: read, rank, write, and say last how much it is; once more does nothing."""
+    said = _beside(Path(folder), number)
     if said.exists():
         return
-    found = ranked(pl.read_ipc(given), _loaded(bundle_folder), qid, strategy=strategy, prefix=prefix)
+    loaded = _loaded(str(job.bundle))
+    rows = read(slices, needed(loaded.manifest.feature_schema, qid, job.columns))
+    found = ranked(rows, loaded, qid, strategy=job.strategy, prefix=job.prefix)
+    lists = int((found[job.prefix + "rank"] == 1).sum())
+    if job.columns is not None:
+        found = found.select(*job.columns, *(job.prefix + name for name in COLUMNS))
     path = _part_file(Path(folder), number)
     with told_if_full(path.parent, FULL):
         found.write_parquet(path, compression="lz4")  # the time counts, and the parts of one file are written again
-    lists = int((found[prefix + "rank"] == 1).sum())
     write_json(said, [found.height, lists])
-    given.unlink()
+    _rows_file(Path(folder), number).unlink(missing_ok=True)
 
 
 def _open(folder: str) -> None:
@@ -180,7 +194,7 @@ def _import_lightgbm() -> None:
 
 
 def _rows_file(folder: Path, number: int) -> Path:
-    return folder / f"{number:07}.arrow"
+    return folder / f"{number:07}{ARROW}"
 
 
 def _part_file(folder: Path, number: int) -> Path:
@@ -192,8 +206,12 @@ def _beside(folder: Path, number: int) -> Path:
     return folder / f"{number:07}.json"
 
 
-def _check_names(job: Job, names: list[str]) -> None:
-    taken = [job.prefix + name for name in COLUMNS if job.prefix + name in names]
+def _check_names(job: Job, names: Sequence[str]) -> None:
+    columns = names if job.columns is None else job.columns
+    for name in columns:
+        if name not in names:
+            raise RecipeError(f"--columns {name}: {job.data} has no such column")
+    taken = [job.prefix + name for name in COLUMNS if job.prefix + name in columns]
     if taken:
         raise RecipeError(f"{job.data} has a column {taken[0]!r} already: say --prefix new_ for new_rank …")
 
@@ -221,4 +239,5 @@ def _facts(job: Job, manifest: Manifest) -> dict[str, object]:
     sizes = {name: [stat.st_size, stat.st_mtime_ns] for name, stat in stats.items()}
     hashes = {entry.name: entry.sha256 for entry in manifest.files}
     plain = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(job).items()}
-    return {**plain, "files of the bundle": hashes, "size and time of data": sizes}
+    columns = None if job.columns is None else list(job.columns)
+    return {**plain, "columns": columns, "files of the bundle": hashes, "size and time of data": sizes}

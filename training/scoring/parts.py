@@ -11,16 +11,26 @@ import polars as pl
 
 from listwright.ranking.errors import DataError
 from listwright.training.scoring.frames import FileRows
+from listwright.training.scoring.slices import Slice
 
 PART_ROWS = 100_000
 """Rows of a part, and those of its last list; a part is what an interrupted run keeps."""
 
 
 class Part(NamedTuple):
-    """Some lists, whole and in the order of the file."""
+    """Some lists, whole and in the order of the file.
+
+    Args:
+        number: from 0.
+        rows: as the batches have them.
+        columns: of all that are needed.
+        slices: where the rows stand.
+    """
 
     number: int
     rows: pl.DataFrame
+    columns: Sequence[str]
+    slices: Sequence[Slice]
 
 
 def parts(batches: Iterator[FileRows], qid: str, rows: int = PART_ROWS) -> Iterator[Part]:
@@ -38,37 +48,53 @@ def parts(batches: Iterator[FileRows], qid: str, rows: int = PART_ROWS) -> Itera
             64 bits of their id: among ten million queries, two are taken for one with a probability of 3e-6.
     """
     held, number, places, seen = pl.DataFrame(), 0, list[_Place](), set[int]()
+    columns: Sequence[str] = ()
     for batch in batches:
-        places.append(_Place(batch.path, batch.lines))
+        columns = tuple(batch.schema)
+        places.append(_Place(batch.path, batch.lines, batch.first))
         held = pl.concat([held, batch.rows]) if held.height else batch.rows
         while (cut := _end_of_list(held[qid], rows)) is not None:
-            yield Part(number, _checked(held[:cut], qid, places, seen))
+            yield Part(number, _checked(held[:cut], qid, places, seen), columns, _slices(places, cut))
             held, number = held[cut:], number + 1
             places = _behind(places, cut)
     if held.height:
-        yield Part(number, _checked(held, qid, places, seen))
+        yield Part(number, _checked(held, qid, places, seen), columns, _slices(places, held.height))
 
 
 class _Place(NamedTuple):
-    """Where rows that are held stand: a file, and the line of each."""
+    """Where rows that are held stand: a file, the line of each, and the number of the first."""
 
     path: Path
     lines: Sequence[int]
+    first: int
 
 
 def _behind(places: list[_Place], rows: int) -> list[_Place]:
     """The places without those of the first ``rows`` rows."""
     left = []
-    for path, lines in places:
+    for path, lines, first in places:
         if len(lines) > rows:
-            left.append(_Place(path, lines[rows:]))
+            left.append(_Place(path, lines[rows:], first + rows))
         rows = max(0, rows - len(lines))
     return left
 
 
 def _fault(places: list[_Place], row: int, qid: str, said: str) -> DataError:
-    path, lines = _behind(places, row)[0]
-    return DataError(path, said, line=lines[0], column=qid)
+    place = _behind(places, row)[0]
+    return DataError(place.path, said, line=place.lines[0], column=qid)
+
+
+def _slices(places: list[_Place], rows: int) -> list[Slice]:
+    """Where the first ``rows`` rows stand, a slice for each file."""
+    found = list[Slice]()
+    for path, lines, first in places:
+        here = min(rows, len(lines))
+        if found and found[-1].path == path:
+            found[-1] = Slice(path, found[-1].first, found[-1].rows + here)
+        elif here:
+            found.append(Slice(path, first, here))
+        rows -= here
+    return found
 
 
 def _end_of_list(ids: pl.Series, rows: int) -> int | None:

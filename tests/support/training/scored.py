@@ -3,7 +3,11 @@
 import numpy as np
 import polars as pl
 
+from listwright.training.scoring.job import Job
 from support.service.bundles import CATEGORY, NUMERIC, rows
+
+LENGTHS = (1, 7, 120, 3, 40)
+"""One list is longer than the cutoff of the bundle: its tail has no score."""
 
 
 def lists(lengths, seed=0):
@@ -20,3 +24,9 @@ def lists(lengths, seed=0):
             CATEGORY.name: [names[int(code)] for code in made[:, -1]],
         }
     )
+
+
+def job(folder, data, **changes):
+    """To score the file with the bundle into ``out.parquet`` beside it, in parts of a list or a few."""
+    out = changes.pop("out", data.with_name("out.parquet"))
+    return Job(folder, data, out, **{"qid": "query", "part_rows": 30} | changes)

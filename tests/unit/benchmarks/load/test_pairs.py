@@ -1,8 +1,10 @@
 """Two services that one generator asks in turns."""
 
+import json
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from benchmarks.load.generator import Plan
 from benchmarks.load.pairs import Pair
 
 LATER_S = 0.2
+SLOW = {"turn_s": 1.0, "settle_s": 0.5, "stall_ms": 1e6}
 
 
 @pytest.fixture
@@ -50,8 +53,8 @@ def server(wait_s, late_id=None):
 
 
 def test_each_is_asked_in_its_turns_and_the_later_one_is_found(services):
-    found = services.alternating(services.folder / "body", "application/json", 8.0, 10.0, turn_s=1.0, settle_s=0.5)
-    assert found["pairs"] == 4
+    found = services.alternating(services.folder / "body", "application/json", 8.0, 10.0, **SLOW)
+    assert (found["pairs"], found["stalled"]) == (4, {"without": 0, "with": 0})
     assert found["p99_ms"]["without"] < 1e3 * LATER_S <= found["p99_ms"]["with"]
     assert found["later_ms"] == pytest.approx(found["p99_ms"]["with"] - found["p99_ms"]["without"], abs=0.002)
     low, high = found["later_ms_95"]
@@ -64,7 +67,7 @@ def test_one_service_is_both_where_request_ids_tell_them_apart(tmp_path):
     both = Pair(
         tmp_path, dict.fromkeys(("without", "with"), one.server_address[1]), {"without": "not", "with": "logged"}
     )
-    found = both.alternating(tmp_path / "body", "application/json", 4.0, 10.0, turn_s=1.0, settle_s=0.5)
+    found = both.alternating(tmp_path / "body", "application/json", 4.0, 10.0, **SLOW)
     peaks = [both.ask(name, tmp_path / "body", "application/json", 0.5) for name in both.ports]
     one.shutdown()
     one.server_close()
@@ -90,6 +93,37 @@ def test_intervals_are_wider_where_a_slow_moment_lasts():
         rng = np.random.default_rng(0)
         met[block] = np.std([sum(pair is slow for pair in pairs._drawn(several, block, rng)) for _ in range(500)])
     assert met[10] > 2 * met[1]
+
+
+def answered(monkeypatch, turns, **answers):
+    """What becomes of these turns, in milliseconds, and these answers of each service."""
+
+    def asked(self, plan):
+        Path(plan.turns).write_text(json.dumps(turns), encoding="utf-8")
+        return {"services": [{"answers": {"200": 1000, **answers}, "faults": {}} for _ in range(2)]}
+
+    monkeypatch.setattr(Pair, "_asked", asked)
+
+
+def test_pairs_with_a_pause_of_the_machine_are_left_out_and_counted(monkeypatch, tmp_path):
+    calm, paused = [[1.0] * 50, [2.0] * 50], [[1.0] * 50, [2.0] * 40 + [150.0] * 10]
+    answered(monkeypatch, [calm, paused, calm, paused[::-1], paused], **{"429": 4})
+    asked = Pair(tmp_path, {"without": 1, "with": 2})
+    found = asked.alternating(tmp_path / "body", "application/json", 1.0, 100.0)
+    assert (found["pairs"], found["stalled"]) == (2, {"without": 1, "with": 2})
+    assert (found["p99_ms"], found["later_ms"]) == ({"without": 1.0, "with": 2.0}, 1.0)
+    assert found["p99_ms_with_stalls"]["with"] == 150.0
+    assert found["refused"] == {"without": 4, "with": 4}
+    answered(monkeypatch, [paused])
+    with pytest.raises(SystemExit, match="each of 1 pairs of turns has an answer above 50 ms"):
+        asked.alternating(tmp_path / "body", "application/json", 1.0, 100.0)
+
+
+@pytest.mark.parametrize("answers", [{"429": 6}, {"500": 1}])
+def test_more_than_a_few_refusals_end_it_and_so_does_any_error(monkeypatch, tmp_path, answers):
+    answered(monkeypatch, [[[1.0], [1.0]]], **answers)
+    with pytest.raises(SystemExit, match="the service without it answered"):
+        Pair(tmp_path, {"without": 1, "with": 2}).alternating(tmp_path / "body", "application/json", 1.0, 100.0)
 
 
 def test_an_answer_that_is_no_success_ends_it(services):

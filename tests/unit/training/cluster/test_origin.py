@@ -15,9 +15,10 @@ def test_work_is_done_in_the_folder_of_the_command_with_one_thread(tmp_path, mon
     origin = here()
     monkeypatch.chdir(tmp_path.parent)
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    monkeypatch.setenv("POLARS_MAX_THREADS", "7")
     assert call(origin, packed(add, 1, 2)) == 3
     assert call(origin, packed(os.getcwd)) == str(tmp_path)
-    assert os.environ["OMP_NUM_THREADS"] == "1"
+    assert [os.environ[name] for name in ("OMP_NUM_THREADS", "POLARS_MAX_THREADS")] == ["1", "1"]
 
 
 @pytest.mark.parametrize("name", ["Python", "ray", "listwright"])

@@ -2,6 +2,7 @@
 
 import gzip
 
+import polars as pl
 import pytest
 
 from listwright.ranking.errors import DataError, RecipeError
@@ -16,7 +17,7 @@ NUMBERED = FeatureSchema(
 
 def read(path, found=None, qid="q"):
     found = NUMBERED if found is None else found
-    return [batch.rows for batch in batches(path, found, qid)[1]]
+    return [batch.rows for batch in batches(path, found, qid).rows]
 
 
 @pytest.fixture
@@ -119,3 +120,27 @@ def test_damage_is_an_error(table, tmp_path):
         read(tmp_path / "cut.parquet")
     with pytest.raises(DataError, match="does not exist"):
         read(tmp_path / "gone.csv")
+
+
+@pytest.mark.parametrize("ids_only", [False, True])
+def test_query_ids_alone_are_read_of_parquet_and_the_columns_of_files_are_compared(tmp_path, ids_only):
+    frame = pl.DataFrame(
+        {"q": [1, 1, 2], "price": [1.0, 2.0, 3.0], "floor": ["1", "2.5", None], "note": ["a", "b", "c"]}
+    )
+    for name in ("a", "b"):
+        frame.write_parquet(tmp_path / f"{name}.parquet")
+    found = batches(tmp_path, NUMBERED, "q", ("note",), ids_only=ids_only)
+    assert (found.qid, found.ids_only) == ("q", ids_only)
+    first, second = found.rows
+    assert first.rows.columns == (["q"] if ids_only else frame.columns)
+    assert first.schema == frame.schema
+    assert (second.path.name, second.first, list(second.lines)) == ("b.parquet", 0, [1, 2, 3])
+    frame.with_columns(price=pl.lit("dear")).write_parquet(tmp_path / "b.parquet")
+    with pytest.raises(DataError, match="has price as String"):
+        list(batches(tmp_path, NUMBERED, "q", ids_only=ids_only).rows)
+
+
+def test_text_is_read_whole(table):
+    found = batches(table("q,price,floor\n7,1.5,1\n"), NUMBERED, "q", ids_only=True)
+    assert not found.ids_only
+    assert [batch.rows.columns for batch in found.rows] == [["q", "price", "floor"]]

@@ -1,49 +1,19 @@
-"""Offline scoring: the service's answers to the bit, in the order of the rows, whatever interrupts it."""
-
-import json
-import os
-import signal
-import subprocess
-import sys
-from pathlib import Path
+"""Offline scoring: the service's answers to the bit, in the order of the rows."""
 
 import numpy as np
 import polars as pl
 import pytest
 
 from listwright.ranking import bundle
-from listwright.ranking.errors import DataError, RecipeError, SchemaMismatchError, ScoringError, UnknownStrategyError
+from listwright.ranking.errors import RecipeError, SchemaMismatchError, ScoringError, UnknownStrategyError
 from listwright.service.app import create_app
 from listwright.service.settings import Settings
 from listwright.training import score as command
-from listwright.training.scoring import job as scoring
 from listwright.training.scoring.job import Job, score
-from listwright.training.stored.job_folder import job_folder
 from support.service import bundles
 from support.service.asgi import asking
 from support.service.bundles import CATEGORY, NUMERIC, make_bundle
-from support.training.scored import lists
-from support.waiting import until
-
-LENGTHS = (1, 7, 120, 3, 40)
-"""One list is longer than the cutoff: its tail has no score."""
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return make_bundle(tmp_path_factory.mktemp("models") / "shop" / "1", defaults={"price": 0.5})
-
-
-@pytest.fixture
-def data(tmp_path):
-    path = tmp_path / "rows.parquet"
-    lists(LENGTHS).write_parquet(path)
-    return path
-
-
-def job(folder, data, **changes):
-    out = changes.pop("out", data.with_name("out.parquet"))
-    return Job(folder, data, out, **{"qid": "query", "part_rows": 30} | changes)
+from support.training.scored import LENGTHS, job, lists
 
 
 def answers(folder, frame, names=(*NUMERIC, CATEGORY.name)):
@@ -124,6 +94,20 @@ def test_strategy_and_names_of_columns_are_the_callers(folder, data):
         score(job(folder, data, strategy="nonesuch", out=data.with_name("o.csv")), jobs=1)
 
 
+@pytest.mark.parametrize("ends", [".parquet", ".csv"])
+def test_only_the_columns_that_were_asked_for_are_written(folder, tmp_path, ends):
+    frame, data = lists(LENGTHS).with_columns(rank=pl.lit(0)), tmp_path / f"rows{ends}"
+    frame.write_parquet(data) if ends == ".parquet" else frame.write_csv(data)
+    score(job(folder, data, columns=("note", "query")), jobs=1)
+    found = pl.read_parquet(tmp_path / "out.parquet")
+    assert found.columns == ["note", "query", "rank", "score", "first_stage_score", "strategy"]
+    assert found["note"].to_list() == frame["note"].to_list()
+    assert found["score"].to_list() == [answer[0] for answer in answers(folder, frame)]
+    for wrong, says in (("nobody", "--columns nobody: .* has no such column"), ("rank", "has a column 'rank' already")):
+        with pytest.raises(RecipeError, match=says):
+            score(job(folder, data, columns=(wrong,), out=tmp_path / "o.csv"), jobs=1)
+
+
 def test_a_failing_stage_is_an_error_and_no_answer(data, tmp_path):
     broken = make_bundle(tmp_path / "shop" / "2", graph="broken")
     pl.read_parquet(data).with_columns(price=0.0).write_parquet(data)
@@ -132,118 +116,11 @@ def test_a_failing_stage_is_an_error_and_no_answer(data, tmp_path):
     assert not data.with_name("out.parquet").exists()
 
 
-def test_finished_parts_are_not_scored_again(folder, data, monkeypatch):
-    lists([5] * 40).write_parquet(data)
-    whole = score(job(folder, data, out=data.with_name("whole.parquet")), jobs=1)
-    seen = []
-    begun = scoring._begun
-
-    def counted(workers, part, *rest):
-        seen.append(part.number)
-        if len(seen) == 4:
-            raise KeyboardInterrupt
-        return begun(workers, part, *rest)
-
-    monkeypatch.setattr(scoring, "_begun", counted)
-    with pytest.raises(KeyboardInterrupt):
-        score(job(folder, data), jobs=1)
-    kept = len(list(data.with_name(".out.parquet.partial").glob("0*.json")))
-    assert 0 < kept < 4
-    seen.clear()
-    with pytest.raises(RecipeError, match="holds an interrupted job: continue it with --resume"):
-        score(job(folder, data), jobs=1)
-    for changed in (job(folder, data, strategy="first_stage"), job(folder, data, part_rows=50)):
-        with pytest.raises(RecipeError, match="when the job was interrupted, and is"):
-            score(changed, jobs=1, resume=True)
-    monkeypatch.setattr(scoring, "_begun", begun)
-    assert score(job(folder, data), jobs=1, resume=True) == whole
-    assert pl.read_parquet(data.with_name("out.parquet")).equals(pl.read_parquet(data.with_name("whole.parquet")))
-    with pytest.raises(RecipeError, match="nothing to resume"):
-        score(job(folder, data, out=data.with_name("other.csv")), jobs=1, resume=True)
-
-
-@pytest.mark.parametrize("name", ["out.parquet", "out.csv", "out"])
-def test_a_job_that_stopped_while_its_parts_were_joined_goes_on(folder, data, monkeypatch, name):
-    asked, replace = job(folder, data, out=data.with_name(name)), Path.replace
-
-    def stopped(path, target):
-        if target == asked.out:
-            raise KeyboardInterrupt
-        return replace(path, target)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "replace", stopped)
-        with pytest.raises(KeyboardInterrupt):
-            score(asked, jobs=1)
-    assert list(data.with_name(f".{name}.partial").glob("whole*"))
-    assert score(asked, jobs=1, resume=True) == (171, 5)
-    assert asked.out.exists()
-
-
-def test_what_is_stopped_before_its_first_part_goes_on(folder, data, monkeypatch):
-    def stopped(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(scoring, "_begun", stopped)
-        with pytest.raises(KeyboardInterrupt):
-            score(job(folder, data), jobs=1)
-    assert score(job(folder, data), jobs=1, resume=True) == (171, 5)
-
-
-def test_a_job_that_runs_is_not_called_interrupted(folder, data):
-    asked = job(folder, data)
-    with job_folder(asked.out, {}, resume=False, kept="*"):
-        for resume in (False, True):
-            with pytest.raises(RecipeError, match="is in use: another process writes"):
-                score(asked, jobs=1, resume=resume)
-
-
-def test_a_full_disk_is_told_and_the_job_goes_on(folder, data, monkeypatch):
-    def full(*_, **__):
-        raise pl.exceptions.ComputeError("No space left on device (os error 28)")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(pl.LazyFrame, "sink_parquet", full)
-        with pytest.raises(DataError, match="no room is left on this disk: make some, and run the same command"):
-            score(job(folder, data), jobs=1)
-    assert score(job(folder, data), jobs=1, resume=True) == (171, 5)
-
-
-def test_data_that_changed_meanwhile_are_noticed(folder, data, monkeypatch):
-    def stopped(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(scoring, "_publish", stopped)
-        with pytest.raises(KeyboardInterrupt):
-            score(job(folder, data), jobs=1)
-    lists(LENGTHS, seed=1).write_parquet(data)
-    with pytest.raises(RecipeError, match="size and time of data was"):
-        score(job(folder, data), jobs=1, resume=True)
-
-
-@pytest.mark.slow
-def test_a_kill_loses_no_finished_part(folder, tmp_path):
-    data = tmp_path / "rows.parquet"
-    lists([20] * 60_000).write_parquet(data)
-    out, root = tmp_path / "out.parquet", Path(__file__).resolve().parents[4]
-    words = [str(folder), "--data", str(data), "--qid", "query", "--out", str(out), "--jobs", "2"]
-    with subprocess.Popen([sys.executable, "-m", "training.score", *words], cwd=root) as process:
-
-        def begun():
-            assert process.poll() is None, "it was over before it could be killed"
-            return len(list(tmp_path.glob(".out.parquet.partial/0*.json"))) > 1
-
-        try:
-            until(begun, pause_s=0.005)
-        finally:
-            os.kill(process.pid, signal.SIGKILL)
-    assert not out.exists()
-    assert command.main([*words, "--resume"]) == 0
-    found = pl.read_parquet(out)
-    assert found.height == 1_200_000
-    assert found["note"].to_list() == pl.read_parquet(data)["note"].to_list()
+@pytest.mark.parametrize("text", ["", "a,", "a,b,a"])
+def test_names_of_columns_are_refused_if_they_are_none(text, capsys):
+    with pytest.raises(SystemExit):
+        command.main(["b", "--data", "d", "--out", "o", "--columns", text])
+    assert "--columns" in capsys.readouterr().err
 
 
 def test_the_command_says_what_it_wrote_and_what_is_wrong(folder, data, capsys):
@@ -259,23 +136,3 @@ def test_the_command_says_what_it_wrote_and_what_is_wrong(folder, data, capsys):
     ):
         assert command.main([*words, *more]) == 1
         assert says in capsys.readouterr().out.replace("\n", " ")
-
-
-def test_what_a_part_holds_is_written_last(folder, data, monkeypatch, tmp_path):
-    """A part that a kill cuts short has no such file, and is scored again."""
-
-    def full(*_, **__):
-        raise pl.exceptions.ComputeError("No space left on device (os error 28)")
-
-    lists([2]).write_ipc(tmp_path / "0000000.arrow")
-    given = (0, str(folder), "query", "auto", "", str(tmp_path))
-    monkeypatch.setattr(pl.DataFrame, "write_parquet", full)
-    with pytest.raises(DataError, match="no room is left on this disk"):
-        scoring._score_part(*given)
-    assert list(tmp_path.glob("*.json")) == []
-    monkeypatch.undo()
-    for _ in range(2):  # a task that is lost at its very end is run again
-        scoring._score_part(*given)
-        assert json.loads((tmp_path / "0000000.json").read_text()) == [2, 1]
-        assert np.isfinite(pl.read_parquet(tmp_path / "0000000.parquet")["score"].to_numpy()).all()
-    assert not (tmp_path / "0000000.arrow").exists()

@@ -27,6 +27,28 @@ def cut(frame, sizes, rows):
 
 @given(
     lengths=st.lists(st.integers(1, 6), min_size=1, max_size=12),
+    sizes=st.lists(st.integers(1, 9), min_size=1, max_size=12),
+    rows=st.integers(1, 10),
+    files=st.integers(1, 3),
+)
+def test_slices_say_where_the_rows_of_a_part_stand(lengths, sizes, rows, files):
+    """However the files are read in pieces; a slice for each file."""
+    whole = pl.DataFrame({"query": [n for n, length in enumerate(lengths) for _ in range(length)]})
+    held, pieces = {Path(str(n)): frame for n, frame in enumerate(whole.iter_slices(-(-whole.height // files)))}, []
+    for path, frame in held.items():
+        first = 0
+        for size in [*sizes, frame.height]:
+            piece = frame[first : first + size]
+            if piece.height:
+                pieces.append(FileRows(path, piece, range(first + 1, first + 1 + piece.height), first))
+            first += size
+    for part in parts(iter(pieces), "query", rows):
+        assert len({path for path, _, _ in part.slices}) == len(part.slices)
+        assert pl.concat([held[path][first : first + count] for path, first, count in part.slices]).equals(part.rows)
+
+
+@given(
+    lengths=st.lists(st.integers(1, 6), min_size=1, max_size=12),
     sizes=st.lists(st.integers(1, 9), max_size=12),
     rows=st.integers(1, 10),
 )

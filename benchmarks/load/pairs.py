@@ -138,6 +138,7 @@ class Pair:
         drawn = np.array([_p99(_drawn(pairs, block, rng)) for _ in range(RESAMPLES)])
         return {
             "rate": round(rate, 1),
+            "turns": len(every),
             "pairs": len(pairs),
             "stalled": dict(zip(self.ports, stalled.sum(axis=0).tolist(), strict=True)),
             "refused": {

@@ -44,9 +44,10 @@ def cost():
                 f"{100 * found['lost']:.1f} [{low}, {high}]",
                 f"{latency['p99_ms']['without']:.2f}",
                 f"{latency['later_ms']:+.2f} [{early}, {late}]",
+                f"{latency['stalled']['without']}, {latency['stalled']['with']} of {latency['turns']}",
             ]
         )
-    head = ["format", "peak without, a second", "with", "lost, %", "p99 at half the peak, ms", "later, ms"]
+    head = ["format", "peak without, a second", "with", "lost, %", "p99 at half the peak, ms", "later, ms", "paused"]
     return table(head, rows)
 
 

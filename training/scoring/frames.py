@@ -19,7 +19,7 @@ from listwright.training.data.sources import check_exists
 from listwright.training.data.tables.columns import spelled
 from listwright.training.data.tables.frames import MISSING_WORDS, Table, check_fields, check_table, is_parquet
 from listwright.training.recipe.options import TABLES
-from listwright.training.scoring.slices import needed, only, unreadable
+from listwright.training.scoring.ranges import needed, only, unreadable
 
 BATCH_ROWS = 50_000
 """Rows that are read at a time."""
@@ -56,7 +56,7 @@ class Batches(NamedTuple):
     Args:
         qid: column of query ids.
         rows: a bounded number at a time.
-        ids_only: whether they are the query ids alone: :func:`~listwright.training.scoring.slices.read` reads the rest.
+        ids_only: whether they are the query ids alone: :func:`~listwright.training.scoring.ranges.read` reads the rest.
     """
 
     qid: str

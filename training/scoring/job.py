@@ -25,8 +25,8 @@ from listwright.training.cluster.executor import cores, side_by_side
 from listwright.training.progress import SILENT, Progress
 from listwright.training.scoring.frames import batches, files_of
 from listwright.training.scoring.parts import PART_ROWS, Part, parts
+from listwright.training.scoring.ranges import ARROW, RowRange, needed, read
 from listwright.training.scoring.rank import COLUMNS, ranked
-from listwright.training.scoring.slices import ARROW, Slice, needed, read
 from listwright.training.stored.disk import told_if_full
 from listwright.training.stored.job_folder import WorkerStoppedError, job_folder, write_json
 
@@ -143,20 +143,20 @@ def _all_parts(
 
 def _begun(workers: Executor, part: Part, job: Job, qid: str, folder: Path, *, ids_only: bool) -> Future[None]:
     """Have a part scored. Rows that are read go through a file: through a pipe they would be copied several times."""
-    slices = part.slices
+    ranges = part.ranges
     if not ids_only:
         part.rows.write_ipc(_rows_file(folder, part.number), compression="uncompressed")
-        slices = [Slice(_rows_file(folder, part.number), 0, part.rows.height)]
-    return workers.submit(_score_part, part.number, slices, job, qid, str(folder))
+        ranges = [RowRange(_rows_file(folder, part.number), 0, part.rows.height)]
+    return workers.submit(_score_part, part.number, ranges, job, qid, str(folder))
 
 
-def _score_part(number: int, slices: Sequence[Slice], job: Job, qid: str, folder: str) -> None:
+def _score_part(number: int, ranges: Sequence[RowRange], job: Job, qid: str, folder: str) -> None:
     """In a worker: read, rank, write, and say last how much it is; once more does nothing."""
     said = _beside(Path(folder), number)
     if said.exists():
         return
     loaded = _loaded(str(job.bundle))
-    rows = read(slices, needed(loaded.manifest.feature_schema, qid, job.columns))
+    rows = read(ranges, needed(loaded.manifest.feature_schema, qid, job.columns))
     found = ranked(rows, loaded, qid, strategy=job.strategy, prefix=job.prefix)
     lists = int((found[job.prefix + "rank"] == 1).sum())
     if job.columns is not None:

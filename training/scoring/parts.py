@@ -11,7 +11,7 @@ import polars as pl
 
 from listwright.ranking.errors import DataError
 from listwright.training.scoring.frames import FileRows
-from listwright.training.scoring.slices import Slice
+from listwright.training.scoring.ranges import RowRange
 
 PART_ROWS = 100_000
 """Rows of a part, and those of its last list; a part is what an interrupted run keeps."""
@@ -24,13 +24,13 @@ class Part(NamedTuple):
         number: from 0.
         rows: as the batches have them.
         columns: of all that are needed.
-        slices: where the rows stand.
+        ranges: where the rows stand.
     """
 
     number: int
     rows: pl.DataFrame
     columns: Sequence[str]
-    slices: Sequence[Slice]
+    ranges: Sequence[RowRange]
 
 
 def parts(batches: Iterator[FileRows], qid: str, rows: int = PART_ROWS) -> Iterator[Part]:
@@ -54,11 +54,11 @@ def parts(batches: Iterator[FileRows], qid: str, rows: int = PART_ROWS) -> Itera
         places.append(_Place(batch.path, batch.lines, batch.first))
         held = pl.concat([held, batch.rows]) if held.height else batch.rows
         while (cut := _end_of_list(held[qid], rows)) is not None:
-            yield Part(number, _checked(held[:cut], qid, places, seen), columns, _slices(places, cut))
+            yield Part(number, _checked(held[:cut], qid, places, seen), columns, _ranges(places, cut))
             held, number = held[cut:], number + 1
             places = _behind(places, cut)
     if held.height:
-        yield Part(number, _checked(held, qid, places, seen), columns, _slices(places, held.height))
+        yield Part(number, _checked(held, qid, places, seen), columns, _ranges(places, held.height))
 
 
 class _Place(NamedTuple):
@@ -84,15 +84,15 @@ def _fault(places: list[_Place], row: int, qid: str, said: str) -> DataError:
     return DataError(place.path, said, line=place.lines[0], column=qid)
 
 
-def _slices(places: list[_Place], rows: int) -> list[Slice]:
-    """Where the first ``rows`` rows stand, a slice for each file."""
-    found = list[Slice]()
+def _ranges(places: list[_Place], rows: int) -> list[RowRange]:
+    """Where the first ``rows`` rows stand, a range for each file."""
+    found = list[RowRange]()
     for path, lines, first in places:
         here = min(rows, len(lines))
         if found and found[-1].path == path:
-            found[-1] = Slice(path, found[-1].first, found[-1].rows + here)
+            found[-1] = RowRange(path, found[-1].first, found[-1].rows + here)
         elif here:
-            found.append(Slice(path, first, here))
+            found.append(RowRange(path, first, here))
         rows -= here
     return found
 

@@ -15,7 +15,7 @@ from listwright.ranking.errors import DataError, RecipeError
 from listwright.training import score as command
 from listwright.training.scoring import job as scoring
 from listwright.training.scoring.job import score
-from listwright.training.scoring.slices import Slice
+from listwright.training.scoring.ranges import RowRange
 from listwright.training.stored.job_folder import job_folder
 from support.training.scored import LENGTHS, job, lists
 from support.waiting import until
@@ -168,7 +168,7 @@ def test_what_a_part_holds_is_written_last(folder, data, monkeypatch, tmp_path):
         raise pl.exceptions.ComputeError("No space left on device (os error 28)")
 
     lists([2]).write_ipc(tmp_path / "0000000.arrow")
-    given = (0, [Slice(tmp_path / "0000000.arrow", 0, 2)], job(folder, data), "query", str(tmp_path))
+    given = (0, [RowRange(tmp_path / "0000000.arrow", 0, 2)], job(folder, data), "query", str(tmp_path))
     monkeypatch.setattr(pl.DataFrame, "write_parquet", full)
     with pytest.raises(DataError, match="no room is left on this disk"):
         scoring._score_part(*given)

@@ -31,8 +31,8 @@ def cut(frame, sizes, rows):
     rows=st.integers(1, 10),
     files=st.integers(1, 3),
 )
-def test_slices_say_where_the_rows_of_a_part_stand(lengths, sizes, rows, files):
-    """However the files are read in pieces; a slice for each file."""
+def test_ranges_say_where_the_rows_of_a_part_stand(lengths, sizes, rows, files):
+    """However the files are read in pieces; a range for each file."""
     whole = pl.DataFrame({"query": [n for n, length in enumerate(lengths) for _ in range(length)]})
     held, pieces = {Path(str(n)): frame for n, frame in enumerate(whole.iter_slices(-(-whole.height // files)))}, []
     for path, frame in held.items():
@@ -43,8 +43,8 @@ def test_slices_say_where_the_rows_of_a_part_stand(lengths, sizes, rows, files):
                 pieces.append(FileRows(path, piece, range(first + 1, first + 1 + piece.height), first))
             first += size
     for part in parts(iter(pieces), "query", rows):
-        assert len({path for path, _, _ in part.slices}) == len(part.slices)
-        assert pl.concat([held[path][first : first + count] for path, first, count in part.slices]).equals(part.rows)
+        assert len({path for path, _, _ in part.ranges}) == len(part.ranges)
+        assert pl.concat([held[path][first : first + count] for path, first, count in part.ranges]).equals(part.rows)
 
 
 @given(

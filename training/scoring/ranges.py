@@ -15,7 +15,7 @@ ARROW = ".arrow"
 """Ends the names of files in Arrow's own format."""
 
 
-class Slice(NamedTuple):
+class RowRange(NamedTuple):
     """Rows of a Parquet or Arrow file that follow each other: the first of them, counted from 0, and how many."""
 
     path: Path
@@ -23,18 +23,18 @@ class Slice(NamedTuple):
     rows: int
 
 
-def read(slices: Sequence[Slice], names: frozenset[str] | None) -> pl.DataFrame:
+def read(ranges: Sequence[RowRange], names: frozenset[str] | None) -> pl.DataFrame:
     """The rows of some files, one behind the other.
 
     Args:
-        slices: what is read.
+        ranges: what is read.
         names: see :func:`only`.
 
     Raises:
         DataError: if a file cannot be read.
     """
     frames = []
-    for path, first, rows in slices:
+    for path, first, rows in ranges:
         try:
             scan = pl.scan_ipc(path) if path.suffix == ARROW else pl.scan_parquet(path)
             frames.append(only(scan, names).slice(first, rows).collect())

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from listwright.ranking.errors import DataError
-from listwright.training.scoring.slices import Slice, read
+from listwright.training.scoring.ranges import RowRange, read
 
 FRAME = pl.DataFrame({"query": range(1000), "price": [0.5 * n for n in range(1000)], "note": ["x"] * 1000})
 
@@ -16,14 +16,14 @@ def files(tmp_path):
     return tmp_path / "a.parquet", tmp_path / "b.arrow"
 
 
-def test_slices_of_files_are_read_one_behind_the_other(files):
+def test_ranges_of_files_are_read_one_behind_the_other(files):
     parquet, arrow = files
-    found = read([Slice(parquet, 990, 10), Slice(arrow, 0, 3), Slice(parquet, 60, 70)], None)
+    found = read([RowRange(parquet, 990, 10), RowRange(arrow, 0, 3), RowRange(parquet, 60, 70)], None)
     assert found.equals(pl.concat([FRAME[990:], FRAME[:3], FRAME[60:130]]))
 
 
 def test_columns_that_are_not_needed_are_not_read(files):
-    found = read([Slice(file, 5, 2) for file in files], frozenset(("note", "query", "absent")))
+    found = read([RowRange(file, 5, 2) for file in files], frozenset(("note", "query", "absent")))
     assert found.equals(pl.concat([FRAME[5:7], FRAME[5:7]]).drop("price"))
 
 
@@ -33,4 +33,4 @@ def test_damage_is_an_error_that_names_the_file(files):
     whole[200:2000] = bytes(1800)
     parquet.write_bytes(whole)
     with pytest.raises(DataError, match=r"a\.parquet"):
-        read([Slice(parquet, 0, 1000)], None)
+        read([RowRange(parquet, 0, 1000)], None)

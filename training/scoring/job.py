@@ -210,7 +210,7 @@ def _check_names(job: Job, names: Sequence[str]) -> None:
     columns = names if job.columns is None else job.columns
     for name in columns:
         if name not in names:
-            raise RecipeError(f"--columns {name}: {job.data} has no such column; check the name, or leave --columns out")
+            raise RecipeError(f"--columns {name}: {job.data} has no such column: check it, or leave --columns out")
     taken = [job.prefix + name for name in COLUMNS if job.prefix + name in columns]
     if taken:
         raise RecipeError(f"{job.data} has a column {taken[0]!r} already: say --prefix new_ for new_rank …")

@@ -22,8 +22,8 @@ TURN_S, SETTLE_S = 0.25, 0.05
 begins, the other service may still work: that is not looked at."""
 
 STALL_MS = 50.0
-"""An answer that takes so long has met a pause of the machine: its pair of turns is not looked at. How many such turns
-each service had is said, so that it shows if one has more."""
+"""An answer that takes so long is taken for a pause of the machine: its pair of turns is left out. What is measured may
+be the cause, too: so the result counts such turns of each service, and has the percentiles of all turns."""
 
 MOST_REFUSED = 0.005
 """Share of the requests: in a pause of the machine the queue is full."""

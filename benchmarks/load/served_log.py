@@ -5,7 +5,7 @@ Lists of 100 candidates with 136 features.
 - Peak: two services of the same bundle, one with a served log (share 1) and one without, asked in turns by four callers
   in a closed loop; accepted requests a second. Median of the pairs' ratios. Which is first changes from pair to pair.
 - Latency: one service that logs half of all queries, asked in an open loop, a quarter of a second each, with a query
-  that is logged and with one that is not; the 99th percentile of all turns but those in which the machine paused. Two
+  that is logged and with one that is not; the 99th percentile of all pairs of turns without an answer above 50 ms. Two
   processes of one program differ by about the target.
 """
 

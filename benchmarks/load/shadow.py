@@ -2,8 +2,8 @@
 
 A service shadows half of all queries. It is asked in turns of five seconds with a query that is shadowed and with one
 that is not, lists of 100 candidates with 136 features, in an open loop at shares of the peak. The first second and
-a half of a turn is not looked at: lists of the last one may still wait; nor is a pair of turns in which the machine
-paused. Figures are ratios of the 99th percentiles, for each share of a core that the challenger may take.
+a half of a turn is not looked at: lists of the last one may still wait; nor is a pair of turns with an answer
+above 50 ms. Figures are ratios of the 99th percentiles, for each share of a core that the challenger may take.
 """
 
 from __future__ import annotations

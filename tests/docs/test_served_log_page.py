@@ -45,10 +45,11 @@ def cost():
                 f"{latency['p99_ms']['without']:.2f}",
                 f"{latency['later_ms']:+.2f} [{early}, {late}]",
                 f"{latency['stalled']['without']}, {latency['stalled']['with']} of {latency['turns']}",
+                ", ".join(f"{latency['p99_ms_with_stalls'][way]:.2f}" for way in ("without", "with")),
             ]
         )
-    head = ["format", "peak without, a second", "with", "lost, %", "p99 at half the peak, ms", "later, ms", "paused"]
-    return table(head, rows)
+    head = ["format", "peak without, a second", "with", "lost, %", "p99 at half the peak, ms", "later, ms"]
+    return table([*head, "left out", "p99 of all turns, ms"], rows)
 
 
 def test_the_table_of_the_cost_is_the_committed_run():

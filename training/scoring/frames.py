@@ -227,10 +227,12 @@ def _spelled(text: str) -> str | None:
 
 
 def _letor(path: Path, schema: FeatureSchema) -> Iterator[FileRows]:
+    first = 0
     with open_plain(path) as (stream, _):
         for block in blocks_of(stream, str(path)):
             if len(block.labels):
-                yield FileRows(path, _frame(block, schema), block.lines.tolist())
+                yield FileRows(path, _frame(block, schema), block.lines.tolist(), first)
+                first += len(block.labels)
 
 
 def _frame(block: Block, schema: FeatureSchema) -> pl.DataFrame:

@@ -21,14 +21,20 @@ from support.training.scored import LENGTHS, job, lists
 from support.waiting import until
 
 
-def test_a_job_goes_on_with_the_columns_that_it_began_with(folder, data, monkeypatch):
+def stopped_at(monkeypatch, function, asked):
+    """Score until this function of the job would begin."""
+
     def stopped(*_, **__):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(scoring, "_publish", stopped)
+        patch.setattr(scoring, function, stopped)
         with pytest.raises(KeyboardInterrupt):
-            score(job(folder, data, columns=("query",)), jobs=1)
+            score(asked, jobs=1)
+
+
+def test_a_job_goes_on_with_the_columns_that_it_began_with(folder, data, monkeypatch):
+    stopped_at(monkeypatch, "_publish", job(folder, data, columns=("query",)))
     with pytest.raises(RecipeError, match=r"columns was \['query'\]"):
         score(job(folder, data), jobs=1, resume=True)
     assert score(job(folder, data, columns=("query",)), jobs=1, resume=True) == (171, 5)
@@ -83,13 +89,7 @@ def test_a_job_that_stopped_while_its_parts_were_joined_goes_on(folder, data, mo
 
 
 def test_what_is_stopped_before_its_first_part_goes_on(folder, data, monkeypatch):
-    def stopped(*_, **__):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(scoring, "_begun", stopped)
-        with pytest.raises(KeyboardInterrupt):
-            score(job(folder, data), jobs=1)
+    stopped_at(monkeypatch, "_begun", job(folder, data))
     assert score(job(folder, data), jobs=1, resume=True) == (171, 5)
 
 
@@ -113,13 +113,7 @@ def test_a_full_disk_is_told_and_the_job_goes_on(folder, data, monkeypatch):
 
 
 def test_data_that_changed_meanwhile_are_noticed(folder, data, monkeypatch):
-    def stopped(*_, **__):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(scoring, "_publish", stopped)
-        with pytest.raises(KeyboardInterrupt):
-            score(job(folder, data), jobs=1)
+    stopped_at(monkeypatch, "_publish", job(folder, data))
     lists(LENGTHS, seed=1).write_parquet(data)
     with pytest.raises(RecipeError, match="size and time of data was"):
         score(job(folder, data), jobs=1, resume=True)

@@ -215,7 +215,7 @@ def _composed(
         ignored=IgnoredFeatures(telemetry),
         json_bounds=json_bounds,
         events=_opened_events(settings, telemetry),
-        served_log=open_log(settings, telemetry, lambda: gate.waiting),
+        served_log=open_log(settings, telemetry),
         experiments=open_experiments(settings, telemetry, current, background),
         explainer=_opened_explainer(settings, telemetry, deciders, json_bounds, background),
         background=background if settings.explain or settings.experiments is not None else None,

@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks import machine
 from listwright.ranking.served.encoding import Block, CompiledBlock, FastavroBlock
 from listwright.ranking.served.record import ServedRecord
-from listwright.service.served_log.writer import BLOCK_BYTES
+from listwright.service.served_log.blocks import BLOCK_BYTES
 
 CANDIDATES, FEATURES = (10, 100, 1000), 136
 ROUNDS, REPEATS = 21, 200

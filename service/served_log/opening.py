@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib.util import find_spec
 from urllib.parse import urlsplit
 
@@ -53,16 +52,15 @@ def _stream_fault(settings: Settings) -> str | None:
     return None
 
 
-def open_log(settings: Settings, telemetry: Telemetry, queued: Callable[[], int]) -> ServedLog | None:
+def open_log(settings: Settings, telemetry: Telemetry) -> ServedLog | None:
     """The log that the settings name; None where they name none, and then nothing is imported for it.
 
     Args:
         settings: of the service.
         telemetry: where the log counts.
-        queued: how many requests wait for their turn.
     """
     if not settings.logs_served:
         return None
     from listwright.service.served_log.writer import LogWriter  # noqa: PLC0415 - an extra, see pyproject.toml
 
-    return LogWriter(settings, telemetry, queued)
+    return LogWriter(settings, telemetry)

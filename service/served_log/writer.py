@@ -1,7 +1,9 @@
-"""The served log of a worker: a thread of its own encodes records and writes them, many at a time.
+"""The served log of a worker: records are encoded into blocks, and a thread of its own writes them.
 
-The thread that answers only hands a request over. One record after the other is encoded in a third of the time that
-each alone would take behind its answer, where caches hold other code.
+The thread that answers encodes a record itself, behind its answer, if it is idle between requests: two threads that
+both run Python take its lock from each other, and a request that comes meanwhile is answered later. A thread that is
+never idle only hands the record over. One record after the other is encoded in a third of the time that each alone
+takes behind its answer, where caches hold other code.
 """
 
 from __future__ import annotations
@@ -9,22 +11,19 @@ from __future__ import annotations
 import errno
 import hashlib
 import logging
+import math
 import os
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from threading import Event, Thread, get_native_id
 from typing import TYPE_CHECKING
 
-from listwright.ranking.manifest import Manifest
-from listwright.ranking.served.encoding import Block, new_block
-from listwright.ranking.served.record import Columns
-from listwright.service.served_log.buffer import Buffer
-from listwright.service.served_log.conversion import columns_of, to_served
+from listwright.service.served_log.blocks import BLOCK_BYTES, Blocks, PendingBlock
+from listwright.service.served_log.buffer import Buffer, size_of
 from listwright.service.served_log.drops import Drops
 from listwright.service.served_log.files import OpenFile
 from listwright.service.served_log.folder import LogFolder
+from listwright.service.served_log.idle import IdleShare
 from listwright.service.served_log.taken import Taken
 from listwright.service.settings import Settings
 from listwright.service.telemetry.metrics import Telemetry
@@ -32,20 +31,17 @@ from listwright.service.telemetry.metrics import Telemetry
 if TYPE_CHECKING:
     from listwright.service.served_log.stream import RedisStream
 
-POLL_S = 0.005
-"""Seconds between looks at the buffer. Requests that come while many records are written are answered later."""
+POLL_S = 0.02
+"""Seconds between looks at the buffer while records come in: longer rows of records cost less."""
 
-BUSY_POLL_S = 0.02
-"""The same while requests wait for their turn: longer rows of records cost less."""
+LEAST_IDLE = 0.1
+"""Share of its time in which the thread that answers is idle, or it encodes nothing."""
 
-IDLE_LOOKS, IDLE_S = 10, 0.2
-"""After so many looks at an empty buffer, the thread sleeps until a record wakes it, or something else is due."""
+IDLE_S = 0.2
+"""Behind a look at an empty buffer the thread sleeps for so long, unless a record wakes it, or something is due."""
 
 MOST_AT_ONCE = 256
 """Records that are taken before anything else is looked at."""
-
-BLOCK_BYTES = 2**19
-"""Bytes at which a block is written, whatever its age: each write gives Python's lock away and takes it again."""
 
 NICENESS = 10
 """Of the thread: it gives way to the one that answers."""
@@ -64,41 +60,32 @@ _FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
 _log = logging.getLogger("listwright.served")
 
 
-@dataclass(slots=True)
-class _Pending:
-    """Records of one schema that make up the next block."""
-
-    columns: Columns
-    block: Block
-    since: float = field(default_factory=time.monotonic)
-
-
 class LogWriter:
-    """The served log of one worker. :meth:`note` belongs to the event loop's thread; all else is the writer's own.
+    """The served log of one worker. :meth:`note` and :meth:`close` belong to the event loop's thread.
 
     Args:
         settings: of the service.
         telemetry: where records, bytes and drops are counted.
-        queued: how many requests wait for their turn.
     """
 
-    def __init__(self, settings: Settings, telemetry: Telemetry, queued: Callable[[], int] = lambda: 0) -> None:
+    def __init__(self, settings: Settings, telemetry: Telemetry) -> None:
         self._settings = settings
         self._records, self._bytes = telemetry.served_records, telemetry.served_bytes
         self._drops = Drops(telemetry.served_dropped)
-        self._salt = None if settings.unit_salt is None else settings.unit_salt.get_secret_value().encode()
         self._buffer = Buffer(settings.served_buffer_bytes)
         self._below = round(settings.served_share * 2**64)
         self._mode = 0o640 if settings.served_group_reads else 0o600
         self._folder = None if settings.served_log is None else _folder(settings)
         self._stream = _opened_stream(settings, telemetry, self._drops)
-        self._pending: dict[str, _Pending] = {}
-        self._spare: Block | None = None
+        salt = None if settings.unit_salt is None else settings.unit_salt.get_secret_value().encode()
+        self._blocks = Blocks(salt, self._stream, kept=self._folder is not None)
         self._open: dict[str, OpenFile] = {}
+        self._writing = 0
         self._retry_at = self._tidy_at = 0.0
         self._failure = ("", "")
-        self._unseen = self._empty_looks = 0
-        self._queued = queued
+        self._unseen = 0
+        self._idle = IdleShare()
+        self._idle_s = min(IDLE_S, settings.served_flush_s)  # a block that is begun meanwhile is not due sooner
         self._sleeps = False
         self._stop, self._wake = Event(), Event()
         self._thread = Thread(target=self._run, name="served-log", daemon=True)
@@ -106,16 +93,26 @@ class LogWriter:
 
     def note(self, taken: Taken) -> None:
         """Log a request if its query is in the share, or drop it and count."""
+        self._idle.note(taken)
         if self._below < 2**64 and not in_share(taken.query_id, self._below):
             return
         if self._stop.is_set():
             self._drops.note("closing", 1, "they were answered after the log had been closed")
             return
-        if not self._buffer.put(taken):
+        if self._encodes_now(taken):
+            self._encode(taken)
+            if self._blocks.full:
+                self._wake.set()
+        elif not self._buffer.put(taken):
             why = "their buffer is full: the disk or the stream is too slow, or LISTWRIGHT_SERVED_SHARE too large"
             self._drops.note("buffer_full", 1, why)
         elif self._sleeps:
             self._wake.set()
+
+    def _encodes_now(self, taken: Taken) -> bool:
+        """Whether the thread that answers encodes a record: it is idle enough, and no earlier record waits."""
+        waits = len(self._buffer) or self._blocks.full
+        return not waits and self._idle.share >= LEAST_IDLE and size_of(taken) <= BLOCK_BYTES
 
     def close(self) -> None:
         """Write what waits and finish the files; what is not done in time is dropped and counted."""
@@ -126,7 +123,7 @@ class LogWriter:
         if self._stream is not None:
             self._stream.close(max(0.0, until - time.monotonic()))
         if self._thread.is_alive():
-            lost = len(self._buffer) + sum(pending.block.records for pending in list(self._pending.values()))
+            lost = len(self._buffer) + self._writing + self._blocks.records
             self._drops.note("closing", lost, f"they could not be written within {CLOSE_WITHIN_S:g} s of the end")
 
     def _run(self) -> None:
@@ -141,86 +138,70 @@ class LogWriter:
                 self._tidy_due()
             except Exception:  # no caller waits for this thread, so the log has it
                 _log.exception("the served log's writer failed; it goes on")
+                self._drops.note("write_failed", self._writing, "the writer failed: see the log")
+                self._writing = 0
                 self._stop.wait(RETRY_S)
             if len(self._buffer) == 0:
                 if stopping:
                     return
-                self._empty_looks = self._empty_looks + 1 if empty else 0
-                self._rest()
+                self._rest(sleeps=empty)
 
-    def _rest(self) -> None:
-        """Until the next look."""
-        if self._empty_looks < IDLE_LOOKS:
-            self._stop.wait(BUSY_POLL_S if self._queued() else POLL_S)
+    def _rest(self, *, sleeps: bool) -> None:
+        """Until the next look; without records, until one comes or something is due."""
+        if not sleeps:
+            self._stop.wait(POLL_S)
             return
         self._wake.clear()
         self._sleeps = True  # before the look at the buffer: a record that comes behind it wakes
-        if len(self._buffer) == 0 and not self._stop.is_set():
-            flush_s = self._settings.served_flush_s
-            due_s = [pending.since + flush_s - time.monotonic() for pending in self._pending.values()]
-            self._wake.wait(max(0.0, min([IDLE_S, *due_s])))
+        if len(self._buffer) == 0 and not self._blocks.full and not self._stop.is_set():
+            due_s = self._blocks.began + self._settings.served_flush_s - time.monotonic()
+            self._wake.wait(max(0.0, min(self._idle_s, due_s)))
         self._sleeps = False
 
     def _take(self) -> None:
-        """Collect what waits into blocks; but not without end, as blocks and files have their time."""
+        """Encode what waits; but not without end, as blocks and files have their time."""
         for _ in range(MOST_AT_ONCE):
             if (taken := self._buffer.take()) is None:
                 return
-            try:
-                pending = self._pending_of(taken.manifest)
-                pending.block.add(to_served(taken, self._salt))
-            except Exception as error:  # whatever a caller sent, the next request is logged
-                self._drops.note("encode_failed", 1, f"query {taken.query_id!r} cannot be encoded ({error!r})")
-                continue
-            if self._stream is not None:
-                self._stream.put(pending.columns, pending.block.last())
-            if self._folder is None:
-                pending.block.clear()
-            elif pending.block.size >= BLOCK_BYTES:
-                self._write(taken.manifest.fingerprint)
+            self._encode(taken)
+            if self._blocks.full:
+                self._write_due(stopping=False)
 
-    def _pending_of(self, manifest: Manifest) -> _Pending:
-        """The next block of a bundle's records."""
-        pending = self._pending.get(manifest.fingerprint)
-        if pending is None:
-            block, self._spare = self._spare or new_block(), None
-            pending = self._pending[manifest.fingerprint] = _Pending(columns_of(manifest), block)
-        return pending
+    def _encode(self, taken: Taken) -> None:
+        """Add a record to its block, or drop it; either thread."""
+        try:
+            self._blocks.add(taken)
+        except Exception as error:  # whatever a caller sent, the next request is logged
+            self._drops.note("encode_failed", 1, f"query {taken.query_id!r} cannot be encoded ({error!r})")
 
     def _write_due(self, *, stopping: bool) -> None:
-        now = time.monotonic()
-        for key, pending in list(self._pending.items()):
-            if self._folder is None or pending.block.records == 0:
-                self._forget(key)
-            elif stopping or now - pending.since >= self._settings.served_flush_s:
-                self._write(key)
+        begun_by = math.inf if stopping else time.monotonic() - self._settings.served_flush_s
+        while (pending := self._blocks.take(begun_by)) is not None:
+            self._write(pending)
 
-    def _write(self, key: str) -> None:
+    def _write(self, pending: PendingBlock) -> None:
         """Write a block, or drop its records and try nothing for a while."""
-        pending = self._pending[key]
+        key, block = pending.fingerprint, pending.block
         if time.monotonic() < self._retry_at:
-            self._drops.note(self._failure[0], pending.block.records, self._failure[1])
-            self._forget(key)
+            self._drops.note(self._failure[0], block.records, self._failure[1])
+            self._blocks.done(pending)
             return
+        self._writing = block.records
         try:
             if key not in self._open:
                 assert self._folder is not None
                 self._open[key] = OpenFile(self._folder.path, pending.columns, self._mode)
-            size = self._open[key].append(pending.block)
+            size = self._open[key].append(block)
         except OSError as error:
-            self._failed(key, pending.block.records, error)
+            self._failed(key, block.records, error)
         else:
-            self._records.labels("file").inc(pending.block.records)
+            self._records.labels("file").inc(block.records)
             self._bytes.labels("file").inc(size)
             self._unseen += size
-        self._forget(key)
+        self._writing = 0
+        self._blocks.done(pending)
         if key in self._open and self._open[key].size >= self._settings.served_file_bytes:
             self._finish(key)
-
-    def _forget(self, key: str) -> None:
-        """Have the room of a block used for the next one."""
-        self._spare = self._pending.pop(key).block
-        self._spare.clear()
 
     def _failed(self, key: str, count: int, error: OSError) -> None:
         self._retry_at = time.monotonic() + RETRY_S

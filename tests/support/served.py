@@ -91,11 +91,11 @@ def taken(number=0, length=4, **changes):
 
 
 @contextmanager
-def logging_to(folder, *, queued=lambda: 0, **settings):
+def logging_to(folder, **settings):
     """A writer over a folder, its telemetry beside it; closed at the end."""
     telemetry = Telemetry()
     settings = Settings(**{"bundle": folder, "served_log": folder, "served_flush_s": 0.01, **settings})
-    writer = LogWriter(settings, telemetry, queued)
+    writer = LogWriter(settings, telemetry)
     try:
         yield writer, telemetry
     finally:

@@ -16,9 +16,9 @@ def settings(**more):
 
 
 def test_there_is_none_unless_a_setting_names_one(tmp_path):
-    assert opening.open_log(settings(), Telemetry(), lambda: 0) is None
+    assert opening.open_log(settings(), Telemetry()) is None
     assert opening.fault(settings()) is None
-    log = opening.open_log(settings(served_log=tmp_path), Telemetry(), lambda: 0)
+    log = opening.open_log(settings(served_log=tmp_path), Telemetry())
     assert log is not None
     log.close()
 

@@ -4,6 +4,7 @@ Lists of 100 candidates with 136 features.
 
 - Peak: two services of the same bundle, one with a served log (share 1) and one without, asked in turns by four callers
   in a closed loop; accepted requests a second. Median of the pairs' ratios. Which is first changes from pair to pair.
+  Both are started again several times: two processes of one program differ by a few percent.
 - Latency: one service that logs half of all queries, asked in an open loop, a quarter of a second each, with a query
   that is logged and with one that is not; the 99th percentile of all pairs of turns without an answer above 50 ms. Two
   processes of one program differ by about the target.
@@ -15,7 +16,7 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,9 +34,9 @@ from listwright.service.served_log.writer import in_share
 CANDIDATES, LOAD = 100, 0.5
 """Of the open loop, the share of the peak without a log."""
 
-PAIRS, SECONDS = 30, 2.0
-QUICK_PAIRS, QUICK_SECONDS = 2, 1.0
-"""Of the peak."""
+STARTS, PAIRS, SECONDS = 5, 8, 2.0
+QUICK_STARTS, QUICK_PAIRS, QUICK_SECONDS = 1, 2, 1.0
+"""Of the peak: how often both services are started, pairs of each start, and how long each is asked."""
 
 LATENCY_S, QUICK_LATENCY_S = 360.0, 4.0
 """Of both kinds of turns together; a 99th percentile of a shared machine needs many requests."""
@@ -47,26 +48,30 @@ FORMATS = {"npy": "application/x-npy", "columnar JSON": "application/json"}
 
 MOST_BYTES = 4 * 2**30
 
+QUEUE_MS = 10_000.0
+
+COUNTED = ("records", "bytes", "dropped")
+
 
 @contextmanager
-def both(folder: Path, workers: int) -> Iterator[tuple[Pair, Pair]]:
-    """The two services, the one that logs half, all warm, and a file with a body of each format."""
-    served = build(folder / "wide" / "1")
-    every = formats(bundle.load(served).reranker, rows(np.random.default_rng(3), CANDIDATES))
-    for name, media_type in FORMATS.items():
-        body, said = every[name]
-        assert said == media_type
-        (folder / name).write_bytes(body)
-    common = {"workers": workers, "queue_ms": 10_000}
-    log = {"served_log": folder / "log", "served_max_bytes": MOST_BYTES}
-    half: dict[str, Any] = {**common, **log, "served_log": folder / "half", "served_share": 0.5}
-    with pair(folder, served, common, log) as services, service(served, **half) as (_, connection, _):
-        connection.close()
-        halves = Pair(folder, dict.fromkeys(services.ports, connection.port), query_ids())
-        for asked in (services, halves):
-            for name in asked.ports:
-                asked.ask(name, folder / "npy", FORMATS["npy"], 1.0)
-        yield services, halves
+def prepared() -> Iterator[tuple[Path, Path]]:
+    """A folder with a body of each format, and a bundle."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        served = build(folder / "wide" / "1")
+        every = formats(bundle.load(served).reranker, rows(np.random.default_rng(3), CANDIDATES))
+        for form, media_type in FORMATS.items():
+            body, said = every[form]
+            assert said == media_type
+            (folder / form).write_bytes(body)
+        yield folder, served
+
+
+def warmed(asked: Pair) -> Pair:
+    """The same, once each was asked for a second."""
+    for name in asked.ports:
+        asked.ask(name, asked.folder / "npy", FORMATS["npy"], 1.0)
+    return asked
 
 
 def query_ids() -> dict[str, str]:
@@ -76,29 +81,53 @@ def query_ids() -> dict[str, str]:
     return {"without": next(name for name in names if name not in inside), "with": inside[0]}
 
 
-def measured(
-    services: Pair, halves: Pair, name: str, pairs: int, seconds: float, latency_s: float
-) -> dict[str, object]:
-    """Peak and latency of one format."""
-    body, media_type = services.folder / name, FORMATS[name]
-    peaks = services.in_turns(pairs, body, media_type, seconds)
-    rates = {name: [one[name]["accepted_per_second"] for one in peaks] for name in services.ports}
+def peaks(
+    folder: Path, served: Path, workers: int, starts: int, pairs: int, seconds: float
+) -> dict[str, dict[str, Any]]:
+    """Of each format, and what the log has written."""
+    log = {"served_log": folder / "log", "served_max_bytes": MOST_BYTES}
+    found: dict[str, list[dict[str, Any]]] = {form: [] for form in FORMATS}
+    written = dict.fromkeys(COUNTED, 0.0)
+    for _ in range(starts):
+        with pair(folder, served, {"workers": workers, "queue_ms": QUEUE_MS}, log) as services:
+            warmed(services)
+            for form, media_type in FORMATS.items():
+                found[form] += services.in_turns(pairs, folder / form, media_type, seconds)
+            written = {name: written[name] + more for name, more in counts(services.metrics()).items()}
+    return {**{form: _lost(rounds) for form, rounds in found.items()}, "written": written}
+
+
+def _lost(rounds: list[dict[str, Any]]) -> dict[str, Any]:
+    rates = {name: [one[name]["accepted_per_second"] for one in rounds] for name in ("without", "with")}
     lost = [1.0 - with_log / without for without, with_log in zip(rates["without"], rates["with"], strict=True)]
     return {
         "per_second": {name: round(float(np.median(found)), 1) for name, found in rates.items()},
         "lost": round(float(np.median(lost)), 4),
         "lost_quartiles": [round(float(value), 4) for value in np.percentile(lost, (25, 75))],
-        "latency": halves.alternating(body, media_type, latency_s, LOAD * float(np.median(rates["without"]))),
     }
+
+
+def latencies(
+    folder: Path, served: Path, workers: int, seconds: float, rates: Mapping[str, float]
+) -> dict[str, dict[str, Any]]:
+    """Of each format at its rate, and what the log has written."""
+    log: dict[str, Any] = {"served_log": folder / "half", "served_max_bytes": MOST_BYTES, "served_share": 0.5}
+    with service(served, workers=workers, queue_ms=QUEUE_MS, **log) as (_, connection, _):
+        connection.close()
+        halves = warmed(Pair(folder, dict.fromkeys(("without", "with"), connection.port), query_ids()))
+        found = {
+            form: halves.alternating(folder / form, media_type, seconds, rates[form])
+            for form, media_type in FORMATS.items()
+        }
+        return {**found, "written": counts(halves.metrics())}
 
 
 def counts(metrics: str) -> dict[str, float]:
     """What the service with a log has written and dropped."""
-    names = ("records", "bytes", "dropped")
     lines = metrics.splitlines()
     return {
         name: sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(f"listwright_served_{name}_total"))
-        for name in names
+        for name in COUNTED
     }
 
 
@@ -108,20 +137,22 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a minute that shows that it runs; writes no result")
     parser.add_argument("--workers", type=int, default=1, help="worker processes of each service")
     options = parser.parse_args()
-    long, quick = (PAIRS, SECONDS, LATENCY_S), (QUICK_PAIRS, QUICK_SECONDS, QUICK_LATENCY_S)
-    pairs, seconds, latency_s = quick if options.quick else long
-    with tempfile.TemporaryDirectory() as name, both(Path(name), options.workers) as (services, halves):
-        found = {name: measured(services, halves, name, pairs, seconds, latency_s) for name in FORMATS}
-        written = {"peak": counts(services.metrics()), "latency": counts(halves.metrics())}
+    long, quick = (STARTS, PAIRS, SECONDS, LATENCY_S), (QUICK_STARTS, QUICK_PAIRS, QUICK_SECONDS, QUICK_LATENCY_S)
+    starts, pairs, seconds, latency_s = quick if options.quick else long
+    with prepared() as (folder, served):
+        peak = peaks(folder, served, options.workers, starts, pairs, seconds)
+        rates = {form: LOAD * peak[form]["per_second"]["without"] for form in FORMATS}
+        latency = latencies(folder, served, options.workers, latency_s, rates)
     result: dict[str, object] = {
         "candidates": CANDIDATES,
         "workers": options.workers,
+        "starts": starts,
         "pairs": pairs,
         "seconds": seconds,
         "latency_seconds": latency_s,
         "targets": {"lost": MOST_LOST, "later_ms": MOST_LATER_MS},
-        "formats": found,
-        "written": written,
+        "formats": {form: {**peak[form], "latency": latency[form]} for form in FORMATS},
+        "written": {"peak": peak["written"], "latency": latency["written"]},
     }
     print(json.dumps(result, indent=1))
     if not options.quick:

@@ -160,15 +160,14 @@ cdef class Block:
         """
         cdef Py_ssize_t width = 4 * features.shape[0] * features.shape[1], places = order.shape[0], n
         cdef Py_ssize_t numbers = 8 * (first_stage_scores.shape[0] + scores.shape[0]) + LONGEST * places
-        cdef tuple timings_ms = tuple(record.timings_ms.items())  # a copy: the lock is given away below
+        cdef tuple timings_ms = tuple(record.timings_ms.items())
         self._reserve(self.size + width + numbers + _bound(record, timings_ms))
         cdef char* start = PyByteArray_AS_STRING(self._room)
         cdef char* at = _long(_text(start + self.size, record.query_id), served_at)
         at = _optional(at, record.unit)
         at = _text(_text(at, record.bundle), record.fingerprint)
         at = _long(_texts(at, record.candidate_ids), width)
-        with nogil:  # nine in ten of all bytes; meanwhile requests may have Python's lock
-            memcpy(at, &features[0, 0], width)
+        memcpy(at, &features[0, 0], width)  # with Python's lock: to lose it and take it again takes longer
         at += width
         at = _block(at, &first_stage_scores[0], 8 * first_stage_scores.shape[0])
         at = _block(at, &scores[0], 8 * scores.shape[0])

@@ -4,7 +4,7 @@ Lists of 100 candidates with 136 features.
 
 - Peak: two services of the same bundle, one with a served log (share 1) and one without, asked in turns by four callers
   in a closed loop; accepted requests a second. Median of the pairs' ratios. Which is first changes from pair to pair.
-  Both are started again several times: two processes of one program differ by a few percent.
+  Both are started again several times: two processes of one program differ by about a percent.
 - Latency: one service that logs half of all queries, asked in an open loop, a quarter of a second each, with a query
   that is logged and with one that is not; the 99th percentile of all pairs of turns without an answer above 50 ms. Two
   processes of one program differ by about the target.

@@ -106,5 +106,6 @@ class Blocks:
 
     def done(self, pending: PendingBlock) -> None:
         """Have the room of a block used for a next one."""
-        pending.block.clear()
-        self._spare = pending.block
+        with self._lock:
+            pending.block.clear()
+            self._spare = pending.block

@@ -61,7 +61,7 @@ _log = logging.getLogger("listwright.served")
 
 
 class LogWriter:
-    """The served log of one worker. :meth:`note` and :meth:`close` belong to the event loop's thread.
+    """The served log of one worker. :meth:`note` belongs to the event loop's thread.
 
     Args:
         settings: of the service.
@@ -122,9 +122,8 @@ class LogWriter:
         self._thread.join(CLOSE_WITHIN_S)
         if self._stream is not None:
             self._stream.close(max(0.0, until - time.monotonic()))
-        if self._thread.is_alive():
-            lost = len(self._buffer) + self._writing + self._blocks.records
-            self._drops.note("closing", lost, f"they could not be written within {CLOSE_WITHIN_S:g} s of the end")
+        lost = len(self._buffer) + self._writing + self._blocks.records  # also of what came while the thread ended
+        self._drops.note("closing", lost, f"they could not be written within {CLOSE_WITHIN_S:g} s of the end")
 
     def _run(self) -> None:
         if sys.platform == "linux":  # elsewhere a thread has no priority of its own

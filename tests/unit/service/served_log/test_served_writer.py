@@ -225,6 +225,17 @@ def test_the_end_is_bounded_and_what_is_lost_counted(tmp_path, monkeypatch):
         goes_on.set()
 
 
+def test_a_record_that_comes_while_the_thread_ends_is_counted(tmp_path):
+    with logging_to(tmp_path) as (writer, telemetry):
+        writer._stop.set()
+        writer._wake.set()
+        writer._thread.join()
+        writer._blocks.add(taken(0))
+        writer.close()
+        assert counted(telemetry, "dropped", reason="closing") == 1
+        writer._blocks.take(float("inf"))
+
+
 def test_the_share_is_that_of_the_query_ids(tmp_path):
     chosen = [number for number in range(2000) if in_share(f"query-{number}", round(0.3 * 2**64))]
     assert 540 <= len(chosen) <= 660  # three standard deviations of 2000 throws

@@ -112,7 +112,7 @@ def probes(forest: Forest, columns: list[int] | None, schema: FeatureSchema) -> 
             values = np.array([splits, np.array(splits) + 1.0]).ravel() + 1.0  # the schema counts from 1
             values = np.concatenate([values[values >= 0], [np.nan, 0.0]])
         else:
-            exact = np.array([float32_below(split) for split in splits], dtype=np.float32)
+            exact = float32_below(np.array(splits))
             with np.errstate(over="ignore"):
                 near = np.concatenate([exact, *(np.nextafter(exact, np.float32(end)) for end in (np.inf, -np.inf))])
             values = np.concatenate([near[np.isfinite(near)], edges])

@@ -79,16 +79,15 @@ def read_forest(model: str) -> Forest:
         raise ScoringError(f"tree {packer.count} of the LightGBM model is damaged: {error!r}") from error
 
 
-def float32_below(threshold: float) -> float:
-    """The largest float32 that is not above: a finite float32 is above the one exactly when it is above the other.
+def float32_below(thresholds: Float[np.ndarray, "*S"]) -> Float[np.ndarray, "*S"]:
+    """The largest float32 that is not above each: a finite float32 is above the one exactly when it is above the other.
 
     Convention: never infinity, which in a column of numbers means a missing value that goes right.
     """
     with np.errstate(over="ignore"):
-        nearest = np.float32(threshold)
-    if float(nearest) > threshold or nearest == np.inf:
-        nearest = np.nextafter(nearest, np.float32(-np.inf))
-    return float(nearest)
+        nearest = thresholds.astype(np.float32)
+    above = (nearest > thresholds) | (nearest == np.inf)
+    return np.where(above, np.nextafter(nearest, np.float32(-np.inf)), nearest)
 
 
 class _Tree:
@@ -103,6 +102,7 @@ class _Tree:
         self.feature = [int(number) for number in inner["split_feature"].split()]
         self.decision = [int(number) for number in inner["decision_type"].split()]
         self.threshold = _numbers(inner["threshold"])
+        self.below: list[float] = float32_below(np.array(self.threshold)).tolist()
         left, right = (lines[side].split() if self.size else () for side in ("left_child", "right_child"))
         self.children = [(int(one), int(other)) for one, other in zip(left, right, strict=True)]
         bounds = [int(bound) for bound in lines.get("cat_boundaries", "").split()]
@@ -175,7 +175,7 @@ class _Packer:
             return float(place), self._column(feature, CATEGORY) | CATEGORICAL
         splits.add(threshold)
         right, left = _NUMERIC[decision >> 2 & 3]
-        return float32_below(threshold), self._column(feature, left if decision & 2 else right)
+        return tree.below[node], self._column(feature, left if decision & 2 else right)
 
     def _column(self, feature: int, missing: int) -> int:
         number = self._columns.setdefault((feature, missing), len(self._columns))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
-import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
@@ -44,7 +44,9 @@ class ShadowTask(NamedTuple):
 
 
 class Shadow:
-    """Has lists ranked by a challenger, one after the other. :meth:`put` never waits.
+    """Has lists ranked by a challenger. :meth:`put` never waits.
+
+    All lists that wait are ranked in one go, then the challenger rests: the fewest requests meet it.
 
     Args:
         failures: of challengers.
@@ -54,12 +56,12 @@ class Shadow:
 
     def __init__(self, failures: Failures, metrics: ExperimentMetrics, background: Background) -> None:
         self._failures, self._metrics, self._background = failures, metrics, background
-        self._waiting: queue.Queue[ShadowTask | None] = queue.Queue(MOST_WAITING)
+        self._waiting: deque[ShadowTask] = deque()
+        self._changed, self._end = threading.Condition(), threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._process: SpawnProcess | None = None
         self._pipe: Connection | None = None
-        self._end = threading.Event()
         self._rest_until = 0.0
 
     def put(self, task: ShadowTask) -> None:
@@ -68,54 +70,64 @@ class Shadow:
             self._loop = asyncio.get_running_loop()
             self._thread = threading.Thread(target=self._work, name="shadow", daemon=True)
             self._thread.start()
-        try:
-            if self._end.is_set():
-                raise queue.Full
-            self._waiting.put_nowait(task)
-        except queue.Full:
-            self._count(task.entry, "shadow_dropped")
-            task.then(ShadowRanking(named(task.entry), (), "dropped: the core had no time for it"))
+        with self._changed:
+            if taken := len(self._waiting) < MOST_WAITING and not self._end.is_set():
+                self._waiting.append(task)
+                self._changed.notify()
+        if not taken:
+            task.then(self._dropped(task, "the core had no time for it"))
 
     def close(self) -> None:
         """End thread and process; what waits is dropped and told. Not from the event loop's thread."""
-        self._end.set()
+        with self._changed:
+            self._end.set()
+            self._changed.notify()
         with suppress(AttributeError, ValueError):  # there is none, or the thread has just closed it
             self._process.kill()  # type: ignore[union-attr]  # the thread that waits for it goes on at once
-        with suppress(queue.Full):
-            self._waiting.put_nowait(None)
         if self._thread is not None:
             self._thread.join(JOIN_S)
 
     def _work(self) -> None:
-        while (task := self._waiting.get()) is not None:
-            self._end.wait(max(0.0, self._rest_until - time.monotonic()))
-            dropped = self._end.is_set()
-            told = "dropped: the service stopped" if dropped else "failed"
-            seen = ShadowRanking(named(task.entry), (), told) if dropped else self._ranked(task)
-            if dropped:
-                self._count(task.entry, "shadow_dropped")
-            assert self._loop is not None
-            with suppress(RuntimeError):  # the event loop has ended, and with it the log
-                self._loop.call_soon_threadsafe(task.then, seen)
-            if self._end.is_set() and self._waiting.empty():
-                break
+        while tasks := self._next():
+            self._rank(tasks)
+        while self._waiting:
+            self._tell(self._dropped(self._waiting[0], "the service stopped"))
         self._forget_process()
 
-    def _ranked(self, task: ShadowTask) -> ShadowRanking:
-        """What the process made of a list; its end is a failure of the challenger."""
-        entry, name = task.entry, task.entry.definition.name
+    def _next(self) -> tuple[ShadowTask, ...]:
+        """All lists that wait, once there is one and the challenger has rested; none at the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._end.is_set())
+        if self._end.wait(max(0.0, self._rest_until - time.monotonic())):
+            return ()
+        with self._changed:
+            return tuple(self._waiting)
+
+    def _rank(self, tasks: tuple[ShadowTask, ...]) -> None:
+        """Have lists ranked, the first ones that wait; if the process ends, that is a failure on the list it had."""
         try:
-            found = self._asked(task.question)
+            pipe, process = self._running()
+            with self._background.computing(process):
+                pipe.send([task.question for task in tasks])
+                for task in tasks:
+                    self._tell(self._ranked(task.entry, pipe.recv()))
         except Exception as error:  # whatever becomes of the process, the thread goes on
             code = self._forget_process()
-            if self._end.is_set():
-                self._count(entry, "shadow_dropped")
-                return ShadowRanking(named(entry), (), "dropped: the service stopped")
-            why = f"the process that ranked ended with code {code} ({type(error).__name__})"
-            self._failures.failed(entry, why)
-            self._count(entry, "shadow_failed")
-            self._end.wait(REST_S)
-            return ShadowRanking(named(entry), (), f"failed: {why}")
+            if not self._end.is_set():
+                why = f"the process that ranked ended with code {code} ({type(error).__name__})"
+                self._tell(self._failed(self._waiting[0].entry, why))
+                self._end.wait(REST_S)
+
+    def _tell(self, seen: ShadowRanking) -> None:
+        """The first list that waits is done."""
+        task = self._waiting.popleft()
+        assert self._loop is not None
+        with suppress(RuntimeError):  # the event loop has ended, and with it the log
+            self._loop.call_soon_threadsafe(task.then, seen)
+
+    def _ranked(self, entry: Entry, found: Found) -> ShadowRanking:
+        """What the process made of a list."""
+        name = entry.definition.name
         outcome = found.status.partition(":")[0]
         if outcome == "ok":
             self._failures.succeeded(name)
@@ -126,23 +138,30 @@ class Shadow:
             for measure, value in zip(("kendall_tau", "rbo", "top_1"), found.agreement, strict=True):
                 self._metrics.agreement.labels(name, measure).observe(value)
         self._count(entry, f"shadow_{outcome}")
-        # here and not in the process: one that has a list is stopped and let go with each request
-        self._rest_until = time.monotonic() + found.cpu_s * (1.0 / entry.definition.core_share - 1.0)
+        # the rest is here and not in the process: one that has a list is stopped and let go with each request
+        rest_s = found.cpu_s * (1.0 / entry.definition.core_share - 1.0)
+        self._rest_until = max(self._rest_until, time.monotonic()) + rest_s
         return ShadowRanking(named(entry), found.order, found.status)
 
-    def _asked(self, question: Question) -> Found:
-        if self._pipe is None:
+    def _failed(self, entry: Entry, why: str) -> ShadowRanking:
+        self._failures.failed(entry, why)
+        self._count(entry, "shadow_failed")
+        return ShadowRanking(named(entry), (), f"failed: {why}")
+
+    def _dropped(self, task: ShadowTask, why: str) -> ShadowRanking:
+        self._count(task.entry, "shadow_dropped")
+        return ShadowRanking(named(task.entry), (), f"dropped: {why}")
+
+    def _running(self) -> tuple[Connection, SpawnProcess]:
+        """The process and its pipe; it is started if there is none."""
+        if self._pipe is None or self._process is None:
             self._pipe, theirs = _spawn.Pipe()
             process = _spawn.Process(target=run, args=(theirs,), name="shadow", daemon=True)
             process.start()
             theirs.close()
             self._process = process
             self._pipe.recv()  # it is there: before, it must not be held
-        assert self._process is not None
-        with self._background.computing(self._process):
-            self._pipe.send(question)
-            found: Found = self._pipe.recv()
-        return found
+        return self._pipe, self._process
 
     def _forget_process(self) -> int | None:
         """End the process, if there is one; its exit code."""

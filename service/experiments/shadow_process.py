@@ -61,7 +61,7 @@ def run(pipe: Connection) -> None:
     """Answer questions until the other end is closed.
 
     Args:
-        pipe: None goes; then a :class:`Question` comes, a :class:`Found` goes.
+        pipe: None goes; then questions come, and a :class:`Found` goes for each.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the worker's to heed: it closes the pipe
     step_back()
@@ -69,16 +69,17 @@ def run(pipe: Connection) -> None:
     pipe.send(None)
     while True:
         try:
-            question: Question = pipe.recv()
+            questions: list[Question] = pipe.recv()
         except (EOFError, OSError):
             return
-        signal.setitimer(signal.ITIMER_PROF, MOST_CPU_S)  # its signal ends the process
-        found = answer(question, bundles)
-        signal.setitimer(signal.ITIMER_PROF, 0.0)
-        try:
-            pipe.send(found)
-        except OSError:
-            return
+        for question in questions:
+            signal.setitimer(signal.ITIMER_PROF, MOST_CPU_S)  # its signal ends the process
+            found = answer(question, bundles)
+            signal.setitimer(signal.ITIMER_PROF, 0.0)
+            try:
+                pipe.send(found)
+            except OSError:
+                return
 
 
 def answer(question: Question, bundles: dict[str, Bundle]) -> Found:

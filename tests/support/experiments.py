@@ -1,8 +1,14 @@
 """Files of experiments for tests."""
 
+import os
 from pathlib import Path
 
+import numpy as np
+
 from listwright.service.experiments import shadow_process
+
+HIGH_PRICE = 2000.0
+"""Of a candidate, for tests that know the list by it."""
 
 
 def written(path: Path, *experiments: dict, salt: str = "") -> Path:
@@ -37,3 +43,16 @@ def run_without_end(pipe):
 def _spin(*_):
     while True:
         pass
+
+
+def run_until_dear(pipe):
+    """The process of a shadow that ends without a word at a list with a high price."""
+    answer = shadow_process.answer
+
+    def ends(question, bundles):
+        if np.nanmax(question.features) >= HIGH_PRICE:
+            os._exit(1)
+        return answer(question, bundles)
+
+    shadow_process.answer = ends
+    shadow_process.run(pipe)

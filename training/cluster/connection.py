@@ -21,8 +21,12 @@ ROOM_S = 60.0
 OBJECT_STORE_BYTES = 512 * 2**20
 """Shared memory of a local Ray: what does not fit is spilled to disk."""
 
-STARTS, LATE = 3, "timed out during startup"
-"""Tries to start a local Ray, and what Ray says of one that was late: it waits 30 s, and a busy machine needs more."""
+STARTS = 3
+"""Tries to start a local Ray, or a server of a cluster for this client."""
+
+LATE, UNSERVED = "timed out during startup", "Initialization failure from server"
+"""What Ray says of a local start that took longer than 30 s, and of a server that did not start: on a busy machine the
+next try may succeed."""
 
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -93,22 +97,26 @@ def room_seconds() -> float:
 
 def _begin(ray: Any, on: str, cores: int | None) -> None:
     quiet = {"log_to_driver": False, "logging_level": "ERROR"}
-    if on != LOCAL:
-        ray.init(address=on, **quiet)
-        return
     bounds = {"num_cpus": cores, "include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES}
+    options = {"address": "local", **bounds} if on == LOCAL else {"address": on}
     for _ in range(STARTS):
         try:
-            ray.init(address="local", **bounds, **quiet)
+            ray.init(**options, **quiet)
         except Exception as error:  # Ray has no class for it
             ray.shutdown()
-            if LATE not in str(error):
+            said = str(error).strip()
+            if LATE not in said and UNSERVED not in said:
                 raise
         else:
             return
+    if on == LOCAL:
+        raise RecipeError(
+            f"--on {on}: Ray did not start within 30 s, in each of {STARTS} tries: try again when the machine is less "
+            "busy, or leave --on out"
+        )
     raise RecipeError(
-        f"--on {on}: Ray did not start within 30 s, in each of {STARTS} tries: try again when the machine is less busy,"
-        " or leave --on out"
+        f"--on {on}: the cluster started no server for this client, in each of {STARTS} tries "
+        f"({said.splitlines()[-1][:200]}): its head's logs, ray_client_server*, say more"
     )
 
 

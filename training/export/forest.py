@@ -86,13 +86,14 @@ def _breadth_first(tree: Any) -> list[tuple[float, int, int, np.ndarray | None]]
     """Threshold, column, left child and, of a leaf, values of every node; siblings side by side."""
     found: list[tuple[float, int, int, np.ndarray | None]] = []
     waiting, following = deque([0]), 1
+    below = float32_below(tree.threshold).tolist()
     while waiting:
         node = waiting.popleft()
         left, right = tree.children_left[node], tree.children_right[node]
         if left < 0:
             found.append((np.inf, 0, len(found), tree.value[node, :, 0]))
             continue
-        found.append((float32_below(tree.threshold[node]), tree.feature[node], following, None))
+        found.append((below[node], tree.feature[node], following, None))
         waiting += [left, right]
         following += 2
     return found

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -18,6 +19,9 @@ from listwright.training.data.memory import asked
 
 COLUMNS = ("rank", "score", "first_stage_score", "strategy")
 """Columns that scoring adds, before a prefix."""
+
+TURNED_ROWS = 20_000
+"""Rows whose columns are turned into rows at a time: a cache still holds them when they are ranked."""
 
 
 def ranked(rows: pl.DataFrame, loaded: Bundle, qid: str, *, strategy: str = "auto", prefix: str = "") -> pl.DataFrame:
@@ -40,9 +44,10 @@ def ranked(rows: pl.DataFrame, loaded: Bundle, qid: str, *, strategy: str = "aut
         ScoringError: if a stage fails: an earlier stage's answer must not pass for its.
     """
     orders, scores, first_scores, strategies = [], [], [], []  # arrays alone: kept rankings would be garbage to look at
-    features, offsets, order, qids = _lists(rows, loaded.manifest.feature_schema, qid)
-    for n, (begin, end) in enumerate(pairwise(offsets.tolist())):
-        ranking = loaded.reranker.rerank(CandidateList(features[begin:end]), strategy=strategy)
+    lists = _lists(rows, loaded.manifest.feature_schema, qid)
+    _, offsets, order, qids = lists
+    for n, features in enumerate(lists.each()):
+        ranking = loaded.reranker.rerank(CandidateList(features), strategy=strategy)
         if ranking.degraded:
             raise ScoringError(f"query {qids[n]}: {ranking.reason}")
         orders.append(ranking.order)
@@ -69,16 +74,37 @@ class _Lists(NamedTuple):
     """Lists of a part.
 
     Args:
-        features: ``(R, D)`` list by list.
+        features: ``(R, D)`` list by list; float32 columns as they were read, or an array.
         offsets: ``(N + 1,)`` where each list begins, and where the last one ends.
         order: ``(R,)`` which row of the part each is; None where they stand in its order.
         qids: ``(N,)`` of the lists.
     """
 
-    features: Float[np.ndarray, "R D"]
+    features: pl.DataFrame | Float[np.ndarray, "R D"]
     offsets: Int[np.ndarray, " M"]
     order: Int[np.ndarray, " R"] | None
     qids: Sequence[object]
+
+    def each(self) -> Iterator[Float[np.ndarray, "L D"]]:
+        """Features of each list; the next ones may take their place."""
+        if isinstance(self.features, pl.DataFrame):
+            return _in_rows([column.to_numpy() for column in self.features], self.offsets)
+        return (self.features[begin:end] for begin, end in pairwise(self.offsets.tolist()))
+
+
+def _in_rows(
+    columns: Sequence[Float[np.ndarray, " R"]], offsets: Int[np.ndarray, " M"]
+) -> Iterator[Float[np.ndarray, "L D"]]:
+    """Lists of columns as rows, some lists at a time in the same memory: a cache holds it, and no page is new."""
+    bounds, place = offsets.tolist(), 0
+    rows = np.empty((max(TURNED_ROWS, int(np.diff(offsets).max())), len(columns)), dtype=np.float32)
+    while place + 1 < len(bounds):
+        until = max(place + 1, bisect_right(bounds, bounds[place] + TURNED_ROWS) - 1)
+        first, end = bounds[place], bounds[until]
+        np.stack([column[first:end] for column in columns], axis=1, out=rows[: end - first])
+        for here, after in pairwise(bounds[place : until + 1]):
+            yield rows[here - first : after - first]
+        place = until
 
 
 def _lists(rows: pl.DataFrame, schema: FeatureSchema, qid: str) -> _Lists:
@@ -95,8 +121,8 @@ def _lists(rows: pl.DataFrame, schema: FeatureSchema, qid: str) -> _Lists:
     return _Lists(data.features, data.offsets, order, data.qids)
 
 
-def _plain(rows: pl.DataFrame, schema: FeatureSchema) -> Float[np.ndarray, "R D"] | None:
-    """Features of columns that are of the fitted types, all there and finite; None otherwise."""
+def _plain(rows: pl.DataFrame, schema: FeatureSchema) -> pl.DataFrame | None:
+    """Columns of features as float32, if they are of the fitted types, all there and finite; None otherwise."""
     columns = []
     for feature in schema.features:
         kind = rows.schema.get(feature.name)
@@ -109,5 +135,4 @@ def _plain(rows: pl.DataFrame, schema: FeatureSchema) -> Float[np.ndarray, "R D"
             columns.append((column if kind == pl.Float32 else column.cast(pl.Float64)).cast(pl.Float32))
         else:
             return None
-    features = pl.DataFrame(columns).to_numpy(order="c")
-    return None if np.isinf(features).any() else features
+    return None if any(np.isinf(column.to_numpy()).any() for column in columns) else pl.DataFrame(columns)

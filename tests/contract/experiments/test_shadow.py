@@ -1,6 +1,8 @@
 """A challenger in the background: it changes no byte, its order is logged, it is dropped under load, its end harms none."""
 
 import signal
+from threading import Event
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,7 +12,7 @@ from listwright.ranking.experiments.agreement import Agreement, agreement
 from listwright.ranking.served import files
 from listwright.service.experiments import shadow as background
 from listwright.service.experiments.shadow import MOST_WAITING
-from support.experiments import experiment, run_without_end
+from support.experiments import HIGH_PRICE, experiment, run_until_dear, run_without_end
 from support.http import binary_requests
 from support.http.rerank_requests import ROWS, by_name, matrix, without_timings
 from support.service.asgi import serving
@@ -19,7 +21,7 @@ from support.waiting import until
 END = 0.6
 """Of a bucket of agreement."""
 
-DEAR = by_name([{**row, "price": 2000.0} for row in ROWS])
+DEAR = by_name([{**row, "price": HIGH_PRICE} for row in ROWS])
 
 
 @pytest.fixture
@@ -76,18 +78,43 @@ def test_without_a_log_it_is_measured_all_the_same(rivals, file, running):
 
 
 def test_what_there_is_no_time_for_is_dropped_counted_and_logged(running, records, monkeypatch):
-    def busy(self, question):
+    def busy(self):
         self._end.wait()
         raise EOFError
 
-    monkeypatch.setattr(background.Shadow, "_asked", busy)
+    monkeypatch.setattr(background.Shadow, "_running", busy)
     with running(experiment("shadow")) as client:
         for number in range(MOST_WAITING + 5):
             assert client.post("/rerank", json=matrix() | {"query_id": str(number)}).status_code == 200
-        assert outcome(client, "dropped") >= 4
+        assert outcome(client, "dropped") == 5
     found = records()
     assert len(found) == MOST_WAITING + 5, "none is lost for being dropped, or at the end"
     assert {record.shadow.status.partition(":")[0] for record in found} == {"dropped"}
+
+
+@pytest.fixture
+def sizes(monkeypatch):
+    """How many lists go to the process at a time; the event lets the first ones go."""
+    found, may_go, running = [], Event(), background.Shadow._running
+
+    def spied(self):
+        may_go.wait()
+        pipe, process = running(self)
+        return SimpleNamespace(send=lambda lists: (found.append(len(lists)), pipe.send(lists)), recv=pipe.recv), process
+
+    monkeypatch.setattr(background.Shadow, "_running", spied)
+    return found, may_go
+
+
+def test_lists_that_wait_are_ranked_in_one_go(running, records, sizes):
+    found, may_go = sizes
+    with running(experiment("shadow", core_share=1.0)) as client:
+        for number in range(4):
+            client.post("/rerank", json=matrix() | {"query_id": str(number), "top_n": number + 1})
+        may_go.set()
+        until(lambda: outcome(client, "ok") == 4)
+    assert found in ([1, 3], [2, 2], [3, 1], [4]), "the thread may have been late for the first ones"
+    assert [(record.query_id, record.shadow.status) for record in records()] == [(str(n), "ok") for n in range(4)]
 
 
 def test_the_process_is_left_alone_while_its_share_is_used_up(running, records):
@@ -95,8 +122,7 @@ def test_the_process_is_left_alone_while_its_share_is_used_up(running, records):
         client.post("/rerank", json=matrix())
         until(lambda: outcome(client, "ok") == 1)
         client.post("/rerank", json=matrix())
-        waiting = client.app.service.experiments._shadow._waiting
-        until(lambda: waiting.unfinished_tasks == 2 and waiting.empty())  # both were put, and the thread has the second
+        until(lambda: len(client.app.service.experiments._shadow._waiting) == 1)
         assert client.app.service.background._computing == set(), "else each request stops it and lets it go"
         assert outcome(client, "ok") == 1
     assert [record.shadow.status.partition(":")[0] for record in records()] == ["ok", "dropped"]
@@ -137,3 +163,17 @@ def test_a_challenger_that_hangs_ends_and_counts_as_failed(running, records, mon
         (found,) = client.get("/info").json()["experiments"]["experiments"]
         assert not found["running"]
     assert f"code -{signal.SIGPROF}" in records()[0].shadow.status
+
+
+def test_a_process_that_ends_fails_the_list_it_had_and_no_other(running, records, sizes, monkeypatch):
+    found, may_go = sizes
+    monkeypatch.setattr(background, "REST_S", 0.01)
+    monkeypatch.setattr(background, "run", run_until_dear)
+    with running(experiment("shadow", core_share=1.0)) as client:
+        for body in (matrix(), DEAR, matrix(), matrix()):
+            client.post("/rerank", json=body)
+        may_go.set()
+        until(lambda: outcome(client, "ok") == 3)
+        assert (outcome(client, "failed"), value(client, "experiment_failures_total")) == (1, 1)
+    assert [record.shadow.status.partition(":")[0] for record in records()] == ["ok", "failed", "ok", "ok"]
+    assert sum(found) > 4, "lists behind it went twice"

@@ -133,7 +133,7 @@ def test_a_single_wrong_threshold_is_noticed(monkeypatch, caplog):
 
 @pytest.mark.parametrize("threshold", [0.1, -0.1, 1e-45, 3e38, 1e300, np.inf, -1e300, 16777217.0, 0.0])
 def test_a_float32_is_above_the_rounded_threshold_exactly_if_above_the_threshold(threshold):
-    below = forest.float32_below(threshold)
+    below = forest.float32_below(np.array(threshold))
     with np.errstate(over="ignore"):
         near = np.float32(threshold)
     for value in (near, np.nextafter(near, np.float32(np.inf)), np.nextafter(near, np.float32(-np.inf))):

@@ -52,6 +52,21 @@ def test_a_local_ray_that_starts_too_late_is_started_again(monkeypatch):
     assert (len(ray.begun), ray.ended) == (STARTS, STARTS)
 
 
+UNSERVED = ConnectionAbortedError("Initialization failure from server:\nTraceback ...\nValueError: process not found")
+
+
+def test_a_cluster_that_starts_no_server_is_asked_again(monkeypatch):
+    ray = RayStandIn(cores=3, refuses=UNSERVED, refusals=STARTS - 1)
+    assert connect(monkeypatch, ray, "ray://head:10001") == (ray, 3)
+    assert (len(ray.begun), ray.ended) == (STARTS, STARTS)
+    ray = RayStandIn(refuses=UNSERVED)
+    with pytest.raises(
+        RecipeError, match=r"--on ray://head:10001: .* in each of 3 tries \(ValueError: process not found"
+    ):
+        connect(monkeypatch, ray, "ray://head:10001")
+    assert (len(ray.begun), ray.ended) == (STARTS, STARTS)
+
+
 def test_no_other_fault_is_tried_again(monkeypatch):
     ray = RayStandIn(refuses=Exception("no disk"))
     with pytest.raises(Exception, match="no disk"):

@@ -1,5 +1,7 @@
 """Features of a part: the fast way reads what the thorough one does, and leaves it what it cannot read."""
 
+from unittest.mock import patch
+
 import hypothesis.strategies as st
 import numpy as np
 import polars as pl
@@ -9,6 +11,7 @@ from hypothesis import given
 from listwright.ranking.errors import DataError, SchemaMismatchError
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.training.data.memory import asked
+from listwright.training.scoring import rank
 from listwright.training.scoring.rank import _lists, _plain
 
 SCHEMA = FeatureSchema(
@@ -31,16 +34,21 @@ def frame(rows, ids=None, **kinds):
     return pl.DataFrame({name: pl.Series(name, made[name], dtype=kinds.get(name)) for name in made})
 
 
-@given(ROWS, st.sampled_from([pl.Float64, pl.Float32]))
-def test_plain_columns_are_read_as_the_thorough_way_reads_them(rows, kind):
+@given(ROWS, st.sampled_from([pl.Float64, pl.Float32]), st.integers(1, 25))
+def test_plain_columns_are_read_as_the_thorough_way_reads_them(rows, kind, turned):
     table = frame(rows, price=kind)
     found = _lists(table, SCHEMA, "qid")
     data, order = asked(table.select(SCHEMA.names), table["qid"], SCHEMA, SCHEMA.names)
     assert found.order is None
     assert (order == np.arange(len(rows))).all()
-    assert found.features.dtype == np.float32
-    assert found.features.flags.c_contiguous
-    np.testing.assert_array_equal(found.features, data.features)
+    with patch.object(rank, "TURNED_ROWS", turned):
+        lists = []
+        for features in found.each():
+            assert features.dtype == np.float32
+            assert features.flags.c_contiguous
+            lists.append(features.copy())  # the next ones take their place
+    np.testing.assert_array_equal([len(features) for features in lists], np.diff(found.offsets))
+    np.testing.assert_array_equal(np.concatenate(lists), data.features)
     np.testing.assert_array_equal(found.offsets, data.offsets)
     assert [str(qid) for qid in found.qids] == list(data.qids)
 
@@ -72,3 +80,4 @@ def test_ids_that_read_alike_are_one_list_for_the_thorough_way_only():
     found = _lists(frame([(1.0, "bern", 1)] * 3, ids=[1.5, 1.5, 2.0]), SCHEMA, "qid")
     assert found.order is not None
     assert list(found.offsets) == [0, 2, 3]
+    assert [features.shape for features in found.each()] == [(2, 3), (1, 3)]

@@ -184,7 +184,7 @@ class Generator:
         refused = answers.pop("429", 0)
         answers.pop("200", 0)
         return Seen(
-            seconds=np.load(self._folder / "answers.npy", allow_pickle=False),
+            seconds=np.load(self._folder / "answers.npy", allow_pickle=False)[:, 1],
             refused=refused,
             other=sum(answers.values()) + sum(seen["faults"].values()),
             took_s=took_s,

@@ -37,7 +37,7 @@ class Plan:
         rate: requests a second of an open loop; 0 for a closed one.
         patient: whether a refused caller of a closed loop waits as long as ``Retry-After`` says.
         due: ``.npy`` file of the seconds at which the requests of an open loop are due, instead of a rate.
-        answers: ``.npy`` file that gets the seconds of each answer of 200.
+        answers: ``.npy`` file that gets of each answer of 200 when it was due, by the machine's clock, and its seconds.
         calm_ms: after an open loop, one caller asks until it is answered this fast three times in a row; 0: none does.
         media_type: of body and answer.
         target: method and path.
@@ -140,6 +140,7 @@ class Outcome:
     """What came back so far from one service."""
 
     seconds: dict[int, list[float]] = field(default_factory=dict)
+    answered: list[tuple[float, float]] = field(default_factory=list)
     turns: dict[int, list[float]] = field(default_factory=dict)
     faults: Counter[str] = field(default_factory=Counter)
     degraded: int = 0
@@ -154,6 +155,8 @@ class Outcome:
             return None
         took_s = time.perf_counter() - due
         self.seconds.setdefault(answer.status, []).append(took_s)
+        if answer.status == 200:
+            self.answered.append((due, took_s))
         if turn is not None and answer.status == 200:
             self.turns.setdefault(turn, []).append(round(took_s * 1e3, 3))
         self.degraded += answer.degraded
@@ -243,7 +246,7 @@ def _due(plan: Plan) -> list[float]:
 
 def _save(outcome: Outcome, plan: Plan) -> None:
     if plan.answers:
-        np.save(plan.answers, np.array(outcome.seconds.get(200, []), dtype=np.float64))
+        np.save(plan.answers, np.array(outcome.answered, dtype=np.float64).reshape(-1, 2))
 
 
 async def _calm(plan: Plan, request: bytes) -> float:

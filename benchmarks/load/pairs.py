@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from benchmarks.load.generator import Plan
 from benchmarks.load.service import service
@@ -62,6 +63,18 @@ class Pair:
         outcome = self._asked(replace(plan, request_ids=self._ids([name])))
         _check(name, outcome)
         return outcome
+
+    def answers(self, name: str, body: Path, media_type: str, seconds: float, rate: float) -> Float[np.ndarray, "N 2"]:
+        """Of one of them at a rate: when each was due, by the machine's clock, and its seconds.
+
+        Raises:
+            SystemExit: see :meth:`ask`.
+        """
+        path = self.folder / "answers.npy"
+        plan = Plan(self.ports[name], str(body), seconds, MOST_CALLERS, rate=rate, media_type=media_type)
+        _check(name, self._asked(replace(plan, answers=str(path), request_ids=self._ids([name]))))
+        found: Float[np.ndarray, "N 2"] = np.load(path, allow_pickle=False)
+        return found
 
     def _ids(self, names: Iterable[str]) -> tuple[str, ...]:
         return tuple(self._request_ids[name] for name in names if name in self._request_ids)

@@ -1,9 +1,13 @@
-"""``python -m benchmarks.load.shadow``: what a challenger in the background costs requests, with and without it.
+"""``python -m benchmarks.load.shadow``: what a challenger in the background costs requests.
 
-A service shadows half of all queries. It is asked in turns of five seconds with a query that is shadowed and with one
-that is not, lists of 100 candidates with 136 features, in an open loop at shares of the peak. The first second and
-a half of a turn is not looked at: lists of the last one may still wait; nor is a pair of turns with an answer
-above 50 ms. Figures are ratios of the 99th percentiles, for each share of a core that the challenger may take.
+A service ranks lists of 100 candidates with 136 features, in an open loop at shares of the peak. It costs in two ways:
+
+- Each request that is shadowed takes longer: it is counted, and its list waits or is dropped. Here the challenger has
+  no time to rank. Queries that are shadowed and queries that are not take turns of a quarter of a second.
+- The challenger ranks lists meanwhile, with the default share of a core. All queries are shadowed. The 99th percentile
+  of all of them is compared with that of the requests during which the challenger's process did not work.
+
+Both are ratios of 99th percentiles; their product is the whole.
 """
 
 from __future__ import annotations
@@ -13,15 +17,16 @@ import json
 import re
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 
 from benchmarks import machine
+from benchmarks.load.at_work import beside, lateness, spans_of_work
 from benchmarks.load.pairs import Pair
 from benchmarks.load.service import service
 from benchmarks.speed.floor import formats
@@ -34,16 +39,16 @@ CANDIDATES = 100
 LOADS = (0.3, 0.6)
 """Of the open loops, shares of the peak of a query that is not shadowed."""
 
-SHARES = (0.01,)
-"""Of a core, for the challenger; the first is the default, which the target is for."""
+NO_TIME, CORE_SHARE = 1e-9, 0.01
+"""Of a core, for the challenger: none but for one list, and the default."""
 
 SECONDS, QUICK_SECONDS = 240.0, 4.0
-"""Of both kinds of turns together, at each load; a 99th percentile of a shared machine needs many requests."""
-
-TURN_S, SETTLE_S = 5.0, 1.5
-"""At most 9 lists wait for the challenger, a second and a half."""
+"""Of each measurement at each load; a 99th percentile of a shared machine needs many requests."""
 
 PEAKS, PEAK_S = 3, 5.0
+
+STALL_MS = 20.0
+"""An answer that takes so long is taken for a pause of the machine: four times the 99th percentile."""
 
 MOST_LATER = 0.03
 """The target: by which share the 99th percentile may grow."""
@@ -56,15 +61,12 @@ challenger = "rival"
 share = 0.5
 core_share = {:g}
 """
-TAKEN_S = 2.0
-"""After which the service has taken another file."""
 
 MEDIA_TYPE = "application/x-npy"
 
 
-@contextmanager
-def both(folder: Path, workers: int) -> Iterator[Pair]:
-    """The service as both, warm, and the process of the shadow started."""
+def models_of(folder: Path) -> Path:
+    """Two bundles of the same size, and the file ``body`` with a list for them beside."""
     models = folder / "models"
     for name in ("wide", "rival"):
         build(models / name / "1")
@@ -74,13 +76,26 @@ def both(folder: Path, workers: int) -> Iterator[Pair]:
     features = rows(np.random.default_rng(3), CANDIDATES)
     body, _ = formats(bundle.load(models / "wide" / "1").reranker, features)["npy"]
     (folder / "body").write_bytes(body)
-    (folder / "experiments.toml").write_text(FILE.format(SHARES[0]), encoding="utf-8")
-    more: dict[str, Any] = {"models": models, "workers": workers, "experiments": folder / "experiments.toml"}
-    with service(models / "wide" / "1", queue_ms=10_000, **more) as (_, connection, _):
+    return models
+
+
+@contextmanager
+def shadowed(folder: Path, models: Path, core_share: float) -> Iterator[tuple[Pair, int]]:
+    """A warm service, asked ``without`` a shadow or ``with`` it, and the challenger's process."""
+    file = folder / "experiments.toml"
+    file.write_text(FILE.format(core_share), encoding="utf-8")
+    served = models / "wide" / "1"
+    with service(served, queue_ms=10_000, models=models, experiments=file) as (process, connection, _):
         connection.close()
         services = Pair(folder, dict.fromkeys(("without", "with"), connection.port), query_ids())
         services.ask("with", folder / "body", MEDIA_TYPE, 5.0, 20.0)
-        yield services
+        yield services, challenger(process)
+
+
+def challenger(process: psutil.Process) -> int:
+    """The process that a service has started to rank in the background."""
+    (found,) = [child.pid for child in process.children() if any("spawn_main" in word for word in child.cmdline())]
+    return found
 
 
 def query_ids() -> dict[str, str]:
@@ -90,18 +105,12 @@ def query_ids() -> dict[str, str]:
     return {"without": next(name for name in names if name not in inside), "with": inside[0]}
 
 
-def later(services: Pair, share: float, seconds: float, peak: float) -> dict[str, Any]:
-    """What one share of a core costs, at each load."""
-    file = services.folder / "experiments.toml"
-    hidden = file.with_suffix(".new")
-    hidden.write_text(FILE.format(share), encoding="utf-8")
-    hidden.replace(file)
-    time.sleep(TAKEN_S)
-    body, before = services.folder / "body", outcomes(services.metrics())
-    turns = {"turn_s": min(TURN_S, seconds / 4), "settle_s": min(SETTLE_S, seconds / 20)}
-    loads = {f"{load:g}": services.alternating(body, MEDIA_TYPE, seconds, load * peak, **turns) for load in LOADS}
-    after = outcomes(services.metrics())
-    return {"loads": loads, "outcomes": {name: count - before.get(name, 0.0) for name, count in after.items()}}
+def ranking_beside(services: Pair, process: int, seconds: float, rate: float) -> dict[str, Any]:
+    """What it costs that the challenger's process ranks meanwhile, at one load."""
+    with spans_of_work(process) as spans:
+        found = services.answers("with", services.folder / "body", MEDIA_TYPE, seconds, rate)
+    late = lateness(found, beside(found, spans), stall_ms=STALL_MS)
+    return {"rate": round(rate, 1), "times_at_work": len(spans), **late}
 
 
 def outcomes(metrics: str) -> dict[str, float]:
@@ -114,26 +123,41 @@ def main() -> int:
     """Command line; writes ``benchmarks/results/shadow.json``; 1 if the target is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.load.shadow", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a minute that shows that it runs; writes no result")
-    parser.add_argument("--workers", type=int, default=1, help="worker processes of each service")
-    options = parser.parse_args()
-    seconds = QUICK_SECONDS if options.quick else SECONDS
-    with tempfile.TemporaryDirectory() as name, both(Path(name), options.workers) as services:
-        asked = ("without", services.folder / "body", MEDIA_TYPE, min(seconds, PEAK_S))
-        peak = float(np.median([services.ask(*asked)["accepted_per_second"] for _ in range(PEAKS)]))
-        shares = {f"{share:g}": later(services, share, seconds, peak) for share in SHARES}
+    seconds = QUICK_SECONDS if parser.parse_args().quick else SECONDS
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        models, body = models_of(folder), folder / "body"
+        with shadowed(folder, models, NO_TIME) as (services, _):
+            asked = ("without", body, MEDIA_TYPE, min(seconds, PEAK_S))
+            peak = float(np.median([services.ask(*asked)["accepted_per_second"] for _ in range(PEAKS)]))
+            taking_part = [
+                services.alternating(body, MEDIA_TYPE, seconds, load * peak, stall_ms=STALL_MS) for load in LOADS
+            ]
+        with shadowed(folder, models, CORE_SHARE) as (services, process):
+            ranking = [ranking_beside(services, process, seconds, load * peak) for load in LOADS]
+            counted = outcomes(services.metrics())
+    loads = {
+        f"{load:g}": {
+            "taking_part": part,
+            "ranking": meanwhile,
+            "later": round((1.0 + part["later"]) * (1.0 + meanwhile["later"]) - 1.0, 4),
+        }
+        for load, part, meanwhile in zip(LOADS, taking_part, ranking, strict=True)
+    }
     result: dict[str, object] = {
         "candidates": CANDIDATES,
-        "workers": options.workers,
+        "core_share": CORE_SHARE,
         "seconds": seconds,
         "target": MOST_LATER,
         "peak_per_second": peak,
-        "shares": shares,
+        "loads": loads,
+        "outcomes": counted,
     }
     print(json.dumps(result, indent=1))
-    if options.quick:
+    if seconds == QUICK_SECONDS:
         return 0
-    print(machine.save("shadow", f"python -m benchmarks.load.shadow --workers {options.workers}", result))
-    return int(any(load["later"] > MOST_LATER for load in shares[f"{SHARES[0]:g}"]["loads"].values()))
+    print(machine.save("shadow", "python -m benchmarks.load.shadow", result))
+    return int(any(load["later"] > MOST_LATER for load in loads.values()))
 
 
 if __name__ == "__main__":

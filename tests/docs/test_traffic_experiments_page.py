@@ -68,25 +68,48 @@ def test_its_numbers_are_the_codes():
     assert sorted(live.SHOWS_ORDER) == ["explore", "interleave"]
 
 
-def shadow_cost():
-    """With and without a shadow."""
-    run = result("shadow")
+def taking_part():
+    """Of a request that is shadowed."""
     rows = []
-    for share, at in run["shares"].items():
-        for load, found in at["loads"].items():
-            low, high = (f"{100 * value:+.1f}" for value in found["later_95"])
-            p99 = [f"{found['p99_ms'][way]:.2f}" for way in ("without", "with")]
-            later = f"{100 * found['later']:+.1f} [{low}, {high}]"
-            whole = ", ".join(f"{found['p99_ms_with_stalls'][way]:.2f}" for way in ("without", "with"))
-            left = f"{found['stalled']['without']}, {found['stalled']['with']} of {found['turns']}"
-            rows.append([share, f"{float(load):.0%}, {found['rate']:,.0f} lists/s", *p99, later, left, whole])
-    head = ["`core_share`", "load, of the peak", "p99 without, ms", "with", "later, %"]
-    return table([*head, "left out", "p99 of all turns, ms"], rows)
+    for load, found in result("shadow")["loads"].items():
+        part = found["taking_part"]
+        p99 = [f"{part['p99_ms'][way]:.2f}" for way in ("without", "with")]
+        left = f"{part['stalled']['without']}, {part['stalled']['with']} of {part['turns']}"
+        rows.append([at(load, part), *p99, later(part), left])
+    head = ["load, of the peak", "not shadowed, p99 in ms", "shadowed", "later, %"]
+    return table([*head, "left out: not shadowed, shadowed"], rows)
 
 
-def test_the_first_share_that_is_measured_is_the_default():
-    (first, *_) = result("shadow")["shares"]
-    assert float(first) == shadow_benchmark.SHARES[0] == Definition.model_fields["core_share"].default
+def ranking():
+    """Of the challenger's work, and both together."""
+    rows = []
+    for load, found in result("shadow")["loads"].items():
+        one = found["ranking"]
+        p99 = [f"{one['p99_ms'][way]:.2f}" for way in ("away", "all")]
+        left = f"{one['stalled_seconds']} of {one['of']}, {one['begun_beside']}"
+        share = f"{100 * one['share_beside']:.1f}"
+        rows.append([at(load, one), share, *p99, later(one), left, f"{100 * found['later']:+.1f}"])
+    head = ["load, of the peak", "requests beside its work, %", "the others, p99 in ms", "all", "later, %"]
+    return table([*head, "left out: seconds, begun beside it", "both costs, %"], rows)
+
+
+def at(load, found):
+    return f"{float(load):.0%}, {found['rate']:,.0f} lists/s"
+
+
+def later(found):
+    low, high = (f"{100 * value:+.1f}" for value in found["later_95"])
+    return f"{100 * found['later']:+.1f} [{low}, {high}]"
+
+
+def test_the_share_of_a_core_that_is_measured_is_the_default():
+    run = result("shadow")
+    assert run["core_share"] == shadow_benchmark.CORE_SHARE == Definition.model_fields["core_share"].default
+
+
+def test_the_work_of_a_challenger_keeps_to_the_target():
+    run = result("shadow")
+    assert all(load["ranking"]["later"] <= run["target"] for load in run["loads"].values())
 
 
 def interleaving_cost():
@@ -97,7 +120,7 @@ def interleaving_cost():
 
 
 def test_the_costs_are_the_committed_runs():
-    assert blocks(PAGE) == [shadow_cost(), interleaving_cost()]
+    assert blocks(PAGE) == [taking_part(), ranking(), interleaving_cost()]
 
 
 def test_an_interleaved_list_costs_its_rankers():

@@ -1,0 +1,111 @@
+"""When a process works, and how late requests are meanwhile."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+LOOK_S = 0.002
+"""Between two looks at a process."""
+
+PAUSE_S = 0.02
+"""A process that is held while a request is ranked is still at work."""
+
+RESAMPLES, BLOCK_S = 2000, 10.0
+"""Of the bootstrap; and how long the machine stays as fast as it is."""
+
+QUANTILE = 99
+
+
+@contextmanager
+def spans_of_work(process: int) -> Iterator[list[list[float]]]:
+    """When a process had a core: beginning and end on the machine's clock, a look too long at both ends. Linux only.
+
+    The list fills meanwhile.
+    """
+    spans, over = list[list[float]](), threading.Event()
+    account = Path(f"/proc/{process}/schedstat")
+
+    def look() -> None:
+        used, seen = account.read_text().split()[0], time.perf_counter()
+        while not over.wait(LOOK_S):
+            now, uses = time.perf_counter(), account.read_text().split()[0]
+            if uses != used:
+                if spans and seen - spans[-1][1] <= PAUSE_S:
+                    spans[-1][1] = now
+                else:
+                    spans.append([seen, now])
+            used, seen = uses, now
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        yield spans
+    finally:
+        over.set()
+        looking.join()
+
+
+def beside(answers: Float[np.ndarray, "N 2"], spans: list[list[float]]) -> Bool[np.ndarray, " N"]:
+    """Whether a request was on its way while the process worked.
+
+    Args:
+        answers: when each was due, and its seconds.
+        spans: beginnings and ends, in order.
+    """
+    begins, ends = np.array(spans, dtype=np.float64).reshape(-1, 2).T
+    due, done = answers[:, 0], answers.sum(axis=1)
+    met: Bool[np.ndarray, " N"] = np.searchsorted(begins, done) > np.searchsorted(ends, due)
+    return met
+
+
+def lateness(answers: Float[np.ndarray, "N 2"], at_work: Bool[np.ndarray, " N"], *, stall_ms: float) -> dict[str, Any]:
+    """How much later the 99th percentile is for the requests beside the process.
+
+    Seconds with an answer above ``stall_ms`` are left out, as pauses of the machine. The result counts them, and those
+    whose first late answer was beside the process, and has the percentiles of all seconds. The interval is of 95 %:
+    blocks of :data:`BLOCK_S` are drawn again.
+    """
+    answers, at_work = answers[order := np.argsort(answers[:, 0])], at_work[order]
+    ms, since = answers[:, 1] * 1e3, answers[:, 0] - answers[0, 0]
+    late = np.flatnonzero(ms > stall_ms)
+    stalled, firsts = np.unique(since[late].astype(int), return_index=True)
+    kept = ~np.isin(since.astype(int), stalled)
+    found = {"p99_ms_with_stalls": _percentiles(ms, at_work, QUANTILE)}
+    counted = {
+        "stalled_seconds": len(stalled),
+        "of": int(since[-1]) + 1,
+        "begun_beside": int(at_work[late[firsts]].sum()),
+        "share_beside": round(float(at_work.mean()), 4),
+    }
+    ms, at_work, block_of = ms[kept], at_work[kept], (since[kept] / BLOCK_S).astype(int)
+    blocks = [np.flatnonzero(block_of == number) for number in np.unique(block_of)]
+    rng = np.random.default_rng(0)
+    drawn = [np.concatenate([blocks[n] for n in rng.integers(len(blocks), size=len(blocks))]) for _ in range(RESAMPLES)]
+    low, high = np.percentile([_later(ms[rows], at_work[rows]) for rows in drawn], (2.5, 97.5))
+    return {
+        **counted,
+        "requests": len(ms),
+        "p50_ms": _percentiles(ms, at_work, 50),
+        "p99_ms": _percentiles(ms, at_work, QUANTILE),
+        **found,
+        "later": round(_later(ms, at_work), 4),
+        "later_95": [round(float(low), 4), round(float(high), 4)],
+    }
+
+
+def _percentiles(ms: Float[np.ndarray, " N"], at_work: Bool[np.ndarray, " N"], q: float) -> dict[str, float]:
+    groups = {"all": ms, "away": ms[~at_work], "beside": ms[at_work]}
+    return {name: round(float(np.percentile(times, q)), 3) for name, times in groups.items()}
+
+
+def _later(ms: Float[np.ndarray, " N"], at_work: Bool[np.ndarray, " N"]) -> float:
+    """By which share the percentile of all requests is above that of those that were not beside the process."""
+    return float(np.percentile(ms, QUANTILE) / np.percentile(ms[~at_work], QUANTILE) - 1.0)

@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
+from benchmarks.load.pairs import BLOCK_S, RESAMPLES
+
 LOOK_S = 0.002
 """Between two looks at a process."""
 
 PAUSE_S = 0.02
 """A process that is held while a request is ranked is still at work."""
-
-RESAMPLES, BLOCK_S = 2000, 10.0
-"""Of the bootstrap; and how long the machine stays as fast as it is."""
 
 QUANTILE = 99
 
@@ -71,7 +70,7 @@ def lateness(answers: Float[np.ndarray, "N 2"], at_work: Bool[np.ndarray, " N"],
 
     Seconds with an answer above ``stall_ms`` are left out, as pauses of the machine. The result counts them, and those
     whose first late answer was beside the process, and has the percentiles of all seconds. The interval is of 95 %:
-    blocks of :data:`BLOCK_S` are drawn again.
+    blocks of ``BLOCK_S`` are drawn again.
     """
     answers, at_work = answers[order := np.argsort(answers[:, 0])], at_work[order]
     ms, since = answers[:, 1] * 1e3, answers[:, 0] - answers[0, 0]

@@ -1,6 +1,7 @@
 """``python -m benchmarks.load.shadow``: what a challenger in the background costs requests.
 
-A service ranks lists of 100 candidates with 136 features, in an open loop at shares of the peak. It costs in two ways:
+A service ranks lists of 100 candidates with 136 features, in an open loop at shares of the peak. A
+shadow costs requests in two ways:
 
 - Each request that is shadowed takes longer: it is counted, and its list waits or is dropped. Here the challenger has
   no time to rank. Queries that are shadowed and queries that are not take turns of a quarter of a second.
@@ -109,6 +110,8 @@ def ranking_beside(services: Pair, process: int, seconds: float, rate: float) ->
     """What it costs that the challenger's process ranks meanwhile, at one load."""
     with spans_of_work(process) as spans:
         found = services.answers("with", services.folder / "body", MEDIA_TYPE, seconds, rate)
+    if not spans:
+        raise SystemExit("the challenger's process did not work: nothing is measured")
     late = lateness(found, beside(found, spans), stall_ms=STALL_MS)
     return {"rate": round(rate, 1), "times_at_work": len(spans), **late}
 

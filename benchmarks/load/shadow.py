@@ -4,16 +4,18 @@ A service ranks lists of 100 candidates with 136 features, in an open loop at sh
 shadow costs requests in two ways:
 
 - Each request that is shadowed takes longer: it is counted, and its list waits or is dropped. Here the challenger has
-  no time to rank. Queries that are shadowed and queries that are not take turns of a quarter of a second.
+  no time to rank. The core's time of such requests is measured, and the 99th percentile with it is computed. It is
+  measured as well: queries that are shadowed and queries that are not take turns of a quarter of a second.
 - The challenger ranks lists meanwhile, with the default share of a core. All queries are shadowed. The 99th percentile
   of all of them is compared with that of the requests during which the challenger's process did not work.
 
-Both are ratios of 99th percentiles; their product is the whole.
+All are ratios of 99th percentiles; the product of the computed one and the last one is the whole.
 """
 
 from __future__ import annotations
 
 import argparse
+import http.client
 import json
 import re
 import sys
@@ -28,6 +30,7 @@ import psutil
 
 from benchmarks import machine
 from benchmarks.load.at_work import beside, lateness, spans_of_work
+from benchmarks.load.more_work import core_seconds, later_by, more_work
 from benchmarks.load.pairs import Pair
 from benchmarks.load.service import service
 from benchmarks.speed.floor import formats
@@ -47,6 +50,9 @@ SECONDS, QUICK_SECONDS = 240.0, 4.0
 """Of each measurement at each load; a 99th percentile of a shared machine needs many requests."""
 
 PEAKS, PEAK_S = 3, 5.0
+
+TURNS, QUICK_TURNS = 1000, 10
+"""Pairs of them, in which the core's time is measured."""
 
 STALL_MS = 20.0
 """An answer that takes so long is taken for a pause of the machine: four times the 99th percentile."""
@@ -81,8 +87,8 @@ def models_of(folder: Path) -> Path:
 
 
 @contextmanager
-def shadowed(folder: Path, models: Path, core_share: float) -> Iterator[tuple[Pair, int]]:
-    """A warm service, asked ``without`` a shadow or ``with`` it, and the challenger's process."""
+def shadowed(folder: Path, models: Path, core_share: float) -> Iterator[tuple[Pair, psutil.Process]]:
+    """A warm service, asked ``without`` a shadow or ``with`` it, and its process."""
     file = folder / "experiments.toml"
     file.write_text(FILE.format(core_share), encoding="utf-8")
     served = models / "wide" / "1"
@@ -90,7 +96,7 @@ def shadowed(folder: Path, models: Path, core_share: float) -> Iterator[tuple[Pa
         connection.close()
         services = Pair(folder, dict.fromkeys(("without", "with"), connection.port), query_ids())
         services.ask("with", folder / "body", MEDIA_TYPE, 5.0, 20.0)
-        yield services, challenger(process)
+        yield services, process
 
 
 def challenger(process: psutil.Process) -> int:
@@ -104,6 +110,36 @@ def query_ids() -> dict[str, str]:
     names = [f"query-{number}" for number in range(20)]
     inside = [name for name in names if fraction(name, "", "traffic") < 0.5]
     return {"without": next(name for name in names if name not in inside), "with": inside[0]}
+
+
+def core_time(services: Pair, process: psutil.Process, turns: int) -> dict[str, Any]:
+    """Of a core, what a request takes that is shadowed, and one that is not."""
+    connection = http.client.HTTPConnection("127.0.0.1", services.ports["with"], timeout=30)
+    body, ids = (services.folder / "body").read_bytes(), query_ids()
+
+    def ask(kind: str) -> None:
+        headers = {"Content-Type": MEDIA_TYPE, "Accept": MEDIA_TYPE, "X-Request-ID": ids[kind]}
+        connection.request("POST", "/rerank", body, headers)
+        response = connection.getresponse()
+        response.read()
+        if response.status != 200:
+            raise SystemExit(f"the service answered {response.status}")
+
+    try:
+        return more_work(ask, lambda: core_seconds(process.pid), turns)
+    finally:
+        connection.close()
+
+
+def taking_part(services: Pair, work: dict[str, Any], seconds: float, rate: float) -> dict[str, Any]:
+    """What it costs a request to be shadowed, at one load: as it is computed, and as it is measured."""
+    body = services.folder / "body"
+    answers = services.answers("without", body, MEDIA_TYPE, seconds / 2, rate)
+    return {
+        "rate": round(rate, 1),
+        "computed": later_by(answers, work, stall_ms=STALL_MS),
+        "measured": services.alternating(body, MEDIA_TYPE, seconds, rate, stall_ms=STALL_MS),
+    }
 
 
 def ranking_beside(services: Pair, process: int, seconds: float, rate: float) -> dict[str, Any]:
@@ -126,26 +162,26 @@ def main() -> int:
     """Command line; writes ``benchmarks/results/shadow.json``; 1 if the target is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.load.shadow", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a minute that shows that it runs; writes no result")
-    seconds = QUICK_SECONDS if parser.parse_args().quick else SECONDS
+    quick = parser.parse_args().quick
+    seconds = QUICK_SECONDS if quick else SECONDS
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         models, body = models_of(folder), folder / "body"
-        with shadowed(folder, models, NO_TIME) as (services, _):
+        with shadowed(folder, models, NO_TIME) as (services, process):
+            work = core_time(services, process, QUICK_TURNS if quick else TURNS)
             asked = ("without", body, MEDIA_TYPE, min(seconds, PEAK_S))
             peak = float(np.median([services.ask(*asked)["accepted_per_second"] for _ in range(PEAKS)]))
-            taking_part = [
-                services.alternating(body, MEDIA_TYPE, seconds, load * peak, stall_ms=STALL_MS) for load in LOADS
-            ]
+            parts = [taking_part(services, work, seconds, load * peak) for load in LOADS]
         with shadowed(folder, models, CORE_SHARE) as (services, process):
-            ranking = [ranking_beside(services, process, seconds, load * peak) for load in LOADS]
+            ranking = [ranking_beside(services, challenger(process), seconds, load * peak) for load in LOADS]
             counted = outcomes(services.metrics())
     loads = {
         f"{load:g}": {
             "taking_part": part,
             "ranking": meanwhile,
-            "later": round((1.0 + part["later"]) * (1.0 + meanwhile["later"]) - 1.0, 4),
+            "later": round((1.0 + part["computed"]["later"]) * (1.0 + meanwhile["later"]) - 1.0, 4),
         }
-        for load, part, meanwhile in zip(LOADS, taking_part, ranking, strict=True)
+        for load, part, meanwhile in zip(LOADS, parts, ranking, strict=True)
     }
     result: dict[str, object] = {
         "candidates": CANDIDATES,
@@ -153,11 +189,12 @@ def main() -> int:
         "seconds": seconds,
         "target": MOST_LATER,
         "peak_per_second": peak,
+        "core_time": work,
         "loads": loads,
         "outcomes": counted,
     }
     print(json.dumps(result, indent=1))
-    if seconds == QUICK_SECONDS:
+    if quick:
         return 0
     print(machine.save("shadow", "python -m benchmarks.load.shadow", result))
     return int(any(load["later"] > MOST_LATER for load in loads.values()))

@@ -199,10 +199,9 @@ def shown(
     asked: RankingRequest, query_id: str, deciders: Deciders, experiments: Experiments | None, deadline: Deadline
 ) -> Shown:
     """The ranking that is shown: that of the request's bundle, unless an experiment wants another."""
-    trial = None if experiments is None else experiments.trial(asked, query_id)
-    if trial is None:
+    if experiments is None:
         return Shown(asked, rank(asked, deciders, deadline))
-    return trial.show(lambda one, until: rank(one, deciders, until), deadline)
+    return experiments.show(asked, query_id, lambda one, until: rank(one, deciders, until), deadline)
 
 
 def rank(asked: RankingRequest, deciders: Deciders, deadline: Deadline) -> Ranking:

@@ -7,14 +7,15 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from listwright.ranking.candidates import Ranking
+from listwright.ranking.deadline import Deadline
 from listwright.ranking.served.record import ShadowRanking
 from listwright.service.bundles.served import Current, Models
 from listwright.service.child_process import Background
 from listwright.service.experiments.definition import Definition
 from listwright.service.experiments.failures import Failures
 from listwright.service.experiments.metrics import ExperimentMetrics
-from listwright.service.experiments.protocol import Report, Status
-from listwright.service.experiments.roster import Roster, made
+from listwright.service.experiments.protocol import RankBy, Report, Shown, Status
+from listwright.service.experiments.roster import Entry, Roster, made
 from listwright.service.experiments.shadow import Shadow, ShadowTask
 from listwright.service.experiments.shadow_process import Question
 from listwright.service.experiments.trial import RequestTrial
@@ -68,7 +69,16 @@ class LiveExperiments:
         self._watch.stop()
         self._shadow.close()
 
-    def trial(self, asked: RankingRequest, query_id: str) -> RequestTrial | None:
+    def show(self, asked: RankingRequest, query_id: str, rank: RankBy, deadline: Deadline) -> Shown:
+        """Rank as the one experiment wants it that a request takes part in."""
+        entry = self._entry(asked, query_id)
+        if entry is None:
+            return Shown(asked, rank(asked, deadline))
+        if entry.definition.kind == "shadow":
+            return Shown(asked.within(entry.part), rank(asked, deadline))
+        return RequestTrial(entry, asked, query_id, self._failures, self._metrics).show(rank, deadline)
+
+    def _entry(self, asked: RankingRequest, query_id: str) -> Entry | None:
         """The one experiment that a request takes part in; None for none.
 
         A caller that names a version, a ranker or a specialist gets what it names. One whose answer holds nothing but
@@ -78,19 +88,21 @@ class LiveExperiments:
         if not roster.entries or asked.pinned or options.strategy != "auto" or options.specialist is not None:
             return None
         entry = roster.chosen(asked.bundle, options.unit or query_id)
-        if entry is None or self._why_not(entry.definition, roster) is not None:
+        if entry is None or self._watch.killed() or self._failures.off(entry.definition.name):
             return None
         if asked.scores_only and entry.definition.kind in SHOWS_ORDER:
             return None
-        return RequestTrial(entry, asked, query_id, self._failures, self._metrics)
+        return entry
 
     def shadow(self, asked: RankingRequest, ranking: Ranking, then: Callable[[ShadowRanking], None]) -> None:
         """Have the challenger rank what was answered, unless the experiment has ended meanwhile."""
-        part, entry = asked.part, None
-        if part is not None:
-            entry = next((one for one in self._roster().entries if one.definition.name == part.experiment), None)
+        part = asked.part
+        entry = None if part is None else self._roster().named(part.experiment)
         if entry is None or entry.challenger is None or entry.definition.kind != "shadow":
             then(ShadowRanking("", (), "dropped: the experiment has ended"))
+            return
+        if not self._shadow.has_room():  # most lists of a busy service: nothing is made for them
+            then(self._shadow.drop(entry))
             return
         question = Question(
             str(entry.challenger.path),

@@ -17,7 +17,7 @@ class ExperimentMetrics:
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.requests = Counter(
+        self._requests = Counter(
             "listwright_experiment_requests",
             "Requests in an experiment, by what came of them",
             ["experiment", "outcome"],
@@ -52,3 +52,11 @@ class ExperimentMetrics:
         self.refused = Gauge(
             "listwright_experiments_refused", "1 if the file of experiments is not used", registry=registry
         )
+        self._counters: dict[tuple[str, str], Counter] = {}
+
+    def count(self, experiment: str, outcome: str) -> None:
+        """A request came to an outcome. Counters are kept: to look for one takes longer than to count."""
+        counter = self._counters.get((experiment, outcome))
+        if counter is None:
+            counter = self._counters[experiment, outcome] = self._requests.labels(experiment, outcome)
+        counter.inc()

@@ -58,15 +58,6 @@ class Report(NamedTuple):
 
 
 @runtime_checkable
-class Trial(Protocol):
-    """One request in one experiment."""
-
-    def show(self, rank: RankBy, deadline: Deadline) -> Shown:
-        """Rank as the experiment wants it. In the thread that ranks."""
-        ...
-
-
-@runtime_checkable
 class Experiments(Protocol):
     """The experiments of one worker."""
 
@@ -74,8 +65,18 @@ class Experiments(Protocol):
         """Begin to look at the file; bundles are loaded by then. From the event loop's thread."""
         ...
 
-    def trial(self, asked: RankingRequest, query_id: str) -> Trial | None:
-        """The experiment that a request takes part in; None for none. From any thread."""
+    def show(self, asked: RankingRequest, query_id: str, rank: RankBy, deadline: Deadline) -> Shown:
+        """Rank as the experiment wants it that a request takes part in, if any. In the thread that ranks.
+
+        Args:
+            asked: the request.
+            query_id: of the request.
+            rank: ranks by a request's bundle.
+            deadline: of the whole.
+
+        Raises:
+            ListwrightError: of control's ranking.
+        """
         ...
 
     def shadow(self, asked: RankingRequest, ranking: Ranking, then: Callable[[ShadowRanking], None]) -> None:

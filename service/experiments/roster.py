@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from listwright.ranking.bundle import Bundle
 from listwright.ranking.experiments.assignment import bounds, fraction
 from listwright.ranking.features import FeatureSchema
+from listwright.ranking.served.record import ShadowRanking
 from listwright.service.bundles.served import Models
 from listwright.service.errors import UnknownModelError
 from listwright.service.experiments.definition import Definition, ExperimentFile
+from listwright.service.participation import Participation
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Entry:
     """An experiment that can run.
 
@@ -30,6 +33,22 @@ class Entry:
     low: float
     high: float
 
+    @cached_property
+    def part(self) -> Participation:
+        """Of a request of which nothing more is to be said; all of them share it."""
+        return Participation(self.definition.name, self.definition.kind)
+
+    @cached_property
+    def challenger_name(self) -> str:
+        """``name/version`` of the challenger."""
+        assert self.challenger is not None
+        return f"{self.challenger.manifest.name}/{self.challenger.manifest.version}"
+
+    @cached_property
+    def no_time(self) -> ShadowRanking:
+        """Of a list that is not ranked, as others wait; all of them share it."""
+        return ShadowRanking(self.challenger_name, (), "dropped: the core had no time for it")
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Roster:
@@ -44,6 +63,13 @@ class Roster:
     salt: str
     entries: tuple[Entry, ...]
     faults: dict[str, str]
+
+    def named(self, name: str) -> Entry | None:
+        """The experiment of a name; None if it does not run."""
+        for entry in self.entries:
+            if entry.definition.name == name:
+                return entry
+        return None
 
     def chosen(self, control: Bundle, key: str) -> Entry | None:
         """The experiment that a key of control's traffic belongs to; None for none."""

@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import NamedTuple
@@ -71,11 +72,20 @@ class Shadow:
             self._thread = threading.Thread(target=self._work, name="shadow", daemon=True)
             self._thread.start()
         with self._changed:
-            if taken := len(self._waiting) < MOST_WAITING and not self._end.is_set():
+            if taken := self.has_room() and not self._end.is_set():
                 self._waiting.append(task)
                 self._changed.notify()
         if not taken:
-            task.then(self._dropped(task, "the core had no time for it"))
+            task.then(self.drop(task.entry))
+
+    def has_room(self) -> bool:
+        """Whether another list may wait. It stays so for who asks from the event loop's thread: no other adds lists."""
+        return len(self._waiting) < MOST_WAITING
+
+    def drop(self, entry: Entry) -> ShadowRanking:
+        """Count a list that is not ranked, and say why. From any thread."""
+        self._metrics.count(entry.definition.name, "shadow_dropped")
+        return entry.no_time
 
     def close(self) -> None:
         """End thread and process; what waits is dropped and told. Not from the event loop's thread."""
@@ -91,7 +101,7 @@ class Shadow:
         while tasks := self._next():
             self._rank(tasks)
         while self._waiting:
-            self._tell(self._dropped(self._waiting[0], "the service stopped"))
+            self._tell(replace(self.drop(self._waiting[0].entry), status="dropped: the service stopped"))
         self._forget_process()
 
     def _next(self) -> tuple[ShadowTask, ...]:
@@ -137,20 +147,16 @@ class Shadow:
             self._metrics.shadow_seconds.labels(name).observe(found.cpu_s)
             for measure, value in zip(("kendall_tau", "rbo", "top_1"), found.agreement, strict=True):
                 self._metrics.agreement.labels(name, measure).observe(value)
-        self._count(entry, f"shadow_{outcome}")
+        self._metrics.count(name, f"shadow_{outcome}")
         # the rest is here and not in the process: one that has a list is stopped and let go with each request
         rest_s = found.cpu_s * (1.0 / entry.definition.core_share - 1.0)
         self._rest_until = max(self._rest_until, time.monotonic()) + rest_s
-        return ShadowRanking(named(entry), found.order, found.status)
+        return ShadowRanking(entry.challenger_name, found.order, found.status)
 
     def _failed(self, entry: Entry, why: str) -> ShadowRanking:
         self._failures.failed(entry, why)
-        self._count(entry, "shadow_failed")
-        return ShadowRanking(named(entry), (), f"failed: {why}")
-
-    def _dropped(self, task: ShadowTask, why: str) -> ShadowRanking:
-        self._count(task.entry, "shadow_dropped")
-        return ShadowRanking(named(task.entry), (), f"dropped: {why}")
+        self._metrics.count(entry.definition.name, "shadow_failed")
+        return ShadowRanking(entry.challenger_name, (), f"failed: {why}")
 
     def _running(self) -> tuple[Connection, SpawnProcess]:
         """The process and its pipe; it is started if there is none."""
@@ -170,12 +176,3 @@ class Shadow:
         if pipe is not None:
             pipe.close()
         return None if process is None else ended(process)
-
-    def _count(self, entry: Entry, outcome: str) -> None:
-        self._metrics.requests.labels(entry.definition.name, outcome).inc()
-
-
-def named(entry: Entry) -> str:
-    """The challenger as ``name/version``."""
-    assert entry.challenger is not None
-    return f"{entry.challenger.manifest.name}/{entry.challenger.manifest.version}"

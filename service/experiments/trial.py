@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,15 +20,13 @@ from listwright.service.experiments.failures import Failures
 from listwright.service.experiments.metrics import ExperimentMetrics
 from listwright.service.experiments.protocol import RankBy, Shown
 from listwright.service.experiments.roster import Entry
-from listwright.service.participation import Participation
 from listwright.service.wire.codec import RankingRequest
 
 INTERLEAVED = "two bundles made this order: no single ranker scored it"
 
 
-@dataclass(frozen=True, slots=True)
-class RequestTrial:
-    """A request and the experiment that it takes part in.
+class RequestTrial(NamedTuple):
+    """A request and the experiment that it takes part in: any but a shadow, which shows what control says.
 
     Args:
         entry: the experiment.
@@ -54,15 +52,12 @@ class RequestTrial:
         Raises:
             ListwrightError: of control's ranking. Whatever the challenger raises is counted, and control answers.
         """
-        match self.entry.definition.kind:
-            case "split":
-                return self._split(rank, deadline)
-            case "interleave":
-                return self._interleaved(rank, deadline)
-            case "explore":
-                return self._explored(rank, deadline)
-            case "shadow":
-                return Shown(self._taking_part(), rank(self.asked, deadline))
+        kind = self.entry.definition.kind
+        if kind == "split":
+            return self._split(rank, deadline)
+        if kind == "interleave":
+            return self._interleaved(rank, deadline)
+        return self._explored(rank, deadline)
 
     def _split(self, rank: RankBy, deadline: Deadline) -> Shown:
         one = self.entry.definition
@@ -115,7 +110,7 @@ class RequestTrial:
         """What the challenger made of the list, or why there is nothing of it."""
         challenger = self.entry.challenger
         assert challenger is not None
-        name = f"{challenger.manifest.name}/{challenger.manifest.version}"
+        name = self.entry.challenger_name
         try:
             ranking = rank(self.asked._replace(bundle=challenger), deadline)
         except AbandonedError:
@@ -132,11 +127,10 @@ class RequestTrial:
         return ranking
 
     def _taking_part(self, **facts: Any) -> RankingRequest:
-        one = self.entry.definition
-        return self.asked._replace(part=Participation(one.name, one.kind, **facts))
+        return self.asked.within(replace(self.entry.part, **facts))
 
     def _counted(self, outcome: str, shown: Shown) -> Shown:
-        self.metrics.requests.labels(self.entry.definition.name, outcome).inc()
+        self.metrics.count(self.entry.definition.name, outcome)
         return shown
 
 

@@ -24,6 +24,10 @@ class RankingRequest(NamedTuple):
     scores_only: bool = False  # whether the answer tells no order
     part: Participation | None = None  # in an experiment; None: in none
 
+    def within(self, part: Participation) -> RankingRequest:
+        """The same request in an experiment."""
+        return RankingRequest(*self[:-1], part)  # half the time of _replace
+
 
 class EncodedAnswer(NamedTuple):
     """An answer as it travels."""

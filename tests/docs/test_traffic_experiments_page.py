@@ -54,7 +54,7 @@ def test_every_metric_and_outcome_is_there():
     told = dict(re.findall(r"^\| `(\w+)` \| (`.*`) \|$", section("Metrics"), flags=re.MULTILINE))
     assert told.keys() == set(get_args(Kind))
     source = "".join((ROOT / "service" / "experiments" / name).read_text() for name in ("trial.py", "shadow.py"))
-    counted = set(re.findall(r'_count(?:ed)?\([^"()]*"(\w+)"', source)) | {"shadow_ok", "shadow_degraded"}
+    counted = set(re.findall(r'count(?:ed)?\([^"()]*"(\w+)"', source)) | {"shadow_ok", "shadow_degraded"}
     assert set(re.findall(r"`(\w+)`", " ".join(told.values()))) == counted
 
 

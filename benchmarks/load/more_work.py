@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from scipy.ndimage import median_filter
 
 from benchmarks.load.pairs import RESAMPLES
 
@@ -20,6 +21,9 @@ TURN = 20
 """Requests of one kind, before those of the other kind have their turn; one more goes before, and is not looked at."""
 
 QUANTILE = 99
+
+ABOUT = 101
+"""Requests that say how fast the core is."""
 
 
 def core_seconds(process: int) -> float:
@@ -60,15 +64,17 @@ def more_work(ask: Callable[[str], None], used: Callable[[], float], pairs: int)
 def answered_again(answers: Float[np.ndarray, "N 2"], more: float) -> Float[np.ndarray, " N"]:
     """Seconds of the answers of one worker, if each request took so much longer.
 
-    The worker has a request from when it was due, or the one before was answered, until its answer (Lindley 1952). All
-    of this grows, also what the worker only waited for: so the result is rather too late.
+    The worker has a request from when it was due, or the one before was answered, until its answer (Lindley 1952). This
+    is more than the core's time, so the result is rather too late.
 
     Args:
         answers: when each was due, in order, and its seconds.
-        more: share of what a request takes.
+        more: share of what the requests about it take, by the median: a core that is slower is so with all work, while
+            a pause is as long with more of it.
     """
     due, done = answers[:, 0], np.sort(answers.sum(axis=1))
-    busy = (1.0 + more) * (done - np.maximum(due, np.concatenate([[-np.inf], done[:-1]])))
+    busy = done - np.maximum(due, np.concatenate([[-np.inf], done[:-1]]))
+    busy += more * median_filter(busy, ABOUT)
     worked = np.cumsum(busy)
     seconds: Float[np.ndarray, " N"] = worked + np.maximum.accumulate(due - worked + busy) - due
     return seconds

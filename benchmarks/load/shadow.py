@@ -43,7 +43,7 @@ CANDIDATES = 100
 LOADS = (0.3, 0.6)
 """Of the open loops, shares of the peak of a query that is not shadowed."""
 
-NO_TIME, CORE_SHARE = 1e-9, 0.01
+NO_TIME, CORE_SHARE = 1e-9, 0.005
 """Of a core, for the challenger: none but for one list, and the default."""
 
 SECONDS, QUICK_SECONDS = 240.0, 4.0

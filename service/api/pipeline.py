@@ -129,7 +129,7 @@ def _log_served(request: Request, service: Service, done: _Done) -> None:
     unlogged = done.ranking.degraded and service.settings.on_failure == "error"
     log, part = None if unlogged else service.served_log, done.asked.part
     taken = None if log is None else _taken(request, done)
-    if service.experiments is not None and part is not None and part.kind == "shadow":
+    if service.experiments is not None and part is not None and part.kind == "shadow" and part.shadow is None:
         service.experiments.shadow(done.asked, done.ranking, partial(_log_shadowed, log, taken))
     elif log is not None and taken is not None:
         log.note(taken)

@@ -59,7 +59,7 @@ class Definition(BaseModel):
     challenger_share: Annotated[float, Field(gt=0, lt=1)] = 0.5
     swap_share: Annotated[float, Field(gt=0, le=1)] = 0.1
     k: Annotated[int, Field(ge=2, le=1000)] = 10
-    core_share: Annotated[float, Field(gt=0, le=1)] = 0.01
+    core_share: Annotated[float, Field(gt=0, le=1)] = 0.005
 
     @model_validator(mode="after")
     def _fits_kind(self) -> Definition:

@@ -75,7 +75,8 @@ class LiveExperiments:
         if entry is None:
             return Shown(asked, rank(asked, deadline))
         if entry.definition.kind == "shadow":
-            return Shown(asked.within(entry.part), rank(asked, deadline))
+            part = entry.part if self._shadow.has_room() else self._shadow.drop(entry)
+            return Shown(asked.within(part), rank(asked, deadline))
         return RequestTrial(entry, asked, query_id, self._failures, self._metrics).show(rank, deadline)
 
     def _entry(self, asked: RankingRequest, query_id: str) -> Entry | None:
@@ -100,9 +101,6 @@ class LiveExperiments:
         entry = None if part is None else self._roster().named(part.experiment)
         if entry is None or entry.challenger is None or entry.definition.kind != "shadow":
             then(ShadowRanking("", (), "dropped: the experiment has ended"))
-            return
-        if not self._shadow.has_room():  # most lists of a busy service: nothing is made for them
-            then(self._shadow.drop(entry))
             return
         question = Question(
             str(entry.challenger.path),

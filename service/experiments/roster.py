@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from listwright.ranking.bundle import Bundle
@@ -14,6 +14,9 @@ from listwright.service.bundles.served import Models
 from listwright.service.errors import UnknownModelError
 from listwright.service.experiments.definition import Definition, ExperimentFile
 from listwright.service.participation import Participation
+
+NO_TIME = "the core had no time for it"
+"""Why a challenger does not rank a list that others wait before."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,9 +48,10 @@ class Entry:
         return f"{self.challenger.manifest.name}/{self.challenger.manifest.version}"
 
     @cached_property
-    def no_time(self) -> ShadowRanking:
-        """Of a list that is not ranked, as others wait; all of them share it."""
-        return ShadowRanking(self.challenger_name, (), "dropped: the core had no time for it")
+    def dropped(self) -> Participation:
+        """Of a request whose list the challenger does not rank, as others wait; all of them share it."""
+        shadow = ShadowRanking(self.challenger_name, (), f"dropped: {NO_TIME}")
+        return replace(self.part, shadow=shadow)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,7 +9,6 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import NamedTuple
@@ -18,8 +17,9 @@ from listwright.ranking.served.record import ShadowRanking
 from listwright.service.child_process import JOIN_S, Background, ended
 from listwright.service.experiments.failures import Failures
 from listwright.service.experiments.metrics import ExperimentMetrics
-from listwright.service.experiments.roster import Entry
+from listwright.service.experiments.roster import NO_TIME, Entry
 from listwright.service.experiments.shadow_process import Found, Question, run
+from listwright.service.participation import Participation
 
 MOST_WAITING = 8
 """Lists that wait; more are dropped: the core has no time for them."""
@@ -76,16 +76,16 @@ class Shadow:
                 self._waiting.append(task)
                 self._changed.notify()
         if not taken:
-            task.then(self.drop(task.entry))
+            task.then(self._dropped(task.entry, NO_TIME))
 
     def has_room(self) -> bool:
-        """Whether another list may wait. It stays so for who asks from the event loop's thread: no other adds lists."""
+        """Whether another list may wait."""
         return len(self._waiting) < MOST_WAITING
 
-    def drop(self, entry: Entry) -> ShadowRanking:
-        """Count a list that is not ranked, and say why. From any thread."""
-        self._metrics.count(entry.definition.name, "shadow_dropped")
-        return entry.no_time
+    def drop(self, entry: Entry) -> Participation:
+        """Of a request whose list there is no room for; it is counted. From any thread."""
+        self._metrics.requests.count(entry.definition.name, "shadow_dropped")
+        return entry.dropped
 
     def close(self) -> None:
         """End thread and process; what waits is dropped and told. Not from the event loop's thread."""
@@ -101,7 +101,7 @@ class Shadow:
         while tasks := self._next():
             self._rank(tasks)
         while self._waiting:
-            self._tell(replace(self.drop(self._waiting[0].entry), status="dropped: the service stopped"))
+            self._tell(self._dropped(self._waiting[0].entry, "the service stopped"))
         self._forget_process()
 
     def _next(self) -> tuple[ShadowTask, ...]:
@@ -147,7 +147,7 @@ class Shadow:
             self._metrics.shadow_seconds.labels(name).observe(found.cpu_s)
             for measure, value in zip(("kendall_tau", "rbo", "top_1"), found.agreement, strict=True):
                 self._metrics.agreement.labels(name, measure).observe(value)
-        self._metrics.count(name, f"shadow_{outcome}")
+        self._metrics.requests.count(name, f"shadow_{outcome}")
         # the rest is here and not in the process: one that has a list is stopped and let go with each request
         rest_s = found.cpu_s * (1.0 / entry.definition.core_share - 1.0)
         self._rest_until = max(self._rest_until, time.monotonic()) + rest_s
@@ -155,8 +155,12 @@ class Shadow:
 
     def _failed(self, entry: Entry, why: str) -> ShadowRanking:
         self._failures.failed(entry, why)
-        self._metrics.count(entry.definition.name, "shadow_failed")
+        self._metrics.requests.count(entry.definition.name, "shadow_failed")
         return ShadowRanking(entry.challenger_name, (), f"failed: {why}")
+
+    def _dropped(self, entry: Entry, why: str) -> ShadowRanking:
+        self._metrics.requests.count(entry.definition.name, "shadow_dropped")
+        return ShadowRanking(entry.challenger_name, (), f"dropped: {why}")
 
     def _running(self) -> tuple[Connection, SpawnProcess]:
         """The process and its pipe; it is started if there is none."""

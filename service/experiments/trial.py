@@ -130,7 +130,7 @@ class RequestTrial(NamedTuple):
         return self.asked.within(replace(self.entry.part, **facts))
 
     def _counted(self, outcome: str, shown: Shown) -> Shown:
-        self.metrics.count(self.entry.definition.name, outcome)
+        self.metrics.requests.count(self.entry.definition.name, outcome)
         return shown
 
 

@@ -30,15 +30,19 @@ def test_as_much_work_gives_the_same_answers(busy):
 
 
 def test_more_work_gives_the_answers_of_a_slower_worker(busy):
-    assert answered_again(answers(busy), 0.1) == pytest.approx(answers(1.1 * busy)[:, 1], abs=1e-9)
+    slow = np.concatenate([busy, 1.2 * busy])
+    more = 0.1 * np.median(busy) * np.repeat([1.0, 1.2], 50_000)
+    found, expected = answered_again(answers(slow), 0.1), answers(slow + more)[:, 1]
+    assert np.median(np.abs(found / expected - 1.0)) < 0.02, "of the requests about it, not of all"
+    assert np.percentile(found, 99) == pytest.approx(np.percentile(expected, 99), rel=0.05)
 
 
 def test_the_percentile_grows_by_more_than_the_work(busy):
     found = later_by(answers(busy), {"more": 0.02, "more_95": [0.0, 0.04]}, stall_ms=1e6)
-    p99 = [np.percentile(answers(times * busy)[:, 1], 99) for times in (1.0, 1.02, 1.04)]
-    assert found["later"] == pytest.approx(p99[1] / p99[0] - 1.0, abs=1e-4)
-    assert found["later"] > 0.02, "requests wait for each other"
-    assert found["later_95"] == pytest.approx([0.0, p99[2] / p99[0] - 1.0], abs=1e-4)
+    p99 = [np.percentile(answers(busy + more * np.median(busy))[:, 1], 99) for more in (0.0, 0.02, 0.04)]
+    assert found["later"] == pytest.approx(p99[1] / p99[0] - 1.0, abs=2e-3)
+    assert found["later"] * p99[0] > 0.02 * np.median(busy), "requests wait for each other"
+    assert found["later_95"] == pytest.approx([0.0, p99[2] / p99[0] - 1.0], abs=4e-3)
 
 
 def test_seconds_with_a_pause_are_left_out(busy):

@@ -46,10 +46,12 @@ LOADS = (0.3, 0.6)
 NO_TIME, CORE_SHARE = 1e-9, 0.005
 """Of a core, for the challenger: none but for one list, and the default."""
 
-SECONDS, QUICK_SECONDS = 240.0, 4.0
-"""Of each measurement at each load; a 99th percentile of a shared machine needs many requests."""
+SECONDS, QUICK_SECONDS = 180.0, 4.0
+"""At each load with the challenger's work, and as long without it; a 99th percentile of a shared machine needs many
+requests."""
 
 PEAKS, PEAK_S = 3, 5.0
+"""Closed loops, before the core's time is measured and after: of a slow moment alone the peak would be too low."""
 
 TURNS, QUICK_TURNS = 1000, 10
 """Pairs of them, in which the core's time is measured."""
@@ -112,6 +114,12 @@ def query_ids() -> dict[str, str]:
     return {"without": next(name for name in names if name not in inside), "with": inside[0]}
 
 
+def peaks_of(services: Pair, seconds: float) -> list[float]:
+    """Lists a second of a query that is not shadowed, in closed loops."""
+    asked = ("without", services.folder / "body", MEDIA_TYPE, seconds)
+    return [services.ask(*asked)["accepted_per_second"] for _ in range(PEAKS)]
+
+
 def core_time(services: Pair, process: psutil.Process, turns: int) -> dict[str, Any]:
     """Of a core, what a request takes that is shadowed, and one that is not."""
     connection = http.client.HTTPConnection("127.0.0.1", services.ports["with"], timeout=30)
@@ -138,7 +146,7 @@ def taking_part(services: Pair, work: dict[str, Any], seconds: float, rate: floa
     return {
         "rate": round(rate, 1),
         "computed": later_by(answers, work, stall_ms=STALL_MS),
-        "measured": services.alternating(body, MEDIA_TYPE, seconds, rate, stall_ms=STALL_MS),
+        "measured": services.alternating(body, MEDIA_TYPE, seconds / 2, rate, stall_ms=STALL_MS),
     }
 
 
@@ -166,11 +174,11 @@ def main() -> int:
     seconds = QUICK_SECONDS if quick else SECONDS
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        models, body = models_of(folder), folder / "body"
+        models = models_of(folder)
         with shadowed(folder, models, NO_TIME) as (services, process):
+            peaks = peaks_of(services, min(seconds, PEAK_S))
             work = core_time(services, process, QUICK_TURNS if quick else TURNS)
-            asked = ("without", body, MEDIA_TYPE, min(seconds, PEAK_S))
-            peak = float(np.median([services.ask(*asked)["accepted_per_second"] for _ in range(PEAKS)]))
+            peak = float(np.median(peaks + peaks_of(services, min(seconds, PEAK_S))))
             parts = [taking_part(services, work, seconds, load * peak) for load in LOADS]
         with shadowed(folder, models, CORE_SHARE) as (services, process):
             ranking = [ranking_beside(services, challenger(process), seconds, load * peak) for load in LOADS]

@@ -2,6 +2,7 @@
 
 import os
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -70,7 +71,7 @@ def test_the_share_of_more_work_is_found():
     assert found["core_us"] == pytest.approx({"without": 1e6, "with": 1.1e6}, rel=0.01)
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="needs Linux's account of a process")
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="needs Linux's account of a process")
 def test_the_core_time_is_that_of_the_process():
     before, began = core_seconds(os.getpid()), time.process_time()
     while time.process_time() - began < 0.2:

@@ -51,7 +51,7 @@ def scraped(tmp_path_factory):
     app = create_app(Settings(bundle=folder, experiments=file, explain=True), loaded=bundle.load(folder))
     telemetry = app.service.telemetry
     counts = app.service.experiments._metrics
-    counts.requests.labels("a", "shadow_ok").inc()
+    counts.requests.count("a", "shadow_ok")
     counts.failures.labels("a").inc()
     counts.shadow_seconds.labels("a").observe(0.001)
     counts.agreement.labels("a", "rbo").observe(0.9)

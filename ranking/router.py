@@ -11,8 +11,9 @@ from jaxtyping import Float, Int
 
 from listwright.ranking.aggregates import Aggregates
 from listwright.ranking.errors import RoutingError, ScoringError
+from listwright.ranking.first_pass import FirstPass
 from listwright.ranking.scorers import Scorer
-from listwright.ranking.stages import RouterStage
+from listwright.ranking.stages import RouterStage, SrmStage
 
 SMALLEST_SHARE = 1e-3
 """A forest says 0 of what it has not met; no probability is."""
@@ -57,6 +58,26 @@ class Hook(Protocol):
             RoutingError: if it cannot decide; the bundle's router is asked instead.
         """
         ...
+
+
+def ask(hook: Hook, first: FirstPass, srm: SrmStage | None) -> Choice:
+    """A hook's choice among the specialists.
+
+    Raises:
+        RoutingError: if it cannot decide, or names none of them.
+    """
+    choice = hook(Query(_own(first.candidates.features), first.candidates.context, _own(first.scores)))
+    count = 0 if srm is None else len(srm.specialists)
+    if choice.specialist is not None and not 0 <= choice.specialist < count:
+        raise RoutingError("unknown_specialist", f"the hook chose specialist {choice.specialist} of {count}")
+    return choice
+
+
+def _own(array: np.ndarray) -> np.ndarray:
+    """A read-only copy: whatever a hook does to it, and whenever, stays its own."""
+    copy: np.ndarray = array.copy()
+    copy.flags.writeable = False
+    return copy
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from listwright.ranking.errors import ListwrightError, RecipeError
 from listwright.training.bars import progress_bars
 from listwright.training.cluster.connection import add_on_option
-from listwright.training.scoring.job import Job, score
+from listwright.training.scoring.job import Job
+from listwright.training.scoring.start import score
 
 _EXAMPLES = """examples:
   listwright score models/shop/1 --data rows.parquet --qid search_id --out scored.parquet

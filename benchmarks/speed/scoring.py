@@ -1,9 +1,9 @@
 """``python -m benchmarks.speed.scoring``: what offline scoring takes beyond the ranking itself, and its memory.
 
 The floor is the same bundle in as many processes as score, all at once, which rank the same lists from arrays in
-memory. Both are taken in turn, and a ratio is of medians. Two bundles: the demo, whose lists are short and cheap, and
-the wide bundle of the other benchmarks, which writes all columns or the query ids alone. Both bundles then score ten
-million rows, three times between floors, while the memory of all processes is looked at. Their ratio is the median.
+memory. Two bundles: the demo, whose lists are short and cheap, and the wide bundle of the other benchmarks, which
+writes all columns or the query ids alone. Each scores its rows three times between floors, while the memory of all
+processes is looked at. A ratio is the median of the three. A job of one list says what a start takes.
 """
 
 from __future__ import annotations
@@ -45,17 +45,16 @@ FILE_LISTS = 8_000
 
 STRATEGY = "qilcm"
 
-ROWS = 4_000_000
-"""Of the comparison."""
+SHORT_ROWS, LONG_ROWS, FLOOR_ROWS = 4_000_000, 10_000_000, 1_500_000
+"""Of the jobs, and of a floor between two of them."""
 
-LONG_ROWS, LONG_FLOOR_ROWS = 10_000_000, 1_000_000
 IDS = ("--columns", "qid")
 WIDE_LENGTH = 100
 
-FLOOR_ROWS = 20_000
+HELD_ROWS = 20_000
 """Rows that a process of the floor holds, and ranks again and again."""
 
-ROUNDS, LONG_ROUNDS = 3, 3
+ROUNDS = 3
 LOOK_S = 0.5
 """Between two looks at the memory: each takes milliseconds of a core that scores."""
 
@@ -69,18 +68,19 @@ def main(arguments: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         wide = wide_bundle.build(folder / "bundles" / "wide" / "1")
-        sets: dict[str, tuple[Path, Callable[[int], pl.DataFrame], list[Sequence[str]]]]
-        sets = {"demo": (DEMO, _demo_rows, [()]), "wide": (wide, _wide_rows, [(), IDS])}
-        table, long = [], []
-        for kind, (served, made, written) in sets.items():
-            data = _generated(folder / kind, int(ROWS * share), made)
-            table += [{"bundle": kind, **row} for row in _compared(folder, served, data, jobs, written)]
+        plan: list[tuple[Path, Callable[[int], pl.DataFrame], int, list[Sequence[str]]]] = [
+            (wide, _wide_rows, SHORT_ROWS, [(), IDS]),
+            (wide, _wide_rows, LONG_ROWS, [(), IDS]),
+            (DEMO, _demo_rows, LONG_ROWS, [()]),
+        ]
+        table = []
+        for served, made, rows, written in plan:
+            data = _generated(folder / "data", int(rows * share), made)
+            table += [_measured(folder, served, data, jobs, words, int(FLOOR_ROWS * share)) for words in written]
             shutil.rmtree(data)
-        for kind, (served, made, written) in sets.items():
-            data = _generated(folder / kind, int(LONG_ROWS * share), made)
-            long.append({"bundle": kind, **_long(folder, served, data, jobs, written[-1], share)})
-            shutil.rmtree(data)
-    print(machine.save("scoring", "python -m benchmarks.speed.scoring", {"jobs": jobs, "table": table, "long": long}))
+        start = _start_seconds(folder, wide, jobs)
+    facts = {"jobs": jobs, "seconds_of_a_start": start, "table": table}
+    print(machine.save("scoring", "python -m benchmarks.speed.scoring", facts))
     return 0
 
 
@@ -130,28 +130,14 @@ def scored(served: Path, data: Path, out: Path, jobs: int, written: Sequence[str
     return time.perf_counter() - began
 
 
-def _compared(
-    folder: Path, served: Path, data: Path, jobs: int, written: Sequence[Sequence[str]]
-) -> list[dict[str, Any]]:
-    """One bundle: candidates a second and core, of the floor and of the command for each set of written columns."""
-    count, out = _count(data), folder / "out"
-    floors, ours = [], dict[int, list[float]]()
-    for _ in range(ROUNDS):
-        floors.append(floor(served, data, count // jobs, jobs))
-        for number, words in enumerate(written):
-            ours.setdefault(number, []).append(count / scored(served, data, out, jobs, words) / jobs)
-            shutil.rmtree(out)
-    return [
-        {
-            "columns": _columns(words),
-            "features": len(bundle.load(served).manifest.feature_schema),
-            "rows": count,
-            "floor_per_second_and_core": round(median(floors)),
-            "scored_per_second_and_core": round(median(ours[number])),
-            "ratio": round(median(ours[number]) / median(floors), 3),
-        }
-        for number, words in enumerate(written)
-    ]
+def _start_seconds(folder: Path, served: Path, jobs: int) -> float:
+    """What a job of one list takes; the first one fills the caches."""
+    data = folder / "list.parquet"
+    _wide_rows(0)[:WIDE_LENGTH].write_parquet(data)
+    seconds = []
+    for number in range(1 + ROUNDS):
+        seconds.append(scored(served, data, folder / f"list {number}", jobs))
+    return round(median(seconds[1:]), 2)
 
 
 def _columns(words: Sequence[str]) -> str:
@@ -172,7 +158,7 @@ def floor(served: Path, data: Path, rows: int, jobs: int) -> float:
 def _ranked(served: str, data: str, rows: int) -> float:
     loaded = bundle.load(Path(served))
     schema = loaded.manifest.feature_schema
-    frame = pl.read_parquet(Path(data) / "*.parquet", n_rows=FLOOR_ROWS)
+    frame = pl.read_parquet(Path(data) / "*.parquet", n_rows=HELD_ROWS)
     held, _ = asked(frame.select(schema.names), frame["qid"], schema, schema.names)
     lists = [CandidateList(candidates) for candidates, _ in held.lists()]
     for candidates in lists[:20]:
@@ -185,11 +171,11 @@ def _ranked(served: str, data: str, rows: int) -> float:
     return done / (time.perf_counter() - began)
 
 
-def _long(folder: Path, served: Path, data: Path, jobs: int, words: Sequence[str], share: float) -> dict[str, Any]:
-    """Many rows, some times: their time between two floors, and the most memory that all processes and each had."""
-    out, rows, count = folder / "scored", int(LONG_FLOOR_ROWS * share), _count(data)
+def _measured(folder: Path, served: Path, data: Path, jobs: int, words: Sequence[str], rows: int) -> dict[str, Any]:
+    """Jobs between floors of ``rows`` rows: their rates, and the most memory that all processes and each had."""
+    out, count = folder / "scored", _count(data)
     floors, seconds, memories = [floor(served, data, rows, jobs)], [], []
-    for _ in range(LONG_ROUNDS):
+    for _ in range(ROUNDS):
         with memory() as most:
             seconds.append(scored(served, data, out, jobs, words))
         memories.append(most)
@@ -198,7 +184,9 @@ def _long(folder: Path, served: Path, data: Path, jobs: int, words: Sequence[str
     rates = [count / taken / jobs for taken in seconds]
     ratios = [rate / mean(around) for rate, around in zip(rates, pairwise(floors), strict=True)]
     return {
+        "bundle": served.parent.name,
         "columns": _columns(words),
+        "features": len(bundle.load(served).manifest.feature_schema),
         "rows": count,
         "bytes_of_data": sum(path.stat().st_size for path in data.iterdir()),
         "seconds": round(median(seconds), 1),

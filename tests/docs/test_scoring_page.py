@@ -16,7 +16,6 @@ PAGE = page("docs/scoring.md")
 
 
 def figures():
-    run = result("scoring")
     rows = [
         [
             one["bundle"],
@@ -25,18 +24,12 @@ def figures():
             f"{one['floor_per_second_and_core']:,}",
             f"{one['scored_per_second_and_core']:,}",
             f"{one['ratio']:.2f}",
-            memory(one),
+            f"{one['peak_rss_mib_all']:,.0f} MiB, largest process {one['peak_rss_mib_one']:,.0f} MiB",
         ]
-        for one in [*run["table"], *run["long"]]
+        for one in result("scoring")["table"]
     ]
     head = ["bundle", "columns", "rows", "floor", "scored", "ratio", "peak memory of all processes"]
     return table(head, rows)
-
-
-def memory(one):
-    if "peak_rss_mib_all" not in one:
-        return ""
-    return f"{one['peak_rss_mib_all']:,.0f} MiB, largest process {one['peak_rss_mib_one']:,.0f} MiB"
 
 
 def test_the_figures_are_those_of_the_committed_run():

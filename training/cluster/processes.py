@@ -14,6 +14,9 @@ from multiprocessing.connection import Connection
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
 """Of a process: they share the cores, and figures repeat to the bit. Libraries read it when they are imported."""
 
+KEPT_PAGES = {"_RJEM_MALLOC_CONF": "dirty_decay_ms:10000"}
+"""For the allocator of polars: the memory of one piece of work serves the next, and does not go back in between."""
+
 
 @contextmanager
 def pool(jobs: int) -> Iterator[Executor]:
@@ -21,7 +24,7 @@ def pool(jobs: int) -> Iterator[Executor]:
     context = multiprocessing.get_context("spawn")  # a fork would copy torch's threads in whatever state they are
     # a pipe, and no event: who is killed while it waits for one takes the lock along that is needed to set it
     heard, held = context.Pipe(duplex=False)
-    with _inherited(ONE_THREAD):
+    with _inherited(ONE_THREAD | KEPT_PAGES):
         workers = ProcessPoolExecutor(jobs, mp_context=context, initializer=_obey, initargs=(heard,))
         try:
             yield workers

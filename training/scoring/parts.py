@@ -11,10 +11,8 @@ import polars as pl
 
 from listwright.ranking.errors import DataError
 from listwright.training.scoring.frames import FileRows
+from listwright.training.scoring.job import PART_ROWS
 from listwright.training.scoring.ranges import RowRange
-
-PART_ROWS = 100_000
-"""Rows of a part, and those of its last list; a part is what an interrupted run keeps."""
 
 
 class Part(NamedTuple):

@@ -10,9 +10,7 @@ import polars as pl
 
 from listwright.ranking.errors import DataError
 from listwright.ranking.features import FeatureSchema
-
-ARROW = ".arrow"
-"""Ends the names of files in Arrow's own format."""
+from listwright.training.scoring.part_files import ARROW
 
 
 class RowRange(NamedTuple):

@@ -12,16 +12,17 @@ import polars as pl
 from jaxtyping import Float, Int
 
 from listwright.ranking.bundle import Bundle
-from listwright.ranking.candidates import CandidateList
+from listwright.ranking.candidates import CandidateList, Ranking
 from listwright.ranking.errors import ScoringError
 from listwright.ranking.features import UNKNOWN_CODE, FeatureSchema
+from listwright.ranking.reranker import Reranker
 from listwright.training.data.memory import asked
 
 COLUMNS = ("rank", "score", "first_stage_score", "strategy")
 """Columns that scoring adds, before a prefix."""
 
-TURNED_ROWS = 20_000
-"""Rows whose columns are turned into rows at a time: a cache still holds them when they are ranked."""
+BLOCK_ROWS = 20_000
+"""Rows that the first stage scores at a time: a cache still holds them when their lists are ranked."""
 
 
 def ranked(rows: pl.DataFrame, loaded: Bundle, qid: str, *, strategy: str = "auto", prefix: str = "") -> pl.DataFrame:
@@ -43,13 +44,13 @@ def ranked(rows: pl.DataFrame, loaded: Bundle, qid: str, *, strategy: str = "aut
         UnknownStrategyError: if the bundle has no such strategy.
         ScoringError: if a stage fails: an earlier stage's answer must not pass for its.
     """
-    orders, scores, first_scores, strategies = [], [], [], []  # arrays alone: kept rankings would be garbage to look at
+    # arrays alone: kept rankings would be garbage to look at
+    orders, scores, first_scores, strategies = list[np.ndarray](), list[np.ndarray](), list[np.ndarray](), list[str]()
     lists = _lists(rows, loaded.manifest.feature_schema, qid)
     _, offsets, order, qids = lists
-    for n, features in enumerate(lists.each()):
-        ranking = loaded.reranker.rerank(CandidateList(features), strategy=strategy)
+    for ranking in _rankings(lists, loaded.reranker, strategy):
         if ranking.degraded:
-            raise ScoringError(f"query {qids[n]}: {ranking.reason}")
+            raise ScoringError(f"query {qids[len(orders)]}: {ranking.reason}")
         orders.append(ranking.order)
         scores.append(ranking.relevance)
         first_scores.append(ranking.first_stage_scores)
@@ -85,26 +86,37 @@ class _Lists(NamedTuple):
     order: Int[np.ndarray, " R"] | None
     qids: Sequence[object]
 
-    def each(self) -> Iterator[Float[np.ndarray, "L D"]]:
-        """Features of each list; the next ones may take their place."""
-        if isinstance(self.features, pl.DataFrame):
-            return _in_rows([column.to_numpy() for column in self.features], self.offsets)
-        return (self.features[begin:end] for begin, end in pairwise(self.offsets.tolist()))
+    def blocks(self) -> Iterator[_Block]:
+        """Lists that follow each other, some at a time; the next ones may take their place."""
+        bounds, place = self.offsets.tolist(), 0
+        columns = [column.to_numpy() for column in self.features] if isinstance(self.features, pl.DataFrame) else []
+        room = np.empty((max(BLOCK_ROWS, int(np.diff(self.offsets).max())), len(columns)), dtype=np.float32)
+        while place + 1 < len(bounds):
+            until = max(place + 1, bisect_right(bounds, bounds[place] + BLOCK_ROWS) - 1)
+            first, end = bounds[place], bounds[until]
+            if isinstance(self.features, pl.DataFrame):
+                rows = room[: end - first]  # in the same memory each time: a cache holds it, and no page is new
+                np.stack([column[first:end] for column in columns], axis=1, out=rows)
+            else:
+                rows = self.features[first:end]
+            yield _Block(rows, [bound - first for bound in bounds[place : until + 1]])
+            place = until
 
 
-def _in_rows(
-    columns: Sequence[Float[np.ndarray, " R"]], offsets: Int[np.ndarray, " M"]
-) -> Iterator[Float[np.ndarray, "L D"]]:
-    """Lists of columns as rows, some lists at a time in the same memory: a cache holds it, and no page is new."""
-    bounds, place = offsets.tolist(), 0
-    rows = np.empty((max(TURNED_ROWS, int(np.diff(offsets).max())), len(columns)), dtype=np.float32)
-    while place + 1 < len(bounds):
-        until = max(place + 1, bisect_right(bounds, bounds[place] + TURNED_ROWS) - 1)
-        first, end = bounds[place], bounds[until]
-        np.stack([column[first:end] for column in columns], axis=1, out=rows[: end - first])
-        for here, after in pairwise(bounds[place : until + 1]):
-            yield rows[here - first : after - first]
-        place = until
+class _Block(NamedTuple):
+    """Rows of some lists, and where each begins; the last number is the end."""
+
+    rows: Float[np.ndarray, "R D"]
+    bounds: list[int]
+
+
+def _rankings(lists: _Lists, reranker: Reranker, strategy: str) -> Iterator[Ranking]:
+    """Of each list. Their first stage is that of a whole block where this gives the same."""
+    for rows, bounds in lists.blocks():
+        known = reranker.first_stage_scores(rows)
+        for begin, end in pairwise(bounds):
+            scores = None if known is None else known[begin:end]
+            yield reranker.rerank(CandidateList(rows[begin:end]), strategy=strategy, first_stage_scores=scores)
 
 
 def _lists(rows: pl.DataFrame, schema: FeatureSchema, qid: str) -> _Lists:

@@ -13,9 +13,10 @@ import pytest
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.training import score as command
-from listwright.training.scoring import job as scoring
-from listwright.training.scoring.job import score
+from listwright.training.scoring import run as scoring
 from listwright.training.scoring.ranges import RowRange
+from listwright.training.scoring.start import score
+from listwright.training.scoring.worker import score_part
 from listwright.training.stored.job_folder import job_folder
 from support.training.scored import LENGTHS, job, lists
 from support.waiting import until
@@ -165,11 +166,11 @@ def test_what_a_part_holds_is_written_last(folder, data, monkeypatch, tmp_path):
     given = (0, [RowRange(tmp_path / "0000000.arrow", 0, 2)], job(folder, data), "query", str(tmp_path))
     monkeypatch.setattr(pl.DataFrame, "write_parquet", full)
     with pytest.raises(DataError, match="no room is left on this disk"):
-        scoring._score_part(*given)
+        score_part(*given)
     assert list(tmp_path.glob("*.json")) == []
     monkeypatch.undo()
     for _ in range(2):  # a task that is lost at its very end is run again
-        scoring._score_part(*given)
+        score_part(*given)
         assert json.loads((tmp_path / "0000000.json").read_text()) == [2, 1]
         assert np.isfinite(pl.read_parquet(tmp_path / "0000000.parquet")["score"].to_numpy()).all()
     assert not (tmp_path / "0000000.arrow").exists()

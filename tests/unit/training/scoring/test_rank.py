@@ -1,5 +1,6 @@
 """Features of a part: the fast way reads what the thorough one does, and leaves it what it cannot read."""
 
+from itertools import pairwise
 from unittest.mock import patch
 
 import hypothesis.strategies as st
@@ -34,6 +35,18 @@ def frame(rows, ids=None, **kinds):
     return pl.DataFrame({name: pl.Series(name, made[name], dtype=kinds.get(name)) for name in made})
 
 
+def in_blocks(found, rows):
+    """Features of each list, read in blocks of so many rows."""
+    lists = []
+    with patch.object(rank, "BLOCK_ROWS", rows):
+        for block in found.blocks():
+            assert block.rows.dtype == np.float32
+            assert block.rows.flags.c_contiguous
+            assert len(block.rows) <= max(rows, block.bounds[1]), "more rows than asked for, and more than a list"
+            lists += [block.rows[begin:end].copy() for begin, end in pairwise(block.bounds)]
+    return lists
+
+
 @given(ROWS, st.sampled_from([pl.Float64, pl.Float32]), st.integers(1, 25))
 def test_plain_columns_are_read_as_the_thorough_way_reads_them(rows, kind, turned):
     table = frame(rows, price=kind)
@@ -41,12 +54,7 @@ def test_plain_columns_are_read_as_the_thorough_way_reads_them(rows, kind, turne
     data, order = asked(table.select(SCHEMA.names), table["qid"], SCHEMA, SCHEMA.names)
     assert found.order is None
     assert (order == np.arange(len(rows))).all()
-    with patch.object(rank, "TURNED_ROWS", turned):
-        lists = []
-        for features in found.each():
-            assert features.dtype == np.float32
-            assert features.flags.c_contiguous
-            lists.append(features.copy())  # the next ones take their place
+    lists = in_blocks(found, turned)
     np.testing.assert_array_equal([len(features) for features in lists], np.diff(found.offsets))
     np.testing.assert_array_equal(np.concatenate(lists), data.features)
     np.testing.assert_array_equal(found.offsets, data.offsets)
@@ -80,4 +88,4 @@ def test_ids_that_read_alike_are_one_list_for_the_thorough_way_only():
     found = _lists(frame([(1.0, "bern", 1)] * 3, ids=[1.5, 1.5, 2.0]), SCHEMA, "qid")
     assert found.order is not None
     assert list(found.offsets) == [0, 2, 3]
-    assert [features.shape for features in found.each()] == [(2, 3), (1, 3)]
+    assert [features.shape for features in in_blocks(found, 1)] == [(2, 3), (1, 3)]

@@ -1,0 +1,26 @@
+"""Files of a job's hidden folder: what the command and its workers write there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ARROW = ".arrow"
+"""Ends the names of files in Arrow's own format."""
+
+FULL = "make some, and run the same command with --resume"
+"""What to do if the disk is full."""
+
+
+def rows_file(folder: Path, number: int) -> Path:
+    """A part's rows before they are ranked, where a worker cannot read the data itself."""
+    return folder / f"{number:07}{ARROW}"
+
+
+def part_file(folder: Path, number: int) -> Path:
+    """A part's rows, ranked."""
+    return folder / f"{number:07}.parquet"
+
+
+def size_file(folder: Path, number: int) -> Path:
+    """A part's rows and lists; it is there once the part is whole."""
+    return folder / f"{number:07}.json"

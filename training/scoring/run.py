@@ -1,0 +1,160 @@
+"""A file's lists scored side by side into parts, and the parts into one file: resumable, and whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from listwright.ranking import bundle
+from listwright.ranking.errors import DataError, RecipeError
+from listwright.ranking.manifest import Manifest
+from listwright.training.progress import Progress
+from listwright.training.scoring.frames import batches, files_of
+from listwright.training.scoring.job import Job, Scored
+from listwright.training.scoring.part_files import FULL, rows_file, size_file
+from listwright.training.scoring.parts import Part, parts
+from listwright.training.scoring.ranges import RowRange
+from listwright.training.scoring.rank import COLUMNS
+from listwright.training.scoring.worker import score_part
+from listwright.training.stored.disk import told_if_full
+from listwright.training.stored.job_folder import WorkerStoppedError, job_folder
+
+
+def run(
+    job: Job,
+    workers: Executor,
+    at_a_time: int,
+    until_scored: AbstractContextManager[Any],
+    *,
+    workers_read: bool,
+    resume: bool,
+    progress: Progress,
+) -> Scored:
+    """Score the parts of a job that are not there, and publish all.
+
+    Args:
+        job: what is asked for.
+        workers: score the parts.
+        at_a_time: how many parts they score side by side.
+        until_scored: its end ends the workers: none writes into the folder of a job that is over.
+        workers_read: whether they read Parquet files themselves.
+        resume: whether an interrupted job goes on.
+        progress: how far it is.
+
+    Raises:
+        ListwrightError: see :func:`listwright.training.scoring.start.score`.
+    """
+    manifest = bundle.read_manifest(job.bundle)
+    facts = _facts(job, manifest)
+    with (
+        job_folder(job.out, facts, resume=resume, kept="0*.json") as folder,
+        told_if_full(job.out.parent, FULL),
+    ):
+        try:
+            with until_scored:
+                sizes = _all_parts(job, manifest, folder, workers, at_a_time, progress, ids_only=workers_read)
+        except BrokenProcessPool as error:
+            raise WorkerStoppedError(
+                "a worker was stopped from outside, perhaps for want of memory: finished parts are kept; the same "
+                "command with --resume continues, with --jobs N for fewer at a time"
+            ) from error
+        done = [Scored(*json.loads(path.read_text())) for path in sizes]
+        if _facts(job, manifest) != facts:
+            raise DataError(job.data, f"changed while it was scored: delete {folder}, and score it again")
+        _publish(folder, job.out)
+    return Scored(sum(part.rows for part in done), sum(part.lists for part in done))
+
+
+def _all_parts(
+    job: Job,
+    manifest: Manifest,
+    folder: Path,
+    workers: Executor,
+    at_a_time: int,
+    progress: Progress,
+    *,
+    ids_only: bool,
+) -> list[Path]:
+    """Score the parts that are not there; what each holds, in order."""
+    task = progress.begin(f"Scoring {job.data.name}, rows")
+    qid, rows, ids_only = batches(job.data, manifest.feature_schema, job.qid, job.columns, ids_only=ids_only)
+    written, done, running = [], 0, dict[Future[None], int]()
+
+    def take(futures: Iterable[Future[None]]) -> None:
+        nonlocal done
+        for future in futures:
+            done += running.pop(future)
+            future.result()
+            task.reach(done)
+
+    for part in parts(rows, qid, job.part_rows):
+        if part.number == 0:
+            _check_names(job, part.columns)
+        written.append(size_file(folder, part.number))
+        if written[-1].exists():
+            done += part.rows.height
+            task.reach(done)
+            continue
+        running[_begun(workers, part, job, qid, folder, ids_only=ids_only)] = part.rows.height
+        if len(running) > at_a_time:  # one waits, so that no worker does; more would fill the memory
+            take(wait(running, return_when=FIRST_COMPLETED).done)
+    while running:
+        take(wait(running, return_when=FIRST_COMPLETED).done)
+    task.end(done)
+    return written
+
+
+def _begun(workers: Executor, part: Part, job: Job, qid: str, folder: Path, *, ids_only: bool) -> Future[None]:
+    """Have a part scored. Rows that are read go through a file: through a pipe they would be copied several times."""
+    ranges = part.ranges
+    if not ids_only:
+        part.rows.write_ipc(rows_file(folder, part.number), compression="uncompressed")
+        ranges = [RowRange(rows_file(folder, part.number), 0, part.rows.height)]
+    return workers.submit(score_part, part.number, ranges, job, qid, str(folder))
+
+
+def _check_names(job: Job, names: Sequence[str]) -> None:
+    columns = names if job.columns is None else job.columns
+    for name in columns:
+        if name not in names:
+            raise RecipeError(f"--columns {name}: {job.data} has no such column: check it, or leave --columns out")
+    taken = [job.prefix + name for name in COLUMNS if job.prefix + name in columns]
+    if taken:
+        raise RecipeError(f"{job.data} has a column {taken[0]!r} already: say --prefix new_ for new_rank …")
+
+
+def _publish(folder: Path, out: Path) -> None:
+    """The parts as one file, or as a folder without what only a job needs; whole or not at all."""
+    found = sorted(folder.glob("[0-9]*.parquet"))
+    whole = folder / f"whole{out.suffix}"
+    if not out.suffix:
+        shutil.rmtree(whole, ignore_errors=True)  # of a run that was stopped here
+        whole.mkdir()
+        for path in found:
+            os.link(path, whole / path.name)
+    elif out.suffix.lower() == ".csv":
+        pl.scan_parquet(found).sink_csv(whole)
+    else:
+        pl.scan_parquet(found).sink_parquet(whole)
+    whole.replace(out)
+    shutil.rmtree(folder)
+
+
+def _facts(job: Job, manifest: Manifest) -> dict[str, object]:
+    """All that the parts depend on."""
+    stats = {path.name: path.stat() for path in files_of(job.data)}
+    sizes = {name: [stat.st_size, stat.st_mtime_ns] for name, stat in stats.items()}
+    hashes = {entry.name: entry.sha256 for entry in manifest.files}
+    plain = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(job).items()}
+    columns = None if job.columns is None else list(job.columns)
+    return {**plain, "columns": columns, "files of the bundle": hashes, "size and time of data": sizes}

@@ -23,10 +23,11 @@ _EXAMPLES = """examples:
   listwright score models/shop/1 --data test.txt --out scored.parquet     LETOR text
   listwright score models/shop/1 --data november/ --qid search_id --out scored
   listwright score models/shop/1 --data november/ --qid search_id --columns search_id,offer --out scored
+  listwright score models/shop/1 --data november/ --qid search_id --with-features --out scored
   listwright score models/shop/1 --data rows.parquet --qid search_id --out scored.parquet --on ray://head:10001
 
 A folder's files are read by name. --out without an ending is a folder of Parquet parts.
-The rows keep their order. All their columns are written, or those of --columns.
+The rows keep their order. All columns that are no features of the bundle are written, or those of --columns.
 Added are rank (1 is best), score and first_stage_score as POST /rerank answers them,
 and strategy, the ranker. Rows of a query must stand together.
 """
@@ -36,7 +37,16 @@ def main(arguments: list[str] | None = None) -> int:
     """Command line; 0 when the file is written, 1 with one clear line when it is not, 130 after Ctrl-C."""
     options = _parser().parse_args(arguments)
     console = Console(highlight=False)
-    job = Job(options.bundle, options.data, options.out, options.qid, options.strategy, options.prefix, options.columns)
+    job = Job(
+        options.bundle,
+        options.data,
+        options.out,
+        qid=options.qid,
+        strategy=options.strategy,
+        prefix=options.prefix,
+        columns=options.columns,
+        with_features=options.with_features,
+    )
     began = perf_counter()
     try:
         if options.jobs is not None and options.jobs < 1:
@@ -71,9 +81,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--qid", metavar="COL", help="column with the query id; not for LETOR text")
     parser.add_argument("--strategy", default="auto", metavar="NAME", help="as in a request (default: auto)")
     parser.add_argument("--prefix", default="", metavar="TEXT", help="before the names of the added columns")
-    parser.add_argument(
-        "--columns", type=_names, metavar="COL,COL", help="columns of the data to write beside the added ones (all)"
+    written = parser.add_mutually_exclusive_group()
+    written.add_argument(
+        "--columns", type=_names, metavar="COL,COL", help="columns of the data to write (default: all but the features)"
     )
+    written.add_argument("--with-features", action="store_true", help="write the features of the bundle, too")
     parser.add_argument("--jobs", type=int, metavar="N", help="parts at a time (default: cores)")
     add_on_option(parser)
     parser.add_argument("--resume", action="store_true", help="continue an interrupted job")

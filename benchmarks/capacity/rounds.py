@@ -40,9 +40,6 @@ DEFAULT: Balancer = "least connections"
 OTHERS_AT = 0.7
 """The load at which the other balancers are looked at."""
 
-STEADY = 0.1
-"""A list may take so much more or less CPU time after a load than before it; else the load is played again."""
-
 
 @dataclass(frozen=True, slots=True)
 class Beside:
@@ -96,15 +93,12 @@ class Run:
     Args:
         due: ``(N,)`` when its lists arrived.
         seen: what became of them.
-        cpu_s: that the replicas took for a list, the mean of just before and just after: a shared machine is not always
-            as fast.
-        change: of that time from before to after, over the time before.
+        cpu_s: that the replicas took for a list just before: a shared machine is not always as fast.
     """
 
     due: Float[np.ndarray, " N"]
     seen: Seen
     cpu_s: float
-    change: float = 0.0
 
 
 @dataclass(slots=True)
@@ -163,9 +157,10 @@ def measured(shape: Shape, cores: Cores, *, count: int, seconds: float) -> Round
         with _stand(shape, cores.replicas[:1], frozenset(cores.replicas[1:])) as (generator, started):
             (replica,) = started
             found.times.append(measure.service_times(generator, replica, shape, seconds))
+            capacity = 1.0 / found.times[-1].cpu_s
             for step in found.comparisons:
                 if step.replicas == 1:
-                    step.runs.append(_run(generator, replica.port, started, step, 0.0, number, seconds))
+                    step.runs.append(_run(generator, replica.port, started, step, capacity, number, seconds))
             found.footprint = measure.footprint(replica, shape, measure.probe(replica.port, shape)[1])
         print(" two replicas", end=" ", flush=True)
         with _stand(shape, cores.replicas, cores.others) as (generator, started):
@@ -187,14 +182,14 @@ def _two(
     with haproxy(ports, DEFAULT, cores) as (port, proxy):
         beside = _beside(generator, port, proxy, started, seconds)
         found.beside.append(beside)
-        beside_s = beside.cpu_s if found.shared else 0.0
+        capacity = len(ports) / (beside.replica_s + (beside.cpu_s if found.shared else 0.0))
         for step in found.comparisons:
             if step.balancer == DEFAULT:
-                step.runs.append(_run(generator, port, started, step, beside_s, number, seconds))
+                step.runs.append(_run(generator, port, started, step, capacity, number, seconds))
     for step in found.comparisons:
         if step.balancer not in (None, DEFAULT):
             with haproxy(ports, step.balancer, cores) as (port, _):
-                step.runs.append(_run(generator, port, started, step, beside_s, number, seconds))
+                step.runs.append(_run(generator, port, started, step, capacity, number, seconds))
 
 
 def _beside(
@@ -226,31 +221,12 @@ def _run(
     port: int,
     started: Sequence[Replica],
     step: Comparison,
-    beside_s: float,
+    capacity: float,
     number: int,
     seconds: float,
 ) -> Run:
-    """A load during which the machine was as fast after as before; the steadiest where it never was.
-
-    Args:
-        generator: of the load.
-        port: of the balancer, or of the one replica.
-        started: the replicas.
-        step: the load.
-        beside_s: others take on a replica's core for each list.
-        number: of the round, which is the seed of the arrivals.
-        seconds: of the load.
-    """
-    runs = list[Run]()
-    before_s, _ = _busy(generator, port, started, seconds / 4)
-    while len(runs) < measure.TRIES:
-        print(".", end="", flush=True)
-        rate = step.load * len(started) / (before_s + beside_s)
-        due = arrivals.draw(step.arrivals, rate, max(1, int(rate * seconds)), np.random.default_rng((13, number)))
-        seen = generator.at(port, due, [])
-        after_s, _ = _busy(generator, port, started, seconds / 4)
-        runs.append(Run(due, seen, (before_s + after_s) / 2, after_s / before_s - 1.0))
-        if abs(runs[-1].change) <= STEADY:
-            break
-        before_s = after_s
-    return min(runs, key=lambda run: abs(run.change))
+    rate = step.load * capacity
+    due = arrivals.draw(step.arrivals, rate, max(1, int(rate * seconds)), np.random.default_rng((13, number)))
+    print(".", end="", flush=True)
+    cpu_s, _ = _busy(generator, port, started, seconds / 4)
+    return Run(due, generator.at(port, due, []), cpu_s)

@@ -28,7 +28,7 @@ def compared(step: Comparison, times: Sequence[ServiceTimes], beside: Sequence[B
 
     Args:
         step: the load.
-        times: of the replica, in each round; the CPU time of a list is that of each run.
+        times: of the replica, in each round; the CPU time of a list is that of just before each run.
         beside: of what shares its core, and of haproxy's way, in each round; None where there is no haproxy.
     """
     seen = [run.seen for run in step.runs]
@@ -53,7 +53,6 @@ def compared(step: Comparison, times: Sequence[ServiceTimes], beside: Sequence[B
         "simulated": {name: round(median(one[name] for one in simulated), 4) for name in FIGURES},
         **{f"{name}_error": round(median(found), 3) for name, found in errors.items()},
         "p99_ms_errors": [round(error, 3) for error in errors["p99_ms"]],
-        "cpu_time_changes": [round(run.change, 3) for run in step.runs],
     }
 
 

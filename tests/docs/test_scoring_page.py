@@ -32,8 +32,12 @@ def figures():
     return table(head, rows)
 
 
+def start():
+    return table(["job", "time, s"], [["one list, wide bundle", f"{result('scoring')['seconds_of_a_start']:.1f}"]])
+
+
 def test_the_figures_are_those_of_the_committed_run():
-    assert blocks(PAGE) == [figures()]
+    assert blocks(PAGE) == [figures(), start()]
 
 
 def test_the_program_and_the_command_of_the_page_run(tmp_path, monkeypatch):

@@ -25,7 +25,8 @@ class Job:
         qid: column with the query id, for tables.
         strategy: as a request says it.
         prefix: of the added columns.
-        columns: of the data that are written beside them; None for all.
+        columns: of the data that are written beside them; None for all that are no features.
+        with_features: write the features, too; only without ``columns``.
         part_rows: see :func:`listwright.training.scoring.parts.parts`.
     """
 
@@ -36,7 +37,21 @@ class Job:
     strategy: str = "auto"
     prefix: str = ""
     columns: Sequence[str] | None = None
+    with_features: bool = False
     part_rows: int = PART_ROWS
+
+    def written(self, names: Sequence[str], features: Sequence[str], qid: str) -> list[str]:
+        """Columns of the data that are written, in the order of the data or as they were asked for.
+
+        Args:
+            names: of all columns of the data.
+            features: of the bundle.
+            qid: column with the query id, which is written whatever it is.
+        """
+        if self.columns is not None:
+            return list(self.columns)
+        left_out = set() if self.with_features else set(features) - {qid}
+        return [name for name in names if name not in left_out]
 
 
 class Scored(NamedTuple):

@@ -99,7 +99,7 @@ def _all_parts(
 
     for part in parts(rows, qid, job.part_rows):
         if part.number == 0:
-            _check_names(job, part.columns)
+            _check_names(job, part.columns, job.written(part.columns, manifest.feature_schema.names, qid))
         written.append(size_file(folder, part.number))
         if written[-1].exists():
             done += part.rows.height
@@ -123,12 +123,11 @@ def _begun(workers: Executor, part: Part, job: Job, qid: str, folder: Path, *, i
     return workers.submit(score_part, part.number, ranges, job, qid, str(folder))
 
 
-def _check_names(job: Job, names: Sequence[str]) -> None:
-    columns = names if job.columns is None else job.columns
-    for name in columns:
+def _check_names(job: Job, names: Sequence[str], written: Sequence[str]) -> None:
+    for name in written:
         if name not in names:
             raise RecipeError(f"--columns {name}: {job.data} has no such column: check it, or leave --columns out")
-    taken = [job.prefix + name for name in COLUMNS if job.prefix + name in columns]
+    taken = [job.prefix + name for name in COLUMNS if job.prefix + name in written]
     if taken:
         raise RecipeError(f"{job.data} has a column {taken[0]!r} already: say --prefix new_ for new_rank …")
 

@@ -35,8 +35,8 @@ def score_part(number: int, ranges: Sequence[RowRange], job: Job, qid: str, fold
     rows = read(ranges, needed(served.manifest.feature_schema, qid, job.columns))
     found = ranked(rows, served, qid, strategy=job.strategy, prefix=job.prefix)
     lists = int((found[job.prefix + "rank"] == 1).sum())
-    if job.columns is not None:
-        found = found.select(*job.columns, *(job.prefix + name for name in COLUMNS))
+    written = job.written(rows.columns, served.manifest.feature_schema.names, qid)
+    found = found.select(*written, *(job.prefix + name for name in COLUMNS))
     path = part_file(Path(folder), number)
     with told_if_full(path.parent, FULL):
         found.write_parquet(path, compression="lz4")  # the time counts, and the parts of one file are written again

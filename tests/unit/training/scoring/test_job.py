@@ -84,7 +84,7 @@ def test_a_feature_with_a_default_may_be_absent_and_others_not(folder, data):
 
 
 def test_strategy_and_names_of_columns_are_the_callers(folder, data):
-    score(job(folder, data, strategy="first_stage", prefix="new_"), jobs=1)
+    score(job(folder, data, strategy="first_stage", prefix="new_", with_features=True), jobs=1)
     found = pl.read_parquet(data.with_name("out.parquet"))
     assert set(found["new_strategy"]) == {"first_stage"}
     assert found["new_score"].null_count() == 0
@@ -93,6 +93,42 @@ def test_strategy_and_names_of_columns_are_the_callers(folder, data):
         score(again, jobs=1)
     with pytest.raises(UnknownStrategyError, match="nonesuch"):
         score(job(folder, data, strategy="nonesuch", out=data.with_name("o.csv")), jobs=1)
+
+
+@pytest.mark.parametrize("ends", [".parquet", ".csv"])
+def test_features_are_written_where_they_are_asked_for(folder, tmp_path, ends):
+    frame, data = lists(LENGTHS), tmp_path / f"rows{ends}"
+    frame.write_parquet(data) if ends == ".parquet" else frame.write_csv(data)
+    added = ["rank", "score", "first_stage_score", "strategy"]
+    for number, (asked, kept) in enumerate((({}, ["query", "note"]), ({"with_features": True}, frame.columns))):
+        out = tmp_path / f"out{number}.parquet"
+        score(job(folder, data, out=out, **asked), jobs=1)
+        found = pl.read_parquet(out)
+        assert found.columns == [*kept, *added]
+        assert found["note"].to_list() == frame["note"].to_list()
+    assert found["price"].cast(pl.Float64).to_list() == frame["price"].to_list()
+
+
+def test_the_query_id_is_written_even_if_it_is_a_feature(folder, data):
+    frame = pl.read_parquet(data).with_columns(stars=pl.lit(4.0))
+    frame.write_parquet(data)
+    score(job(folder, data, qid="stars"), jobs=1)
+    assert pl.read_parquet(data.with_name("out.parquet")).columns[:3] == ["query", "note", "stars"]
+
+
+def test_a_feature_may_have_the_name_of_an_added_column(tmp_path):
+    renamed = {"price": "score"}
+    names = tuple(renamed.get(name, name) for name in NUMERIC)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bundles, "NUMERIC", names)
+        folder = make_bundle(tmp_path / "shop" / "1")
+    frame, data = lists(LENGTHS).rename(renamed), tmp_path / "rows.parquet"
+    frame.write_parquet(data)
+    score(job(folder, data), jobs=1)
+    found = pl.read_parquet(tmp_path / "out.parquet")
+    assert found["score"].to_list() == [answer[0] for answer in answers(folder, frame, (*names, CATEGORY.name))]
+    with pytest.raises(RecipeError, match="has a column 'score' already: say --prefix"):
+        score(job(folder, data, with_features=True, out=tmp_path / "o.csv"), jobs=1)
 
 
 @pytest.mark.parametrize("ends", [".parquet", ".csv"])
@@ -115,6 +151,12 @@ def test_a_failing_stage_is_an_error_and_no_answer(data, tmp_path):
     with pytest.raises(ScoringError, match="query q"):
         score(job(broken, data), jobs=1)
     assert not data.with_name("out.parquet").exists()
+
+
+def test_columns_and_features_are_not_asked_for_together(capsys):
+    with pytest.raises(SystemExit):
+        command.main(["b", "--data", "d", "--out", "o", "--columns", "a", "--with-features"])
+    assert "--with-features" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["", "a,", "a,b,a"])

@@ -16,6 +16,7 @@ from listwright.training.bars import progress_bars
 from listwright.training.cluster.connection import add_on_option
 from listwright.training.scoring.job import Job
 from listwright.training.scoring.start import score
+from listwright.training.stored.job_folder import folder_of
 
 _EXAMPLES = """examples:
   listwright score models/shop/1 --data rows.parquet --qid search_id --out scored.parquet
@@ -58,7 +59,9 @@ def main(arguments: list[str] | None = None) -> int:
         console.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
         return 1
     except KeyboardInterrupt:
-        console.print("interrupted: finished parts are kept; the same command with --resume continues")
+        begun = folder_of(job.out).exists()
+        advice = "finished parts are kept; the same command with --resume continues" if begun else "no part was begun"
+        console.print(f"interrupted: {advice}")
         return 130
     seconds = perf_counter() - began
     said = f"{job.out}: {scored.rows:,} rows of {scored.lists:,} lists in {seconds:.1f} s"

@@ -20,6 +20,11 @@ class WorkerStoppedError(RecipeError):
     """A worker process was ended from outside: the job's folder stays, whatever is in it."""
 
 
+def folder_of(out: Path) -> Path:
+    """Where the parts of a job stay until it publishes ``out``; there is one while the job runs or can go on."""
+    return out.with_name(f".{out.name}.partial")
+
+
 @contextmanager
 def job_folder(out: Path, facts: Mapping[str, Any], *, resume: bool, kept: str) -> Iterator[Path]:
     """The hidden folder beside ``out``, held against other jobs.
@@ -34,7 +39,7 @@ def job_folder(out: Path, facts: Mapping[str, Any], *, resume: bool, kept: str) 
         RecipeError: if there is nothing to resume, or an interrupted job and ``resume`` is False, or other facts, or
             another process writes ``out``.
     """
-    folder = out.with_name(f".{out.name}.partial")
+    folder = folder_of(out)
     begun = folder.exists()
     if resume and not begun:
         raise RecipeError(f"nothing to resume for {out}: there is no {folder}; run without --resume")

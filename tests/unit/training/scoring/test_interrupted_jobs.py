@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -92,6 +93,19 @@ def test_a_job_that_stopped_while_its_parts_were_joined_goes_on(folder, data, mo
 def test_what_is_stopped_before_its_first_part_goes_on(folder, data, monkeypatch):
     stopped_at(monkeypatch, "_begun", job(folder, data))
     assert score(job(folder, data), jobs=1, resume=True) == (171, 5)
+
+
+def test_the_command_says_to_resume_where_a_part_was_begun(folder, data, monkeypatch, capsys):
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    words = [str(folder), "--data", str(data), "--qid", "query", "--out", str(data.with_name("out.csv")), "--jobs", "1"]
+    for function, resumed in (("batches", True), ("_facts", False)):
+        with monkeypatch.context() as patch:
+            patch.setattr(scoring, function, stopped)
+            assert command.main(words) == 130
+        assert ("--resume" in capsys.readouterr().out) is resumed
+        shutil.rmtree(data.with_name(".out.csv.partial"), ignore_errors=True)
 
 
 def test_a_job_that_runs_is_not_called_interrupted(folder, data):

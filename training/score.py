@@ -28,7 +28,8 @@ _EXAMPLES = """examples:
   listwright score models/shop/1 --data rows.parquet --qid search_id --out scored.parquet --on ray://head:10001
 
 A folder's files are read by name. --out without an ending is a folder of Parquet parts.
-The rows keep their order. All columns that are no features of the bundle are written, or those of --columns.
+The rows keep their order. All columns that are no features of the bundle are written.
+--with-features writes the features, too; --columns writes the columns that it names.
 Added are rank (1 is best), score and first_stage_score as POST /rerank answers them,
 and strategy, the ranker. Rows of a query must stand together.
 """

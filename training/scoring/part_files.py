@@ -10,6 +10,9 @@ ARROW = ".arrow"
 FULL = "make some, and run the same command with --resume"
 """What to do if the disk is full."""
 
+SIZES = "0*.json"
+"""Pattern of the files of :func:`size_file`."""
+
 
 def rows_file(folder: Path, number: int) -> Path:
     """A part's rows before they are ranked, where a worker cannot read the data itself."""

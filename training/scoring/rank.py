@@ -111,7 +111,7 @@ class _Block(NamedTuple):
 
 
 def _rankings(lists: _Lists, reranker: Reranker, strategy: str) -> Iterator[Ranking]:
-    """Of each list. Their first stage is that of a whole block where this gives the same."""
+    """Each list's ranking. The first stage scores a block at once where it looks at each row alone."""
     for rows, bounds in lists.blocks():
         known = reranker.first_stage_scores(rows)
         for begin, end in pairwise(bounds):

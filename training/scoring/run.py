@@ -21,7 +21,7 @@ from listwright.ranking.manifest import Manifest
 from listwright.training.progress import Progress
 from listwright.training.scoring.frames import batches, files_of
 from listwright.training.scoring.job import Job, Scored
-from listwright.training.scoring.part_files import FULL, rows_file, size_file
+from listwright.training.scoring.part_files import FULL, SIZES, rows_file, size_file
 from listwright.training.scoring.parts import Part, parts
 from listwright.training.scoring.ranges import RowRange
 from listwright.training.scoring.rank import COLUMNS
@@ -46,7 +46,7 @@ def run(
         job: what is asked for.
         workers: score the parts.
         at_a_time: how many parts they score side by side.
-        until_scored: its end ends the workers: none writes into the folder of a job that is over.
+        until_scored: its end ends the workers of this machine: none writes into the folder of a job that is over.
         workers_read: whether they read Parquet files themselves.
         resume: whether an interrupted job goes on.
         progress: how far it is.
@@ -55,9 +55,9 @@ def run(
         ListwrightError: see :func:`listwright.training.scoring.start.score`.
     """
     manifest = bundle.read_manifest(job.bundle)
-    facts = _facts(job, manifest)
+    facts = facts_of(job)
     with (
-        job_folder(job.out, facts, resume=resume, kept="0*.json") as folder,
+        job_folder(job.out, facts, resume=resume, kept=SIZES) as folder,
         told_if_full(job.out.parent, FULL),
     ):
         try:
@@ -69,7 +69,7 @@ def run(
                 "command with --resume continues, with --jobs N for fewer at a time"
             ) from error
         done = [Scored(*json.loads(path.read_text())) for path in sizes]
-        if _facts(job, manifest) != facts:
+        if facts_of(job) != facts:
             raise DataError(job.data, f"changed while it was scored: delete {folder}, and score it again")
         _publish(folder, job.out)
     return Scored(sum(part.rows for part in done), sum(part.lists for part in done))
@@ -149,8 +149,14 @@ def _publish(folder: Path, out: Path) -> None:
     shutil.rmtree(folder)
 
 
-def _facts(job: Job, manifest: Manifest) -> dict[str, object]:
-    """All that the parts depend on."""
+def facts_of(job: Job) -> dict[str, object]:
+    """All that the parts depend on.
+
+    Raises:
+        BundleError: if there is no such bundle.
+        DataError: if there are no such data.
+    """
+    manifest = bundle.read_manifest(job.bundle)
     stats = {path.name: path.stat() for path in files_of(job.data)}
     sizes = {name: [stat.st_size, stat.st_mtime_ns] for name, stat in stats.items()}
     hashes = {entry.name: entry.sha256 for entry in manifest.files}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
 
+from listwright.ranking.errors import RecipeError
 from listwright.training.cluster.executor import cores, side_by_side
 from listwright.training.progress import SILENT, Progress
 from listwright.training.scoring.job import Job, Scored, check_output
@@ -18,14 +20,23 @@ def score(
     cores are used.
 
     Raises:
-        RecipeError: if ``out`` exists, its format is not known, or an interrupted job is there and ``resume`` is False,
-            or another one is; if a worker is stopped from outside.
+        RecipeError: if ``out`` exists, or its format is not known; if an interrupted job is there and ``resume`` is
+            False, or another one is; if a worker is stopped from outside.
         DataError: if the disk is full, or the data changed meanwhile.
         ListwrightError: see :func:`listwright.training.scoring.frames.batches`,
             :func:`listwright.training.scoring.parts.parts` and :func:`listwright.training.scoring.rank.ranked`. Parts
             that are done stay.
     """
     check_output(job)
+    if on is not None:
+        _check_inputs(job)
+    try:
+        return _scored(job, jobs, on, resume=resume, progress=progress)
+    except BrokenProcessPool as error:
+        raise RecipeError("a worker was stopped from outside before its first part: give the command again") from error
+
+
+def _scored(job: Job, jobs: int | None, on: str | None, *, resume: bool, progress: Progress) -> Scored:
     with ExitStack() as until_scored:
         workers, at_a_time = until_scored.enter_context(side_by_side(on, jobs, local_jobs=cores()))
         if on is None:
@@ -35,6 +46,13 @@ def score(
 
         # the nodes of a cluster share the folder of the parts, and perhaps not the data
         return run(job, workers, at_a_time, until_scored, workers_read=on is None, resume=resume, progress=progress)
+
+
+def _check_inputs(job: Job) -> None:
+    """A wrong name is told before a cluster is waited for."""
+    from listwright.training.scoring.run import facts_of  # noqa: PLC0415 - as in _scored
+
+    facts_of(job)
 
 
 def _prepare(bundle: str) -> None:

@@ -9,11 +9,13 @@ import polars as pl
 import pytest
 from hypothesis import given
 
-from listwright.ranking.errors import DataError, SchemaMismatchError
+from listwright.ranking import bundle
+from listwright.ranking.errors import DataError, SchemaMismatchError, ScoringError
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.training.data.memory import asked
 from listwright.training.scoring import rank
-from listwright.training.scoring.rank import _lists, _plain
+from listwright.training.scoring.rank import _lists, _plain, ranked
+from support.training.scored import lists
 
 SCHEMA = FeatureSchema(
     features=(
@@ -89,3 +91,21 @@ def test_ids_that_read_alike_are_one_list_for_the_thorough_way_only():
     assert found.order is not None
     assert list(found.offsets) == [0, 2, 3]
     assert [features.shape for features in in_blocks(found, 1)] == [(2, 3), (1, 3)]
+
+
+def test_a_first_stage_that_fails_in_a_block_names_the_query(folder):
+    loaded, frame = bundle.load(folder), lists((3, 4, 5))
+    whole = loaded.reranker.first_stage
+
+    class Failing:
+        engine = "compiled"
+
+        def score(self, features):
+            if (features[:, 0] == 77.0).any():
+                raise ScoringError("no such price")
+            return whole.score(features)
+
+    loaded.reranker.first_stage = Failing()
+    with pytest.raises(ScoringError, match="query q1: no such price"):
+        ranked(frame.with_columns(price=pl.when(pl.int_range(12) == 5).then(77.0).otherwise("price")), loaded, "query")
+    assert ranked(frame, loaded, "query").height == 12

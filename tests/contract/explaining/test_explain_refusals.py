@@ -112,7 +112,7 @@ def test_hostile_names_are_told_as_they_are(client):
 @pytest.mark.parametrize(("key", "status"), [(RANKS, 200), (POSTS, 403), ("x" * 20, 401), (None, 401)])
 def test_it_wants_a_key_that_may_rank(explained_folder, key, status):
     keys = f"web:{RANKS},shop:{POSTS} scope=events"
-    with serving(explained_folder, explain=True, keys=keys) as client:
+    with serving(explained_folder, explain=True, explain_timeout_ms=600_000, keys=keys) as client:
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
         assert client.post(PATH, json=matrix() | {"candidate": 0}, headers=headers).status_code == status
 

@@ -54,8 +54,7 @@ def run(
     Raises:
         ListwrightError: see :func:`listwright.training.scoring.start.score`.
     """
-    manifest = bundle.read_manifest(job.bundle)
-    facts = facts_of(job)
+    manifest, facts = inputs(job)
     with (
         job_folder(job.out, facts, resume=resume, kept=SIZES) as folder,
         told_if_full(job.out.parent, FULL),
@@ -69,7 +68,7 @@ def run(
                 "command with --resume continues, with --jobs N for fewer at a time"
             ) from error
         done = [Scored(*json.loads(path.read_text())) for path in sizes]
-        if facts_of(job) != facts:
+        if _facts(job, manifest) != facts:
             raise DataError(job.data, f"changed while it was scored: delete {folder}, and score it again")
         _publish(folder, job.out)
     return Scored(sum(part.rows for part in done), sum(part.lists for part in done))
@@ -149,14 +148,18 @@ def _publish(folder: Path, out: Path) -> None:
     shutil.rmtree(folder)
 
 
-def facts_of(job: Job) -> dict[str, object]:
-    """All that the parts depend on.
+def inputs(job: Job) -> tuple[Manifest, dict[str, object]]:
+    """The bundle's manifest, and all that the parts depend on.
 
     Raises:
         BundleError: if there is no such bundle.
         DataError: if there are no such data.
     """
     manifest = bundle.read_manifest(job.bundle)
+    return manifest, _facts(job, manifest)
+
+
+def _facts(job: Job, manifest: Manifest) -> dict[str, object]:
     stats = {path.name: path.stat() for path in files_of(job.data)}
     sizes = {name: [stat.st_size, stat.st_mtime_ns] for name, stat in stats.items()}
     hashes = {entry.name: entry.sha256 for entry in manifest.files}

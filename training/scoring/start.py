@@ -50,9 +50,9 @@ def _scored(job: Job, jobs: int | None, on: str | None, *, resume: bool, progres
 
 def _check_inputs(job: Job) -> None:
     """A wrong name is told before a cluster is waited for."""
-    from listwright.training.scoring.run import facts_of  # noqa: PLC0415 - as in _scored
+    from listwright.training.scoring.run import inputs  # noqa: PLC0415 - as in _scored
 
-    facts_of(job)
+    inputs(job)
 
 
 def _prepare(bundle: str) -> None:

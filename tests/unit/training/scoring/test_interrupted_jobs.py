@@ -100,7 +100,7 @@ def test_the_command_says_to_resume_where_a_part_was_begun(folder, data, monkeyp
         raise KeyboardInterrupt
 
     words = [str(folder), "--data", str(data), "--qid", "query", "--out", str(data.with_name("out.csv")), "--jobs", "1"]
-    for function, resumed in (("batches", True), ("facts_of", False)):
+    for function, resumed in (("batches", True), ("inputs", False)):
         with monkeypatch.context() as patch:
             patch.setattr(scoring, function, stopped)
             assert command.main(words) == 130

@@ -1,11 +1,14 @@
 """``python -m benchmarks.capacity``: how many replicas a load needs, what they cost, and what breaks first.
 
 It measures what one list costs a replica of one worker on one core, with real processes. Then it simulates replicas
-behind a balancer, and looks for the fewest that keep to the 99th percentile. Along the way the same arrivals go to one
-and to two real replicas, the latter behind haproxy: the result has the simulation beside the measurement.
+behind a balancer, and looks for the fewest that keep to the 99th percentile.
+
+With --validate, the same arrivals go to real and to simulated replicas: to one, and to two behind haproxy. A second
+result has the simulation beside the measurement.
 
 examples:
   python -m benchmarks.capacity
+  python -m benchmarks.capacity --validate
   python -m benchmarks.capacity --candidates 1000 --features 40 --p99-ms 100
   python -m benchmarks.capacity --bundle models/demo/1 --format 'columnar JSON' --price 0.03
 """
@@ -21,12 +24,14 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import machine
-from benchmarks.capacity import curves, limits, rounds, validation
-from benchmarks.capacity.balancers import BALANCERS
-from benchmarks.capacity.measure import NotAnsweredError
+from benchmarks.capacity import curves, limits, validation
+from benchmarks.capacity.measured import rounds
+from benchmarks.capacity.measured.costs import NotAnsweredError
+from benchmarks.capacity.measured.rounds import Rounds
+from benchmarks.capacity.measured.shape import BUILD, FORMATS, Shape, ShapeError, shape
+from benchmarks.capacity.measured.traces import TraceError
 from benchmarks.capacity.plan import Target, UnreachableError, plan
-from benchmarks.capacity.rounds import Rounds
-from benchmarks.capacity.shape import BUILD, FORMATS, Shape, ShapeError, shape
+from benchmarks.capacity.simulated.balancers import BALANCERS
 from benchmarks.rivals.cores import IndivisibleError
 
 PRICE = 0.05
@@ -34,24 +39,29 @@ PRICE = 0.05
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line; writes ``capacity.json`` and ``.svg`` to ``benchmarks/results``, or ``build/capacity`` if quick."""
+    """Command line; writes ``capacity.json`` and ``.svg``, or ``capacity_validation.json``, to ``benchmarks/results``,
+    or to ``build/capacity`` if quick.
+    """
     options = _options(arguments)
     try:
         if shutil.which("haproxy") is None:
             raise ShapeError("haproxy is not on the PATH: install it, e.g. apt-get install haproxy")
         asked = shape(options.bundle, options.candidates, options.features, options.format)
         count, seconds = (1, 2.0) if options.quick else (options.rounds, options.seconds)
-        found = rounds.measured(asked, rounds.cores(), count=count, seconds=seconds)
-        result = _result(options, asked, found)
-    except (ShapeError, UnreachableError, NotAnsweredError, IndivisibleError) as error:
+        loads = rounds.planned() if options.validate else []
+        found = rounds.measured(asked, rounds.cores(), loads, count=count, seconds=seconds)
+        result = _validated(options, asked, found) if options.validate else _planned(options, asked, found)
+    except (ShapeError, UnreachableError, NotAnsweredError, TraceError, IndivisibleError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("interrupted: nothing was written", file=sys.stderr)
         return 130
     folder = BUILD if options.quick else machine.RESULTS
-    print(machine.save("capacity", _command(options), result, folder=folder))
-    print(curves.figure(result, folder / "capacity.svg"))
+    name = "capacity_validation" if options.validate else "capacity"
+    print(machine.save(name, _command(options), result, folder=folder))
+    if not options.validate:
+        print(curves.figure(result, folder / "capacity.svg"))
     return 0
 
 
@@ -68,6 +78,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--p99-ms", type=_positive, default=50.0, help="99th percentile to keep to (50)")
     parser.add_argument("--balancer", choices=BALANCERS, default=rounds.DEFAULT, help=f"({rounds.DEFAULT})")
     parser.add_argument("--price", type=_positive, default=PRICE, help=f"of one core for one hour ({PRICE})")
+    parser.add_argument("--validate", action="store_true", help="compare the simulation with real replicas instead")
     parser.add_argument("--rounds", type=_count, default=3, help="of all measured loads (3)")
     parser.add_argument("--seconds", type=_positive, default=8.0, help="of each measured load (8)")
     parser.add_argument("--quick", action="store_true", help="one round of two seconds: does everything run?")
@@ -93,11 +104,35 @@ def _command(options: argparse.Namespace) -> str:
     words = [f"--candidates {options.candidates} --format '{options.format}' --p99-ms {options.p99_ms:g}"]
     words += [f"--balancer '{options.balancer}' --price {options.price:g}"]
     words += ["--quick"] if options.quick else [f"--rounds {options.rounds} --seconds {options.seconds:g}"]
+    words += ["--validate"] if options.validate else []
     words += ["--bundle DIR"] if options.bundle else [f"--features {options.features}"] if options.features else []
     return " ".join(["python -m benchmarks.capacity", *words])
 
 
-def _result(options: argparse.Namespace, asked: Shape, found: Rounds) -> dict[str, object]:
+def _shape(asked: Shape) -> dict[str, object]:
+    return {
+        "bundle": asked.identity,
+        "candidates": asked.candidates,
+        "features": asked.features,
+        "format": asked.format,
+    }
+
+
+def _validated(options: argparse.Namespace, asked: Shape, found: Rounds) -> dict[str, object]:
+    times, beside = found.pooled(), found.pooled_beside()
+    print("simulating", flush=True)
+    return {
+        "shape": _shape(asked),
+        "machine_speed": found.speeds,
+        "seconds": 2.0 if options.quick else options.seconds,
+        "cpu_ms_per_list": round(times.cpu_s * 1e3, 4),
+        "haproxy_ms_per_list": round(beside.haproxy_s * 1e3, 4),
+        "generator_ms_per_list": round(beside.generator_s * 1e3, 4),
+        **validation.report(found),
+    }
+
+
+def _planned(options: argparse.Namespace, asked: Shape, found: Rounds) -> dict[str, object]:
     times, beside = found.pooled(), found.pooled_beside()
     assert found.footprint is not None
     target = Target(times, options.p99_ms / 1e3, times.around_s + beside.haproxy_s, options.balancer)
@@ -108,12 +143,8 @@ def _result(options: argparse.Namespace, asked: Shape, found: Rounds) -> dict[st
         row["breaks"] = limits.breaks_first(limits.demands(rate, replicas, found.footprint, beside.haproxy_s))
     p50, p99 = np.percentile(times.took_s, (50, 99)) * 1e3
     return {
-        "shape": {
-            "bundle": asked.identity,
-            "candidates": asked.candidates,
-            "features": asked.features,
-            "format": asked.format,
-        },
+        "shape": _shape(asked),
+        "machine_speed": found.speeds,
         "p99_ms": options.p99_ms,
         "balancer": options.balancer,
         "price_per_core_hour": options.price,
@@ -130,7 +161,6 @@ def _result(options: argparse.Namespace, asked: Shape, found: Rounds) -> dict[st
             "lists": len(times.took_s),
         },
         "footprint": asdict(found.footprint),
-        "validation": validation.report(found),
         "limits": [asdict(limit) for limit in limits.LIMITS],
         "plan": rows,
         "curves": curves.curves(target),

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.capacity.arrivals import ARRIVALS
-from benchmarks.capacity.balancers import BALANCERS, Balancer
 from benchmarks.capacity.plan import Target, against_load
+from benchmarks.capacity.simulated.arrivals import ARRIVALS
+from benchmarks.capacity.simulated.balancers import BALANCERS, Balancer
 from benchmarks.science.drawing import GREY, page, plain
 
 REPLICAS = 8

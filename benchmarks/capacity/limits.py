@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from benchmarks.capacity.measure import Footprint
+from benchmarks.capacity.measured.costs import Footprint
 from listwright.service.transport.server import LINGER_S
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.capacity import arrivals
-from benchmarks.capacity.arrivals import Arrivals
-from benchmarks.capacity.balancers import Balancer
-from benchmarks.capacity.measure import ServiceTimes
-from benchmarks.capacity.simulation import simulate
+from benchmarks.capacity.service_times import ServiceTimes
+from benchmarks.capacity.simulated import arrivals
+from benchmarks.capacity.simulated.arrivals import Arrivals
+from benchmarks.capacity.simulated.balancers import Balancer
+from benchmarks.capacity.simulated.simulation import simulate
 
 RATES = (1_000, 10_000, 100_000, 1_000_000)
 """Lists a second."""

@@ -1,46 +1,50 @@
-"""The simulation beside the machine: the same arrivals at real replicas and at simulated ones."""
+"""The simulation beside the machine: the same arrivals at real replicas and at simulated ones.
+
+Each load is simulated twice. The prediction has the times of a list that were measured before the load. The
+trace-driven simulation has those of the load itself, see :mod:`benchmarks.capacity.measured.traces`. So the prediction
+is wrong where the machine changes, and the trace-driven simulation where the model is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import median
 
 import numpy as np
 from jaxtyping import Float
 
-from benchmarks.capacity.measure import ServiceTimes
-from benchmarks.capacity.rounds import DEFAULT, SATURATED, Beside, Comparison, Rounds, Run
-from benchmarks.capacity.simulation import simulate
+from benchmarks.capacity.measured.rounds import DEFAULT, SATURATED, Beside, Comparison, Rounds, Run
+from benchmarks.capacity.service_times import ServiceTimes, stretched
+from benchmarks.capacity.simulated.simulation import Outcome, simulate
+from benchmarks.capacity.simulated.worker import Waking
 
 WITHIN = 0.15
 """Of the measurement: where a prediction counts as right."""
 
 _DRAWS = 5
-"""Simulations of each run, with other service times; their answers are pooled."""
-
+"""Simulations of each run, with other draws; their answers are pooled."""
 
 FIGURES = ("answered_rps", "refused", "p50_ms", "p99_ms")
+WAYS = ("predicted", "trace_driven")
 
 
 def compared(step: Comparison, times: Sequence[ServiceTimes], beside: Sequence[Beside] | None) -> dict[str, object]:
-    """A load as it was measured and as it is simulated, each round with its own times; medians of the rounds.
+    """A load as it was measured and as it is simulated; medians of the rounds.
 
     Args:
         step: the load.
-        times: of the replica, in each round; the CPU time of a list is that of just before each run.
+        times: of the replica, in each round.
         beside: of what shares its core, and of haproxy's way, in each round; None where there is no haproxy.
     """
     seen = [run.seen for run in step.runs]
     real = [_figures(one.seconds, one.refused / one.asked, len(one.seconds) / one.took_s) for one in seen]
-    simulated = [
-        _simulated(step, run, times[number], None if beside is None else beside[number])
-        for number, run in enumerate(step.runs)
+    rounds = [
+        (step, run, times[number], None if beside is None else beside[number]) for number, run in enumerate(step.runs)
     ]
-    errors = {
-        name: [told[name] / was[name] - 1.0 for told, was in zip(simulated, real, strict=True)]
-        for name in FIGURES
-        if name != "refused"
+    simulated = {
+        "predicted": [_predicted(*each) for each in rounds],
+        "trace_driven": [_trace_driven(*each) for each in rounds],
     }
     return {
         "replicas": step.replicas,
@@ -50,31 +54,76 @@ def compared(step: Comparison, times: Sequence[ServiceTimes], beside: Sequence[B
         "lists": sum(one.asked for one in seen),
         "failed": sum(one.other for one in seen),
         "measured": {name: round(median(one[name] for one in real), 4) for name in FIGURES},
-        "simulated": {name: round(median(one[name] for one in simulated), 4) for name in FIGURES},
-        **{f"{name}_error": round(median(found), 3) for name, found in errors.items()},
-        "p99_ms_errors": [round(error, 3) for error in errors["p99_ms"]],
+        **{way: _beside_real(found, real) for way, found in simulated.items()},
     }
 
 
-def _simulated(step: Comparison, run: Run, times: ServiceTimes, beside: Beside | None) -> dict[str, float]:
-    """One round: answers of several simulations, pooled."""
-    times = times.taking(run.cpu_s)
-    beside_s = 0.0 if beside is None else beside.cpu_s
-    around_s = times.around_s if beside is None else beside.took_s - times.typical_s - beside_s
-    took, refused = [], []
-    for draw in range(_DRAWS):
-        outcome = simulate(
+def _beside_real(simulated: Sequence[dict[str, float]], real: Sequence[dict[str, float]]) -> dict[str, object]:
+    """Medians of the rounds, and errors of each round and their median."""
+    errors = {
+        name: [round(told[name] / was[name] - 1.0, 3) for told, was in zip(simulated, real, strict=True)]
+        for name in FIGURES
+        if name != "refused"
+    }
+    return {
+        **{name: round(median(one[name] for one in simulated), 4) for name in FIGURES},
+        **{f"{name}_error": round(median(found), 3) for name, found in errors.items()},
+        "p99_ms_errors": errors["p99_ms"],
+    }
+
+
+def _predicted(step: Comparison, run: Run, times: ServiceTimes, beside: Beside | None) -> dict[str, float]:
+    """One round, by the times that were measured before: lists take as long as just before the run."""
+    now = times.scaled(run.before_s / times.cpu_s)
+    if beside is not None:
+        now = now.scaled(stretched(len(run.due) / float(run.due[-1]) / step.replicas * beside.cpu_s))
+
+    def outcome(draw: int) -> Outcome:
+        ranking_s = now.draw(len(run.due), np.random.default_rng((17, draw)))
+        return simulate(
             run.due,
-            times.draw(len(run.due), np.random.default_rng((17, draw))),
-            times.worker(beside_s=beside_s),
+            ranking_s,
+            now.worker(),
             replicas=step.replicas,
             balancer=step.balancer or DEFAULT,
             seed=draw,
         )
-        took.append(outcome.seconds[outcome.answered] + around_s)
-        refused.append(outcome.refused)
-    answers = np.concatenate(took)
-    return _figures(answers, float(np.mean(refused)), len(answers) / _DRAWS / float(run.due[-1]))
+
+    return _pooled(run, outcome, _around_s(run, times, beside))
+
+
+def _trace_driven(step: Comparison, run: Run, times: ServiceTimes, beside: Beside | None) -> dict[str, float]:
+    """One round, by its own times: a simulated list takes as long as the one that the real replica answered then."""
+    refusal = times.refusal_s / times.cpu_s
+    typical_s = float(np.concatenate([trace.took_s(refusal) for trace in run.traces]).mean())
+    now = replace(times.scaled(typical_s / times.cpu_s * stretched(run.shared)), waking=Waking())
+
+    def outcome(draw: int) -> Outcome:
+        return simulate(
+            run.due,
+            np.full(len(run.due), now.cpu_s - now.intake_s),
+            now.worker(),
+            replicas=step.replicas,
+            balancer=step.balancer or DEFAULT,
+            slowness=[trace.slowness(refusal, typical_s) for trace in run.traces],
+            seed=draw,
+        )
+
+    return _pooled(run, outcome, _around_s(run, times, beside))
+
+
+def _around_s(run: Run, times: ServiceTimes, beside: Beside | None) -> float:
+    """What callers wait beyond what replicas take, on the machine as it was just before."""
+    lists = times.around_s / times.cpu_s if beside is None else beside.around_s / beside.replica_s
+    return lists * run.before_s
+
+
+def _pooled(run: Run, outcome: Callable[[int], Outcome], around_s: float) -> dict[str, float]:
+    """Of several simulations, by the number of their draws."""
+    outcomes = [outcome(draw) for draw in range(_DRAWS)]
+    answers = np.concatenate([one.seconds[one.answered] for one in outcomes]) + around_s
+    refused = float(np.mean([one.refused for one in outcomes]))
+    return _figures(answers, refused, len(answers) / _DRAWS / float(run.due[-1]))
 
 
 def _figures(took_s: Float[np.ndarray, " N"], refused: float, answered_rps: float) -> dict[str, float]:
@@ -88,23 +137,36 @@ def _figures(took_s: Float[np.ndarray, " N"], refused: float, answered_rps: floa
 
 
 def report(found: Rounds) -> dict[str, object]:
-    """For the results, with what is right and what is not."""
-    beside = found.pooled_beside()
-    there = found.beside
+    """For the results, with what is right and what is not.
+
+    The throughput at saturation is told by the prediction alone: a trace has the CPU time of each answer, and at
+    saturation that is the throughput.
+    """
+    beside = found.beside
     if not found.shared:
-        there = [replace(one, haproxy_s=0.0, generator_s=0.0) for one in there]
-    rows = [compared(step, found.times, None if step.balancer is None else there) for step in found.comparisons]
-    asked = [row for row in rows if row["balancer"] in (None, DEFAULT)]
+        beside = [replace(one, haproxy_s=0.0, generator_s=0.0) for one in beside]
+    rows = [compared(step, found.times, None if step.balancer is None else beside) for step in found.comparisons]
     errors = {
-        "throughput at saturation": [row["answered_rps_error"] for row in asked if row["load"] == SATURATED],
-        "p99": [row["p99_ms_error"] for row in asked],
+        ("throughput at saturation", "predicted"): _errors(
+            [row for row in rows if row["load"] == SATURATED], "predicted", "answered_rps"
+        ),
+        **{("p99", way): _errors(rows, way, "p99_ms") for way in WAYS},
     }
     return {
         "within": WITHIN,
-        "holds": {name: all(abs(float(str(e))) <= WITHIN for e in found) for name, found in errors.items()},
-        "worst": {name: max((float(str(e)) for e in found), key=abs) for name, found in errors.items()},
-        "machine_speed": found.speeds,
-        "haproxy_ms_per_list": round(beside.haproxy_s * 1e3, 4),
-        "generator_ms_per_list": round(beside.generator_s * 1e3, 4),
+        "verdicts": [
+            {
+                "figure": figure,
+                "way": way,
+                "worst": max(each, key=abs),
+                "within": sum(abs(error) <= WITHIN for error in each),
+                "loads": len(each),
+            }
+            for (figure, way), each in errors.items()
+        ],
         "rows": rows,
     }
+
+
+def _errors(rows: Sequence[dict[str, object]], way: str, name: str) -> list[float]:
+    return [row[way][f"{name}_error"] for row in rows]  # type: ignore[index]

@@ -162,9 +162,10 @@ class Outcome:
         self.degraded += answer.degraded
         return answer
 
-    def summary(self, took_s: float) -> dict[str, object]:
-        """Counts, rates, and quantiles of the times by status."""
+    def summary(self, began_s: float, took_s: float) -> dict[str, object]:
+        """Counts, rates, and quantiles of the times by status; ``began`` is by the machine's clock."""
         return {
+            "began": began_s,
             "seconds": round(took_s, 2),
             "answers": {str(status): len(times) for status, times in sorted(self.seconds.items())},
             "degraded": self.degraded,
@@ -193,7 +194,7 @@ async def closed(plan: Plan, requests: list[bytes]) -> dict[str, object]:
 
     await asyncio.gather(*(call() for _ in range(plan.callers)))
     _save(outcome, plan)
-    return outcome.summary(time.perf_counter() - began)
+    return outcome.summary(began, time.perf_counter() - began)
 
 
 async def open_loop(plan: Plan, requests: list[bytes]) -> dict[str, object]:
@@ -227,7 +228,7 @@ async def open_loop(plan: Plan, requests: list[bytes]) -> dict[str, object]:
     calm_after_s = await _calm(plan, requests[0]) if plan.calm_ms else None
     await asyncio.gather(*tasks)
     _save(outcomes[0], plan)
-    summaries = [outcome.summary(sent_s) for outcome in outcomes]
+    summaries = [outcome.summary(began, sent_s) for outcome in outcomes]
     if len(ports) == 1:
         return {**summaries[0], "calm_after_seconds": calm_after_s}
     turns = [outcome.turns for outcome in outcomes]

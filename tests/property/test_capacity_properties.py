@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.capacity.balancers import BALANCERS
-from benchmarks.capacity.simulation import Worker, simulate
+from benchmarks.capacity.simulated.balancers import BALANCERS
+from benchmarks.capacity.simulated.simulation import simulate
+from benchmarks.capacity.simulated.worker import Worker
 
 SECONDS = st.floats(0.001, 5.0)
 WORKERS = st.builds(

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from benchmarks.capacity import arrivals
-from benchmarks.capacity.arrivals import BURST_FACTOR, BURST_S, BURST_SHARE
+from benchmarks.capacity.simulated import arrivals
+from benchmarks.capacity.simulated.arrivals import BURST_FACTOR, BURST_S, BURST_SHARE
 
 
 def drawn(kind, rate=50.0, count=200_000, seed=1):

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from benchmarks.capacity.balancers import BALANCERS, HAPROXY, chooser
+from benchmarks.capacity.simulated.balancers import BALANCERS, HAPROXY, chooser
 
 
 def chosen(balancer, open_lists, count=8_000, seed=1):

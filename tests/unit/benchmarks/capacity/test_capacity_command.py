@@ -10,7 +10,8 @@ import pytest
 
 from benchmarks import machine
 from benchmarks.capacity import __main__ as command
-from benchmarks.capacity import curves, measure, plan, shape
+from benchmarks.capacity import curves, plan
+from benchmarks.capacity.measured import costs, rounds, shape
 from benchmarks.load.generator import Plan, _due
 
 DEMO = Path(__file__).resolve().parents[4] / "models" / "demo" / "1"
@@ -71,25 +72,49 @@ def test_requests_are_due_at_a_rate_or_at_the_times_of_a_file(tmp_path):
     assert _due(Plan(1, "", 0.0, 1, due=str(tmp_path / "due.npy"))) == [0.25, 0.5]
 
 
-@pytest.mark.slow
-@needs_haproxy
-@needs_cores
-def test_it_runs(monkeypatch, tmp_path):
+@pytest.fixture
+def quick(monkeypatch, tmp_path):
+    """The command on the demo, and the result that it writes."""
     monkeypatch.setattr(command, "BUILD", tmp_path)
     monkeypatch.setattr(plan, "LISTS", {"poisson": 4_000, "bursty": 8_000})
     monkeypatch.setattr(plan, "FINE", 0.1)
-    for module in (plan, measure):  # on a busy machine even a light load is refused in part
+    for module in (plan, costs):  # on a busy machine even a light load is refused in part
         monkeypatch.setattr(module, "REFUSED", 1.0)
     monkeypatch.setattr(curves, "LISTS", 1_000)
-    assert command.main(["--quick", "--bundle", str(DEMO), "--candidates", "50", "--p99-ms", "60000"]) == 0
-    result = json.loads((tmp_path / "capacity.json").read_text(encoding="utf-8"))
+
+    def ran(name, *more):
+        asked = ["--quick", "--bundle", str(DEMO), "--candidates", "50", "--p99-ms", "60000", *more]
+        assert command.main(asked) == 0
+        assert [path.stem for path in tmp_path.glob("*.json")] == [name]
+        return json.loads((tmp_path / f"{name}.json").read_text(encoding="utf-8"))
+
+    return ran
+
+
+@pytest.mark.slow
+@needs_haproxy
+@needs_cores
+def test_it_plans(quick, tmp_path):
+    result = quick("capacity")
     assert result["command"].endswith("--quick --bundle DIR")
     assert result["shape"]["features"] == 12
     assert result["service"]["cpu_ms_per_list"] > 0
     assert result["footprint"]["log_bytes"] > 100
     assert result["footprint"]["series"] > 100
-    rows = result["validation"]["rows"]
-    assert min(row["lists"] for row in rows) > 100
     assert len(result["plan"]) == 2 * len(plan.RATES)
     assert (tmp_path / "capacity.svg").stat().st_size > 1000
     assert tmp_path != machine.RESULTS
+
+
+@pytest.mark.slow
+@needs_haproxy
+@needs_cores
+def test_it_compares_the_simulation_with_real_replicas(quick):
+    result = quick("capacity_validation", "--validate")
+    assert result["command"].endswith("--quick --validate --bundle DIR")
+    rows = result["rows"]
+    assert len(rows) == len(rounds.planned())
+    assert min(row["lists"] for row in rows) > 100
+    assert {one["loads"] for one in result["verdicts"]} == {2, len(rows)}
+    for row in rows:
+        assert row["trace_driven"]["p50_ms"] > 0

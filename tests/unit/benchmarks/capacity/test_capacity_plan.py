@@ -7,17 +7,18 @@ import numpy as np
 import pytest
 
 from benchmarks.capacity import curves, limits, plan
-from benchmarks.capacity.balancers import BALANCERS
-from benchmarks.capacity.measure import Footprint, ServiceTimes
+from benchmarks.capacity.measured.costs import Footprint
 from benchmarks.capacity.plan import SPARE, Target, UnreachableError
-from benchmarks.capacity.simulation import Waking
+from benchmarks.capacity.service_times import ServiceTimes
+from benchmarks.capacity.simulated.balancers import BALANCERS
+from benchmarks.capacity.simulated.worker import Waking
 
 CELL = 6
 TIMES = ServiceTimes(
     cpu_s=0.002,
     took_s=np.linspace(0.0018, 0.0026, 50),
     waking=Waking((0.001, 0.01), (0.0001, 0.0001)),
-    woken_s=0.0023,
+    around_s=0.0002,
     intake_s=0.0003,
     refusal_s=0.0002,
 )
@@ -39,7 +40,8 @@ def target(p99_ms=20.0, balancer="least connections"):
 @pytest.mark.parametrize("cpu_s", [0.002, 0.0004])
 def test_no_list_takes_less_than_nothing(cpu_s):
     """Even where the intake is most of a list, and a caller waited far longer for a few."""
-    times = replace(TIMES, intake_s=0.0015, took_s=np.tile([0.002, 0.002, 0.002, 0.05], 100)).taking(cpu_s)
+    took_s = np.tile([0.002, 0.002, 0.002, 0.05], 100)
+    times = replace(TIMES, cpu_s=cpu_s, intake_s=0.75 * cpu_s, took_s=took_s)
     drawn = times.draw(10_000, np.random.default_rng(0))
     assert (drawn > 0.0).all()
     assert drawn.mean() + times.intake_s == pytest.approx(cpu_s, rel=0.01)
@@ -117,10 +119,9 @@ def test_drawn_times_have_the_measured_mean():
 
 
 def test_the_worker_has_the_defaults_of_the_service():
-    worker = TIMES.worker(beside_s=0.0001)
+    worker = TIMES.worker()
     assert (worker.threads, worker.places, worker.patience_s) == (0, 64, 0.1)
-    assert worker.intake_s == pytest.approx(0.0004)
-    assert worker.refusal_s == pytest.approx(0.0003)
+    assert (worker.intake_s, worker.refusal_s) == (TIMES.intake_s, TIMES.refusal_s)
 
 
 def test_curves_and_their_figure(monkeypatch, tmp_path):

@@ -6,8 +6,9 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks.capacity import arrivals
-from benchmarks.capacity.simulation import Waking, Worker, _Line, simulate
+from benchmarks.capacity.simulated import arrivals
+from benchmarks.capacity.simulated.simulation import _Line, simulate
+from benchmarks.capacity.simulated.worker import Waking, Worker, steady
 from listwright.service.admission.gate import Gate
 
 LISTS = 150_000
@@ -65,6 +66,26 @@ def test_a_list_that_finds_the_loop_asleep_takes_longer():
     due = np.array([1.0, 1.5, 4.25, 20.0])
     outcome = simulate(due, np.ones(4), Worker(waking=Waking((2.0, 4.0), (0.5, 0.75))))
     assert due + outcome.seconds == pytest.approx([2.75, 3.75, 5.375, 21.75])
+
+
+def test_a_slow_replica_takes_longer_for_all_that_its_loop_does():
+    """By hand: from 6 on all takes twice as long."""
+    due = np.array([1.0, 3.0, 10.0, 10.5, 10.6])
+    worker = Worker(intake_s=0.25, refusal_s=0.125, waking=Waking((2.0,), (0.5,)), places=0)
+    outcome = simulate(due, np.ones(5), worker, slowness=[lambda now: 1.0 if now < 6.0 else 2.0])
+    woke = 3.0 + 0.5 * (3.0 - 2.75) / 2.0
+    assert due + outcome.seconds == pytest.approx([2.75, woke + 1.25, 13.5, 16.25, 14.25])
+    assert outcome.answered.tolist() == [True, True, True, True, False]
+
+
+def test_each_replica_has_its_own_slowness():
+    due = np.array([0.0, 0.5, 10.0, 10.5])
+    outcome = simulate(due, np.ones(4), Worker(), replicas=2, balancer="round robin", slowness=[steady, lambda _: 3.0])
+    assert outcome.seconds == pytest.approx([1.0, 3.0, 1.0, 3.0])
+
+
+def test_waking_is_scaled():
+    assert Waking((2.0, 4.0), (0.5, 0.75)).scaled(2.0) == Waking((2.0, 4.0), (1.0, 1.5))
 
 
 @pytest.mark.parametrize(("slept_s", "more_s"), [(0.0, 0.0), (1.0, 0.25), (2.0, 0.5), (3.0, 0.625), (9.0, 0.75)])
@@ -152,7 +173,7 @@ def test_the_gate_of_the_simulation_refuses_where_the_services_does(waiting, tur
         gate._turns_s.extend([turn_s] * 8)
         return gate.is_full
 
-    line = _Line(Worker(places=64, patience_s=0.1), [], lambda _: None, lambda *_: None)
+    line = _Line(Worker(places=64, patience_s=0.1), [], steady, lambda _: None, lambda *_: None)
     line._free = 0
     line._line.extend((number, 0.0) for number in range(waiting))
     line._turns.extend([turn_s] * 8)

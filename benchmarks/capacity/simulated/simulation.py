@@ -8,6 +8,8 @@ The model of a replica is one worker of the service, see ``service/admission/gat
   refusal is paid by the same loop.
 - A list whose turn does not come in time is refused later.
 - A loop that slept takes longer for the next list, the longer it slept: meanwhile others had its core and its caches.
+- All this may take longer at some times than at others, on each replica: a core of a shared machine is not always as
+  fast.
 
 The deadline of the request (10 s by default) is not modelled: the line ends much earlier.
 """
@@ -16,61 +18,17 @@ from __future__ import annotations
 
 import heapq
 import math
-from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median_high
 
 import numpy as np
 from jaxtyping import Bool, Float
 
-from benchmarks.capacity.balancers import Balancer, chooser
+from benchmarks.capacity.simulated.balancers import Balancer, chooser
+from benchmarks.capacity.simulated.worker import Slowness, Worker, steady
 from listwright.service.admission.gate import OWN_TURNS, REMEMBERED
-
-
-@dataclass(frozen=True, slots=True)
-class Waking:
-    """What a list takes longer that finds the event loop asleep.
-
-    Args:
-        slept_s: ``(P,)`` ascending, above 0; without any, waking takes no time.
-        more_s: ``(P,)`` what the list takes longer after such a sleep. Linear between the points and from 0; constant
-            after the last.
-    """
-
-    slept_s: tuple[float, ...] = ()
-    more_s: tuple[float, ...] = ()
-
-    def after(self, slept_s: float) -> float:
-        """Seconds more after a sleep of so many seconds."""
-        place = bisect_left(self.slept_s, slept_s)
-        if place == len(self.slept_s):
-            return self.more_s[-1] if self.more_s else 0.0
-        left, low = (self.slept_s[place - 1], self.more_s[place - 1]) if place else (0.0, 0.0)
-        share = (slept_s - left) / (self.slept_s[place] - left)
-        return low + share * (self.more_s[place] - low)
-
-
-@dataclass(frozen=True, slots=True)
-class Worker:
-    """Costs and limits of one worker; seconds.
-
-    Args:
-        intake_s: the event loop's, to read and admit one list before it is ranked.
-        refusal_s: the event loop's, to refuse one.
-        waking: the event loop's, beyond all else, for a list that finds it asleep.
-        threads: that rank; 0: the event loop ranks.
-        places: lists that may wait, as ``LISTWRIGHT_QUEUE``.
-        patience_s: until their turns must have ended, as ``LISTWRIGHT_QUEUE_MS``.
-    """
-
-    intake_s: float = 0.0
-    refusal_s: float = 0.0
-    waking: Waking = Waking()
-    threads: int = 0
-    places: float = math.inf
-    patience_s: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +62,7 @@ class _Line:
     Args:
         worker: costs and limits.
         ranking_s: of each list, by its number.
+        slowness: of the replica.
         due: called with each time at which :meth:`wake` is wanted.
         done: called with list, time, and whether it was answered.
     """
@@ -118,6 +77,7 @@ class _Line:
         "_next",
         "_ranking_s",
         "_running",
+        "_slowness",
         "_turns",
         "_worker",
     )
@@ -126,10 +86,11 @@ class _Line:
         self,
         worker: Worker,
         ranking_s: list[float],
+        slowness: Slowness,
         due: Callable[[float], None],
         done: Callable[[int, float, bool], None],
     ) -> None:
-        self._worker, self._ranking_s, self._due, self._done = worker, ranking_s, due, done
+        self._worker, self._ranking_s, self._slowness, self._due, self._done = worker, ranking_s, slowness, due, done
         self._free, self._loop_free = max(1, worker.threads), -math.inf
         self._inbox: list[int] = []
         self._line: deque[tuple[int, float]] = deque()  # list, and when it gives up
@@ -141,7 +102,8 @@ class _Line:
         """A list is in the socket."""
         self._inbox.append(number)
         if now >= self._loop_free:
-            self.wake(now + self._worker.waking.after(now - self._loop_free))
+            more_s = self._worker.waking.after(now - self._loop_free) * self._slowness(now)
+            self.wake(now + more_s)
         elif self._worker.threads and len(self._inbox) == 1:
             self._due(self._loop_free)  # a loop that ranks wakes by itself
 
@@ -162,7 +124,7 @@ class _Line:
             now = self._admit(number, now)
         turns, self._next = self._next, []
         for number, had in turns:
-            end = now + self._ranking_s[number]
+            end = now + self._ranking_s[number] * self._slowness(now)
             heapq.heappush(self._running, (end, had, number))
             self._due(end)
             if not self._worker.threads:
@@ -179,18 +141,18 @@ class _Line:
     def _admit(self, number: int, now: float) -> float:
         if self._free:
             self._free -= 1
-            now += self._worker.intake_s
+            now += self._worker.intake_s * self._slowness(now)
             self._next.append((number, now))
             return now
         patience_s = self._patience_s()
         if patience_s is None:
             return self._refuse(number, now)
-        now += self._worker.intake_s
+        now += self._worker.intake_s * self._slowness(now)
         self._line.append((number, now + patience_s))
         return now
 
     def _refuse(self, number: int, now: float) -> float:
-        now += self._worker.refusal_s
+        now += self._worker.refusal_s * self._slowness(now)
         self._done(number, now, False)
         return now
 
@@ -216,6 +178,7 @@ def simulate(
     replicas: int = 1,
     balancer: Balancer = "least connections",
     balancers: int = 1,
+    slowness: Sequence[Slowness] = (),
     seed: int = 0,
 ) -> Outcome:
     """What becomes of lists that arrive at these times at so many replicas, each of one worker.
@@ -227,11 +190,13 @@ def simulate(
         replicas: R, at least 1.
         balancer: the rule that picks the replica.
         balancers: independent processes of the balancer. Each gets a list at random, and knows of its own lists only.
+        slowness: of each replica; none: all are :func:`steady`.
         seed: of the balancers' draws.
 
     Raises:
         ValueError: if a number is out of its range, or the arrays do not fit together.
     """
+    slowness = slowness or [steady] * replicas
     _check(arrivals, ranking_s, replicas, balancers)
     arrived = arrivals.tolist()
     ended, answered = [0.0] * len(arrived), [False] * len(arrived)
@@ -249,7 +214,7 @@ def simulate(
         return lambda at: heapq.heappush(events, (at, replica))
 
     durations = ranking_s.tolist()
-    lines = [_Line(worker, durations, due(replica), done) for replica in range(replicas)]
+    lines = [_Line(worker, durations, slow, due(replica), done) for replica, slow in enumerate(slowness)]
     for number, now in enumerate(arrived):
         while events and events[0][0] <= now:
             at, replica = heapq.heappop(events)

@@ -18,8 +18,8 @@ import numpy as np
 import psutil
 from jaxtyping import Float
 
-from benchmarks.capacity.balancers import HAPROXY, Balancer
-from benchmarks.capacity.shape import Shape
+from benchmarks.capacity.measured.shape import Shape
+from benchmarks.capacity.simulated.balancers import HAPROXY, Balancer
 from benchmarks.load.drain import free_port, until_ready
 from benchmarks.load.generator import Plan
 from benchmarks.load.service import service
@@ -75,6 +75,7 @@ class Seen:
         seconds: ``(N,)`` of answers of 200.
         refused: answers of 429.
         other: any other end of a request.
+        began_s: by the machine's clock.
         took_s: from the first request to the last.
         cpu_s: of each server that was watched.
         generator_cpu_s: of the generator.
@@ -83,6 +84,7 @@ class Seen:
     seconds: Float[np.ndarray, " N"]
     refused: int
     other: int
+    began_s: float
     took_s: float
     cpu_s: tuple[float, ...]
     generator_cpu_s: float
@@ -187,6 +189,7 @@ class Generator:
             seconds=np.load(self._folder / "answers.npy", allow_pickle=False)[:, 1],
             refused=refused,
             other=sum(answers.values()) + sum(seen["faults"].values()),
+            began_s=seen["began"],
             took_s=took_s,
             cpu_s=cpu_s,
             generator_cpu_s=seen["generator_cpu_share"] * took_s,

@@ -1,0 +1,1 @@
+"""Real replicas on this machine, and what they take for lists."""

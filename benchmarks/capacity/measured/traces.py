@@ -1,0 +1,170 @@
+"""Traces of replicas: what each list took, by the log of its replica and by the system's account of the process.
+
+The log says when each list was answered, and how long it was ranked. The system says for how long the event loop ran, a
+few times a second. That time is shared out to the lists in between, by their ranking.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from http import HTTPStatus
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+
+from benchmarks.capacity.measured.replicas import Replica, Seen
+from benchmarks.capacity.simulated.worker import Slowness
+
+EVERY_S = 0.1
+"""How often the system is asked."""
+
+LEAST = 16
+"""Lists, at least, that share what the loop did: the first and the last of them may be cut in two."""
+
+
+class TraceError(Exception):
+    """A trace cannot be taken, or has too few lists: says why, and the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The lists that one replica answered or refused.
+
+    Args:
+        at_s: ``(N,)`` seconds from the beginning of the load to the log line of an answered list, ascending.
+        ranking_s: ``(N,)`` of both stages, by the service's own clock.
+        refused_at_s: ``(M,)`` to the log line of a refused one, ascending.
+        asked_s: ``(A,)`` when the system was asked, ascending.
+        ran_s: ``(A,)`` for how long the event loop had run by then.
+    """
+
+    at_s: Float[np.ndarray, " N"]
+    ranking_s: Float[np.ndarray, " N"]
+    refused_at_s: Float[np.ndarray, " M"]
+    asked_s: Float[np.ndarray, " A"]
+    ran_s: Float[np.ndarray, " A"]
+
+    def took_s(self, refusal: float = 0.0) -> Float[np.ndarray, " N"]:
+        """``(N,)`` time of the event loop for each answered list.
+
+        Args:
+            refusal: time of a refusal over that of a list.
+
+        Raises:
+            TraceError: if there are fewer than :data:`LEAST` lists.
+        """
+        edges = self._edges()
+        cuts = np.searchsorted(self.at_s, self.asked_s[edges])
+        ranked_s = np.diff(np.concatenate([[0.0], np.cumsum(self.ranking_s)])[cuts])
+        answered, refused = np.diff(cuts), np.diff(np.searchsorted(self.refused_at_s, self.asked_s[edges]))
+        times_ranking = np.diff(self.ran_s[edges]) / ranked_s * answered / (answered + refusal * refused)
+        place = np.searchsorted(cuts, np.arange(len(self.at_s)), side="right") - 1
+        took_s: Float[np.ndarray, " N"] = self.ranking_s * times_ranking[np.clip(place, 0, len(answered) - 1)]
+        return took_s
+
+    def _edges(self) -> list[int]:
+        """Of :attr:`asked_s`, with at least :data:`LEAST` answered lists from one to the next."""
+        before = np.searchsorted(self.at_s, self.asked_s)
+        edges = [0]
+        for number in range(1, len(before)):
+            if before[number] - before[edges[-1]] >= LEAST:
+                edges.append(number)
+        if len(edges) == 1:
+            raise TraceError(f"a replica answered {len(self.at_s)} lists: give more --seconds")
+        return edges
+
+    def slowness(self, refusal: float, typical_s: float) -> Slowness:
+        """At each time, how long the next list in the log takes over a typical one.
+
+        Args:
+            refusal: time of a refusal over that of a list.
+            typical_s: time of a typical list.
+        """
+        times, last = self.at_s.tolist(), len(self.at_s) - 1
+        ratios = (self.took_s(refusal) / typical_s).tolist()
+        return lambda now: ratios[min(last, bisect_left(times, now))]
+
+
+def traced(load: Callable[[], Seen], replicas: Sequence[Replica]) -> tuple[Seen, list[Trace]]:
+    """A load, and what each replica did meanwhile."""
+    sizes = [replica.log.stat().st_size for replica in replicas]
+    with _accounts([replica.process.pid for replica in replicas]) as accounts:
+        seen = load()
+    asked_s, *ran_s = _within(np.array(accounts), seen.began_s, seen.began_s + seen.took_s).T
+    asked_s -= seen.began_s
+    return seen, [
+        Trace(*_read(replica.log, size, seen.began_s), asked_s, ran)
+        for replica, size, ran in zip(replicas, sizes, ran_s, strict=True)
+    ]
+
+
+def _within(accounts: Float[np.ndarray, "A C"], began_s: float, ended_s: float) -> Float[np.ndarray, "B C"]:
+    """Without those from before and after the load."""
+    begin, end = np.searchsorted(accounts[:, 0], [began_s, ended_s])
+    return accounts[begin:end]
+
+
+@contextmanager
+def _accounts(pids: Sequence[int]) -> Iterator[list[list[float]]]:
+    """A row for each :data:`EVERY_S`: the machine's clock, and how long the first thread of each process ran."""
+    rows, stop = list[list[float]](), threading.Event()
+
+    def row() -> list[float]:
+        return [time.perf_counter(), *(_ran_s(pid) for pid in pids)]
+
+    def watch() -> None:
+        while not stop.wait(EVERY_S):
+            rows.append(row())
+
+    rows.append(row())
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield rows
+    finally:
+        stop.set()
+        thread.join()
+        rows.append(row())
+
+
+def _ran_s(pid: int) -> float:
+    """By Linux's account in nanoseconds; that of ``/proc/PID/stat`` is in hundredths of a second."""
+    path = Path(f"/proc/{pid}/schedstat")
+    try:
+        return int(path.read_text(encoding="ascii").split()[0]) / 1e9
+    except FileNotFoundError as error:
+        raise TraceError(f"{path} is missing: use Linux, with CONFIG_SCHED_INFO") from error
+
+
+def _read(
+    log: Path, size: int, began_s: float
+) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"], Float[np.ndarray, " M"]]:
+    """Times and ranking times of answers, and times of refusals: of what was written after so many bytes.
+
+    Args:
+        log: of the replica.
+        size: bytes before the load.
+        began_s: of the machine's clock; a log has the time of day.
+    """
+    day_s = time.time() - time.perf_counter()
+    with log.open("rb") as file:
+        file.seek(size)
+        lines = [json.loads(line) for line in file if b'"path": "/rerank"' in line]
+    answered, refused = list[tuple[float, float]](), list[float]()
+    for line in lines:
+        at_s = datetime.fromisoformat(line["time"]).timestamp() - day_s - began_s
+        if line["status"] == HTTPStatus.OK:
+            stages = line["timings_ms"]
+            answered.append((at_s, (stages["first_stage"] + stages.get("second_stage", 0.0)) / 1e3))
+        elif line["status"] == HTTPStatus.TOO_MANY_REQUESTS:
+            refused.append(at_s)
+    both = np.array(sorted(answered), dtype=np.float64).reshape(-1, 2)
+    return both[:, 0], both[:, 1], np.array(sorted(refused))

@@ -1,0 +1,1 @@
+"""Replicas behind a balancer, simulated: arrivals, balancers, and what one worker costs."""

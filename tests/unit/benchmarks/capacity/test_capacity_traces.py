@@ -1,0 +1,146 @@
+"""What each list took, by the log of its replica and the system's account of the process."""
+
+import json
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from types import SimpleNamespace
+
+import numpy as np
+import psutil
+import pytest
+
+from benchmarks.capacity.measured.costs import waited_beyond_s
+from benchmarks.capacity.measured.replicas import Replica, Seen
+from benchmarks.capacity.measured.traces import LEAST, Trace, TraceError, traced
+from benchmarks.capacity.service_times import MOST_SHARED, stretched
+
+
+def line(at, status=200, path="/rerank", **stages):
+    return json.dumps(
+        {
+            "time": datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds"),
+            "timings_ms": {"parse": 0.1, "queue": 9.0, **stages},
+            "path": path,
+            "status": status,
+        }
+    )
+
+
+def seen(began_s, took_s=1.0, seconds=(0.01,)):
+    return Seen(np.array(seconds), 0, 0, began_s, took_s, (), 0.0)
+
+
+@pytest.fixture
+def replica(tmp_path):
+    log = tmp_path / "replica.log"
+    log.write_text(line(time.time(), first_stage=70.0) + "\n", encoding="utf-8")
+    return Replica(1, psutil.Process(), 1.0, log)
+
+
+def test_what_a_load_left_in_the_log_is_found_in_its_order(replica):
+    began_s, now = time.perf_counter(), time.time()
+
+    def load():
+        lines = [
+            line(now + 2.0, first_stage=3.0, second_stage=1.0),
+            line(now + 1.0, first_stage=2.0),
+            line(now + 1.5, status=429),
+            line(now + 1.5, path="/readyz"),
+            line(now + 1.7, status=400),
+            "not of the service",
+        ]
+        with replica.log.open("a", encoding="utf-8") as log:
+            log.write("\n".join(lines) + "\n")
+        return seen(began_s)
+
+    found, (trace,) = traced(load, [replica])
+    assert found.began_s == began_s
+    assert trace.at_s == pytest.approx([1.0, 2.0], abs=0.05)
+    assert trace.ranking_s == pytest.approx([0.002, 0.004])
+    assert trace.refused_at_s == pytest.approx([1.5], abs=0.05)
+
+
+def test_the_system_says_how_long_this_process_ran(replica):
+    """The first thread of this process is the one that has this load."""
+    used = []
+
+    def load():
+        began_s, before = time.perf_counter(), time.thread_time()
+        while time.perf_counter() < began_s + 0.7:
+            pass
+        used.append((time.thread_time() - before) / (time.perf_counter() - began_s))
+        return seen(began_s, 0.6)
+
+    _, (trace,) = traced(load, [replica])
+    assert len(trace.asked_s) > 2
+    assert 0.0 < trace.asked_s[0] < trace.asked_s[-1] < 0.6
+    share = (trace.ran_s[-1] - trace.ran_s[0]) / (trace.asked_s[-1] - trace.asked_s[0])
+    assert share == pytest.approx(used[0], abs=0.3)  # others may have the core in a part of the time
+
+
+def test_a_system_without_an_account_is_refused_by_the_name_of_the_file(tmp_path):
+    nobody = SimpleNamespace(log=tmp_path / "log", process=SimpleNamespace(pid=2**30))
+    nobody.log.touch()
+    with pytest.raises(TraceError, match=f"/proc/{2**30}/schedstat is missing"):
+        traced(lambda: seen(0.0), [nobody])
+
+
+def even(count, *, refused=(), slow_from=None):
+    """A list of 1 ms in each 10 ms, which is ranked for half of it; from a time on all takes twice as long."""
+    at_s = 0.01 * np.arange(1, count + 1)
+    slow = np.ones(count) if slow_from is None else np.where(at_s > slow_from, 2.0, 1.0)
+    asked_s = np.arange(0.0, 0.01 * count + 0.3, 0.3) + 0.005
+    summed_s = np.concatenate([[0.0], np.cumsum(0.001 * slow)])
+    return Trace(at_s, 0.0005 * slow, np.array(refused, dtype=float), asked_s, summed_s[np.searchsorted(at_s, asked_s)])
+
+
+def test_what_the_loop_did_is_shared_out_to_the_lists():
+    trace = even(200, slow_from=1.005)
+    assert trace.took_s() == pytest.approx(np.where(trace.at_s > 1.005, 0.002, 0.001))
+
+
+def test_lists_of_each_stretch_share_what_the_loop_did_there():
+    """Thirty lists between two questions; in the second stretch the loop takes three times as long."""
+    trace = even(60)
+    found = replace(trace, ran_s=trace.ran_s + np.array([0.0, 0.0, 0.06]))
+    assert found.took_s() == pytest.approx(np.repeat([0.001, 0.003], 30))
+
+
+def test_a_refusal_takes_its_part():
+    """Thirty lists between two questions, and six refusals of half a list each."""
+    trace = even(90, refused=0.3 + 0.01 * np.arange(1, 7))
+    took_s = trace.took_s(refusal=0.5)
+    assert took_s[35] == pytest.approx(0.001 * 30 / 33)
+    assert took_s[5] == took_s[75] == pytest.approx(0.001)
+
+
+def test_questions_with_few_lists_between_them_count_together():
+    trace = even(200)
+    often = np.arange(0.005, 2.0, 0.02)
+    summed_s = 0.001 * np.searchsorted(trace.at_s, often).astype(float)
+    summed_s[1::2] += 0.0005  # one list is cut in two
+    found = Trace(trace.at_s, trace.ranking_s, trace.refused_at_s, often, summed_s)
+    assert found.took_s() == pytest.approx(np.full(200, 0.001), rel=0.5 / LEAST + 1e-9)
+
+
+def test_too_few_lists_are_refused_by_number():
+    with pytest.raises(TraceError, match=f"answered {LEAST - 1} lists: give more --seconds"):
+        even(LEAST - 1).took_s()
+
+
+@pytest.mark.parametrize(("now", "slow"), [(0.0, 0.5), (1.0, 0.5), (1.01, 1.0), (9.0, 1.0)])
+def test_a_replica_is_as_slow_as_for_the_next_list(now, slow):
+    assert even(200, slow_from=1.005).slowness(0.0, 0.002)(now) == pytest.approx(slow)
+
+
+def test_what_a_caller_waits_beyond_is_the_rest_of_the_median():
+    load = seen(0.0, 1.0, [0.003, 0.004, 0.009]), [even(100), even(50)]
+    assert waited_beyond_s(*load, shared=0.0) == pytest.approx(0.003)
+    assert waited_beyond_s(*load, shared=0.5) == pytest.approx(0.002)
+
+
+def test_others_stretch_what_a_core_does():
+    assert stretched(0.0) == 1.0
+    assert stretched(0.2) == pytest.approx(1.25)
+    assert stretched(1.5) == stretched(MOST_SHARED) < 11.0

@@ -17,11 +17,13 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import subprocess
 import sys
 from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
+import psutil
 
 from benchmarks import machine
 from benchmarks.capacity import curves, limits, validation
@@ -37,6 +39,8 @@ from benchmarks.rivals.cores import IndivisibleError
 PRICE = 0.05
 """Of one core for one hour, in any currency: an assumption, of the order of what clouds ask on demand."""
 
+ERRORS = (ShapeError, UnreachableError, NotAnsweredError, TraceError, IndivisibleError)
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Command line; writes ``capacity.json`` and ``.svg``, or ``capacity_validation.json``, to ``benchmarks/results``,
@@ -51,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
         loads = rounds.planned() if options.validate else []
         found = rounds.measured(asked, rounds.cores(), loads, count=count, seconds=seconds)
         result = _validated(options, asked, found) if options.validate else _planned(options, asked, found)
-    except (ShapeError, UnreachableError, NotAnsweredError, TraceError, IndivisibleError) as error:
+    except (*ERRORS, TimeoutError, subprocess.CalledProcessError, psutil.Error) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -101,8 +105,9 @@ def _count(text: str) -> int:
 
 def _command(options: argparse.Namespace) -> str:
     """As it is given again, without this machine's folders."""
-    words = [f"--candidates {options.candidates} --format '{options.format}' --p99-ms {options.p99_ms:g}"]
-    words += [f"--balancer '{options.balancer}' --price {options.price:g}"]
+    words = [f"--candidates {options.candidates} --format '{options.format}'"]
+    if not options.validate:
+        words += [f"--p99-ms {options.p99_ms:g} --balancer '{options.balancer}' --price {options.price:g}"]
     words += ["--quick"] if options.quick else [f"--rounds {options.rounds} --seconds {options.seconds:g}"]
     words += ["--validate"] if options.validate else []
     words += ["--bundle DIR"] if options.bundle else [f"--features {options.features}"] if options.features else []

@@ -20,8 +20,7 @@ SPARE = 1
 """Replicas beyond those that the load needs: one may end."""
 
 MARGIN = 0.15
-"""How much more than the load the replicas must carry: as much as a prediction may be wrong, see
-:mod:`benchmarks.capacity.validation`."""
+"""How much more than the load the replicas must carry: an assumption, of how much slower a machine may become."""
 
 REFUSED = 0.001
 """Share of the lists that may be refused where a load counts as carried."""

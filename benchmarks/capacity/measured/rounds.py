@@ -1,8 +1,8 @@
 """Rounds of loads on real replicas: what a list takes there, and what becomes of lists that arrive at given times.
 
 One replica has a core to itself, and the generator another. Two replicas have a core each. Where there are no more
-cores, they share both with the generator and haproxy. What these take for each request is measured with a few callers.
-The simulation counts it as work on the replica's core.
+cores, they share both with the generator and haproxy. What these take for each list is measured, and the simulation
+leaves the replicas the rest of the core.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -61,8 +61,8 @@ class Beside:
     around_s: float
 
     @property
-    def cpu_s(self) -> float:
-        """Of haproxy and the generator."""
+    def others_s(self) -> float:
+        """CPU time of haproxy and the generator."""
         return self.haproxy_s + self.generator_s
 
 
@@ -166,10 +166,10 @@ def measured(shape: Shape, cores: Cores, comparisons: Sequence[Comparison], *, c
         with _started(shape, cores.replicas[:1], frozenset(cores.replicas[1:])) as (generator, started):
             (replica,) = started
             found.times.append(costs.service_times(generator, replica, shape, seconds))
-            capacity, stand = 1.0 / found.times[-1].cpu_s, _Stand(generator, replica.port, started, None)
+            stand = _Stand(generator, replica.port, started)
             for step in found.comparisons:
                 if step.replicas == 1:
-                    step.runs.append(stand.run(step, capacity, number, seconds))
+                    step.runs.append(stand.run(step, number, seconds))
             found.footprint = costs.footprint(replica, shape, costs.probe(replica.port, shape)[1])
         print(" two replicas", end=" ", flush=True)
         with _started(shape, cores.replicas, cores.others) as (generator, started):
@@ -195,12 +195,14 @@ class _Stand:
         port: of the replica, or of haproxy.
         replicas: that answer.
         sharing: haproxy, where it and the generator share the cores of the replicas.
+        others_s: CPU time of these for a list, as long as they share.
     """
 
     generator: Generator
     port: int
     replicas: Sequence[Replica]
-    sharing: psutil.Process | None
+    sharing: psutil.Process | None = None
+    others_s: float = 0.0
 
     def busy(self, seconds: float) -> tuple[float, float]:
         """CPU seconds that replicas take for a list where lists always wait, and lists a second."""
@@ -208,19 +210,28 @@ class _Stand:
         seen = costs.callers(self.generator, self.port, len(self.replicas) * CALLERS, seconds, processes)
         return sum(seen.cpu_s) / len(seen.seconds), len(seen.seconds) / seen.took_s
 
-    def run(self, step: Comparison, capacity: float, number: int, seconds: float) -> Run:
-        """A load of so many lists a second times its own share."""
-        rate = step.load * capacity
-        due = arrivals.draw(step.arrivals, rate, max(1, int(rate * seconds)), np.random.default_rng((13, number)))
+    def run(self, step: Comparison, number: int, seconds: float) -> Run:
+        """A load, over what the replicas can answer just before.
+
+        Raises:
+            NotAnsweredError: if no list is answered.
+            TraceError: if a replica answers too few.
+        """
         print(".", end="", flush=True)
         before_s, _ = self.busy(seconds / 4)
-        seen, traces, shared = self.traced(due)
+        rate = step.load * len(self.replicas) / (before_s + self.others_s)
+        due = arrivals.draw(step.arrivals, rate, max(1, int(rate * seconds)), np.random.default_rng((13, number)))
+        seen, traces, shared = self.at(due)
+        for trace in traces:
+            trace.took_s()
         return Run(due, seen, traces, before_s, shared)
 
-    def traced(self, due: Float[np.ndarray, " N"]) -> tuple[Seen, list[Trace], float]:
+    def at(self, due: Float[np.ndarray, " N"]) -> tuple[Seen, list[Trace], float]:
         """Lists at these times, what each replica did, and the share of each core that others had."""
         others = [self.sharing] if self.sharing else []
         seen, traces = traced(partial(self.generator.at, self.port, due, others), self.replicas)
+        if not len(seen.seconds):
+            raise costs.NotAnsweredError(f"of {seen.asked} lists, none was answered")
         others_s = seen.cpu_s[0] + seen.generator_cpu_s if self.sharing else 0.0
         return seen, traces, others_s / seen.took_s / len(self.replicas)
 
@@ -228,8 +239,7 @@ class _Stand:
 def _two(
     generator: Generator, started: Sequence[Replica], cores: frozenset[int], found: Rounds, number: int, seconds: float
 ) -> None:
-    """All loads of two replicas, the usual balancer first: it says what they can answer."""
-    capacity = 0.0
+    """All loads of two replicas, the usual balancer first: it says what haproxy takes."""
     for balancer in (DEFAULT, *(one for one in BALANCERS if one != DEFAULT)):
         steps = [step for step in found.comparisons if step.balancer == balancer]
         if not steps and balancer != DEFAULT:
@@ -237,20 +247,18 @@ def _two(
         with haproxy([replica.port for replica in started], balancer, cores) as (port, proxy):
             stand = _Stand(generator, port, started, proxy if found.shared else None)
             if balancer == DEFAULT:
-                beside = _beside(stand, proxy, seconds)
-                found.beside.append(beside)
-                capacity = len(started) / (beside.replica_s + (beside.cpu_s if found.shared else 0.0))
+                found.beside.append(_beside(stand, proxy, seconds))
+            if found.shared:
+                stand = replace(stand, others_s=found.beside[-1].others_s)
             for step in steps:
-                step.runs.append(stand.run(step, capacity, number, seconds))
+                step.runs.append(stand.run(step, number, seconds))
 
 
 def _beside(stand: _Stand, proxy: psutil.Process, seconds: float) -> Beside:
     replica_s, most = stand.busy(seconds)
     spaced = stand.generator.at(stand.port, costs.evenly(costs.SPACED[0] * most, seconds), [proxy])
     light = costs.evenly(len(stand.replicas) * LIGHT / replica_s, seconds)
-    seen, traces, shared = stand.traced(light)
-    if not len(seen.seconds):
-        raise costs.NotAnsweredError(f"behind haproxy, of {seen.asked} lists none was answered")
+    seen, traces, shared = stand.at(light)
     return Beside(
         replica_s,
         spaced.cpu_s[0] / spaced.asked,

@@ -1,6 +1,6 @@
 """Traces of replicas: what each list took, by the log of its replica and by the system's account of the process.
 
-The log says when each list was answered, and how long it was ranked. The system says for how long the event loop ran, a
+The log says when each list was answered, and how long it was ranked. The system says for how long the process ran, a
 few times a second. That time is shared out to the lists in between, by their ranking.
 """
 
@@ -9,16 +9,16 @@ from __future__ import annotations
 import json
 import threading
 import time
-from bisect import bisect_left
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from http import HTTPStatus
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from benchmarks.capacity.measured.replicas import Replica, Seen
 from benchmarks.capacity.simulated.worker import Slowness
@@ -28,6 +28,12 @@ EVERY_S = 0.1
 
 LEAST = 16
 """Lists, at least, that share what the loop did: the first and the last of them may be cut in two."""
+
+CUT_S = 0.001
+"""Times of a log are cut to so many seconds."""
+
+LOGGED = 0.98
+"""Share of the answers that must be in the logs."""
 
 
 class TraceError(Exception):
@@ -43,7 +49,7 @@ class Trace:
         ranking_s: ``(N,)`` of both stages, by the service's own clock.
         refused_at_s: ``(M,)`` to the log line of a refused one, ascending.
         asked_s: ``(A,)`` when the system was asked, ascending.
-        ran_s: ``(A,)`` for how long the event loop had run by then.
+        ran_s: ``(A,)`` for how long the process had run by then.
     """
 
     at_s: Float[np.ndarray, " N"]
@@ -53,7 +59,7 @@ class Trace:
     ran_s: Float[np.ndarray, " A"]
 
     def took_s(self, refusal: float = 0.0) -> Float[np.ndarray, " N"]:
-        """``(N,)`` time of the event loop for each answered list.
+        """``(N,)`` time of the process for each answered list.
 
         Args:
             refusal: time of a refusal over that of a list.
@@ -61,14 +67,26 @@ class Trace:
         Raises:
             TraceError: if there are fewer than :data:`LEAST` lists.
         """
+        means_s, place = self._stretches(refusal)
+        took_s: Float[np.ndarray, " N"] = means_s[place] * self.spread()
+        return took_s
+
+    def spread(self) -> Float[np.ndarray, " N"]:
+        """``(N,)`` ranking time of each list over the mean of its stretch."""
+        _, place = self._stretches(0.0)
+        means_s = np.bincount(place, self.ranking_s) / np.maximum(np.bincount(place), 1)
+        spread: Float[np.ndarray, " N"] = self.ranking_s / means_s[place]
+        return spread
+
+    def _stretches(self, refusal: float) -> tuple[Float[np.ndarray, " S"], Int[np.ndarray, " N"]]:
+        """``(S,)`` mean time of a list in each stretch, and ``(N,)`` the stretch of each list: those before the first
+        and after the last count to these.
+        """
         edges = self._edges()
         cuts = np.searchsorted(self.at_s, self.asked_s[edges])
-        ranked_s = np.diff(np.concatenate([[0.0], np.cumsum(self.ranking_s)])[cuts])
         answered, refused = np.diff(cuts), np.diff(np.searchsorted(self.refused_at_s, self.asked_s[edges]))
-        times_ranking = np.diff(self.ran_s[edges]) / ranked_s * answered / (answered + refusal * refused)
         place = np.searchsorted(cuts, np.arange(len(self.at_s)), side="right") - 1
-        took_s: Float[np.ndarray, " N"] = self.ranking_s * times_ranking[np.clip(place, 0, len(answered) - 1)]
-        return took_s
+        return np.diff(self.ran_s[edges]) / (answered + refusal * refused), np.clip(place, 0, len(answered) - 1)
 
     def _edges(self) -> list[int]:
         """Of :attr:`asked_s`, with at least :data:`LEAST` answered lists from one to the next."""
@@ -78,32 +96,42 @@ class Trace:
             if before[number] - before[edges[-1]] >= LEAST:
                 edges.append(number)
         if len(edges) == 1:
-            raise TraceError(f"a replica answered {len(self.at_s)} lists: give more --seconds")
+            raise TraceError(f"a replica answered {len(self.at_s)} lists: give more --seconds, and not --quick")
         return edges
 
     def slowness(self, refusal: float, typical_s: float) -> Slowness:
-        """At each time, how long the next list in the log takes over a typical one.
+        """At each time, how long lists took in that stretch over a typical one.
+
+        It is of the time and not of the next list in the log: at any time, that is more often a long one.
 
         Args:
             refusal: time of a refusal over that of a list.
             typical_s: time of a typical list.
         """
-        times, last = self.at_s.tolist(), len(self.at_s) - 1
-        ratios = (self.took_s(refusal) / typical_s).tolist()
-        return lambda now: ratios[min(last, bisect_left(times, now))]
+        begins = self.asked_s[self._edges()[1:-1]].tolist()
+        ratios = (self._stretches(refusal)[0] / typical_s).tolist()
+        return lambda now: ratios[bisect_right(begins, now)]
 
 
 def traced(load: Callable[[], Seen], replicas: Sequence[Replica]) -> tuple[Seen, list[Trace]]:
-    """A load, and what each replica did meanwhile."""
+    """A load, and what each replica did meanwhile.
+
+    Raises:
+        TraceError: if the system keeps no account, or a log lacks lists.
+    """
     sizes = [replica.log.stat().st_size for replica in replicas]
     with _accounts([replica.process.pid for replica in replicas]) as accounts:
         seen = load()
     asked_s, *ran_s = _within(np.array(accounts), seen.began_s, seen.began_s + seen.took_s).T
     asked_s -= seen.began_s
-    return seen, [
+    traces = [
         Trace(*_read(replica.log, size, seen.began_s), asked_s, ran)
         for replica, size, ran in zip(replicas, sizes, ran_s, strict=True)
     ]
+    logged = sum(len(trace.at_s) for trace in traces)
+    if logged < LOGGED * len(seen.seconds):
+        raise TraceError(f"of {len(seen.seconds)} answers, {logged} are in the logs: use a quieter machine")
+    return seen, traces
 
 
 def _within(accounts: Float[np.ndarray, "A C"], began_s: float, ended_s: float) -> Float[np.ndarray, "B C"]:
@@ -114,15 +142,16 @@ def _within(accounts: Float[np.ndarray, "A C"], began_s: float, ended_s: float) 
 
 @contextmanager
 def _accounts(pids: Sequence[int]) -> Iterator[list[list[float]]]:
-    """A row for each :data:`EVERY_S`: the machine's clock, and how long the first thread of each process ran."""
+    """A row for each :data:`EVERY_S`: the machine's clock, and how long each process ran."""
     rows, stop = list[list[float]](), threading.Event()
 
     def row() -> list[float]:
         return [time.perf_counter(), *(_ran_s(pid) for pid in pids)]
 
     def watch() -> None:
-        while not stop.wait(EVERY_S):
-            rows.append(row())
+        with suppress(TraceError):  # the last row says it
+            while not stop.wait(EVERY_S):
+                rows.append(row())
 
     rows.append(row())
     thread = threading.Thread(target=watch)
@@ -136,12 +165,15 @@ def _accounts(pids: Sequence[int]) -> Iterator[list[list[float]]]:
 
 
 def _ran_s(pid: int) -> float:
-    """By Linux's account in nanoseconds; that of ``/proc/PID/stat`` is in hundredths of a second."""
-    path = Path(f"/proc/{pid}/schedstat")
+    """All threads, by Linux's account in nanoseconds; that of ``/proc/PID/stat`` is in hundredths of a second."""
+    threads = Path(f"/proc/{pid}/task")
     try:
-        return int(path.read_text(encoding="ascii").split()[0]) / 1e9
-    except FileNotFoundError as error:
-        raise TraceError(f"{path} is missing: use Linux, with CONFIG_SCHED_INFO") from error
+        ran = [(thread / "schedstat").read_text(encoding="ascii").split()[0] for thread in threads.iterdir()]
+    except OSError as error:
+        raise TraceError(
+            f"{threads}/*/schedstat cannot be read: the replica ended, or this is no Linux with CONFIG_SCHED_INFO"
+        ) from error
+    return sum(map(int, ran)) / 1e9
 
 
 def _read(
@@ -160,11 +192,13 @@ def _read(
         lines = [json.loads(line) for line in file if b'"path": "/rerank"' in line]
     answered, refused = list[tuple[float, float]](), list[float]()
     for line in lines:
-        at_s = datetime.fromisoformat(line["time"]).timestamp() - day_s - began_s
+        at_s = datetime.fromisoformat(line["time"]).timestamp() + CUT_S / 2 - day_s - began_s
+        if at_s < 0:  # of an earlier try
+            continue
         if line["status"] == HTTPStatus.OK:
             stages = line["timings_ms"]
             answered.append((at_s, (stages["first_stage"] + stages.get("second_stage", 0.0)) / 1e3))
         elif line["status"] == HTTPStatus.TOO_MANY_REQUESTS:
             refused.append(at_s)
-    both = np.array(sorted(answered), dtype=np.float64).reshape(-1, 2)
+    both = np.array(sorted(answered, key=lambda pair: pair[0]), dtype=np.float64).reshape(-1, 2)
     return both[:, 0], both[:, 1], np.array(sorted(refused))

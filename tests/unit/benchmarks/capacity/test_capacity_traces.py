@@ -1,7 +1,9 @@
 """What each list took, by the log of its replica and the system's account of the process."""
 
 import json
+import threading
 import time
+import zlib
 from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -28,7 +30,13 @@ def line(at, status=200, path="/rerank", **stages):
 
 
 def seen(began_s, took_s=1.0, seconds=(0.01,)):
-    return Seen(np.array(seconds), 0, 0, began_s, took_s, (), 0.0)
+    return Seen(np.array(seconds, dtype=float), 0, 0, began_s, took_s, (), 0.0)
+
+
+def busily(until_s):
+    """Without the interpreter's lock."""
+    while time.perf_counter() < until_s:
+        zlib.compress(bytes(100_000), 6)
 
 
 @pytest.fixture
@@ -48,11 +56,12 @@ def test_what_a_load_left_in_the_log_is_found_in_its_order(replica):
             line(now + 1.5, status=429),
             line(now + 1.5, path="/readyz"),
             line(now + 1.7, status=400),
+            line(now - 1.0, first_stage=50.0),
             "not of the service",
         ]
         with replica.log.open("a", encoding="utf-8") as log:
             log.write("\n".join(lines) + "\n")
-        return seen(began_s)
+        return seen(began_s, seconds=(0.01, 0.02))
 
     found, (trace,) = traced(load, [replica])
     assert found.began_s == began_s
@@ -62,15 +71,16 @@ def test_what_a_load_left_in_the_log_is_found_in_its_order(replica):
 
 
 def test_the_system_says_how_long_this_process_ran(replica):
-    """The first thread of this process is the one that has this load."""
+    """All of its threads."""
     used = []
 
     def load():
-        began_s, before = time.perf_counter(), time.thread_time()
-        while time.perf_counter() < began_s + 0.7:
-            pass
-        used.append((time.thread_time() - before) / (time.perf_counter() - began_s))
-        return seen(began_s, 0.6)
+        began_s, before = time.perf_counter(), time.process_time()
+        other = threading.Thread(target=busily, args=[began_s + 0.7])
+        other.start()
+        other.join()
+        used.append((time.process_time() - before) / (time.perf_counter() - began_s))
+        return seen(began_s, 0.6, ())
 
     _, (trace,) = traced(load, [replica])
     assert len(trace.asked_s) > 2
@@ -82,7 +92,7 @@ def test_the_system_says_how_long_this_process_ran(replica):
 def test_a_system_without_an_account_is_refused_by_the_name_of_the_file(tmp_path):
     nobody = SimpleNamespace(log=tmp_path / "log", process=SimpleNamespace(pid=2**30))
     nobody.log.touch()
-    with pytest.raises(TraceError, match=f"/proc/{2**30}/schedstat is missing"):
+    with pytest.raises(TraceError, match=rf"/proc/{2**30}/task/\*/schedstat cannot be read"):
         traced(lambda: seen(0.0), [nobody])
 
 
@@ -129,9 +139,22 @@ def test_too_few_lists_are_refused_by_number():
         even(LEAST - 1).took_s()
 
 
-@pytest.mark.parametrize(("now", "slow"), [(0.0, 0.5), (1.0, 0.5), (1.01, 1.0), (9.0, 1.0)])
-def test_a_replica_is_as_slow_as_for_the_next_list(now, slow):
-    assert even(200, slow_from=1.005).slowness(0.0, 0.002)(now) == pytest.approx(slow)
+@pytest.mark.parametrize(("now", "slow"), [(0.0, 0.5), (0.304, 0.5), (0.306, 1.5), (9.0, 1.5)])
+def test_a_replica_is_as_slow_as_in_that_stretch(now, slow):
+    trace = even(60)
+    found = replace(trace, ran_s=trace.ran_s + np.array([0.0, 0.0, 0.06]))
+    assert found.slowness(0.0, 0.002)(now) == pytest.approx(slow)
+
+
+def test_lists_spread_as_their_ranking_does_in_each_stretch():
+    trace = even(60, slow_from=0.305)
+    ranking_s = trace.ranking_s * np.tile([0.5, 1.5], 30)
+    assert replace(trace, ranking_s=ranking_s).spread() == pytest.approx(np.tile([0.5, 1.5], 30))
+
+
+def test_lists_that_are_not_in_the_log_are_missed(replica):
+    with pytest.raises(TraceError, match="of 100 answers, 0 are in the logs"):
+        traced(lambda: seen(time.perf_counter(), seconds=np.ones(100)), [replica])
 
 
 def test_what_a_caller_waits_beyond_is_the_rest_of_the_median():

@@ -82,7 +82,9 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--p99-ms", type=_positive, default=50.0, help="99th percentile to keep to (50)")
     parser.add_argument("--balancer", choices=BALANCERS, default=rounds.DEFAULT, help=f"({rounds.DEFAULT})")
     parser.add_argument("--price", type=_positive, default=PRICE, help=f"of one core for one hour ({PRICE})")
-    parser.add_argument("--validate", action="store_true", help="compare the simulation with real replicas instead")
+    parser.add_argument(
+        "--validate", action="store_true", help="compare the simulation with real replicas, and plan nothing"
+    )
     parser.add_argument("--rounds", type=_count, default=3, help="of all measured loads (3)")
     parser.add_argument("--seconds", type=_positive, default=8.0, help="of each measured load (8)")
     parser.add_argument("--quick", action="store_true", help="one round of two seconds: does everything run?")

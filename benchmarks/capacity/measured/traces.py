@@ -27,7 +27,7 @@ EVERY_S = 0.1
 """How often the system is asked."""
 
 LEAST = 16
-"""Lists, at least, that share what the loop did: the first and the last of them may be cut in two."""
+"""Lists, at least, that share the time of the process: the first and the last of them may be cut in two."""
 
 CUT_S = 0.001
 """Times of a log are cut to so many seconds."""
@@ -102,7 +102,7 @@ class Trace:
     def slowness(self, refusal: float, typical_s: float) -> Slowness:
         """At each time, how long lists took in that stretch over a typical one.
 
-        It is of the time and not of the next list in the log: at any time, that is more often a long one.
+        The next list in the log would not do: at any time, it is more often a long one (inspection paradox).
 
         Args:
             refusal: time of a refusal over that of a list.
@@ -143,15 +143,19 @@ def _within(accounts: Float[np.ndarray, "A C"], began_s: float, ended_s: float) 
 @contextmanager
 def _accounts(pids: Sequence[int]) -> Iterator[list[list[float]]]:
     """A row for each :data:`EVERY_S`: the machine's clock, and how long each process ran."""
-    rows, stop = list[list[float]](), threading.Event()
+    rows, failed, stop = list[list[float]](), list[TraceError](), threading.Event()
+
+    threads = [dict[str, int]() for _ in pids]
 
     def row() -> list[float]:
-        return [time.perf_counter(), *(_ran_s(pid) for pid in pids)]
+        return [time.perf_counter(), *map(_ran_s, pids, threads)]
 
     def watch() -> None:
-        with suppress(TraceError):  # the last row says it
+        try:
             while not stop.wait(EVERY_S):
                 rows.append(row())
+        except TraceError as error:  # of another thread: raised below
+            failed.append(error)
 
     rows.append(row())
     thread = threading.Thread(target=watch)
@@ -161,19 +165,27 @@ def _accounts(pids: Sequence[int]) -> Iterator[list[list[float]]]:
     finally:
         stop.set()
         thread.join()
-        rows.append(row())
+    if failed:
+        raise failed[0]
 
 
-def _ran_s(pid: int) -> float:
-    """All threads, by Linux's account in nanoseconds; that of ``/proc/PID/stat`` is in hundredths of a second."""
-    threads = Path(f"/proc/{pid}/task")
+def _ran_s(pid: int, threads: dict[str, int]) -> float:
+    """All threads, by Linux's account in nanoseconds; that of ``/proc/PID/stat`` is in hundredths of a second.
+
+    Args:
+        pid: of the process.
+        threads: what each thread had at its last reading; a thread that ended keeps it.
+    """
+    folder = Path(f"/proc/{pid}/task")
     try:
-        ran = [(thread / "schedstat").read_text(encoding="ascii").split()[0] for thread in threads.iterdir()]
+        for thread in folder.iterdir():
+            with suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+                threads[thread.name] = int((thread / "schedstat").read_text(encoding="ascii").split()[0])
     except OSError as error:
-        raise TraceError(
-            f"{threads}/*/schedstat cannot be read: the replica ended, or this is no Linux with CONFIG_SCHED_INFO"
-        ) from error
-    return sum(map(int, ran)) / 1e9
+        raise TraceError(f"{folder} cannot be read: the replica ended, or this is not Linux") from error
+    if not threads:
+        raise TraceError(f"{folder}/*/schedstat is missing: use a kernel with CONFIG_SCHED_INFO")
+    return sum(threads.values()) / 1e9
 
 
 def _read(

@@ -33,6 +33,7 @@ from benchmarks.capacity.measured.rounds import Rounds
 from benchmarks.capacity.measured.shape import BUILD, FORMATS, Shape, ShapeError, shape
 from benchmarks.capacity.measured.traces import TraceError
 from benchmarks.capacity.plan import Target, UnreachableError, plan
+from benchmarks.capacity.service_times import pooled
 from benchmarks.capacity.simulated.balancers import BALANCERS
 from benchmarks.rivals.cores import IndivisibleError
 
@@ -86,7 +87,12 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         "--validate", action="store_true", help="compare the simulation with real replicas, and plan nothing"
     )
     parser.add_argument("--rounds", type=_count, default=3, help="of all measured loads (3)")
-    parser.add_argument("--seconds", type=_positive, default=8.0, help="of each measured load (8)")
+    parser.add_argument(
+        "--seconds",
+        type=_positive,
+        default=24.0,
+        help="of each compared load in each round, or of the calibration at five loads (24)",
+    )
     parser.add_argument("--quick", action="store_true", help="one round of two seconds: does everything run?")
     return parser.parse_args(arguments)
 
@@ -126,29 +132,30 @@ def _shape(asked: Shape) -> dict[str, object]:
 
 
 def _validated(options: argparse.Namespace, asked: Shape, found: Rounds) -> dict[str, object]:
-    times, beside = found.pooled(), found.pooled_beside()
+    others = found.pooled_others()
     print("simulating", flush=True)
     return {
         "shape": _shape(asked),
         "machine_speed": found.speeds,
         "seconds": 2.0 if options.quick else options.seconds,
-        "cpu_ms_per_list": round(times.cpu_s * 1e3, 4),
-        "haproxy_ms_per_list": round(beside.haproxy_s * 1e3, 4),
-        "generator_ms_per_list": round(beside.generator_s * 1e3, 4),
+        "haproxy_ms_per_list": round(others.haproxy_s * 1e3, 4),
+        "generator_ms_per_list": round(others.generator_s * 1e3, 4),
         **validation.report(found),
     }
 
 
 def _planned(options: argparse.Namespace, asked: Shape, found: Rounds) -> dict[str, object]:
-    times, beside = found.pooled(), found.pooled_beside()
+    times, haproxy_s = pooled(found.alone), found.pooled_others().haproxy_s
     assert found.footprint is not None
-    target = Target(times, options.p99_ms / 1e3, times.around_s + beside.haproxy_s, options.balancer)
+    target = Target(times, options.p99_ms / 1e3, times.around_s + haproxy_s, options.balancer)
     print("simulating", flush=True)
     rows = plan(target, options.price)
     for row in rows:
         rate, replicas = int(str(row["lists_per_second"])), int(str(row["replicas"]))
-        row["breaks"] = limits.breaks_first(limits.demands(rate, replicas, found.footprint, beside.haproxy_s))
-    p50, p99 = np.percentile(times.took_s, (50, 99)) * 1e3
+        row["breaks"] = limits.breaks_first(limits.demands(rate, replicas, found.footprint, haproxy_s))
+    took_s = np.concatenate(found.took_s)
+    p50, p99 = np.percentile(took_s, (50, 99)) * 1e3
+    slow = np.percentile(times.slowness.ratios, (1, 50, 99))
     return {
         "shape": _shape(asked),
         "machine_speed": found.speeds,
@@ -157,6 +164,7 @@ def _planned(options: argparse.Namespace, asked: Shape, found: Rounds) -> dict[s
         "price_per_core_hour": options.price,
         "service": {
             "cpu_ms_per_list": round(times.cpu_s * 1e3, 4),
+            "slowness": [round(float(ratio), 3) for ratio in slow],
             "slept_ms": [round(slept_s * 1e3, 3) for slept_s in times.waking.slept_s],
             "waking_ms": [round(more_s * 1e3, 4) for more_s in times.waking.more_s],
             "of_which_intake_ms": round(times.intake_s * 1e3, 4),
@@ -164,8 +172,8 @@ def _planned(options: argparse.Namespace, asked: Shape, found: Rounds) -> dict[s
             "alone_p50_ms": round(float(p50), 3),
             "alone_p99_ms": round(float(p99), 3),
             "around_ms": round(target.around_s * 1e3, 3),
-            "haproxy_ms_per_list": round(beside.haproxy_s * 1e3, 4),
-            "lists": len(times.took_s),
+            "haproxy_ms_per_list": round(haproxy_s * 1e3, 4),
+            "lists": len(times.spread),
         },
         "footprint": asdict(found.footprint),
         "limits": [asdict(limit) for limit in limits.LIMITS],

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
 
-from benchmarks.capacity.simulated.worker import Waking, Worker
+from benchmarks.capacity.simulated.worker import Stretches, Waking, Worker, joined
 from listwright.service.settings import Settings
-
-BLOCK = 64
-"""Lists in a row whose times are drawn together: a slow moment of the machine meets more than one list."""
-
-LEAST_SHARE = 0.2
-"""Of the mean service time: the least that one is taken for. The share of the network in a time varies, too."""
 
 MOST_SHARED = 0.9
 """Of a core, that others are taken to need at most."""
@@ -32,7 +26,8 @@ class ServiceTimes:
 
     Args:
         cpu_s: the process takes for one list while it never sleeps: all of it, also what follows the answer.
-        took_s: ``(N,)`` as one caller sees each, in their order.
+        spread: ``(N,)`` of single lists, over the mean of lists at the same time.
+        slowness: of a replica while it never sleeps, over ``cpu_s``; its span is finite.
         waking: what the process takes beyond that for a list that finds it asleep.
         around_s: a caller waits beyond what the process takes. Below 0 where the process works on after its answer.
         intake_s: from a request's first byte until its turn begins, where nothing else waits.
@@ -40,7 +35,8 @@ class ServiceTimes:
     """
 
     cpu_s: float
-    took_s: Float[np.ndarray, " N"]
+    spread: Float[np.ndarray, " N"]
+    slowness: Stretches
     waking: Waking
     around_s: float
     intake_s: float
@@ -48,13 +44,13 @@ class ServiceTimes:
 
     def scaled(self, factor: float) -> ServiceTimes:
         """These on a machine on which all takes so many times as long."""
-        return ServiceTimes(
-            self.cpu_s * factor,
-            self.took_s * factor,
-            self.waking.scaled(factor),
-            self.around_s * factor,
-            self.intake_s * factor,
-            self.refusal_s * factor,
+        return replace(
+            self,
+            cpu_s=self.cpu_s * factor,
+            waking=self.waking.scaled(factor),
+            around_s=self.around_s * factor,
+            intake_s=self.intake_s * factor,
+            refusal_s=self.refusal_s * factor,
         )
 
     def worker(self) -> Worker:
@@ -71,21 +67,18 @@ class ServiceTimes:
 
     def draw(self, count: int, rng: np.random.Generator) -> Float[np.ndarray, " M"]:
         """``(count,)`` times of the event loop for one list, intake excluded: of the mean that was measured, and spread
-        as what the caller saw, in blocks of :data:`BLOCK` lists that followed each other (moving block bootstrap,
-        Künsch 1989).
+        as single lists were. :attr:`slowness` is not in them.
         """
-        spread = self.took_s - self.took_s.mean()
-        ranking_s = self.cpu_s - self.intake_s
-        whole = np.maximum(ranking_s + spread, LEAST_SHARE * ranking_s)
-        whole *= ranking_s / whole.mean()
-        block = min(BLOCK, len(whole))
-        starts = rng.integers(len(whole) - block + 1, size=-(-count // block))
-        drawn: Float[np.ndarray, " M"] = whole[(starts[:, None] + np.arange(block)).ravel()[:count]]
+        drawn: Float[np.ndarray, " M"] = (self.cpu_s - self.intake_s) * rng.choice(self.spread, count)
         return drawn
+
+    def replicas(self, count: int, rng: np.random.Generator) -> list[Stretches]:
+        """The slowness of so many replicas, each of which begins at another time of what was measured."""
+        return [replace(self.slowness, ahead_s=ahead) for ahead in rng.uniform(0.0, self.slowness.span_s, count)]
 
 
 def pooled(times: Sequence[ServiceTimes]) -> ServiceTimes:
-    """Means of several measurements, and all times that callers saw."""
+    """Means of several measurements, their spreads together, and their slownesses one after the other."""
 
     def mean(name: str) -> float:
         return float(np.mean([getattr(one, name) for one in times]))
@@ -93,9 +86,16 @@ def pooled(times: Sequence[ServiceTimes]) -> ServiceTimes:
     slept_s, more_s = (
         tuple(np.mean([getattr(one.waking, name) for one in times], axis=0).tolist()) for name in ("slept_s", "more_s")
     )
+    cpu_s = mean("cpu_s")
     return ServiceTimes(
-        cpu_s=mean("cpu_s"),
-        took_s=np.concatenate([one.took_s for one in times]),
+        cpu_s=cpu_s,
+        spread=np.concatenate([one.spread for one in times]),
+        slowness=joined(
+            [
+                replace(one.slowness, ratios=tuple(ratio * one.cpu_s / cpu_s for ratio in one.slowness.ratios))
+                for one in times
+            ]
+        ),
         waking=Waking(slept_s, more_s),
         around_s=mean("around_s"),
         intake_s=mean("intake_s"),

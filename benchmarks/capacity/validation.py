@@ -1,144 +1,166 @@
 """The simulation beside the machine: the same arrivals at real replicas and at simulated ones.
 
-Each load is simulated twice. The prediction has the times of a list that were measured before the load. The
-trace-driven simulation has those of the load itself, see :mod:`benchmarks.capacity.measured.traces`. So the prediction
-is wrong where the machine changes, and the trace-driven simulation where the model is.
+Each load is simulated twice. The prediction has times of lists from just before and just after each part of the load.
+The trace-driven simulation has those of the load itself, see :mod:`benchmarks.capacity.measured.traces`. So the
+prediction is wrong where the machine changes, and the trace-driven simulation where the model is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from statistics import median
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from benchmarks.capacity.measured.rounds import DEFAULT, SATURATED, Beside, Comparison, Rounds, Run
+from benchmarks.capacity.measured.rounds import DEFAULT, SATURATED, Comparison, Rounds
+from benchmarks.capacity.measured.stand import Others, Run
+from benchmarks.capacity.measured.traces import Trace, mean_s
 from benchmarks.capacity.service_times import ServiceTimes, stretched
-from benchmarks.capacity.simulated.simulation import Outcome, simulate
-from benchmarks.capacity.simulated.worker import Waking
+from benchmarks.capacity.simulated.simulation import simulate
+from benchmarks.capacity.simulated.worker import Stretches, Waking
 
 WITHIN = 0.15
 """Of the measurement: where a prediction counts as right."""
 
-_DRAWS = 5
-"""Simulations of each run, with other draws; their answers are pooled."""
+_DRAWS = 4
+"""Simulations of each part, with other draws; their answers are pooled."""
 
-FIGURES = ("answered_rps", "refused", "p50_ms", "p99_ms")
+FIGURES = ("answered_rps", "p50_ms", "p99_ms")
 WAYS = ("predicted", "trace_driven")
 
 
-def compared(step: Comparison, times: Sequence[ServiceTimes], beside: Sequence[Beside] | None) -> dict[str, Any]:
-    """A load as it was measured and as it is simulated; medians of the rounds.
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Of real or simulated replicas.
+
+    Args:
+        seconds: ``(N,)`` of the answers.
+        refused: lists.
+        took_s: of the loads, one after the other.
+    """
+
+    seconds: Float[np.ndarray, " N"]
+    refused: int
+    took_s: float
+
+    def figures(self) -> dict[str, float]:
+        """As they are reported."""
+        p50, p99 = np.percentile(self.seconds, (50, 99)) * 1e3
+        return {
+            "answered_rps": round(len(self.seconds) / self.took_s, 4),
+            "refused": round(self.refused / (self.refused + len(self.seconds)), 4),
+            "p50_ms": round(float(p50), 4),
+            "p99_ms": round(float(p99), 4),
+        }
+
+
+def pooled(each: Sequence[Answers]) -> Answers:
+    """All of them together."""
+    return Answers(
+        np.concatenate([one.seconds for one in each]), sum(one.refused for one in each), sum(one.took_s for one in each)
+    )
+
+
+def compared(step: Comparison, times: Sequence[ServiceTimes], others: Sequence[Others]) -> dict[str, Any]:
+    """A load as it was measured and as it is simulated; all of its parts together, and those of each round.
 
     Args:
         step: the load.
-        times: of the replica, in each round.
-        beside: of what shares its core, and of haproxy's way, in each round; None where there is no haproxy.
+        times: of the replicas, in each round.
+        others: what shares their cores, in each round.
     """
-    seen = [run.seen for run in step.runs]
-    real = [_figures(one.seconds, one.refused / one.asked, len(one.seconds) / one.took_s) for one in seen]
-    rounds = [
-        (step, run, times[number], None if beside is None else beside[number]) for number, run in enumerate(step.runs)
-    ]
+    real = [Answers(run.part.seen.seconds, run.part.seen.refused, run.part.seen.took_s) for run in step.runs]
     simulated = {
-        "predicted": [_predicted(*each) for each in rounds],
-        "trace_driven": [_trace_driven(*each) for each in rounds],
+        "predicted": [
+            _predicted(step, run, times[run.number], others[run.number], place) for place, run in enumerate(step.runs)
+        ],
+        "trace_driven": [_trace_driven(step, run, times[run.number], place) for place, run in enumerate(step.runs)],
     }
+    rounds = [[run.number == number for run in step.runs] for number in sorted({run.number for run in step.runs})]
+    odd = [place % 2 == 1 for place in range(len(real))]
     return {
         "replicas": step.replicas,
         "balancer": step.balancer,
         "arrivals": step.arrivals,
         "load": step.load,
-        "lists": sum(one.asked for one in seen),
-        "failed": sum(one.other for one in seen),
-        "measured": {name: round(median(one[name] for one in real), 4) for name in FIGURES},
-        **{way: _beside_real(found, real) for way, found in simulated.items()},
+        "lists": sum(run.part.seen.asked for run in step.runs),
+        "failed": sum(run.part.seen.other for run in step.runs),
+        "measured": pooled(real).figures(),
+        "p99_ms_of_rounds": [pooled(_only(real, one)).figures()["p99_ms"] for one in rounds],
+        "repeated": _errors(_only(real, odd), _only(real, [not one for one in odd])) if any(odd) else {},
+        **{way: {**pooled(found).figures(), **_errors(found, real)} for way, found in simulated.items()},
+        **{
+            f"{way}_rounds": [_errors(_only(found, one), _only(real, one)) for one in rounds]
+            for way, found in simulated.items()
+        },
     }
 
 
-def _beside_real(simulated: Sequence[dict[str, float]], real: Sequence[dict[str, float]]) -> dict[str, object]:
-    """Medians of the rounds; errors of each round, and the one of median size."""
-    errors = {
-        name: [round(told[name] / was[name] - 1.0, 3) for told, was in zip(simulated, real, strict=True)]
-        for name in FIGURES
-        if name != "refused"
-    }
-    return {
-        **{name: round(median(one[name] for one in simulated), 4) for name in FIGURES},
-        **{f"{name}_error": sorted(found, key=abs)[len(found) // 2] for name, found in errors.items()},
-        **{f"{name}_errors": found for name, found in errors.items()},
-    }
+def _only(each: Sequence[Answers], where: Sequence[bool]) -> list[Answers]:
+    return [one for one, wanted in zip(each, where, strict=True) if wanted]
 
 
-def _predicted(step: Comparison, run: Run, times: ServiceTimes, beside: Beside | None) -> dict[str, float]:
-    """One round, by the times that were measured before: lists take as long as just before the run."""
-    now = times.scaled(run.before_s / times.cpu_s)
-    if beside is not None:
-        others_s = beside.others_s * run.before_s / beside.replica_s
-        now = now.scaled(stretched(len(run.due) / float(run.due[-1]) / step.replicas * others_s))
+def _errors(told: Sequence[Answers], real: Sequence[Answers]) -> dict[str, float]:
+    """Of each figure, over the real one."""
+    told_figures, real_figures = pooled(told).figures(), pooled(real).figures()
+    return {f"{name}_error": round(told_figures[name] / real_figures[name] - 1.0, 3) for name in FIGURES}
 
-    def outcome(draw: int) -> Outcome:
-        ranking_s = now.draw(len(run.due), np.random.default_rng((17, draw)))
-        return simulate(
-            run.due,
-            ranking_s,
-            now.worker(),
-            replicas=step.replicas,
-            balancer=step.balancer or DEFAULT,
-            seed=draw,
+
+def _predicted(step: Comparison, run: Run, times: ServiceTimes, others: Others, place: int) -> Answers:
+    """By the times of busy replicas just before and just after, also of the moments in which they were slow."""
+    each, rng = [], np.random.default_rng((23, place))
+    rate = len(run.part.due) / float(run.part.due[-1]) / step.replicas
+    for draw in range(_DRAWS):
+        traces = run.near[draw % len(run.near)]
+        typical_s = mean_s(traces)
+        now = times.scaled(typical_s / times.cpu_s)
+        shared = now.scaled(stretched(rate * others.both_s * typical_s / others.replica_s))
+        ahead = rng.uniform()  # of all replicas: a slow moment may meet them together
+        looped = [trace.looped(typical_s) for trace in traces]
+        slowness = [replace(one, ahead_s=ahead * one.span_s) for one in looped]
+        each.append(
+            _simulated(step, run, replace(shared, spread=_spread(traces)), slowness, now.around_s, (place, draw))
         )
+    return pooled(each)
 
-    return _pooled(run, outcome, _around_s(run, times, beside))
 
-
-def _trace_driven(step: Comparison, run: Run, times: ServiceTimes, beside: Beside | None) -> dict[str, float]:
-    """One round, by its own times: simulated lists take as long as those that the real replica answered then, on
-    average, and spread as these around it.
+def _trace_driven(step: Comparison, run: Run, times: ServiceTimes, place: int) -> Answers:
+    """By its own times: simulated lists take as long as those that the real replica answered then, on average, and
+    spread as these around it.
     """
     refusal = times.refusal_s / times.cpu_s
-    spread = np.concatenate([trace.spread() for trace in run.traces])
-    typical_s = float(np.concatenate([trace.took_s(refusal) for trace in run.traces]).mean())
-    now = replace(times.scaled(typical_s / times.cpu_s * stretched(run.shared)), waking=Waking())
-
-    def outcome(draw: int) -> Outcome:
-        return simulate(
-            run.due,
-            (now.cpu_s - now.intake_s) * np.random.default_rng((19, draw)).choice(spread, len(run.due)),
-            now.worker(),
-            replicas=step.replicas,
-            balancer=step.balancer or DEFAULT,
-            slowness=[trace.slowness(refusal, typical_s) for trace in run.traces],
-            seed=draw,
-        )
-
-    return _pooled(run, outcome, _around_s(run, times, beside))
+    typical_s = mean_s(run.part.traces, refusal)
+    now = times.scaled(typical_s / times.cpu_s)
+    shared = replace(now.scaled(stretched(run.part.shared)), spread=_spread(run.part.traces), waking=Waking())
+    slowness = [trace.slowness(refusal, typical_s) for trace in run.part.traces]
+    return pooled([_simulated(step, run, shared, slowness, now.around_s, (place, draw)) for draw in range(_DRAWS)])
 
 
-def _around_s(run: Run, times: ServiceTimes, beside: Beside | None) -> float:
-    """What callers wait beyond what replicas take, on the machine as it was just before."""
-    lists = times.around_s / times.cpu_s if beside is None else beside.around_s / beside.replica_s
-    return lists * run.before_s
+def _spread(traces: Sequence[Trace]) -> Float[np.ndarray, " N"]:
+    return np.concatenate([trace.spread() for trace in traces])
 
 
-def _pooled(run: Run, outcome: Callable[[int], Outcome], around_s: float) -> dict[str, float]:
-    """Of several simulations, by the number of their draws."""
-    outcomes = [outcome(draw) for draw in range(_DRAWS)]
-    answers = np.concatenate([one.seconds[one.answered] for one in outcomes]) + around_s
-    refused = float(np.mean([one.refused for one in outcomes]))
-    return _figures(answers, refused, len(answers) / _DRAWS / float(run.due[-1]))
-
-
-def _figures(took_s: Float[np.ndarray, " N"], refused: float, answered_rps: float) -> dict[str, float]:
-    p50, p99 = np.percentile(took_s, (50, 99)) * 1e3
-    return {
-        "answered_rps": answered_rps,
-        "refused": refused,
-        "p50_ms": float(p50),
-        "p99_ms": float(p99),
-    }
+def _simulated(
+    step: Comparison,
+    run: Run,
+    times: ServiceTimes,
+    slowness: Sequence[Stretches],
+    around_s: float,
+    seed: tuple[int, int],
+) -> Answers:
+    due = run.part.due
+    outcome = simulate(
+        due,
+        times.draw(len(due), np.random.default_rng((17, *seed))),
+        times.worker(),
+        replicas=step.replicas,
+        balancer=step.balancer or DEFAULT,
+        slowness=slowness,
+        seed=seed[0] * _DRAWS + seed[1],
+    )
+    return Answers(outcome.seconds[outcome.answered] + around_s, int((~outcome.answered).sum()), run.part.seen.took_s)
 
 
 def report(found: Rounds) -> dict[str, object]:
@@ -146,10 +168,13 @@ def report(found: Rounds) -> dict[str, object]:
 
     A trace has the CPU time of each answer, and at saturation that is nearly the throughput.
     """
-    beside = found.beside
-    if not found.shared:
-        beside = [replace(one, haproxy_s=0.0, generator_s=0.0) for one in beside]
-    rows = [compared(step, found.times, None if step.balancer is None else beside) for step in found.comparisons]
+    nothing = [Others(0.0, 0.0, 1.0)] * len(found.alone)
+    rows = [
+        compared(step, found.alone, nothing)
+        if step.replicas == 1
+        else compared(step, found.behind, found.others if found.shared else nothing)
+        for step in found.comparisons
+    ]
     saturated = [row for row in rows if row["load"] == SATURATED]
     told = [
         ("throughput at saturation", "answered_rps", saturated),
@@ -158,22 +183,25 @@ def report(found: Rounds) -> dict[str, object]:
     ]
     return {
         "within": WITHIN,
-        "cpu_ms_before_loads": {str(count): _before_ms(found, count) for count in (1, 2)},
-        "verdicts": [_verdict(figure, way, name, of) for figure, name, of in told for way in WAYS],
+        "cpu_ms_of_busy": {"1": _busy_ms(found, 1), "2": _busy_ms(found, 2)},
+        "verdicts": [
+            _verdict(figure, way, name, of) for figure, name, of in told for way in ("repeated", *WAYS) if of[0][way]
+        ],
         "rows": rows,
     }
 
 
-def _before_ms(found: Rounds, replicas: int) -> list[float]:
-    """CPU time of a list just before each load: the least, the median and the most."""
+def _busy_ms(found: Rounds, replicas: int) -> list[float]:
+    """CPU time of a list that always waits, just before and after each part: the least, the median and the most."""
     runs = [run for step in found.comparisons if step.replicas == replicas for run in step.runs]
-    return [round(float(value) * 1e3, 3) for value in np.percentile([run.before_s for run in runs], (0, 50, 100))]
+    each = [mean_s(traces) for run in runs for traces in run.near]
+    return [round(float(value) * 1e3, 3) for value in np.percentile(each, (0, 50, 100))]
 
 
 def _verdict(figure: str, way: str, name: str, rows: Sequence[dict[str, Any]]) -> dict[str, object]:
     """How many loads and single rounds are right, and the worst load."""
     loads = [row[way][f"{name}_error"] for row in rows]
-    rounds = [error for row in rows for error in row[way][f"{name}_errors"]]
+    rounds = [one[f"{name}_error"] for row in rows for one in row.get(f"{way}_rounds", [])]
     return {
         "figure": figure,
         "way": way,

@@ -1,4 +1,4 @@
-"""What one replica costs: service times of a list, and all that grows with replicas or lists."""
+"""What one replica costs: a refusal, and all that grows with replicas or lists."""
 
 from __future__ import annotations
 
@@ -16,10 +16,8 @@ from jaxtyping import Float
 
 from benchmarks.capacity.measured.replicas import Generator, Replica, Seen
 from benchmarks.capacity.measured.shape import Shape
-from benchmarks.capacity.measured.traces import Trace, traced
-from benchmarks.capacity.service_times import ServiceTimes, stretched
+from benchmarks.capacity.measured.traces import Trace, mean_s, traced
 from benchmarks.capacity.simulated import arrivals
-from benchmarks.capacity.simulated.worker import Waking
 
 PROBES = 200
 """Lists whose answers say how long each step took."""
@@ -33,11 +31,8 @@ REFUSED = 0.01
 TRIES = 3
 """Of such callers: a pause of the machine makes replicas refuse lists."""
 
-SPACED = (0.8, 0.6, 0.4, 0.2, 0.1)
-"""Loads over the capacity of evenly spaced lists: each finds the replica asleep, longer from load to load."""
-
-LIGHT, HEAVY = 0.4, 3.0
-"""Loads over the capacity: where the way of a list is looked at, one of :data:`SPACED`; and for refusals."""
+HEAVY = 3.0
+"""Load over the capacity, for refusals."""
 
 
 class NotAnsweredError(Exception):
@@ -66,61 +61,27 @@ class Footprint:
     resident_mb: float
 
 
-def service_times(generator: Generator, replica: Replica, shape: Shape, seconds: float) -> ServiceTimes:
-    """Warm up, then a few callers, then one, then evenly spaced lists, then more than it can answer.
-
-    Raises:
-        NotAnsweredError: if a list is not answered by 200.
-    """
-    intake_s, _ = probe(replica.port, shape)
-    generator.callers(replica.port, CALLERS, seconds / 4, [])
-    process = [replica.process]
-    busy, before = traced(partial(callers, generator, replica.port, CALLERS, seconds, process), [replica])
-    cpu_s = busy.cpu_s[0] / len(busy.seconds)
-    alone = callers(generator, replica.port, 1, seconds, process)
-    waking, around_s = _waking(generator, replica, cpu_s, seconds)
-    rate = HEAVY / cpu_s
-    due = arrivals.draw("poisson", rate, int(rate * seconds), np.random.default_rng(7))
-    flood, then = traced(partial(generator.at, replica.port, due, process), [replica])
-    if not flood.refused:
-        raise NotAnsweredError(f"{rate:.0f} lists a second, and none was refused: the generator is too slow")
-    slower = float(then[0].ranking_s.mean() / before[0].ranking_s.mean())  # a shared machine is not always as fast
-    refusal_s = max(0.0, flood.cpu_s[0] / slower - len(flood.seconds) * cpu_s) / flood.refused
-    return ServiceTimes(
-        cpu_s=cpu_s,
-        took_s=alone.seconds,
-        waking=waking,
-        around_s=around_s,
-        intake_s=min(intake_s, cpu_s / 2),
-        refusal_s=refusal_s,
-    )
-
-
-def _waking(generator: Generator, replica: Replica, cpu_s: float, seconds: float) -> tuple[Waking, float]:
-    """What lists take longer after sleeps, and what their callers wait beyond."""
-    slept_s, more_s, around_s = list[float](), list[float](), 0.0
-    for load in SPACED:
-        spaced = partial(generator.at, replica.port, evenly(load / cpu_s, seconds), [replica.process])
-        seen, traces = traced(spaced, [replica])
-        if not len(seen.seconds):
-            raise NotAnsweredError(f"of {seen.asked} lists, none was answered")
-        took_s = seen.cpu_s[0] / len(seen.seconds)
-        slept_s.append(max(cpu_s / load - took_s, slept_s[-1] if slept_s else 0.0) + 1e-9)
-        more_s.append(max(0.0, took_s - cpu_s))
-        if load == LIGHT:
-            around_s = waited_beyond_s(seen, traces, shared=0.0)
-    return Waking(tuple(slept_s), tuple(more_s)), around_s
-
-
-def waited_beyond_s(seen: Seen, traces: Sequence[Trace], *, shared: float) -> float:
-    """The median of what callers see, less that of what their lists take. For a load where none waits for another.
+def refusal(generator: Generator, replica: Replica, seconds: float, busy: Sequence[Trace]) -> float:
+    """Time of a refusal over that of a list, by far more lists than a replica can answer.
 
     Args:
-        seen, traces: of the load.
-        shared: share of each core that others have.
+        generator: of the load.
+        replica: that refuses.
+        seconds: of the load.
+        busy: of the replica just before.
+
+    Raises:
+        NotAnsweredError: if no list is refused.
     """
-    took_s = np.concatenate([trace.took_s() for trace in traces]) * stretched(shared)
-    return float(np.median(seen.seconds) - np.median(took_s))
+    cpu_s = mean_s(busy)
+    rate = HEAVY / cpu_s
+    due = arrivals.draw("poisson", rate, int(rate * seconds), np.random.default_rng(7))
+    flood, (trace,) = traced(partial(generator.at, replica.port, due, [replica.process]), [replica])
+    if not flood.refused:
+        raise NotAnsweredError(f"{rate:.0f} lists a second, and none was refused: the generator is too slow")
+    ranking_s = np.concatenate([one.ranking_s for one in busy])
+    slower = float(trace.ranking_s.mean() / ranking_s.mean())  # a shared machine is not always as fast
+    return max(0.0, flood.cpu_s[0] / slower / cpu_s - len(flood.seconds)) / flood.refused
 
 
 def evenly(rate: float, seconds: float) -> Float[np.ndarray, " N"]:

@@ -8,24 +8,23 @@ leaves the replicas the rest of the core.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import partial
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
-import psutil
 from jaxtyping import Float
 
 from benchmarks import machine
 from benchmarks.capacity.measured import costs
-from benchmarks.capacity.measured.costs import CALLERS, LIGHT, Footprint
-from benchmarks.capacity.measured.replicas import Generator, Replica, Seen, haproxy, replicas
+from benchmarks.capacity.measured.calibration import SPACED
+from benchmarks.capacity.measured.costs import CALLERS, Footprint
+from benchmarks.capacity.measured.replicas import Generator, Replica, haproxy, replicas
 from benchmarks.capacity.measured.shape import Shape
-from benchmarks.capacity.measured.traces import Trace, traced
-from benchmarks.capacity.service_times import ServiceTimes, pooled
-from benchmarks.capacity.simulated import arrivals
+from benchmarks.capacity.measured.stand import Others, Part, Run, Stand
+from benchmarks.capacity.service_times import ServiceTimes
 from benchmarks.capacity.simulated.arrivals import Arrivals
 from benchmarks.capacity.simulated.balancers import BALANCERS, Balancer
 from benchmarks.rivals.cores import divided
@@ -44,26 +43,8 @@ DEFAULT: Balancer = "least connections"
 OTHERS_AT = 0.7
 """The load at which the other balancers are looked at."""
 
-
-@dataclass(frozen=True, slots=True)
-class Beside:
-    """Two replicas behind haproxy, in seconds for each list.
-
-    Args:
-        replica_s: CPU time of the replica; more than alone, as others use its caches.
-        haproxy_s, generator_s: CPU time of these; on the replicas' cores where there are no others.
-        around_s: a caller waits beyond what the replica and others on its core take.
-    """
-
-    replica_s: float
-    haproxy_s: float
-    generator_s: float
-    around_s: float
-
-    @property
-    def others_s(self) -> float:
-        """CPU time of haproxy and the generator."""
-        return self.haproxy_s + self.generator_s
+PART_S = 4.0
+"""About as long is a load before it is the next one's turn: a shared machine is not always as fast."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,25 +71,6 @@ def cores() -> Cores:
     return Cores((first, second), frozenset(rest or (first, second)))
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One load on real replicas.
-
-    Args:
-        due: ``(N,)`` when its lists arrived.
-        seen: what became of them.
-        traces: of each replica.
-        before_s: CPU time that the replicas took for a list just before: a shared machine is not always as fast.
-        shared: share of each replica's core that others had meanwhile.
-    """
-
-    due: Float[np.ndarray, " N"]
-    seen: Seen
-    traces: Sequence[Trace]
-    before_s: float
-    shared: float
-
-
 @dataclass(slots=True)
 class Comparison:
     """One load in all rounds."""
@@ -122,23 +84,31 @@ class Comparison:
 
 @dataclass(slots=True)
 class Rounds:
-    """All that was measured."""
+    """All that was measured.
 
-    times: list[ServiceTimes] = field(default_factory=list)
-    beside: list[Beside] = field(default_factory=list)
+    Args:
+        alone, behind: times of one replica, and of two behind haproxy, in each round. Without comparisons none of two.
+        others: what haproxy and the generator take, in each round.
+        speeds: of the machine, before each round.
+        shared: whether others take their time from the replicas' cores.
+        took_s: of the lists of one caller, in each round.
+        comparisons: loads that are compared with their simulation, with their runs.
+        footprint: of a replica.
+    """
+
+    alone: list[ServiceTimes] = field(default_factory=list)
+    behind: list[ServiceTimes] = field(default_factory=list)
+    others: list[Others] = field(default_factory=list)
     speeds: list[float] = field(default_factory=list)
     shared: bool = True
+    took_s: list[Float[np.ndarray, " N"]] = field(default_factory=list)
     comparisons: list[Comparison] = field(default_factory=list)
     footprint: Footprint | None = None
 
-    def pooled(self) -> ServiceTimes:
-        """Of all rounds."""
-        return pooled(self.times)
-
-    def pooled_beside(self) -> Beside:
-        """Of all rounds."""
-        rows = [(one.replica_s, one.haproxy_s, one.generator_s, one.around_s) for one in self.beside]
-        return Beside(*(float(value) for value in np.mean(rows, axis=0)))
+    def pooled_others(self) -> Others:
+        """Means of all rounds."""
+        rows = [(one.haproxy_s, one.generator_s, one.replica_s) for one in self.others]
+        return Others(*(float(value) for value in np.mean(rows, axis=0)))
 
 
 def planned() -> list[Comparison]:
@@ -157,20 +127,14 @@ def measured(shape: Shape, cores: Cores, comparisons: Sequence[Comparison], *, c
         cores: the generator has the second replica's while there is only one.
         comparisons: loads that are compared with their simulation; they get the runs. There may be none.
         count: of rounds, at least 1.
-        seconds: of each load.
+        seconds: of each load, in turns with the others.
     """
     found = Rounds(comparisons=list(comparisons), shared=cores.shared)
     for number in range(count):
         found.speeds.append(round(machine.speed(), 1))
         print(f"round {number + 1} of {count}: one replica", end=" ", flush=True)
         with _started(shape, cores.replicas[:1], frozenset(cores.replicas[1:])) as (generator, started):
-            (replica,) = started
-            found.times.append(costs.service_times(generator, replica, shape, seconds))
-            stand = _Stand(generator, replica.port, started)
-            for step in found.comparisons:
-                if step.replicas == 1:
-                    step.runs.append(stand.run(step, number, seconds))
-            found.footprint = costs.footprint(replica, shape, costs.probe(replica.port, shape)[1])
+            _one(generator, started[0], found, number, seconds, shape)
         print(" two replicas", end=" ", flush=True)
         with _started(shape, cores.replicas, cores.others) as (generator, started):
             _two(generator, started, cores.others, found, number, seconds)
@@ -183,85 +147,91 @@ def _started(
     shape: Shape, cores: Sequence[int], generates: frozenset[int]
 ) -> Iterator[tuple[Generator, list[Replica]]]:
     with tempfile.TemporaryDirectory(prefix="capacity-") as name, replicas(shape, cores, Path(name)) as started:
-        yield Generator(shape, generates, Path(name)), started
+        generator = Generator(shape, generates, Path(name))
+        for replica in started:
+            generator.callers(replica.port, CALLERS, seconds=1.0, watched=[])
+        yield generator, started
 
 
-@dataclass(frozen=True, slots=True)
-class _Stand:
-    """What a load goes through.
-
-    Args:
-        generator: of the load.
-        port: of the replica, or of haproxy.
-        replicas: that answer.
-        sharing: haproxy, where it and the generator share the cores of the replicas.
-        others_s: CPU time of these for a list, as long as they share.
-    """
-
-    generator: Generator
-    port: int
-    replicas: Sequence[Replica]
-    sharing: psutil.Process | None = None
-    others_s: float = 0.0
-
-    def busy(self, seconds: float) -> tuple[float, float]:
-        """CPU seconds that replicas take for a list where lists always wait, and lists a second."""
-        processes = [replica.process for replica in self.replicas]
-        seen = costs.callers(self.generator, self.port, len(self.replicas) * CALLERS, seconds, processes)
-        return sum(seen.cpu_s) / len(seen.seconds), len(seen.seconds) / seen.took_s
-
-    def run(self, step: Comparison, number: int, seconds: float) -> Run:
-        """A load, over what the replicas can answer just before.
-
-        Raises:
-            NotAnsweredError: if no list is answered.
-            TraceError: if a replica answers too few.
-        """
-        print(".", end="", flush=True)
-        before_s, _ = self.busy(seconds / 4)
-        rate = step.load * len(self.replicas) / (before_s + self.others_s)
-        due = arrivals.draw(step.arrivals, rate, max(1, int(rate * seconds)), np.random.default_rng((13, number)))
-        seen, traces, shared = self.at(due)
-        for trace in traces:
-            trace.took_s()
-        return Run(due, seen, traces, before_s, shared)
-
-    def at(self, due: Float[np.ndarray, " N"]) -> tuple[Seen, list[Trace], float]:
-        """Lists at these times, what each replica did, and the share of each core that others had."""
-        others = [self.sharing] if self.sharing else []
-        seen, traces = traced(partial(self.generator.at, self.port, due, others), self.replicas)
-        if not len(seen.seconds):
-            raise costs.NotAnsweredError(f"of {seen.asked} lists, none was answered")
-        others_s = seen.cpu_s[0] + seen.generator_cpu_s if self.sharing else 0.0
-        return seen, traces, others_s / seen.took_s / len(self.replicas)
+def _one(generator: Generator, replica: Replica, found: Rounds, number: int, seconds: float, shape: Shape) -> None:
+    """All loads of one replica, and what it costs."""
+    intake_s, answer_bytes = costs.probe(replica.port, shape)
+    found.took_s.append(costs.callers(generator, replica.port, 1, seconds / 4, [replica.process]).seconds)
+    parts, part_s = _parts(seconds)
+    stand = Stand(generator, replica.port, [replica], part_s)
+    stand.busy()
+    intake = intake_s / stand.calibration.cpu_s()
+    steps = [step for step in found.comparisons if step.replicas == 1]
+    _alternate(stand, lambda _: nullcontext(stand), steps or [None] * len(SPACED), number, parts)
+    refusal = costs.refusal(generator, replica, seconds / 4, stand.calibration.busy[-1].traces)
+    found.alone.append(stand.calibration.times(intake, refusal))
+    found.footprint = costs.footprint(replica, shape, answer_bytes)
 
 
 def _two(
     generator: Generator, started: Sequence[Replica], cores: frozenset[int], found: Rounds, number: int, seconds: float
 ) -> None:
-    """All loads of two replicas, the usual balancer first: it says what haproxy takes."""
-    for balancer in (DEFAULT, *(one for one in BALANCERS if one != DEFAULT)):
-        steps = [step for step in found.comparisons if step.balancer == balancer]
-        if not steps and balancer != DEFAULT:
-            continue
-        with haproxy([replica.port for replica in started], balancer, cores) as (port, proxy):
-            stand = _Stand(generator, port, started, proxy if found.shared else None)
-            if balancer == DEFAULT:
-                found.beside.append(_beside(stand, proxy, seconds))
-            if found.shared:
-                stand = replace(stand, others_s=found.beside[-1].others_s)
-            for step in steps:
-                step.runs.append(stand.run(step, number, seconds))
+    """All loads of two replicas."""
+    parts, part_s = _parts(seconds)
+    ports = [replica.port for replica in started]
+    with haproxy(ports, DEFAULT, cores) as (port, proxy):
+        stand = Stand(generator, port, started, part_s)
+        stand.busy()
+        found.others.append(stand.beside(proxy, seconds / 4))
+    if found.shared:
+        stand = replace(stand, others_s=found.others[-1].both_s)
+
+    @contextmanager
+    def behind(balancer: Balancer | None) -> Iterator[Stand]:
+        with haproxy(ports, balancer or DEFAULT, cores) as (port, proxy):
+            yield replace(stand, port=port, sharing=proxy if found.shared else None)
+
+    if steps := [step for step in found.comparisons if step.replicas > 1]:
+        _alternate(stand, behind, steps, number, parts)
+        alone = found.alone[-1]
+        found.behind.append(stand.calibration.times(alone.intake_s / alone.cpu_s, alone.refusal_s / alone.cpu_s))
 
 
-def _beside(stand: _Stand, proxy: psutil.Process, seconds: float) -> Beside:
-    replica_s, most = stand.busy(seconds)
-    spaced = stand.generator.at(stand.port, costs.evenly(costs.SPACED[0] * most, seconds), [proxy])
-    light = costs.evenly(len(stand.replicas) * LIGHT / replica_s, seconds)
-    seen, traces, shared = stand.at(light)
-    return Beside(
-        replica_s,
-        spaced.cpu_s[0] / spaced.asked,
-        spaced.generator_cpu_s / spaced.asked,
-        costs.waited_beyond_s(seen, traces, shared=shared),
-    )
+def _parts(seconds: float) -> tuple[int, float]:
+    """Parts of a load, and seconds of each."""
+    parts = max(1, round(seconds / PART_S))
+    return parts, seconds / parts
+
+
+def _alternate(
+    stand: Stand,
+    through: Callable[[Balancer | None], AbstractContextManager[Stand]],
+    steps: Sequence[Comparison | None],
+    number: int,
+    parts: int,
+) -> None:
+    """A part of each load in turn, and the calibration in between.
+
+    Two parts of a load in a row have the same arrivals: so the measurement is compared with itself. Evenly spaced lists
+    go through the usual balancer only, as others send several to one replica.
+
+    Args:
+        stand: whose calibration it is.
+        through: the stand behind a balancer.
+        steps: the loads, with at least as many of the usual balancer as :data:`SPACED` has; None for the calibration
+            alone.
+        number: of the round.
+        parts: of each load.
+    """
+    seen = list[tuple[Comparison, Part, int]]()
+    for part in range(parts):
+        print(".", end="", flush=True)
+        levels = cycle(range(part, part + len(SPACED)))
+        for step in steps:
+            balancer = None if step is None else step.balancer
+            with through(balancer) as here:
+                here.busy()
+                if step:
+                    one = here.part(step.arrivals, step.load, (number * parts + part) // 2)
+                    seen.append((step, one, len(stand.calibration.busy) - 1))
+                if balancer in (None, DEFAULT):
+                    here.spaced(SPACED[next(levels) % len(SPACED)])
+    with through(DEFAULT) as here:
+        here.busy()
+    for step, one, before in seen:
+        step.runs.append(Run(number, one, stand.calibration.near(before)))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import threading
 import time
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from benchmarks.capacity.measured.replicas import Replica, Seen
-from benchmarks.capacity.simulated.worker import Slowness
+from benchmarks.capacity.simulated.worker import Stretches
 
 EVERY_S = 0.1
 """How often the system is asked."""
@@ -99,8 +98,8 @@ class Trace:
             raise TraceError(f"a replica answered {len(self.at_s)} lists: give more --seconds, and not --quick")
         return edges
 
-    def slowness(self, refusal: float, typical_s: float) -> Slowness:
-        """At each time, how long lists took in that stretch over a typical one.
+    def slowness(self, refusal: float, typical_s: float) -> Stretches:
+        """At each time, how long lists took in that stretch over a typical one; after the last, as in it.
 
         The next list in the log would not do: at any time, it is more often a long one (inspection paradox).
 
@@ -108,9 +107,40 @@ class Trace:
             refusal: time of a refusal over that of a list.
             typical_s: time of a typical list.
         """
-        begins = self.asked_s[self._edges()[1:-1]].tolist()
-        ratios = (self._stretches(refusal)[0] / typical_s).tolist()
-        return lambda now: ratios[bisect_right(begins, now)]
+        begins_s = self.asked_s[self._edges()[:-1]]
+        ratios = self._stretches(refusal)[0] / typical_s
+        return Stretches(tuple(begins_s.tolist()), tuple(ratios.tolist()))
+
+    def looped(self, typical_s: float) -> Stretches:
+        """:meth:`slowness` without refusals, which begins anew after the last stretch."""
+        edges, found = self._edges(), self.slowness(0.0, typical_s)
+        first_s = float(self.asked_s[edges[0]])
+        begins_s = tuple(begin - first_s for begin in found.begins_s)
+        return Stretches(begins_s, found.ratios, float(self.asked_s[edges[-1]]) - first_s)
+
+    def totals(self, refusal: float = 0.0) -> tuple[float, float]:
+        """Seconds that the process ran between the first question and the last, and lists meanwhile."""
+        if len(self.asked_s) < 2:
+            raise TraceError(f"a load of less than {2 * EVERY_S:g} s: give more --seconds")
+        ends = self.asked_s[[0, -1]]
+        answered, refused = np.diff(np.searchsorted(self.at_s, ends)), np.diff(np.searchsorted(self.refused_at_s, ends))
+        return float(self.ran_s[-1] - self.ran_s[0]), float(answered[0] + refusal * refused[0])
+
+
+def mean_s(traces: Sequence[Trace], refusal: float = 0.0) -> float:
+    """Mean time of a list in all traces.
+
+    Args:
+        traces: of any replicas and loads.
+        refusal: time of a refusal over that of a list.
+
+    Raises:
+        TraceError: if there is no list.
+    """
+    ran_s, lists = np.sum([trace.totals(refusal) for trace in traces], axis=0)
+    if not lists:
+        raise TraceError("a replica answered 0 lists: give more --seconds, and not --quick")
+    return float(ran_s / lists)
 
 
 def traced(load: Callable[[], Seen], replicas: Sequence[Replica]) -> tuple[Seen, list[Trace]]:
@@ -197,11 +227,15 @@ def _read(
         log: of the replica.
         size: bytes before the load.
         began_s: of the machine's clock; a log has the time of day.
+
+    Raises:
+        TraceError: if an answer has no time of its first stage.
     """
     day_s = time.time() - time.perf_counter()
     with log.open("rb") as file:
         file.seek(size)
-        lines = [json.loads(line) for line in file if b'"path": "/rerank"' in line]
+        whole = (line for line in file if line.endswith(b"\n"))  # the last one may be half written
+        lines = [json.loads(line) for line in whole if b'"path": "/rerank"' in line]
     answered, refused = list[tuple[float, float]](), list[float]()
     for line in lines:
         at_s = datetime.fromisoformat(line["time"]).timestamp() + CUT_S / 2 - day_s - began_s
@@ -209,6 +243,8 @@ def _read(
             continue
         if line["status"] == HTTPStatus.OK:
             stages = line["timings_ms"]
+            if "first_stage" not in stages:
+                raise TraceError(f"an answer has no time of a first stage, but of {', '.join(stages)}: see its bundle")
             answered.append((at_s, (stages["first_stage"] + stages.get("second_stage", 0.0)) / 1e3))
         elif line["status"] == HTTPStatus.TOO_MANY_REQUESTS:
             refused.append(at_s)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
-from collections.abc import Callable
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 Slowness = Callable[[float], float]
 """What a replica's times are multiplied by at a time, in seconds."""
@@ -14,6 +15,37 @@ Slowness = Callable[[float], float]
 def steady(_: float) -> float:
     """The slowness of a replica that is always as fast."""
     return 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stretches:
+    """The :data:`Slowness` of a replica that changes from one stretch of time to the next.
+
+    Args:
+        begins_s: ``(S,)`` of each stretch, ascending; the first counts from 0.
+        ratios: ``(S,)`` how long lists take in each stretch over a typical list.
+        span_s: of all stretches; after it they begin anew.
+        ahead_s: how much later than the first stretch time 0 is.
+    """
+
+    begins_s: tuple[float, ...]
+    ratios: tuple[float, ...]
+    span_s: float = math.inf
+    ahead_s: float = 0.0
+
+    def __call__(self, now: float) -> float:
+        """At this time."""
+        return self.ratios[max(0, bisect_right(self.begins_s, (now + self.ahead_s) % self.span_s) - 1)]
+
+
+def joined(each: Sequence[Stretches]) -> Stretches:
+    """One after the other; each needs an end."""
+    ends = list(accumulate(one.span_s for one in each))
+    return Stretches(
+        tuple(end - one.span_s + begin for one, end in zip(each, ends, strict=True) for begin in one.begins_s),
+        tuple(ratio for one in each for ratio in one.ratios),
+        ends[-1],
+    )
 
 
 @dataclass(frozen=True, slots=True)

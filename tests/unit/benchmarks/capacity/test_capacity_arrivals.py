@@ -44,3 +44,25 @@ def test_the_mean_of_the_two_rates_is_the_rate():
     calm = (1.0 - BURST_FACTOR * BURST_SHARE) / (1.0 - BURST_SHARE)
     assert 0.0 < calm < 1.0 < BURST_FACTOR
     assert BURST_SHARE * BURST_FACTOR + (1.0 - BURST_SHARE) * calm == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("kind", arrivals.ARRIVALS)
+def test_parts_of_a_load_have_its_rate_in_the_end(kind):
+    each = [arrivals.part(kind, 200.0, 4.0 * number, 4.0, 1) for number in range(400)]
+    assert sum(map(len, each)) / 1600.0 == pytest.approx(200.0, rel=0.03)
+    assert all((np.diff(due) >= 0).all() and due[0] >= 0 and due[-1] < 4.0 for due in each)
+    assert not np.array_equal(each[0][:5], each[1][:5])
+
+
+def test_a_part_is_the_same_at_another_rate_but_faster():
+    slow, fast = arrivals.part("poisson", 100.0, 8.0, 4.0, 1), arrivals.part("poisson", 125.0, 8.0, 4.0, 1)
+    assert fast[: len(slow)] == pytest.approx(slow / 1.25)
+
+
+def test_bursts_of_parts_are_at_the_same_times_at_any_rate():
+    counts = [
+        np.array([len(arrivals.part("bursty", rate, 1.0 * second, 1.0, 1)) for second in range(120)]) / rate
+        for rate in (500.0, 2000.0)
+    ]
+    assert np.corrcoef(*counts)[0, 1] > 0.95
+    assert counts[1].max() == pytest.approx(BURST_FACTOR, rel=0.1)

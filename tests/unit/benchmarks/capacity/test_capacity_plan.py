@@ -9,14 +9,15 @@ import pytest
 from benchmarks.capacity import curves, limits, plan
 from benchmarks.capacity.measured.costs import Footprint
 from benchmarks.capacity.plan import SPARE, Target, UnreachableError
-from benchmarks.capacity.service_times import ServiceTimes
+from benchmarks.capacity.service_times import ServiceTimes, pooled
 from benchmarks.capacity.simulated.balancers import BALANCERS
-from benchmarks.capacity.simulated.worker import Waking
+from benchmarks.capacity.simulated.worker import Stretches, Waking
 
 CELL = 6
 TIMES = ServiceTimes(
     cpu_s=0.002,
-    took_s=np.linspace(0.0018, 0.0026, 50),
+    spread=np.linspace(0.8, 1.2, 50),
+    slowness=Stretches((0.0, 1.0), (0.9, 1.1), 2.0),
     waking=Waking((0.001, 0.01), (0.0001, 0.0001)),
     around_s=0.0002,
     intake_s=0.0003,
@@ -35,16 +36,6 @@ FOUND = Footprint(
 
 def target(p99_ms=20.0, balancer="least connections"):
     return Target(TIMES, p99_ms / 1e3, TIMES.around_s, balancer)
-
-
-@pytest.mark.parametrize("cpu_s", [0.002, 0.0004])
-def test_no_list_takes_less_than_nothing(cpu_s):
-    """Even where the intake is most of a list, and a caller waited far longer for a few."""
-    took_s = np.tile([0.002, 0.002, 0.002, 0.05], 100)
-    times = replace(TIMES, cpu_s=cpu_s, intake_s=0.75 * cpu_s, took_s=took_s)
-    drawn = times.draw(10_000, np.random.default_rng(0))
-    assert (drawn > 0.0).all()
-    assert drawn.mean() + times.intake_s == pytest.approx(cpu_s, rel=0.01)
 
 
 @pytest.fixture(autouse=True)
@@ -76,8 +67,15 @@ def test_a_tighter_target_and_a_worse_balancer_carry_less():
 
 
 def test_a_target_below_what_one_list_takes_is_refused_by_name():
-    with pytest.raises(UnreachableError, match=r"--p99-ms 1: a list alone has a 99th percentile of 2\.6 ms; give more"):
+    with pytest.raises(
+        UnreachableError, match=r"--p99-ms 1: a light load has a 99th percentile of 2\.\d ms; give more"
+    ):
         plan.cell_rate(target(1.0), "poisson")
+
+
+def test_a_machine_that_is_slow_at_times_carries_less():
+    halting = replace(TIMES, slowness=Stretches((0.0, 0.2), (3.0, 6 / 7), 1.0))  # as much work in a second
+    assert plan.cell_rate(replace(target(), times=halting), "poisson") < 0.9 * plan.cell_rate(target(), "poisson")
 
 
 def test_the_plan_has_each_rate_and_its_cost():
@@ -111,11 +109,27 @@ def test_what_breaks_first_is_furthest_over_its_limit():
     assert limits.breaks_first(limits.demands(1e3, 3, FOUND, haproxy_s=0.0001))["broken"] == []
 
 
-def test_drawn_times_have_the_measured_mean():
+def test_drawn_times_have_the_measured_mean_and_spread():
     drawn = TIMES.draw(50_000, np.random.default_rng(1))
     assert drawn.mean() + TIMES.intake_s == pytest.approx(TIMES.cpu_s, rel=0.005)
-    assert drawn.std() == pytest.approx(TIMES.took_s.std(), rel=0.05)
-    assert TIMES.around_s == pytest.approx(0.0023 - 0.002 - 0.0001)
+    assert drawn.std() == pytest.approx((TIMES.cpu_s - TIMES.intake_s) * TIMES.spread.std(), rel=0.05)
+
+
+def test_replicas_are_slow_at_different_times():
+    each = TIMES.replicas(200, np.random.default_rng(2))
+    assert 0.3 < np.mean([one(0.0) == 0.9 for one in each]) < 0.7
+    assert {one(0.0) + one(1.0) for one in each} == {2.0}
+
+
+def test_rounds_are_pooled():
+    other = replace(TIMES, cpu_s=0.006, spread=np.ones(10), slowness=Stretches((0.0,), (1.0,), 4.0))
+    both = pooled([TIMES, other])
+    assert both.cpu_s == pytest.approx(0.004)
+    assert len(both.spread) == 60
+    assert both.slowness.span_s == 6.0
+    assert [both.slowness(at) * both.cpu_s for at in (0.5, 1.5, 2.5, 5.9, 6.5)] == pytest.approx(
+        [0.0018, 0.0022, 0.006, 0.006, 0.0018]
+    )
 
 
 def test_the_worker_has_the_defaults_of_the_service():

@@ -14,10 +14,10 @@ import numpy as np
 import psutil
 import pytest
 
-from benchmarks.capacity.measured.costs import waited_beyond_s
 from benchmarks.capacity.measured.replicas import Replica, Seen
-from benchmarks.capacity.measured.traces import EVERY_S, LEAST, Trace, TraceError, traced
+from benchmarks.capacity.measured.traces import EVERY_S, LEAST, Trace, TraceError, mean_s, traced
 from benchmarks.capacity.service_times import MOST_SHARED, stretched
+from benchmarks.capacity.simulated.worker import Stretches, joined
 
 
 def line(at, status=200, path="/rerank", **stages):
@@ -62,7 +62,7 @@ def test_what_a_load_left_in_the_log_is_found_in_its_order(replica):
             "not of the service",
         ]
         with replica.log.open("a", encoding="utf-8") as log:
-            log.write("\n".join(lines) + "\n")
+            log.write("\n".join(lines) + "\n" + line(now + 1.8, first_stage=9.0)[:-9])
         return seen(began_s, seconds=(0.01, 0.02))
 
     found, (trace,) = traced(load, [replica])
@@ -70,6 +70,16 @@ def test_what_a_load_left_in_the_log_is_found_in_its_order(replica):
     assert trace.at_s == pytest.approx([1.0, 2.0], abs=0.05)
     assert trace.ranking_s == pytest.approx([0.002, 0.004])
     assert trace.refused_at_s == pytest.approx([1.5], abs=0.05)
+
+
+def test_an_answer_without_a_first_stage_is_refused_by_its_times(replica):
+    def load():
+        with replica.log.open("a", encoding="utf-8") as log:
+            log.write(line(time.time() + 1.0) + "\n")
+        return seen(time.perf_counter())
+
+    with pytest.raises(TraceError, match="no time of a first stage, but of parse, queue"):
+        traced(load, [replica])
 
 
 def test_the_system_says_how_long_this_process_ran(replica):
@@ -174,10 +184,34 @@ def test_lists_that_are_not_in_the_log_are_missed(replica):
         traced(lambda: seen(time.perf_counter(), seconds=np.ones(100)), [replica])
 
 
-def test_what_a_caller_waits_beyond_is_the_rest_of_the_median():
-    load = seen(0.0, 1.0, [0.003, 0.004, 0.009]), [even(100), even(50)]
-    assert waited_beyond_s(*load, shared=0.0) == pytest.approx(0.003)
-    assert waited_beyond_s(*load, shared=0.5) == pytest.approx(0.002)
+@pytest.mark.parametrize(("now", "slow"), [(0.0, 0.5), (0.299, 0.5), (0.301, 1.5), (0.599, 1.5), (0.601, 0.5)])
+def test_after_its_last_stretch_a_looped_trace_begins_anew(now, slow):
+    trace = even(60)
+    found = replace(trace, ran_s=trace.ran_s + np.array([0.0, 0.0, 0.06])).looped(0.002)
+    assert found.span_s == pytest.approx(0.6)
+    assert found(now) == pytest.approx(slow)
+    assert replace(found, ahead_s=0.3)(now + 0.3) == pytest.approx(slow)
+
+
+def test_traces_are_joined_one_after_the_other():
+    first, second = Stretches((0.0, 0.5), (1.0, 2.0), 1.0), Stretches((0.0, 1.0), (3.0, 4.0), 2.0)
+    both = joined([first, second])
+    assert [both(now) for now in (0.1, 0.6, 1.1, 2.5, 3.1)] == [1.0, 2.0, 3.0, 4.0, 1.0]
+
+
+def test_the_mean_time_is_that_of_all_lists_and_refusals():
+    assert mean_s([even(90), even(60)]) == pytest.approx(0.001)
+    assert mean_s([even(90, refused=0.3 + 0.01 * np.arange(1, 7))], refusal=0.5) == pytest.approx(0.001 * 90 / 93)
+
+
+def test_a_load_that_ends_before_the_second_question_is_refused():
+    with pytest.raises(TraceError, match=r"less than 0\.2 s: give more --seconds"):
+        mean_s([replace(even(60), asked_s=np.zeros(1), ran_s=np.zeros(1))])
+
+
+def test_a_mean_of_no_lists_is_refused():
+    with pytest.raises(TraceError, match="answered 0 lists: give more --seconds"):
+        mean_s([replace(even(60), at_s=np.zeros(0), ranking_s=np.zeros(0))])
 
 
 def test_others_stretch_what_a_core_does():

@@ -7,36 +7,41 @@ import numpy as np
 import pytest
 
 from benchmarks.capacity.measured import rounds
-from benchmarks.capacity.measured.costs import TRIES, Footprint, NotAnsweredError, callers
+from benchmarks.capacity.measured.costs import TRIES, NotAnsweredError, callers
 from benchmarks.capacity.measured.replicas import Generator, Seen
-from benchmarks.capacity.measured.rounds import Beside, Comparison, Rounds, Run
+from benchmarks.capacity.measured.rounds import Comparison, Rounds
+from benchmarks.capacity.measured.stand import Others, Part, Run
 from benchmarks.capacity.measured.traces import Trace
 from benchmarks.capacity.service_times import ServiceTimes, stretched
 from benchmarks.capacity.simulated import arrivals
 from benchmarks.capacity.simulated.balancers import BALANCERS
 from benchmarks.capacity.simulated.simulation import simulate
-from benchmarks.capacity.simulated.worker import Waking, steady
+from benchmarks.capacity.simulated.worker import Stretches, Waking, steady
 from benchmarks.capacity.validation import WAYS, compared, report
 
 TIMES = ServiceTimes(
     cpu_s=0.004,
-    took_s=np.linspace(0.0035, 0.0055, 40),
+    spread=np.linspace(0.85, 1.15, 40),
+    slowness=Stretches((0.0,), (1.0,), 1.0),
     waking=Waking(),
     around_s=0.0005,
     intake_s=0.0005,
     refusal_s=0.0003,
 )
-BESIDE = Beside(replica_s=TIMES.cpu_s, haproxy_s=0.0002, generator_s=0.0003, around_s=0.0006)
+OTHERS = Others(haproxy_s=0.0002, generator_s=0.0003, replica_s=TIMES.cpu_s)
+NOTHING = Others(0.0, 0.0, 1.0)
 LISTS = 20_000
 
 
-def played(step, *, slower=1.0, count=LISTS, times=TIMES, slowness=steady):
-    """A run of the simulation in the place of real replicas, whose machine is slow at times."""
-    beside = None if step.balancer is None else BESIDE
-    beside_s = 0.0 if beside is None else beside.others_s
-    rate = step.load * step.replicas / (times.cpu_s + beside_s)
+def played(step, *, slower=1.0, count=LISTS, times=TIMES, slowness=steady, then=None, number=0):
+    """A run of the simulation in the place of real replicas, whose machine is slow at times.
+
+    ``then`` is the slowness just before and just after; the same, unless it is given.
+    """
+    others_s = 0.0 if step.replicas == 1 else OTHERS.both_s
+    rate = step.load * step.replicas / (times.cpu_s + others_s)
     due = arrivals.draw(step.arrivals, rate, count, np.random.default_rng(1))
-    shared = len(due) / due[-1] / step.replicas * beside_s
+    shared = len(due) / due[-1] / step.replicas * others_s
     now = times.scaled(stretched(shared))
     ranking_s = now.draw(len(due), np.random.default_rng(2))
     outcome = simulate(
@@ -47,18 +52,31 @@ def played(step, *, slower=1.0, count=LISTS, times=TIMES, slowness=steady):
         balancer=step.balancer or "random",
         slowness=[slowness] * step.replicas,
     )
-    around_s = times.around_s if beside is None else beside.around_s
-    took = (outcome.seconds[outcome.answered] + around_s) * slower
-    return Run(
+    took = (outcome.seconds[outcome.answered] + times.around_s) * slower
+    part = Part(
         due,
         Seen(took, int((~outcome.answered).sum()), 0, 0.0, float(due[-1]), (0.0,), 0.0),
         [
-            traced(due, ranking_s / stretched(shared), times, outcome, slowness, slice(number, None, step.replicas))
-            for number in range(step.replicas)
+            traced(due, ranking_s / stretched(shared), times, outcome, slowness, slice(place, None, step.replicas))
+            for place in range(step.replicas)
         ],
-        times.cpu_s,
         shared,
     )
+    return Run(number, part, [[busy(times, then or slowness)] * step.replicas] * 2)
+
+
+def busy(times, slowness, seconds=20.0):
+    """The trace of a replica that never sleeps."""
+    drawn_s = times.intake_s + times.draw(int(seconds / times.cpu_s), np.random.default_rng(4))
+    at_s, took_s, now = [], [], 0.0
+    for each in drawn_s.tolist():
+        took_s.append(each * slowness(now))
+        now += took_s[-1]
+        at_s.append(now)
+    asked_s = np.arange(0.05, now, 0.1)
+    summed_s = np.concatenate([[0.0], np.cumsum(took_s)])
+    ran_s = summed_s[np.searchsorted(at_s, asked_s)]
+    return Trace(np.array(at_s), 0.6 * np.array(took_s), np.zeros(0), asked_s, ran_s)
 
 
 def traced(due, ranking_s, times, outcome, slowness, lists):
@@ -79,19 +97,23 @@ def traced(due, ranking_s, times, outcome, slowness, lists):
     )
 
 
+def beside(step, times=TIMES, rounds_=1):
+    return compared(step, [times] * rounds_, [NOTHING if step.replicas == 1 else OTHERS] * rounds_)
+
+
 def errors(step, times=TIMES, name="p99_ms_error"):
-    row = compared(step, [times] * len(step.runs), None if step.balancer is None else [BESIDE] * len(step.runs))
+    row = beside(step, times)
     return [row[way][name] for way in WAYS]
 
 
 @pytest.mark.parametrize("step", rounds.planned(), ids=str)
 def test_a_simulated_machine_is_predicted(step):
     step.runs.append(played(step))
-    row = compared(step, [TIMES], None if step.balancer is None else [BESIDE])
+    row = beside(step)
     for way in WAYS:
         assert abs(row[way]["p99_ms_error"]) < 0.1
-        assert abs(row[way]["answered_rps_error"]) < 0.01
-        assert row["measured"]["refused"] == pytest.approx(row[way]["refused"], abs=0.01)
+        assert abs(row[way]["answered_rps_error"]) < 0.015
+        assert row["measured"]["refused"] == pytest.approx(row[way]["refused"], abs=0.015)
 
 
 def test_answers_that_come_later_than_replicas_work_are_not():
@@ -100,20 +122,26 @@ def test_answers_that_come_later_than_replicas_work_are_not():
     assert errors(step) == pytest.approx([1 / 1.5 - 1] * 2, abs=0.04)
 
 
+def halting(now):
+    """Half a second of every two is twice as slow."""
+    return 2.0 if now % 2.0 < 0.5 else 1.0
+
+
 @pytest.mark.parametrize(
     "step", [Comparison(1, None, "poisson", 0.7), Comparison(2, "random", "poisson", 0.7)], ids=["one", "two"]
 )
-def test_a_machine_that_is_slow_at_times_is_told_by_its_trace_alone(step):
-    """Half a second of every two seconds is twice as slow."""
-    step.runs.append(played(step, slowness=lambda now: 2.0 if now % 2.0 < 0.5 else 1.0))
+def test_a_machine_that_is_slow_at_times_is_predicted_where_it_was_so_before(step):
+    step.runs.append(played(step, slowness=halting, count=4_000))
+    assert max(map(abs, errors(step))) < 0.1
+    step.runs = [played(step, slowness=halting, then=steady, count=4_000)]
     predicted, trace_driven = errors(step)
     assert predicted < -0.5
     assert abs(trace_driven) < 0.1
 
 
-def test_a_machine_that_is_slow_all_the_time_is_told_by_its_trace():
+def test_a_machine_that_is_slower_than_before_and_after_is_told_by_its_trace_alone():
     step = Comparison(1, None, "poisson", 0.7)
-    step.runs.append(played(step, slowness=lambda _: 1.2))
+    step.runs.append(played(step, slowness=lambda _: 1.2, then=steady))
     predicted, trace_driven = errors(step)
     assert predicted < -0.3
     assert abs(trace_driven) < 0.1
@@ -124,26 +152,27 @@ def test_lists_that_differ_much_are_told_by_their_trace(load):
     """A long list is not met more often than it arrives. The coefficient of variation is 0.8."""
     step = Comparison(2, "round robin", "poisson", load)
     took_s = np.random.default_rng(3).lognormal(0.0, 0.7, 4_000)
-    step.runs.append(played(step, times=replace(TIMES, took_s=TIMES.cpu_s * took_s / took_s.mean())))
+    step.runs.append(played(step, times=replace(TIMES, spread=took_s / took_s.mean())))
     assert abs(errors(step)[1]) < 0.15
 
 
-def test_the_error_of_a_load_is_that_of_median_size():
+def test_all_parts_count_together_and_those_of_each_round():
     step = Comparison(1, None, "poisson", 0.5)
-    step.runs += [played(step, slower=slower, count=4_000) for slower in (1.0, 0.8, 2.0)]
-    row = compared(step, [TIMES] * 3, None)["trace_driven"]
-    assert row["p99_ms_errors"] == pytest.approx([0.0, 1 / 0.8 - 1, 1 / 2.0 - 1], abs=0.1)
-    assert row["p99_ms_error"] == row["p99_ms_errors"][1]
+    step.runs += [
+        played(step, slower=slower, count=4_000, number=number) for number, slower in enumerate((1.0, 0.8, 2.0))
+    ]
+    row = beside(step, rounds_=3)
+    told = [one["p99_ms_error"] for one in row["trace_driven_rounds"]]
+    assert told == pytest.approx([0.0, 1 / 0.8 - 1, 1 / 2.0 - 1], abs=0.1)
+    both = np.concatenate([run.part.seen.seconds for run in step.runs])
+    assert row["measured"]["p99_ms"] == pytest.approx(1e3 * np.percentile(both, 99), abs=1e-3)
+    assert row["lists"] == 12_000
 
 
-def test_each_round_is_predicted_by_its_own_times():
-    half = TIMES.scaled(2.0)
-    step = Comparison(1, None, "poisson", 0.7)
-    step.runs += [played(step, times=half), played(step, times=half), played(step)]
-    row = compared(step, [half, half, TIMES], None)
-    assert abs(row["predicted"]["p99_ms_error"]) < 0.1
-    step.runs = [replace(run, before_s=TIMES.cpu_s) for run in step.runs]
-    assert abs(compared(step, [TIMES, TIMES, TIMES], None)["predicted"]["p99_ms_error"]) > 0.3
+def test_a_measurement_is_compared_with_its_own_other_half():
+    step = Comparison(1, None, "poisson", 0.5)
+    step.runs += [played(step, slower=slower, count=4_000) for slower in (1.0, 1.5, 1.0, 1.5)]
+    assert beside(step)["repeated"]["p99_ms_error"] == pytest.approx(0.5, abs=0.01)
 
 
 def test_a_machine_that_became_slower_before_a_run_is_predicted():
@@ -153,30 +182,20 @@ def test_a_machine_that_became_slower_before_a_run_is_predicted():
 
 
 def reported(slower):
-    footprint = Footprint(1, 1, 1.0, 1, 1, 1.0, 1.0)
-    found = Rounds([TIMES], [BESIDE], [1.0], True, rounds.planned(), footprint)
+    found = Rounds(alone=[TIMES], behind=[TIMES], others=[OTHERS], speeds=[1.0], comparisons=rounds.planned())
     for step in found.comparisons:
-        step.runs.append(played(step, slower=slower if step.replicas == 2 else 1.0, count=4_000))
+        step.runs += [played(step, slower=slower if step.replicas == 2 else 1.0, count=2_000) for _ in range(2)]
     return {(one["figure"], one["way"]): one for one in report(found)["verdicts"]}
 
 
 def test_the_report_says_how_many_loads_are_right():
     right, wrong = reported(1.0), reported(1.3)
     assert {one["loads_within"] / one["loads"] for one in right.values()} == {1.0}
+    assert {way for _, way in right} == {"repeated", *WAYS}
     one_replica = sum(step.replicas == 1 for step in rounds.planned())
     for way in WAYS:
         assert wrong["p99", way]["loads_within"] == wrong["p99", way]["rounds_within"] == one_replica
         assert wrong["p99", way]["worst"] == pytest.approx(1 / 1.3 - 1, abs=0.1)
-
-
-def test_rounds_are_pooled():
-    other = replace(TIMES, cpu_s=0.006, took_s=np.array([0.007]))
-    pooled = Rounds([TIMES, other], [BESIDE, replace(BESIDE, generator_s=0.0005)]).pooled()
-    assert pooled.cpu_s == pytest.approx(0.005)
-    assert len(pooled.took_s) == 41
-    assert Rounds([], [BESIDE, replace(BESIDE, generator_s=0.0005)]).pooled_beside().generator_s == pytest.approx(
-        0.0004
-    )
 
 
 def test_the_plan_has_every_balancer_and_both_numbers_of_replicas():

@@ -13,6 +13,7 @@ from support.pages.figure_blocks import ROOT, blocks, page, result, table
 PAGE = page("docs/capacity.md")
 RUN = result("capacity")
 VALIDATION = result("capacity_validation")
+EARLIER = result("capacity_validation_earlier")
 OFFERED = "{:,}".format
 
 
@@ -172,6 +173,27 @@ def comparison():
     )
 
 
+def history():
+    """How often it was run, and what changed in between."""
+    last = "what callers wait beyond; evenly spaced lists through one balancer; the same arrivals twice"
+    rows = []
+    for number, run in enumerate([*EARLIER["runs"], {**VALIDATION, "changed": last}], start=1):
+        p99 = {one["way"]: one for one in run["verdicts"] if one["figure"] == "p99"}
+        each = [p99[way] for way in SIMULATED]
+        rows.append(
+            [
+                number,
+                f"`{run['command']}`",
+                run["changed"],
+                ", ".join(f"{one['loads_within']} of {one['loads']}" for one in each),
+                signed(one["worst"] for one in each),
+            ]
+        )
+    ways = "prediction, trace-driven"
+    within = f"p99 within {percent(VALIDATION['within'])} %: {ways}"
+    return table(["run", "command", "changed before it", within, f"largest error of p99, %: {ways}"], rows)
+
+
 def conditions():
     """Of the run that compares."""
     return table(
@@ -192,7 +214,7 @@ def conditions():
     )
 
 
-MADE = [measured(), settings(), costs(), demands(), borne(), verdicts(), conditions(), comparison()]
+MADE = [measured(), settings(), costs(), demands(), borne(), verdicts(), conditions(), comparison(), history()]
 
 
 def test_the_tables_are_the_settings_and_the_committed_run():

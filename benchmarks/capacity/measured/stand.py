@@ -21,7 +21,6 @@ from benchmarks.capacity.simulated.arrivals import Arrivals
 CALIBRATED_S, CALIBRATED_LISTS = 1.0, 100
 """Seconds of each load of a calibration; more where lists are so long that fewer could be answered."""
 
-
 SEED = 13
 """Of the arrivals."""
 
@@ -31,7 +30,7 @@ BESIDE_AT = 0.6
 
 @dataclass(frozen=True, slots=True)
 class Others:
-    """What each list of two replicas takes others.
+    """What others do for each list of two replicas.
 
     Args:
         haproxy_s, generator_s: CPU time of these.
@@ -50,7 +49,7 @@ class Others:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Of a load on real replicas.
+    """Some seconds of a load on real replicas.
 
     Args:
         due: ``(N,)`` when its lists arrived.
@@ -88,7 +87,7 @@ class Stand:
         generator: of the load.
         port: of the replica, or of haproxy.
         replicas: that answer.
-        seconds: of a load.
+        seconds: of a part of a load.
         calibration: of these replicas so far.
         sharing: haproxy, where it and the generator share the cores of the replicas.
         others_s: CPU time of these for a list, as long as they share.

@@ -56,6 +56,14 @@ def test_a_machine_that_becomes_slower_does_not_seem_to_wake_slowly():
     assert drifting.slowness(drifting.slowness.span_s - 0.1) == pytest.approx(1.2 * TOOK_S / drifting.cpu_s, rel=0.01)
 
 
+def test_no_list_takes_less_than_nothing():
+    """Even where the intake seems to be more than a list."""
+    times = calibrated([1.0, 1.5] * 10).times(1.2, 0.1)
+    drawn_s = times.draw(10_000, np.random.default_rng(0))
+    assert (drawn_s > 0.0).all()
+    assert drawn_s.mean() + times.intake_s == pytest.approx(times.cpu_s, rel=0.01)
+
+
 def test_near_are_the_busy_loads_before_and_after():
     found = calibrated([1.0, 1.1, 1.2])
     assert found.near(1) == [found.busy[1].traces, found.busy[2].traces]

@@ -117,10 +117,12 @@ def _write_table(path: Path, suffix: str, frames: Iterator[pl.DataFrame]) -> Non
         yield from chain([first], frames)
 
     rows = register_io_source(source, schema=first.schema)
-    if suffix == ".csv":
-        rows.sink_csv(path)
-    else:
-        rows.sink_parquet(path, compression="zstd", compression_level=1, row_group_size=50_000)
+    # an open file, not a path: after an interruption, a thread of Polars may still create the file of a path
+    with path.open("wb") as file:
+        if suffix == ".csv":
+            rows.sink_csv(file)
+        else:
+            rows.sink_parquet(file, compression="zstd", compression_level=1, row_group_size=50_000)
 
 
 def _write_text(path: Path, _suffix: str, frames: Iterator[pl.DataFrame]) -> None:

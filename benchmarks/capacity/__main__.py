@@ -87,12 +87,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         "--validate", action="store_true", help="compare the simulation with real replicas, and plan nothing"
     )
     parser.add_argument("--rounds", type=_count, default=3, help="of all measured loads (3)")
-    parser.add_argument(
-        "--seconds",
-        type=_positive,
-        default=24.0,
-        help="of each compared load in each round, or of the calibration at five loads (24)",
-    )
+    parser.add_argument("--seconds", type=_positive, default=24.0, help="of each load in each round (24)")
     parser.add_argument("--quick", action="store_true", help="one round of two seconds: does everything run?")
     return parser.parse_args(arguments)
 

@@ -109,7 +109,7 @@ def _errors(told: Sequence[Answers], real: Sequence[Answers]) -> dict[str, float
 
 
 def _predicted(step: Comparison, run: Run, times: ServiceTimes, others: Others, place: int) -> Answers:
-    """By the times of busy replicas just before and just after, also of the moments in which they were slow."""
+    """Simulate with the times of busy replicas just before and just after, slow moments included."""
     each, rng = [], np.random.default_rng((23, place))
     rate = len(run.part.due) / float(run.part.due[-1]) / step.replicas
     for draw in range(_DRAWS):
@@ -127,8 +127,8 @@ def _predicted(step: Comparison, run: Run, times: ServiceTimes, others: Others, 
 
 
 def _trace_driven(step: Comparison, run: Run, times: ServiceTimes, place: int) -> Answers:
-    """By its own times: simulated lists take as long as those that the real replica answered then, on average, and
-    spread as these around it.
+    """Simulate with the times of the load itself: simulated lists take as long as those that the real replica answered
+    then, on average, and spread as these around it.
     """
     refusal = times.refusal_s / times.cpu_s
     typical_s = mean_s(run.part.traces, refusal)

@@ -1,5 +1,6 @@
 """The tables of ``docs/capacity.md`` are the code's settings and the committed run."""
 
+import math
 import re
 
 from benchmarks.capacity import __main__ as command
@@ -15,6 +16,8 @@ RUN = result("capacity")
 VALIDATION = result("capacity_validation")
 EARLIER = result("capacity_validation_earlier")
 OFFERED = "{:,}".format
+THUMB = 0.7
+"""How busy replicas are by the rule of thumb."""
 
 
 def percent(share, digits=0):
@@ -75,7 +78,15 @@ def costs():
     """Replicas and cost."""
     head = f"p99 ≤ {RUN['p99_ms']:g} ms, {RUN['balancer']}, {RUN['price_per_core_hour']:g} a core and hour"
     return table(
-        [f"lists a second ({head})", "arrivals", "replicas", "busy, %", "cost an hour", "cost of a million lists"],
+        [
+            f"lists a second ({head})",
+            "arrivals",
+            "replicas",
+            "busy, %",
+            "cost an hour",
+            "cost of a million lists",
+            f"replicas at {percent(THUMB)} % busy",
+        ],
         [
             [
                 OFFERED(row["lists_per_second"]),
@@ -84,6 +95,7 @@ def costs():
                 percent(row["utilisation"]),
                 f"{row['cost_per_hour']:,.2f}",
                 f"{row['cost_per_million_lists']:.3f}",
+                OFFERED(math.ceil(row["lists_per_second"] * RUN["service"]["cpu_ms_per_list"] / 1e3 / THUMB)),
             ]
             for row in RUN["plan"]
         ],

@@ -26,7 +26,7 @@ LIGHT = 0.4
 
 @dataclass(frozen=True, slots=True)
 class Busy:
-    """Lists always wait."""
+    """A load in which lists always wait."""
 
     seen: Seen
     traces: Sequence[Trace]
@@ -34,13 +34,13 @@ class Busy:
 
 @dataclass(frozen=True, slots=True)
 class Spaced:
-    """Lists at equal distances.
+    """A load of lists at equal distances.
 
     Args:
         load: of :data:`SPACED`.
         distance_s: from list to list at one replica.
         seen, traces: of the load.
-        after: number of the busy one before it.
+        after: number of the busy load before it.
     """
 
     load: float
@@ -52,21 +52,21 @@ class Spaced:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Of one or more replicas, in the order of time. The first is busy, and so is the last."""
+    """Short loads of one or more replicas, in the order of time. The first is busy, and so is the last."""
 
     busy: list[Busy] = field(default_factory=list)
     spaced: list[Spaced] = field(default_factory=list)
 
     def cpu_s(self) -> float:
-        """The process takes for one list while it never sleeps."""
+        """CPU time of the process for one list while it never sleeps."""
         return mean_s([trace for one in self.busy for trace in one.traces])
 
     def near(self, number: int) -> list[Sequence[Trace]]:
-        """Of the busy one of this number, and of the next: before and after what lies between them."""
+        """Traces of the busy load of this number and of the next: before and after what lies between them."""
         return [one.traces for one in self.busy[number : number + 2]]
 
     def times(self, intake: float, refusal: float) -> ServiceTimes:
-        """Means and medians of all.
+        """Means and medians of all loads.
 
         Args:
             intake: time from a request's first byte until its turn begins, over that of a list.
@@ -85,7 +85,7 @@ class Calibration:
         )
 
     def _waking(self, cpu_s: float) -> Waking:
-        """What lists take longer after sleeps, over those that were busy just before and after."""
+        """How much longer lists take after a sleep than in the busy loads just before and after."""
         slept_s, more_s = list[float](), list[float]()
         for load in SPACED:
             levels = [one for one in self.spaced if one.load == load]

@@ -30,11 +30,11 @@ BESIDE_AT = 0.6
 
 @dataclass(frozen=True, slots=True)
 class Others:
-    """What others do for each list of two replicas.
+    """CPU time that others take for each list of two replicas.
 
     Args:
-        haproxy_s, generator_s: CPU time of these.
-        replica_s: CPU time of the replica just before.
+        haproxy_s, generator_s: of these.
+        replica_s: of the replica just before.
     """
 
     haproxy_s: float
@@ -43,7 +43,7 @@ class Others:
 
     @property
     def both_s(self) -> float:
-        """Of the two."""
+        """Of haproxy and the generator together."""
         return self.haproxy_s + self.generator_s
 
 
@@ -102,7 +102,7 @@ class Stand:
     others_s: float = 0.0
 
     def busy(self) -> None:
-        """Lists always wait."""
+        """Measure lists that always wait."""
         if not self.calibration.busy:  # how long lists are
             self.calibration.busy.append(self._waiting(CALIBRATED_S))
             self.calibration.busy[:] = [self._waiting(self._calibrated_s())]
@@ -116,7 +116,7 @@ class Stand:
         return Busy(*traced(asked, self.replicas))
 
     def spaced(self, load: float) -> None:
-        """Lists at equal distances, after a busy load.
+        """Measure lists at equal distances, after a busy load.
 
         Raises:
             NotAnsweredError: if no list is answered.
@@ -127,12 +127,12 @@ class Stand:
         self.calibration.spaced.append(Spaced(load, distance_s, one.seen, one.traces, after))
 
     def beside(self, proxy: psutil.Process, seconds: float) -> Others:
-        """What haproxy and the generator take for lists at equal distances."""
+        """Measure what haproxy and the generator take for lists at equal distances."""
         seen = self.generator.at(self.port, costs.evenly(self._rate(BESIDE_AT), seconds), [proxy])
         return Others(seen.cpu_s[0] / seen.asked, seen.generator_cpu_s / seen.asked, self.calibration.cpu_s())
 
     def part(self, kind: Arrivals, load: float, number: int) -> Part:
-        """A part of a long load, of as many seconds as a load has here.
+        """Measure a part of a long load, for :attr:`seconds`.
 
         Args:
             kind: of the arrivals.
@@ -149,7 +149,7 @@ class Stand:
         return one
 
     def at(self, due: Float[np.ndarray, " N"]) -> Part:
-        """Lists at these times."""
+        """Send lists at these times, and trace the replicas."""
         others = [self.sharing] if self.sharing else []
         seen, traces = traced(partial(self.generator.at, self.port, due, others), self.replicas)
         if not len(seen.seconds):

@@ -47,10 +47,10 @@ def part(kind: Arrivals, rate: float, begin_s: float, seconds: float, seed: int)
     The same second has the same lists whatever came before. At another rate they come as much faster, and bursts are at
     the same times.
     """
-    times, summed = _bursts(begin_s + seconds, np.random.default_rng(seed))
-    if kind == "poisson":
-        times = summed = np.array([0.0, begin_s + seconds])
-    before, after = np.interp([begin_s, begin_s + seconds], times, summed) * rate
+    end_s = begin_s + seconds
+    even = np.array([0.0, end_s])
+    times, summed = (even, even) if kind == "poisson" else _bursts(end_s, np.random.default_rng(seed))
+    before, after = np.interp([begin_s, end_s], times, summed) * rate
     rng, units = np.random.default_rng((seed, round(1e3 * begin_s))), np.zeros(1)
     while units[-1] < after - before:
         units = np.append(units, units[-1] + np.cumsum(rng.exponential(1.0, 100)))

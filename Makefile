@@ -3,12 +3,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO := build/demo/1
-PARALLEL := -n logical --maxprocesses 4 --dist worksteal
+PYTEST := $(BIN)/pytest -n logical --maxprocesses 4 --dist loadfile
+# what tests no code of the product; what takes long is marked: @pytest.mark.nightly
+GATE := -m "not nightly" --ignore=tests/docs --ignore=tests/deploy --ignore=tests/unit/benchmarks
+NIGHTLY := --hypothesis-profile=nightly --annotations --timeout=900
 COVERAGE := --cov --cov-report=term-missing:skip-covered
 SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve loop test test-all explore check bench chart docs openapi image-test kube-test sbom dist wheel-test clean
+.PHONY: help demo serve loop test nightly explore check bench chart docs openapi image-test kube-test sbom dist wheel-test clean
 .DELETE_ON_ERROR:
 # a bundle is published whole or not at all, so an interruption right after it spoils nothing
 .PRECIOUS: $(DEMO)/manifest.json
@@ -31,15 +34,19 @@ serve: $(VENV)/.service ## keep the service running, with its page: the demo fit
 loop: $(VENV)/.loop ## made-up traffic to the real service: log, join, fit, shadow, interleave, compare, promote; two minutes
 	@$(BIN)/python tools/loop
 
-test: check ## lint, types, walls, then the tests, but for the slow ones
-	@$(BIN)/pytest $(PARALLEL) -m "not slow" $(PYTEST_ARGS)
+# Where this is set, as in many containers, each process that a test starts would compile every library anew.
+test nightly explore: export PYTHONDONTWRITEBYTECODE =
 
-test-all: check $(VENV)/.foreign build/axe/axe.min.js ## lint, types, walls, then every test, and the branches of ranking and service that they take
-	@$(BIN)/pytest $(PARALLEL) -rs $(COVERAGE) $(PYTEST_ARGS)
+test: check ## the gate: lint, types, walls, and the tests that take little time
+	@$(PYTEST) $(GATE) $(PYTEST_ARGS)
+
+nightly: check $(VENV)/.foreign build/axe/axe.min.js ## all that there is: every test, the site, wheels, image, pods, SBOM, new examples
+	@$(PYTEST) $(NIGHTLY) -rs $(COVERAGE) $(PYTEST_ARGS)
+	@$(MAKE) docs wheel-test image-test kube-test sbom explore
 
 explore: $(VENV)/.dev ## property tests with examples that no run had before; SEED=N runs those of seed N
 	@echo "seed $(SEED): make explore SEED=$(SEED) runs the same examples"
-	@$(BIN)/pytest $(PARALLEL) -m hypothesis --hypothesis-profile=explore --hypothesis-seed=$(SEED) $(PYTEST_ARGS)
+	@$(PYTEST) --timeout=900 -m hypothesis --hypothesis-profile=explore --hypothesis-seed=$(SEED) $(PYTEST_ARGS)
 
 check: $(VENV)/.dev ## lint, types and walls only
 	@$(BIN)/ruff check --quiet .

@@ -1,4 +1,4 @@
-"""Annotations of all three packages are checked while tests run, and only those that are named are not."""
+"""Annotations of all three packages are checked by ``--annotations``, and only those that are named are not."""
 
 from importlib import import_module
 
@@ -14,6 +14,7 @@ from listwright.training.router.anomaly import _average_path
 from support.annotated import LEFT_OUT
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("function", "good", "untrue"),
     [

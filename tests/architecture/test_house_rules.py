@@ -51,27 +51,6 @@ def test_the_project_is_found():
     assert len(sources()) > 30
 
 
-def test_files_fit_a_reader():
-    assert [f"{path.relative_to(ROOT)}: {lines(path)} lines" for path in sources() if lines(path) > 300] == []
-
-
-def test_lines_of_the_page_fit_a_reader():
-    """Ruff looks at those of Python."""
-    wide = [
-        f"{path.relative_to(ROOT)}:{number}"
-        for path in sources()
-        if path.suffix != ".py"
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
-        if len(line) > 120
-    ]
-    assert wide == []
-
-
-@pytest.mark.parametrize(("name", "most"), [("tests/conftest.py", 60), ("README.md", 120)])
-def test_some_files_stay_short(name, most):
-    assert 0 < lines(ROOT / name) <= most
-
-
 @pytest.mark.parametrize("pattern", [MARKS, MACHINE_PATHS, HOSTS], ids=["marks", "machine paths", "hosts"])
 def test_nothing_unfinished_and_nothing_of_one_machine(pattern):
     assert places(pattern) == []
@@ -102,12 +81,6 @@ def test_committed_bundles_stay_small():
     assert (
         sum(path.stat().st_size for path in (ROOT / "models" / "demo" / "1").rglob("*") if path.is_file()) <= 2_000_000
     )
-
-
-def test_test_files_have_names_of_their_own():
-    """Without packages below tests/, two files of one name would be one module."""
-    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
-    assert sorted({name for name in names if names.count(name) > 1}) == []
 
 
 def classes(package):

@@ -37,6 +37,7 @@ def metadata(request, tmp_path_factory):
     return found
 
 
+@pytest.mark.nightly
 def test_a_wheel_says_its_licence_and_carries_the_text(metadata):
     said = message_from_string((metadata / "METADATA").read_text(encoding="utf-8"))
     assert said["License-Expression"] == NAME

@@ -1,4 +1,4 @@
-"""What serves must not load what trains: run where the training libraries are installed, in a fresh process."""
+"""What a service loads: no training library ever, and what a setting switches on only where it is set."""
 
 import subprocess
 import sys
@@ -19,14 +19,39 @@ TRAINING = (
     "sklearn",
     "pandas",
 )
+OPTIONAL = {
+    "fastavro",
+    "listwright.ranking.explaining.explain",
+    "listwright.service.api.explain_schemas",
+    "listwright.service.events.log",
+    "listwright.service.experiments.live",
+    "listwright.service.explaining.explainer",
+    "listwright.service.ui.routes",
+    "redis",
+}
+"""What a setting switches on."""
 
 # LightGBM itself takes scikit-learn and pandas where it finds them, and structlog takes rich. They are hidden, as they
 # are absent from the image; an import of our own would then fail.
-PROBE = f"""
+PROBE = """
 import sys
 sys.modules["sklearn"] = sys.modules["pandas"] = sys.modules["rich"] = None
-{{statement}}
-print(*(name for name in {TRAINING} if sys.modules.get(name) is not None))
+{statement}
+print(*(name for name, module in sys.modules.items() if module is not None))
+"""
+APP = """
+from pathlib import Path
+import numpy as np
+from listwright.ranking import bundle
+from listwright.ranking.candidates import CandidateList
+from listwright.service import __main__
+from listwright.service.app import create_app
+from listwright.service.settings import Settings
+loaded = bundle.load(Path("models/demo/1"))
+app = create_app(Settings(bundle="models/demo/1"{settings}), loaded=loaded)
+loaded.reranker.rerank(CandidateList(np.zeros((2, len(loaded.reranker.schema)), dtype=np.float32)))
+if app.service.served_log:
+    app.service.served_log.close()
 """
 
 
@@ -35,15 +60,28 @@ def loaded_after(statement):
         [sys.executable, "-c", PROBE.format(statement=statement)], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert run.returncode == 0, run.stderr
-    return run.stdout.split()
+    return set(run.stdout.split())
 
 
-@pytest.mark.parametrize("module", ["listwright.service.app", "listwright.service.__main__"])
-def test_the_service_loads_no_training_library(module):
-    assert loaded_after(f"import {module}") == []
+def test_a_service_without_settings_loads_neither_what_trains_nor_what_is_off():
+    loaded = loaded_after(APP.format(settings=""))
+    assert "listwright.service.app" in loaded
+    assert loaded.isdisjoint(TRAINING)
+    assert loaded.isdisjoint(OPTIONAL)
 
 
-@pytest.mark.slow
+def test_settings_load_what_they_switch_on(tmp_path):
+    settings = (
+        f", served_log={str(tmp_path)!r}, events_log={str(tmp_path)!r}"
+        ", experiments='experiments.toml', explain=True, ui=True"
+    )
+    loaded = loaded_after(APP.format(settings=settings))
+    assert loaded.isdisjoint(TRAINING)
+    in_another_process = {"listwright.ranking.explaining.explain", "listwright.service.api.explain_schemas"}
+    assert OPTIONAL - loaded == in_another_process | {"redis"}
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["torch", "listwright.training"])
 def test_the_probe_notices(name):
     assert name in loaded_after(f"import listwright.service.app, {name}")

@@ -169,7 +169,7 @@ def graphs():
     return graph
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", sorted(EXPORTED))
 def test_one_exported_graph_agrees_at_every_length(graphs, name):
     """With torch in float64 under float32 weights."""

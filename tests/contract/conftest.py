@@ -11,12 +11,20 @@ from listwright.service.bundles import folder
 from listwright.service.settings import Settings
 from listwright_client import Client
 from support.http.client_calls import in_process
-from support.http.processes import Process, free_port
+from support.http.processes import SERVING_ONLY, Process, free_port
 from support.http.worker_processes import family
 from support.service.bundles import make_bundle
 from support.waiting import NEVER_S, PATIENCE_S
 
 __all__ = ["Process", "free_port"]  # tests/docs takes them from here
+
+
+@pytest.fixture(scope="module", autouse=True)
+def serving_only():
+    """Processes that a service starts lack what they lack in the image, and start sooner for it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", SERVING_ONLY)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -69,7 +69,7 @@ def test_catboost(exported):
     assert np.abs(exported("CatBoost", ranker=ranker) - ranker.predict(ROWS)).max() < 1e-5
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_torch(exported):
     torch = pytest.importorskip("torch")
     network = given_networks.network(given_networks.Pointwise)

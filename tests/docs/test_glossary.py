@@ -1,9 +1,7 @@
-"""The glossary has every shape letter that annotations use, no other, and where a letter has another length."""
+"""The glossary has every shape letter that annotations use, and no other."""
 
 import re
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 ANNOTATION = re.compile(r'(?:Float|Int|Bool|UInt8?|Shaped|Real|Num)\[[\w.]+(?: \| [\w.]+)*,\s*"([^"]*)"\]')
@@ -23,7 +21,7 @@ def used():
 
 
 PAGE = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").partition("## Shape letters")[2]
-USUAL, ELSEWHERE = PAGE.split("In these modules")
+USUAL = PAGE.partition("In these modules")[0]
 
 
 def letters_in(rows):
@@ -40,19 +38,3 @@ def test_every_letter_has_one_usual_length():
     letters = letters_in(re.findall(r"^\| ([A-Za-z](?:, [A-Za-z])*) \|", USUAL, flags=re.M))
     assert len(letters) == len(set(letters))
     assert set(letters) == used()
-
-
-DOCSTRING = re.compile(r"``\(([^`]*)\)``")
-
-
-@pytest.mark.parametrize(
-    ("letter", "module"),
-    [
-        (letter, module)
-        for letter, modules in re.findall(r"^\| ([A-Za-z]) \| (`.*?`) \|", ELSEWHERE, flags=re.M)
-        for module in re.findall(r"`([^`]+)`", modules)
-    ],
-)
-def test_a_module_uses_the_letter_that_has_another_length_there(letter, module):
-    text = (ROOT / module).read_text(encoding="utf-8")
-    assert letter in letters_of(text) | {one for shape in DOCSTRING.findall(text) for one in LETTER.findall(shape)}

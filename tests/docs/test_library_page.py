@@ -12,7 +12,7 @@ from listwright.ranking import bundle
 from listwright.ranking.errors import ListwrightError
 from recipes.test_bad_input import NAN, SMALL, fit_by, rows
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")

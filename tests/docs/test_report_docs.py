@@ -20,7 +20,7 @@ from support.pages.figure_blocks import blocks, page, table
 PAGE = page("docs/report.md")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_part_of_the_report_is_described(fitted):
     report = json.loads((fitted / "report.json").read_text())
     assert [name for name in report if f"`{name}`" not in PAGE] == []

@@ -68,17 +68,6 @@ def test_the_navigation_names_every_page_once():
 
 
 @pytest.mark.parametrize(
-    "path",
-    sorted(set(DOCS.rglob("*.md")) - set(DOCS.glob("decisions/0*.md"))),
-    ids=lambda path: path.relative_to(DOCS).as_posix(),
-)
-def test_a_page_starts_with_what_its_reader_can_do(path):
-    title, *below = filter(None, path.read_text(encoding="utf-8").splitlines())
-    assert title.startswith("# ")
-    assert below[0].startswith("After this page you ")
-
-
-@pytest.mark.parametrize(
     ("files", "complaint"),
     [
         ({"index.md": "[gone](gone.md)"}, "gone.md"),
@@ -100,7 +89,7 @@ def test_a_dead_end_fails_the_build(tmp_path, files, complaint):
     assert complaint in done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_reference_is_complete(site):
     commands = page(site, "commands")
     for name in COMMANDS:
@@ -127,7 +116,7 @@ def test_the_reference_is_complete(site):
             assert f'id="{package}.{name}"' in page(site, package), f"{package}.{name}"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_table_is_drawn_as_one(site):
     """A table without an empty line above it stays text."""
     drawn = [
@@ -139,7 +128,7 @@ def test_every_table_is_drawn_as_one(site):
     assert drawn == []
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_options_stand_with_their_help(site):
     commands = page(site, "commands")
     assert "<code>--data PATH [PATH ...]</code>" in commands
@@ -147,7 +136,7 @@ def test_options_stand_with_their_help(site):
     assert "%(default)" not in commands
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_links_that_leave_the_pages_reach_copies(site):
     for name in ("openapi.yaml", "benchmarks/results/rivals.svg", "benchmarks/results/service.json"):
         assert (site / "files" / name).read_bytes() == (ROOT / name).read_bytes()
@@ -155,7 +144,7 @@ def test_links_that_leave_the_pages_reach_copies(site):
     assert 'href="files/benchmarks/results/index.html"' in (site / "results.html").read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_nothing_is_loaded_from_another_host(site):
     found = {
         f"{path.name}: {one[0]}"
@@ -179,7 +168,7 @@ def test_the_probe_notices_other_hosts(text):
     assert not LOADED.search(text.replace("https:", "").replace("//", "assets/"))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_search_works_from_the_disk(site):
     complaints = []
     with chromium() as browser:
@@ -198,7 +187,7 @@ def test_search_works_from_the_disk(site):
     assert not any("files/" in link for link in links)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_fit_the_window_in_the_readers_scheme(site, width, scheme):

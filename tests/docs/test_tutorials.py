@@ -103,7 +103,7 @@ def reader(tmp_path):
     made.leave()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_own_table(reader):
     reader.work_through("tutorials/own-table.md")
     *_, best, refused = reader.printed.values()
@@ -111,7 +111,7 @@ def test_own_table(reader):
     assert json.loads(refused)["errors"][0]["path"] == "$.candidates[0].features.price"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_specialists(reader):
     reader.work_through("tutorials/specialists.md")
     *_, quality, routed, asked = reader.printed.values()
@@ -129,7 +129,7 @@ def test_specialists(reader):
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_cluster(reader):
     pytest.importorskip("ray", reason="needs pip install 'listwright[ray]'")
     reader.environment["LISTWRIGHT_CACHE"] = str(reader.folder / "cache")

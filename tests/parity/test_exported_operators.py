@@ -98,7 +98,7 @@ def operators(graphs):
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_is_allowed_is_what_is_exported():
     rng = np.random.default_rng(0)
     kinds = (forests, networks, specialists, given)

@@ -30,7 +30,7 @@ def stage(graph):
     return OnnxFirstStage(canonical(graph, SCHEMA), SCHEMA)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("kind", "export"),
     [
@@ -58,7 +58,7 @@ def test_scikit_learn():
     assert np.abs(stage(graph).score(features) - model.predict(features)).max() < 1e-5
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_graph_of_one_length_is_refused_by_name():
     """What torch's exporter writes where nobody says that the length varies."""
     with pytest.raises(ScoringError, match=r"takes lists of 3 only: .*dynamic_shapes"):

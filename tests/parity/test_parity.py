@@ -64,6 +64,7 @@ def test_a_graph_of_one_length_is_not_exported():
         to_onnx(Fixed(), 4)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("variant", ["full", "V1"])
 def test_the_printed_form_serves_what_was_trained_where_candidates_are_alike(variant):
     """1 / (sigma + eps) blows up whatever the encoder's rounding leaves of a constant dimension."""

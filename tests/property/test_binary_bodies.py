@@ -15,6 +15,7 @@ from listwright.service.problems import DOCUMENTED
 from listwright.service.settings import Settings
 from support.service.asgi import asking
 from support.service.bundles import make_bundle
+from support.strategies import examples
 
 STATUSES = {200, *DOCUMENTED} - {503}
 NPY = {"content-type": "application/x-npy"}
@@ -92,7 +93,7 @@ HEADERS = st.lists(st.tuples(KEYS, LITERALS), max_size=4).map(
 ) | st.text(st.characters(codec="latin-1"), max_size=60)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(array=arrays(), data=st.data())
 def test_any_array_gets_a_documented_answer(client, array, data):
     content = saved(array)
@@ -100,7 +101,7 @@ def test_any_array_gets_a_documented_answer(client, array, data):
     check(client.post("/rerank", content=garbled(data, content), headers=NPY))
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     header=HEADERS,
     version=st.integers(0, 4),
@@ -154,7 +155,7 @@ def head_length(length):
     return {"inference-header-content-length": str(length)}
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(request_=REQUESTS | JSON, raw=st.binary(max_size=100), off=st.sampled_from([0, 0, 0, -1, 1, 10**9]))
 def test_any_inference_gets_a_documented_answer(client, request_, raw, off):
     head = json.dumps(request_).encode()
@@ -177,7 +178,7 @@ def inference(array, ids=None, **more):
     return json.dumps({"inputs": inputs, **more}).encode(), array.tobytes()
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(length=st.integers(1, 6), data=st.data())
 def test_any_garbled_inference_gets_a_documented_answer(client, length, data):
     head, raw = inference(np.ones((length, 4), dtype=np.float32), [f"é{n}" for n in range(length)])
@@ -189,7 +190,7 @@ NUMBERS = st.just(float("nan")) | st.floats(-1e6, 1e6, width=32)
 ROWS = st.tuples(NUMBERS, NUMBERS, NUMBERS, st.integers(0, 3)).map(list)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(rows=st.lists(ROWS, min_size=1, max_size=12), raw_scores=st.booleans())
 def test_every_format_gives_the_same_answer(client, rows, raw_scores):
     array = np.array(rows, dtype=np.float32)

@@ -59,6 +59,7 @@ def test_records_come_back_to_the_byte(path, sent, block_records):
     assert [as_bytes(record) for record in found] == [as_bytes(record) for record in sent]
 
 
+@pytest.mark.nightly
 def test_a_cut_at_every_byte_gives_a_prefix(tmp_path):
     sent, blocks = [served_record(number) for number in range(6)], []
     for count in (1, 3, 6):

@@ -14,7 +14,7 @@ from support.training.odd_data import NAN, SMALL, SOURCES, Row, fit_by, recipe_o
 
 __all__ = ["SMALL"]  # tests/docs takes it from here
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from listwright.ranking.candidates import CandidateList
 from listwright.training import fit
 from support.training.tiny import TINY
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 SHIFTED = TINY.replace("queries = 60", "queries = 150\nshift = 1.0").replace("[model]", "[choice]\nfolds = 2\n[model]")
 PLAIN = SHIFTED.replace("shift = 1.0", "shift = 0.0")

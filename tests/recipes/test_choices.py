@@ -14,7 +14,7 @@ from listwright.training import fit
 from listwright.training.recipe.options import recipe_from
 from listwright.training.steps.bundle_schema import load
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 QUERIES, LENGTH = 150, 6
 

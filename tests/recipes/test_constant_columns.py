@@ -19,7 +19,7 @@ from listwright.training.steps import bundle_schema
 from support.lists import lists
 from support.training.tiny import SPECIALISED, TINY
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 NAMES = ("--qid", "search", "--label", "clicked")
 SMALL = {"encoder_width": 4, "hidden": (4,), "max_epochs": 1, "trials": 1, "max_trees": 5, "folds": 2}

@@ -12,7 +12,7 @@ from listwright.training.data.load import load
 from listwright.training.diagnosis import diagnosis
 from listwright.training.recipe import config
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 PLANTED = """
 name = "planted-here"

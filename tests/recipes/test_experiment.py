@@ -8,7 +8,7 @@ import pytest
 from listwright.training import experiment
 from support.training.tiny import SPECIALISED
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture(scope="module")

@@ -48,7 +48,7 @@ def test_metrics_are_those_of_the_sealed_bundle(fitted, recipe):
     assert set(report["empty_query_conventions"]) == {"0", "1", "drop"}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_one_seed_repeats_the_run(fitted, recipe, tmp_path):
     again = tmp_path / "tiny" / "1"
     assert run(recipe, "--out", again) == 0
@@ -60,7 +60,7 @@ def test_one_seed_repeats_the_run(fitted, recipe, tmp_path):
     assert (other / "golden.jsonl").read_bytes() != (fitted / "golden.jsonl").read_bytes()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_interrupted_run_goes_on_where_it_was(fitted, recipe, tmp_path, monkeypatch, capsys):
     out = tmp_path / "tiny" / "1"
 
@@ -80,7 +80,7 @@ def test_interrupted_run_goes_on_where_it_was(fitted, recipe, tmp_path, monkeypa
     assert (out / "golden.jsonl").read_bytes() == (fitted / "golden.jsonl").read_bytes()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_without_a_terminal_every_stage_is_told_in_plain_lines(recipe, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(bars, "LINE_S", 0.0)
     monkeypatch.setattr(bars, "CHECK_S", 0.002)
@@ -132,7 +132,7 @@ def table_recipe(tmp_path):
 COLUMNS = ("--qid", "search", "--label", "clicked", "--categorical", "stops")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_own_table(own_data, table_recipe, tmp_path, capsys):
     out = tmp_path / "own" / "1"
     assert run(table_recipe, "--data", own_data[0], *COLUMNS, "--out", out) == 0
@@ -142,7 +142,7 @@ def test_own_table(own_data, table_recipe, tmp_path, capsys):
     assert schema.features[2].categories == ("0", "1", "2")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_own_model_is_served_as_it_was(own_data, table_recipe, tmp_path, capsys):
     path, frame = own_data
     numbers = frame.select("old_score", "price").to_numpy()
@@ -173,7 +173,7 @@ def test_own_model_that_does_not_fit_is_refused_by_name(own_data, table_recipe, 
     assert "uses 'cost', which the data lack" in said(capsys)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_scores_in_the_data_as_first_stage(own_data, table_recipe, tmp_path, capsys):
     path, frame = own_data
     out = tmp_path / "own" / "1"

@@ -8,7 +8,7 @@ from listwright.training import fit, generate
 from listwright.training.specialists import lists
 from support.training.tiny import SPECIALISED, TINY
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 TABLE = ("--qid", "qid", "--label", "label")
 

@@ -12,7 +12,7 @@ from listwright.training import fit
 from support.first_stages import foreign_rankers
 from support.first_stages.foreign_rankers import LENGTH, LISTS, WIDTH, kept_rows
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 RECIPE = """
 [data]

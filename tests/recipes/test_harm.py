@@ -19,7 +19,7 @@ from listwright.training.recipe import config
 from listwright.training.run import run as run_recipe
 from support.service.asgi import asking
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 QUERIES, LENGTH = 60, 8
 

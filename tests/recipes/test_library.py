@@ -21,7 +21,7 @@ from listwright.training import fit
 from support.service.asgi import asking
 from support.training.searches import LENGTH, SMALL, features
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 RECIPE = """
 name = "library"

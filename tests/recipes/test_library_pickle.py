@@ -21,7 +21,7 @@ from listwright.ranking.errors import BundleError, DataError
 from support.training.searches import SMALL, features
 from support.waiting import PATIENCE_S
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 ROOT = Path(__file__).parents[2]
 

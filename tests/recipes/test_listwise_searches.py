@@ -18,7 +18,7 @@ from listwright.training.recipe import config
 from listwright.training.recipe.model import FirstStageAlone, MlpSpec
 from support.training.suites import TABLE2, run
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 
 def test_more_rows_join_those_that_are_there(tiny_recipe, tmp_path, here):

@@ -13,7 +13,7 @@ from listwright.training.experiments.listwise import workers
 from support.training.suites import ONE_EPOCH, TABLE2, run, said
 from support.waiting import PATIENCE_S, until
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 
 def test_table2_goes_on_after_an_interruption_and_with_more_seeds(tiny_recipe, tmp_path, here, monkeypatch, capsys):

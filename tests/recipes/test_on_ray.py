@@ -15,7 +15,7 @@ from support.waiting import until
 
 pytest.importorskip("ray", reason="needs pip install 'listwright[ray]'")
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray"), pytest.mark.filterwarnings("default")]
+pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("ray"), pytest.mark.filterwarnings("default")]
 
 TABLE3 = ("table3", "--seeds", "2", "--shifts", "0")
 

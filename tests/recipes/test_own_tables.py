@@ -10,7 +10,7 @@ from listwright.ranking import bundle
 from listwright.training import experiment, fit, run, tune
 from support.training.tiny import TINY
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 NAMES = ("--qid", "search", "--label", "clicked")
 BY_TIME = ("--split", "time", "--time-column", "searched_at")

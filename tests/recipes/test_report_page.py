@@ -21,7 +21,7 @@ from support.training.measured import measured, planted_gains, results, routed
 from support.training.tiny import SPECIALISED
 from support.waiting import until
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 WIDTHS = {"desk": 1100, "telephone": 390, "small telephone": 360}
 TELEPHONES = (360, 390)

@@ -23,7 +23,7 @@ from listwright.training.steps.bundling import write_bundle
 from listwright.training.steps.fitting import Fitted
 from support.service.asgi import asking
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 STRATEGIES = {"qilcm-v1": "qilcm", "qilcm-v2": "qilcm", "qilcm-v3": "qilcm", "qilcm-paper": "qilcm"}
 

@@ -14,7 +14,7 @@ from listwright.training.recipe import config
 from listwright.training.recipe.data import SyntheticData
 from support.training.tiny import SPECIALISED
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 
 def run(*arguments):

@@ -20,7 +20,7 @@ QUERIES = 250
 
 SEEDS = [0, 1]
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 
 @functools.cache

@@ -35,7 +35,7 @@ def facts(loop):
     return json.loads((loop[0] / "loop.json").read_text())
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_ranker_that_was_fitted_on_clicks_is_better_in_truth_and_is_promoted(loop, facts):
     truth = facts["truth"]
     assert truth["gain"] > truth["half_width"]
@@ -44,14 +44,14 @@ def test_the_ranker_that_was_fitted_on_clicks_is_better_in_truth_and_is_promoted
     assert (loop[0] / "models" / "shop" / "CURRENT").read_text() == "2\n"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_estimated_looks_are_those_that_were_planted(facts):
     covered = [one["low"] <= one["position"] ** -PLANTED <= one["high"] for one in facts["propensities"]]
     assert len(covered) == 10
     assert sum(covered) >= 8, facts["propensities"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_visit_has_a_record_and_every_click_is_joined(loop, facts):
     folder, _ = loop
     assert facts["explored"]["clicks"] > 1000
@@ -62,7 +62,7 @@ def test_every_visit_has_a_record_and_every_click_is_joined(loop, facts):
     assert facts["shadow"]["ok"] > 0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_tutorial_has_the_commands_and_what_they_print(loop):
     printed = plain(loop[1])
     blocks = BLOCK.findall((ROOT / "docs" / "tutorials" / "loop.md").read_text(encoding="utf-8"))
@@ -78,7 +78,7 @@ def test_the_tutorial_has_the_commands_and_what_they_print(loop):
         assert plain(line) in printed
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_forgotten_person_has_no_record_and_no_event(loop):
     folder, printed = loop
     person = re.search(r"--unit (\S+)", printed)[1]

@@ -18,7 +18,7 @@ from listwright.training.second_stage.loop import fit_network
 from support.training.tiny import TINY
 from support.waiting import until
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 ROOT = Path(__file__).resolve().parents[2]
 

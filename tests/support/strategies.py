@@ -1,11 +1,18 @@
 """Inputs for the property tests: short lists, often with ties, in every shape that the kernel must take."""
 
 import numpy as np
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 CUTOFFS = st.integers(1, 30)
 LENGTHS = st.integers(1, 25)
+
+
+def examples(nightly):
+    """How many examples of a property the profile in use takes, where that of ``make nightly`` takes so many."""
+    return max(1, nightly * settings.default.max_examples // settings.get_profile("nightly").max_examples)
+
 
 # Multiples of 1/4: equal scores are common, and adding or scaling by a power of two is exact.
 _SCORES = st.integers(-400, 400).map(lambda quarter: quarter / 4)

@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import time
 
-PATIENCE_S = 300.0
+PATIENCE_S = 60.0
 """The most that a test waits for what will come: a busy machine takes its time."""
 
 NEVER_S = 600.0

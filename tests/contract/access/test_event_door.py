@@ -1,8 +1,6 @@
 """``POST /ubi/events``: there where it is set, with a key of its own scope, and no word of it elsewhere."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -46,19 +44,6 @@ def test_the_end_finishes_the_file(bundle_folder, tmp_path):
 def test_without_the_setting_there_is_nothing(bundle_folder):
     with serving(bundle_folder) as client:
         assert client.post(PATH, json=EVENT).status_code == 404
-
-
-def test_without_the_setting_nothing_is_loaded():
-    run = (
-        "import sys; from pathlib import Path; from listwright.service.app import create_app;"
-        "from listwright.service.settings import Settings; create_app(Settings(bundle=Path('x'){}));"
-        "print([name for name in sys.modules if name.startswith('listwright.service.events')])"
-    )
-    for setting, loaded in (("", False), (", events_log=Path('y')", True)):
-        found = subprocess.run(
-            [sys.executable, "-c", run.format(setting)], capture_output=True, text=True, check=True
-        ).stdout
-        assert (found.strip() != "[]") is loaded
 
 
 @pytest.mark.parametrize(

@@ -235,7 +235,7 @@ def test_every_answer_has_the_headers(locked):
         assert "server" not in headers, name
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("settings", "says"),
     [

@@ -14,7 +14,7 @@ from listwright_client import RequestError
 from support.http.client_calls import CODES, MATRIX, NAMES, ROWS, in_process
 from support.training.searches import SMALL
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 QUERIES, LENGTH = 30, 5
 

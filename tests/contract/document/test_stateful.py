@@ -13,6 +13,7 @@ from listwright.service.app import create_app
 from listwright.service.paths import HEALTH, INFER
 from listwright.service.settings import Settings
 from support.http.openapi import CONFIG, for_this_bundle
+from support.strategies import examples
 
 KEY, ADMIN_KEY = "k" * 20, "a" * 20
 NAMED = {"name": "$response.body#/model", "version": "$response.body#/version"}
@@ -53,7 +54,7 @@ def headers_for(path):
 
 
 @pytest.mark.hypothesis
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_sequences_of_requests_keep_the_contract(bundle_folder):
     settings = Settings(bundle=bundle_folder, max_candidates=50, keys=f"tester:{KEY}", admin_key=ADMIN_KEY)
     app = create_app(settings, loaded=bundle.load(bundle_folder))
@@ -78,7 +79,10 @@ def test_sequences_of_requests_keep_the_contract(bundle_folder):
     run_state_machine_as_test(
         Sequence,
         settings=hypothesis.settings(
-            max_examples=80, stateful_step_count=6, deadline=None, suppress_health_check=list(hypothesis.HealthCheck)
+            max_examples=examples(80),
+            stateful_step_count=6,
+            deadline=None,
+            suppress_health_check=list(hypothesis.HealthCheck),
         ),
     )
     assert ("/rerank", 200) in statuses

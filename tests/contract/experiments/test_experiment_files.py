@@ -1,8 +1,5 @@
 """The file, the kill switch and the bundles change while the service runs."""
 
-import subprocess
-import sys
-
 import httpx
 import pytest
 
@@ -90,7 +87,7 @@ def test_an_experiment_of_one_version_ends_with_it(running, served):
         assert named(client) is None, "shop/1 is kept for a rollback, and nobody asks for it"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_workers_and_restarts_give_the_same_lists(rivals, file):
     written(file, experiment("interleave", share=0.7))
     seen = []
@@ -107,15 +104,3 @@ def test_workers_and_restarts_give_the_same_lists(rivals, file):
         assert service.stop()[0] == 0
     assert all(lists == seen[0] for lists in seen)
     assert {part is None for part, _ in seen[0]} == {True, False}
-
-
-@pytest.mark.parametrize(("setting", "loaded"), [(None, "False"), ("experiments.toml", "True")])
-def test_without_the_setting_nothing_is_imported(tmp_path, setting, loaded):
-    code = (
-        "import sys; from pathlib import Path; from listwright.service.app import create_app;"
-        "from listwright.service.settings import Settings;"
-        f"create_app(Settings(bundle=Path('models/demo/1'), experiments={setting!r}));"
-        "print('listwright.service.experiments.live' in sys.modules, 'tomllib' in sys.modules)"
-    )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert said[0] == loaded

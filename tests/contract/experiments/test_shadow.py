@@ -141,6 +141,7 @@ def test_a_challenger_that_degrades_is_switched_off(running, records):
     assert records()[0].shadow.status.startswith("degraded: ")
 
 
+@pytest.mark.nightly
 def test_a_process_that_is_killed_is_a_failure_and_starts_again(running, records, monkeypatch):
     monkeypatch.setattr(background, "REST_S", 0.01)
     with running(experiment("shadow")) as client:
@@ -166,6 +167,7 @@ def test_a_challenger_that_hangs_ends_and_counts_as_failed(running, records, mon
     assert f"code -{signal.SIGPROF}" in records()[0].shadow.status
 
 
+@pytest.mark.nightly
 def test_a_process_that_ends_fails_the_list_it_had_and_no_other(running, records, sizes, monkeypatch):
     found, may_go = sizes
     monkeypatch.setattr(background, "REST_S", 0.01)

@@ -1,8 +1,5 @@
 """``POST /explain``: what is said is the ranking's own, in the words of the document, and not there unless it is wanted."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from jsonschema import Draft202012Validator
@@ -27,19 +24,6 @@ def test_without_the_setting_there_is_nothing(explained_folder):
         check(client.post(PATH, json=matrix() | {"candidate": 0}), 404, "not-found")
         assert client.get("/info").json()["explain"] is False
         assert "listwright_explanations" not in client.get("/metrics").text
-
-
-def test_without_the_setting_nothing_is_loaded():
-    run = (
-        "import sys; from pathlib import Path; from listwright.service.app import create_app;"
-        "from listwright.service.settings import Settings; create_app(Settings(bundle=Path('x'){}));"
-        "print([name for name in sys.modules if 'explaining' in name or 'explain_schemas' in name])"
-    )
-    for setting, loaded in (("", False), (", explain=True", True)):
-        found = subprocess.run(
-            [sys.executable, "-c", run.format(setting)], capture_output=True, text=True, check=True
-        ).stdout
-        assert (found.strip() != "[]") is loaded
 
 
 @pytest.mark.parametrize("form", [by_name, by_position, matrix])

@@ -106,6 +106,7 @@ def test_a_process_that_ends_is_a_503_and_the_next_question_starts_another(start
         assert client.post(PATH, json=QUESTION).status_code == 200
 
 
+@pytest.mark.nightly
 def test_a_process_that_was_idle_ends_and_the_next_question_starts_another(start, tmp_path):
     with start(explaining.soon_idle) as client:
         assert client.post(PATH, json=QUESTION).status_code == 200
@@ -114,6 +115,7 @@ def test_a_process_that_was_idle_ends_and_the_next_question_starts_another(start
         assert client.post(PATH, json=QUESTION).status_code == 200
 
 
+@pytest.mark.nightly
 def test_a_task_that_meets_a_process_that_leaves_is_asked_again(start, tmp_path):
     with start(explaining.leaving_once) as client:
         client.app.service.explainer._link._hook = str(tmp_path / "gone")

@@ -5,6 +5,7 @@ import pytest
 import schemathesis
 
 from support.http.openapi import CONFIG, INVALID, VALID, for_this_bundle
+from support.strategies import examples
 
 
 @pytest.fixture
@@ -13,13 +14,14 @@ def operation(client):
     return schemathesis.openapi.from_dict(document, config=CONFIG)["/explain"]["POST"]
 
 
+@pytest.mark.nightly
 @pytest.mark.hypothesis
 @pytest.mark.parametrize("mode", [VALID, INVALID])
 def test_generated_questions_get_documented_answers(client, operation, mode):
     documented = client.app.openapi()["paths"]["/explain"]["post"]["responses"]
     seen = set()
 
-    @hypothesis.settings(max_examples=60, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
+    @hypothesis.settings(max_examples=examples(60), deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
     @hypothesis.given(case=operation.as_strategy(generation_mode=mode))
     def check(case):
         sent = {"content": case.body} if isinstance(case.body, bytes) else {"json": case.body}

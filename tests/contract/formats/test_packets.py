@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from support.http.binary_requests import MATRIX, body, features, saved
 from support.http.rerank_requests import ROWS
+from support.strategies import examples
 from support.waiting import PATIENCE_S
 
 JSON = json.dumps({"candidates": [{"features": row} for row in ROWS]}).encode()
@@ -90,7 +91,8 @@ def expected(live):
     return found
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.nightly
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     asked=st.lists(
         st.tuples(st.sampled_from(sorted(FORMATS)), st.booleans(), st.sampled_from(MORE)), min_size=1, max_size=4
@@ -108,6 +110,7 @@ def test_every_format_reads_the_same(live, expected, asked, cuts):
     assert [(status, content) for status, _, content in found] == [(200, expected[name]) for name, _, _ in asked]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("cut", [1, 2, 3])
 def test_a_matrix_may_hold_what_looks_like_a_head(live, cut):
     """The end of the head comes in two packets, and the body right behind."""
@@ -182,6 +185,7 @@ def test_what_http_allows_is_answered(live, sent):
         assert response.status == 200
 
 
+@pytest.mark.nightly
 def test_an_endless_extension_is_refused(live):
     with connect(live) as connection:
         connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n1;")
@@ -228,7 +232,7 @@ ASK = """
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_client_of_java(live, expected, tmp_path):
     java = shutil.which("java")
     if java is None:

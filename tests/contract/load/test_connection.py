@@ -18,7 +18,7 @@ def connection(live):
         yield connection
 
 
-@pytest.mark.parametrize("split", [False, True])
+@pytest.mark.parametrize("split", [False, pytest.param(True, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("protocol", [b"h2c", b"websocket"])
 def test_an_offered_upgrade_is_ignored(connection, protocol, split):
     """Java's HttpClient offers h2c with every first request."""
@@ -90,7 +90,7 @@ def test_what_was_sent_is_not_repeated_at_length(live):
     assert len(response.content) < 3000
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_unfinished_upload_gets_an_answer_when_the_service_stops(bundle_folder):
     service = Process(bundle=bundle_folder).wait_until_ready()
     url = httpx.URL(service.url)

@@ -186,7 +186,7 @@ def held(process):
     return process.num_fds(), process.memory_info().rss
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_slow_callers_hold_up_nobody_and_leave_nothing_behind(service):
     url, process = httpx.URL(service.url), psutil.Process(service.process.pid)
     statuses, faults, after = [], [], []

@@ -12,6 +12,8 @@ from support.http.processes import Process
 from support.http.raw_http import BODY, answer, closed, request
 from support.waiting import NEVER_S, PATIENCE_S, until
 
+pytestmark = pytest.mark.nightly  # waits for limits of time
+
 
 @pytest.fixture(scope="module")
 def impatient(bundle_folder):
@@ -161,7 +163,6 @@ def test_slow_bodies_make_room_for_quick_ones(bundle_folder):
     assert "Traceback" not in log
 
 
-@pytest.mark.slow
 def test_who_comes_back_after_the_keep_alive_time_is_answered_and_told_to_go(bundle_folder):
     """A connection pool with the same limit as the service asks in the very moment in which the limit is over."""
     service = Process(bundle=bundle_folder, keep_alive_s=1).wait_until_ready()

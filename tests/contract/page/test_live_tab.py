@@ -15,7 +15,7 @@ from support.pages.page_actions import text_of
 from support.service.bundles import make_bundle
 from support.waiting import NEVER_S, PATIENCE_S, until
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from support.http.rerank_requests import by_name
 from support.pages.page_actions import hold, paste, ranked, show, text_of, wait_for
 from support.waiting import NEVER_S, until
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 KEY = "0123456789abcdef"
 

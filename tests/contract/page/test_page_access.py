@@ -1,7 +1,5 @@
 """Who gets the page: nobody where it is off, everybody its code where it is on, and its data those with a key."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import httpx
@@ -18,26 +16,6 @@ from support.waiting import NEVER_S, until
 ROOT = Path(__file__).resolve().parents[3]
 DEMO = ROOT / "models" / "demo" / "1"
 KEY = "web-key-0123456789"
-
-PROBE = """
-import sys
-from listwright.service.app import create_app
-from listwright.service.settings import Settings
-create_app(Settings(bundle="models/demo/1", ui={ui}))
-print(*(name for name in sys.modules if name.startswith("listwright.service.ui")))
-"""
-
-
-def loaded(ui):
-    run = subprocess.run(
-        [sys.executable, "-c", PROBE.format(ui=ui)], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    return run.stdout.split()
-
-
-def test_nothing_of_it_is_loaded_unless_it_is_wanted():
-    assert loaded("False") == []
-    assert "listwright.service.ui.routes" in loaded("True")
 
 
 def test_it_is_off_unless_set(bundle_folder):
@@ -101,7 +79,7 @@ def test_where_keys_are_set_the_code_is_open_and_the_data_are_not(bundle_folder)
         assert client.get("/ui/bundle", headers={"Authorization": f"Bearer {KEY}"}).status_code == 200
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_over_a_port_a_file_may_be_kept_and_nothing_else(serve, bundle_folder):
     service = serve(bundle=bundle_folder, ui="true", keys=f"web:{KEY}")
     with httpx.Client(base_url=service.url) as client:
@@ -112,7 +90,7 @@ def test_over_a_port_a_file_may_be_kept_and_nothing_else(serve, bundle_folder):
             assert client.get("/ui/main.js").headers["x-content-type-options"] == "nosniff"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_page_asks_for_the_key_and_keeps_it_for_the_tab(serve, bundle_folder, open_page):
     service = serve(bundle=bundle_folder, ui="true", keys=f"web:{KEY}", queue_ms=1000 * NEVER_S)
     page = open_page(service)
@@ -131,7 +109,7 @@ def test_the_page_asks_for_the_key_and_keeps_it_for_the_tab(serve, bundle_folder
     assert "The key was not taken" not in text_of(page)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_key_that_is_removed_is_asked_for_again(serve, bundle_folder, tmp_path, open_page):
     keys = tmp_path / "keys"
     keys.write_text(f"web:{KEY}\n")
@@ -146,7 +124,7 @@ def test_a_key_that_is_removed_is_asked_for_again(serve, bundle_folder, tmp_path
     page.get_by_text("The key was not taken").wait_for()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_policy_stops_what_is_inline(demo, open_page, browser):
     """The probe: a style or a handler that got into the document after all would not run."""
     with browser.new_context() as context:
@@ -172,7 +150,7 @@ def test_the_policy_stops_what_is_inline(demo, open_page, browser):
         assert page.evaluate("window.hacked") is None
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_nothing_is_asked_of_another_host(demo, browser):
     with browser.new_context() as context:
         page, asked = context.new_page(), []

@@ -9,7 +9,7 @@ from support.pages.page_actions import lies_over_the_edge, paste, ranked, select
 from support.service.bundles import make_bundle
 from support.waiting import NEVER_S, until
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 KEY = "web-key-0123456789"
 

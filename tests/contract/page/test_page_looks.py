@@ -9,7 +9,7 @@ from support.pages.explained import explained
 from support.pages.page_actions import lies_over_the_edge, ranked, show
 from support.waiting import until
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 ROOT = Path(__file__).resolve().parents[3]
 AXE = ROOT / "build" / "axe" / "axe.min.js"

@@ -7,7 +7,7 @@ from support.pages.page_actions import hold, ranked, select, slide, type_value, 
 from support.pages.page_lists import answered, golden
 from support.waiting import until
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 
 def flipping(service, body):

@@ -6,7 +6,7 @@ from support.pages.page_actions import paste, ranked, select, type_value
 from support.pages.page_lists import NAMES, ROWS, golden
 from support.waiting import until
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 
 @pytest.mark.parametrize("own", [False, True], ids=["golden", "pasted"])

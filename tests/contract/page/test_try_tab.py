@@ -9,7 +9,7 @@ from support.pages.page_lists import NAMES, ROWS, answered, golden
 from support.service.bundles import make_bundle
 from support.waiting import until
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 
 def test_a_golden_list_is_there_at_once_and_another_can_be_chosen(demo, open_page):

@@ -5,7 +5,7 @@ import pytest
 from support.pages.explained import explained
 from support.pages.page_actions import ranked, show, wait_for
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 
 def test_who_asks_anew_or_leaves_ends_what_was_asked(why):

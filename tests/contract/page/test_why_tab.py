@@ -9,7 +9,7 @@ from support.pages.page_actions import paste, ranked, select, show, text_of, wai
 from support.service.bundles import make_bundle
 from support.waiting import NEVER_S, until
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 PASSING = explained()["explanations"][0]["passing"]
 NAMES = ("price", "stars", "bm25", "carrier")

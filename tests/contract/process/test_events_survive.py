@@ -33,7 +33,7 @@ def event(key):
     }
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("workers", [1, 2])
 def test_acknowledged_events_survive_a_kill(serve, bundle_folder, tmp_path, workers):
     service = serve(bundle=bundle_folder, events_log=tmp_path, workers=workers)
@@ -68,6 +68,7 @@ def test_acknowledged_events_survive_a_kill(serve, bundle_folder, tmp_path, work
     assert sent <= set(read(tmp_path))
 
 
+@pytest.mark.nightly
 def test_a_new_process_finishes_the_files_of_one_that_was_killed(serve, bundle_folder, tmp_path):
     first = serve(bundle=bundle_folder, events_log=tmp_path)
     assert httpx.post(first.url + "/ubi/events", json=event("one")).status_code == 202

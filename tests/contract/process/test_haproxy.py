@@ -8,7 +8,7 @@ from benchmarks.load import drain
 from support.http.processes import SERVING_ONLY
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_rolling_restart_loses_nothing(bundle_folder, monkeypatch):
     if shutil.which("haproxy") is None:
         pytest.skip("haproxy is not installed: apt-get install haproxy")

@@ -12,7 +12,7 @@ from support.http.rerank_requests import BODY
 from support.http.worker_processes import ask, said, workers
 from support.waiting import PATIENCE_S, until
 
-pytestmark = pytest.mark.slow  # processes start and stop
+pytestmark = pytest.mark.nightly  # processes start and stop
 
 HOOK = """
 import re

@@ -27,7 +27,7 @@ def run(environment, *arguments):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
@@ -53,21 +53,21 @@ def test_wrong_setting_is_named(settings, says):
     assert "Traceback" not in result.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_missing_bundle_is_named(tmp_path):
     result = run({"LISTWRIGHT_BUNDLE": str(tmp_path)})
     assert result.returncode == 1
     assert result.stderr == f"error: {tmp_path}/manifest.json: does not exist: not the folder of a bundle\n"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_bundle_named_on_the_command_line_is_the_one_that_is_served(bundle_folder, tmp_path):
     result = run({"LISTWRIGHT_BUNDLE": str(bundle_folder)}, str(tmp_path / "gone"))
     assert result.returncode == 1
     assert result.stderr == f"error: {tmp_path}/gone/manifest.json: does not exist: there is no such folder\n"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_altered_bundle_is_refused_by_file(bundle_folder, tmp_path):
     copy = shutil.copytree(bundle_folder, tmp_path / "shop" / "7")
     (copy / "first_stage.txt").write_text("tree")
@@ -77,14 +77,14 @@ def test_altered_bundle_is_refused_by_file(bundle_folder, tmp_path):
     assert result.stderr.count("\n") == 1
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_setting_that_is_almost_one_is_pointed_out(tmp_path):
     result = run({"LISTWRIGHT_BUNDLE": str(tmp_path), "LISTWRIGHT_UNKNOWN_FEATURE": "ignore"})
     assert "LISTWRIGHT_UNKNOWN_FEATURE is no setting; is LISTWRIGHT_UNKNOWN_FEATURES meant?" in result.stderr
     assert "LISTWRIGHT_BUNDLE is" not in result.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_port_in_use_is_an_error(bundle_folder):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -140,6 +140,7 @@ def test_sigterm_exits_with_0_and_logs_what_was_served(bundle_folder):
     assert all(json.loads(line)["level"] == "info" for line in log.splitlines())
 
 
+@pytest.mark.nightly
 def test_ctrl_c_is_a_clean_stop_too(bundle_folder):
     service = Process(bundle=bundle_folder, drain_s=NEVER_S).wait_until_ready()
     service.process.send_signal(signal.SIGINT)
@@ -148,6 +149,7 @@ def test_ctrl_c_is_a_clean_stop_too(bundle_folder):
     assert "Traceback" not in log
 
 
+@pytest.mark.nightly
 def test_a_second_sigterm_ends_draining(bundle_folder):
     service = Process(bundle=bundle_folder, drain_s=NEVER_S).wait_until_ready()
     service.process.terminate()
@@ -155,7 +157,7 @@ def test_a_second_sigterm_ends_draining(bundle_folder):
     assert service.stop()[0] == 0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_request_in_flight_is_finished(bundle_folder):
     """SIGTERM comes in the middle of a body; the answer still does."""
     service = Process(bundle=bundle_folder).wait_until_ready()
@@ -175,7 +177,7 @@ def test_a_request_in_flight_is_finished(bundle_folder):
     assert service.wait()[0] == 0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_two_workers_serve_and_stop(bundle_folder):
     service = Process(bundle=bundle_folder, workers=2).wait_until_ready()
     body = {"features": [[1.0, 2.0, 3.0, "A5"], [2.0, 1.0, 0.0, "B2"]]}
@@ -184,7 +186,7 @@ def test_two_workers_serve_and_stop(bundle_folder):
     assert code == 0, log
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("workers", [1, 2])
 def test_threads_that_a_hook_has_started_do_not_hold_up_a_stop(bundle_folder, tmp_path, monkeypatch, workers):
     """At its end Python waits for every thread of a pool, whatever it is doing."""
@@ -203,6 +205,7 @@ def test_threads_that_a_hook_has_started_do_not_hold_up_a_stop(bundle_folder, tm
     assert code == 0, log
 
 
+@pytest.mark.nightly
 def test_a_hook_that_hangs_does_not_hold_up_a_stop(bundle_folder, tmp_path, monkeypatch):
     (tmp_path / "hanging_hook.py").write_text("import time\n\ndef hang(query):\n    time.sleep(3600)\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))

@@ -15,7 +15,7 @@ from support.http.processes import Process
 from support.http.raw_http import BODY, LONG, answer, request
 from support.waiting import PATIENCE_S, until
 
-pytestmark = pytest.mark.slow  # processes start and stop
+pytestmark = pytest.mark.nightly  # processes start and stop
 
 if shutil.which("openssl") is None:
     pytest.skip("there is no openssl command to make a certificate with", allow_module_level=True)

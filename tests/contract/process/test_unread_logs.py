@@ -18,7 +18,7 @@ from support.waiting import PATIENCE_S, until
 HEADERS = {"content-type": "application/json"}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_pipe_that_nobody_reads_holds_up_nobody(bundle_folder, workers):
     port = free_port()

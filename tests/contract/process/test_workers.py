@@ -13,7 +13,7 @@ from support.http.worker_processes import ask, both_ready, said, versions, worke
 from support.service.bundles import make_bundle
 from support.waiting import PATIENCE_S, until
 
-pytestmark = pytest.mark.slow  # processes start and stop
+pytestmark = pytest.mark.nightly  # processes start and stop
 
 
 def test_polling_brings_all_workers_to_one_version(models, serve):

@@ -13,7 +13,7 @@ from support.http.rerank_requests import BODY
 from support.http.worker_processes import both_ready, workers
 from support.waiting import NEVER_S, PATIENCE_S, until
 
-pytestmark = pytest.mark.slow  # processes start and stop
+pytestmark = pytest.mark.nightly  # processes start and stop
 
 
 class Traffic:

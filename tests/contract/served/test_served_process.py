@@ -17,7 +17,7 @@ from support.http.worker_processes import ask, both_ready, workers
 from support.redis_server import RedisServer
 from support.waiting import PATIENCE_S, until
 
-pytestmark = pytest.mark.slow  # processes start and stop
+pytestmark = pytest.mark.nightly  # processes start and stop
 
 BODY = saved(np.random.default_rng(0).normal(size=(200, 4)).astype(np.float32) * [1, 1, 1, 0])
 

@@ -111,7 +111,7 @@ def swap(service, models, version):
     service.process.send_signal(signal.SIGHUP)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_each_alert_about_processes_fires_when_it_should_and_no_other_does(library, prometheus, serve, tmp_path):
     first, second = tmp_path / "first", tmp_path / "second"
     for models in (first, second):

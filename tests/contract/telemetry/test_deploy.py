@@ -25,6 +25,7 @@ OURS = r"(?:listwright|process)_\w+"
 """Names of series that the service has; ``up`` is Prometheus' own."""
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "command",
     [

@@ -18,6 +18,7 @@ def service(tmp_path_factory):
     service.stop()
 
 
+@pytest.mark.nightly
 def test_what_a_request_holds_is_counted_after_its_answer(service):
     assert httpx.post(service.url + "/rerank", json=BODY).status_code == 200
     of = 'model="shop",version="1"'

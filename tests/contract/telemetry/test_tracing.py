@@ -10,7 +10,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from support.http.processes import Process, free_port
 
-pytestmark = pytest.mark.slow  # processes start and stop
+pytestmark = pytest.mark.nightly  # processes start and stop
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 JSON = {"Content-Type": "application/json"}

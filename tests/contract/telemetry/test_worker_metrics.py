@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from support.http.worker_processes import ask, said, workers
 from support.waiting import PATIENCE_S, until
 
-pytestmark = pytest.mark.slow  # processes start and stop
+pytestmark = pytest.mark.nightly  # processes start and stop
 
 
 def scrape(service):

@@ -80,14 +80,14 @@ def site(tmp_path_factory):
     return site
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_wheel_holds_one_package(site):
     assert {path.name.partition("-")[0] for path in site.iterdir()} == {"listwright"}
     for needed in ("training/recipes/demo.toml", "training/reporting/page.html", "py.typed"):
         assert (site / "listwright" / needed).is_file()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_it_fits_and_serves_beside_packages_of_the_same_names(site, tmp_path):
     for name in ("ranking", "service", "training"):
         (tmp_path / name).mkdir()
@@ -107,7 +107,7 @@ def test_it_fits_and_serves_beside_packages_of_the_same_names(site, tmp_path):
     assert len(done.stdout.splitlines()[-1].split()) == 3
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("module", ["training.fit", "service", "listwright"])
 def test_a_checkout_runs_its_folders(module):
     done = subprocess.run(

@@ -21,6 +21,7 @@ from listwright.ranking import bundle, golden
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import BundleError
 from support.service.bundles import make_bundle
+from support.strategies import examples
 from support.waiting import PATIENCE_S
 
 SCALARS = st.one_of(
@@ -139,8 +140,8 @@ def test_the_good_one_loads(spoilt):
     assert spoilt({}) is None
 
 
-@pytest.mark.slow
-@settings(max_examples=200)
+@pytest.mark.nightly
+@settings(max_examples=examples(200))
 @given(data=st.data(), new=JSON)
 def test_any_value_anywhere_in_the_manifest(good, spoilt, data, new):
     values = json.loads(good_manifest(good))
@@ -152,8 +153,8 @@ def test_any_value_anywhere_in_the_manifest(good, spoilt, data, new):
     )
 
 
-@pytest.mark.slow
-@settings(max_examples=100)
+@pytest.mark.nightly
+@settings(max_examples=examples(100))
 @given(data=st.data())
 def test_any_bytes_for_a_manifest(good, spoilt, data):
     changed = altered(good_manifest(good), data)
@@ -163,8 +164,8 @@ def test_any_bytes_for_a_manifest(good, spoilt, data):
     )
 
 
-@pytest.mark.slow
-@settings(max_examples=200)
+@pytest.mark.nightly
+@settings(max_examples=examples(200))
 @given(data=st.data(), name=st.sampled_from(SAFE))
 def test_any_bytes_for_a_file_with_hashes_that_agree(good, spoilt, data, name):
     spoilt({name: altered((good / name).read_bytes(), data)})
@@ -177,8 +178,8 @@ def test_any_bytes_for_a_file_with_hashes_that_do_not(good, spoilt, data, name):
     assert (spoilt({name: changed}, agree=False) is None) == (changed == content)
 
 
-@pytest.mark.slow
-@settings(max_examples=100)
+@pytest.mark.nightly
+@settings(max_examples=examples(100))
 @given(data=st.data(), new=JSON)
 def test_any_value_anywhere_in_the_golden_lists(good, spoilt, data, new):
     lines = (good / "golden.jsonl").read_text().splitlines()
@@ -233,7 +234,7 @@ def ends(code, *arguments, within):
     return True
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_no_file_that_a_lightgbm_text_names_is_opened(good, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     assert not ends("import sys, lightgbm; lightgbm.Dataset(sys.argv[1]).construct()", tmp_path / "pipe", within=10)
@@ -258,7 +259,7 @@ TEXTS = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("how", TEXTS)
 def test_a_lightgbm_text_that_is_altered_never_serves(good, tmp_path, how):
     """It may end the process that loads it, and so it does here; it never becomes a bundle."""

@@ -15,7 +15,10 @@ import pytest
 from listwright.service.child_process import HELD_S, LET_GO_S, Background
 from support.waiting import NEVER_S, until
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing is held")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing is held"),
+    pytest.mark.nightly,  # processes, and waits
+]
 
 HELD_CHILD = """
 import multiprocessing, os, time
@@ -137,6 +140,7 @@ def test_who_is_held_ends_with_its_parent(tmp_path):
     with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True) as parent:
         held = psutil.Process(int(parent.stdout.readline()))
         until(lambda: held.status() == psutil.STATUS_STOPPED)
+        assert os.sched_getscheduler(held.pid) == os.SCHED_IDLE
         parent.kill()
     until(lambda: not held.is_running() or held.status() == psutil.STATUS_ZOMBIE)
 

@@ -7,7 +7,7 @@ import pytest
 
 from listwright.service import disk
 from listwright.service.disk import Disk
-from support.waiting import PATIENCE_S
+from support.waiting import PATIENCE_S, until_async
 
 
 @pytest.fixture
@@ -60,9 +60,9 @@ def test_a_call_that_hangs_is_given_up_and_no_other_begins_meanwhile(let_go):
 
 def test_who_is_cancelled_leaves_the_call_behind(let_go):
     async def scenario():
-        one = Disk("it")
-        task = asyncio.create_task(one.run(lambda: let_go.wait(PATIENCE_S), PATIENCE_S))
-        await asyncio.sleep(0.05)
+        one, began = Disk("it"), threading.Event()
+        task = asyncio.create_task(one.run(lambda: (began.set(), let_go.wait(PATIENCE_S)), PATIENCE_S))
+        await until_async(began.is_set)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

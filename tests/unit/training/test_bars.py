@@ -218,6 +218,7 @@ def hasty(monkeypatch):
     monkeypatch.setattr(showing, "CHECK_S", 0.001)
 
 
+@pytest.mark.nightly
 def test_the_thread_tells_while_the_run_is_in_one_long_call(hasty):
     log = Watched("anomaly score")
     before = threading.active_count()

@@ -106,7 +106,7 @@ def test_importing_the_package_is_cheap():
         training.Nonesuch  # noqa: B018
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_estimator_itself_loads_no_torch():
     code = "import sys, training; training.Qilcm(); print('torch' in sys.modules)"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

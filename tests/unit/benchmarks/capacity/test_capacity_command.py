@@ -91,7 +91,7 @@ def quick(monkeypatch, tmp_path):
     return ran
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @needs_haproxy
 @needs_cores
 def test_it_plans(quick, tmp_path):
@@ -106,7 +106,7 @@ def test_it_plans(quick, tmp_path):
     assert tmp_path != machine.RESULTS
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @needs_haproxy
 @needs_cores
 def test_it_compares_the_simulation_with_real_replicas(quick):

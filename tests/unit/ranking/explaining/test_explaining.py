@@ -1,8 +1,6 @@
 """A whole explanation: its parts, deadlines, hooks, and what it leaves as it was."""
 
 import dataclasses
-import subprocess
-import sys
 from itertools import count
 from time import perf_counter
 
@@ -183,30 +181,6 @@ def test_the_list_is_left_as_it_was(served):
     before = LISTED.features.copy()
     served.explain(LISTED, EXPLAINED, against=1)
     assert np.array_equal(LISTED.features, before, equal_nan=True)
-
-
-PROBE = """
-import sys
-from pathlib import Path
-import numpy as np
-import listwright.ranking
-from listwright.ranking import bundle
-from listwright.ranking.candidates import CandidateList
-served = bundle.load(Path(sys.argv[1])).reranker
-listed = CandidateList(np.zeros((2, len(served.schema)), dtype=np.float32))
-served.rerank(listed)
-{}
-print(*(name for name in sys.modules if "explaining" in name))
-"""
-
-
-@pytest.mark.parametrize(("more", "loaded"), [("", False), ("served.explain(listed, 0)", True)])
-def test_nothing_is_loaded_before_it_is_asked_for(more, loaded, tmp_path):
-    path = make_bundle(tmp_path / "some" / "1")
-    done = subprocess.run(
-        [sys.executable, "-c", PROBE.format(more), str(path)], capture_output=True, text=True, check=True
-    )
-    assert bool(done.stdout.split()) is loaded
 
 
 def test_without_deadline_the_clock_never_ends():

@@ -12,7 +12,7 @@ from listwright.service.bundles.loading import Served
 from listwright.service.disk import Disk
 from listwright.service.settings import Settings
 from support.service.swapping import run, serving, tell, version
-from support.waiting import PATIENCE_S
+from support.waiting import PATIENCE_S, until_async
 
 WORD = "hunter2-is-no-version"
 
@@ -117,7 +117,7 @@ def test_the_end_does_not_wait_for_a_folder_that_hangs(models, monkeypatch, hang
     async def scenario():
         async with serving(models, poll_s=0.01) as (app, _):
             monkeypatch.setattr(folder, "read", hang)
-            await asyncio.sleep(0.2)
+            await until_async(lambda: app.service.reloader.hangs)
         return app
 
     assert asyncio.run(asyncio.wait_for(scenario(), 20)).service.reloader.hangs

@@ -55,7 +55,7 @@ def test_the_bundle_before_the_last_is_freed(models):
     run(scenario)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_hundred_swaps_under_load_lose_nothing_and_mix_nothing(models):
     """Three versions in turn, so that every swap is a load; each answer's scores are those of the version it names."""
     expected = {}

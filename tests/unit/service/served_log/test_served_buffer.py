@@ -2,6 +2,8 @@
 
 import threading
 
+import pytest
+
 from listwright.ranking.candidates import CandidateList
 from listwright.service.served_log.buffer import Buffer, size_of
 from support.served import taken
@@ -21,6 +23,7 @@ def test_what_is_put_comes_out_in_order_and_room_comes_back():
     assert (buffer.take(), buffer.held) == (None, 0)
 
 
+@pytest.mark.nightly
 def test_two_threads_lose_nothing():
     one, count = taken(0), 3000
     buffer, got = Buffer(50 * size_of(one)), []

@@ -1,7 +1,5 @@
 """Whether there is a log, and faults of its settings that are told before anything is loaded."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -49,17 +47,3 @@ def test_a_missing_library_is_a_fault(tmp_path, monkeypatch, name, missing):
     monkeypatch.setattr(opening, "find_spec", lambda module: None if module == missing else object())
     value = tmp_path if name == "served_log" else "redis://host"
     assert f"{name.upper()} needs {missing}" in opening.fault(settings(**{name: value}))
-
-
-@pytest.mark.parametrize(("setting", "loaded"), [("", "[]"), ("served_log=sys.argv[1]", "['fastavro']")])
-def test_nothing_is_imported_for_a_log_that_is_off(tmp_path, setting, loaded):
-    program = (
-        "import sys\n"
-        "from listwright.service.app import create_app\n"
-        "from listwright.service.settings import Settings\n"
-        f"app = create_app(Settings(bundle=sys.argv[1], {setting}))\n"
-        "if app.service.served_log: app.service.served_log.close()\n"
-        "print([name for name in ('fastavro', 'redis') if name in sys.modules])"
-    )
-    run = subprocess.run([sys.executable, "-c", program, tmp_path], capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == loaded

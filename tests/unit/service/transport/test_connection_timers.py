@@ -6,6 +6,7 @@ import pytest
 
 from listwright.service.transport.connection import GRACE_S
 from support.service.connections import Loop, connect, connected, turns
+from support.waiting import until_async
 
 
 @pytest.fixture
@@ -77,8 +78,7 @@ def test_no_connection_closes_for_ever(how):
                 one.eof_received()
             await turns()
             assert one.transport.ended == ("closed" if how != "half-closed" else one.transport.ended)
-            await asyncio.sleep(0.2)
-            assert one.transport.ended == "aborted"
+            await until_async(lambda: one.transport.ended == "aborted")
 
     asyncio.run(scenario())
 

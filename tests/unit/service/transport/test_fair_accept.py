@@ -73,6 +73,7 @@ def test_alone_it_takes_them_all(port):
     asyncio.run(asyncio.wait_for(take(), PATIENCE_S))
 
 
+@pytest.mark.nightly
 def test_once_closed_it_takes_no_more(port):
     async def take():
         process = Process(port)
@@ -158,6 +159,7 @@ def test_a_rush_is_taken_in_ever_more_at_once(port, count, monkeypatch):
     assert looks[:8] == list(range(8)), "a few are shared out evenly"
 
 
+@pytest.mark.nightly
 def test_calm_begins_anew_when_nobody_waits(port):
     async def calm():
         process = Process(port)

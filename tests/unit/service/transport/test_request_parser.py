@@ -7,6 +7,7 @@ import pytest
 from listwright.service.transport import connection
 from listwright.service.transport.framing import MAX_BLANK_BYTES, MAX_PARAMETERS, MAX_TARGET_BYTES
 from support.service.connections import connected, turns
+from support.waiting import until_async
 
 GET = b"GET %s HTTP/1.1\r\nHost: x\r\n%s\r\n"
 
@@ -101,12 +102,10 @@ def test_a_body_that_is_answered_already_is_dropped_slowly(monkeypatch):
             assert one.transport.reading
             one.data_received(b"x")
             assert not one.transport.reading
-            await asyncio.sleep(0.1)
-            assert one.transport.reading
+            await until_async(lambda: one.transport.reading)
             one.data_received(b"x" * (size // 2 - 1) + b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n")
-            await asyncio.sleep(0.1)
+            await until_async(lambda: one.transport.written.count(b" 200 ") == 2)
             one.data_received(b"x" * 9)
             assert one.transport.reading, "of the next one as much again is free"
-            assert one.transport.written.count(b" 200 ") == 2
 
     asyncio.run(scenario())

@@ -38,6 +38,7 @@ def filled(unit):
     return b"[" + b",".join([unit] * (MEGABYTES // (len(unit) + 1))) + b"]"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("unit", [b"[]", b"{}", b'{"a":1}', b"[[[[1]]]]"])
 def test_masses_of_brackets_are_counted_and_not_parsed(no_parsing, unit):
     with pytest.raises(TooLargeError, match=r"\d+ arrays and objects, the limit is 4064 for lists of 1000"):
@@ -226,6 +227,7 @@ def test_what_is_no_json_is_refused_with_its_path(body, path):
     assert refused.value.path == path
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("unit", [b"[]", b'":,"', b"1", b'"\\"\\\\"'])
 def test_the_memory_of_looking_is_bounded(unit):
     body = filled(unit)

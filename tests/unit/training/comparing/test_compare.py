@@ -50,6 +50,7 @@ def test_the_right_ranker_wins(traffic, kind, planted, decision):
     assert all(word in text(found) for word in ("6,000", f"{effect.look.estimate:+.4f}"))
 
 
+@pytest.mark.nightly
 def test_interleaving_says_more_than_the_split_of_the_same_visits(traffic):
     split, teams = (compare(traffic[kind, "better"]).effects[0].look for kind in ("split", "interleaving"))
     assert abs(teams.estimate) / teams.fixed > 1.5 * abs(split.estimate) / split.fixed
@@ -65,6 +66,7 @@ def test_exact_and_ranked_tests_of_units(traffic):
     assert compare(traffic["split", "same"]).tests == ()
 
 
+@pytest.mark.nightly
 def test_a_mismatch_leaves_no_verdict(traffic, tmp_path):
     frame = pl.read_parquet(traffic["split", "better"])
     few = frame.filter((pl.col("arm") == "control") | (pl.col("unit").hash(0) % 10 < 6))
@@ -92,6 +94,7 @@ def test_few_units_leave_no_verdict(traffic, tmp_path):
     assert "<svg" not in page(found, command="")
 
 
+@pytest.mark.nightly
 def test_a_difference_that_is_worth_to_be_shown_is_planned_for(traffic):
     found = compare(traffic["split", "same"])
     wide, narrow = (compare(traffic["split", "same"], worth=worth).effects[0].needed[1] for worth in (0.1, 0.01))
@@ -101,6 +104,7 @@ def test_a_difference_that_is_worth_to_be_shown_is_planned_for(traffic):
     assert found.effects[0].difference == pytest.approx(0.05 * found.effects[0].control, rel=0.1)
 
 
+@pytest.mark.nightly
 def test_what_the_sequence_is_narrowest_for_does_not_follow_the_data(traffic, tmp_path):
     """It is chosen at the first look that counts: a busier second half changes nothing."""
     frame = pl.read_parquet(traffic["split", "same"])
@@ -115,6 +119,7 @@ def test_what_the_sequence_is_narrowest_for_does_not_follow_the_data(traffic, tm
     assert busy.difference == first.difference
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["split", "interleaving"])
 def test_nothing_earned_is_no_verdict_and_no_fault(traffic, tmp_path, kind):
     rows = pl.read_parquet(traffic[kind, "same"]).with_columns(pl.lit(0).alias("label"))
@@ -125,6 +130,7 @@ def test_nothing_earned_is_no_verdict_and_no_fault(traffic, tmp_path, kind):
     assert page(found, command="").startswith("<!")
 
 
+@pytest.mark.nightly
 def test_rows_with_a_prefix_are_compared_and_rows_without_unseen_candidates_are_not(traffic, tmp_path):
     rows, path = pl.read_parquet(traffic["split", "better"]), tmp_path / "rows.parquet"
     said = {"qid": "j_query_id", "label": "j_label", "time": "j_served_at", "prefix": "j_"}

@@ -20,6 +20,7 @@ def test_p_is_the_inverse_of_a_bayes_factor(control, challenger, share):
     assert found.p == pytest.approx(min(1.0, 1.0 / factor), rel=1e-6)
 
 
+@pytest.mark.nightly
 def test_a_sound_split_passes_at_every_look_and_a_skewed_one_fails():
     rng = np.random.default_rng(0)
     false, found = 0, 0

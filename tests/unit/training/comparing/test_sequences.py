@@ -16,6 +16,7 @@ def width(variance, tau2, alpha):
     return math.sqrt(2.0 * (t * rho2 + 1.0) / (t**2 * rho2) * math.log(math.sqrt(t * rho2 + 1.0) / alpha))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("alpha", [0.05, 0.01])
 @pytest.mark.parametrize("variance", [1e-6, 1e-3, 1.0])
 def test_the_width_is_the_papers(alpha, variance):
@@ -60,6 +61,7 @@ def test_no_difference_is_out_of_reach():
     assert Sequence(0.02).times_needed(0.5, 1e-12) < 1.0
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("case", benchmark.CASES, ids=lambda case: case.name)
 def test_daily_looks_lead_to_few_false_verdicts(case):
     """A small version of the benchmark: 300 simulated months under the null."""

@@ -189,6 +189,7 @@ def parity(exported, rows):
     return float(np.abs(found - expected).max())
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("length", [1, 2, 3, 100, 357])
 def test_exported_graph_agrees_at_every_length(exported, length):
     assert parity(exported, raw_rows(length, seed=length)) < 1e-4

@@ -73,7 +73,7 @@ def test_each_member_has_the_loss_of_its_own_scores(batch):
     assert torch.allclose(gradient, torch.autograd.grad(alone, member.mix)[0] / 2, atol=1e-7)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("context", ["seeds", "blocks"])
 def test_members_are_exported_as_one_graph_for_lists_of_any_length(context):
     ranker, _ = made(3, context)

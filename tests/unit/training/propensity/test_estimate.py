@@ -52,6 +52,7 @@ def covered(found, strength=1.0):
     return ((found.low[1:] <= truth) & (truth <= found.high[1:])).tolist()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("strength", [0.0, 1.0])
 def test_intervals_from_swaps_cover_the_truth(tmp_path, strength):
     shop = Shop(length=8, shown=5, rate=0.3, strength=strength)
@@ -64,6 +65,7 @@ def test_intervals_from_swaps_cover_the_truth(tmp_path, strength):
     assert found.values == pytest.approx(examination(5, strength), abs=0.25)
 
 
+@pytest.mark.nightly
 def test_a_small_share_of_swaps_is_no_bias(tmp_path):
     found = estimated(tmp_path, swaps(40_000, share=0.1))
     assert found.values == pytest.approx(examination(5, 1.0), abs=0.12)
@@ -76,6 +78,7 @@ def test_naive_click_rates_would_be_wrong(tmp_path):
     assert np.abs(found.values - truth).max() < np.abs(rates / rates[0] - truth).max()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["text", "asked", "n"])
 def test_intervals_from_two_bundles_cover_the_truth(tmp_path, name):
     """Requests are told apart by their text."""

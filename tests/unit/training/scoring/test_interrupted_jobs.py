@@ -35,6 +35,7 @@ def stopped_at(monkeypatch, function, asked):
             score(asked, jobs=1)
 
 
+@pytest.mark.nightly
 def test_a_job_goes_on_with_the_columns_that_it_began_with(folder, data, monkeypatch):
     stopped_at(monkeypatch, "_publish", job(folder, data, columns=("query",)))
     with pytest.raises(RecipeError, match=r"columns was \['query'\]"):
@@ -42,6 +43,7 @@ def test_a_job_goes_on_with_the_columns_that_it_began_with(folder, data, monkeyp
     assert score(job(folder, data, columns=("query",)), jobs=1, resume=True) == (171, 5)
 
 
+@pytest.mark.nightly
 def test_finished_parts_are_not_scored_again(folder, data, monkeypatch):
     lists([5] * 40).write_parquet(data)
     whole = score(job(folder, data, out=data.with_name("whole.parquet")), jobs=1)
@@ -72,6 +74,7 @@ def test_finished_parts_are_not_scored_again(folder, data, monkeypatch):
         score(job(folder, data, out=data.with_name("other.csv")), jobs=1, resume=True)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["out.parquet", "out.csv", "out"])
 def test_a_job_that_stopped_while_its_parts_were_joined_goes_on(folder, data, monkeypatch, name):
     asked, replace = job(folder, data, out=data.with_name(name)), Path.replace
@@ -90,6 +93,7 @@ def test_a_job_that_stopped_while_its_parts_were_joined_goes_on(folder, data, mo
     assert asked.out.exists()
 
 
+@pytest.mark.nightly
 def test_what_is_stopped_before_its_first_part_goes_on(folder, data, monkeypatch):
     stopped_at(monkeypatch, "_begun", job(folder, data))
     assert score(job(folder, data), jobs=1, resume=True) == (171, 5)
@@ -116,6 +120,7 @@ def test_a_job_that_runs_is_not_called_interrupted(folder, data):
                 score(asked, jobs=1, resume=resume)
 
 
+@pytest.mark.nightly
 def test_a_full_disk_is_told_and_the_job_goes_on(folder, data, monkeypatch):
     def full(*_, **__):
         raise pl.exceptions.ComputeError("No space left on device (os error 28)")
@@ -147,7 +152,7 @@ def test_data_that_change_while_they_are_scored_are_noticed(folder, data, monkey
     assert not data.with_name("out.parquet").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_kill_loses_no_finished_part(folder, tmp_path):
     data = tmp_path / "rows.parquet"
     lists([20] * 60_000).write_parquet(data)

@@ -33,8 +33,8 @@ def answers(folder, frame, names=(*NUMERIC, CATEGORY.name)):
             )
 
 
-@pytest.mark.parametrize("ends", [".parquet", ".csv"])
-@pytest.mark.parametrize("given", [".parquet", ".csv"])
+@pytest.mark.parametrize("ends", [".parquet", pytest.param(".csv", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("given", [".csv", pytest.param(".parquet", marks=pytest.mark.nightly)])
 def test_rows_keep_their_order_and_scores_are_those_of_the_service_to_the_bit(folder, tmp_path, given, ends):
     frame, data = lists(LENGTHS), tmp_path / f"rows{given}"
     frame.write_parquet(data) if given == ".parquet" else frame.write_csv(data)
@@ -48,6 +48,7 @@ def test_rows_keep_their_order_and_scores_are_those_of_the_service_to_the_bit(fo
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([data.name, out.name])
 
 
+@pytest.mark.nightly
 def test_letor_text_is_scored_as_the_service_scores_its_numbers(tmp_path, monkeypatch):
     names = ("f1", "f2", "f3")
     monkeypatch.setattr(bundles, "NUMERIC", names)
@@ -63,6 +64,7 @@ def test_letor_text_is_scored_as_the_service_scores_its_numbers(tmp_path, monkey
     assert found == list(answers(numbered, pl.DataFrame({"query": ids, **columns}), names))
 
 
+@pytest.mark.nightly
 def test_a_folder_is_scored_into_a_folder_of_parts_and_a_list_may_cross_files(folder, tmp_path):
     frame, data, out = lists(LENGTHS), tmp_path / "days", tmp_path / "scored"
     data.mkdir()
@@ -75,6 +77,7 @@ def test_a_folder_is_scored_into_a_folder_of_parts_and_a_list_may_cross_files(fo
     assert sorted(path.name for path in tmp_path.iterdir()) == ["days", "scored"]
 
 
+@pytest.mark.nightly
 def test_a_feature_with_a_default_may_be_absent_and_others_not(folder, data):
     pl.read_parquet(data).drop("price", "bm25").write_parquet(data)
     assert score(job(folder, data), jobs=1).rows == 171
@@ -83,6 +86,7 @@ def test_a_feature_with_a_default_may_be_absent_and_others_not(folder, data):
         score(job(folder, data, out=data.with_name("o.csv")), jobs=1)
 
 
+@pytest.mark.nightly
 def test_strategy_and_names_of_columns_are_the_callers(folder, data):
     score(job(folder, data, strategy="first_stage", prefix="new_", with_features=True), jobs=1)
     found = pl.read_parquet(data.with_name("out.parquet"))
@@ -95,6 +99,7 @@ def test_strategy_and_names_of_columns_are_the_callers(folder, data):
         score(job(folder, data, strategy="nonesuch", out=data.with_name("o.csv")), jobs=1)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("ends", [".parquet", ".csv"])
 def test_features_are_written_where_they_are_asked_for(folder, tmp_path, ends):
     frame, data = lists(LENGTHS), tmp_path / f"rows{ends}"
@@ -116,6 +121,7 @@ def test_the_query_id_is_written_even_if_it_is_a_feature(folder, data):
     assert pl.read_parquet(data.with_name("out.parquet")).columns[:3] == ["query", "note", "stars"]
 
 
+@pytest.mark.nightly
 def test_a_feature_may_have_the_name_of_an_added_column(tmp_path):
     renamed = {"price": "score"}
     names = tuple(renamed.get(name, name) for name in NUMERIC)
@@ -131,6 +137,7 @@ def test_a_feature_may_have_the_name_of_an_added_column(tmp_path):
         score(job(folder, data, with_features=True, out=tmp_path / "o.csv"), jobs=1)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("ends", [".parquet", ".csv"])
 def test_only_the_columns_that_were_asked_for_are_written(folder, tmp_path, ends):
     frame, data = lists(LENGTHS).with_columns(rank=pl.lit(0)), tmp_path / f"rows{ends}"
@@ -166,6 +173,7 @@ def test_names_of_columns_are_refused_if_they_are_none(text, capsys):
     assert "--columns" in capsys.readouterr().err
 
 
+@pytest.mark.nightly
 def test_the_command_says_what_it_wrote_and_what_is_wrong(folder, data, capsys):
     out = data.with_name("o.csv")
     words = [str(folder), "--data", str(data), "--qid", "query", "--out", str(out)]

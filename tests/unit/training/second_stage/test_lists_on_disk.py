@@ -52,6 +52,7 @@ def test_labels_are_read_without_features(both):
     assert [labels.tolist() for labels in disk.label_lists()] == [labels.tolist() for _, labels in disk.lists()]
 
 
+@pytest.mark.nightly
 def test_specialists_are_the_same_block_by_block(both, monkeypatch):
     monkeypatch.setattr(lists, "BLOCK_ROWS", 20)
     spec = Srm(specialists=2, cutoff=None, first_stage_score=False, restarts=2, max_iterations=3)

@@ -75,6 +75,7 @@ def fitted(data):
     return fit_network(SPEC, *data, seed=3)
 
 
+@pytest.mark.nightly
 def test_learns_what_was_planted(data):
     _, valid, _, scores = data
     spec = SPEC.model_copy(update={"max_epochs": 12, "dropout": 0.0, "cutoff": 100, "confusion_pairs": None})
@@ -233,6 +234,7 @@ def test_an_interrupted_rival_ends_as_an_uninterrupted_one(data, tmp_path, spec)
     assert same(resumed, fit_network(spec, *data, seed=3))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["qilcm", "qilcm2", "dlcm", "dcm", "mlp"])
 def test_half_precision_trains_as_well_within_noise(data, name):
     """Matrix products in bfloat16; what comes out is float32 and ranks as well."""
@@ -245,6 +247,7 @@ def test_half_precision_trains_as_well_within_noise(data, name):
     assert best[1] == pytest.approx(best[0], abs=0.02)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["qilcm-v1", "qilcm-v3", "qilcm2", "dlcm", "dcm", "mlp"])
 def test_every_rival_learns(data, name):
     fitted = fit_network(named(name, SPEC), *data, seed=0)

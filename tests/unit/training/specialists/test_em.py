@@ -177,7 +177,7 @@ def test_it_stops_when_the_objective_stands_still():
     assert told == em.steps, "what has arrived does not go on"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_dead_component_starts_anew():
     many = lists((3,) * 40)
     shares = tensor([[1.0, 0.0]] * 40)

@@ -104,6 +104,7 @@ def test_two_kinds_of_queries_become_two_specialists():
     assert found.rankers[kinds[0]].w[0] < -0.5
 
 
+@pytest.mark.nightly
 def test_the_best_start_goes_on():
     found = fit(dataset(queries=12), specialists=3, restarts=4, max_iterations=3)
     assert len(found.starts) == 4
@@ -112,6 +113,7 @@ def test_the_best_start_goes_on():
     assert len(set(found.starts)) > 2, "starts differ"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("specialists", [1, 2, 5, 10])
 def test_every_number_of_specialists(specialists):
     found = fit(specialists=specialists, sigma=0.1)
@@ -123,7 +125,7 @@ def test_every_number_of_specialists(specialists):
         assert found.module(torch.from_numpy(dataset().features)).shape == (144, specialists)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("options", [{"m_step": "adam"}, {"hidden": (8,)}], ids=["adam", "mlp"])
 def test_adam_raises_the_likelihood(options):
     found = fit(specialists=2, learning_rate=0.05, batch_size=8, epochs=5, max_iterations=6, restarts=1, **options)
@@ -132,6 +134,7 @@ def test_adam_raises_the_likelihood(options):
     assert found.describe()[0].top_features == (), "a network has no weight of a feature"
 
 
+@pytest.mark.nightly
 def test_adam_arrives_where_lbfgs_does():
     train = dataset()
     exact = fit(train, specialists=1, max_iterations=20)
@@ -159,7 +162,7 @@ def test_an_mlp_learns_what_no_linear_ranker_can():
     assert mlp.steps[-1].objective > chance + 40
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("options", "after"),
     [({}, 1), ({}, 3), ({}, 5), ({"m_step": "adam"}, 3), ({"hidden": (4,)}, 5), ({"top": 3}, 4)],
@@ -269,7 +272,7 @@ def odd_rows(length):
     return rows
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("options", [{"transform": "log"}, {"hidden": (4,)}], ids=["linear", "mlp"])
 def test_the_graph_that_leaves_gives_the_specialists_scores(options):
     found = fit(specialists=3, epochs=1, **options)

@@ -42,6 +42,7 @@ def network(rng, *, transform="none", hidden=()):
     return SrmNetwork(standardise, rankers)
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(
     packed_linear.linear_product is None, reason="ranking.compiled.linear_product is not built: there was no C compiler"
 )

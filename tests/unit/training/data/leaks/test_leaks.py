@@ -229,6 +229,7 @@ def test_too_few_lists_say_nothing_but_names():
     assert "counts the candidates" in only(found("x", enough[2], of=enough))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "level"),
     [("demo", []), ("planted", ["kind"]), ("planted-hidden", ["kind"]), ("shifted", []), ("context", [])],

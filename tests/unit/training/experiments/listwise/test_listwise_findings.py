@@ -120,6 +120,7 @@ def test_improvement_is_over_the_best_baseline_and_qilcm2_is_none():
     assert found.proven
 
 
+@pytest.mark.nightly
 def test_lambdamart_that_sees_the_list_is_a_baseline_and_all_stand_beside_it():
     names = ("lambdamart", "lambdamart+relative", "qilcm", "qilcm+relative", "shipped")
     values = planted_gains(methods=names)
@@ -159,7 +160,7 @@ def test_the_papers_sets_are_recognised_by_their_size():
     assert all(len(row) == len(printed.METHODS) for each in printed.SETS for row in each.rows.values())
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_printed_row_stands_beside_each_result():
     results = fitted_results(planted_gains()).with_columns(
         pl.lit(31531).alias("all_queries"), pl.lit(136).alias("features")
@@ -194,6 +195,7 @@ def shifted(gain_at_one):
     }
 
 
+@pytest.mark.nightly
 def test_gain_grows_with_the_shift_and_is_nothing_without_it():
     for found in findings.growth(shifted(0.1), "ndcg@10"):
         assert found.grows == pytest.approx(0.1)
@@ -221,7 +223,7 @@ PAGES = {
 """Each with how many figures and tables it has."""
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("suite", plans.SUITES)
 def test_page_has_its_tables_and_figures(suite):
     told, figures, tables = PAGES[suite]
@@ -233,13 +235,13 @@ def test_page_has_its_tables_and_figures(suite):
     assert len(ids) == len(set(ids))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_pages_repeat_to_the_byte():
     told = PAGES["lambda"][0]
     assert drawn(told()) == drawn(told())
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_verdicts_are_honest():
     gained, none = (pages.table2(measured(planted_gains(gain=gain)), 10).verdicts[-1] for gain in (0.05, 0.0))
     assert gained.startswith("QILCM beats ")

@@ -83,6 +83,7 @@ def test_coverage_curve_begins_at_nothing_and_ends_at_always():
     assert curve.gain[50] == pytest.approx((found.hard - found.generalist)[best_half].sum() / 200)
 
 
+@pytest.mark.nightly
 def test_calibration_of_honest_probabilities_is_good_and_of_boasts_bad():
     rng = np.random.default_rng(0)
     truth = rng.dirichlet(np.ones(3), size=4000)

@@ -1,17 +1,12 @@
 """Annotations of all three packages are checked by ``--annotations``, and only those that are named are not."""
 
-from importlib import import_module
-
 import numpy as np
 import pytest
 from jaxtyping import TypeCheckError
 
-from listwright.ranking.candidates import CandidateList
-from listwright.ranking.errors import CandidateError
 from listwright.ranking.metrics import dcg
 from listwright.service.wire.answers import nullable
 from listwright.training.router.anomaly import _average_path
-from support.annotated import LEFT_OUT
 
 
 @pytest.mark.nightly
@@ -28,14 +23,3 @@ def test_what_an_annotation_does_not_say_is_noticed(function, good, untrue):
     function(good)
     with pytest.raises(TypeCheckError):
         function(untrue)
-
-
-def test_a_function_may_refuse_by_itself():
-    with pytest.raises(CandidateError, match="an \\(L, D\\) array"):
-        CandidateList(np.zeros(3))
-
-
-@pytest.mark.parametrize("name", LEFT_OUT)
-def test_what_is_left_out_exists(name):
-    module, kind, method = name.rsplit(".", 2)
-    assert callable(getattr(getattr(import_module(module), kind), method))

@@ -38,11 +38,6 @@ def test_it_works_without_what_serves(more):
     assert {"httpx", "numpy"} <= loaded((*SERVER, *more))
 
 
-def test_the_probe_notices():
-    with pytest.raises(AssertionError, match="httpx"):
-        loaded(("httpx",))
-
-
 def test_what_it_needs_is_what_it_declares():
     project = tomllib.loads((ROOT / "client" / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert {needed.partition(">=")[0] for needed in project["dependencies"]} == DECLARED

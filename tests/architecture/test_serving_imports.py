@@ -81,12 +81,6 @@ def test_settings_load_what_they_switch_on(tmp_path):
     assert OPTIONAL - loaded == in_another_process | {"redis"}
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("name", ["torch", "listwright.training"])
-def test_the_probe_notices(name):
-    assert name in loaded_after(f"import listwright.service.app, {name}")
-
-
 def test_the_probe_notices_an_import_of_a_hidden_library():
     with pytest.raises(AssertionError, match="sklearn"):
         loaded_after("import sklearn")

@@ -2,11 +2,10 @@
 
 from benchmarks import wide_bundle
 from benchmarks.load import k6
-from benchmarks.rivals import contenders, measure, pipeline, rising_load, turns
-from support.pages.figure_blocks import ROOT, blocks, page, result, table
+from benchmarks.rivals import measure, pipeline, rising_load, turns
+from support.pages.figure_blocks import blocks, page, result, table
 
 PAGE = page("docs/benchmarks.md")
-ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in PAGE.splitlines() if line.startswith("|")]
 FORMATS = {
     "JSON rows": "JSON rows, the body that the others get too",
     ".npy": "`.npy`",
@@ -151,11 +150,3 @@ def test_the_committed_runs_are_whole_and_of_two_cores():
         assert (run["machine"]["cores"], run["workers"]) == (2, processes)
     assert len(result("rivals")["cores_of_the_server"]) == 1
     assert result("overload")["format"] == "columnar JSON"
-
-
-def test_every_server_is_named_and_every_file_exists():
-    for contender in (*contenders.RIVALS, contenders.OURS):
-        assert contender.title in [row[0] for row in ROWS]
-    for path in ("benchmarks/rivals/pipeline.py", "benchmarks/rivals/requirements"):
-        assert path in PAGE
-        assert (ROOT / path).exists()

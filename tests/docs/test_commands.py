@@ -1,16 +1,19 @@
-"""Every ``python -m`` of the pages names a program, and every ``listwright`` of them a command."""
+"""Every ``python -m`` of the pages names a program, and every ``listwright`` of them a command whose words parse."""
 
 import re
+import shlex
+from importlib import import_module
 
 import pytest
 
 from listwright.command import COMMANDS
+from listwright.training.recipe import config
 from support.pages.figure_blocks import ROOT
 
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("*/README.md"), *(ROOT / "docs").rglob("*.md")]
 TEXT = "\n".join(path.read_text(encoding="utf-8") for path in PAGES)
 MODULES = sorted(set(re.findall(r"python -m ((?:listwright|ranking|service|training|benchmarks)[.\w]*\w)", TEXT)))
-NAMED = sorted(set(re.findall(r"^listwright ([a-z]+)", TEXT, re.M)))
+COMMAND_LINES = sorted(set(re.findall(r"^listwright ([a-z]+)(.*?)(?:\s+#.*)?$", TEXT.replace("\\\n", " "), re.M)))
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -21,6 +24,9 @@ def test_a_module_is_a_program(module):
     assert program.name == "__main__.py" or '__name__ == "__main__"' in program.read_text(encoding="utf-8")
 
 
-def test_a_command_is_one_of_listwright():
-    assert len(NAMED) > 4
-    assert set(NAMED) <= set(COMMANDS)
+@pytest.mark.parametrize(("name", "words"), COMMAND_LINES)
+def test_a_command_is_one_of_listwright_and_its_words_parse(name, words):
+    module = import_module(COMMANDS[name].module)
+    if hasattr(module, "_parser"):  # the others read their words within main
+        recipe = getattr(module._parser().parse_args(shlex.split(words)), "recipe", None)
+        assert recipe is None or recipe in config.recipe_names() or recipe.endswith(".toml")

@@ -5,7 +5,6 @@ import re
 import shlex
 
 import polars as pl
-import pytest
 
 from listwright.ranking.events import COLUMNS, MAX_EVENTS, event_of
 from listwright.ranking.served.files import write
@@ -13,7 +12,7 @@ from listwright.service.api.events import MAX_BODY
 from listwright.service.events.files import MODE, ROLL_BYTES, ROLL_S
 from listwright.service.events.lines import MAX_LINE_BYTES
 from listwright.service.settings import PREFIX, Settings
-from listwright.training import fit, join
+from listwright.training import join
 from listwright.training.data.tables.judged import KEY, judged_metadata
 from listwright.training.joining.causes import Cause
 from listwright.training.joining.labels import read_labels
@@ -83,11 +82,6 @@ def test_the_labels_and_the_join_of_the_page_run(tmp_path, monkeypatch):
     first, again = re.findall(r"^listwright join (.*)$", PAGE, re.M)
     assert join.main(shlex.split(first)) == 0
     assert join._parser().parse_args(shlex.split(again)).replay == 1000
-
-
-@pytest.mark.parametrize("words", re.findall(r"^listwright fit (.*)$", PAGE, re.M))
-def test_the_fit_of_the_page_parses(words):
-    assert fit._parser().parse_args(shlex.split(words)).split == "time"
 
 
 def test_a_person_is_filtered_from_judged_rows_and_their_metadata_stay(tmp_path, monkeypatch):

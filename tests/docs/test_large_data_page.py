@@ -1,16 +1,12 @@
-"""``docs/large-data.md`` has the code's settings and the figures of the committed runs, and its commands parse."""
+"""``docs/large-data.md`` has the code's settings and the figures of the committed runs."""
 
-import re
-import shlex
-
-from listwright.training import fit, generate
+from listwright.training import fit
 from listwright.training.data import room
 from listwright.training.reporting.measures import behaviour
 from listwright.training.stored import rows, shards
 from support.pages.figure_blocks import blocks, page, result, table
 
 PAGE = page("docs/large-data.md")
-PROGRAMS = {"fit": fit, "generate": generate}
 
 
 def settings():
@@ -50,13 +46,6 @@ def figures():
 
 def test_its_tables_are_the_code_s_and_the_runs():
     assert blocks(PAGE) == [settings(), figures()]
-
-
-def test_its_commands_parse():
-    commands = re.findall(r"^listwright (\w+) (.*)$", PAGE, flags=re.MULTILINE)
-    assert {name for name, _ in commands} == set(PROGRAMS)
-    for name, command in commands:
-        PROGRAMS[name]._parser().parse_args(shlex.split(command))
 
 
 def test_every_choice_of_shards_is_there():

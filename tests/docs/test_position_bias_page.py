@@ -1,12 +1,8 @@
-"""``docs/position-bias.md``: its tables are the committed run, its commands parse, and its numbers are the code's."""
+"""``docs/position-bias.md``: its tables are the committed run, and its numbers are the code's."""
 
-import re
-import shlex
-
-from listwright.training import fit, propensities
 from listwright.training.propensity import estimate
 from listwright.training.recipe.data import Propensity
-from support.pages.figure_blocks import ROOT, blocks, interval, page, result, table
+from support.pages.figure_blocks import blocks, interval, page, result, table
 
 PAGE = page("docs/position-bias.md")
 RUN = result("position_bias")
@@ -68,18 +64,6 @@ def test_intervals_cover_the_truth():
             assert sum(one["covered"] for one in ones) >= 0.9 * sum(one["places"] for one in ones)
 
 
-def test_its_commands_parse():
-    (asked,) = re.findall(r"^listwright propensity (.*)$", PAGE, flags=re.MULTILINE)
-    assert propensities._parser().parse_args(shlex.split(asked)).method == "auto"
-    (fitted,) = re.findall(r"^listwright fit (.*)$", PAGE, flags=re.MULTILINE)
-    assert str(fit._parser().parse_args(shlex.split(fitted)).propensities) == "propensities.json"
-
-
 def test_its_bounds_are_the_codes():
     assert f"at least {estimate.FEWEST_CLICKS} clicks" in PAGE
     assert f"(default {Propensity.model_fields['clip'].default:g})" in PAGE
-
-
-def test_its_figure_is_there():
-    for name in re.findall(r"!\[.*?\]\((.*?)\)", PAGE):
-        assert (ROOT / "docs" / name).read_text(encoding="utf-8").startswith("<?xml")

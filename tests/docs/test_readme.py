@@ -4,8 +4,6 @@ import re
 
 from listwright.service.app import create_app
 from listwright.service.settings import PREFIX, Settings
-from listwright.training import fit
-from listwright.training.recipe import config
 from support.pages.figure_blocks import ROOT, blocks, page
 from support.pages.quality import DEMO, QUALITY, quality
 
@@ -46,14 +44,6 @@ def test_make_targets_exist():
     named = set(re.findall(r"make ([a-z][a-z-]+)", README))
     assert named
     assert named <= targets
-
-
-def test_fit_commands_parse():
-    commands = re.findall(r"^listwright fit(.*?)(?:\s{2,}#.*)?$", README, re.M)
-    assert len(commands) >= 4
-    for command in commands:
-        options = fit._parser().parse_args(command.split())
-        assert options.recipe is None or options.recipe in config.recipe_names()
 
 
 def test_settings_exist():

@@ -3,7 +3,6 @@
 import re
 from pathlib import Path
 
-from listwright.training import tune
 from listwright.training.first_stage import boosting, lambdamart
 from listwright.training.recipe import config
 from listwright.training.search import optuna_search
@@ -53,5 +52,3 @@ def test_the_numbers_of_the_page():
     assert f"| epochs of a network before its first comparison | {network_search.PRUNE_AFTER} |" in PAGE
     assert f"| trees of LightGBM before its first comparison | {lambdamart.PRUNE_AFTER} |" in PAGE
     assert f"| trees of LightGBM between two comparisons | {boosting.REPORT_EVERY} |" in PAGE
-    for command in re.findall(r"^listwright tune (.*)$", PAGE, flags=re.MULTILINE):
-        tune._parser().parse_args(command.split())

@@ -1,6 +1,5 @@
 """Whatever bytes arrive in a binary format, the answer is a documented one; equal lists get equal answers."""
 
-import io
 import json
 import tracemalloc
 
@@ -9,17 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from listwright.ranking import bundle
-from listwright.service.app import create_app
 from listwright.service.problems import DOCUMENTED
-from listwright.service.settings import Settings
-from support.service.asgi import asking
+from support.http.binary_requests import INFER, NPY, saved
+from support.service.asgi import serving
 from support.service.bundles import make_bundle
 from support.strategies import examples
 
 STATUSES = {200, *DOCUMENTED} - {503}
-NPY = {"content-type": "application/x-npy"}
-INFER = "/v2/models/shop/infer"
 CATEGORIES = (None, "A5", "B2", "C7")
 
 
@@ -28,8 +23,7 @@ def client(tmp_path_factory):
     folder = make_bundle(
         tmp_path_factory.mktemp("models") / "shop" / "7", cutoff=5, graph="nan", specialists=3, margin=0.25
     )
-    app = create_app(Settings(bundle=folder, max_candidates=20), loaded=bundle.load(folder))
-    with asking(app) as client:
+    with serving(folder, max_candidates=20) as client:
         yield client
 
 
@@ -48,12 +42,6 @@ def garbled(data, content):
     start = data.draw(st.integers(0, len(content)))
     end = data.draw(st.integers(start, len(content)))
     return content[:start] + data.draw(st.binary(max_size=4)) + content[end:]
-
-
-def saved(array):
-    file = io.BytesIO()
-    np.save(file, array)
-    return file.getvalue()
 
 
 VALUES = st.floats(width=32) | st.integers(-1, 5).map(float)

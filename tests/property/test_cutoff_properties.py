@@ -54,20 +54,6 @@ def test_the_best_are_those_of_a_plain_sort(tied):
     assert (np.diff(by_score[found]) <= 0).all(), "best first"
 
 
-@given(tied_lists(missing_scores=True))
-def test_the_best_are_the_same_in_every_order(tied):
-    features, scores, order, count = tied
-    before, after = chosen(features, scores, count), chosen(features[order], scores[order], count)
-    assert sorted(row_of(features[order][after])) == sorted(row_of(features[before]))
-    assert sorted(scores[order][after].astype(str)) == sorted(scores[before].astype(str))
-
-
-@given(tied_lists(), st.integers(1, 14))
-def test_fewer_are_among_more(tied, more):
-    features, scores, _, count = tied
-    assert set(chosen(features, scores, min(count, more))) <= set(chosen(features, scores, max(count, more)))
-
-
 @given(tied_lists())
 def test_training_keeps_what_is_served(tied):
     features, scores, _, cutoff = tied

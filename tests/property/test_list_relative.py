@@ -93,13 +93,3 @@ def test_compiled_and_numpy_give_the_same_bits(features):
     relative_columns.write(features, sources, one)
     relative.write(features, sources, other)
     np.testing.assert_array_equal(one.view(np.uint32), other.view(np.uint32))
-
-
-@given(lists())
-def test_what_other_lists_hold_never_enters(features):
-    """A list widened alone equals the list widened among others: there is no padding and no state."""
-    other = np.full_like(features, 7.0)
-    of(other)
-    alone = of(features)
-    of(other)
-    np.testing.assert_array_equal(of(features), alone)

@@ -6,11 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from listwright.ranking import bundle
-from listwright.service.app import create_app
 from listwright.service.problems import DOCUMENTED
-from listwright.service.settings import Settings
-from support.service.asgi import asking
+from support.service.asgi import serving
 from support.service.bundles import CATEGORY, NUMERIC, make_bundle
 from support.strategies import examples
 
@@ -24,8 +21,7 @@ def client(tmp_path_factory):
     folder = make_bundle(
         tmp_path_factory.mktemp("models") / "shop" / "7", cutoff=5, graph="nan", specialists=3, margin=0.25
     )
-    app = create_app(Settings(bundle=folder, max_candidates=20), loaded=bundle.load(folder))
-    with asking(app) as client:
+    with serving(folder, max_candidates=20) as client:
         yield client
 
 

@@ -14,6 +14,12 @@ from support.training.searches import SMALL, features, searched
 from support.training.suites import ONE_EPOCH
 
 
+@pytest.fixture(autouse=True)
+def cache_folder(tmp_path, monkeypatch):
+    """Of what is parsed."""
+    monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
+
+
 @pytest.fixture(scope="session")
 def frame():
     return searched()

@@ -17,11 +17,6 @@ __all__ = ["SMALL"]  # tests/docs takes it from here
 pytestmark = pytest.mark.nightly
 
 
-@pytest.fixture(autouse=True)
-def cache_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
-
-
 @pytest.mark.parametrize("drop_constant", [True, False])
 @pytest.mark.parametrize("source", SOURCES)
 def test_odd_queries_and_features_mean_something(source, drop_constant, tmp_path, capsys):
@@ -70,49 +65,9 @@ def test_labels_that_are_all_equal_teach_nothing(source, label, tmp_path, capsys
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_features_that_are_all_constant_teach_nothing(source, tmp_path, capsys):
-    said = fit_by(source, [row._replace(first=7.0, second=NAN) for row in rows()], tmp_path, capsys)
-    names = "'f1', 'f2'" if source == "letor" else "'first', 'second'"
-    assert (
-        f"each feature ({names}) has one value, or none, in all 72 training rows: nothing tells candidates apart"
-        in said
-    )
-
-
-@pytest.mark.parametrize("source", SOURCES)
 def test_lists_of_one_candidate_teach_nothing(source, tmp_path, capsys):
     said = fit_by(source, [row._replace(label=n % 2) for n, row in enumerate(rows(length=1))], tmp_path, capsys)
     assert "no training query has two candidates with different labels (18 queries, labels found: 0, 1)" in said
-
-
-@pytest.mark.parametrize("source", SOURCES)
-def test_fewer_queries_than_parts(source, tmp_path, capsys):
-    assert "4 queries cannot be split into 5 parts: give more queries" in fit_by(source, rows(4), tmp_path, capsys)
-
-
-@pytest.mark.parametrize(
-    ("source", "remedy"), [("table", "--ignore it, or split by it"), ("library", "leave it out of X")]
-)
-def test_text_that_reads_as_dates_is_no_feature(source, remedy, tmp_path, capsys):
-    said = fit_by(
-        source, [row._replace(second=f"2024-05-{n % 28 + 1:02}") for n, row in enumerate(rows())], tmp_path, capsys
-    )
-    assert f"column second: holds text that reads as dates ('2024-05-01'): make it a number, or {remedy}" in said
-
-
-def test_a_query_that_comes_back_in_letor_text_is_an_error(tmp_path, capsys):
-    data = rows()
-    said = fit_by("letor", [*data[1:], data[0]], tmp_path, capsys)
-    assert "line 120: query 'q0' comes back here, it began at line 1: keep the rows of a query together" in said
-
-
-def test_a_query_that_comes_back_in_a_table_or_frame_is_one_query(tmp_path):
-    data = rows()
-    path, _ = written("table", [*data[1:], data[0]], tmp_path)
-    changes = {"data": config.load("table").data.model_copy(update={"qid": "qid", "label": "label"})}
-    splits = load(config.changed(config.load("table"), changes), [str(path)])
-    assert sorted(len(part) for part in (splits.train, splits.valid, splits.test)) == [6, 6, 18]
-    assert all((part.lengths == 4).all() for part in (splits.train, splits.valid, splits.test))
 
 
 @pytest.mark.parametrize("numeric", [True, False])

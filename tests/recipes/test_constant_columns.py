@@ -25,11 +25,6 @@ NAMES = ("--qid", "search", "--label", "clicked")
 SMALL = {"encoder_width": 4, "hidden": (4,), "max_epochs": 1, "trials": 1, "max_trees": 5, "folds": 2}
 
 
-@pytest.fixture(autouse=True)
-def cache_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
-
-
 @pytest.fixture(scope="module")
 def frame():
     """Between two features one constant number, one constant text, and one number that is always missing."""
@@ -155,11 +150,3 @@ def test_an_array_has_all_columns_where_they_stood(frame, model):
         assert one.predict(columns.to_numpy(), search).tolist() == scores.tolist()
         with pytest.raises(SchemaMismatchError, match="X has 2 columns, 5 were fitted: give all of them"):
             one.predict(columns.select("price", "carrier").to_numpy(), search)
-
-
-def test_the_library_keeps_them_where_asked(frame):
-    columns = frame.drop("search", "clicked")
-    kept = training.Qilcm(**SMALL, drop_constant=False, model="first_stage")
-    kept.fit(columns, frame["clicked"], frame["search"])
-    assert kept.manifest_.feature_schema.names == tuple(columns.columns)
-    assert (kept.report_["notes"], kept.report_["dropped"]) == ([], [])

@@ -14,16 +14,12 @@ from listwright.training import bars, fit
 from listwright.training.data.load import load
 from listwright.training.recipe import config
 from listwright.training.workspace import partial_of
+from support.training.suites import said
 from support.training.tiny import TINY
 
 
 def run(*arguments):
     return fit.main([str(argument) for argument in arguments])
-
-
-def said(capsys):
-    """Everything printed, without the line breaks of a narrow terminal."""
-    return " ".join(capsys.readouterr().out.split())
 
 
 def test_bundle_is_whole_and_named_after_its_folder(fitted):

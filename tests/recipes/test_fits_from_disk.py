@@ -13,11 +13,6 @@ pytestmark = pytest.mark.nightly
 TABLE = ("--qid", "qid", "--label", "label")
 
 
-@pytest.fixture(autouse=True)
-def cache_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
-
-
 def made(path, queries=120):
     assert generate.main(["--queries", str(queries), "--features", "12", "--length", "9", "--out", str(path)]) == 0
     return path

@@ -11,6 +11,7 @@ from listwright.ranking.candidates import CandidateList
 from listwright.training import fit
 from support.first_stages import foreign_rankers
 from support.first_stages.foreign_rankers import LENGTH, LISTS, WIDTH, kept_rows
+from support.training.suites import said
 
 pytestmark = pytest.mark.nightly
 
@@ -26,15 +27,10 @@ hidden = [8]
 max_epochs = 1
 cutoff = 6
 """
-NAMES = ("price", "stars", "bm25", "code")
 
 
 def run(*arguments):
     return fit.main([str(argument) for argument in arguments])
-
-
-def said(capsys):
-    return " ".join(capsys.readouterr().out.split())
 
 
 @pytest.fixture(scope="module")

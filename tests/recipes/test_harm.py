@@ -18,6 +18,7 @@ from listwright.training import fit
 from listwright.training.recipe import config
 from listwright.training.run import run as run_recipe
 from support.service.asgi import asking
+from support.training.suites import said
 
 pytestmark = pytest.mark.nightly
 
@@ -39,10 +40,6 @@ max_epochs = 15
 learning_rate = 0.01
 cutoff = 6
 """
-
-
-def said(capsys):
-    return " ".join(capsys.readouterr().out.split())
 
 
 def written(path, *, right):

@@ -6,8 +6,6 @@ import pickle
 import numpy as np
 import polars as pl
 import pytest
-import sklearn
-from sklearn.model_selection import GroupKFold, cross_val_score
 
 from listwright import training
 from listwright.ranking import bundle
@@ -102,16 +100,6 @@ def test_a_leak_is_pointed_out_in_the_report(frame, model):
     assert note.endswith("leave it out of X")
 
 
-def test_what_was_saved_comes_back(frame, model, saved):
-    again = training.Qilcm.load(saved)
-    assert again.get_params() == model.get_params()
-    assert again.predict(features(frame), frame["search"]).tolist() == (
-        model.predict(features(frame), frame["search"]).tolist()
-    )
-    assert again.feature_names_in_.tolist() == ["price", "carrier", "stops"]
-    assert again.n_features_in_ == 3
-
-
 def test_the_saved_bundle_knows_its_name(saved):
     manifest = bundle.load(saved).manifest
     assert (manifest.name, manifest.version) == ("shop", "7")
@@ -151,11 +139,6 @@ def test_what_cannot_be_saved_leaves_nothing(model, saved, place, error, says):
     assert sorted(path.name for path in saved.parent.iterdir()) == ["7"]
 
 
-def test_other_columns_are_refused(frame, model):
-    with pytest.raises(SchemaMismatchError, match="X lacks stops"):
-        model.predict(frame[["price", "carrier"]], frame["search"])
-
-
 def test_a_frame_may_lack_a_feature_that_has_a_default(frame, model, tmp_path):
     parameters = SMALL | {"categorical": ("stops",), "defaults": {"price": 0.5, "stops": 2}}
     ours = training.Qilcm(**parameters).fit(features(frame), frame["clicked"], frame["search"])
@@ -189,15 +172,3 @@ def test_an_answer_of_an_earlier_stage_is_no_answer(frame, model, monkeypatch):
     monkeypatch.setattr(model.reranker_.second_pass.networks["qilcm"], "score", fail)
     with pytest.raises(ScoringError, match=r"query s\d+: the graph gave nan"):
         model.predict(features(frame), frame["search"])
-
-
-def test_cross_validation(frame):
-    model = training.Qilcm(**SMALL | {"model": "first_stage"})
-    with sklearn.config_context(enable_metadata_routing=True):
-        model.set_fit_request(qid=True).set_score_request(qid=True)
-        search = frame["search"].to_numpy()
-        params = {"qid": search, "groups": search}
-        scores = cross_val_score(
-            model, features(frame), frame["clicked"], params=params, cv=GroupKFold(2), error_score="raise"
-        )
-    assert (scores > 0.5).all()

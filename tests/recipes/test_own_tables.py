@@ -8,6 +8,7 @@ import pytest
 
 from listwright.ranking import bundle
 from listwright.training import experiment, fit, run, tune
+from support.training.suites import said
 from support.training.tiny import TINY
 
 pytestmark = pytest.mark.nightly
@@ -15,11 +16,6 @@ pytestmark = pytest.mark.nightly
 NAMES = ("--qid", "search", "--label", "clicked")
 BY_TIME = ("--split", "time", "--time-column", "searched_at")
 QUERIES = 60
-
-
-@pytest.fixture(autouse=True)
-def cache_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.fixture(scope="module")
@@ -58,10 +54,6 @@ def recipe(tmp_path):
     head, rest = TINY.split("[data]")[0], TINY.split("[first_stage]")[1]
     path.write_text(f'{head}[data]\nkind = "table"\n[first_stage]{rest}')
     return path
-
-
-def said(capsys):
-    return " ".join(capsys.readouterr().out.split())
 
 
 def fitted(*arguments):

@@ -15,6 +15,7 @@ from listwright.training.first_stage import boosting, lambdamart
 from listwright.training.recipe import config
 from listwright.training.second_stage import fit as second_stage
 from listwright.training.second_stage.loop import fit_network
+from support.training.suites import said
 from support.training.tiny import TINY
 from support.waiting import until
 
@@ -25,10 +26,6 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def run(*arguments):
     return tune.main([str(argument) for argument in arguments])
-
-
-def said(capsys):
-    return " ".join(capsys.readouterr().out.split())
 
 
 @pytest.fixture(scope="module")
@@ -195,9 +192,3 @@ def test_mistakes_are_named_with_their_remedy(recipe, tmp_path, monkeypatch, cap
 def test_a_study_belongs_to_one_recipe(study, recipe, capsys):
     assert run(recipe, "--seed", 5, "--study", study) == 1
     assert "holds a study with other recipe and data: choose another --study, or delete it" in said(capsys)
-
-
-def test_help_has_examples(capsys):
-    with pytest.raises(SystemExit):
-        tune.main(["--help"])
-    assert "listwright tune mq2008 --data data/MQ2008 --trials 50" in capsys.readouterr().out

@@ -24,11 +24,3 @@ def test_a_given_graph_scores_as_its_library_does(name):
     assert np.abs(stage.score(rows) - expected).max() < 1e-5
     alone = np.concatenate([stage.score(rows[n : n + 1]) for n in range(len(rows))])
     assert np.abs(alone - expected).max() < 1e-5
-
-
-@pytest.mark.parametrize("name", ["xgboost", "catboost"])
-def test_a_missing_value_is_not_zero(name):
-    """Guards the test above: what LightGBM makes of missing values would be wrong here."""
-    graph, rows, expected = kept_rows(name)
-    stage = OnnxFirstStage(canonical(graph, SCHEMA), SCHEMA)
-    assert np.abs(stage.score(np.nan_to_num(rows, nan=0.0)) - expected).max() > 0.01

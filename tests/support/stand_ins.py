@@ -27,3 +27,13 @@ class Inline(Executor):
     def submit(self, work, /, *arguments):
         work(*arguments)
         return Future()
+
+
+class Clock:
+    """Seconds, as a test sets them."""
+
+    def __init__(self, now=100.0):
+        self.now = now
+
+    def __call__(self):
+        return self.now

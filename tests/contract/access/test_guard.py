@@ -17,7 +17,7 @@ from support.http.processes import Process
 from support.http.raw_http import BODY as ASKED
 from support.http.raw_http import answer as heard
 from support.http.raw_http import request
-from support.service.asgi import asking
+from support.service.asgi import serving
 from support.service.swapping import BODY
 from support.waiting import PATIENCE_S, until
 
@@ -31,12 +31,7 @@ def with_key(key):
 
 @pytest.fixture
 def guarded(bundle_folder):
-    loaded = bundle.load(bundle_folder)
-
-    def make(**settings):
-        return asking(create_app(Settings(bundle=bundle_folder, **({"keys": KEYS} | settings)), loaded=loaded))
-
-    return make
+    return lambda **settings: serving(bundle_folder, **({"keys": KEYS} | settings))
 
 
 WRONG = {

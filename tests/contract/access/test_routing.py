@@ -3,18 +3,14 @@
 import sys
 import threading
 import types
-from contextlib import contextmanager
 from unittest import mock
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from listwright.ranking import bundle
 from listwright.ranking.router import Choice
-from listwright.service.app import create_app
 from listwright.service.bundles.routing_switch import RoutingSwitch
-from listwright.service.settings import Settings
-from support.service.asgi import asking
+from support.service.asgi import serving as client
 from support.service.bundles import make_bundle
 from support.stand_ins import any_choice
 from support.waiting import until
@@ -33,12 +29,6 @@ def routed(tmp_path_factory):
 def plain(tmp_path_factory):
     """A bundle with specialists and no router."""
     return make_bundle(tmp_path_factory.mktemp("models") / "shop" / "8", specialists=SPECIALISTS)
-
-
-@contextmanager
-def client(folder, **settings):
-    with asking(create_app(Settings(bundle=folder, **settings), loaded=bundle.load(folder))) as asked:
-        yield asked
 
 
 class Hooks:
@@ -222,14 +212,6 @@ def test_hung_hooks_cost_a_budget_each_and_then_nothing(routed, hooks):
         assert faults(asked) == {"hook_timeout": 2, "hook_busy": 3}
         assert len(hooks.queries) == 2, "nothing queues behind a hung call"
         assert asked.get("/readyz").status_code == 200
-
-
-def test_a_hook_recovers(routed, hooks):
-    with client(routed, hook=HOOK["hook"], hook_budget_ms=1, threads=1) as asked:
-        for _ in range(3):
-            route_of(asked, context={"hook": "hang"})
-        hooks.let_go.set()
-        until(lambda: route_of(asked, context={"pick": 1})[0] == "hook")
 
 
 def test_the_kill_switch_is_a_file(routed, hooks, tmp_path):

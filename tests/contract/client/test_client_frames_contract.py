@@ -10,7 +10,6 @@ from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.service.app import create_app
 from listwright.service.settings import Settings
-from listwright_client import RequestError
 from support.http.client_calls import CODES, MATRIX, NAMES, ROWS, in_process
 from support.training.searches import SMALL
 
@@ -39,18 +38,6 @@ def test_a_frame_says_what_its_rows_say(rerank, reranker, frame):
         np.testing.assert_array_equal(ranking.order, expected.order)
         assert [result.id for result in ranking.results] == ["abc"[position] for position in ranking.order]
     np.testing.assert_array_equal(ranking.scores, rerank(MATRIX).scores)
-
-
-def test_a_column_that_is_no_feature_comes_back_by_name(rerank):
-    frame = pd.DataFrame(ROWS).assign(sku=["a", "b", "c"])
-    with pytest.raises(RequestError, match="unknown features 'sku'"):
-        rerank(frame)
-    assert rerank(frame.drop(columns="sku"), ids=frame["sku"]).results[0].id in set("abc")
-
-
-def test_a_frame_without_rows_is_an_empty_list(rerank):
-    with pytest.raises(RequestError, match="holds no candidates"):
-        rerank(pd.DataFrame(ROWS)[:0])
 
 
 def trained():

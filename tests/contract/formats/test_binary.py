@@ -66,30 +66,6 @@ def test_json_tensors_flat_and_nested_are_the_binary_ones(live):
             assert all(np.array_equal(found[name], expected[name], equal_nan=True) for name in found)
 
 
-def test_float64_is_the_same_list(live):
-    wide = MATRIX.astype(np.float64)
-    expected = without_timings(live.post("/rerank", content=saved(MATRIX), headers=NPY).json())
-    assert without_timings(live.post("/rerank", content=saved(wide), headers=NPY).json()) == expected
-    found, _ = ask(live, body([features(wide)], wide.tobytes()))
-    assert found["ranks"].tolist() == expected["ranks"]
-    assert np.array_equal(found["scores"], np.array(expected["scores"], dtype=np.float32), equal_nan=True)
-
-
-def test_a_missing_category_is_an_unknown_one(live):
-    missing = MATRIX.copy()
-    missing[MATRIX[:, 3] == 0, 3] = np.nan
-    expected = without_timings(live.post("/rerank", content=saved(MATRIX), headers=NPY).json())
-    assert without_timings(live.post("/rerank", content=saved(missing), headers=NPY).json()) == expected
-
-
-def test_any_alignment_of_the_raw_tensor(live):
-    expected, _ = ask(live, body([features()], MATRIX.tobytes()))
-    for length in range(1, 5):
-        found, answer = ask(live, body([features()], MATRIX.tobytes(), id="x" * length))
-        assert answer["id"] == "x" * length
-        assert np.array_equal(found["scores"], expected["scores"], equal_nan=True)
-
-
 def test_outputs_as_asked_for(live):
     asked = [{"name": "ranks", "parameters": {"binary_data": True}}, {"name": "scores"}]
     response = live.post(INFER, **body([features()], MATRIX.tobytes(), outputs=asked))

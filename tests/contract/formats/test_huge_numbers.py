@@ -7,14 +7,11 @@ from urllib.parse import urlencode
 import numpy as np
 import pytest
 
-from listwright.ranking import bundle
-from listwright.service.app import create_app
 from listwright.service.problems import DOCUMENTED
-from listwright.service.settings import Settings
 from listwright.service.wire.schemas import MAX_WHOLE
 from support.http.binary_requests import INFER, MATRIX, NPY, saved
 from support.http.problem_bodies import JSON, check
-from support.service.asgi import asking
+from support.service.asgi import serving
 
 ADMIN = {"Authorization": "Bearer " + "a" * 20}
 PLACE = "a number stands here"
@@ -67,8 +64,7 @@ DIGITS = ["9" * 4301, "9" * 4300, "-" + "9" * 4300, "9" * 4299, "9" * 641, "9" *
 
 @pytest.fixture(scope="module")
 def open_app(bundle_folder):
-    settings = Settings(bundle=bundle_folder, max_candidates=50, admin_key="a" * 20)
-    with asking(create_app(settings, loaded=bundle.load(bundle_folder))) as client:
+    with serving(bundle_folder, max_candidates=50, admin_key="a" * 20) as client:
         yield client
 
 

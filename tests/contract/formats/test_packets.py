@@ -110,23 +110,6 @@ def test_every_format_reads_the_same(live, expected, asked, cuts):
     assert [(status, content) for status, _, content in found] == [(200, expected[name]) for name, _, _ in asked]
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("cut", [1, 2, 3])
-def test_a_matrix_may_hold_what_looks_like_a_head(live, cut):
-    """The end of the head comes in two packets, and the body right behind."""
-    matrix = saved(MATRIX[:1])
-    content = matrix[: -len(LINES)] + bytes(LINES)
-    head = b"POST /rerank HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-npy\r\nContent-Length: %d\r\n\r\n" % len(
-        content
-    )
-    with connect(live) as connection:
-        connection.sendall(head[:-cut])
-        time.sleep(0.05)
-        connection.sendall(head[-cut:] + content)
-        ((status, _, _),) = answers(connection, 1)
-    assert status == 200
-
-
 @pytest.mark.parametrize(
     "trailer",
     [b"X-Request-ID: trailer", b"Content-Encoding: gzip", b"Content-Type: text/plain", b"Authorization: Bearer x"],

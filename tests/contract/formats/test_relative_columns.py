@@ -5,11 +5,9 @@ import pytest
 
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
-from listwright.service.app import create_app
-from listwright.service.settings import Settings
 from support.http.binary_requests import MATRIX, NPY, ask, body, features, saved
 from support.http.rerank_requests import ROWS, by_name, by_position, matrix
-from support.service.asgi import asking
+from support.service.asgi import serving
 from support.service.bundles import RELATIVE, make_bundle
 
 
@@ -20,7 +18,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def live(folder):
-    with asking(create_app(Settings(bundle=str(folder)))) as client:
+    with serving(folder) as client:
         yield client
 
 

@@ -16,6 +16,8 @@ from support.service.asgi import asking
 from support.service.bundles import make_bundle
 from support.service.trace import traced
 
+pytestmark = pytest.mark.nightly  # of the house, not of the answer
+
 BODY = {
     "candidates": [
         {"id": "sku-1", "features": {"price": 12.5, "stars": 4.5, "carrier": "A5", "bm25": None}},

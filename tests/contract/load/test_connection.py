@@ -32,13 +32,6 @@ def test_an_offered_upgrade_is_ignored(connection, protocol, split):
     assert answer(connection)[0] == 200, "the connection goes on"
 
 
-def test_a_caller_that_closes_its_side_gets_its_answer(connection):
-    connection.sendall(request() + BODY)
-    connection.shutdown(socket.SHUT_WR)
-    assert answer(connection)[0] == 200
-    assert connection.recv(1) == b""
-
-
 def test_a_body_that_ends_early_ends_the_connection(connection):
     connection.sendall(request(extra=1) + BODY)
     connection.shutdown(socket.SHUT_WR)

@@ -4,12 +4,9 @@ import gc
 
 import pytest
 
-from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.service.admission.body import Body
-from listwright.service.app import create_app
-from listwright.service.settings import Settings
-from support.service.asgi import asking
+from support.service.asgi import serving
 from support.service.bundles import make_bundle
 
 GOOD = {"feature_names": ["price", "stars", "carrier", "bm25"], "features": [[1.0, 2.0, "A5", None]] * 3}
@@ -18,8 +15,7 @@ BAD = GOOD | {"features": [[1.0, 2.0, "A5", "text"]] * 3}
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory):
-    folder = make_bundle(tmp_path_factory.mktemp("models") / "shop" / "7")
-    with asking(create_app(Settings(bundle=folder), loaded=bundle.load(folder))) as client:
+    with serving(make_bundle(tmp_path_factory.mktemp("models") / "shop" / "7")) as client:
         yield client
 
 

@@ -62,17 +62,6 @@ def test_who_is_idle_is_answered_later(connection, asked, blank):
     assert (status, headers["connection"]) == (200, None)
 
 
-def test_dribbling_does_not_help(connection):
-    """The whole head has one deadline, not each byte."""
-    try:
-        for _ in range(100):
-            connection.sendall(b"P")
-            time.sleep(0.02)
-        pytest.fail("nothing stopped it")
-    except ConnectionError:
-        pass
-
-
 def test_a_head_after_an_answer_has_its_own_deadline(connection):
     connection.sendall(request() + BODY)
     assert answer(connection)[0] == 200
@@ -123,19 +112,6 @@ def test_the_clock_starts_with_the_first_byte(connection):
     meta = json.loads(text)["meta"]
     assert (status, meta["status"], meta["stage_reached"]) == (200, "degraded", "input_order")
     assert meta["timings_ms"]["total"] > 100, "not only the second half of the way"
-
-
-def test_many_slow_callers_hold_up_nobody(impatient):
-    connections = [socket.create_connection((impatient.host, impatient.port), timeout=PATIENCE_S) for _ in range(24)]
-    for connection in connections:
-        connection.sendall(request(extra=1) + BODY)
-    assert (
-        httpx.post(impatient.join("/rerank"), content=BODY, headers={"content-type": "application/json"}).status_code
-        == 200
-    )
-    for connection in connections:
-        assert answer(connection)[0] == 408
-        connection.close()
 
 
 def test_slow_bodies_make_room_for_quick_ones(bundle_folder):

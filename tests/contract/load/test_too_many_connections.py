@@ -7,7 +7,6 @@ from contextlib import suppress
 import httpx
 import pytest
 
-from listwright_client import Client, UnavailableError
 from support.http.processes import Process
 from support.http.raw_http import BODY, answer, request
 from support.waiting import NEVER_S, PATIENCE_S, until
@@ -145,9 +144,3 @@ def test_who_is_idle_makes_room(full):
     one.sendall(request()[BEGUN:] + BODY)
     assert answer(one)[0] == 200, "who had begun to ask keeps its place"
     assert sample(url, "listwright_evicted_connections_total") >= 1
-
-
-def test_our_own_client_knows_that_it_may_ask_again(full):
-    with Client(str(full[0]), retries=0) as client, pytest.raises(UnavailableError) as caught:
-        client.info()
-    assert caught.value.retry_after == 1

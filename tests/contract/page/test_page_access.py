@@ -5,12 +5,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from listwright.ranking import bundle
-from listwright.service.app import create_app
 from listwright.service.settings import Settings
 from listwright.service.ui import files
 from support.pages.page_actions import ranked, text_of
-from support.service.asgi import asking, serving
+from support.service.asgi import serving
 from support.waiting import NEVER_S, until
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -70,8 +68,7 @@ def test_its_requests_are_counted_under_one_path(bundle_folder):
 
 
 def test_where_keys_are_set_the_code_is_open_and_the_data_are_not(bundle_folder):
-    app = create_app(Settings(bundle=bundle_folder, ui=True, keys=f"web:{KEY}"), loaded=bundle.load(bundle_folder))
-    with asking(app) as client:
+    with serving(bundle_folder, ui=True, keys=f"web:{KEY}") as client:
         for path in ("/ui", "/ui/", *(f"/ui/{name}" for name in files.read())):
             assert client.get(path).status_code in (200, 307), path
         for path in ("/ui/bundle", "/ui/report", "/ui/nothing.js", "/ui/bundle/", "/info", "/metrics"):

@@ -178,15 +178,6 @@ def test_a_request_in_flight_is_finished(bundle_folder):
 
 
 @pytest.mark.nightly
-def test_two_workers_serve_and_stop(bundle_folder):
-    service = Process(bundle=bundle_folder, workers=2).wait_until_ready()
-    body = {"features": [[1.0, 2.0, 3.0, "A5"], [2.0, 1.0, 0.0, "B2"]]}
-    assert all(httpx.post(service.url + "/rerank", json=body).status_code == 200 for _ in range(20))
-    code, log = service.stop()
-    assert code == 0, log
-
-
-@pytest.mark.nightly
 @pytest.mark.parametrize("workers", [1, 2])
 def test_threads_that_a_hook_has_started_do_not_hold_up_a_stop(bundle_folder, tmp_path, monkeypatch, workers):
     """At its end Python waits for every thread of a pool, whatever it is doing."""

@@ -16,14 +16,6 @@ from support.waiting import PATIENCE_S, until
 pytestmark = pytest.mark.nightly  # processes start and stop
 
 
-def test_polling_brings_all_workers_to_one_version(models, serve):
-    service = both_ready(serve(models=models, workers=2, poll_s=0.05))
-    assert versions(service) == {"1"}
-    folder.point(models, "shop", "2")
-    until(lambda: len(said(service, "serving shop/2 instead of 1")) == 2)
-    assert versions(service) == {"2"}
-
-
 def test_sighup_reaches_all_workers(models, serve):
     service = both_ready(serve(models=models, workers=2, poll_s=0))
     folder.point(models, "shop", "2")

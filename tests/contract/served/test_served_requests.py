@@ -178,22 +178,3 @@ def test_answers_are_the_same_with_and_without_a_log(logged, shop):
     assert [without_timings(answer.json()) for answer in with_log] == [
         without_timings(answer.json()) for answer in without
     ]
-
-
-def test_the_share_is_the_same_after_a_restart(logged):
-    requests = [json_request(**by_name(), query_id=f"query-{number}") for number in range(60)]
-    _, first = logged(*requests, served_share=0.5)
-    chosen = [record.query_id for record in first]
-    assert 10 < len(chosen) < 50
-    _, both = logged(*requests, served_share=0.5)
-    assert [record.query_id for record in both] == chosen * 2
-
-
-def test_metrics_count_records_and_bytes(logged, shop, tmp_path):
-    with serving(shop, served_log=tmp_path) as client:
-        for _ in range(3):
-            client.post("/rerank", json=by_name())
-        service = client.app.service
-    value = service.telemetry.registry.get_sample_value
-    assert value("listwright_served_records_total", {"sink": "file"}) == 3
-    assert value("listwright_served_bytes_total", {"sink": "file"}) > 3 * 4 * 4 * len(ROWS)

@@ -31,3 +31,13 @@ class Compute:
     async def run(self, gate, work, request):
         pool = pool_for(request.held, self.threads, self.pool)
         return await in_turn(gate, pool, work, request.deadline, request.receive)
+
+
+def run(test):
+    """The test as a function: the event loop is its own."""
+
+    def run_it():
+        asyncio.run(test())
+
+    run_it.__name__ = test.__name__
+    return run_it

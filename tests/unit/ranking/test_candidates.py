@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from listwright.ranking.candidates import CandidateList, Ranking, Route
+from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import CandidateError, EmptyListError
 
 TWO = np.array([[1.0, 2.0], [3.0, 4.0]], dtype=np.float32)
@@ -69,24 +69,3 @@ def test_a_repeated_id_is_refused_with_both_places():
     with pytest.raises(CandidateError, match=r"'b' was used at 1 already") as caught:
         CandidateList(np.zeros((4, 1)), ids=("a", "b", "c", "b"))
     assert caught.value.path == ("ids", 3)
-
-
-def ranking(**changes):
-    facts = {
-        "order": np.array([2, 0, 1]),
-        "scores": np.array([1.0, np.nan, 2.0]),
-        "relevance": np.array([0.3, np.nan, 0.7]),
-        "first_stage_scores": np.array([3.0, 1.0, 2.0]),
-        "stage_reached": "second_stage",
-        "route": Route("qilcm", "bundle"),
-    }
-    return Ranking(**(facts | changes))
-
-
-def test_ranks_stand_in_input_order():
-    assert ranking().ranks.tolist() == [2, 3, 1]
-
-
-def test_a_ranking_with_a_reason_is_degraded():
-    assert not ranking().degraded
-    assert ranking(reason="second stage gave NaN").degraded

@@ -36,6 +36,7 @@ def test_only_what_training_saw_missing_may_be_left_out():
     [
         (PRICE, 2.5, 2.5),
         (PRICE, 3, 3.0),
+        (PRICE, 0, 0.0),
         (RATING, 1.0, 1.0),
         (CARRIER, "LH", 2.0),
         (PRICE, None, None),

@@ -9,7 +9,6 @@ from listwright.ranking import bundle, verify
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import BundleError
 from listwright.ranking.router import Choice
-from listwright.ranking.stages import MANIFEST
 from support.service.bundles import make_bundle, rows
 from support.service.routing import NOT_WORTH_IT, WORTH_IT, decided
 from support.service.spoiling import rehash
@@ -70,11 +69,3 @@ def test_the_check_says_what_was_taken_away(alone, tmp_path, capsys):
     assert "default: qilcm is worse than the first stage" in said
     assert verify.main([str(make_bundle(tmp_path / "shop" / "1"))]) == 0
     assert "default:" not in capsys.readouterr().out
-
-
-def test_the_reason_is_sealed(alone, tmp_path):
-    spoiled = shutil.copytree(alone, tmp_path / "shop" / "1")
-    manifest = spoiled / MANIFEST
-    manifest.write_text(manifest.read_text().replace("is worse", "is better"))
-    with pytest.raises(BundleError, match="does not match its own sha256"):
-        bundle.load(spoiled)

@@ -190,11 +190,6 @@ def test_any_value_anywhere_in_the_golden_lists(good, spoilt, data, new):
     spoilt({"golden.jsonl": "\n".join(lines).encode("utf-8", "surrogatepass")})
 
 
-@pytest.mark.parametrize("name", [*FILES, "manifest.json"])
-def test_a_file_that_is_missing(spoilt, name):
-    assert spoilt({name: None}, agree=False) is not None
-
-
 CHILD = """
 import sys, pathlib
 from listwright.ranking import bundle, golden

@@ -115,14 +115,6 @@ def test_both_stages_of_a_bundle_see_them(tmp_path):
         assert not np.array_equal(one.scores, other.scores)
 
 
-def test_numpy_takes_over_where_compiled_differs(monkeypatch):
-    def wrong(features, sources, out):
-        out[:] = 1.0
-
-    monkeypatch.setattr(relative, "relative_columns", type("M", (), {"write": staticmethod(wrong)}))
-    assert not relative._agrees()
-
-
 class Twin:
     """What a compiler built, and what it wrote."""
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from listwright.ranking.errors import SchemaMismatchError, UnknownStrategyError
+from listwright.ranking.errors import SchemaMismatchError
 from listwright.ranking.reranker import relevance
 from support.service.computed_by_hand import FOUR, Broken, Column, candidates, reranker
 
@@ -65,11 +65,6 @@ def test_failing_first_stage_degrades_to_the_input_order():
     assert (ranking.stage_reached, ranking.reason) == ("input_order", "no oil")
     assert np.isnan(ranking.first_stage_scores).all()
     assert np.isnan(ranking.relevance).all()
-
-
-def test_unknown_strategy_names_those_that_exist():
-    with pytest.raises(UnknownStrategyError, match="auto, qilcm, first_stage"):
-        reranker(Column(0), Column(1)).rerank(FOUR, strategy="srm")
 
 
 def test_wrong_width_is_refused():

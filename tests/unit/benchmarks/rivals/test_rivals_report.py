@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.load.k6 import Step
-from benchmarks.rivals import contenders, figure, report
+from benchmarks.rivals import contenders, report
 from benchmarks.rivals.report import Result
 from benchmarks.rivals.rising_load import Observed
 
@@ -66,12 +66,6 @@ def test_what_is_written_is_json():
     assert written["steps"][1]["p99_ms"] == 40.0
     assert written["steps"][1]["server_cpu_ms_per_answer"] == 5.0 / 1000 * 1e3
     assert DEAD.report(LIMIT)["sustained_rps"] is None
-
-
-def test_the_figure_names_every_server(tmp_path):
-    text = figure.draw([FAST, SLOW, DEAD, OURS], LIMIT, tmp_path / "rivals.svg").read_text(encoding="utf-8")
-    for name in ("Fast", "Slow", "Dead", "Listwright, JSON rows"):
-        assert f">{name}</text>" in text
 
 
 @pytest.mark.parametrize("contender", contenders.RIVALS, ids=lambda one: one.name)

@@ -11,7 +11,7 @@ from listwright.ranking.explaining.explain import explain
 from listwright.ranking.explaining.trees import TreeContributions, tree_contributions
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.first_stage import lightgbm_input
-from support.explained import NEVER, contributions, ends_after, forest_by_hand, total
+from support.explained import NEVER, contributions, ends_after, forest_by_hand
 from support.service import computed_by_hand
 from support.service.bundles import make_bundle, rows
 
@@ -42,16 +42,6 @@ def test_contributions_are_exact(served):
         assert contributions(found) == pytest.approx(dict(zip(schema.names, expected, strict=True)), abs=1e-6)
         assert (found.exact, found.ranker, found.evaluations) == (True, "lightgbm", 0)
         assert np.abs(expected).max() > 0.01
-
-
-def test_contributions_sum_to_the_difference_from_the_mean(served):
-    features = rows(np.random.default_rng(2), 30)
-    scores = served.reranker.rerank(CandidateList(features)).first_stage_scores
-    for candidate in range(30):
-        found = explain(served.reranker, CandidateList(features), candidate, budget=1).first_stage
-        assert found.score == pytest.approx(scores[candidate], abs=1e-12)
-        assert found.reference_score == pytest.approx(scores.mean(), abs=1e-12)
-        assert total(found) == pytest.approx(scores[candidate] - scores.mean(), abs=1e-6)
 
 
 def test_values_are_those_that_a_request_would_send(served):

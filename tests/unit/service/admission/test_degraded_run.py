@@ -1,11 +1,5 @@
 from listwright.service.admission.readiness import REST_S, RUN, DegradedRun
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self):
-        return self.now
+from support.stand_ins import Clock
 
 
 def after(*, degraded):

@@ -11,7 +11,7 @@ from listwright.ranking.deadline import Deadline
 from listwright.ranking.errors import AbandonedError
 from listwright.service.admission.gate import Gate, listening
 from listwright.service.errors import NotReadyError, OverloadedError
-from support.service.gates import Compute, Request
+from support.service.gates import Compute, Request, run
 from support.waiting import PATIENCE_S
 
 HOUR = 3600.0
@@ -55,16 +55,6 @@ async def bench(**options):
         bench.ends[name].set()
         await asyncio.gather(task, return_exceptions=True)
     assert (bench.gate.working, bench.gate.waiting) == (0, 0), "whatever happened, no slot is lost"
-
-
-def run(test):
-    """The test as a function: the event loop is its own."""
-
-    def run_it():
-        asyncio.run(test())
-
-    run_it.__name__ = test.__name__
-    return run_it
 
 
 @run

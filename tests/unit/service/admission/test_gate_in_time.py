@@ -8,18 +8,8 @@ import pytest
 from listwright.service.admission.gate import Gate
 from listwright.service.api.pipeline import SMALL
 from listwright.service.errors import NotReadyError, OverloadedError
-from support.service.gates import Compute, Request
+from support.service.gates import Compute, Request, run
 from support.waiting import PATIENCE_S
-
-
-def run(test):
-    """The test as a function: the event loop is its own."""
-
-    def run_it():
-        asyncio.run(test())
-
-    run_it.__name__ = test.__name__
-    return run_it
 
 
 class Turns:

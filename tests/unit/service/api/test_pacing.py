@@ -12,17 +12,11 @@ from listwright.service.auth.keys import Key, digest_of
 from listwright.service.auth.middleware import Keyring
 from listwright.service.errors import OverloadedError
 from listwright.service.settings import Settings
+from support.stand_ins import Clock
 from support.waiting import PATIENCE_S
 
 WEB, OPERATOR = "w" * 20, "o" * 20
 PART = {"type": "http.request", "body": b"x" * 1000, "more_body": True}
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self):
-        return self.now
 
 
 @pytest.fixture

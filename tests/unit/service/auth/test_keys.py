@@ -13,15 +13,9 @@ from listwright.service.auth.keys import KeysError, bearer, digest_of, holder
 from listwright.service.auth.middleware import Bucket, Keyring
 from listwright.service.errors import RateLimitedError, UnauthorizedError
 from listwright.service.settings import Settings
+from support.stand_ins import Clock
 
 WEB, BATCH, THIRD = "w" * 20, "B4tch._~+/-0123456789==", "t" * 256
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self):
-        return self.now
 
 
 def settings(**changes):
@@ -210,7 +204,7 @@ def test_a_bucket_gives_its_burst_and_then_its_rate(rate, burst):
 
 def test_retry_after_is_true():
     """Refused before it, admitted after it."""
-    clock = Clock()
+    clock = Clock(1000.0)
     ring = Keyring(settings(keys=f"web:{WEB} rate=0.3 burst=2,other:{BATCH}"), clock)
     web, other = ring.admit(WEB.encode()), ring.admit(BATCH.encode())
     ring.take(web)
@@ -230,7 +224,7 @@ def test_retry_after_is_true():
 def test_a_new_key_is_no_new_allowance_and_what_is_gone_leaves_nothing(tmp_path):
     file = tmp_path / "keys"
     file.write_text(f"web:{WEB}\n")
-    ring = Keyring(settings(keys_file=file, key_rate=1, key_burst=1), Clock())
+    ring = Keyring(settings(keys_file=file, key_rate=1, key_burst=1), Clock(1000.0))
     ring.take(ring.admit(WEB.encode()))
     file.write_text(f"web:{BATCH}\n")
     looked(ring)

@@ -1,7 +1,6 @@
 """A models folder that hangs, whole or in part: what is served goes on, and whoever asks hears why."""
 
 import asyncio
-import os
 import threading
 
 import pytest
@@ -23,35 +22,6 @@ def hang():
     let_go = threading.Event()
     yield lambda *_: let_go.wait(PATIENCE_S)
     let_go.set()
-
-
-def test_a_fifo_as_a_pointer_is_refused_at_once(models):
-    async def scenario():
-        async with serving(models) as (_, client):
-            (models / "shop" / "CURRENT").unlink()
-            os.mkfifo(models / "shop" / "CURRENT")
-            answer = await tell(client)
-            assert answer.status_code == 409
-            assert "CURRENT is not a plain file" in answer.json()["detail"]
-            assert await version(client) == "1"
-            (models / "shop" / "CURRENT").unlink()
-            folder.point(models, "shop", "2")
-            assert (await tell(client)).status_code == 200
-            assert await version(client) == "2"
-
-    run(scenario)
-
-
-def test_a_fifo_in_a_bundle_is_refused_at_once(models):
-    async def scenario():
-        async with serving(models) as (_, client):
-            (models / "shop" / "2" / "golden.jsonl").unlink()
-            os.mkfifo(models / "shop" / "2" / "golden.jsonl")
-            folder.point(models, "shop", "2")
-            assert "golden.jsonl: is not a plain file" in (await tell(client)).json()["detail"]
-            assert await version(client) == "1"
-
-    run(scenario)
 
 
 def test_the_content_of_another_file_is_told_nowhere(models, tmp_path_factory, caplog):

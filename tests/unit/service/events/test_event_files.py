@@ -8,20 +8,14 @@ import pytest
 
 from listwright.service.events import files
 from listwright.service.events.files import EventFiles
+from support.stand_ins import Clock
 
 MIB = 2**20
 
 
-class Clock:
-    now = 1_790_000_000.0
-
-    def __call__(self):
-        return self.now
-
-
 @pytest.fixture
 def clock():
-    return Clock()
+    return Clock(1_790_000_000.0)
 
 
 def names(folder):

@@ -15,7 +15,7 @@ from listwright.ranking.reranker import Reranker
 from listwright.ranking.stages import AnomalyStage
 from listwright.service.telemetry.drift import ANOMALY, EVERY_S, KINDS, Drift, unusual
 from support.service.bundles import make_bundle
-from support.stand_ins import Inline, standing_in
+from support.stand_ins import Clock, Inline, standing_in
 
 QUANTILES = (-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0)
 SCHEMA = FeatureSchema(
@@ -26,13 +26,6 @@ SCHEMA = FeatureSchema(
     )
 )
 NAN = np.nan
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self):
-        return self.now
 
 
 class Constant:
@@ -57,7 +50,7 @@ class Ranker(Reranker):
 
 @pytest.fixture
 def clock():
-    return Clock()
+    return Clock(0.0)
 
 
 @pytest.fixture

@@ -12,17 +12,10 @@ from listwright.ranking.errors import RoutingError
 from listwright.ranking.manifest import Manifest
 from listwright.service.telemetry.logs import json_lines
 from listwright.service.telemetry.metrics import FAULT_LOG_S, FaultLog, Telemetry
-from support.stand_ins import standing_in
+from support.stand_ins import Clock, standing_in
 
 SHOP = ("shop", "7")
 MANIFEST = standing_in(Manifest, name="shop", version="7")
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self):
-        return self.now
 
 
 @pytest.fixture
@@ -32,7 +25,7 @@ def lines(caplog):
 
 
 def test_a_flood_of_faults_is_one_line_of_a_kind_with_their_number(lines, caplog):
-    clock = Clock()
+    clock = Clock(1000.0)
     log = FaultLog(clock)
     slow, busy = RoutingError("hook_timeout", "too slow"), RoutingError("hook_busy", "all hang")
     for _ in range(1000):

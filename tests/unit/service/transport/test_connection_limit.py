@@ -8,6 +8,7 @@ from listwright.service.telemetry.metrics import Telemetry
 from listwright.service.transport.connection import GRACE_S
 from listwright.service.transport.connection_limit import IDLE_S, LOG_S, OUTSIDE, PATIENCE_S, ConnectionLimit
 from support.service.connections import Loop, connect
+from support.stand_ins import Clock
 
 REQUEST = b"GET /livez HTTP/1.1\r\nHost: x\r\n"
 """Not complete: a connection that has sent it is not idle."""
@@ -16,13 +17,6 @@ REQUEST = b"GET /livez HTTP/1.1\r\nHost: x\r\n"
 @pytest.fixture
 def telemetry():
     return Telemetry()
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self):
-        return self.now
 
 
 def newcomers(limit, count, patience_s=60.0):

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from listwright.ranking.errors import CandidateError, EmptyListError, SchemaMismatchError
+from listwright.ranking.errors import CandidateError, SchemaMismatchError
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.service.wire.json_matrix import to_candidates
 from listwright.service.wire.schemas import RerankRequest
@@ -144,13 +144,6 @@ def test_the_largest_float32_passes():
 def test_a_number_is_nothing_else(value):
     with pytest.raises(CandidateError, match="'price' is numeric: expected a number or null"):
         features(named({**ROW, "price": value}))
-
-
-def test_empty_lists():
-    for body, name in ((request(candidates=[]), "candidates"), (request(features=[]), "features")):
-        with pytest.raises(EmptyListError) as fault:
-            features(body)
-        assert fault.value.path == (name,)
 
 
 def test_a_mismatch_of_many_names_stays_readable():

@@ -9,11 +9,6 @@ from listwright.ranking.errors import DataError
 from support.training.archives import PACKERS, as_folder, as_zip, folds, splits_of, text
 
 
-@pytest.fixture(autouse=True)
-def cache_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
-
-
 @pytest.mark.parametrize("pack", ["zip", "tar.gz", "tar"])
 def test_damaged_archives_are_errors_of_the_data(tmp_path, pack):
     """Whatever byte is cut or flipped: never an error that is not ours, and never other data."""

@@ -30,11 +30,6 @@ SCHEMA = FeatureSchema(
 RECIPE = 'name = "own"\nabout = "x"\n[data]\nkind = "{kind}"\n[data.defaults]\n{defaults}\n'
 
 
-@pytest.fixture(autouse=True)
-def cache_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
-
-
 def written(tmp_path, kind, defaults):
     path = tmp_path / "own.toml"
     path.write_text(RECIPE.format(kind=kind, defaults=defaults))

@@ -22,7 +22,6 @@ from listwright.training.recipe.model import MlpSpec
 from listwright.training.recipe.options import recipe_from
 from listwright.training.second_stage.batching import Lists
 from listwright.training.second_stage.loop import fit_network, query_ndcg
-from support.training.planted import ranking_data
 
 GAINS = (0.0, 5.0, 6.0)
 
@@ -57,12 +56,6 @@ def test_the_command_line_and_the_estimator_say_them_as_a_recipe_does():
 def test_a_suite_says_that_it_has_none(capsys):
     assert experiment.main(["table2", "--recipe", "demo", "--gains", "0,1"]) == 1
     assert "leave out gains" in " ".join(capsys.readouterr().out.split())
-
-
-@pytest.fixture(scope="module")
-def data():
-    rng = np.random.default_rng(0)
-    return ranking_data(rng), ranking_data(rng, queries=30)
 
 
 def test_a_label_without_a_gain_is_named(data):

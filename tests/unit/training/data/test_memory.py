@@ -34,11 +34,6 @@ AS_FRAMES = {
 }
 
 
-@pytest.fixture(autouse=True)
-def cache_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
-
-
 @pytest.fixture
 def as_table(tmp_path):
     path = tmp_path / "t.parquet"

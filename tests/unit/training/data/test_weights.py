@@ -25,17 +25,10 @@ from listwright.training.recipe.options import recipe_from
 from listwright.training.second_stage.loop import fit_network
 from listwright.training.steps.bundle_schema import under_bundle_schema
 from listwright.training.workspace import digest_of
-from support.training.planted import ranking_data
 
 
 def weighed(data, weights):
     return dataclasses.replace(data, weights=np.asarray(weights, dtype=np.float64))
-
-
-@pytest.fixture(scope="module")
-def data():
-    rng = np.random.default_rng(0)
-    return ranking_data(rng), ranking_data(rng, queries=30)
 
 
 def test_a_query_counts_as_the_mean_of_its_rows(data):

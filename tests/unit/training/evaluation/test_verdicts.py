@@ -70,10 +70,3 @@ def test_a_corrected_comparison_has_the_same_three(gain, holm, found, says):
     assert says in listwise_pages.verdict(one)
     won, lost = int(found == "gain"), int(found == "harm")
     assert f"gains in {won} of 1 metrics and loses in {lost}" in listwise_pages.counted([one])
-
-
-def test_metrics_are_counted_apart():
-    gains = [{"low": low, "high": high} for low, high in BOTH_SIDES.values()]
-    assert sentences.metrics_sentence(gains, "QILCM") == (
-        "QILCM's gain has an interval above 0 in 1 of 3 metrics, and one below 0 in 1"
-    )

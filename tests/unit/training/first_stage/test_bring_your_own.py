@@ -70,13 +70,6 @@ def test_pandas_model_keeps_its_scores(frame):
     assert scores_of(model, data.under(schema)).tolist() == booster.predict(frame, raw_score=True).tolist()
 
 
-def test_without_the_models_categories_its_scores_would_be_wrong(frame):
-    """Guards the test above: the reordering of categories is what makes it pass."""
-    booster = fit(frame)
-    data = dataset(frame, ["star rating", "carrier", "price"])
-    assert scores_of(booster.model_to_string(), data).tolist() != booster.predict(frame, raw_score=True).tolist()
-
-
 def test_feature_that_the_data_lack_is_named(frame):
     booster = fit(frame[["price", "star rating"]].rename(columns={"price": "total_price"}))
     with pytest.raises(SchemaMismatchError, match="'total_price'"):

@@ -13,12 +13,6 @@ from support.training.progress import RecordedTask
 
 
 @pytest.fixture(scope="module")
-def data():
-    rng = np.random.default_rng(0)
-    return ranking_data(rng), ranking_data(rng, queries=30)
-
-
-@pytest.fixture(scope="module")
 def tuned(data):
     return lambdamart.tune(*data, SPEC, seed=3)
 

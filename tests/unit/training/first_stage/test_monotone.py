@@ -19,7 +19,7 @@ from listwright.training.recipe.config import LambdaMart
 from listwright.training.recipe.options import recipe_from
 from listwright.training.reporting.measures.violations import violations
 from listwright.training.study.study import _table
-from support.training.planted import SPEC, ranking_data
+from support.training.planted import SPEC
 
 SCHEMA = FeatureSchema(
     features=(
@@ -94,12 +94,6 @@ def test_a_study_writes_constraints_that_a_recipe_reads(tmp_path):
     dumped = LambdaMart(monotone={"a b": -1, "c": 1}).model_dump(exclude_defaults=True)
     own.write_text("\n".join(['[data]\nkind = "synthetic"', *_table("first_stage", {"kind": "lambdamart", **dumped})]))
     assert dict(config.load(str(own)).first_stage.monotone) == {"a b": -1, "c": 1}
-
-
-@pytest.fixture(scope="module")
-def data():
-    rng = np.random.default_rng(0)
-    return ranking_data(rng), ranking_data(rng, queries=30)
 
 
 def rises(scores_at):

@@ -11,7 +11,7 @@ from listwright.training.cluster.group import Workers
 from listwright.training.first_stage import data_parallel, lambdamart
 from listwright.training.first_stage.data_parallel import ParallelGrower
 from listwright.training.first_stage.settings_trial import SettingsTrial
-from support.training.planted import SPEC, ranking_data
+from support.training.planted import SPEC
 from support.training.ray_stand_in import RayStandIn
 
 
@@ -19,12 +19,6 @@ from support.training.ray_stand_in import RayStandIn
 def quick(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setattr("listwright.training.cluster.group.time.sleep", lambda _seconds: None)
-
-
-@pytest.fixture(scope="module")
-def data():
-    rng = np.random.default_rng(0)
-    return ranking_data(rng), ranking_data(rng, queries=30)
 
 
 def tuned(data, losses=0):

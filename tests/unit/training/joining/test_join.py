@@ -43,12 +43,6 @@ def test_a_row_is_a_shown_candidate(joined):
     assert found.labelled == {0: 21, 3: 1}
 
 
-def test_the_order_is_that_of_serving_whatever_the_files(joined):
-    late_first = [[RECORDS[4], RECORDS[2]], [RECORDS[3], RECORDS[0], RECORDS[1]]]
-    _, out = joined(None, [event(0)], several=late_first)
-    assert pl.read_parquet(out)["query_id"].unique(maintain_order=True).to_list() == [f"query-{n}" for n in range(5)]
-
-
 def test_every_event_is_counted_once(joined):
     events = [
         event(0, 2),

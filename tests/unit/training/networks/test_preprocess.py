@@ -125,8 +125,3 @@ def test_first_stage_score_is_one_more_number():
     assert module.width == 2 + 2
     assert apply(module, [[0.0, 1.0, -3.0]])[0, :2].tolist() == [0.0, 0.0]
     assert apply(module, [[1.0, 1.0, 5.0]])[0, :2].tolist() == [1.0, 1.0]
-
-
-def test_leading_axes_are_kept():
-    module = one([0.0, 1.0, 2.0])
-    assert module(torch.zeros(4, 3, 1)).shape == (4, 3, 1)

@@ -133,11 +133,6 @@ def test_columns_are_numbers_then_indicators_then_categories_and_have_names():
     assert found == pytest.approx([0.0, 0.0, 0.5**0.5, 1.0, 0.0, 0.0, 1.0, 1.0], abs=1e-2)
 
 
-def test_first_stage_score_never_counts_as_missing():
-    module = Standardise(schema({"missing_in_training": True}), np.array([[NAN, 1.0], [2.0, 3.0]], np.float32), "none")
-    assert module.names == ("f0", FIRST_STAGE_SCORE, "f0 missing")
-
-
 def test_statistics_are_taken_in_double_precision():
     """The mean of a million values around 1e6, where float32 sums lose every digit of the spread."""
     column = (1e6 + np.random.default_rng(0).integers(-8, 9, 100_000) / 16).astype(np.float32)

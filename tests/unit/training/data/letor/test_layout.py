@@ -10,11 +10,6 @@ from listwright.training.recipe.data import Split
 from support.training.archives import PACKERS, as_folder, as_zip, folds, splits_of, text
 
 
-@pytest.fixture(autouse=True)
-def cache_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
-
-
 @pytest.fixture(params=PACKERS, ids=list(PACKERS))
 def packed(request, tmp_path):
     return lambda files: PACKERS[request.param](files, tmp_path)

@@ -8,7 +8,7 @@ import pytest
 
 from listwright.ranking.errors import DataError
 from listwright.training.data.letor import text as letor
-from listwright.training.data.letor.fast import MAX_INDEX, MAX_LABEL, parse_fast
+from listwright.training.data.letor.fast import parse_fast
 from listwright.training.data.letor.lines import parse_lines
 from support.training.progress import RecordedTask
 
@@ -213,8 +213,3 @@ def test_regular_text_takes_the_fast_parser(text):
     assert np.array_equal(fast.features, precise.features, equal_nan=True)
     assert fast.qids == precise.qids
     assert fast.lines.tolist() == precise.lines.tolist()
-
-
-def test_the_limits_are_the_ones_documented():
-    """LightGBM knows gains for labels up to 30 only."""
-    assert (MAX_LABEL, MAX_INDEX) == (30, 2**16)

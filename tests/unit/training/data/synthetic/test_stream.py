@@ -15,11 +15,6 @@ def test_more_queries_begin_with_those_of_fewer():
     np.testing.assert_array_equal(many[0].labels[: len(few.labels)], few.labels)
 
 
-def test_another_seed_gives_other_data():
-    (one,), (other,) = (list(blocks(10, 3, seed=seed)) for seed in (0, 1))
-    assert one.features.shape != other.features.shape or not np.array_equal(one.features, other.features)
-
-
 def test_lengths_grades_ties_and_holes_are_as_promised():
     (block,) = blocks(BLOCK_QUERIES, 20, length=50, longest=120, seed=0)
     assert block.lengths.max() <= 120

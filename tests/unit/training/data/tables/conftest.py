@@ -6,11 +6,6 @@ from listwright.training.data.tables.table import read
 from support.training.own_table import SPEC
 
 
-@pytest.fixture(autouse=True)
-def cache_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
-
-
 @pytest.fixture
 def table(tmp_path):
     def write(text, spec=SPEC, name="t.csv"):

@@ -16,11 +16,6 @@ VALID = "q,y,n,c\nc,0,1,z\nc,1,2,x\n"
 TEST = "q,y,n,c\nd,1,5,w\nd,0,6,x\n"
 
 
-@pytest.fixture(autouse=True)
-def cache_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
-
-
 @pytest.fixture
 def splits_of(tmp_path):
     def load(train=TRAIN, valid=VALID, test=TEST, spec=SPEC, fold=1, order=("train", "valid", "test"), **changes):

@@ -14,11 +14,6 @@ DAY = datetime.date(2024, 1, 1)
 MOMENT = datetime.datetime(2024, 1, 1, 12)
 
 
-@pytest.fixture(autouse=True)
-def cache_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
-
-
 def rows(marks, **more):
     """Two candidates per query, 1 to N, of which the first is relevant; ``marks`` has one per query."""
     qids = [f"q{n}" for n in range(1, len(marks) + 1)]

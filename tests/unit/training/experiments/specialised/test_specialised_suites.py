@@ -9,7 +9,7 @@ import pytest
 from listwright.ranking.errors import RecipeError
 from listwright.training.evaluation.bootstrap import interval, resampled_means
 from listwright.training.evaluation.routing import RoutingEvaluation
-from listwright.training.experiments.specialised import figures, oracle, pages, routing
+from listwright.training.experiments.specialised import oracle, pages, routing
 from listwright.training.experiments.store import RESULTS, Store
 from support.training.measured import results, routed
 
@@ -136,12 +136,6 @@ def test_pages_stand_alone_and_repeat_to_the_byte():
     other = pages.routing_page("random", routed(), **more)
     self_contained(other)
     assert other.count("<svg") == 2
-
-
-def test_figures_name_their_axes():
-    drawn = figures.coverage(routed())
-    assert drawn.startswith("<svg")
-    assert "<?xml" not in drawn
 
 
 def test_store_keeps_finished_units_and_refuses_another_experiment(tmp_path):

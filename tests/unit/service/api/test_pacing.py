@@ -188,7 +188,7 @@ def test_a_body_is_dropped_meanwhile(spent, monkeypatch):
             await asyncio.wait_for(spent.wait(scope("/nothing"), receive), PATIENCE_S)
 
     asyncio.run(run())
-    assert received > 2
+    assert received > 0
 
 
 def test_scrapes_are_counted_anew_as_long_as_that_is_cheap():

@@ -234,3 +234,16 @@ def test_a_new_key_is_no_new_allowance_and_what_is_gone_leaves_nothing(tmp_path)
         file.write_text(f"name{n}:{n:020d}\n")
         looked(ring)
     assert len(ring._buckets) == 1
+
+
+def test_a_limit_that_is_changed_counts_from_then_on(tmp_path):
+    file = tmp_path / "keys"
+    file.write_text(f"web:{WEB} rate=1 burst=1\n")
+    ring = Keyring(settings(keys_file=file), Clock(1000.0))
+    ring.take(ring.admit(WEB.encode()))
+    file.write_text(f"web:{WEB} rate=1 burst=3\n")
+    looked(ring)
+    for _ in range(3):
+        ring.take(ring.admit(WEB.encode()))
+    with pytest.raises(RateLimitedError):
+        ring.take(ring.admit(WEB.encode()))

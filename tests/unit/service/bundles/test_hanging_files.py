@@ -53,13 +53,12 @@ WITHIN = "does not answer within 0.05 s"
 
 @pytest.mark.parametrize(("what", "first"), [("read", WITHIN), ("state", "does not answer"), ("point", WITHIN)])
 def test_a_folder_that_hangs_is_given_up(models, monkeypatch, hang, what, first):
-    monkeypatch.setattr(reload, "LOOK_WITHIN_S", 0.05)
-
     async def scenario():
         async with serving(models) as (_, client):
             folder.point(models, "shop", "2")
             if what == "point":
                 await tell(client)
+            monkeypatch.setattr(reload, "LOOK_WITHIN_S", 0.05)
             monkeypatch.setattr(folder, what, hang)
             for words in (first, "still does not answer"):
                 answer = await tell(client, "rollback" if what == "point" else "reload")

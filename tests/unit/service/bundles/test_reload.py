@@ -19,6 +19,8 @@ def test_a_new_version_is_served_and_the_old_one_kept(models):
             assert (served["model"], served["version"], served["kept"]) == ("shop", "2", "1")
             assert await version(client) == "2"
             assert await version(client, version="1") == "1"
+            (served,) = (await tell(client)).json()["models"]
+            assert (served["version"], served["kept"]) == ("2", "1"), "another look changes nothing"
             metrics = (await client.get("/metrics")).text
             assert 'listwright_bundle_info{engine="compiled",model="shop",version="2"} 1.0' in metrics
             assert 'listwright_bundle_info{engine="compiled",model="shop",version="1"}' not in metrics

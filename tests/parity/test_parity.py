@@ -18,6 +18,8 @@ from listwright.training.export.onnx import check_parity, to_onnx
 from listwright.training.networks.ranker import Ranker, Unbatched
 from listwright.training.recipe import config
 from listwright.training.recipe.model import QilcmSpec
+from support.service import bundles
+from support.service.bundles import NUMERIC, make_bundle
 
 
 def test_the_gate_notices_another_model(fitted, recipe):
@@ -30,6 +32,21 @@ def test_the_gate_notices_another_model(fitted, recipe):
     stage, rng = reranker.manifest.second_stage, np.random.default_rng(0)
     with pytest.raises(ScoringError, match="exported and trained scores differ"):
         check_parity(stranger, reranker, stage, splits.valid.features, longest=12, rng=rng)
+
+
+def test_a_graph_that_fails_on_real_rows_does_not_pass(tmp_path):
+    reranker = bundle.load(make_bundle(tmp_path / "shop" / "1", graph="nan")).reranker
+    features = bundles.rows(np.random.default_rng(0), 20).astype(np.float32)
+    features[:, NUMERIC.index("price")] = 2000.0  # the graph gives NaN for it
+    with pytest.raises(ScoringError, match="parity, qilcm, plain list of 1: the second stage gave nan"):
+        check_parity(
+            torch.nn.Identity(),
+            reranker,
+            reranker.manifest.second_stage,
+            features,
+            longest=3,
+            rng=np.random.default_rng(0),
+        )
 
 
 def test_exported_graph_has_a_dynamic_list_axis_and_no_second_file(recipe):

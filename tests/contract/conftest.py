@@ -6,6 +6,7 @@ import httpx
 import pytest
 
 from listwright.ranking import bundle
+from listwright.service import command_line
 from listwright.service.app import create_app
 from listwright.service.bundles import folder
 from listwright.service.settings import Settings
@@ -88,6 +89,18 @@ def models(library, tmp_path):
     shutil.copytree(library / "shop", tmp_path / "shop")
     folder.point(tmp_path, "shop", "1")
     return tmp_path
+
+
+@pytest.fixture
+def refused_start(monkeypatch, capsys):
+    """Exit code and message of ``listwright serve`` with settings that end it before it serves, in this process."""
+
+    def start(**settings):
+        for name, value in settings.items():
+            monkeypatch.setenv(f"LISTWRIGHT_{name.upper()}", str(value))
+        return command_line.main([]), capsys.readouterr().err
+
+    return start
 
 
 @pytest.fixture

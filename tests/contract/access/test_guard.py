@@ -230,7 +230,6 @@ def test_every_answer_has_the_headers(locked):
         assert "server" not in headers, name
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
@@ -241,8 +240,8 @@ def test_every_answer_has_the_headers(locked):
     ],
 )
 @pytest.mark.parametrize("workers", [1, 2])
-def test_wrong_keys_end_the_start_with_2(bundle_folder, settings, says, workers):
-    code, log = Process(bundle=bundle_folder, workers=workers, **settings).wait()
+def test_wrong_keys_end_the_start_with_2(bundle_folder, refused_start, settings, says, workers):
+    code, log = refused_start(bundle=bundle_folder, workers=workers, **settings)
     assert code == 2
     assert log.startswith(says)
     assert "SECRET" not in log

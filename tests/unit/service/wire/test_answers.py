@@ -28,7 +28,7 @@ def ranking(**changes):
         "order": np.array([2, 0, 1]),
         "scores": np.array([1.0, NAN, 3.0]),
         "relevance": np.array([0.25, NAN, 0.75]),
-        "first_stage_scores": np.array([0.5, -1.0, 0.25]),
+        "first_stage_scores": np.array([0.25, -1.0, 0.5]),
         "stage_reached": "second_stage",
         "route": Route("qilcm", "bundle"),
     }
@@ -46,8 +46,8 @@ def test_results_stand_in_ranked_order_and_arrays_in_input_order():
     found = answer(ranking())
     keys = ("index", "id", "rank", "relevance_score", "stage", "first_stage_score", "first_stage_rank")
     assert [tuple(result[key] for key in keys) for result in found["results"]] == [
-        (2, "c", 1, 0.75, "second", 0.25, 2),
-        (0, "a", 2, 0.25, "second", 0.5, 1),
+        (2, "c", 1, 0.75, "second", 0.5, 1),
+        (0, "a", 2, 0.25, "second", 0.25, 2),
         (1, "b", 3, None, "first", -1.0, 3),
     ]
     assert found["scores"] == [0.25, None, 0.75]

@@ -1,15 +1,12 @@
-"""What the client says of its deadline arrives in the service and is kept there: both clients, real connections."""
+"""What the client says of its deadline arrives in the service: both clients, real connections."""
 
 import asyncio
-import threading
-from dataclasses import dataclass, field
 
 import pytest
 
 from listwright.service.api import pipeline
 from listwright_client import AsyncClient, Client
 from support.service.threaded_service import LONG_MS, serving
-from support.waiting import PATIENCE_S
 
 ROWS = [[1.0, 2.0, 3.0, "A5"], [2.0, 1.0, 0.0, "B2"]]
 
@@ -20,32 +17,17 @@ def patient(bundle_folder):
         yield served
 
 
-@dataclass
-class Rankings:
-    """What they were asked for; ``late`` makes each begin when its deadline has passed, ``go`` holds each up."""
-
-    told: list = field(default_factory=list)
-    left_s: list = field(default_factory=list)
-    late: bool = False
-    go: threading.Event | None = None
-
-
 @pytest.fixture
-def rankings(monkeypatch):
-    seen, rank = Rankings(), pipeline.rank
+def ranked(monkeypatch):
+    """``timeout_ms`` of each request that is ranked, and the seconds that it has left."""
+    requests, rank = [], pipeline.rank
 
     def watched(asked, deciders, deadline):
-        seen.told.append(asked.options.timeout_ms)
-        seen.left_s.append(deadline.left_s)
-        assert not seen.late or deadline.left_s < 10, "the service was told"
-        while seen.late and deadline.left_s > 0:
-            threading.Event().wait(deadline.left_s)
-        if seen.go is not None:
-            assert seen.go.wait(PATIENCE_S)
+        requests.append((asked.options.timeout_ms, deadline.left_s))
         return rank(asked, deciders, deadline)
 
     monkeypatch.setattr(pipeline, "rank", watched)
-    return seen
+    return requests
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -67,7 +49,7 @@ def rerank(request):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "timeout_ms"),
     [
         ({"deadline": 160.0}, 59_998),
         ({"timeout": 90.0, "timeout_ms": 20_000}, 20_000),
@@ -77,10 +59,10 @@ def rerank(request):
         ({}, None),
     ],
 )
-def test_the_service_hears_of_a_deadline_and_of_nothing_else(patient, rankings, rerank, words, told):
+def test_the_service_hears_of_a_deadline_and_of_nothing_else(patient, ranked, rerank, words, timeout_ms):
     """And reckons with it from the first byte of the request."""
     assert rerank(patient, made={"clock": lambda: 100.0}, **words).meta.status == "ok"
-    assert rankings.told == [told]
-    (left_s,) = rankings.left_s
-    most_s = (LONG_MS if told is None else told) / 1000.0
+    ((sent_ms, left_s),) = ranked
+    assert sent_ms == timeout_ms
+    most_s = (LONG_MS if timeout_ms is None else timeout_ms) / 1000.0
     assert most_s / 2 < left_s < most_s

@@ -1,7 +1,6 @@
 """No graph reaches ONNX Runtime that reads files, or holds what no exporter of ours writes."""
 
 import struct
-import time
 from pathlib import Path
 
 import numpy as np
@@ -232,14 +231,12 @@ def test_names_that_are_no_text_are_shown_and_cut():
     assert len(str(caught.value)) < 200
 
 
-def test_masses_of_parts_are_refused_in_bounded_time():
+def test_masses_of_parts_are_refused():
     content = model().SerializeToString() + field(GRAPH, field(NODE, b"") * 8000) * 50
-    began = time.process_time()  # whatever else the machine does
     with pytest.raises(ScoringError, match="operator ''"):
         checked(content)
     with pytest.raises(ScoringError, match="more than 100,000 parts"):
         checked(model().SerializeToString() + field(GRAPH, field(13, b"") * 8000) * 50)
-    assert time.process_time() - began < 10
 
 
 @pytest.mark.parametrize("depth", [50, 100_000])

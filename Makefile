@@ -4,14 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO := build/demo/1
 PYTEST := $(BIN)/pytest -n logical --maxprocesses 4 --dist loadfile
-# what tests no code of the product; what takes long is marked: @pytest.mark.nightly
+# left out: tests marked nightly, and folders that test no code of the product
 GATE := -m "not nightly" --ignore=tests/docs --ignore=tests/deploy --ignore=tests/unit/benchmarks
-NIGHTLY := --hypothesis-profile=nightly --annotations --timeout=900
 COVERAGE := --cov --cov-report=term-missing:skip-covered
 SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve loop test nightly explore check bench chart docs openapi image-test kube-test sbom dist wheel-test clean
+.PHONY: help demo serve loop test nightly test-all explore check bench chart docs openapi image-test kube-test sbom dist wheel-test clean
 .DELETE_ON_ERROR:
 # a bundle is published whole or not at all, so an interruption right after it spoils nothing
 .PRECIOUS: $(DEMO)/manifest.json
@@ -35,14 +34,17 @@ loop: $(VENV)/.loop ## made-up traffic to the real service: log, join, fit, shad
 	@$(BIN)/python tools/loop
 
 # Where this is set, as in many containers, each process that a test starts would compile every library anew.
-test nightly explore: export PYTHONDONTWRITEBYTECODE =
+test test-all explore: export PYTHONDONTWRITEBYTECODE =
 
 test: check ## the gate: lint, types, walls, and the tests that take little time
 	@$(PYTEST) $(GATE) $(PYTEST_ARGS)
 
-nightly: check $(VENV)/.foreign build/axe/axe.min.js ## all that there is: every test, the site, wheels, image, pods, SBOM, new examples
-	@$(PYTEST) $(NIGHTLY) -rs $(COVERAGE) $(PYTEST_ARGS)
-	@$(MAKE) docs wheel-test image-test kube-test sbom explore
+nightly: ## all that there is; what fails does not keep the rest from running
+	@$(MAKE) --keep-going test-all docs wheel-test image-test kube-test sbom explore
+
+test-all: export CHECK_ANNOTATIONS = 1
+test-all: check $(VENV)/.foreign build/axe/axe.min.js ## every test: annotations checked, branches of ranking and service counted
+	@$(PYTEST) --hypothesis-profile=nightly --timeout=900 -rs $(COVERAGE) $(PYTEST_ARGS)
 
 explore: $(VENV)/.dev ## property tests with examples that no run had before; SEED=N runs those of seed N
 	@echo "seed $(SEED): make explore SEED=$(SEED) runs the same examples"

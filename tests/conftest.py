@@ -14,21 +14,13 @@ from support.training.tiny import TINY
 
 ROOT = Path(__file__).resolve().parent.parent
 
+if annotated.WANTED:  # before the packages under test are imported
+    annotated.install()
+
 hypothesis.settings.register_profile("gate", deadline=None, derandomize=True, max_examples=10)
 hypothesis.settings.register_profile("nightly", deadline=None, derandomize=True, max_examples=50)
 hypothesis.settings.register_profile("explore", deadline=None, print_blob=True)  # other examples each time
 hypothesis.settings.load_profile("gate")
-
-
-def pytest_addoption(parser):
-    """Options that ``make nightly`` gives."""
-    parser.addoption("--annotations", action="store_true", help="check arguments and results against their annotations")
-
-
-def pytest_configure(config):
-    """Before the packages under test are imported."""
-    if config.getoption("annotations"):
-        annotated.install()
 
 
 def _folder(variable: str, default: str) -> Path:

@@ -1,5 +1,6 @@
 """A live service over a small bundle, an application without a port, and services of a folder of bundles."""
 
+import os
 import shutil
 
 import httpx
@@ -9,7 +10,7 @@ from listwright.ranking import bundle
 from listwright.service import command_line
 from listwright.service.app import create_app
 from listwright.service.bundles import folder
-from listwright.service.settings import Settings
+from listwright.service.settings import PREFIX, Settings
 from listwright_client import Client
 from support.http.client_calls import in_process
 from support.http.processes import SERVING_ONLY, Process, free_port
@@ -21,8 +22,8 @@ __all__ = ["Process", "free_port"]  # tests/docs takes them from here
 
 
 @pytest.fixture(scope="module", autouse=True)
-def serving_only():
-    """Processes that a service starts lack what they lack in the image, and start sooner for it."""
+def hide_training_libraries():
+    """Hide from the processes of a service what the image does not have: they start sooner without it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", SERVING_ONLY)
         yield
@@ -92,12 +93,16 @@ def models(library, tmp_path):
 
 
 @pytest.fixture
-def refused_start(monkeypatch, capsys):
-    """Exit code and message of ``listwright serve`` with settings that end it before it serves, in this process."""
+def try_to_start(monkeypatch, capsys):
+    """Give ``listwright serve`` settings that end it before it serves, in this process; its exit code and message."""
 
     def start(**settings):
+        for name in [name for name in os.environ if name.startswith(PREFIX)]:
+            monkeypatch.delenv(name)
+        for step in ("create_app", "supervise"):
+            monkeypatch.setattr(command_line, step, lambda *_, **__: pytest.fail("it starts"))
         for name, value in settings.items():
-            monkeypatch.setenv(f"LISTWRIGHT_{name.upper()}", str(value))
+            monkeypatch.setenv(f"{PREFIX}{name.upper()}", str(value))
         return command_line.main([]), capsys.readouterr().err
 
     return start

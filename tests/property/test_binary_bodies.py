@@ -12,7 +12,7 @@ from listwright.service.problems import DOCUMENTED
 from support.http.binary_requests import INFER, NPY, saved
 from support.service.asgi import serving
 from support.service.bundles import make_bundle
-from support.strategies import examples
+from support.strategies import scale_examples
 
 STATUSES = {200, *DOCUMENTED} - {503}
 CATEGORIES = (None, "A5", "B2", "C7")
@@ -81,7 +81,7 @@ HEADERS = st.lists(st.tuples(KEYS, LITERALS), max_size=4).map(
 ) | st.text(st.characters(codec="latin-1"), max_size=60)
 
 
-@settings(max_examples=examples(150))
+@settings(max_examples=scale_examples(150))
 @given(array=arrays(), data=st.data())
 def test_any_array_gets_a_documented_answer(client, array, data):
     content = saved(array)
@@ -89,7 +89,7 @@ def test_any_array_gets_a_documented_answer(client, array, data):
     check(client.post("/rerank", content=garbled(data, content), headers=NPY))
 
 
-@settings(max_examples=examples(150))
+@settings(max_examples=scale_examples(150))
 @given(
     header=HEADERS,
     version=st.integers(0, 4),
@@ -143,7 +143,7 @@ def head_length(length):
     return {"inference-header-content-length": str(length)}
 
 
-@settings(max_examples=examples(300))
+@settings(max_examples=scale_examples(300))
 @given(request_=REQUESTS | JSON, raw=st.binary(max_size=100), off=st.sampled_from([0, 0, 0, -1, 1, 10**9]))
 def test_any_inference_gets_a_documented_answer(client, request_, raw, off):
     head = json.dumps(request_).encode()
@@ -166,7 +166,7 @@ def inference(array, ids=None, **more):
     return json.dumps({"inputs": inputs, **more}).encode(), array.tobytes()
 
 
-@settings(max_examples=examples(150))
+@settings(max_examples=scale_examples(150))
 @given(length=st.integers(1, 6), data=st.data())
 def test_any_garbled_inference_gets_a_documented_answer(client, length, data):
     head, raw = inference(np.ones((length, 4), dtype=np.float32), [f"é{n}" for n in range(length)])
@@ -178,7 +178,7 @@ NUMBERS = st.just(float("nan")) | st.floats(-1e6, 1e6, width=32)
 ROWS = st.tuples(NUMBERS, NUMBERS, NUMBERS, st.integers(0, 3)).map(list)
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=scale_examples(100))
 @given(rows=st.lists(ROWS, min_size=1, max_size=12), raw_scores=st.booleans())
 def test_every_format_gives_the_same_answer(client, rows, raw_scores):
     array = np.array(rows, dtype=np.float32)

@@ -12,7 +12,7 @@ from listwright.ranking.errors import DataError
 from listwright.training.data.letor import text as letor
 from listwright.training.data.letor.fast import parse_fast
 from listwright.training.data.letor.lines import parse_lines
-from support.strategies import examples
+from support.strategies import scale_examples
 
 SPACES = st.sampled_from([b" ", b" ", b" ", b"\t", b"  ", b" \t "])
 LINE_ENDS = st.sampled_from([b"\n", b"\n", b"\n", b"\r\n", b" \n", b" # c:1 qid:2\n", b"#\n", b"\n\n"])
@@ -72,7 +72,7 @@ def agree(fast, slow):
 
 
 @given(files())
-@settings(max_examples=examples(200))
+@settings(max_examples=scale_examples(200))
 def test_fast_and_precise_agree_on_legal_text(text):
     slow = precise(text)
     fast = parse_fast(text, 1, with_qid=True)
@@ -91,7 +91,7 @@ def test_fast_and_precise_agree_without_qids(text):
 
 
 @given(ruins())
-@settings(max_examples=examples(600))
+@settings(max_examples=scale_examples(600))
 @example(b"1 qid:1 1:2:3 4\n")
 @example(b"1 qid:1e2 1:2\n")
 @example(b"1 qid:1 1.0:2\n")
@@ -120,7 +120,7 @@ def read_or_error(text, chunk):
 
 
 @given(ruins(), st.integers(8, 40))
-@settings(max_examples=examples(400))
+@settings(max_examples=scale_examples(400))
 def test_any_bytes_give_a_dataset_or_an_error_with_its_place(text, chunk):
     data, error = read_or_error(text, chunk)
     if data is None:

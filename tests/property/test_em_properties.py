@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from listwright.training.specialists.em import Mixture
 from listwright.training.specialists.linear import LinearRanker
 from listwright.training.specialists.lists import PaddedLists
-from support.strategies import examples
+from support.strategies import scale_examples
 
 WIDTH = 2
 NUMBERS = st.integers(-8, 8).map(lambda quarter: quarter / 4)
@@ -18,7 +18,7 @@ LISTS = st.lists(st.lists(CANDIDATES, min_size=1, max_size=6), min_size=1, max_s
 ALPHAS = st.sampled_from([1.0, 1.01, 1.5, 4.0])
 SIGMAS = st.sampled_from([0.1, 0.5, 2.0, 10.0])
 SEEDS = st.integers(0, 1000)
-FEW = settings(max_examples=examples(12))
+FEW = settings(max_examples=scale_examples(12))
 
 
 def padded(lists):

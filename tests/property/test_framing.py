@@ -7,7 +7,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from support.service.streams import by_h11, by_llhttp, by_us, damaged, packets, streams
-from support.strategies import examples
+from support.strategies import scale_examples
 
 FIELDS = b" /rerank HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n"
 BODY = b"a\r\nUpgrade: xxxxxxx\r\n\r\nGET /smuggled HTTP/1.1\r\n\r\n"
@@ -22,7 +22,7 @@ def statuses(written):
 
 
 @pytest.mark.nightly
-@settings(max_examples=examples(300))
+@settings(max_examples=scale_examples(300))
 @given(streams(), st.lists(st.integers(0, 2000)), st.booleans())
 def test_packets_change_nothing(stream, cuts, eager):
     asked, sent = stream
@@ -33,7 +33,7 @@ def test_packets_change_nothing(stream, cuts, eager):
     assert statuses(written) == [b"200"] * len(asked)
 
 
-@settings(max_examples=examples(10))
+@settings(max_examples=scale_examples(10))
 @given(streams(most=2))
 def test_nor_do_packets_of_one_byte(stream):
     asked, sent = stream
@@ -49,7 +49,7 @@ def test_lines_in_a_body_stay_there():
 
 
 @pytest.mark.nightly
-@settings(max_examples=examples(300))
+@settings(max_examples=scale_examples(300))
 @given(damaged(), st.lists(st.integers(0, 2000), max_size=3))
 def test_nor_do_packets_change_what_is_refused(sent, cuts):
     whole, written = by_us([sent])
@@ -58,7 +58,7 @@ def test_nor_do_packets_change_what_is_refused(sent, cuts):
     assert statuses(written_of_parts) == statuses(written)
 
 
-@settings(max_examples=examples(300))
+@settings(max_examples=scale_examples(300))
 @given(damaged())
 @example(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n")
 @example(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")

@@ -16,7 +16,7 @@ from listwright.training.joining.job import JoinJob, join
 from listwright.training.joining.labels import Labels
 from support.events import event, write_events
 from support.served import NOON, served_record
-from support.strategies import examples
+from support.strategies import scale_examples
 
 WORTH = {"purchase": 3, "click": 1}
 WINDOW = timedelta(minutes=10)
@@ -95,7 +95,7 @@ def by_hand(records, events):
     return rows, counts
 
 
-@settings(max_examples=examples(30))
+@settings(max_examples=scale_examples(30))
 @given(RECORDS, EVENTS, st.integers(1, 40), st.integers(1, 4000))
 def test_the_join_is_a_loop_over_everything(asked, sent, bucket_rows, slice_bytes):
     records = [

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from listwright.ranking.errors import ScoringError
 from listwright.ranking.onnx_graph import METADATA_PREFIX, OPERATORS, _model_class, checked
 from listwright.ranking.scorers import OnnxScorer
-from support.strategies import examples
+from support.strategies import scale_examples
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "format_4" / "shop" / "1"
 GRAPHS = {name: (GOLDEN / f"{name}.onnx").read_bytes() for name in ("qilcm", "srm", "router", "anomaly")}
@@ -74,27 +74,27 @@ def spoilt(content, data):
     return content
 
 
-@settings(max_examples=examples(300))
+@settings(max_examples=scale_examples(300))
 @given(st.binary(max_size=200))
 def test_any_bytes(content):
     let_through(content)
 
 
 @every
-@settings(max_examples=examples(300))
+@settings(max_examples=scale_examples(300))
 @given(data=st.data())
 def test_any_change_of_a_graph(content, data):
     let_through(spoilt(content, data))
 
 
-@settings(max_examples=examples(30))
+@settings(max_examples=scale_examples(30))
 @given(data=st.data())
 def test_any_change_of_a_forest(data):
     let_through(spoilt(TREES.read_bytes(), data))
 
 
 @every
-@settings(max_examples=examples(100))
+@settings(max_examples=scale_examples(100))
 @given(data=st.data())
 def test_whoever_runs_it_gets_a_scorer_or_a_refusal(content, data):
     width = onnx.ModelProto.FromString(content).graph.input[0].type.tensor_type.shape.dim[1].dim_value
@@ -103,7 +103,7 @@ def test_whoever_runs_it_gets_a_scorer_or_a_refusal(content, data):
 
 
 @every
-@settings(max_examples=examples(200))
+@settings(max_examples=scale_examples(200))
 @given(data=st.data())
 def test_a_field_that_is_not_known_is_refused_wherever_it_stands(content, data):
     graph = onnx.ModelProto.FromString(content)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from listwright.service.problems import DOCUMENTED
 from support.service.asgi import serving
 from support.service.bundles import CATEGORY, NUMERIC, make_bundle
-from support.strategies import examples
+from support.strategies import scale_examples
 
 NAMES = (*NUMERIC, CATEGORY.name)
 STATUSES = {200, *DOCUMENTED} - {503}
@@ -81,13 +81,13 @@ BODIES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=examples(300))
+@settings(max_examples=scale_examples(300))
 @given(body=BODIES | JSON)
 def test_any_json_gets_a_documented_answer(client, body):
     check(client.post("/rerank", content=json.dumps(body).encode(), headers=HEADERS))
 
 
-@settings(max_examples=examples(150))
+@settings(max_examples=scale_examples(150))
 @given(
     rows=st.lists(ODD_ROWS.filter(lambda row: isinstance(row, list | dict)), min_size=1, max_size=4),
     more=st.fixed_dictionaries(
@@ -105,7 +105,7 @@ def test_any_values_in_a_sound_envelope_get_a_documented_answer(client, rows, mo
     check(client.post("/rerank", content=json.dumps(body).encode(), headers=HEADERS))
 
 
-@settings(max_examples=examples(150))
+@settings(max_examples=scale_examples(150))
 @given(body=BODIES.map(json.dumps), data=st.data())
 def test_any_bytes_get_a_documented_answer(client, body, data):
     """Truncated, spliced and garbled bodies."""

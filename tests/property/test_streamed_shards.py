@@ -17,9 +17,11 @@ from listwright.training.data.tables import streamed, table
 from listwright.training.recipe.data import TableData, TableSplit
 from listwright.training.stored import shards
 from listwright.training.stored.rows import Rows
-from support.strategies import examples
+from support.strategies import scale_examples
 
-FEW = settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(
+    max_examples=scale_examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from support.training.suites import ONE_EPOCH
 
 @pytest.fixture(autouse=True)
 def cache_folder(tmp_path, monkeypatch):
-    """Of what is parsed."""
+    """Keep what is parsed in a folder of the test's own."""
     monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
 
 

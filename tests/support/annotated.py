@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import os
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -11,6 +12,9 @@ from jaxtyping import install_import_hook
 from pydantic import ValidationInfo
 
 ROOT = Path(__file__).resolve().parents[2]
+
+WANTED = bool(os.environ.get("CHECK_ANNOTATIONS"))
+"""``make nightly`` sets the variable."""
 
 HOT = {"listwright.ranking.onnx_graph"}
 """Modules that are left out: it takes the parts of a graph one by one, and would take ten times as long."""

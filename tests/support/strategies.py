@@ -9,9 +9,9 @@ CUTOFFS = st.integers(1, 30)
 LENGTHS = st.integers(1, 25)
 
 
-def examples(nightly):
-    """How many examples of a property the profile in use takes, where that of ``make nightly`` takes so many."""
-    return max(1, nightly * settings.default.max_examples // settings.get_profile("nightly").max_examples)
+def scale_examples(count):
+    """Scale the number of examples that ``make nightly`` takes to the profile in use."""
+    return max(1, count * settings.default.max_examples // settings.get_profile("nightly").max_examples)
 
 
 # Multiples of 1/4: equal scores are common, and adding or scaling by a power of two is exact.

@@ -240,8 +240,8 @@ def test_every_answer_has_the_headers(locked):
     ],
 )
 @pytest.mark.parametrize("workers", [1, 2])
-def test_wrong_keys_end_the_start_with_2(bundle_folder, refused_start, settings, says, workers):
-    code, log = refused_start(bundle=bundle_folder, workers=workers, **settings)
+def test_wrong_keys_end_the_start_with_2(bundle_folder, try_to_start, settings, says, workers):
+    code, log = try_to_start(bundle=bundle_folder, workers=workers, **settings)
     assert code == 2
     assert log.startswith(says)
     assert "SECRET" not in log

@@ -18,7 +18,7 @@ def patient(bundle_folder):
 
 
 @pytest.fixture
-def ranked(monkeypatch):
+def ranked_requests(monkeypatch):
     """``timeout_ms`` of each request that is ranked, and the seconds that it has left."""
     requests, rank = [], pipeline.rank
 
@@ -59,10 +59,10 @@ def rerank(request):
         ({}, None),
     ],
 )
-def test_the_service_hears_of_a_deadline_and_of_nothing_else(patient, ranked, rerank, words, timeout_ms):
+def test_the_service_hears_of_a_deadline_and_of_nothing_else(patient, ranked_requests, rerank, words, timeout_ms):
     """And reckons with it from the first byte of the request."""
     assert rerank(patient, made={"clock": lambda: 100.0}, **words).meta.status == "ok"
-    ((sent_ms, left_s),) = ranked
+    ((sent_ms, left_s),) = ranked_requests
     assert sent_ms == timeout_ms
     most_s = (LONG_MS if timeout_ms is None else timeout_ms) / 1000.0
     assert most_s / 2 < left_s < most_s

@@ -15,7 +15,7 @@ from support.http.binary_requests import INFER
 from support.http.openapi import ADMIN, EVENTS, EXPLAIN, OPERATIONS, RANKINGS, VALID, for_this_bundle
 from support.service.asgi import asking
 from support.service.bundles import make_bundle
-from support.strategies import examples
+from support.strategies import scale_examples
 
 KEY = "a" * 20
 
@@ -137,7 +137,7 @@ def check(operation):
     """schemathesis over ASGI, all checks, and nothing but 200."""
     sent = []
 
-    @hypothesis.settings(max_examples=examples(60), suppress_health_check=list(hypothesis.HealthCheck))
+    @hypothesis.settings(max_examples=scale_examples(60), suppress_health_check=list(hypothesis.HealthCheck))
     @hypothesis.given(case=operation.as_strategy(generation_mode=VALID))
     def answered(case):
         assert asked(case).status_code == 200

@@ -11,7 +11,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from listwright.service.wire.examples import INFERENCES, REQUESTS
 from support.http.openapi import CONFIG, INVALID, OPERATIONS, RANKINGS, VALID
-from support.strategies import examples
+from support.strategies import scale_examples
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -81,7 +81,7 @@ def test_service_keeps_its_contract(schema, method, path, mode):
     operation = schema[path][method]
     left_out = [positive_data_acceptance] if path in RANKINGS and mode == VALID else []
 
-    @hypothesis.settings(max_examples=examples(60), suppress_health_check=list(hypothesis.HealthCheck))
+    @hypothesis.settings(max_examples=scale_examples(60), suppress_health_check=list(hypothesis.HealthCheck))
     @hypothesis.given(case=operation.as_strategy(generation_mode=mode))
     def check(case):
         case.call_and_validate(excluded_checks=left_out)

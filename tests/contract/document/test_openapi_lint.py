@@ -1,6 +1,6 @@
 """The lint of ``openapi.yaml``: valid OpenAPI 3.1, and written so that a caller can work from it alone.
 
-In Python, so that `make test` needs no second toolchain. Every rule returns its findings, and is seen to find.
+In Python, so that `make test` needs no second toolchain. Every rule returns its findings.
 """
 
 import tomllib

@@ -13,7 +13,7 @@ from listwright.service.app import create_app
 from listwright.service.paths import HEALTH, INFER
 from listwright.service.settings import Settings
 from support.http.openapi import CONFIG, for_this_bundle
-from support.strategies import examples
+from support.strategies import scale_examples
 
 KEY, ADMIN_KEY = "k" * 20, "a" * 20
 NAMED = {"name": "$response.body#/model", "version": "$response.body#/version"}
@@ -79,7 +79,7 @@ def test_sequences_of_requests_keep_the_contract(bundle_folder):
     run_state_machine_as_test(
         Sequence,
         settings=hypothesis.settings(
-            max_examples=examples(80),
+            max_examples=scale_examples(80),
             stateful_step_count=6,
             deadline=None,
             suppress_health_check=list(hypothesis.HealthCheck),

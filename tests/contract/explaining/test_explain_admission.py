@@ -59,6 +59,7 @@ def test_one_is_explained_one_waits_the_third_is_refused(start):
             check(request.result(), 503, "not-ready")
 
 
+@pytest.mark.nightly
 def test_a_deadline_that_passes_before_anything_is_done_is_a_504(start):
     with start(explaining.held, explain_timeout_ms=300) as client:
         check(client.post(PATH, json=QUESTION), 504, "unexplained")
@@ -68,11 +69,13 @@ def test_a_deadline_that_passes_before_anything_is_done_is_a_504(start):
         assert count(client, "unexplained") == 2
 
 
+@pytest.mark.nightly
 def test_a_request_may_ask_for_less(start):
     with start(explaining.held) as client:
         check(client.post(PATH, json=QUESTION | {"timeout_ms": 300}), 504, "unexplained")
 
 
+@pytest.mark.nightly
 def test_a_process_that_does_not_stop_is_killed(start, monkeypatch):
     monkeypatch.setattr(process_link, "STOP_S", 0.1)
     with start(explaining.deaf, explain_timeout_ms=300) as client:
@@ -86,6 +89,7 @@ def test_a_process_that_does_not_stop_is_killed(start, monkeypatch):
         check(client.post(PATH, json=QUESTION), 504, "unexplained")
 
 
+@pytest.mark.nightly
 def test_a_process_that_takes_too_long_to_start_is_waited_for_by_the_next_one(start, monkeypatch):
     with start(explaining.slow_to_start, explain_timeout_ms=300) as client:
         check(client.post(PATH, json=QUESTION), 504, "unexplained")
@@ -163,6 +167,7 @@ def test_who_goes_stops_the_work(explained_folder, monkeypatch):
         until(lambda: value("listwright_explanations_total", {"outcome": "abandoned"}) == 1)
 
 
+@pytest.mark.nightly
 def test_a_deadline_in_the_middle_leaves_parts_out_by_name(explained_folder):
     """Whatever the machine: an answer has all parts or names those that are missing, or is a 504."""
     with serving(explained_folder, explain=True) as client:

@@ -5,7 +5,7 @@ import pytest
 import schemathesis
 
 from support.http.openapi import CONFIG, INVALID, VALID, for_this_bundle
-from support.strategies import examples
+from support.strategies import scale_examples
 
 
 @pytest.fixture
@@ -21,7 +21,9 @@ def test_generated_questions_get_documented_answers(client, operation, mode):
     documented = client.app.openapi()["paths"]["/explain"]["post"]["responses"]
     seen = set()
 
-    @hypothesis.settings(max_examples=examples(60), deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
+    @hypothesis.settings(
+        max_examples=scale_examples(60), deadline=None, suppress_health_check=list(hypothesis.HealthCheck)
+    )
     @hypothesis.given(case=operation.as_strategy(generation_mode=mode))
     def check(case):
         sent = {"content": case.body} if isinstance(case.body, bytes) else {"json": case.body}

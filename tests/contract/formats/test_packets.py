@@ -15,15 +15,11 @@ from hypothesis import strategies as st
 
 from support.http.binary_requests import MATRIX, body, features, saved
 from support.http.rerank_requests import ROWS
-from support.strategies import examples
+from support.strategies import scale_examples
 from support.waiting import PATIENCE_S
 
 JSON = json.dumps({"candidates": [{"features": row} for row in ROWS]}).encode()
 TENSORS = body([features()], MATRIX.tobytes())
-LINES = bytearray(MATRIX[:1].tobytes())
-LINES[:12] = b"\r\nUpgrade: \0"
-"""A matrix whose bytes look like a line of a head."""
-
 FORMATS = {
     "json": (b"/rerank", {b"Content-Type": b"application/json"}, JSON),
     "npy": (b"/rerank", {b"Content-Type": b"application/x-npy", b"Accept": b"application/x-npy"}, saved(MATRIX)),
@@ -92,7 +88,7 @@ def expected(live):
 
 
 @pytest.mark.nightly
-@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=scale_examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     asked=st.lists(
         st.tuples(st.sampled_from(sorted(FORMATS)), st.booleans(), st.sampled_from(MORE)), min_size=1, max_size=4

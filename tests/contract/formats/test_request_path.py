@@ -16,7 +16,7 @@ from support.service.asgi import asking
 from support.service.bundles import make_bundle
 from support.service.trace import traced
 
-pytestmark = pytest.mark.nightly  # of the house, not of the answer
+pytestmark = pytest.mark.nightly  # counts files, and says nothing of the answer
 
 BODY = {
     "candidates": [

@@ -67,6 +67,7 @@ def test_who_only_closes_its_side_is_asked_whether_it_listens_and_gets_its_answe
         assert (status, headers["connection"]) == (200, "close")
 
 
+@pytest.mark.nightly
 def test_who_speaks_http_1_0_knows_no_such_questions(served, held):
     with connect(served) as working:
         working.sendall((request() + BODY).replace(b" HTTP/1.1", b" HTTP/1.0"))

@@ -98,11 +98,13 @@ def test_probes_are_answered_and_have_to_go(full, path):
     assert answered.headers["connection"] == "close"
 
 
+@pytest.mark.nightly
 def test_a_newcomer_that_says_nothing_is_not_waited_for(full):
     with connect(full[0]) as newcomer:
         assert newcomer.recv(1) == b"", "long before the deadline of a request"
 
 
+@pytest.mark.nightly
 def test_a_newcomer_that_stops_in_its_head_is_not_either(full):
     with connect(full[0]) as newcomer:
         newcomer.sendall(request()[:-2])
@@ -135,6 +137,7 @@ def test_who_leaves_makes_room(full):
     assert set(first_served(url)) <= {200, 503}
 
 
+@pytest.mark.nightly
 def test_who_is_idle_makes_room(full):
     url, one, other = full
     other.sendall(request()[BEGUN:] + BODY)

@@ -45,8 +45,8 @@ def run(environment, *arguments):
         ({"max_candidates": "0"}, "LISTWRIGHT_MAX_CANDIDATES: Input should be greater than or equal to 1"),
     ],
 )
-def test_wrong_setting_is_named(refused_start, settings, says):
-    code, said = refused_start(**settings)
+def test_wrong_setting_is_named(try_to_start, settings, says):
+    code, said = try_to_start(**settings)
     assert code == 2
     assert says in said
 
@@ -82,9 +82,9 @@ def test_a_setting_that_is_almost_one_is_pointed_out(tmp_path):
     assert "LISTWRIGHT_BUNDLE is" not in result.stderr
 
 
-def test_port_in_use_is_an_error(bundle_folder, refused_start):
-    with socket.create_server(("127.0.0.1", 0)) as occupied:
-        code, said = refused_start(bundle=bundle_folder, port=occupied.getsockname()[1])
+def test_port_in_use_is_an_error(bundle_folder, try_to_start):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        code, said = try_to_start(bundle=bundle_folder, port=other.getsockname()[1])
     assert code == 3
     assert "is in use: stop the other process, or set LISTWRIGHT_PORT or LISTWRIGHT_HOST" in said
 

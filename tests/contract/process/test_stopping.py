@@ -57,6 +57,7 @@ async def answers(port):
     return heads
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("message", "waits", "count"),
     [

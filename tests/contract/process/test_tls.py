@@ -142,9 +142,9 @@ NAMES = ("no key", "no certificate", "no file", "a folder", "another's key", "te
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_wrong_files_end_the_start_with_2(bundle_folder, refused_start, wrong, name):
+def test_wrong_files_end_the_start_with_2(bundle_folder, try_to_start, wrong, name):
     settings, says = wrong[name]
-    code, log = refused_start(bundle=bundle_folder, **settings)
+    code, log = try_to_start(bundle=bundle_folder, **settings)
     assert code == 2, log
     assert log.startswith("error: ")
     assert says in log

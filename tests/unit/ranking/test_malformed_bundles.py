@@ -21,7 +21,7 @@ from listwright.ranking import bundle, golden
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import BundleError
 from support.service.bundles import make_bundle
-from support.strategies import examples
+from support.strategies import scale_examples
 from support.waiting import PATIENCE_S
 
 SCALARS = st.one_of(
@@ -141,7 +141,7 @@ def test_the_good_one_loads(spoilt):
 
 
 @pytest.mark.nightly
-@settings(max_examples=examples(200))
+@settings(max_examples=scale_examples(200))
 @given(data=st.data(), new=JSON)
 def test_any_value_anywhere_in_the_manifest(good, spoilt, data, new):
     values = json.loads(good_manifest(good))
@@ -154,7 +154,7 @@ def test_any_value_anywhere_in_the_manifest(good, spoilt, data, new):
 
 
 @pytest.mark.nightly
-@settings(max_examples=examples(100))
+@settings(max_examples=scale_examples(100))
 @given(data=st.data())
 def test_any_bytes_for_a_manifest(good, spoilt, data):
     changed = altered(good_manifest(good), data)
@@ -165,7 +165,7 @@ def test_any_bytes_for_a_manifest(good, spoilt, data):
 
 
 @pytest.mark.nightly
-@settings(max_examples=examples(200))
+@settings(max_examples=scale_examples(200))
 @given(data=st.data(), name=st.sampled_from(SAFE))
 def test_any_bytes_for_a_file_with_hashes_that_agree(good, spoilt, data, name):
     spoilt({name: altered((good / name).read_bytes(), data)})
@@ -179,7 +179,7 @@ def test_any_bytes_for_a_file_with_hashes_that_do_not(good, spoilt, data, name):
 
 
 @pytest.mark.nightly
-@settings(max_examples=examples(100))
+@settings(max_examples=scale_examples(100))
 @given(data=st.data(), new=JSON)
 def test_any_value_anywhere_in_the_golden_lists(good, spoilt, data, new):
     lines = (good / "golden.jsonl").read_text().splitlines()

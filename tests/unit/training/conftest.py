@@ -7,6 +7,6 @@ from support.training.planted import ranking_data
 
 
 @pytest.fixture(scope="module")
-def data():
+def planted_data():
     rng = np.random.default_rng(0)
     return ranking_data(rng), ranking_data(rng, queries=30)

@@ -1,7 +1,7 @@
 """For services that tests start, and for the processes that these start.
 
 LightGBM takes scikit-learn and pandas where it finds them, which takes seconds: they are hidden, as they are absent from
-the image. What runs at the lowest priority would wait for ever on a busy machine: it runs at the usual one.
+the image. What runs at the lowest priority would wait for ever on a busy machine: it gets its share here, as a batch.
 """
 
 import os

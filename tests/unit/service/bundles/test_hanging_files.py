@@ -83,10 +83,12 @@ def test_a_bundle_that_hangs_is_given_up(models, monkeypatch, hang):
 
 
 def test_the_end_does_not_wait_for_a_folder_that_hangs(models, monkeypatch, hang):
+    looks = threading.Event()
+
     async def scenario():
         async with serving(models, poll_s=0.01) as (app, _):
-            monkeypatch.setattr(folder, "read", hang)
-            await until_async(lambda: app.service.reloader.hangs)
+            monkeypatch.setattr(folder, "read", lambda *_: (looks.set(), hang()))
+            await until_async(looks.is_set)
         return app
 
     assert asyncio.run(asyncio.wait_for(scenario(), 20)).service.reloader.hangs

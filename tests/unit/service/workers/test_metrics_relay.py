@@ -33,6 +33,7 @@ def test_messages_to_a_worker_that_reads_arrive_in_their_order(pipes):
     outbox.close()
 
 
+@pytest.mark.nightly
 def test_nobody_waits_for_a_worker_that_hangs(pipes, monkeypatch):
     monkeypatch.setattr(metrics_relay, "WITHIN_S", 0.05)
     outbox = Outbox(pipes[0])

@@ -20,10 +20,10 @@ def test_metrics_of_one_query(tmp_path):
     metrics = ("hit", "mrr", "ndcg@10", "ndcg@2", "n_buy")
     (found,) = split(tmp_path, metrics, rows).rows(named=True)
     gained = 1 / math.log2(3) + 7 / math.log2(4) + 1 / math.log2(5)
-    of_two = 7 / math.log2(2) + 1 / math.log2(3)
+    ideal_of_two = 7 / math.log2(2) + 1 / math.log2(3)
     assert (found["unit"], found["queries"], found["hit"], found["mrr"], found["n_buy"]) == ("q", 1, 1.0, 0.5, 3.0)
-    assert found["ndcg@10"] == pytest.approx(gained / (of_two + 1 / math.log2(4)))
-    assert found["ndcg@2"] == pytest.approx((1 / math.log2(3)) / of_two)
+    assert found["ndcg@10"] == pytest.approx(gained / (ideal_of_two + 1 / math.log2(4)))
+    assert found["ndcg@2"] == pytest.approx((1 / math.log2(3)) / ideal_of_two)
 
 
 def test_rows_of_a_list_need_no_order(tmp_path):

@@ -58,31 +58,31 @@ def test_a_suite_says_that_it_has_none(capsys):
     assert "leave out gains" in " ".join(capsys.readouterr().out.split())
 
 
-def test_a_label_without_a_gain_is_named(data):
-    low = dataclasses.replace(data[0], labels=np.minimum(data[0].labels, 1))
-    splits = Splits(low, data[1], low, "by hand")
+def test_a_label_without_a_gain_is_named(planted_data):
+    low = dataclasses.replace(planted_data[0], labels=np.minimum(planted_data[0].labels, 1))
+    splits = Splits(low, planted_data[1], low, "by hand")
     with pytest.raises(DataError, match=r"validation labels: label 2 has no gain: gains = \[0.0, 1.0\] .* give 3"):
         splits.worth((0.0, 1.0))
 
 
-def test_gains_go_with_the_queries_that_are_selected(data):
-    assert data[0].worth(GAINS, "x").select([1, 2]).gains == GAINS
+def test_gains_go_with_the_queries_that_are_selected(planted_data):
+    assert planted_data[0].worth(GAINS, "x").select([1, 2]).gains == GAINS
 
 
-def test_lambdamart_learns_by_them(data):
+def test_lambdamart_learns_by_them(planted_data):
     """2^y - 1 given as gains changes no tree; others do, and so does what early stopping looks at."""
     spec = LambdaMart(trials=1, max_trees=10, folds=2)
     plain, same, other = (
-        lambdamart.tune(*(part.worth(gains, "x") for part in data), spec, seed=0)
+        lambdamart.tune(*(part.worth(gains, "x") for part in planted_data), spec, seed=0)
         for gains in (None, (0.0, 1.0, 3.0), GAINS)
     )
-    scores = [lambdamart.scores_of(tuned.model, data[1]) for tuned in (plain, same, other)]
+    scores = [lambdamart.scores_of(tuned.model, planted_data[1]) for tuned in (plain, same, other)]
     assert np.array_equal(scores[0], scores[1])
     assert not np.array_equal(scores[0], scores[2])
-    assert other.valid_ndcg == lambdamart.mean_ndcg(data[1].worth(GAINS, "x"), scores[2], 10)
-    assert other.valid_ndcg != lambdamart.mean_ndcg(data[1], scores[2], 10)
+    assert other.valid_ndcg == lambdamart.mean_ndcg(planted_data[1].worth(GAINS, "x"), scores[2], 10)
+    assert other.valid_ndcg != lambdamart.mean_ndcg(planted_data[1], scores[2], 10)
     folds = [
-        lambdamart.out_of_fold_scores(data[0].worth(gains, "x"), plain, folds=2, seed=0)
+        lambdamart.out_of_fold_scores(planted_data[0].worth(gains, "x"), plain, folds=2, seed=0)
         for gains in (None, (0.0, 1.0, 3.0), GAINS)
     ]
     assert np.array_equal(folds[0], folds[1])
@@ -98,17 +98,17 @@ def test_the_softmax_loss_aims_at_them():
         assert ranking_loss(name, scores, labels, gains=GAINS) == ranking_loss(name, scores, labels)
 
 
-def test_a_network_is_fitted_and_chosen_by_them(data):
+def test_a_network_is_fitted_and_chosen_by_them(planted_data):
     spec = MlpSpec(encoder_width=4, hidden=(4,), max_epochs=2, rank_loss="softmax")
-    zeros = [np.zeros(part.rows) for part in data]
+    zeros = [np.zeros(part.rows) for part in planted_data]
     plain, same, other = (
-        fit_network(spec, *(part.worth(gains, "x") for part in data), *zeros, seed=0)
+        fit_network(spec, *(part.worth(gains, "x") for part in planted_data), *zeros, seed=0)
         for gains in (None, (0.0, 1.0, 3.0), GAINS)
     )
     losses = [[epoch.rank_loss for epoch in fitted.history] for fitted in (plain, same, other)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
     assert losses[0] != pytest.approx(losses[2], rel=1e-5)
-    valid = data[1].worth(GAINS, "x")
+    valid = planted_data[1].worth(GAINS, "x")
     lists = Lists(valid, zeros[1], cutoff=3, append_score=False)
     found = query_ndcg([np.arange(3.0)] * len(valid), lists, valid, zeros[1], 10)
     last_first = np.array([5, 6, 7, 4, 3, 2, 1, 0.0])  # of eight: the three that are kept, in the order of their scores

@@ -27,12 +27,12 @@ from listwright.training.steps.bundle_schema import under_bundle_schema
 from listwright.training.workspace import digest_of
 
 
-def weighed(data, weights):
-    return dataclasses.replace(data, weights=np.asarray(weights, dtype=np.float64))
+def weighed(planted_data, weights):
+    return dataclasses.replace(planted_data, weights=np.asarray(weights, dtype=np.float64))
 
 
-def test_a_query_counts_as_the_mean_of_its_rows(data):
-    valid = data[1]
+def test_a_query_counts_as_the_mean_of_its_rows(planted_data):
+    valid = planted_data[1]
     part = weighed(valid, np.arange(valid.rows))
     assert part.query_weights[:2].tolist() == [np.arange(8).mean(), np.arange(8, 16).mean()]
     assert part.select([3, 0]).query_weights.tolist() == part.query_weights[[3, 0]].tolist()
@@ -41,50 +41,50 @@ def test_a_query_counts_as_the_mean_of_its_rows(data):
     assert both.query_weights.tolist() == [*part.query_weights, *part.query_weights]
 
 
-def splits_of(data, *weights):
-    train, valid = data
+def splits_of(planted_data, *weights):
+    train, valid = planted_data
     parts = [weighed(part, w) for part, w in zip((train, valid, valid), weights, strict=True)]
     return Splits(*parts, "by hand")
 
 
-def test_only_ratios_count(data):
-    train, valid = data
+def test_only_ratios_count(planted_data):
+    train, valid = planted_data
     rng = np.random.default_rng(1)
     rows = [rng.random(part.rows) for part in (train, valid, valid)]
-    one, ten = splits_of(data, *rows).weighed(), splits_of(data, *(10.0 * w for w in rows)).weighed()
+    one, ten = splits_of(planted_data, *rows).weighed(), splits_of(planted_data, *(10.0 * w for w in rows)).weighed()
     assert one.train.query_weights.mean() == pytest.approx(1.0)
     for name in ("train", "valid", "test"):
         assert getattr(one, name).weights == pytest.approx(getattr(ten, name).weights)
     assert one.test.weights == pytest.approx(rows[2] / rows[0].mean()), "the scale of the training queries, for all"
     with pytest.raises(DataError, match="all weights of the validation queries are 0"):
-        splits_of(data, rows[0], 0.0 * rows[1], rows[2]).weighed()
+        splits_of(planted_data, rows[0], 0.0 * rows[1], rows[2]).weighed()
 
 
 @pytest.mark.parametrize("size", [1e308, 1e-300, 5e-324])
-def test_weights_of_any_size_have_their_ratios(data, size):
-    train, valid = data
+def test_weights_of_any_size_have_their_ratios(planted_data, size):
+    train, valid = planted_data
     rows = [np.full(part.rows, size) for part in (train, valid, valid)]
-    found = splits_of(data, *rows).weighed()
+    found = splits_of(planted_data, *rows).weighed()
     for part in (found.train, found.valid, found.test):
         assert part.weights == pytest.approx(1.0)
 
 
-def test_a_weight_beyond_all_measure_is_refused(data):
-    train, valid = data
+def test_a_weight_beyond_all_measure_is_refused(planted_data):
+    train, valid = planted_data
     plain = np.ones(valid.rows)
     with pytest.raises(DataError, match="largest weight of the test queries"):
-        splits_of(data, np.ones(train.rows), plain, np.full(valid.rows, 1e300)).weighed()
+        splits_of(planted_data, np.ones(train.rows), plain, np.full(valid.rows, 1e300)).weighed()
 
 
-def test_weights_that_vanish_beside_others_are_refused(data):
-    train, valid = data
+def test_weights_that_vanish_beside_others_are_refused(planted_data):
+    train, valid = planted_data
     plain = np.ones(valid.rows)
     with pytest.raises(DataError, match="weights of the test queries vanish beside those of the training queries"):
-        splits_of(data, np.full(train.rows, 1e300), 1e300 * plain, 1e-300 * plain).weighed()
+        splits_of(planted_data, np.full(train.rows, 1e300), 1e300 * plain, 1e-300 * plain).weighed()
 
 
-def test_each_fold_holds_out_queries_that_count(data):
-    train, _ = data
+def test_each_fold_holds_out_queries_that_count(planted_data):
+    train, _ = planted_data
     weights = np.zeros(len(train))
     weights[[0, 1, 2, len(train) - 1]] = 1.0
     weighted = dataclasses.replace(train, weights=np.repeat(weights, train.lengths))
@@ -113,17 +113,17 @@ def recipe(**parts):
         ({"specialists": {"specialists": 2}, "router": {}}, r"\[router\] counts every query the same"),
     ],
 )
-def test_what_cannot_honour_weights_says_so(data, parts, says):
-    train, valid = data
+def test_what_cannot_honour_weights_says_so(planted_data, parts, says):
+    train, valid = planted_data
     alike = np.repeat(np.arange(1.0, 1 + len(train)), 8)
     other = alike.copy()
     other[9] = 1.0
     plain = np.ones(valid.rows)
     with pytest.raises(RecipeError, match=says):
-        under_bundle_schema(recipe(**parts), splits_of(data, other, plain, plain))
-    assert under_bundle_schema(recipe(), splits_of(data, other, plain, plain)).train.weights is not None
+        under_bundle_schema(recipe(**parts), splits_of(planted_data, other, plain, plain))
+    assert under_bundle_schema(recipe(), splits_of(planted_data, other, plain, plain)).train.weights is not None
     if "router" not in parts:
-        under_bundle_schema(recipe(**parts), splits_of(data, alike, plain, plain))
+        under_bundle_schema(recipe(**parts), splits_of(planted_data, alike, plain, plain))
 
 
 def written(tmp_path, weights):
@@ -203,17 +203,21 @@ def test_weights_in_memory_go_with_their_rows():
             memory.judged(x, y, qid, categorical=(), sample_weight=bad)
 
 
-def test_other_weights_are_other_data(data):
-    plain = Splits(data[0], data[1], data[1], "by hand")
-    ones = splits_of(data, *(np.ones(part.rows) for part in (data[0], data[1], data[1])))
-    twos = splits_of(data, *(np.full(part.rows, 2.0) for part in (data[0], data[1], data[1])))
+def test_other_weights_are_other_data(planted_data):
+    plain = Splits(planted_data[0], planted_data[1], planted_data[1], "by hand")
+    ones = splits_of(
+        planted_data, *(np.ones(part.rows) for part in (planted_data[0], planted_data[1], planted_data[1]))
+    )
+    twos = splits_of(
+        planted_data, *(np.full(part.rows, 2.0) for part in (planted_data[0], planted_data[1], planted_data[1]))
+    )
     assert len({digest_of(plain), digest_of(ones), digest_of(twos)}) == 3
 
 
-def test_lambdamart_learns_and_stops_by_them(data):
+def test_lambdamart_learns_and_stops_by_them(planted_data):
     """Ones change nothing; training queries that do not count might as well not be there."""
     spec = LambdaMart(trials=1, max_trees=15, folds=2)
-    train, valid = data
+    train, valid = planted_data
     plain = lambdamart.tune(train, valid, spec, seed=0)
     ones = lambdamart.tune(weighed(train, np.ones(train.rows)), valid, spec, seed=0)
     half = np.repeat(np.arange(len(train)) < 30, 8)
@@ -229,10 +233,10 @@ def test_lambdamart_learns_and_stops_by_them(data):
     assert lambdamart.mean_ndcg(alone, scores, 5) == lambdamart.mean_ndcg(valid.select([4]), scores[32:40], 5)
 
 
-def test_a_network_is_fitted_and_chosen_by_them(data):
-    train, valid = data
+def test_a_network_is_fitted_and_chosen_by_them(planted_data):
+    train, valid = planted_data
     spec = MlpSpec(encoder_width=4, hidden=(4,), max_epochs=2)
-    zeros = [np.zeros(part.rows) for part in data]
+    zeros = [np.zeros(part.rows) for part in planted_data]
     half = np.repeat(np.arange(len(train)) < 30, 8)
     last = np.repeat(np.arange(len(valid)) == 29, 8)
 

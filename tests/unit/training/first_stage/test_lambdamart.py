@@ -13,34 +13,34 @@ from support.training.progress import RecordedTask
 
 
 @pytest.fixture(scope="module")
-def tuned(data):
-    return lambdamart.tune(*data, SPEC, seed=3)
+def tuned(planted_data):
+    return lambdamart.tune(*planted_data, SPEC, seed=3)
 
 
-def test_it_learns(data, tuned):
-    _, valid = data
+def test_it_learns(planted_data, tuned):
+    _, valid = planted_data
     random = lambdamart.mean_ndcg(valid, np.random.default_rng(0).random(valid.rows), 10)
     scored = lambdamart.mean_ndcg(valid, lambdamart.scores_of(tuned.model, valid), 10)
     assert scored > random + 0.2
     assert scored > 0.9
 
 
-def test_one_seed_repeats_the_model_to_the_byte(data, tuned):
-    assert lambdamart.tune(*data, SPEC, seed=3).model == tuned.model
-    assert lambdamart.tune(*data, SPEC, seed=4).model != tuned.model
+def test_one_seed_repeats_the_model_to_the_byte(planted_data, tuned):
+    assert lambdamart.tune(*planted_data, SPEC, seed=3).model == tuned.model
+    assert lambdamart.tune(*planted_data, SPEC, seed=4).model != tuned.model
 
 
-def test_interrupted_tuning_ends_like_an_uninterrupted_one(data, tuned, tmp_path):
+def test_interrupted_tuning_ends_like_an_uninterrupted_one(planted_data, tuned, tmp_path):
     journal = tmp_path / "trials.journal"
     with pytest.raises(KeyboardInterrupt):
-        lambdamart.tune(*data, SPEC, seed=3, journal=journal, task=RecordedTask(interrupt_at=1))
+        lambdamart.tune(*planted_data, SPEC, seed=3, journal=journal, task=RecordedTask(interrupt_at=1))
     told = RecordedTask()
-    resumed = lambdamart.tune(*data, SPEC, seed=3, journal=journal, task=told)
+    resumed = lambdamart.tune(*planted_data, SPEC, seed=3, journal=journal, task=told)
     assert told.reached == [2], "the first trial must not be run again"
     assert resumed.model == tuned.model
 
 
-def test_an_interrupted_first_trial_is_begun_again(data, tuned, tmp_path, monkeypatch):
+def test_an_interrupted_first_trial_is_begun_again(planted_data, tuned, tmp_path, monkeypatch):
     """With its own settings, the defaults: they are asked for once only."""
     journal = tmp_path / "trials.journal"
 
@@ -49,13 +49,13 @@ def test_an_interrupted_first_trial_is_begun_again(data, tuned, tmp_path, monkey
 
     monkeypatch.setattr(lambdamart, "_held_out", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        lambdamart.tune(*data, SPEC, seed=3, journal=journal)
+        lambdamart.tune(*planted_data, SPEC, seed=3, journal=journal)
     monkeypatch.undo()
-    assert lambdamart.tune(*data, SPEC, seed=3, journal=journal).model == tuned.model
+    assert lambdamart.tune(*planted_data, SPEC, seed=3, journal=journal).model == tuned.model
 
 
-def test_selection_by_folds_needs_no_validation_labels(data, tuned):
-    train, valid = data
+def test_selection_by_folds_needs_no_validation_labels(planted_data, tuned):
+    train, valid = planted_data
     spec = SPEC.model_copy(update={"select_on": "folds"})
     blind = dataclasses.replace(valid, labels=np.random.default_rng(5).permutation(valid.labels))
     by_folds = lambdamart.tune(train, valid, spec, seed=3)
@@ -77,8 +77,8 @@ def test_out_of_fold_scores_do_not_know_their_query():
     assert abs(unseen - chance) < 0.06
 
 
-def test_every_training_row_gets_an_out_of_fold_score(data, tuned):
-    train, _ = data
+def test_every_training_row_gets_an_out_of_fold_score(planted_data, tuned):
+    train, _ = planted_data
     told = RecordedTask()
     scores = lambdamart.out_of_fold_scores(train, tuned, folds=3, seed=0, task=told)
     assert scores.shape == (train.rows,)
@@ -86,8 +86,8 @@ def test_every_training_row_gets_an_out_of_fold_score(data, tuned):
     assert told.reached == [1, 2, 3]
 
 
-def test_unknown_category_is_scored_like_a_missing_one(data, tuned):
-    train, _ = data
+def test_unknown_category_is_scored_like_a_missing_one(planted_data, tuned):
+    train, _ = planted_data
     booster = lightgbm.Booster(model_str=tuned.model)
     few = train.select(range(5))
     unknown = few.features.copy()
@@ -100,9 +100,9 @@ def test_unknown_category_is_scored_like_a_missing_one(data, tuned):
     assert scores.tolist() != known.tolist(), "the category must matter, or nothing was compared"
 
 
-def test_members_are_summed_and_score_no_query_that_they_were_fitted_on(data, tuned):
+def test_members_are_summed_and_score_no_query_that_they_were_fitted_on(planted_data, tuned):
     """The first member is the model of one seed; the out-of-fold scores are sums of as many as serve."""
-    train, valid = data
+    train, valid = planted_data
     spec = SPEC.model_copy(update={"members": 3, "settings": type(SPEC.settings)(bagging_fraction=0.5)})
     one = lambdamart.tune(train, valid, spec.model_copy(update={"members": 1}), seed=3)
     three = lambdamart.tune(train, valid, spec, seed=3)

@@ -102,9 +102,9 @@ def rises(scores_at):
 
 
 @pytest.mark.parametrize("select_on", ["valid", "folds"])
-def test_trees_are_bound_against_what_the_labels_say(data, select_on):
+def test_trees_are_bound_against_what_the_labels_say(planted_data, select_on):
     """The labels rise with the utility; bound to fall, no score may rise with it, and the ranking gets worse."""
-    train, valid = data
+    train, valid = planted_data
 
     def grown(spec):
         model = lambdamart.tune(train, valid, spec, seed=3).model
@@ -118,17 +118,17 @@ def test_trees_are_bound_against_what_the_labels_say(data, select_on):
     assert rises(grown(spec.model_copy(update={"monotone": (("utility", -1),)}))) == 0.0
 
 
-def test_out_of_fold_scores_are_bound_as_the_model_is(data):
-    train, valid = data
+def test_out_of_fold_scores_are_bound_as_the_model_is(planted_data):
+    train, valid = planted_data
     tuned = lambdamart.tune(train, valid, SPEC, seed=3)
     for directions, least, most in (((), 0.3, 1.0), ((("utility", -1),), -1.0, 0.1)):
         scores = lambdamart.out_of_fold_scores(train, tuned, folds=3, seed=0, monotone=directions)
         assert least < np.corrcoef(scores, train.features[:, 0])[0, 1] < most
 
 
-def test_list_relative_columns_are_bound_as_their_feature_is(data):
+def test_list_relative_columns_are_bound_as_their_feature_is(planted_data):
     """A candidate that is moved up in its list scores no better, in the whole forest of widened columns."""
-    splits = Splits(*(data[0], data[1], data[1]), "by hand").under(fit_schema(data[0]))
+    splits = Splits(*(planted_data[0], planted_data[1], planted_data[1]), "by hand").under(fit_schema(planted_data[0]))
     columns = relative.candidates(splits.train.schema, ("z", "rank"))
     seen = relative.widened(splits, columns)
 

@@ -21,48 +21,50 @@ def quick(monkeypatch):
     monkeypatch.setattr("listwright.training.cluster.group.time.sleep", lambda _seconds: None)
 
 
-def tuned(data, losses=0):
+def tuned(planted_data, losses=0):
     grower = ParallelGrower(Workers(RayStandIn(losses=losses), 1))
-    return lambdamart.tune(*data, SPEC, seed=3, grower=grower)
+    return lambdamart.tune(*planted_data, SPEC, seed=3, grower=grower)
 
 
-def test_it_learns_as_well_as_here(data):
-    here, there = lambdamart.tune(*data, SPEC, seed=3), tuned(data)
+def test_it_learns_as_well_as_here(planted_data):
+    here, there = lambdamart.tune(*planted_data, SPEC, seed=3), tuned(planted_data)
     assert there.valid_ndcg == pytest.approx(here.valid_ndcg, abs=0.03)
     assert there.trials == here.trials
     assert lightgbm.Booster(model_str=there.model).num_trees() == there.trees
 
 
 @pytest.mark.parametrize("losses", [1, 4])
-def test_a_lost_worker_changes_nothing(data, losses, monkeypatch):
+def test_a_lost_worker_changes_nothing(planted_data, losses, monkeypatch):
     monkeypatch.setattr(data_parallel, "SEGMENT", 5)
-    assert tuned(data, losses) == tuned(data)
+    assert tuned(planted_data, losses) == tuned(planted_data)
 
 
-def test_segments_go_on_from_the_trees_before(data, monkeypatch):
+def test_segments_go_on_from_the_trees_before(planted_data, monkeypatch):
     monkeypatch.setattr(data_parallel, "SEGMENT", 4)
     grower = ParallelGrower(Workers(RayStandIn(), 1))
     settings = {"bagging_fraction": 0.5, "num_leaves": 4, "min_data_in_leaf": 5}
-    short, long = (grower.boost(data[0], settings, seed=1, trees=trees) for trees in (8, 10))
+    short, long = (grower.boost(planted_data[0], settings, seed=1, trees=trees) for trees in (8, 10))
     assert (short.num_trees(), long.num_trees()) == (8, 10)
-    rows = data[0].features[:50]
+    rows = planted_data[0].features[:50]
     np.testing.assert_array_equal(long.predict(rows, num_iteration=8), short.predict(rows))
 
 
-def test_what_lightgbm_refuses_is_told_at_once(data):
+def test_what_lightgbm_refuses_is_told_at_once(planted_data):
     ray = RayStandIn()
-    wrong = replace(data[0], labels=np.full_like(data[0].labels, 40))
+    wrong = replace(planted_data[0], labels=np.full_like(planted_data[0].labels, 40))
     with pytest.raises(RecipeError, match=r"LightGBM refused the training data: .*40"):
         ParallelGrower(Workers(ray, 1)).boost(wrong, {}, seed=1, trees=2)
     assert ray.killed == 1
 
 
-def test_a_search_that_goes_on_leaves_no_group_behind(data, tmp_path):
+def test_a_search_that_goes_on_leaves_no_group_behind(planted_data, tmp_path):
     spec, journal = SPEC.model_copy(update={"trials": 3}), tmp_path / "journal"
     grower = ParallelGrower(Workers(RayStandIn(), 1))
-    lambdamart.search_settings(*data, SPEC.model_copy(update={"trials": 1}), seed=3, journal=journal, grower=grower)
+    lambdamart.search_settings(
+        *planted_data, SPEC.model_copy(update={"trials": 1}), seed=3, journal=journal, grower=grower
+    )
     workers = Workers(RayStandIn(), 1)
-    found = lambdamart.search_settings(*data, spec, seed=3, journal=journal, grower=ParallelGrower(workers))
+    found = lambdamart.search_settings(*planted_data, spec, seed=3, journal=journal, grower=ParallelGrower(workers))
     assert found.trials == 3
     assert len(workers.idle) == 1
 
@@ -74,23 +76,23 @@ def test_nothing_of_the_cluster_is_in_the_model():
     assert data_parallel._OF_THE_CLUSTER.sub("", text) == "[objective: lambdarank]\n[seed: 1]\n"
 
 
-def test_cross_validation_and_too_many_workers_are_refused(data):
+def test_cross_validation_and_too_many_workers_are_refused(planted_data):
     grower = ParallelGrower(Workers(RayStandIn(), 1))
     with pytest.raises(RecipeError, match='say select_on = "valid"'):
-        grower.trial_of(*data, SPEC.model_copy(update={"select_on": "folds"}), seed=0)
+        grower.trial_of(*planted_data, SPEC.model_copy(update={"select_on": "folds"}), seed=0)
     many = ParallelGrower(Workers(RayStandIn(), 10_000))
     with pytest.raises(RecipeError, match=r"--workers 10000: there are .* training queries; take fewer workers"):
-        many.boost(data[0], {}, seed=0, trees=1)
+        many.boost(planted_data[0], {}, seed=0, trees=1)
 
 
-def test_a_trial_elsewhere_is_the_trial_here(data):
+def test_a_trial_elsewhere_is_the_trial_here(planted_data):
     class Read:
         def __call__(self):
-            return type("Parts", (), {"train": data[0], "valid": data[1]})()
+            return type("Parts", (), {"train": planted_data[0], "valid": planted_data[1]})()
 
     def unheard(_step, _value):
         return None
 
     values = SPEC.settings.model_dump()
-    here = lambdamart.trial_of(*data, SPEC, seed=3)(0, values, unheard)
+    here = lambdamart.trial_of(*planted_data, SPEC, seed=3)(0, values, unheard)
     assert SettingsTrial(Read(), SPEC, 3)(0, values, unheard) == here

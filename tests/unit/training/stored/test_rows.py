@@ -20,7 +20,7 @@ from listwright.training.stored.rows import (
     taken,
     with_column,
 )
-from support.strategies import examples
+from support.strategies import scale_examples
 
 
 class Remembered(Rows):
@@ -84,7 +84,7 @@ def test_columns_read_as_often_as_the_memory_allows():
 
 
 @given(st.data())
-@settings(max_examples=examples(50))
+@settings(max_examples=scale_examples(50))
 def test_views_give_what_the_same_work_gives_on_arrays(data):
     array = matrix()
     views = [(array, Remembered(array))]

@@ -1,10 +1,11 @@
 """Bundles of every format version ever written load and answer as they did when they were sealed."""
 
+import json
 from pathlib import Path
 
 import pytest
 
-from listwright.ranking import bundle
+from listwright.ranking import bundle, manifest
 from listwright.ranking.manifest import FORMAT_VERSION
 
 HERE = Path(__file__).parent
@@ -27,3 +28,10 @@ def test_list_relative_columns_and_a_second_network_came_with_format_5():
     assert {v: len(manifest.relative) for v, manifest in manifests.items()} == {1: 0, 2: 0, 3: 0, 4: 0, 5: 3}
     assert [stage.kind for stage in manifests[5].second_stages] == ["qilcm2", "qilcm"]
     assert [stage.kind for stage in manifests[4].second_stages] == ["qilcm"]
+
+
+def test_a_first_stage_that_stands_alone_is_read_from_before_format_5():
+    path = HERE / "format_4" / "shop" / "1" / "manifest.json"
+    values = json.loads(path.read_text(encoding="utf-8")) | {"second_stage": None, "strategy": "first_stage"}
+    values["sha256"] = manifest._own_hash(values)
+    assert manifest.parse(json.dumps(values), path).second_stages == ()

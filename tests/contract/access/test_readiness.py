@@ -95,3 +95,11 @@ def test_bodies_that_come_late_cannot_turn_readiness(bundle_folder, monkeypatch,
             answer = client.post("/rerank", json=BODY).json()
             assert answer["meta"]["stage_reached"] == "input_order"
         assert client.get("/readyz").status_code == ready
+
+
+@pytest.mark.parametrize(("timeout_ms", "stage"), [(50_000, "input_order"), (90_000, "second_stage")])
+def test_the_timeout_of_a_request_counts_from_its_first_byte(bundle_folder, timeout_ms, stage):
+    app = create_app(Settings(bundle=bundle_folder, timeout_ms=100_000), loaded=bundle.load(bundle_folder))
+    app.add_middleware(Begun, seconds=60.0)
+    with asking(app) as client:
+        assert client.post("/rerank", json=BODY | {"timeout_ms": timeout_ms}).json()["meta"]["stage_reached"] == stage

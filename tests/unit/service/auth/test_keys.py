@@ -247,3 +247,8 @@ def test_a_limit_that_is_changed_counts_from_then_on(tmp_path):
         ring.take(ring.admit(WEB.encode()))
     with pytest.raises(RateLimitedError):
         ring.take(ring.admit(WEB.encode()))
+
+
+def test_a_scope_is_that_of_its_line():
+    found = read(f"log:{WEB} scope=events\nweb:{BATCH}\nboth:{'c' * 20} scope=rank+events")
+    assert [key.scopes for key in found] == [{"events"}, {"rank"}, {"rank", "events"}]

@@ -21,7 +21,6 @@ LABELS = "[labels]\npurchase = 3\nclick = 1\n"
 def logged(tmp_path, monkeypatch):
     """Lists of which the dearest candidate is clicked, and now and then bought."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
     (tmp_path / "served").mkdir()
     (tmp_path / "events").mkdir()
     (tmp_path / "labels.toml").write_text(LABELS)

@@ -96,8 +96,7 @@ def test_the_note_names_a_few_columns_and_counts_the_others():
 
 
 @pytest.fixture
-def read(tmp_path, monkeypatch):
-    monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
+def read(tmp_path):
     columns = {"q": QUERY, "y": LABELS, "a": np.ones(ROWS), "price": NOISE, "b": np.ones(ROWS), "carrier": ["x"] * ROWS}
     pl.DataFrame(columns).write_parquet(tmp_path / "rows.parquet")
 

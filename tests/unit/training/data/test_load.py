@@ -55,8 +55,7 @@ def test_a_table(tmp_path):
         load(recipe(TableData(qid="q", label="y")), ["a", "b"])
 
 
-def test_letor_text_with_progress(tmp_path, monkeypatch):
-    monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
+def test_letor_text_with_progress(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("".join(f"{label} qid:{q} 1:{q}\n" for q in range(100_000) for label in (0, 1)))
     progress = RecordedProgress()

@@ -21,8 +21,7 @@ def only(said):
 
 
 @pytest.fixture
-def table(tmp_path, monkeypatch):
-    monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
+def table(tmp_path):
 
     def load_table(*, split=None, **columns):
         frame = pl.DataFrame({"q": [f"q{q}" for q in QUERY], "y": LABELS, "price": NOISE.round(2), **columns})

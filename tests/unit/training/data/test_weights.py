@@ -157,8 +157,7 @@ def test_a_column_of_weights_is_no_feature(tmp_path, monkeypatch):
     assert table.read(SPEC.model_copy(update={"weight": None}), path).dataset.schema.names == ("w", "price")
 
 
-def test_a_cache_without_its_weights_is_damaged(tmp_path, monkeypatch):
-    monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
+def test_a_cache_without_its_weights_is_damaged(tmp_path):
     path = written(tmp_path, [0.5, 2.0])
     first = table.read(SPEC, path).dataset
     (lost,) = cache.folder().glob("*/weights.npy")
@@ -175,8 +174,7 @@ def test_a_cache_without_its_weights_is_damaged(tmp_path, monkeypatch):
         ([1.0, math.inf], "line 3, column w: expected a weight.*found inf"),
     ],
 )
-def test_a_weight_is_a_finite_number_from_0(tmp_path, monkeypatch, weights, says):
-    monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
+def test_a_weight_is_a_finite_number_from_0(tmp_path, weights, says):
     path = written(tmp_path, weights)
     with pytest.raises(DataError, match=says):
         table.read(SPEC, path)

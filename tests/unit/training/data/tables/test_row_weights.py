@@ -16,6 +16,7 @@ from listwright.training.data.tables.table import read
 from listwright.training.losses import softmax_cross_entropy
 from listwright.training.recipe.data import Propensity
 from listwright.training.recipe.options import recipe_from
+from support.training.own_table import SPEC
 
 P = Propensity(values=(1.0, 0.5, 0.25), clip=0.3)
 
@@ -47,7 +48,7 @@ def test_a_listwise_loss_of_clicks_is_on_average_that_of_full_information():
     assert loss(clicks) < 0.9 * loss(relevant)
 
 
-def table(path, **columns):
+def write_rows(path, **columns):
     rng = np.random.default_rng(0)
     queries, length = 60, 4
     rows = {
@@ -72,9 +73,8 @@ def asked(path, *more):
 
 
 @pytest.mark.parametrize("shards", ["never", "always"])
-def test_a_fit_reads_them_and_the_place_is_no_feature(tmp_path, monkeypatch, shards):
-    monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
-    source = table(tmp_path)
+def test_a_fit_reads_them_and_the_place_is_no_feature(tmp_path, shards):
+    source = write_rows(tmp_path)
     recipe = recipe_from(asked(tmp_path, "--propensities", stored(tmp_path), "--clip", "0.3"))
     assert recipe.data.propensity == P
     train = load(recipe, [str(source)], shards=shards).train
@@ -84,18 +84,16 @@ def test_a_fit_reads_them_and_the_place_is_no_feature(tmp_path, monkeypatch, sha
     assert train.weights[clicked_last] == pytest.approx(1 / 0.3)
 
 
-def test_a_weight_of_the_row_multiplies(tmp_path, monkeypatch):
-    monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
-    source = table(tmp_path, w=np.full(240, 3.0))
+def test_a_weight_of_the_row_multiplies(tmp_path):
+    source = write_rows(tmp_path, w=np.full(240, 3.0))
     option = ["--propensities", stored(tmp_path)]
     plain = load(recipe_from(asked(tmp_path, *option, "--ignore", "w")), [str(source)]).train
     weighed = load(recipe_from(asked(tmp_path, *option, "--weight", "w")), [str(source)]).train
     assert weighed.weights == pytest.approx(3.0 * plain.weights)
 
 
-def test_rows_of_a_query_that_stand_apart_have_the_same_weights(tmp_path, monkeypatch):
-    monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
-    source = table(tmp_path)
+def test_rows_of_a_query_that_stand_apart_have_the_same_weights(tmp_path):
+    source = write_rows(tmp_path)
     spec = recipe_from(asked(tmp_path, "--propensities", stored(tmp_path))).data
     together = read(spec, str(source)).dataset
     pl.read_parquet(source).sort("position", maintain_order=True).write_parquet(tmp_path / "apart.parquet")
@@ -106,10 +104,9 @@ def test_rows_of_a_query_that_stand_apart_have_the_same_weights(tmp_path, monkey
 
 
 @pytest.mark.parametrize("bad", [0, 1.5, None, -1])
-def test_a_place_that_is_none_is_named(tmp_path, monkeypatch, bad):
-    monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
+def test_a_place_that_is_none_is_named(tmp_path, bad):
     places = pl.Series("position", [1.0, 2.0, bad, 4.0] * 60, dtype=pl.Float64)
-    source = table(tmp_path, position=places)
+    source = write_rows(tmp_path, position=places)
     with pytest.raises(DataError, match="line 3, column position: expected the shown place"):
         load(recipe_from(asked(tmp_path, "--propensities", stored(tmp_path))), [str(source)])
 
@@ -127,7 +124,7 @@ def test_a_place_that_is_none_is_named(tmp_path, monkeypatch, bad):
     ],
 )
 def test_a_file_that_is_none_is_refused(tmp_path, content, complaint):
-    table(tmp_path)
+    write_rows(tmp_path)
     if content is not None:
         (tmp_path / "p.json").write_text(content)
     with pytest.raises(RecipeError, match=complaint):
@@ -143,22 +140,27 @@ def test_a_file_that_is_none_is_refused(tmp_path, content, complaint):
     ],
 )
 def test_options_without_sense_are_refused(tmp_path, options, complaint):
-    table(tmp_path)
+    write_rows(tmp_path)
     file = str(stored(tmp_path))
     with pytest.raises(RecipeError, match=complaint):
         recipe_from(asked(tmp_path, *[file if word == "FILE" else word for word in options]))
 
 
-def test_a_column_that_is_missing_is_named(tmp_path, monkeypatch):
-    monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
-    source = table(tmp_path)
+def test_a_column_that_is_missing_is_named(tmp_path):
+    source = write_rows(tmp_path)
     recipe = recipe_from(asked(tmp_path, "--propensities", stored(tmp_path), "--position", "postion"))
     with pytest.raises(RecipeError, match=r"--position: no column 'postion'.*did you mean 'position'"):
         load(recipe, [str(source)])
 
 
 def test_the_suites_refuse_them(tmp_path, capsys):
-    source = table(tmp_path)
+    source = write_rows(tmp_path)
     words = ["table2", "--recipe", "table", "--data", str(source), "--qid", "query_id", "--label", "label"]
     assert experiment.main([*words, "--propensities", str(stored(tmp_path)), "--out", str(tmp_path / "o")]) == 1
     assert "leave out --propensities" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_weight_stays_with_its_row_where_queries_are_interleaved(table):
+    found = table("q,y,a,w\nA,1,1,1\nB,0,2,2\nA,0,3,3\nB,1,4,4\n", SPEC.model_copy(update={"weight": "w"}))
+    assert found.features[:, 0].tolist() == [1.0, 3.0, 2.0, 4.0]
+    assert found.weights.tolist() == [1.0, 3.0, 2.0, 4.0]

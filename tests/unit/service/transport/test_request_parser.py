@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from listwright.service.transport import connection
-from listwright.service.transport.framing import MAX_BLANK_BYTES, MAX_PARAMETERS, MAX_TARGET_BYTES
+from listwright.service.transport.framing import MAX_BLANK_BYTES, MAX_HEAD_BYTES, MAX_PARAMETERS, MAX_TARGET_BYTES
 from support.service.connections import connected, turns
 from support.waiting import until_async
 
@@ -35,6 +35,11 @@ def test_cookies_are_not_passed_on():
     """Python parses them in quadratic time: 64 KiB of backslashes take ten seconds."""
     seen, _ = asked(GET % (b"/livez", b"Cookie: a=1\r\nX-Other: b\r\nCOOKIE: c\r\n"))
     assert [name for name, _ in seen[0]["headers"]] == [b"host", b"x-other"]
+
+
+def test_the_limits_of_a_head_are_those_of_each_request():
+    request = GET % (b"/livez", b"X-Filler: " + b"x" * (MAX_HEAD_BYTES // 4) + b"\r\n")
+    assert asked([request] * 10)[1].count(b" 200 ") == 10
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,10 @@ def test_files_come_change_and_go(running, file):
         until(lambda: named(client) == "first")
         written(file, experiment("explore", name="second"))
         until(lambda: named(client) == "second")
-        file.write_text("[[experiment]")
+        file.with_suffix(".new").write_text("[[experiment]")
+        file.with_suffix(".new").replace(
+            file
+        )  # a file that is written in place is empty for a moment, which is no fault
         until(lambda: client.get("/info").json()["experiments"]["refused"])
         assert named(client) == "second", "the last one stays"
         metric = client.app.service.telemetry.registry.get_sample_value

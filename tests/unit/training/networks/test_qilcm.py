@@ -226,3 +226,12 @@ def test_variants_of_the_paper():
     assert found["full"].attention[0].tolist() != pytest.approx([1 / 7] * 7)
     assert torch.equal(found["V3"].normalised, found["V3"].refined)
     assert torch.equal(found["V3"].refined, found["full"].refined)
+
+
+def test_the_inference_form_ignores_a_column_that_had_one_value_in_training():
+    ranker = model()
+    rows = raw_rows(7, seed=1)
+    rows[:, 3] = 10.0 * np.arange(7)
+    with torch.no_grad():
+        found, expected = (form(ranker)(torch.from_numpy(rows)) for form in (InferenceForm, Unbatched))
+    assert found.numpy() == pytest.approx(expected.numpy(), abs=1e-4)

@@ -34,4 +34,4 @@ def test_a_first_stage_that_stands_alone_is_read_from_before_format_5():
     path = HERE / "format_4" / "shop" / "1" / "manifest.json"
     values = json.loads(path.read_text(encoding="utf-8")) | {"second_stage": None, "strategy": "first_stage"}
     values["sha256"] = manifest._own_hash(values)
-    assert manifest.parse(json.dumps(values), path).second_stages == ()
+    assert manifest.parse(json.dumps(values).encode(), path).second_stages == ()

@@ -120,7 +120,7 @@ def write(features: Float[np.ndarray, "L D"], sources: np.ndarray, out: Float[np
     for feature, z, rank, _, floor in sources.tolist():
         column = features[:, feature]
         present = ~np.isnan(column)
-        values = column[present].astype(np.float64)
+        values = column[present].astype(np.float64) + 0.0  # both zeros are one
         if z >= 0:
             out[:, z] = np.nan
             out[present, z] = _z(values, floor)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -86,6 +86,7 @@ def test_a_positive_affine_map_changes_nothing(features, power, shift):
 
 
 @given(lists(most=400))
+@example(np.array([[1.0, -0.0], [2.0, 1.0], [3.0, -1.0]], dtype=np.float32))
 @pytest.mark.skipif(relative_columns is None, reason="no C compiler built ranking.compiled.relative_columns")
 def test_compiled_and_numpy_give_the_same_bits(features):
     sources = np.array([(0, 0, 1, 0, 0.0), (1, -1, 2, 0, 0.0), (1, 3, -1, 0, 1e-4)], dtype=SOURCE)

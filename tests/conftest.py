@@ -14,7 +14,7 @@ from support.training.tiny import TINY
 
 ROOT = Path(__file__).resolve().parent.parent
 
-if annotated.WANTED:  # before the packages under test are imported
+if annotated.ENABLED:  # before the packages under test are imported
     annotated.install()
 
 hypothesis.settings.register_profile("gate", deadline=None, derandomize=True, max_examples=10)

@@ -7,11 +7,11 @@ from jaxtyping import TypeCheckError
 from listwright.ranking.metrics import dcg
 from listwright.service.wire.answers import nullable
 from listwright.training.router.anomaly import _average_path
-from support.annotated import WANTED
+from support.annotated import ENABLED
 
 
 @pytest.mark.nightly
-@pytest.mark.skipif(not WANTED, reason="CHECK_ANNOTATIONS is not set")
+@pytest.mark.skipif(not ENABLED, reason="CHECK_ANNOTATIONS is not set")
 @pytest.mark.parametrize(
     ("function", "good", "untrue"),
     [

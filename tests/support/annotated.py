@@ -13,7 +13,7 @@ from pydantic import ValidationInfo
 
 ROOT = Path(__file__).resolve().parents[2]
 
-WANTED = bool(os.environ.get("CHECK_ANNOTATIONS"))
+ENABLED = bool(os.environ.get("CHECK_ANNOTATIONS"))
 """``make nightly`` sets the variable."""
 
 HOT = {"listwright.ranking.onnx_graph"}

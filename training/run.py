@@ -12,12 +12,14 @@ from rich.console import Console
 
 from listwright.ranking import bundle
 from listwright.ranking.errors import RecipeError
+from listwright.ranking.reranker import Reranker
 from listwright.training.bars import progress_bars
-from listwright.training.choice.comparing import compared_networks
 from listwright.training.cluster.group import Workers
 from listwright.training.data.dataset import Splits
 from listwright.training.data.load import announce, load
 from listwright.training.data.room import Shards
+from listwright.training.evaluation.evaluate import Evaluation, evaluate
+from listwright.training.evaluation.routing import RoutingEvaluation, evaluate_routing
 from listwright.training.recipe.config import GivenModel, Recipe
 from listwright.training.reporting.measures.details import alone, default_of, details, repeat
 from listwright.training.reporting.measures.explained import explained
@@ -30,7 +32,6 @@ from listwright.training.steps import fitting
 from listwright.training.steps.bundle_schema import under_bundle_schema
 from listwright.training.steps.bundling import write_bundle
 from listwright.training.steps.fitting import Fitted
-from listwright.training.steps.measuring import MeasuredBundle, measure
 from listwright.training.stopwatch import Stopwatch
 from listwright.training.workspace import Workspace
 
@@ -43,7 +44,6 @@ def run(
     resume: bool = False,
     device: str = "auto",
     command: str = "",
-    as_fitted: bool = False,
     shards: Shards = "never",
     workers: Workers | None = None,
     console: Console,
@@ -57,8 +57,6 @@ def run(
         resume: go on with an interrupted run for the same ``out``.
         device: ``auto`` takes CUDA where there is one; or a torch device.
         command: that repeats the run, for its report.
-        as_fitted: the second stage is the bundle's default even if the test split shows it to harm: for whoever
-            measures on that split, and must not choose by it.
         shards: whether rows stay on disk, as for :func:`listwright.training.data.load.load`.
         workers: of a data-parallel fit; None for this process.
         console: where progress and the table go.
@@ -76,7 +74,7 @@ def run(
             read = load(recipe, sources, shards=shards, progress=bars)
             splits, fingerprint = _checked(recipe, read, workspace)
         context = RunContext(recipe, splits, workspace.state, bars, usable, workers)
-        return _fit_and_publish(context, workspace, watch, fingerprint, command, as_fitted=as_fitted)
+        return _fit_and_publish(context, workspace, watch, fingerprint, command)
 
 
 def run_on(
@@ -97,7 +95,7 @@ def run_on(
         with watch.step("data"):
             splits, fingerprint = _checked(recipe, read, workspace)
         context = RunContext(recipe, splits, workspace.state, bars, usable)
-        return _fit_and_publish(context, workspace, watch, fingerprint, command, as_fitted=False)
+        return _fit_and_publish(context, workspace, watch, fingerprint, command)
 
 
 def _checked(recipe: Recipe, read: Splits, workspace: Workspace) -> tuple[Splits, str]:
@@ -111,27 +109,25 @@ def _checked(recipe: Recipe, read: Splits, workspace: Workspace) -> tuple[Splits
 
 
 def _fit_and_publish(
-    context: RunContext, workspace: Workspace, watch: Stopwatch, fingerprint: str, command: str, *, as_fitted: bool
+    context: RunContext, workspace: Workspace, watch: Stopwatch, fingerprint: str, command: str
 ) -> Report:
     """From checked data to the published bundle: fit, export, measure, report, seal, publish."""
     recipe, splits = context.recipe, context.splits
     notes = announce(recipe, splits, context.progress)
-    fitted = fitting.fit(context, watch, as_fitted=as_fitted)
+    fitted = fitting.fit(context, watch)
     with watch.step("export and parity"):
         write_bundle(workspace.bundle, workspace.out, recipe, splits, fitted)
     with watch.step("evaluation"):
-        measured = measure(
-            workspace.bundle,
-            recipe,
-            splits,
-            metric=HEADLINE,
-            as_fitted=as_fitted or bool(compared_networks(recipe)),  # what was chosen on training queries stays so
-            progress=context.progress,
-            plain=None if fitted.plain is None else fitted.plain.scores_of(splits.test),
-        )
-    manifest = measured.served.manifest
+        served = bundle.load(workspace.bundle)
+        plain = None if fitted.plain is None else fitted.plain.scores_of(splits.test)
+        task = context.progress.begin("Scoring the test split", len(splits.test))
+        evaluation = evaluate(served.reranker, splits.test, plain=plain, task=task)
+        router = recipe.router
+        routing = None if router is None else evaluate_routing(workspace.bundle, splits.test, ndcg_at=router.ndcg_at)
+    manifest = served.manifest
     with watch.step("report"):
-        report = _report(context, fitted, measured, notes, repeat(manifest, command, fingerprint))
+        again = repeat(manifest, command, fingerprint)
+        report = _report(context, fitted, served.reranker, evaluation, routing, notes, again)
     report = replace(report, seconds=watch.seconds)  # those of the report among them
     files = [*(file.name for file in manifest.files), *report.write(workspace.bundle)]
     bundle.seal(workspace.bundle, manifest.model_copy(update=report.sealed), files)
@@ -141,11 +137,16 @@ def _fit_and_publish(
 
 
 def _report(
-    context: RunContext, fitted: Fitted, measured: MeasuredBundle, notes: tuple[str, ...], again: Mapping[str, object]
+    context: RunContext,
+    fitted: Fitted,
+    reranker: Reranker,
+    evaluation: Evaluation,
+    routing: RoutingEvaluation | None,
+    notes: tuple[str, ...],
+    again: Mapping[str, object],
 ) -> Report:
     """What the run found, through its sealed bundle."""
     splits, generalist, specialists = context.splits, fitted.generalist, fitted.specialists
-    reranker, evaluation = measured.served.reranker, measured.evaluation
     seen = (
         alone(splits)
         if generalist is None
@@ -161,8 +162,8 @@ def _report(
         model={"kind": "first_stage"} if generalist is None else generalist.facts,
         titles={network.spec.kind: network.spec.title for network in fitted.networks},
         specialists=None if specialists is None else specialists.facts,
-        routing=measured.routing,
-        default=default_of(measured.served.manifest),
+        routing=routing,
+        default=default_of(reranker.manifest),
         recipe=context.recipe.model_dump(mode="json"),
         seconds={},
         details=seen

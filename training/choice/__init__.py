@@ -1,1 +1,1 @@
-"""What ``auto`` means: which ranker the training queries speak for, less what the test split shows to harm."""
+"""What ``auto`` means: which ranker the training queries speak for, less what the validation queries speak against."""

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
 
-from listwright.ranking.manifest import Comparison
+from listwright.ranking import bundle
+from listwright.ranking.manifest import Comparison, Manifest
+from listwright.ranking.metrics import ndcg
+from listwright.ranking.reranker import Reranker
 from listwright.ranking.stages import NetworkKind
-from listwright.training.data.dataset import Splits
-from listwright.training.evaluation.evaluate import bootstrap_interval
+from listwright.training.data.dataset import Dataset, Splits
+from listwright.training.evaluation.evaluate import bootstrap_interval, shuffled_lists, whole
 from listwright.training.evaluation.verdicts import FEWEST, choice_verdict_of
 from listwright.training.first_stage import lambdamart
 from listwright.training.first_stage.fit import FittedFirstStage
-from listwright.training.first_stage.lambdamart import mean_ndcg, query_folds
+from listwright.training.first_stage.lambdamart import query_folds
 from listwright.training.first_stage.relative import widened
 from listwright.training.recipe.config import Recipe
 from listwright.training.recipe.model import FirstStageAlone, NetworkSpec
@@ -24,7 +28,7 @@ from listwright.training.run_context import RunContext
 from listwright.training.second_stage.batching import Lists
 from listwright.training.second_stage.data_parallel import on_workers
 from listwright.training.second_stage.fit import as_fitted
-from listwright.training.second_stage.loop import FittedNetwork, fit_network, predict, query_ndcg
+from listwright.training.second_stage.loop import fit_network, predict, query_ndcg
 
 NAMES = {
     "plain": "the first stage without list-relative columns",
@@ -33,6 +37,8 @@ NAMES = {
 }
 """What people call the rankers of a comparison; a network has its title."""
 
+ROUNDING = 1e-12
+"""Of a mean: less is no difference."""
 
 Strategy = NetworkKind | Literal["first_stage"]
 
@@ -151,25 +157,59 @@ def reason(comparisons: Sequence[Comparison], titles: Mapping[str, str]) -> str:
     return f"on {n} training queries, each ranked by models of this fit that were not trained on it: {'; '.join(said)}"
 
 
-def not_worse(chosen: Chosen, fitted: FittedNetwork, splits: Splits, first: FittedFirstStage) -> Chosen:
-    """What ``auto`` means where nothing was compared: not a network that even its own validation queries call worse.
+def without_worse(folder: Path, manifest: Manifest, valid: Dataset, cutoff: int) -> Manifest:
+    """Take from ``auto``, where nothing was compared, what ranks the validation queries worse than the first stage.
 
-    They flatter it, because it stopped where they were ranked best.
+    The second stage goes first, so that a router abstains to the first stage. If what the router answers then is worse,
+    it always abstains. Both stay in the bundle, for requests that name them. These queries flatter a network, which
+    stopped early on them.
 
     Args:
-        chosen: the network.
-        fitted: it.
-        splits, first: of the run.
+        folder: with the files of the stages.
+        manifest: of the bundle, not sealed yet.
+        valid: validation queries.
+        cutoff: of the NDCG.
+
+    Returns:
+        The manifest, its ``strategy`` and its router's ``margin`` changed where something is worse.
     """
-    cutoff = fitted.spec.ndcg_at
-    before = mean_ndcg(splits.valid, first.valid_scores, cutoff)
-    if fitted.valid_ndcg >= before:
-        return chosen
-    reason = (
-        f"{fitted.spec.kind} is worse than the first stage on the {len(splits.valid)} validation queries: "
-        f"NDCG@{cutoff} {fitted.valid_ndcg:.4f}, the first stage's {before:.4f}"
+    reranker = bundle.open_unsealed(folder, manifest)
+    first = _mean_ndcg(reranker, valid, "first_stage", cutoff)
+    if manifest.strategy != "first_stage":
+        second = _mean_ndcg(reranker, valid, manifest.strategy, cutoff)
+        if second < first - ROUNDING:
+            reason = _worse(manifest.strategy, second, first, valid, cutoff)
+            manifest = manifest.model_copy(update={"strategy": "first_stage", "default_reason": reason})
+            reranker.answer_with("first_stage")
+    if manifest.router is not None and manifest.router.margin is not None:
+        routed = _mean_ndcg(reranker, valid, "auto", cutoff)
+        if routed < first - ROUNDING:
+            reasons = (manifest.default_reason, _worse("routing", routed, first, valid, cutoff))
+            abstaining = manifest.router.model_copy(update={"margin": None})
+            reason = "; ".join(filter(None, reasons))
+            manifest = manifest.model_copy(update={"router": abstaining, "default_reason": reason})
+    return manifest
+
+
+def _mean_ndcg(reranker: Reranker, valid: Dataset, strategy: str, cutoff: int) -> float:
+    """Over queries, by their weights, through the code that serves."""
+    values = [
+        ndcg(
+            whole(reranker.rerank(candidates, strategy=strategy), valid.qids[n]).sort_keys,
+            labels,
+            cutoff=cutoff,
+            gains=valid.gains,
+        )
+        for n, (_, candidates, labels) in enumerate(shuffled_lists(valid))
+    ]
+    return float(np.average(np.nan_to_num(values), weights=valid.query_weights))
+
+
+def _worse(name: str, value: float, first: float, valid: Dataset, cutoff: int) -> str:
+    return (
+        f"{name} is worse than the first stage on the {len(valid)} validation queries: NDCG@{cutoff} {value:.4f}, the "
+        f"first stage's {first:.4f}"
     )
-    return replace(chosen, strategy="first_stage", reason=reason)
 
 
 def cross_fitted(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) -> Float[np.ndarray, " N"]:

@@ -193,7 +193,7 @@ def add_recipe_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help=f"another second stage: {', '.join(MODEL_NAMES)}; see below. It is fitted like the recipe's, unless the "
         "recipe's [rivals] has settings for it. A bundle answers with it, unless it ranks the validation queries worse "
-        "than the first stage, or the test split shows it to harm",
+        "than the first stage",
     )
     parser.add_argument(
         "--precision",

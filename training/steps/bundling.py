@@ -15,7 +15,7 @@ from listwright.ranking import bundle, golden
 from listwright.ranking.compiled import linear as packed_linear
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.stages import GOLDEN, ColumnStage, NetworkStage
-from listwright.training.choice.comparing import Chosen
+from listwright.training.choice.comparing import Chosen, compared_networks, without_worse
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.evaluation.calibration import temperatures
 from listwright.training.export.inference_form import to_export
@@ -57,6 +57,10 @@ def write_bundle(folder: Path, out: Path, recipe: Recipe, splits: Splits, fitted
         lengths = check_parity(Unbatched(network.module), reranker, stage, rows, longest=longest, rng=rng)
     if (specialists := fitted.specialists) is not None:
         check_parity(specialists.srm.module, reranker, specialists.stage, rows, longest=longest, rng=rng)
+    if manifest.second_stage is not None and not compared_networks(recipe):
+        cutoff = fitted.networks[0].spec.ndcg_at if recipe.router is None else recipe.router.ndcg_at
+        manifest = without_worse(folder, manifest, splits.valid, cutoff)
+        reranker = bundle.open_unsealed(folder, manifest)
     (folder / GOLDEN).write_bytes(golden.record(reranker, _golden_lists(splits.valid)))
     found = {"validated_lengths": lengths, "temperatures": temperatures(reranker, splits)}
     return bundle.seal(folder, manifest.model_copy(update=found), files)
@@ -107,19 +111,6 @@ def _write_stages(folder: Path, manifest: Manifest, fitted: Fitted) -> list[str]
     if fitted.specialists is not None:
         files += _write_specialists(folder, fitted.specialists, manifest)
     return files
-
-
-def seal_again(folder: Path, manifest: Manifest, valid: Dataset) -> Manifest:
-    """Seal the same files under another manifest; golden lists are answered anew.
-
-    Args:
-        folder: of a sealed bundle.
-        manifest: its own, with another default.
-        valid: where the golden lists come from.
-    """
-    reranker = bundle.open_unsealed(folder, manifest)
-    (folder / GOLDEN).write_bytes(golden.record(reranker, _golden_lists(valid)))
-    return bundle.seal(folder, manifest, [file.name for file in manifest.files])
 
 
 def _stage(fitted: FittedNetwork) -> NetworkStage:

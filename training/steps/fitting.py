@@ -18,7 +18,6 @@ from listwright.training.choice.comparing import (
     compared,
     compared_networks,
     cross_fitted,
-    not_worse,
     out_of_fold,
 )
 from listwright.training.first_stage import bring_your_own
@@ -61,13 +60,12 @@ class Fitted:
         return self.networks[0] if self.networks else None
 
 
-def fit(run: RunContext, watch: Stopwatch, *, as_fitted: bool) -> Fitted:
+def fit(run: RunContext, watch: Stopwatch) -> Fitted:
     """Every fit of a run, one after the other.
 
     Args:
         run: what to fit.
         watch: times the steps.
-        as_fitted: of :func:`listwright.training.run.run`.
     """
     with watch.step("first stage"):
         first, plain, comparisons = fit_first_stage(run)
@@ -78,8 +76,6 @@ def fit(run: RunContext, watch: Stopwatch, *, as_fitted: bool) -> Fitted:
     with watch.step("second stage"):
         networks = fit_networks(run, first, chosen)
     found = Fitted(first, plain, anomaly, chosen, networks)
-    if found.generalist is not None and not compared_networks(run.recipe) and not as_fitted:
-        found = replace(found, chosen=not_worse(chosen, found.generalist, run.splits, first))
     if run.recipe.specialists is None:
         return found
     with watch.step("specialists"):

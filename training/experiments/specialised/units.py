@@ -41,7 +41,7 @@ def routing(recipe: Recipe, sources: Sequence[str], state: Path, task: Task) -> 
     out = state / recipe.name / "1"
     if not out.exists():  # an interruption may come after the bundle was published
         quiet = Console(file=io.StringIO())
-        run(recipe, sources, out, resume=partial_of(out).exists(), as_fitted=True, console=quiet)
+        run(recipe, sources, out, resume=partial_of(out).exists(), console=quiet)
     task.note(f"{unit}: testing")
     found = evaluate_routing(out, test, ndcg_at=recipe.router.ndcg_at)
     assert found is not None

@@ -1,111 +1,101 @@
-"""What is shown to harm is taken away from ``auto``, one thing at a time; nothing is ever chosen."""
+"""Where nothing was compared, ``auto`` does without what ranks the validation queries worse than the first stage."""
 
-import re
-from datetime import UTC, datetime
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from listwright.ranking.features import Feature, FeatureSchema
-from listwright.ranking.manifest import Manifest
-from listwright.ranking.metrics import EvalProtocol
-from listwright.ranking.stages import AnomalyStage, LightGbmStage, NetworkStage, RouterStage, Specialist, SrmStage
-from listwright.training.choice.default_strategy import without_harm
-from listwright.training.evaluation.evaluate import METRICS, Evaluation
+from listwright.ranking import bundle
+from listwright.ranking.candidates import CandidateList
+from listwright.training.choice.comparing import without_worse
+from listwright.training.data.dataset import Dataset
 from listwright.training.reporting.sentences import default_sentence
+from support.service.bundles import make_bundle, rows
 
-SCHEMA = FeatureSchema(features=(Feature(name="price"),))
-FIRST = np.linspace(0.2, 0.9, 50)
-
-
-def manifest(*, kind="dlcm", margin=None, routed=False, **changes):
-    values = {
-        "name": "shop",
-        "version": "1",
-        "created_at": datetime(2026, 1, 1, tzinfo=UTC),
-        "recipe": {},
-        "data": "x",
-        "feature_schema": SCHEMA,
-        "fingerprint": SCHEMA.fingerprint,
-        "first_stage": LightGbmStage(),
-        "second_stages": (NetworkStage(kind=kind, file="g.onnx", cutoff=5, first_stage_score=True),) if kind else (),
-        "strategy": kind or "first_stage",
-    }
-    if routed:
-        values |= {
-            "srm": SrmStage(specialists=(Specialist(weight=1.0, queries=1),)),
-            "anomaly": AnomalyStage(),
-            "router": RouterStage(temperature=1.0, margin=margin),
-        }
-    return Manifest(**(values | changes))
+MARGIN = 0.25
+LISTS, LENGTH = 60, 8
 
 
-def evaluation(**gains):
-    """Every query gains so much over the first stage, give or take a little; NDCG@10 alone."""
-    spread = np.where(np.arange(len(FIRST)) % 2, 0.001, -0.001)
-    values = {"first_stage": FIRST} | {name: FIRST + gain + spread for name, gain in gains.items()}
-    return Evaluation(
-        {name: {metric: FIRST if metric != "ndcg@10" else one for metric in METRICS} for name, one in values.items()},
-        EvalProtocol(),
-    )
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return make_bundle(tmp_path_factory.mktemp("models") / "shop" / "1", specialists=3, margin=MARGIN)
 
 
-@pytest.mark.parametrize("gain", [0.05, 0.0, -0.0001])
-def test_what_is_not_shown_to_harm_stays(gain):
-    assert without_harm(manifest(), evaluation(dlcm=gain), "ndcg@10") is None
+@pytest.fixture(scope="module")
+def sealed(folder):
+    return bundle.load(folder)
 
 
-def test_a_harmful_second_stage_answers_by_name_only():
-    before = manifest()
-    after = without_harm(before, evaluation(dlcm=-0.05), "ndcg@10")
-    assert after.strategy == "first_stage"
-    assert after.strategies == before.strategies == ("dlcm", "first_stage")
-    for said in ("dlcm is worse", "on 50 test queries", "NDCG@10 -0.0500 [-0.050", "below 0"):
-        assert said in after.default_reason
-    assert after.model_copy(update={"strategy": "dlcm", "default_reason": None}) == before, "nothing else changes"
-    assert without_harm(after, evaluation(dlcm=-0.05), "ndcg@10") is None, "once is enough"
+def queries(reranker, share_of_routed, *, right):
+    """Queries whose one relevant candidate is what ``right`` puts first; the first of them are routed to a specialist."""
+    rng = np.random.default_rng(0)
+    features, labels = [], []
+    for n in range(LISTS):
+        part = rows(rng, LENGTH)
+        part[:, 0] += (1.0 if n < share_of_routed * LISTS else -1.0) - part[:, 0].mean()
+        features.append(part)
+        labels.append(np.zeros(LENGTH, np.int32))
+        labels[-1][right(reranker, CandidateList(part)).order[0]] = 1
+    offsets = np.arange(0, (LISTS + 1) * LENGTH, LENGTH)
+    qids = tuple(map(str, range(LISTS)))
+    return Dataset(np.concatenate(features), np.concatenate(labels), offsets, qids, reranker.schema)
 
 
-def test_only_the_metric_that_is_asked_for_counts():
-    assert without_harm(manifest(), evaluation(dlcm=-0.05), "ndcg@5") is None
+def by_first_stage(reranker, candidates):
+    return reranker.rerank(candidates, strategy="first_stage")
 
 
-def test_a_first_stage_alone_has_nothing_to_take_away():
-    assert without_harm(manifest(kind=None), evaluation(), "ndcg@10") is None
+def by_second_stage(reranker, candidates):
+    return reranker.rerank(candidates, strategy="qilcm")
 
 
-def test_a_harmful_generalist_leaves_a_router_that_abstains_to_the_first_stage():
-    after = without_harm(manifest(routed=True, margin=0.1), evaluation(dlcm=-0.05, routed=-0.05), "ndcg@10")
-    assert (after.strategy, after.router.margin) == ("first_stage", 0.1), "what auto answers now is to be measured"
-    assert without_harm(after, evaluation(dlcm=-0.05, routed=0.02), "ndcg@10") is None, "it does not harm any more"
-    last = without_harm(after, evaluation(dlcm=-0.05, routed=-0.01), "ndcg@10")
-    assert (last.strategy, last.router.margin) == ("first_stage", None)
-    assert "dlcm is worse" in last.default_reason
-    assert "; routing is worse" in last.default_reason
-    assert without_harm(last, evaluation(dlcm=-0.05, routed=-0.01), "ndcg@10") is None
+def by_specialist_or_first_stage(reranker, candidates):
+    ranking = reranker.rerank(candidates)
+    return ranking if ranking.route.strategy == "srm" else by_first_stage(reranker, candidates)
 
 
-def test_a_harmful_router_leaves_the_generalist():
-    after = without_harm(manifest(routed=True, margin=0.1), evaluation(dlcm=0.01, routed=-0.01), "ndcg@10")
-    assert (after.strategy, after.router.margin) == ("dlcm", None)
-    assert after.router.temperature == 1.0
-    assert after.default_reason.startswith("routing is worse than the first stage")
-
-
-def test_a_router_that_never_routes_is_left_alone():
-    assert without_harm(manifest(routed=True), evaluation(dlcm=0.01, routed=-0.01), "ndcg@10") is None
+def by_auto(reranker, candidates):
+    return reranker.rerank(candidates)
 
 
 @pytest.mark.parametrize(
-    ("default", "says"),
+    ("right", "share", "strategy", "margin"),
     [
-        ({}, None),
-        ({"strategy": "dlcm", "reason": None}, None),
-        ({"strategy": "first_stage", "reason": None}, None),
-        ({"strategy": "first_stage", "reason": "dlcm is"}, "answers with the first stage unless .* strategy=dlcm: dlcm is."),
-        ({"strategy": "dlcm", "reason": "routing is"}, "router of this bundle always abstains: routing is."),
+        (by_first_stage, 0.5, "first_stage", None),
+        (by_specialist_or_first_stage, 0.4, "first_stage", MARGIN),
+        (by_auto, 0.5, "qilcm", MARGIN),
     ],
-)  # fmt: skip
-def test_a_sentence_says_what_was_taken_away(default, says):
-    said = default_sentence(default, "dlcm")
-    assert (said is None) if says is None else re.search(says, said)
+)
+def test_what_is_worse_is_taken_away_second_stage_first(folder, sealed, right, share, strategy, margin):
+    after = without_worse(folder, sealed.manifest, queries(sealed.reranker, share, right=right), 10)
+    assert (after.strategy, after.router.margin) == (strategy, margin)
+    assert (after.default_reason is None) == (strategy == "qilcm")
+
+
+def test_the_reason_has_both_figures(folder, sealed):
+    valid = queries(sealed.reranker, 0.5, right=by_first_stage)
+    after = without_worse(folder, sealed.manifest, valid, 10)
+    for name in ("qilcm", "routing"):
+        assert f"{name} is worse than the first stage on the {LISTS} validation queries" in after.default_reason
+    assert "the first stage's 1.0000" in after.default_reason
+    printed = default_sentence({"strategy": after.strategy, "reason": after.default_reason}, "qilcm")
+    assert after.default_reason in printed
+
+
+def test_equal_is_not_worse(folder, sealed):
+    """All candidates are relevant: every order is as good."""
+    valid = queries(sealed.reranker, 0.5, right=by_first_stage)
+    valid.labels[:] = 1
+    assert without_worse(folder, sealed.manifest, valid, 10) == sealed.manifest
+
+
+def test_a_query_counts_by_its_weight(folder, sealed):
+    """In one half of the queries the second stage is right, in the other one the first stage."""
+    gained, harmed = (queries(sealed.reranker, 0.5, right=right) for right in (by_second_stage, by_first_stage))
+    half = len(gained.labels) // 2
+    labels = np.concatenate([gained.labels[:half], harmed.labels[half:]])
+    weights = np.repeat([1.0, 0.0], [half, len(labels) - half])
+    valid = replace(gained, labels=labels, weights=weights)
+    assert without_worse(folder, sealed.manifest, valid, 10).strategy == "qilcm"
+    turned = replace(valid, weights=weights[::-1])
+    assert without_worse(folder, sealed.manifest, turned, 10).strategy == "first_stage"

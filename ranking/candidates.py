@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int, Real
 
 from listwright.ranking.errors import CandidateError, EmptyListError, RoutingError
-from listwright.ranking.order import ranks_of
+from listwright.ranking.order import ranks_of, sort_keys
 
 Stage = Literal["second_stage", "first_stage", "input_order"]
 DecidedBy = Literal["caller", "hook", "router", "abstained", "bundle"]
@@ -132,3 +132,9 @@ class Ranking:
     def ranks(self) -> Int[np.ndarray, " L"]:
         """``(L,)`` 1-based ranks in input order."""
         return ranks_of(self.order)
+
+    @property
+    def sort_keys(self) -> Float[np.ndarray, " L"]:
+        """``(L,)`` for metrics: higher is better, equal where only input order tells candidates apart."""
+        kept = np.flatnonzero(~np.isnan(self.scores))
+        return sort_keys(self.scores[kept], kept, self.first_stage_scores)

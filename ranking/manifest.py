@@ -26,7 +26,7 @@ from listwright.ranking.stages import (
     SrmStage,
 )
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 """Version of the bundle format that this code writes, and the newest that it reads.
 
 To change the format: raise this number; keep reading every older version (convert the parsed JSON step by step in
@@ -36,6 +36,9 @@ change in ``docs/bundle-format.md`` and the changelog.
 
 _SEVERAL_SECOND_STAGES = 5
 """Before this version, a bundle had one second stage or none."""
+
+_SHARED_RANKS = 6
+"""Before this version, equal scores kept input order in the figures of a bundle."""
 
 BundleName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
 """A name or version: it is a folder, and stands in headers, logs and labels."""
@@ -206,6 +209,8 @@ def parse(text: bytes, path: Path) -> Manifest:
     if version < _SEVERAL_SECOND_STAGES and "second_stage" in values:
         only = values.pop("second_stage")
         values["second_stages"] = [] if only is None else [only]
+    if version < _SHARED_RANKS and isinstance(values.get("protocol"), dict):
+        values["protocol"].setdefault("ties", "input_order")
     try:
         return Manifest.model_validate(values)
     except ValidationError as error:

@@ -1,8 +1,9 @@
 """Ranking metrics under an explicit protocol.
 
-Every function takes ``scores`` and ``labels`` of one list, in input order, and sorts by
-:func:`listwright.ranking.order.rank_by_score`. To measure a finished :class:`~listwright.ranking.candidates.Ranking`,
-pass its negated ranks.
+Every function takes ``scores`` and ``labels`` of one list, in input order. Candidates with equal scores share their
+ranks: a metric is its expectation over all orders of theirs (McSherry & Najork, ECIR 2008), so that it does not depend
+on input order. NaN ranks below every number. To measure a finished
+:class:`~listwright.ranking.candidates.Ranking`, pass its ``sort_keys``.
 
 Gain is ``2^y - 1``, unless gains are given, and the discount ``1 / log2(rank + 1)`` (Burges et al., ICML 2005).
 """
@@ -20,6 +21,9 @@ from listwright.ranking.order import rank_by_score
 
 EmptyQueries = Literal[0, 1, "drop"]
 
+HIGHEST_GAIN = 15.0
+"""Gain of label 4, the best of TREC's and of the LETOR sets with the most grades."""
+
 
 class EvalProtocol(BaseModel):
     """The choices that move a number without moving the model; printed beside every figure.
@@ -31,6 +35,7 @@ class EvalProtocol(BaseModel):
             it kept (``truncated``).
         gains: what label 0, 1 and so on is worth in DCG; None for ``2^y - 1``.
         weighted: whether queries count by their weights, or all alike.
+        ties: equal scores share their ranks; ``input_order`` only in bundles before format 6, which kept that.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -39,13 +44,14 @@ class EvalProtocol(BaseModel):
     ideal: Literal["full", "truncated"] = "full"
     gains: tuple[float, ...] | None = None
     weighted: bool = False
+    ties: Literal["shared", "input_order"] = "shared"
 
     def __str__(self) -> str:
         gains = "2^y-1" if self.gains is None else f"{', '.join(f'{gain:g}' for gain in self.gains)} of label 0, 1, ..."
         mean = "weighted" if self.weighted else "macro"
         return (
             f"gain {gains}, discount 1/log2(rank+1), {mean} mean over queries, empty_queries={self.empty_queries}, "
-            f"ideal={self.ideal}, equal scores keep input order"
+            f"ideal={self.ideal}, equal scores {'share their ranks' if self.ties == 'shared' else 'keep input order'}"
         )
 
     def apply(self, values: Float[np.ndarray, " N"]) -> Float[np.ndarray, " M"]:
@@ -67,9 +73,22 @@ def dcg(ranked_labels: Int[np.ndarray, " L"], *, cutoff: int, gains: Sequence[fl
         ValueError: if the cutoff is no rank (below 1); so do the other metrics.
         IndexError: if a label has no gain.
     """
-    top = np.asarray(_first(ranked_labels, cutoff))
-    gained = np.exp2(top.astype(np.float64)) - 1.0 if gains is None else np.asarray(gains, dtype=np.float64)[top]
-    return float(np.sum(gained / np.log2(np.arange(2, len(top) + 2))))
+    _check(cutoff)
+    top = ranked_labels[:cutoff]
+    return float(np.sum(gains_of(top, gains) / np.log2(np.arange(2, len(top) + 2))))
+
+
+def gains_of(labels: Int[np.ndarray, " L"], gains: Sequence[float] | None = None) -> Float[np.ndarray, " L"]:
+    """What each label is worth: ``gains[y]``, or ``2^y - 1`` for None.
+
+    Raises:
+        IndexError: if a label has no gain.
+    """
+    of_labels: Float[np.ndarray, " G"] = (
+        np.exp2(np.arange(int(labels.max(initial=0)) + 1.0)) - 1.0 if gains is None else np.asarray(gains, np.float64)
+    )
+    worth: Float[np.ndarray, " L"] = of_labels[labels]
+    return worth
 
 
 def ndcg(
@@ -96,26 +115,198 @@ def ndcg(
     ideal = dcg(np.sort(labels if kept is None else labels[kept])[::-1], cutoff=cutoff, gains=gains)
     if ideal == 0.0:
         return float("nan")
-    return dcg(labels[rank_by_score(scores)], cutoff=cutoff, gains=gains) / ideal
+    return float(_mean_dcgs(scores, gains_of(labels, gains), np.array([0, len(labels)]), cutoff)[0]) / ideal
+
+
+class QueryNdcg:
+    """NDCG of many queries at once, as :func:`ndcg` has it for one.
+
+    Args:
+        labels: ``(R,)`` relevance labels of all rows, those of one query together.
+        offsets: ``(N + 1,)`` query n owns rows ``offsets[n] : offsets[n + 1]``, at least one.
+        cutoff, gains: as for :func:`ndcg`.
+    """
+
+    def __init__(
+        self,
+        labels: Int[np.ndarray, " R"],
+        offsets: Int[np.ndarray, " O"],
+        *,
+        cutoff: int,
+        gains: Sequence[float] | None = None,
+    ) -> None:
+        _check(cutoff)
+        self._gains, self._offsets, self._cutoff = gains_of(labels, gains), offsets, cutoff
+        self._ideals = _mean_dcgs(labels.astype(np.float64), self._gains, offsets, cutoff)
+
+    def of(self, scores: Float[np.ndarray, " R"]) -> Float[np.ndarray, " N"]:
+        """``(N,)`` by these scores; 0 for a query without a relevant candidate."""
+        found = _mean_dcgs(scores, self._gains, self._offsets, self._cutoff)
+        return np.divide(found, self._ideals, out=np.zeros_like(found), where=self._ideals != 0.0)
 
 
 def precision(scores: Float[np.ndarray, " L"], labels: Int[np.ndarray, " L"], *, cutoff: int) -> float:
     """Share of relevant candidates (label > 0) in the first ``cutoff`` ranks; divided by ``cutoff`` even if L < it."""
-    return float(np.count_nonzero(_first(labels[rank_by_score(scores)], cutoff) > 0)) / cutoff
+    _check(cutoff)
+    relevant, sizes, _ = _rank_groups(scores, (labels > 0).astype(np.float64))
+    return float((np.repeat(relevant / sizes, sizes)[:cutoff]).sum()) / cutoff
 
 
 def hit(scores: Float[np.ndarray, " L"], labels: Int[np.ndarray, " L"], *, cutoff: int) -> float:
-    """1.0 if any of the first ``cutoff`` ranks is relevant (label > 0), else 0.0."""
-    return float((_first(labels[rank_by_score(scores)], cutoff) > 0).any())
+    """Probability that one of the first ``cutoff`` ranks is relevant (label > 0): 1.0 or 0.0 where no scores tie."""
+    return float(1.0 - _survival(scores, (labels > 0).astype(np.float64), cutoff)[-1])
 
 
 def reciprocal_rank(scores: Float[np.ndarray, " L"], labels: Int[np.ndarray, " L"]) -> float:
     """1 / rank of the first relevant candidate (label > 0); 0.0 if there is none."""
-    relevant = np.flatnonzero(labels[rank_by_score(scores)] > 0)
-    return 1.0 / (int(relevant[0]) + 1) if len(relevant) else 0.0
+    passed = _survival(scores, (labels > 0).astype(np.float64), max(1, len(labels)))
+    return float(-(np.diff(passed) / np.arange(1, len(passed))).sum())
 
 
-def _first(ranked_labels: Int[np.ndarray, " L"], cutoff: int) -> Int[np.ndarray, " C"]:
+def average_precision(scores: Float[np.ndarray, " L"], labels: Int[np.ndarray, " L"]) -> float:
+    """Mean of the precision at the rank of each relevant candidate (label > 0); 0.0 if there is none.
+
+    Its mean over queries is MAP.
+    """
+    relevant, sizes, starts = _rank_groups(scores, (labels > 0).astype(np.float64))
+    total = float(relevant.sum())
+    if total == 0.0:
+        return 0.0
+    before = np.repeat(np.cumsum(relevant) - relevant, sizes)
+    share = np.repeat(relevant / sizes, sizes)
+    of_others = np.repeat((relevant - 1.0) / np.maximum(1, sizes - 1), sizes)  # of a relevant candidate's equals
+    ranks = np.arange(1, len(labels) + 1)
+    within = ranks - 1 - np.repeat(starts, sizes)
+    return float((share * (before + 1.0 + within * of_others) / ranks).sum()) / total
+
+
+def expected_reciprocal_rank(
+    scores: Float[np.ndarray, " L"],
+    labels: Int[np.ndarray, " L"],
+    *,
+    cutoff: int,
+    gains: Sequence[float] | None = None,
+    highest: float = HIGHEST_GAIN,
+) -> float:
+    """ERR: the mean of 1 / rank at which a user stops who looks at one candidate after the other.
+
+    Definition: ``sum_{r=1..cutoff} 1/r R_r prod_{i<r} (1 - R_i)`` with ``R = gain / (highest + 1)`` (Chapelle et al.,
+    CIKM 2009, eq. 5).
+
+    Args:
+        scores, labels, cutoff, gains: as for :func:`ndcg`.
+        highest: the gain of the best label that there can be. The default is that of label 4, as in TREC's tools.
+
+    Raises:
+        ValueError: if a label is worth more than the highest gain.
+    """
+    worth = gains_of(labels, gains)
+    if worth.max() > highest:
+        raise ValueError(f"a label has gain {worth.max():g}, above the highest one, {highest:g}: raise highest")
+    passed = _survival(scores, worth / (highest + 1.0), cutoff)
+    return float(-(np.diff(passed) / np.arange(1, len(passed))).sum())
+
+
+def measure(
+    name: str,
+    scores: Float[np.ndarray, " L"],
+    labels: Int[np.ndarray, " L"],
+    *,
+    kept: Bool[np.ndarray, " L"] | None = None,
+    gains: Sequence[float] | None = None,
+    highest: float = HIGHEST_GAIN,
+) -> float:
+    """A metric of one list, by name: ``ndcg@K``, ``hit@K``, ``precision@K``, ``err@K``, ``mrr`` or ``map``.
+
+    Args:
+        name: K is the cutoff.
+        scores, labels, kept, gains, highest: as for the function of that metric.
+
+    Raises:
+        ValueError: if there is no such metric.
+    """
+    kind, at, depth = name.partition("@")
+    if name == "mrr":
+        return reciprocal_rank(scores, labels)
+    if name == "map":
+        return average_precision(scores, labels)
+    if kind not in ("ndcg", "hit", "precision", "err") or not at or not depth.isdecimal() or int(depth) < 1:
+        raise ValueError(f"metric {name!r}: expected ndcg@K, hit@K, precision@K or err@K with a K from 1, mrr or map")
+    cutoff = int(depth)
+    if kind == "ndcg":
+        return ndcg(scores, labels, cutoff=cutoff, kept=kept, gains=gains)
+    if kind == "err":
+        return expected_reciprocal_rank(scores, labels, cutoff=cutoff, gains=gains, highest=highest)
+    return (hit if kind == "hit" else precision)(scores, labels, cutoff=cutoff)
+
+
+def _check(cutoff: int) -> None:
     if cutoff < 1:
         raise ValueError(f"cutoff {cutoff}: expected a rank, 1 or more")
-    return ranked_labels[:cutoff]
+
+
+def _mean_dcgs(
+    scores: Float[np.ndarray, " R"], gains: Float[np.ndarray, " R"], offsets: Int[np.ndarray, " O"], cutoff: int
+) -> Float[np.ndarray, " N"]:
+    """``(N,)`` DCG of every query, in expectation over the orders of candidates with equal scores."""
+    lengths = np.diff(offsets)
+    order = np.lexsort((-scores, np.repeat(np.arange(len(lengths)), lengths)))
+    places = np.arange(len(scores)) - np.repeat(offsets[:-1], lengths)
+    discounts = np.where(places < cutoff, 1.0 / np.log2(places + 2.0), 0.0)
+    first_of_group = _first_of_equals(scores[order])
+    first_of_group[offsets[:-1]] = True
+    starts = np.flatnonzero(first_of_group)
+    sizes = np.diff(starts, append=len(scores))
+    of_groups = np.add.reduceat(gains[order], starts) * np.add.reduceat(discounts, starts) / sizes
+    found: Float[np.ndarray, " N"] = np.add.reduceat(of_groups, np.searchsorted(starts, offsets[:-1]))
+    return found
+
+
+def _first_of_equals(ranked: Float[np.ndarray, " R"]) -> Bool[np.ndarray, " R"]:
+    """Where another score begins; NaN equals NaN."""
+    equal = (ranked[1:] == ranked[:-1]) | (np.isnan(ranked[1:]) & np.isnan(ranked[:-1]))
+    return np.concatenate([[True], ~equal])
+
+
+def _rank_groups(
+    scores: Float[np.ndarray, " L"], values: Float[np.ndarray, " L"]
+) -> tuple[Float[np.ndarray, " G"], Int[np.ndarray, " G"], Int[np.ndarray, " G"]]:
+    """Groups of candidates with equal scores, best first: the sum of their values, their number, ranks before them."""
+    order = rank_by_score(scores)
+    starts = np.flatnonzero(_first_of_equals(scores[order]))
+    return np.add.reduceat(values[order], starts), np.diff(starts, append=len(scores)), starts
+
+
+def _survival(scores: Float[np.ndarray, " L"], stops: Float[np.ndarray, " L"], cutoff: int) -> Float[np.ndarray, " C"]:
+    """Probability that a user who stops at each candidate with its probability passes rank 0, 1, ... ``cutoff``.
+
+    The expectation over the orders of equal scores multiplies over groups of these: the mean of the products of p of a
+    group's m factors, over all choices of the p.
+    """
+    _check(cutoff)
+    order = rank_by_score(scores)
+    passes = 1.0 - stops[order]
+    _, sizes, starts = _rank_groups(scores, stops)
+    passed = np.ones(min(cutoff, len(scores)) + 1)
+    for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):
+        if start >= cutoff:
+            break
+        end = min(start + size, cutoff)
+        passed[start + 1 : end + 1] = passed[start] * _mean_products(passes[start : start + size], end - start)
+    return passed
+
+
+def _mean_products(factors: Float[np.ndarray, " M"], most: int) -> Float[np.ndarray, " P"]:
+    """``(most,)`` the mean product of 1, 2, ... of the factors, over all choices of them."""
+    if len(factors) == 1:
+        return factors
+    drawn = np.arange(most)
+    if set(np.unique(factors)) <= {0.0, 1.0}:
+        ones = np.count_nonzero(factors)
+        return np.cumprod(np.maximum(0, ones - drawn) / (len(factors) - drawn))
+    means = np.zeros(most + 1)
+    means[0] = 1.0
+    for count, factor in enumerate(factors.tolist(), start=1):
+        sizes = np.arange(1, min(count, most) + 1)
+        means[sizes] = (means[sizes] * (count - sizes) + means[sizes - 1] * factor * sizes) / count
+    return means[1:]

@@ -73,6 +73,29 @@ def refined_order(
     return np.concatenate([kept[rank_by_score(scores)], by_first_stage[others[by_first_stage]]])
 
 
+def sort_keys(
+    scores: Float[np.ndarray, " C"], kept: Int[np.ndarray, " C"], first_scores: Float[np.ndarray, " L"]
+) -> Float[np.ndarray, " L"]:
+    """Numbers that order a whole list as :func:`refined_order` does, equal where only input order decides.
+
+    Args:
+        scores: of the second stage.
+        kept: the candidates that these belong to.
+        first_scores: of all candidates.
+
+    Returns:
+        ``(L,)`` higher is better; for metrics, which share ranks among equals. Several lists can be given as one.
+    """
+    keys = np.where(np.isnan(first_scores), -np.inf, first_scores)
+    reranked = np.zeros(len(keys), dtype=bool)
+    keys[kept], reranked[kept] = scores, True
+    order = np.lexsort((keys, reranked))
+    steps = (np.diff(keys[order], prepend=-np.inf) > 0.0) | np.diff(reranked[order], prepend=False)
+    found = np.empty(len(keys))
+    found[order] = np.cumsum(steps)
+    return found
+
+
 def ranks_of(order: Int[np.ndarray, " L"]) -> Int[np.ndarray, " L"]:
     """The 1-based rank of every candidate, in input order: the inverse of :func:`rank_by_score`."""
     ranks = np.empty(len(order), dtype=np.int64)

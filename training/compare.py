@@ -95,8 +95,8 @@ def _parser() -> argparse.ArgumentParser:
         "--metric",
         action="append",
         metavar="NAME",
-        help="hit, mrr, ndcg@K, or a column that is summed over the list (revenue, n_purchase); repeatable, the first "
-        "decides (default of a split: hit, mrr, ndcg@10; of an interleaving: hit)",
+        help="hit, mrr, map, ndcg@K, err@K, or a column that is summed over the list (revenue, n_purchase); "
+        "repeatable, the first decides (default of a split: hit, mrr, ndcg@10; of an interleaving: hit)",
     )
     parser.add_argument("--challenger", metavar="ARM", help="of a split with several challengers")
     parser.add_argument(

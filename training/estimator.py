@@ -19,13 +19,14 @@ from sklearn.utils.validation import check_is_fitted
 from listwright.ranking import bundle
 from listwright.ranking.bundle import Bundle
 from listwright.ranking.candidates import CandidateList
-from listwright.ranking.errors import ScoringError
+from listwright.ranking.errors import RecipeError, ScoringError
 from listwright.ranking.manifest import to_json
 from listwright.ranking.relative import RelativeKind
 from listwright.ranking.stages import MANIFEST, ColumnStage
 from listwright.training.data import memory, split
 from listwright.training.data.dataset import Dataset, Remedies
 from listwright.training.data.memory import Values
+from listwright.training.evaluation.evaluate import per_query
 from listwright.training.library.parameters import UNSAVED, parameters_of, recipe_of
 from listwright.training.library.refused_words import refuse
 from listwright.training.library.saving import save_as
@@ -194,26 +195,42 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
             ranking = self.reranker_.rerank(CandidateList(features))
             if ranking.degraded:
                 raise ScoringError(f"query {data.qids[n]}: {ranking.reason}")
-            below = np.flatnonzero(np.isnan(ranking.scores[ranking.order]))
-            row = ranking.scores.copy()
-            row[ranking.order[below]] = np.nanmin(row) - 1.0 - np.arange(len(below))
+            below = np.isnan(ranking.scores)
+            row, keys = ranking.scores.copy(), ranking.sort_keys[below]
+            row[below] = np.nanmin(row) - 1.0 - (keys.max(initial=0.0) - keys)
             scores[order[data.slice(n)]] = row
         return scores
 
-    def score(self, X: Values, y: Values, qid: Values = None, sample_weight: Values = None, **others: object) -> float:
-        """Mean NDCG at ``ndcg_at`` over queries, by their weights; a query without a relevant candidate counts 0.
+    def score(
+        self,
+        X: Values,
+        y: Values,
+        qid: Values = None,
+        sample_weight: Values = None,
+        *,
+        metric: str | None = None,
+        **others: object,
+    ) -> float:
+        """Mean of a metric over queries, by their weights; a query without a relevant candidate counts 0.
+
+        Args:
+            X, y, qid, sample_weight: as of :meth:`fit`.
+            metric: of :func:`listwright.ranking.metrics.measure`, such as ``map`` or ``err@10``; None for NDCG at
+                ``ndcg_at``.
 
         Raises:
-            RecipeError: for a word of another ranker, as in :meth:`fit`.
+            RecipeError: for a word of another ranker, as in :meth:`fit`, or an unknown metric.
             DataError: if a label has no gain.
         """
         refuse("score", others)
-        from listwright.training.first_stage.lambdamart import mean_ndcg  # noqa: PLC0415 - LightGBM and Optuna
-
         scores = self.predict(X, qid)
         data, order = self._asked(X, qid)
         judged = memory.with_labels(data, order, y, sample_weight).worth(self.manifest_.protocol.gains, "y")
-        return mean_ndcg(judged, scores[order], self.ndcg_at)
+        try:
+            values = per_query(judged, scores[order], metric or f"ndcg@{self.ndcg_at}")
+        except ValueError as error:
+            raise RecipeError(str(error)) from error
+        return float(np.average(np.nan_to_num(values), weights=judged.query_weights))
 
     def save(self, path: str | Path) -> Path:
         """Write the bundle that ``listwright serve`` serves; no pickle.

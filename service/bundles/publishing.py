@@ -10,7 +10,7 @@ from pathlib import Path
 
 from listwright.ranking import bundle
 from listwright.ranking.errors import BundleError, ListwrightError
-from listwright.ranking.manifest import Manifest
+from listwright.ranking.manifest import FORMAT_VERSION, Manifest
 from listwright.ranking.stages import MANIFEST
 from listwright.service.bundles.folder import point
 
@@ -48,7 +48,9 @@ def publish_as(source: Path, out: Path) -> Manifest:
         files = [entry.name for entry in loaded.manifest.files]
         for file in files:
             shutil.copyfile(source / file, partial / file)
-        renamed = loaded.manifest.model_copy(update={"name": name, "version": version})
+        renamed = loaded.manifest.model_copy(
+            update={"name": name, "version": version, "format_version": FORMAT_VERSION}
+        )
         sealed = bundle.seal(partial, renamed, files)
         _check_same(loaded.manifest, sealed, source)
         bundle.publish(partial, out)

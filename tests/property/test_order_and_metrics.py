@@ -1,14 +1,24 @@
 """True of every list: what an order and a metric keep, whatever the input."""
 
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from listwright.ranking.metrics import EvalProtocol, dcg, hit, ndcg, precision, reciprocal_rank
-from listwright.ranking.order import rank_by_score, ranks_of
+from listwright.ranking.metrics import (
+    EvalProtocol,
+    QueryNdcg,
+    average_precision,
+    dcg,
+    expected_reciprocal_rank,
+    hit,
+    ndcg,
+    precision,
+    reciprocal_rank,
+)
+from listwright.ranking.order import rank_by_score, ranks_of, refined_order, sort_keys
 from listwright.ranking.relevance import relevance
 from support.strategies import CUTOFFS, judged_lists, permuted, score_lists
 
@@ -59,16 +69,43 @@ def test_ndcg_lies_between_zero_and_one_or_is_nan_without_a_relevant_candidate(j
         assert np.isnan(value)
 
 
+def of_all(scores, labels, cutoff):
+    """Every metric of one list."""
+    found = [metric(scores, labels, cutoff=cutoff) for metric in (ndcg, precision, hit, expected_reciprocal_rank)]
+    return np.nan_to_num([*found, reciprocal_rank(scores, labels), average_precision(scores, labels)])
+
+
 @given(permuted(judged_lists()), CUTOFFS)
-def test_metrics_do_not_see_input_order_where_no_scores_tie(drawn, cutoff):
+def test_metrics_do_not_see_input_order(drawn, cutoff):
     (scores, labels), permutation = drawn
-    distinct = np.linspace(0.0, 1.0, len(scores))[ranks_of(rank_by_score(scores)) - 1]
-    shuffled, moved = distinct[permutation], labels[permutation]
-    for metric in (ndcg, precision, hit):
-        assert metric(shuffled, moved, cutoff=cutoff) == pytest.approx(
-            metric(distinct, labels, cutoff=cutoff), nan_ok=True
-        )
-    assert reciprocal_rank(shuffled, moved) == reciprocal_rank(distinct, labels)
+    found = of_all(scores[permutation], labels[permutation], cutoff)
+    assert found == pytest.approx(of_all(scores, labels, cutoff))
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 4)), min_size=1, max_size=6), CUTOFFS)
+def test_metrics_are_means_over_all_orders_of_equal_scores(rows, cutoff):
+    scores, labels = np.array(rows, dtype=np.float64)[:, 0], np.array(rows)[:, 1]
+    orders = [np.array(order) for order in permutations(range(len(rows))) if (np.diff(scores[list(order)]) <= 0).all()]
+    each = [of_all(-ranks_of(order).astype(np.float64), labels, cutoff) for order in orders]
+    assert of_all(scores, labels, cutoff) == pytest.approx(np.mean(each, axis=0), abs=1e-12)
+
+
+@given(st.lists(judged_lists(), min_size=1, max_size=5), CUTOFFS)
+def test_ndcg_of_many_queries_is_that_of_each(queries, cutoff):
+    scores, labels = (np.concatenate(parts) for parts in zip(*queries, strict=True))
+    offsets = np.cumsum([0, *(len(one) for one, _ in queries)])
+    found = QueryNdcg(labels, offsets, cutoff=cutoff).of(scores)
+    assert found == pytest.approx(np.nan_to_num([ndcg(*one, cutoff=cutoff) for one in queries]))
+
+
+@given(judged_lists(), st.data())
+def test_sort_keys_order_as_the_two_stages_do_and_tie_where_their_scores_do(judged, data):
+    first, _ = judged
+    kept = np.flatnonzero(data.draw(st.lists(st.booleans(), min_size=len(first), max_size=len(first))))
+    second = np.array(data.draw(st.lists(st.integers(0, 3), min_size=len(kept), max_size=len(kept))), dtype=np.float64)
+    keys = sort_keys(second, kept, first)
+    assert rank_by_score(keys).tolist() == refined_order(second, kept, rank_by_score(first)).tolist()
+    assert len(np.unique(keys)) == len(np.unique(second)) + len(np.unique(np.delete(first, kept)))
 
 
 @given(judged_lists(lengths=st.integers(2, 25)), st.integers(0, 23), CUTOFFS)
@@ -96,9 +133,10 @@ def test_a_cutoff_beyond_the_list_changes_nothing_but_precision(judged, beyond):
 @given(judged_lists(), CUTOFFS)
 def test_hit_precision_and_reciprocal_rank_agree(judged, cutoff):
     scores, labels = judged
-    found = hit(scores, labels, cutoff=cutoff)
-    assert found == (precision(scores, labels, cutoff=cutoff) > 0)
-    assert found == (reciprocal_rank(scores, labels) >= 1 / cutoff)
+    distinct = -ranks_of(rank_by_score(scores)).astype(np.float64)
+    found = hit(distinct, labels, cutoff=cutoff)
+    assert found == (precision(distinct, labels, cutoff=cutoff) > 0)
+    assert found == (reciprocal_rank(distinct, labels) >= 1 / cutoff)
 
 
 @given(judged_lists(), CUTOFFS, st.data())

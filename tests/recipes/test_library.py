@@ -11,7 +11,7 @@ from listwright import training
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import BundleError, RecipeError, SchemaMismatchError, ScoringError
-from listwright.ranking.metrics import ndcg
+from listwright.ranking.metrics import measure, ndcg
 from listwright.ranking.order import rank_by_score
 from listwright.service.app import create_app
 from listwright.service.settings import Settings
@@ -84,9 +84,13 @@ def test_score_is_the_mean_ndcg(frame, model):
     scores = model.predict(features(frame), frame["search"])
     labels, searches = frame["clicked"].to_numpy(), frame["search"].to_numpy()
     values = [ndcg(scores[searches == s], labels[searches == s], cutoff=10) for s in np.unique(searches)]
-    assert model.score(features(frame), frame["clicked"], frame["search"]) == pytest.approx(
-        np.mean(np.nan_to_num(values))
-    )
+    asked = features(frame), frame["clicked"], frame["search"]
+    assert model.score(*asked) == pytest.approx(np.mean(np.nan_to_num(values)))
+    for name in ("map", "err@5"):
+        values = [measure(name, scores[searches == s], labels[searches == s]) for s in np.unique(searches)]
+        assert model.score(*asked, metric=name) == pytest.approx(np.mean(values))
+    with pytest.raises(RecipeError, match="metric 'auc': expected ndcg@K"):
+        model.score(*asked, metric="auc")
 
 
 def test_a_leak_is_pointed_out_in_the_report(frame, model):

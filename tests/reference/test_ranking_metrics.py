@@ -1,15 +1,24 @@
 """The metrics against independently computed values, and against other people's code where conventions coincide."""
 
 import json
-import warnings
+import shutil
 
+import ir_measures
 import lightgbm
-import numba
 import numpy as np
 import pytest
+from ir_measures import AP, ERR, RR, P, Qrel, ScoredDoc, Success, nDCG
 from sklearn.metrics import ndcg_score
 
-from listwright.ranking.metrics import EvalProtocol, hit, ndcg, precision, reciprocal_rank
+from listwright.ranking.metrics import (
+    EvalProtocol,
+    average_precision,
+    expected_reciprocal_rank,
+    hit,
+    ndcg,
+    precision,
+    reciprocal_rank,
+)
 
 CUTOFFS = (1, 3, 5, 10, 50)
 
@@ -42,42 +51,50 @@ def test_the_reference_values(reference_folder):
 
 
 @pytest.fixture
-def ranx(monkeypatch):
-    """Uncompiled, for numba would take half a minute; its source holds escape sequences that Python warns of."""
-    monkeypatch.setattr(numba.config, "DISABLE_JIT", True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import ranx
-    return ranx
+def in_trec_form(judged):
+    """Judgments and runs for ir_measures; NDCG, with gains 2^y - 1, and ERR come from TREC's gdeval, to five digits."""
+    qrels = [Qrel(f"{n}", f"c{i}", int(y)) for n, (_, labels) in enumerate(judged) for i, y in enumerate(labels)]
+    run = [ScoredDoc(f"{n}", f"c{i}", float(s)) for n, (scores, _) in enumerate(judged) for i, s in enumerate(scores)]
+    return qrels, run
 
 
-def test_ranx(ranx, judged):
-    qrels = {f"q{n:02}": {f"c{i}": int(y) for i, y in enumerate(labels)} for n, (_, labels) in enumerate(judged)}
-    run = {f"q{n:02}": {f"c{i}": float(s) for i, s in enumerate(scores)} for n, (scores, _) in enumerate(judged)}
-    ours = {"mrr": [reciprocal_rank(*one) for one in judged]}
+def test_ir_measures(judged, in_trec_form):
+    ours = {AP: [average_precision(*one) for one in judged], RR: [reciprocal_rank(*one) for one in judged]}
     for cutoff in CUTOFFS:
-        per_query = np.array([ndcg(*one, cutoff=cutoff) for one in judged])
-        ours[f"ndcg_burges@{cutoff}"] = EvalProtocol(empty_queries=0).apply(per_query)
-        ours[f"precision@{cutoff}"] = [precision(*one, cutoff=cutoff) for one in judged]
-        ours[f"hit_rate@{cutoff}"] = [hit(*one, cutoff=cutoff) for one in judged]
-    theirs = ranx.evaluate(ranx.Qrels(qrels), ranx.Run(run), list(ours), return_mean=False)
-    for name, values in ours.items():
-        assert values == pytest.approx(theirs[name], abs=1e-12), name
+        ours[P @ cutoff] = [precision(*one, cutoff=cutoff) for one in judged]
+        ours[Success @ cutoff] = [hit(*one, cutoff=cutoff) for one in judged]
+    theirs = {(of.query_id, of.measure): of.value for of in ir_measures.iter_calc(list(ours), *in_trec_form)}
+    for measure, values in ours.items():
+        assert values == pytest.approx([theirs[f"{n}", measure] for n in range(len(judged))], abs=1e-9), measure
+
+
+@pytest.mark.skipif(shutil.which("perl") is None, reason="gdeval, which ir_measures runs, is a Perl script")
+def test_gdeval(judged, in_trec_form):
+    for cutoff in (1, 5, 10):
+        ours = {
+            ERR @ cutoff: [expected_reciprocal_rank(*one, cutoff=cutoff) for one in judged],
+            nDCG(dcg="exp-log2") @ cutoff: np.nan_to_num([ndcg(*one, cutoff=cutoff) for one in judged]),
+        }
+        theirs = {(of.query_id, of.measure): of.value for of in ir_measures.iter_calc(list(ours), *in_trec_form)}
+        for measure, values in ours.items():
+            expected = [theirs.get((f"{n}", measure), 0.0) for n in range(len(judged))]  # it leaves out empty queries
+            assert values == pytest.approx(expected, abs=6e-6), measure
 
 
 def test_scikit_learn(judged):
-    """Its gain is the label itself, so it is given 2^y - 1; it refuses lists of one candidate."""
+    """Its gain is the label itself, so it is given 2^y - 1; it refuses lists of one candidate. Equal scores share ranks."""
     protocol = EvalProtocol(empty_queries=0)
     compared = 0
-    for scores, labels in judged:
+    tied = [(np.floor(scores / 4.0), labels) for scores, labels in judged]
+    for scores, labels in judged + tied:
         if len(labels) < 2:
             continue
         for cutoff in CUTOFFS:
-            theirs = ndcg_score([2.0**labels - 1.0], [scores], k=cutoff, ignore_ties=True)
+            theirs = ndcg_score([2.0**labels - 1.0], [scores], k=cutoff)
             ours = protocol.apply(np.array([ndcg(scores, labels, cutoff=cutoff)]))
             assert ours.item() == pytest.approx(theirs, abs=1e-12)
             compared += 1
-    assert compared > 200
+    assert compared > 400
 
 
 def test_lightgbm_counts_an_empty_query_as_one(judged):

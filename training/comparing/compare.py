@@ -42,7 +42,7 @@ def compare(
     found = open_experiment(path, experiment, columns_of(metrics))
     if not found.interleaved:
         return compare_arms(found, metrics or DEFAULT_METRICS, challenger=challenger, share=share, worth=worth)
-    if len(metrics) > 1 or any(name == "mrr" or name.startswith("ndcg@") for name in metrics):
+    if len(metrics) > 1 or set(metrics) - {"hit", *columns_of(metrics)}:
         said = "an interleaving has one metric: hit, or the column with what a candidate earns"
         raise RecipeError(f"--metric {' --metric '.join(metrics)}: {said}")
     if challenger is not None or share != 0.5:

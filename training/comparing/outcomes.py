@@ -8,10 +8,13 @@ from pathlib import Path
 import polars as pl
 
 from listwright.ranking.errors import DataError, RecipeError
+from listwright.ranking.metrics import HIGHEST_GAIN
 from listwright.training.data.tables.judged_rows import collected, scan_judged
 
 DEFAULT_METRICS = ("hit", "mrr", "ndcg@10")
 """Of a split: the first one decides."""
+
+_WITH_DEPTH = ("ndcg@", "err@")
 
 _WHO = ("query_id", "unit", "served_at", "experiment", "arm", "team", "position", "label", "bundle")
 
@@ -65,9 +68,10 @@ def open_experiment(path: Path, name: str | None, columns: tuple[str, ...]) -> E
 def split_sums(experiment: Experiment, metrics: tuple[str, ...]) -> pl.DataFrame:
     """One row for each unit, day and arm: ``queries`` and the sum of each metric over them.
 
-    A metric is ``hit`` (1 if a shown candidate has a label above 0), ``mrr`` (1 / the first such place), ``ndcg@K`` of
-    the labels in the shown order, or the name of a column, which is summed over the list. A query without a label above
-    0 counts 0 in all of them.
+    A metric is ``hit`` (1 if a shown candidate has a label above 0), ``mrr`` (1 / the first such place), ``map`` (mean
+    of the precision at such places), ``ndcg@K`` or ``err@K`` of the labels in the shown order, or the name of a column,
+    which is summed over the list. A query without a label above 0 counts 0 in all of them. ERR takes label 4, and all
+    above, for the best that there can be; see :func:`listwright.ranking.metrics.expected_reciprocal_rank`.
     """
     per_query = _per_query(
         experiment,
@@ -147,13 +151,21 @@ def _metric(name: str) -> pl.Expr:
         return clicked.any().cast(pl.Float64)
     if name == "mrr":
         return (1.0 / pl.col("position").filter(clicked).min()).fill_null(0.0)
+    if name == "map":
+        places = pl.col("position").filter(clicked).sort()
+        return (pl.int_range(1, places.len() + 1) / places).mean().fill_null(0.0)
     kind, at, depth = name.partition("@")
-    if (kind, at) != ("ndcg", "@"):
+    if kind not in ("ndcg", "err") or not at:
         return pl.col(name).cast(pl.Float64).sum()
     if not (depth.isdecimal() and int(depth) > 0):
-        raise RecipeError(f"--metric {name}: expected a depth of 1 or more, as in ndcg@10")
+        raise RecipeError(f"--metric {name}: expected a depth of 1 or more, as in {kind}@10")
     gain = pl.lit(2.0).pow(pl.col("label")) - 1.0
     cut = int(depth)
+    if kind == "err":
+        stops = (gain / (HIGHEST_GAIN + 1.0)).clip(upper_bound=1.0).sort_by("position")
+        places = pl.col("position").sort()
+        passed = (1.0 - stops).cum_prod().shift(1, fill_value=1.0)
+        return (stops * passed / places).filter(places <= cut).sum()
     gained = (gain / (pl.col("position") + 1).log(2)).filter(pl.col("position") <= cut).sum()
     best = gain.sort(descending=True).head(cut)
     ideal = (best / (pl.int_range(1, best.len() + 1) + 1).log(2)).sum()
@@ -162,4 +174,4 @@ def _metric(name: str) -> pl.Expr:
 
 def columns_of(metrics: tuple[str, ...]) -> tuple[str, ...]:
     """The columns that metrics are read from, beside labels and places."""
-    return tuple(name for name in metrics if name not in ("hit", "mrr") and not name.startswith("ndcg@"))
+    return tuple(name for name in metrics if name not in ("hit", "mrr", "map") and not name.startswith(_WITH_DEPTH))

@@ -7,12 +7,12 @@ import math
 from listwright.training.comparing.comparison import FEWEST_ACTIVE, FEWEST_UNITS, Compared, Effect, Needed
 from listwright.training.comparing.mismatch import LEVEL
 
-NAMES = {"preference": "preference", "hit": "hit rate", "mrr": "MRR"}
+NAMES = {"preference": "preference", "hit": "hit rate", "mrr": "MRR", "map": "MAP"}
 
 
 def metric_name(metric: str) -> str:
     """For people."""
-    return NAMES.get(metric, metric.replace("ndcg@", "NDCG@"))
+    return NAMES.get(metric, metric.replace("ndcg@", "NDCG@").replace("err@", "ERR@"))
 
 
 def signed(value: float, digits: int = 4) -> str:

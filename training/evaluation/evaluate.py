@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,15 +11,15 @@ from jaxtyping import Float, Int
 from listwright.ranking.candidates import CandidateList, Ranking
 from listwright.ranking.errors import ScoringError
 from listwright.ranking.manifest import Metric
-from listwright.ranking.metrics import EvalProtocol, hit, ndcg, precision, reciprocal_rank
+from listwright.ranking.metrics import HIGHEST_GAIN, EvalProtocol, measure
 from listwright.ranking.reranker import Reranker
 from listwright.training.data.dataset import Dataset
 from listwright.training.evaluation.bootstrap import RESAMPLES
 from listwright.training.progress import NO_TASK, Task
 
 NDCG_AT = (1, 3, 5, 10)
-HIT_AT = (1, 5)
-METRICS = tuple(f"ndcg@{k}" for k in NDCG_AT) + tuple(f"hit@{k}" for k in HIT_AT) + ("precision@5", "mrr")
+OTHERS = ("hit@1", "hit@5", "precision@5", "mrr", "map", "err@10")
+METRICS = (*(f"ndcg@{k}" for k in NDCG_AT), *OTHERS)
 
 ROUTED = "routed"
 """What ``auto`` answers where there is a router."""
@@ -126,12 +126,12 @@ def evaluate(
     others = (stage.kind for stage in reranker.manifest.second_stages)
     strategies = tuple(dict.fromkeys((generalist.kind, *others))) if generalist is not None else ()
     more = ((PLAIN,) if plain is not None else ()), ((ROUTED,) if reranker.router is not None else ())
+    highest = highest_gain(test, protocol.gains)
     rankers = ("input_order", *more[0], "first_stage", *strategies, *more[1])
     values: dict[str, dict[str, Float[np.ndarray, " N"]]] = {
         ranker: {metric: np.empty(len(test)) for metric in METRICS} for ranker in rankers
     }
-    for n, (features, labels) in enumerate(test.lists()):
-        candidates = CandidateList(features)
+    for n, (shuffled, candidates, labels) in enumerate(shuffled_lists(test)):
         rankings = {
             name: whole(reranker.rerank(candidates, strategy=name), test.qids[n])
             for name in strategies or ("first_stage",)
@@ -140,20 +140,33 @@ def evaluate(
         scored = np.isfinite(ranking.scores)
         kept = scored if protocol.ideal == "truncated" else None
         scores_by_ranker: dict[str, Float[np.ndarray, " L"]] = {
-            "input_order": -np.arange(len(labels), dtype=np.float64),
-            **{name: -found.ranks.astype(np.float64) for name, found in rankings.items()},
+            "input_order": -shuffled.astype(np.float64),
+            **{name: found.sort_keys for name, found in rankings.items()},
             "first_stage": ranking.first_stage_scores,
         }
         if plain is not None:
-            scores_by_ranker[PLAIN] = plain[test.slice(n)]
+            scores_by_ranker[PLAIN] = plain[test.slice(n)][shuffled]
         if reranker.router is not None:
-            routed = whole(reranker.rerank(CandidateList(features)), test.qids[n])
-            scores_by_ranker[ROUTED] = -routed.ranks.astype(np.float64)
+            scores_by_ranker[ROUTED] = whole(reranker.rerank(candidates), test.qids[n]).sort_keys
         for ranker, scores in scores_by_ranker.items():
-            for metric, value in _measure(scores, labels, kept, protocol).items():
+            for metric in METRICS:
+                value = measure(metric, scores, labels, kept=kept, gains=protocol.gains, highest=highest)
                 values[ranker][metric][n] = value
         task.reach(n + 1)
     return Evaluation(values, protocol, test.query_weights if protocol.weighted else None)
+
+
+def shuffled_lists(
+    data: Dataset,
+) -> Iterator[tuple[Int[np.ndarray, " L"], CandidateList, Int[np.ndarray, " L"]]]:
+    """Each query with its candidates in a random order, always the same one: the order, candidates and labels.
+
+    The order of rows may know the labels, and at a stage's cutoff it chooses among candidates that are equal in all.
+    """
+    rng = np.random.default_rng(0)
+    for features, labels in data.lists():
+        order = rng.permutation(len(labels))
+        yield order, CandidateList(features[order]), labels[order]
 
 
 def whole(ranking: Ranking, qid: str) -> Ranking:
@@ -168,14 +181,16 @@ def whole(ranking: Ranking, qid: str) -> Ranking:
     return ranking
 
 
-def _measure(
-    scores: Float[np.ndarray, " L"], labels: Int[np.ndarray, " L"], kept: np.ndarray | None, protocol: EvalProtocol
-) -> dict[str, float]:
-    measured = {f"ndcg@{k}": ndcg(scores, labels, cutoff=k, kept=kept, gains=protocol.gains) for k in NDCG_AT}
-    measured |= {f"hit@{k}": hit(scores, labels, cutoff=k) for k in HIT_AT}
-    measured["precision@5"] = precision(scores, labels, cutoff=5)
-    measured["mrr"] = reciprocal_rank(scores, labels)
-    return measured
+def highest_gain(data: Dataset, gains: Sequence[float] | None) -> float:
+    """What the best label is worth: the last gain, or that of label 4, or of a higher one that the data have."""
+    return max(gains) if gains is not None else max(HIGHEST_GAIN, float(np.exp2(int(data.labels.max())) - 1.0))
+
+
+def per_query(data: Dataset, scores: Float[np.ndarray, " R"], metric: str) -> Float[np.ndarray, " N"]:
+    """``(N,)`` a metric of every query by name; see :func:`listwright.ranking.metrics.measure`."""
+    gains, rows = data.gains, [data.slice(n) for n in range(len(data))]
+    highest = highest_gain(data, gains)
+    return np.array([measure(metric, scores[of], data.labels[of], gains=gains, highest=highest) for of in rows])
 
 
 def bootstrap_interval(

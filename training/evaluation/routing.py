@@ -10,11 +10,10 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from listwright.ranking import bundle
-from listwright.ranking.candidates import CandidateList
 from listwright.ranking.metrics import ndcg
 from listwright.training.data.dataset import Dataset
 from listwright.training.evaluation.bootstrap import interval, resampled_means
-from listwright.training.evaluation.evaluate import whole
+from listwright.training.evaluation.evaluate import shuffled_lists, whole
 from listwright.training.router.fit import bests
 
 ABSTAINED = -1
@@ -136,16 +135,15 @@ def evaluate_routing(path: Path, test: Dataset, *, ndcg_at: int) -> RoutingEvalu
     abstaining = bundle.open_unsealed(path, never)  # "srm" then answers the mixture for every query
     count = len(manifest.srm.specialists)
     rows = []
-    for n, (features, labels) in enumerate(test.lists()):
-        candidates = CandidateList(features)
+    for n, (_, candidates, labels) in enumerate(shuffled_lists(test)):
         auto = served.reranker.rerank(candidates)
         mixed = abstaining.rerank(candidates, strategy="srm")
         by_name = (manifest.second_stage.kind, manifest.strategy)
         asked = [auto, mixed, *(served.reranker.rerank(candidates, strategy=name) for name in by_name)]
         asked += [served.reranker.rerank(candidates, specialist=k) for k in range(count)]
         values = [
-            float(np.nan_to_num(ndcg(-ranks.astype(np.float64), labels, cutoff=ndcg_at, gains=test.gains)))
-            for ranks in (whole(one, test.qids[n]).ranks for one in asked)
+            float(np.nan_to_num(ndcg(whole(one, test.qids[n]).sort_keys, labels, cutoff=ndcg_at, gains=test.gains)))
+            for one in asked
         ]
         chosen = ABSTAINED if auto.route.specialist is None else auto.route.specialist
         rows.append((values, mixed.route.probabilities, mixed.route.gains, chosen))

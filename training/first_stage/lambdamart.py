@@ -13,11 +13,11 @@ from jaxtyping import Float
 
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.first_stage import LightGbmFirstStage, lightgbm_input
-from listwright.ranking.metrics import ndcg
+from listwright.ranking.metrics import QueryNdcg
 from listwright.ranking.relative import RelativeColumn, RelativeKind
 from listwright.training.data.dataset import Dataset
 from listwright.training.first_stage.binning import lightgbm_dataset
-from listwright.training.first_stage.boosting import Grower, clear_refusal, reporting, settings_of
+from listwright.training.first_stage.boosting import Grower, HeldOutNdcg, clear_refusal, reporting, settings_of
 from listwright.training.first_stage.monotone import Directions, constraints
 from listwright.training.first_stage.summed_trees import summed
 from listwright.training.progress import NO_TASK, Task
@@ -180,9 +180,7 @@ def mean_ndcg(data: Dataset, scores: Float[np.ndarray, " R"], cutoff: int) -> fl
 
 def query_ndcg(data: Dataset, scores: Float[np.ndarray, " R"], cutoff: int) -> Float[np.ndarray, " N"]:
     """``(N,)`` NDCG of every query; 0 for one without a relevant candidate."""
-    slices = (data.slice(n) for n in range(len(data)))
-    values = [ndcg(scores[rows], data.labels[rows], cutoff=cutoff, gains=data.gains) for rows in slices]
-    return np.nan_to_num(np.array(values, dtype=np.float64))
+    return QueryNdcg(data.labels, data.offsets, cutoff=cutoff, gains=data.gains).of(scores)
 
 
 def query_folds(train: Dataset, folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -218,17 +216,20 @@ def _held_out(
     seed: int,
     report: StepReport,
 ) -> tuple[float, int]:
-    """Best held-out NDCG of one setting (LightGBM's own: empty queries count 1), and after how many trees."""
-    name = f"ndcg@{spec.ndcg_at}"
-    settings = settings_of(params, seed) | {"metric": "ndcg", "eval_at": [spec.ndcg_at]}
+    """Best held-out NDCG of one setting, and after how many trees."""
+    measure = HeldOutNdcg(spec.ndcg_at, params.get("label_gain"))
+    settings = settings_of(params, seed) | {"metric": "None"}
     stop = lightgbm.early_stopping(spec.patience, verbose=False)
     callbacks: list[Callable[..., Any]] = [stop, reporting(report)]
     with clear_refusal():
         if parts is None:
-            booster = lightgbm.train(settings, train_set, spec.max_trees, valid_sets=[valid_set], callbacks=callbacks)
-            return float(booster.best_score["valid_0"][name]), booster.best_iteration or booster.current_iteration()
-        curves = lightgbm.cv(settings, train_set, spec.max_trees, folds=parts, callbacks=callbacks)
-    curve = np.array(curves[f"valid {name}-mean"])
+            booster = lightgbm.train(
+                settings, train_set, spec.max_trees, valid_sets=[valid_set], feval=measure, callbacks=callbacks
+            )
+            best = booster.best_iteration or booster.current_iteration()
+            return float(booster.best_score["valid_0"][measure.name]), best
+        curves = lightgbm.cv(settings, train_set, spec.max_trees, folds=parts, feval=measure, callbacks=callbacks)
+    curve = np.array(curves[f"valid {measure.name}-mean"])
     return float(np.max(curve)), int(np.argmax(curve)) + 1
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from listwright.ranking.errors import RecipeError
-from listwright.training.first_stage.boosting import clear_refusal
+from listwright.training.first_stage.boosting import HeldOutNdcg, clear_refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +87,14 @@ class TreeWorker:
             "time_out": 2,  # minutes
         }
         curves: dict[str, dict[str, list[float]]] = {}
+        valid = [] if self._valid is None else [self._valid]
         with _refusals():
             booster = lightgbm.train(
                 {**settings, **(network if len(addresses) > 1 else {})},
                 self._train,
                 num_boost_round=trees,
-                valid_sets=[] if self._valid is None else [self._valid],
+                valid_sets=valid,
+                feval=HeldOutNdcg(settings["eval_at"][0], settings.get("label_gain")) if valid else None,
                 init_model=None if model is None else lightgbm.Booster(model_str=model),
                 callbacks=[lightgbm.record_evaluation(curves)],
             )

@@ -166,7 +166,7 @@ def latency(found: Facts) -> str:
 
 def metric_name(name: str) -> str:
     """As it is written: ``NDCG@10``, ``hit@1``, ``MRR``."""
-    return name.upper() if name == "mrr" else name.replace("ndcg", "NDCG")
+    return name.upper() if name.startswith(("ndcg", "mrr", "map", "err")) else name
 
 
 def _banded(axes: Axes, rows: list[tuple[float, float, float, float]], colour: str, name: str) -> None:

@@ -18,6 +18,7 @@ from listwright.ranking.metrics import EvalProtocol
 from listwright.training.evaluation.evaluate import PLAIN, ROUTED, Evaluation
 from listwright.training.evaluation.routing import RoutingEvaluation
 from listwright.training.evaluation.verdicts import Verdict, verdict_of
+from listwright.training.reporting.fit_figures import metric_name
 from listwright.training.reporting.fit_page import fit_page
 from listwright.training.reporting.score_sections import score_lines
 from listwright.training.reporting.sentences import (
@@ -37,7 +38,7 @@ _NAMES = {
     "first_stage": "first stage",
     ROUTED: "routed",
 }
-_SHOWN = ("ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "hit@1", "hit@5", "mrr")
+_SHOWN = ("ndcg@1", "ndcg@5", "ndcg@10", "hit@1", "mrr", "map", "err@10")
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +184,7 @@ def show(report: Report, console: Console) -> None:
     )
     table.add_column("ranker", no_wrap=True)
     for name in _SHOWN:
-        table.add_column(name.upper() if name == "mrr" else name.replace("ndcg", "NDCG"), justify="right", no_wrap=True)
+        table.add_column(metric_name(name), justify="right", no_wrap=True)
     by_key = {(metric.ranker, metric.name): metric for metric in report.metrics}
     for ranker in evaluation.rankers:
         cells = [by_key[ranker, name] for name in _SHOWN]

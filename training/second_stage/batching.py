@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from copy import copy
 from itertools import pairwise
 from typing import NamedTuple
@@ -12,8 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from listwright.ranking.metrics import ndcg
-from listwright.ranking.order import best, rank_by_score, ranks_of, refined_order
+from listwright.ranking.order import best, rank_by_score
 from listwright.training.data.dataset import Dataset
 from listwright.training.stored.rows import Features, Rows, taken, with_column
 
@@ -41,7 +40,7 @@ class Lists:
         data: N queries under the bundle's schema.
         scores: ``(R,)`` first-stage scores.
         cutoff: C, how many of the first stage's best are kept of each list (:func:`listwright.ranking.order.best`), in
-            input order.
+            input order; which of candidates that are equal in everything, chance decides, always the same way.
         append_score: whether the score becomes the last feature column.
         device: where the tensors live.
 
@@ -161,38 +160,10 @@ def _kept(data: Dataset, scores: Float[np.ndarray, " R"], cutoff: int) -> list[I
     kept = [np.arange(first, last) for first, last in pairwise(data.offsets.tolist())]
     if data.lengths.max() <= cutoff:
         return kept
+    rng = np.random.default_rng(0)
     for n, (features, _) in enumerate(data.lists()):
         if len(features) > cutoff:
-            of_list = scores[data.slice(n)]
-            kept[n] = np.sort(kept[n][best(cutoff, rank_by_score(of_list), of_list, features)])
+            shuffled = rng.permutation(len(features))  # of equals, row order must not choose: it may know the labels
+            of_list, rows = scores[data.slice(n)][shuffled], features[shuffled]
+            kept[n] = np.sort(kept[n][shuffled[best(cutoff, rank_by_score(of_list), of_list, rows)]])
     return kept
-
-
-def refined_ndcg(
-    second_scores: Float[np.ndarray, " C"],
-    kept: Int[np.ndarray, " C"],
-    first_scores: Float[np.ndarray, " L"],
-    labels: Int[np.ndarray, " L"],
-    cutoff: int,
-    gains: Sequence[float] | None = None,
-) -> float:
-    """NDCG of a whole list: the second stage's candidates first, the others in first-stage order.
-
-    Args:
-        second_scores: of the second stage.
-        kept: the candidates that these belong to.
-        first_scores, labels: of all.
-        cutoff: of the NDCG; the ideal is that of the whole list.
-        gains: of its labels, see :func:`listwright.ranking.metrics.dcg`.
-
-    Convention: 0 for a list without a relevant candidate.
-    """
-    found = ndcg(refined_scores(second_scores, kept, first_scores), labels, cutoff=cutoff, gains=gains)
-    return float(np.nan_to_num(found))
-
-
-def refined_scores(
-    second_scores: Float[np.ndarray, " C"], kept: Int[np.ndarray, " C"], first_scores: Float[np.ndarray, " L"]
-) -> Float[np.ndarray, " L"]:
-    """Scores of a whole list that give this order, as for :func:`refined_ndcg`: negated ranks."""
-    return -ranks_of(refined_order(second_scores, kept, rank_by_score(first_scores))).astype(np.float64)

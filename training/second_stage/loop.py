@@ -15,6 +15,8 @@ from torch import Tensor, nn
 
 from listwright.ranking.errors import ScoringError
 from listwright.ranking.features import FeatureSchema
+from listwright.ranking.metrics import QueryNdcg
+from listwright.ranking.order import sort_keys
 from listwright.training.data.dataset import Dataset
 from listwright.training.losses.confusion import confusion_loss, normalised_weight
 from listwright.training.losses.listwise import ranking_loss
@@ -23,7 +25,7 @@ from listwright.training.networks.ranker import Ranker
 from listwright.training.progress import NO_TASK, Task
 from listwright.training.recipe.model import NetworkSpec, Qilcm2Spec, QilcmSpec
 from listwright.training.search.optuna_search import StepReport
-from listwright.training.second_stage.batching import Batch, Lists, refined_ndcg
+from listwright.training.second_stage.batching import Batch, Lists
 from listwright.training.second_stage.checkpoint import Attained, advance, finished, restore, save, state_of
 from listwright.training.second_stage.epoch import Epoch
 
@@ -267,17 +269,22 @@ def predict(model: Ranker, lists: Lists) -> list[Float[np.ndarray, " C"]]:
 
 
 def query_ndcg(
-    second_scores: list[Float[np.ndarray, " C"]],
+    second_scores: Sequence[Float[np.ndarray, " C"]],
     lists: Lists,
     data: Dataset,
     scores: Float[np.ndarray, " S"],
     cutoff: int,
 ) -> Float[np.ndarray, " N"]:
-    """``(N,)`` NDCG of every query's whole order; see
-    :func:`listwright.training.second_stage.batching.refined_ndcg`."""
-    return np.array(
-        [
-            refined_ndcg(second_scores[n], lists.kept(n), scores[rows], data.labels[rows], cutoff, data.gains)
-            for n, rows in ((n, data.slice(n)) for n in range(len(lists)))
-        ]
-    )
+    """``(N,)`` NDCG of every query's whole order: reranked candidates first, the others in first-stage order.
+
+    Args:
+        second_scores: of the lists' candidates.
+        lists: made of ``data`` and ``scores``.
+        data: N queries.
+        scores: ``(S,)`` of the first stage.
+        cutoff: of the NDCG; the ideal is that of the whole list.
+
+    Convention: 0 for a list without a relevant candidate.
+    """
+    keys = sort_keys(np.concatenate(second_scores), lists.rows, scores)
+    return QueryNdcg(data.labels, data.offsets, cutoff=cutoff, gains=data.gains).of(keys)

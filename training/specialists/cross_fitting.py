@@ -24,7 +24,7 @@ from listwright.training.first_stage.relative import widened_part
 from listwright.training.recipe.model import NetworkSpec
 from listwright.training.router.fit import JudgedLists
 from listwright.training.run_context import RunContext
-from listwright.training.second_stage.batching import Lists, refined_ndcg
+from listwright.training.second_stage.batching import Lists
 from listwright.training.second_stage.loop import fit_network, predict, query_ndcg
 from listwright.training.specialists.srm import FittedSrm, fit_srm, lists_of
 
@@ -128,12 +128,13 @@ def judge(
 
     lists = lists_of(fitted.spec, data, scores)
     aggregates = np.empty((len(data), len(seen.names)), dtype=np.float32)
-    values = np.empty((len(data), count))
-    for n, (features, labels) in enumerate(data.lists()):
+    by_specialists = []
+    for n, (features, _) in enumerate(data.lists()):
         first, kept = scores[data.slice(n)], lists.kept(n)
         with torch.inference_mode():
             found = fitted.module(torch.from_numpy(lists.inputs(n))).numpy()
         by_first_stage = rank_by_score(first)
         aggregates[n] = seen.of(features, first, by_first_stage, strangeness, found, kept)
-        values[n] = [refined_ndcg(found[:, k], kept, first, labels, cutoff, data.gains) for k in range(count)]
-    return {"aggregates": aggregates, "specialists": values}
+        by_specialists.append(found)
+    values = [query_ndcg([found[:, k] for found in by_specialists], lists, data, scores, cutoff) for k in range(count)]
+    return {"aggregates": aggregates, "specialists": np.column_stack(values)}

@@ -3,6 +3,7 @@
 import numpy as np
 import polars as pl
 
+from listwright.training.evaluation.evaluate import OTHERS
 from listwright.training.evaluation.routing import RoutingEvaluation
 from listwright.training.experiments.listwise.fits import NDCG_AT, TRUNCATED
 from listwright.training.experiments.listwise.measured import by_shift
@@ -74,7 +75,7 @@ def fitted_results(values, *, relevant=None, anomaly=None, shift=None, chosen=No
                             for k in NDCG_AT
                             for end in ("", TRUNCATED)
                         },
-                        **{name: float(np.nan_to_num(value)) for name in ("hit@1", "hit@5", "precision@5", "mrr")},
+                        **{name: float(np.nan_to_num(value)) for name in OTHERS},
                         "lambda_of_eq_10": 0.0,
                         "seconds": 1.0,
                         "all_queries": 100,

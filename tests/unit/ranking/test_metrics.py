@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from listwright.ranking.metrics import EvalProtocol, dcg, hit, ndcg, precision, reciprocal_rank
+from listwright.ranking.candidates import Ranking, Route
+from listwright.ranking.metrics import (
+    EvalProtocol,
+    average_precision,
+    dcg,
+    expected_reciprocal_rank,
+    hit,
+    ndcg,
+    precision,
+    reciprocal_rank,
+)
 
 LABELS = np.array([0, 2, 0, 1, 3])
 SCORES = np.array([5.0, 4.0, 3.0, 2.0, 1.0])  # keeps input order
@@ -32,13 +42,47 @@ def test_the_gain_of_a_high_label_is_exact():
     assert dcg(np.array([40]), cutoff=1) == 2**40 - 1
 
 
-def test_ties_keep_input_order():
-    tied = np.ones(3)
-    assert ndcg(tied, np.array([1, 0, 0]), cutoff=3) == 1.0
-    assert ndcg(tied, np.array([0, 0, 1]), cutoff=3) == pytest.approx(1 / log2(4))
-    assert reciprocal_rank(tied, np.array([0, 1, 1])) == 1 / 2
-    assert precision(tied, np.array([0, 1, 1]), cutoff=2) == 1 / 2
-    assert hit(tied, np.array([0, 1, 1]), cutoff=1) == 0.0
+@pytest.mark.parametrize("labels", [[1, 0, 0], [0, 1, 0], [0, 0, 1]])
+@pytest.mark.parametrize("tied", [np.ones(3), np.full(3, np.nan)])
+def test_equal_scores_share_their_ranks(tied, labels):
+    """The relevant one stands at rank 1, 2 or 3, each with a third of the chance."""
+    labels = np.array(labels)
+    assert ndcg(tied, labels, cutoff=3) == pytest.approx((1 + 1 / log2(3) + 1 / log2(4)) / 3)
+    assert ndcg(tied, labels, cutoff=1) == pytest.approx(1 / 3)
+    assert reciprocal_rank(tied, labels) == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)
+    assert average_precision(tied, labels) == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)
+    assert precision(tied, labels, cutoff=2) == pytest.approx(1 / 3)
+    assert hit(tied, labels, cutoff=2) == pytest.approx(2 / 3)
+    assert expected_reciprocal_rank(tied, labels, cutoff=2) == pytest.approx((1 + 1 / 2) / 3 / 16)
+
+
+def test_noise_with_the_relevant_candidate_first_is_worth_what_chance_is():
+    assert ndcg(np.zeros(8), np.array([1, *[0] * 7]), cutoff=10) == pytest.approx(0.494183, abs=1e-6)
+
+
+def test_scores_of_two_stages_tie_only_within_a_stage():
+    ranking = Ranking(
+        order=np.array([4, 0, 2, 1, 3]),
+        scores=np.array([1.0, np.nan, 1.0, np.nan, 2.0]),
+        relevance=np.zeros(5),
+        first_stage_scores=np.array([5.0, 1.0, 9.0, 1.0, 1.0]),
+        stage_reached="second_stage",
+        route=Route("qilcm", "bundle"),
+    )
+    assert ranking.sort_keys.tolist() == [2.0, 1.0, 2.0, 1.0, 3.0]
+
+
+def test_average_precision_and_err_are_their_definitions():
+    assert average_precision(SCORES, LABELS) == pytest.approx((1 / 2 + 2 / 4 + 3 / 5) / 3)
+    two, one, three = 3 / 16, 1 / 16, 7 / 16
+    expected = two / 2 + (1 - two) * (one / 4 + (1 - one) * three / 5)
+    assert expected_reciprocal_rank(SCORES, LABELS, cutoff=10) == pytest.approx(expected)
+    gains = (0.0, 1.0, 2.0, 4.0)
+    by_gains = 2 / 5 / 2 + (1 - 2 / 5) * (1 / 5 / 4 + (1 - 1 / 5) * 4 / 5 / 5)
+    found = expected_reciprocal_rank(SCORES, LABELS, cutoff=10, gains=gains, highest=4.0)
+    assert found == pytest.approx(by_gains)
+    with pytest.raises(ValueError, match="gain 31, above the highest one, 15"):
+        expected_reciprocal_rank(np.ones(1), np.array([5]), cutoff=1)
 
 
 def test_nan_scores_rank_last():
@@ -51,7 +95,8 @@ def test_one_relevant_candidate_alone(cutoff):
     assert ndcg(score, label, cutoff=cutoff) == 1.0
     assert precision(score, label, cutoff=cutoff) == 1 / cutoff
     assert hit(score, label, cutoff=cutoff) == 1.0
-    assert reciprocal_rank(score, label) == 1.0
+    assert reciprocal_rank(score, label) == average_precision(score, label) == 1.0
+    assert expected_reciprocal_rank(score, label, cutoff=cutoff) == 1 / 16
 
 
 @pytest.mark.parametrize("labels", [np.array([0]), NOTHING_RELEVANT])
@@ -60,7 +105,8 @@ def test_nothing_relevant(labels):
     assert isnan(ndcg(scores, labels, cutoff=10))
     assert precision(scores, labels, cutoff=10) == 0.0
     assert hit(scores, labels, cutoff=10) == 0.0
-    assert reciprocal_rank(scores, labels) == 0.0
+    assert reciprocal_rank(scores, labels) == average_precision(scores, labels) == 0.0
+    assert expected_reciprocal_rank(scores, labels, cutoff=10) == 0.0
 
 
 def test_relevant_means_any_label_above_zero():
@@ -104,9 +150,10 @@ def test_a_printed_protocol_names_every_choice():
         "mean over queries",
         "empty_queries=drop",
         "ideal=truncated",
-        "input order",
+        "share their ranks",
     ):
         assert choice in text
+    assert "keep input order" in str(EvalProtocol(ties="input_order"))
 
 
 @pytest.mark.parametrize("facts", [{"empty_queries": 2}, {"empty_queries": "skip"}, {"ideal": "half"}, {"gain": "y"}])
@@ -116,7 +163,7 @@ def test_an_unknown_convention_is_refused(facts):
 
 
 @pytest.mark.parametrize("cutoff", [0, -1])
-@pytest.mark.parametrize("metric", [ndcg, precision, hit])
+@pytest.mark.parametrize("metric", [ndcg, precision, hit, expected_reciprocal_rank])
 def test_a_cutoff_that_is_no_rank_is_refused(metric, cutoff):
     with pytest.raises(ValueError, match=f"cutoff {cutoff}: expected a rank"):
         metric(SCORES, LABELS, cutoff=cutoff)

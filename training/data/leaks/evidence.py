@@ -37,13 +37,14 @@ class ListFacts:
         all: how many there are.
         longer: of two candidates or more.
         mixed: with different labels.
+        place: ``(R,)`` of each row in its list, from 0.
         chance_first: those of them in which a random order is expected to put a candidate of the highest label first.
     """
 
     def __init__(self, data: Dataset) -> None:
         self._starts, self._lengths = data.offsets[:-1], data.lengths
         self._longer = self._lengths > 1
-        self._place = np.arange(data.rows) - np.repeat(self._starts, self._lengths)
+        self.place = (np.arange(data.rows) - np.repeat(self._starts, self._lengths)).astype(np.float32)
         self._query_of = np.repeat(np.arange(len(data)), self._lengths)
         labels = data.labels
         mixed = np.maximum.reduceat(labels, self._starts) > np.minimum.reduceat(labels, self._starts)
@@ -112,7 +113,7 @@ class ListFacts:
 
     def counted(self, column: Column) -> int:
         """Lists of two or more in which the column counts the rows from 0 or from 1, whichever are more."""
-        return max(self._nowhere(column != self._place + first) for first in (0, 1))
+        return max(self._nowhere(column != self.place + first) for first in (0, 1))
 
     def all_different(self, column: Column) -> int:
         """Lists of two or more in which no value of the column comes twice, missing ones left out."""

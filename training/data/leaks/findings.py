@@ -77,6 +77,8 @@ def leaks(train: Dataset, remedies: Remedies, ids: Ids = ()) -> list[Finding]:
             if lists.longer >= FEWEST and lists.same_in_all(column):
                 per_list.append(name)
         found += [Finding((name,), f"{name!r} {text}") for text in said if text is not None]
+    if (about_rows := _row_order(lists)) is not None:
+        found.append(Finding((), about_rows))
     return [*found, _query_level(per_list, lists, remedies)] if per_list else found
 
 
@@ -112,12 +114,33 @@ def _order(feature: Feature, column: Column, train: Dataset, lists: ListFacts, l
         count = lists.ordered(by_mean_label(column, train.labels) if categorical else column)
         if _nearly(count, lists.mixed):
             return f"alone orders {count} of {lists.mixed} training queries by their labels without a mistake. {remedy}"
-    count = int(lists.puts_first(lists.chosen_shares(column) if categorical else column))
+    first = _highest_first(lists.chosen_shares(column) if categorical else column, lists)
+    return None if first is None else f"alone {first}. {remedy}"
+
+
+def _highest_first(column: Column, lists: ListFacts) -> str | None:
+    count = int(lists.puts_first(column))
     failures, by_chance = lists.mixed - count, lists.mixed - lists.chance_first
     if not _nearly(count, lists.mixed) or failures > FEWER_FAILURES * by_chance:
         return None
-    found = f"alone puts a candidate with the highest label first in {count} of {lists.mixed} training queries"
-    return f"{found}, a random order in {lists.chance_first:.0f}. {remedy}"
+    found = f"puts a candidate with the highest label first in {count} of {lists.mixed} training queries"
+    return f"{found}, a random order in {lists.chance_first:.0f}"
+
+
+def _row_order(lists: ListFacts) -> str | None:
+    """Figures of a fit do not use it, other people's may."""
+    if lists.mixed < FEWEST:
+        return None
+    if _nearly(count := lists.ordered(lists.place), lists.mixed):
+        found = f"the order of the rows is that of the labels in {count} of {lists.mixed} training queries"
+    elif (first := _highest_first(lists.place, lists)) is not None:
+        found = f"the order of the rows {first}"
+    else:
+        return None
+    return (
+        f"{found}. Of a fit's figures only those of input_order use it, for equal scores share their ranks. Tools that "
+        "keep row order among equal scores report too much: shuffle the rows of each query for them"
+    )
 
 
 def _position(feature: Feature, column: Column, lists: ListFacts, leave_out: str) -> str | None:

@@ -16,10 +16,12 @@ from listwright.ranking.anomaly import AnomalyScore
 from listwright.ranking.compiled.forest import open_forest
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.manifest import Comparison
-from listwright.ranking.metrics import hit, ndcg, precision, reciprocal_rank
+from listwright.ranking.metrics import measure as measure_list
+from listwright.ranking.order import sort_keys
 from listwright.ranking.relative import KINDS
 from listwright.training.choice.comparing import better_first_stage
 from listwright.training.data.dataset import Dataset, Splits
+from listwright.training.evaluation.evaluate import OTHERS, highest_gain
 from listwright.training.experiments.listwise.plans import (
     LAMBDAMART,
     LAMBDAMART_RELATIVE,
@@ -41,13 +43,12 @@ from listwright.training.recipe.model import FirstStageAlone, Model, NetworkSpec
 from listwright.training.router.anomaly import fit_anomaly
 from listwright.training.run_context import RunContext
 from listwright.training.second_stage import fit as second_stage
-from listwright.training.second_stage.batching import Lists, refined_scores
+from listwright.training.second_stage.batching import Lists
 from listwright.training.second_stage.loop import predict
 from listwright.training.steps import fitting
 from listwright.training.steps.bundle_schema import load
 
 NDCG_AT = (1, 3, 5, 10, 50)
-HIT_AT = (1, 5)
 TRUNCATED = " truncated"
 """Ends the name of an NDCG whose ideal knows only the candidates that the first stage kept."""
 
@@ -262,13 +263,13 @@ def _measured(
     rows = test.slice(n)
     labels: Int[np.ndarray, " L"] = test.labels[rows]
     kept = lists.kept(n)
-    scores = refined_scores(second_scores, kept, first_scores[rows])
+    scores = sort_keys(second_scores, kept, first_scores[rows])
     known = np.zeros(len(labels), dtype=bool)
     known[kept] = True
-    found = {f"ndcg@{k}": ndcg(scores, labels, cutoff=k) for k in NDCG_AT}
-    found |= {f"ndcg@{k}{TRUNCATED}": ndcg(scores, labels, cutoff=k, kept=known) for k in NDCG_AT}
-    found |= {f"hit@{k}": hit(scores, labels, cutoff=k) for k in HIT_AT}
-    return found | {"precision@5": precision(scores, labels, cutoff=5), "mrr": reciprocal_rank(scores, labels)}
+    ndcgs, highest = [f"ndcg@{k}" for k in NDCG_AT], highest_gain(test, test.gains)
+    full = {one: measure_list(one, scores, labels, gains=test.gains, highest=highest) for one in (*ndcgs, *OTHERS)}
+    truncated = {f"{one}{TRUNCATED}": measure_list(one, scores, labels, kept=known, gains=test.gains) for one in ndcgs}
+    return full | truncated
 
 
 def _anomaly(

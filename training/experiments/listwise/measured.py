@@ -11,12 +11,13 @@ from jaxtyping import Float, Int
 
 from listwright.ranking.metrics import EmptyQueries, EvalProtocol
 from listwright.training.evaluation.bootstrap import crossed_means, interval
-from listwright.training.experiments.listwise.fits import HIT_AT, NDCG_AT, TRUNCATED
+from listwright.training.evaluation.evaluate import OTHERS
+from listwright.training.experiments.listwise.fits import NDCG_AT, TRUNCATED
 from listwright.training.experiments.listwise.significance import PairedComparison, compare
 
 CONVENTIONS: tuple[EmptyQueries, ...] = (0, 1, "drop")
 
-METRICS = (*(f"ndcg@{k}" for k in NDCG_AT), *(f"hit@{k}" for k in HIT_AT), "precision@5", "mrr")
+METRICS = (*(f"ndcg@{k}" for k in NDCG_AT), *OTHERS)
 """All of them, under the full ideal."""
 
 _METRICS = (*METRICS, *(f"ndcg@{k}{TRUNCATED}" for k in NDCG_AT))

@@ -15,6 +15,7 @@ from listwright.training.reporting.page import PageTable
 
 def means(found: Measured, metrics: Sequence[str], heading: str) -> PageTable:
     """Mean and standard deviation of every method; the best of a metric is marked as in the paper."""
+    metrics = (*metrics, "map", "err@10")  # which the papers lack
     best = {metric: found.best(found.methods, metric) for metric in metrics}
     rows = [
         [

@@ -15,16 +15,15 @@ import polars as pl
 from jaxtyping import Float
 
 from listwright.ranking.errors import RecipeError
-from listwright.ranking.metrics import ndcg
 from listwright.ranking.scorers import OnnxScorer
 from listwright.training.data.dataset import Splits
 from listwright.training.evaluation.bootstrap import interval, resampled_means
 from listwright.training.export.onnx import to_onnx
 from listwright.training.first_stage import fit as first_stage
-from listwright.training.first_stage.lambdamart import scores_of
+from listwright.training.first_stage import lambdamart
 from listwright.training.progress import NO_TASK, Task
 from listwright.training.recipe.config import LambdaMart, Recipe, Srm
-from listwright.training.second_stage.batching import refined_ndcg
+from listwright.training.second_stage.loop import query_ndcg
 from listwright.training.specialists.srm import fit_srm, lists_of
 
 ACCURACIES = np.linspace(0.0, 1.0, 101)
@@ -58,8 +57,8 @@ def measure(
     task.note(f"{unit}: LambdaMART")
     first = first_stage.fit(recipe.first_stage, splits, seed=recipe.seed, state=state)
     assert isinstance(first.model, str)
-    test, test_scores = splits.test, scores_of(first.model, splits.test)
-    frames = [_rows(test.qids, "lambdamart", 0, 0, _ndcgs(test_scores, splits, ndcg_at))]
+    test, test_scores = splits.test, lambdamart.scores_of(first.model, splits.test)
+    frames = [_rows(test.qids, "lambdamart", 0, 0, lambdamart.query_ndcg(test, test_scores, ndcg_at))]
     for count in counts:
         spec = (recipe.specialists or Srm()).model_copy(update={"specialists": count})
         task.note(f"{unit}: SRM, K = {count}")
@@ -68,26 +67,11 @@ def measure(
         lists = lists_of(spec, test, test_scores)
         width = lists.matrix.shape[1]
         served = OnnxScorer(to_onnx(fitted.module, width), width, columns=count)
-        values = np.empty((len(test), count))
-        for n in range(len(test)):
-            found = served.score(lists.inputs(n))
-            rows = test.slice(n)
-            values[n] = [
-                refined_ndcg(found[:, k], lists.kept(n), test_scores[rows], test.labels[rows], ndcg_at)
-                for k in range(count)
-            ]
-        frames += [_rows(test.qids, "srm", count, k, values[:, k]) for k in range(count)]
+        by_specialists = [served.score(lists.inputs(n)) for n in range(len(test))]
+        for k in range(count):
+            values = query_ndcg([found[:, k] for found in by_specialists], lists, test, test_scores, ndcg_at)
+            frames.append(_rows(test.qids, "srm", count, k, values))
     return pl.concat(frames)
-
-
-def _ndcgs(scores: Float[np.ndarray, " R"], splits: Splits, cutoff: int) -> Float[np.ndarray, " N"]:
-    test = splits.test
-    return np.array(
-        [
-            np.nan_to_num(ndcg(scores[test.slice(n)], test.labels[test.slice(n)], cutoff=cutoff))
-            for n in range(len(test))
-        ]
-    )
 
 
 def _rows(qids: Sequence[str], ranker: str, count: int, k: int, values: Float[np.ndarray, " N"]) -> pl.DataFrame:

@@ -3,9 +3,11 @@
 import math
 from datetime import UTC, datetime
 
+import numpy as np
 import pytest
 
 from listwright.ranking.errors import DataError, RecipeError
+from listwright.ranking.metrics import measure
 from listwright.training.comparing.outcomes import columns_of, open_experiment, split_sums, team_sums
 from support.training.judged import row, written
 
@@ -17,25 +19,36 @@ def split(path, metrics, rows):
 def test_metrics_of_one_query(tmp_path):
     shown = [(1, 0, 0), (2, 1, 2), (3, 3, 1), (4, 1, 0)]
     rows = [row("q", place, label, arm="control", n_buy=buy) for place, label, buy in shown]
-    metrics = ("hit", "mrr", "ndcg@10", "ndcg@2", "n_buy")
+    metrics = ("hit", "mrr", "ndcg@10", "ndcg@2", "map", "err@10", "err@2", "n_buy")
     (found,) = split(tmp_path, metrics, rows).rows(named=True)
     gained = 1 / math.log2(3) + 7 / math.log2(4) + 1 / math.log2(5)
     ideal_of_two = 7 / math.log2(2) + 1 / math.log2(3)
     assert (found["unit"], found["queries"], found["hit"], found["mrr"], found["n_buy"]) == ("q", 1, 1.0, 0.5, 3.0)
     assert found["ndcg@10"] == pytest.approx(gained / (ideal_of_two + 1 / math.log2(4)))
     assert found["ndcg@2"] == pytest.approx((1 / math.log2(3)) / ideal_of_two)
+    labels, scores = np.array([label for _, label, _ in shown]), -np.arange(4.0)
+    for name in metrics[2:-1]:
+        assert found[name] == pytest.approx(measure(name, scores, labels)), name
+
+
+def test_a_label_above_4_is_as_good_as_can_be(tmp_path):
+    rows = [row("q", 1, 0, arm="control"), row("q", 2, 5, arm="control"), row("q", 3, 4, arm="control")]
+    (found,) = split(tmp_path, ("err@10",), rows).rows(named=True)
+    assert found["err@10"] == 0.5
 
 
 def test_rows_of_a_list_need_no_order(tmp_path):
     rows = [row("q", place, int(place == 2), arm="control") for place in (3, 1, 2)]
-    (found,) = split(tmp_path, ("mrr",), rows).rows(named=True)
-    assert found["mrr"] == 0.5
+    (found,) = split(tmp_path, ("mrr", "map", "err@5"), rows).rows(named=True)
+    assert (found["mrr"], found["map"], found["err@5"]) == (0.5, 0.5, 1 / 32)
 
 
 def test_a_query_without_a_label_counts_0(tmp_path):
     rows = [row("q", 1, arm="control"), row("r", 1, 1, arm="control", unit="u"), row("s", 1, arm="control", unit="u")]
-    found = {one["unit"]: one for one in split(tmp_path, ("hit", "mrr", "ndcg@5"), rows).rows(named=True)}
-    assert [found["q"][name] for name in ("hit", "mrr", "ndcg@5")] == [0.0, 0.0, 0.0]
+    found = {
+        one["unit"]: one for one in split(tmp_path, ("hit", "mrr", "map", "err@1", "ndcg@5"), rows).rows(named=True)
+    }
+    assert [found["q"][name] for name in ("hit", "mrr", "map", "err@1", "ndcg@5")] == [0.0] * 5
     assert [found["u"][name] for name in ("queries", "hit", "mrr", "ndcg@5")] == [2, 1.0, 1.0, 1.0]
 
 

@@ -6,8 +6,11 @@ import lightgbm
 import numpy as np
 import pytest
 
-from listwright.ranking.features import UNKNOWN_CODE
+from listwright.ranking.features import UNKNOWN_CODE, Feature, FeatureSchema
+from listwright.training.data.dataset import Dataset
 from listwright.training.first_stage import lambdamart
+from listwright.training.first_stage.binning import lightgbm_dataset
+from listwright.training.first_stage.boosting import HeldOutNdcg
 from support.training.planted import SPEC, ranking_data
 from support.training.progress import RecordedTask
 
@@ -121,3 +124,43 @@ def test_members_are_summed_and_score_no_query_that_they_were_fitted_on(planted_
     alone = lambdamart.out_of_fold_scores(train, one, folds=3, seed=3)
     assert np.corrcoef(held_out, alone)[0, 1] > 0.9
     assert held_out.std() == pytest.approx(3 * alone.std(), rel=0.2)
+
+
+def noise(queries=120, length=10, seed=0, **changes):
+    """Lists whose chosen row stands first, and whose one feature has few values and says nothing."""
+    rng = np.random.default_rng(seed)
+    features = rng.normal(size=(queries * length, 1)).round(0).astype(np.float32)
+    labels = np.tile(np.eye(1, length, dtype=np.int32)[0], queries)
+    offsets = np.arange(0, (queries + 1) * length, length)
+    schema = FeatureSchema(features=(Feature(name="x"),))
+    return Dataset(features, labels, offsets, tuple(map(str, range(queries))), schema, **changes)
+
+
+def backwards(data, length=10):
+    """The same lists, their rows in the opposite order."""
+    rows = np.concatenate([np.arange(start + length - 1, start - 1, -1) for start in data.offsets[:-1]])
+    weights = None if data.weights is None else data.weights[rows]
+    return dataclasses.replace(data, features=data.features[rows], labels=data.labels[rows], weights=weights)
+
+
+@pytest.mark.parametrize("select_on", ["valid", "folds"])
+def test_the_order_of_held_out_rows_chooses_nothing(select_on):
+    """With ties in row order, noise with the chosen row first is worth 1.0; chance is 0.45."""
+    train, valid = noise(), noise(seed=1)
+    spec = SPEC.model_copy(update={"select_on": select_on, "max_trees": 10})
+    chosen = lambdamart.search_settings(train, valid, spec, seed=0)
+    turned = lambdamart.search_settings(train, backwards(valid), spec, seed=0)
+    assert (chosen.fact, chosen.value) == (turned.fact, pytest.approx(turned.value))
+    assert 0.4 < chosen.value < 0.55
+
+
+def test_early_stopping_measures_as_reports_do():
+    """LightGBM's evaluation function: gains, weights of queries, queries without a relevant candidate, ties."""
+    gains, weights = (0.0, 1.0, 5.0), np.repeat(np.linspace(0.0, 2.0, 120), 10)
+    data = noise(gains=gains, weights=weights)
+    data.labels[:30] = 0
+    data.labels[30:60] = 2
+    scores = np.random.default_rng(4).integers(0, 3, data.rows).astype(np.float64)
+    named, value, rises = HeldOutNdcg(5, gains)(scores, lightgbm_dataset(data).construct())
+    assert (named, rises) == ("ndcg@5", True)
+    assert value == pytest.approx(lambdamart.mean_ndcg(data, scores, 5), rel=1e-6)

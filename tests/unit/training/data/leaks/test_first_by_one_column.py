@@ -49,6 +49,6 @@ def test_a_column_that_is_only_good_is_not_told_of(wrong, told):
 
 
 def test_putting_the_highest_label_first_is_no_feat_where_most_have_it():
-    lengths, query, place, _, rng = lists(queries=400, shortest=30, longest=40)
-    of = lengths, query, place, (place > 0).astype(np.int32), rng
+    lengths, query, place, one, rng = lists(queries=400, shortest=30, longest=40)
+    of = lengths, query, place, 1 - one, rng
     assert found("x", rng.normal(size=len(query)), of=of) == []

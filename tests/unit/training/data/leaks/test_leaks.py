@@ -239,3 +239,14 @@ def test_planted_data_are_clean(name, level):
         splits = load(config.load(name, seed=seed), [])
         said = leaks(splits.train, splits.remedies)
         assert [column for finding in said for column in finding.columns] == level
+
+
+def test_rows_in_the_order_of_their_labels():
+    chosen_first = (LENGTHS, QUERY, PLACE, (PLACE == 0).astype(np.int32), RNG)
+    said = only(found("x", NOISE, of=chosen_first))
+    assert f"the order of the rows is that of the labels in {QUERIES} of {QUERIES} training queries" in said
+    rng = np.random.default_rng(3)
+    graded = np.where(PLACE == 0, 3, rng.integers(0, 3, ROWS)).astype(np.int32)
+    said = only(found("x", NOISE, of=(LENGTHS, QUERY, PLACE, graded, RNG)))
+    assert f"highest label first in {QUERIES} of {QUERIES}" in said
+    assert found("x", NOISE) == []

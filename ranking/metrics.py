@@ -141,8 +141,9 @@ class QueryNdcg:
 
     def of(self, scores: Float[np.ndarray, " R"]) -> Float[np.ndarray, " N"]:
         """``(N,)`` by these scores; 0 for a query without a relevant candidate."""
-        found = _mean_dcgs(scores, self._gains, self._offsets, self._cutoff)
-        return np.divide(found, self._ideals, out=np.zeros_like(found), where=self._ideals != 0.0)
+        values = _mean_dcgs(scores, self._gains, self._offsets, self._cutoff)
+        np.divide(values, self._ideals, out=values, where=self._ideals != 0.0)  # where the ideal is 0, so is the value
+        return values
 
 
 def precision(scores: Float[np.ndarray, " L"], labels: Int[np.ndarray, " L"], *, cutoff: int) -> float:

@@ -52,6 +52,8 @@ examples:
   listwright experiment table2 --data data/MQ2008     five folds, 20 seeds
   listwright experiment table2 --data MSLR-WEB30K.zip --recipe mslr
   listwright experiment table2 --data airline --recipe airline-paper
+  listwright experiment table2 --data data/MQ2008 --methods qilcm,qilcm-paper
+  listwright experiment oracle --data MSLR-WEB10K.zip --recipe srm-paper
   listwright experiment table2 --data own.csv --qid search --label clicked --ignore row_id
   listwright experiment oracle --data own.csv --qid search --label clicked \\
       --split time --time-column searched_at     one fold, the newest queries

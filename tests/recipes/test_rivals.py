@@ -208,7 +208,7 @@ def test_qilcm_as_printed_takes_only_what_the_paper_leaves_open():
     )
     like = like.model_copy(update={"confusion_pairs": 9, "batch_size": 3, "learning_rate": 0.5, "max_epochs": 1})
     open_in_print = {"confusion_weight": 0.3, "cutoff": 7, "patience": 2}
-    printed = {"query_norm": "paper", "rank_loss": "paper", "first_stage_score": False}
+    printed = {"query_norm": "paper", "rank_loss": "paper", "batches": "random", "first_stage_score": False}
     assert named("qilcm-paper", like) == QilcmSpec(**printed, **open_in_print)
     assert named("qilcm-paper", MlpSpec(cutoff=7, patience=2)) == QilcmSpec(**printed, cutoff=7, patience=2)
 
@@ -232,7 +232,7 @@ def test_qilcm_as_printed_is_published_over_lists_of_equal_candidates(recipe, tm
     out = tmp_path / "shop" / "1"
     assert fit.main(["shop.toml", "--data", "shop.csv", "--model", "qilcm-paper", "--out", str(out)]) == 0
     model = bundle.load(out).manifest.recipe["model"]
-    assert (model["query_norm"], model["rank_loss"], model["first_stage_score"]) == ("paper", "paper", False)
+    assert (model["query_norm"], model["rank_loss"], model["batches"]) == ("paper", "paper", "random")
     with pytest.raises(SystemExit):
         fit.main(["--help"])
     assert "qilcm-paper          QILCM as its paper prints it" in capsys.readouterr().out

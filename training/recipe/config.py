@@ -117,7 +117,8 @@ class Srm(RecipePart):
         alpha: of the Dirichlet prior of the mixture weights, eq. (4).
         sigma: standard deviation of the prior of every ranker's weights, eq. (5).
         transform: what happens to numeric features before they become z-scores: ``none``, or ``log`` for features
-            that span magnitudes, symmetric log1p.
+            that span magnitudes, symmetric log1p. ``raw`` features become no z-scores, as the paper has it; sigma then
+            holds their weights in units of each feature.
         m_step: ``lbfgs``, or the paper's ``adam``; an MLP always takes Adam.
         top: m of the paper's top-m event; None is the full event.
         restarts: starting points tried; the best after ``short_run`` iterations goes on.
@@ -132,7 +133,7 @@ class Srm(RecipePart):
     hidden: tuple[Positive, ...] = ()
     alpha: Annotated[float, Field(ge=1.0)] = 1.01
     sigma: Annotated[float, Field(gt=0.0)] = 0.1
-    transform: Literal["none", "log"] = "none"
+    transform: Literal["none", "log", "raw"] = "none"
     m_step: Literal["lbfgs", "adam"] = "lbfgs"
     top: Positive | None = None
     restarts: Positive = 6

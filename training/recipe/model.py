@@ -26,6 +26,7 @@ class Network(RecipePart):
         precision: of the training steps' matrix products: ``bfloat16`` for devices that are fast at it; weights,
             losses, validation and what is exported stay float32.
         dropout, weight_decay: regularisation on top of the paper's; 0 is the paper.
+        batches: of lists of similar lengths, which pads less, or of lists drawn at ``random``, as papers have them.
         batch_size, learning_rate, max_epochs, patience: Adam, in queries per batch; training stops after ``patience``
             epochs without a better validation NDCG at ``ndcg_at``.
     """
@@ -38,6 +39,7 @@ class Network(RecipePart):
     precision: Literal["float32", "bfloat16"] = "float32"
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
     weight_decay: Annotated[float, Field(ge=0.0)] = 0.0
+    batches: Literal["similar", "random"] = "similar"
     batch_size: Positive = 80
     learning_rate: Annotated[float, Field(gt=0.0)] = 1e-3
     max_epochs: Positive = 100
@@ -217,6 +219,7 @@ _PRINTED = {
     "precision": "float32",
     "dropout": 0.0,
     "weight_decay": 0.0,
+    "batches": "random",
     "batch_size": 80,
     "learning_rate": 1e-3,
     "max_epochs": 100,

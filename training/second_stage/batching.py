@@ -131,25 +131,26 @@ class Lists:
         starts = lengths.cumsum(0) - lengths
         return rows[starts[:, None] + places]
 
-    def batches(self, size: int, rng: np.random.Generator | None = None) -> Iterator[Batch]:
+    def batches(self, size: int, rng: np.random.Generator | None = None, *, similar: bool = True) -> Iterator[Batch]:
         """All queries once, ``size`` lists at a time, the last batch smaller.
 
         Args:
             size: B.
-            rng: shuffles queries and batches, with lists of similar length together; None keeps the data's order.
+            rng: shuffles queries and batches; None keeps the data's order.
+            similar: whether shuffled lists of similar length come together.
         """
-        for queries in self._plan(size, rng):
+        for queries in self._plan(size, rng, BUCKETS if similar else 1):
             yield self.batch(queries)
 
-    def _plan(self, size: int, rng: np.random.Generator | None) -> list[Int[np.ndarray, " B"]]:
+    def _plan(self, size: int, rng: np.random.Generator | None, buckets: int) -> list[Int[np.ndarray, " B"]]:
         order = np.arange(len(self))
         if rng is None:
             return [order[start : start + size] for start in range(0, len(order), size)]
         rng.shuffle(order)
         lengths = np.diff(self.offsets)
         batches = []
-        for start in range(0, len(order), size * BUCKETS):
-            bucket = order[start : start + size * BUCKETS]
+        for start in range(0, len(order), size * buckets):
+            bucket = order[start : start + size * buckets]
             bucket = bucket[np.argsort(lengths[bucket], kind="stable")]
             batches += [bucket[first : first + size] for first in range(0, len(bucket), size)]
         return [batches[b] for b in rng.permutation(len(batches))]

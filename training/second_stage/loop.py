@@ -222,7 +222,7 @@ def run_epoch(
     torch.manual_seed(int(rng.integers(2**62)))
     model.train()
     parts = []
-    for batch in lists.batches(size or spec.batch_size, rng):
+    for batch in lists.batches(size or spec.batch_size, rng, similar=spec.batches == "similar"):
         optimizer.zero_grad()
         loss, rank_loss, confusion = loss_of(model, batch, spec, conf_weight, rng)
         if not torch.isfinite(loss):

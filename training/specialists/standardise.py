@@ -31,7 +31,8 @@ class Standardise(nn.Module):
     Args:
         schema: of the first D columns.
         rows: ``(R, E)`` training rows to take the statistics from; E is D, or D + 1 with the first stage's score last.
-        transform: ``none``, or ``log`` for symmetric log1p before everything else.
+        transform: ``none``, or ``log`` for symmetric log1p before everything else; or ``raw``, which leaves numbers as
+            they are, a missing one 0.
 
     Convention: a column that is constant in training (or has no value at all, or a spread that float32 cannot scale)
     becomes 0, without an indicator if it never had a value; an unknown category is 0 in every column of its feature.
@@ -43,7 +44,7 @@ class Standardise(nn.Module):
     scales: Tensor
     optional: Tensor
 
-    def __init__(self, schema: FeatureSchema, rows: Features, transform: Literal["none", "log"]) -> None:
+    def __init__(self, schema: FeatureSchema, rows: Features, transform: Literal["none", "log", "raw"]) -> None:
         super().__init__()
         self.transform = transform
         self.numeric = [d for d in range(rows.shape[1]) if d not in schema.categorical]
@@ -95,6 +96,8 @@ def _statistics(column: Float[np.ndarray, " R"], transform: str) -> tuple[float,
     present = column[~np.isnan(column)].astype(np.float64)
     if len(present) == 0:
         return 0.0, 0.0, 0.0, 0.0
+    if transform == "raw":
+        return -LARGEST, LARGEST, 0.0, 1.0
     if transform == "log":
         present = np.sign(present) * np.log1p(np.abs(present))
     low, high = np.quantile(present, CLIP_QUANTILES)

@@ -181,7 +181,7 @@ def _facts(asked: ListwiseOptions, found: Measured) -> list[str]:
         _whose_settings(asked),
         "All networks share the encoder, AttRank unless the recipe says otherwise, the optimiser and early stopping on "
         "validation NDCG; baselines: " + pages.baselines() + ".",
-        "NDCG: gain 2^y - 1, discount 1/log2(rank + 1), macro mean over queries; equal scores keep input order.",
+        "NDCG: gain 2^y - 1, discount 1/log2(rank + 1), macro mean over queries; equal scores share their ranks.",
         *([choice] if found.is_choice and scored else []),
         f"Made with {versions}.",
     ]

@@ -61,8 +61,10 @@ class Seen:
 def look(reranker: Reranker, test: Dataset, picked: Int[np.ndarray, " M"], strategy: str) -> list[Seen]:
     """What the bundle does to some queries of the test split, by their numbers there."""
     seen = []
+    rng = np.random.default_rng(0)
     for n in map(int, picked):
-        features, labels = test.features[test.slice(n)], test.labels[test.slice(n)]
+        rows = test.slice(n).start + rng.permutation(test.lengths[n])  # row order may know the labels, ties keep it
+        features, labels = test.features[rows], test.labels[rows]
         ranking = whole(reranker.rerank(CandidateList(features), strategy=strategy), test.qids[n])
         before = ranks_of(rank_by_score(ranking.first_stage_scores))
         seen.append(Seen(features, labels, ranking.first_stage_scores, ranking.scores, before, ranking.ranks))

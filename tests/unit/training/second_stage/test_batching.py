@@ -90,7 +90,9 @@ def test_similar_lengths_share_a_batch():
     lists = unscored(dataset(lengths), cutoff=1000, append_score=False)
     batches = list(lists.batches(80, np.random.default_rng(2)))
     padded = sum(batch.mask.numel() for batch in batches)
-    assert padded < 1.2 * lengths.sum()  # unsorted it is about 2
+    assert padded < 1.2 * lengths.sum()
+    at_random = lists.batches(80, np.random.default_rng(2), similar=False)
+    assert sum(batch.mask.numel() for batch in at_random) > 1.6 * lengths.sum()
 
 
 def test_batches_of_one_bucket_come_in_random_order():

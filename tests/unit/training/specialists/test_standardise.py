@@ -143,3 +143,13 @@ def test_statistics_are_taken_in_double_precision():
 
 def test_leading_axes_are_kept():
     assert one([0.0, 1.0, 2.0])(torch.zeros(4, 3, 1)).shape == (4, 3, 1)
+
+
+def test_raw_numbers_stay_as_they_are():
+    module = one([1e-3, 5.0, 2e6, NAN], "raw", missing_in_training=True)
+    assert apply(module, [[1e-3], [2e6], [-3e9], [NAN]]).tolist() == [
+        [pytest.approx(1e-3), 0.0],
+        [2e6, 0.0],
+        [-3e9, 0.0],
+        [0.0, 1.0],
+    ]

@@ -47,6 +47,10 @@ def test_what_is_shipped_is_chosen_as_a_fit_chooses():
 def test_rows_can_be_asked_for():
     recipe = config.load("demo")
     assert list(plans.methods("table2", recipe, only=("qilcm", "mlp"))) == ["lambdamart", "mlp", "qilcm"]
+    named = plans.methods("table2", recipe, only=("qilcm", "qilcm-paper"))
+    assert list(named) == ["lambdamart", "qilcm", "qilcm-paper"]
+    assert (named["qilcm-paper"].spec.query_norm, named["qilcm"].spec.query_norm) == ("paper", "stable")
+    assert "qilcm-paper" not in plans.methods("table2", recipe)
     with pytest.raises(RecipeError, match=r"--methods srm: table2 has lambdamart, lambdamart\+relative, "):
         plans.methods("table2", recipe, only=("qilcm", "srm"))
 
@@ -69,6 +73,9 @@ def test_a_search_begins_with_nothing_that_was_found_before():
         assert own_values(spec, space_of(spec)) != own_values(recipe.model_named(kind), space_of(spec))
     paper = config.load("airline-paper")
     kept = plans.untuned(paper).model_named("qilcm")
+    assert (
+        kept == paper.model_named("qilcm-paper") == config.load("qilcm-paper").model.model_copy(update={"cutoff": 1000})
+    ), "each recipe as printed says all of it"
     assert (kept.first_stage_score, kept.cutoff) == (False, paper.model.cutoff), "what is not searched stays"
 
 

@@ -49,8 +49,8 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         model: second stage, one of :data:`listwright.training.recipe.model.MODEL_NAMES`; or ``auto``, which compares
             those of :class:`listwright.training.recipe.config.Choice` and answers with the simplest ranker that no
             second stage beats.
-        encoder_width, hidden, rank_loss, precision, first_stage_score, cutoff, dropout, weight_decay, batch_size,
-        learning_rate, max_epochs, patience, ndcg_at: see :class:`listwright.training.recipe.model.Network`.
+        encoder_width, hidden, rank_loss, precision, first_stage_score, cutoff, dropout, weight_decay, batches,
+        batch_size, learning_rate, max_epochs, patience, ndcg_at: see :class:`listwright.training.recipe.model.Network`.
         query_norm, confusion_weight, confusion_pairs: of QILCM and its variants, see
             :class:`listwright.training.recipe.model.QilcmSpec`; other models take no notice.
         trials, max_trees, folds, monotone, relative: of the first stage, see
@@ -90,6 +90,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         cutoff: int = 100,
         dropout: float = 0.0,
         weight_decay: float = 0.0,
+        batches: Literal["similar", "random"] = "similar",
         batch_size: int = 80,
         learning_rate: float = 1e-3,
         max_epochs: int = 100,
@@ -121,6 +122,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         self.cutoff = cutoff
         self.dropout = dropout
         self.weight_decay = weight_decay
+        self.batches = batches
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.max_epochs = max_epochs

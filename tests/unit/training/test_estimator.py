@@ -154,5 +154,6 @@ def test_a_fit_without_query_ids_says_so():
 def test_only_query_ids_and_weights_are_metadata():
     """What is refused must not be asked for by scikit-learn."""
     requests = training.Qilcm().get_metadata_routing()
-    assert list(requests.fit.requests) == list(requests.score.requests) == ["qid", "sample_weight"]
+    assert list(requests.fit.requests) == ["qid", "sample_weight"]
+    assert list(requests.score.requests) == ["qid", "sample_weight", "metric"]
     assert list(requests.predict.requests) == ["qid"]

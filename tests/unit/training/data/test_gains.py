@@ -111,8 +111,9 @@ def test_a_network_is_fitted_and_chosen_by_them(planted_data):
     valid = planted_data[1].worth(GAINS, "x")
     lists = Lists(valid, zeros[1], cutoff=3, append_score=False)
     found = query_ndcg([np.arange(3.0)] * len(valid), lists, valid, zeros[1], 10)
-    last_first = np.array([5, 6, 7, 4, 3, 2, 1, 0.0])  # of eight: the three that are kept, in the order of their scores
-    assert found[0] == ndcg(last_first, valid.labels[:8], cutoff=10, gains=GAINS)
+    last_first = np.zeros(8)  # the three that are kept, in the order of their scores, before the others, which tie
+    last_first[lists.kept(0)] = [1.0, 2.0, 3.0]
+    assert found[0] == pytest.approx(ndcg(last_first, valid.labels[:8], cutoff=10, gains=GAINS))
 
 
 def test_a_protocol_prints_them():

@@ -122,20 +122,66 @@ UNREADABLE = (AttributeError, KeyError, OverflowError, RecursionError, TypeError
 """What reading raises for an answer that is not the contract's."""
 
 
-def read_ranking(reply: Reply, attempts: int, candidates: int) -> Ranking:
+@dataclass(frozen=True)
+class SentList:
+    """A list that was sent, as far as its answer repeats it.
+
+    Args:
+        length: candidates.
+        ids: of the candidates; None: they have none.
+        id: of the query.
+        version: of the bundle that should answer; None: any.
+        top_n: results that are wanted; None: all.
+    """
+
+    length: int
+    ids: tuple[str, ...] | None = None
+    id: str | None = None
+    version: str | None = None
+    top_n: int | None = None
+
+    def check_ranking(self, ranking: Ranking) -> None:
+        """Raise ValueError if the ranking is not that of this list."""
+        if ranking.id != self.id:
+            raise ValueError(f"it has the id {ranking.id!r}, and {self.id!r} was sent")
+        if self.version not in (None, ranking.version):
+            raise ValueError(f"it is of version {ranking.version!r}, and {self.version!r} was asked for")
+        wanted = self.length if self.top_n is None else min(self.length, self.top_n)
+        indices = {result.index for result in ranking.results}
+        if not len(indices) == len(ranking.results) == wanted:
+            raise ValueError(
+                f"it has {len(ranking.results)} results of {len(indices)} candidates, and {wanted} are due"
+            )
+        for result in ranking.results:
+            self.check_candidate(result.index, result.id)
+
+    def check_candidate(self, index: int, name: str | None) -> None:
+        """Raise ValueError if the list has no such candidate, or it has another id."""
+        if not 0 <= index < self.length:
+            raise ValueError(f"it has a candidate {index}, and {self.length} were sent")
+        sent = None if self.ids is None else self.ids[index]
+        if name != sent:
+            raise ValueError(f"its candidate {index} has the id {name!r}, and {sent!r} was sent")
+
+
+def read_ranking(reply: Reply, attempts: int, sent: SentList) -> Ranking:
     """The answer of ``POST /rerank``."""
-    return ranking_of(json.loads(reply.content), candidates, reply.headers.get("x-request-id"), attempts)
+    return ranking_of(json.loads(reply.content), sent, reply.headers.get("x-request-id"), attempts)
 
 
-def ranking_of(body: Any, candidates: int, request_id: str | None, attempts: int) -> Ranking:
-    """The ranking of a body of so many candidates."""
+def ranking_of(body: Any, sent: SentList, request_id: str | None, attempts: int) -> Ranking:
+    """The ranking of a body.
+
+    Raises:
+        ValueError: if it is not that of the list that was sent.
+    """
     scores = np.array(body["scores"], dtype=np.float64)  # null becomes NaN
     ranks = np.array(body["ranks"], dtype=np.int64)
-    if scores.shape != (candidates,) or ranks.shape != (candidates,):
-        raise ValueError(f"{scores.shape} scores and {ranks.shape} ranks for {candidates} candidates")
+    if scores.shape != (sent.length,) or ranks.shape != (sent.length,):
+        raise ValueError(f"{scores.shape} scores and {ranks.shape} ranks for {sent.length} candidates")
     scores.flags.writeable = ranks.flags.writeable = False
     route, meta = body["route"], body["meta"]
-    return Ranking(
+    ranking = Ranking(
         id=body["id"],
         model=body["model"],
         version=body["version"],
@@ -170,6 +216,8 @@ def ranking_of(body: Any, candidates: int, request_id: str | None, attempts: int
         request_id=request_id,
         attempts=attempts,
     )
+    sent.check_ranking(ranking)
+    return ranking
 
 
 def read_info(reply: Reply) -> Info:

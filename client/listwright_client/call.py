@@ -45,14 +45,31 @@ class Settings:
     jitter: Callable[[], float]
 
     def __post_init__(self) -> None:
-        address = httpx.URL(self.base_url)
-        if address.scheme not in ("http", "https") or not address.host:
-            raise ValueError(f"base_url is {self.base_url!r}: give an address like http://127.0.0.1:8000")
+        self._check_address()
         if self.api_key is not None and not _API_KEY.fullmatch(self.api_key):
             raise ValueError("api_key holds blanks or characters that no header may have")
         if self.retries < 0:
             raise ValueError(f"retries is {self.retries}: give 0 or more")
         Deadline.starting(0.0, self.timeout, None, None)
+
+    def _check_address(self) -> None:
+        example = "give an address like http://127.0.0.1:8000"
+        try:
+            address = httpx.URL(self.base_url)
+            address.raw_host.decode().encode("idna")  # as a socket does, later
+        except (httpx.InvalidURL, UnicodeError) as error:
+            raise ValueError(f"base_url is {self.base_url!r} ({error}): {example}") from error
+        if address.port is not None and not 0 < address.port < 2**16:
+            raise ValueError(f"base_url is {self.base_url!r}, whose port is none from 1 to 65535: {example}")
+        if address.scheme not in ("http", "https") or not address.host:
+            raise ValueError(f"base_url is {self.base_url!r}, without http:// or https:// and a host: {example}")
+        if "?" in self.base_url or "#" in self.base_url:
+            raise ValueError(
+                f"base_url is {self.base_url!r}: leave out the query (?) and the fragment (#), which would hide the "
+                "path; options are words of a call, like rerank(..., model=...)"
+            )
+        if address.userinfo and self.api_key is not None:
+            raise ValueError("base_url has a user and a password, which would take the place of api_key: give one")
 
     def headers(self, options: CallOptions) -> dict[str, str]:
         """The headers of a call."""
@@ -147,6 +164,8 @@ class Call(Generic[T]):
             ListwrightError: if there is no answer, and no sense or no time to try again.
         """
         if isinstance(outcome, Reply) and outcome.status == httpx.codes.OK:
+            if not outcome.is_to(self._request_id):
+                raise refusals.misdirected(outcome, self._request_id, self._attempts)
             try:
                 return self._question.read(outcome, self._attempts)
             except UNREADABLE as error:

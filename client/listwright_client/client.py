@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, closing, suppress
 from types import TracebackType
-from typing import TypeVar, Unpack
+from typing import Generic, TypeVar, Unpack
 
 import httpx
 
@@ -21,8 +22,41 @@ from listwright_client.explanations import Explained
 from listwright_client.options import CallOptions, ExplainOptions, Features, RerankOptions
 
 T = TypeVar("T")
+Http = TypeVar("Http", bound=httpx.Client | httpx.AsyncClient)
 
 NOT_READY = (ConnectionFailedError, DeadlineExceededError, UnavailableError)
+
+
+class _Connections(Generic[Http]):
+    """The connections of one process. A child that is forked gets its own: two processes that share a connection get
+    each other's answers.
+
+    Args:
+        make: makes an empty pool.
+        given: the caller's own pool; None: one is made.
+    """
+
+    def __init__(self, make: Callable[[], Http], given: Http | None) -> None:
+        self._make, self.owned = make, given is None
+        self._pool = make() if given is None else given
+        self._pid: int | None = None  # of the process that has used it
+
+    def pool(self) -> Http:
+        """The pool of this process.
+
+        Raises:
+            RuntimeError: if it is the caller's own, and another process has used it.
+        """
+        pid = os.getpid()  # not os.register_at_fork: uWSGI forks without it
+        if self._pid not in (None, pid) and not self._pool.is_closed:
+            if not self.owned:
+                raise RuntimeError(
+                    "this process was forked after the Client had used the httpx client that it was given: make both "
+                    "in each process, after the fork"
+                )
+            self._pool = self._make()  # the old one is not closed: its lock may be held by a thread of the parent
+        self._pid = pid  # behind the pool, for another thread that looks meanwhile
+        return self._pool
 
 
 class _Asking:
@@ -49,7 +83,8 @@ class _Asking:
 
 
 class Client(_Asking):
-    """Asks one service. May be shared by threads; close it, or use it in a ``with``.
+    """Asks one service. May be shared by threads, and by processes that are forked: each has connections of its own.
+    Close it, or use it in a ``with``.
 
     Args:
         base_url: of the service, e.g. ``http://127.0.0.1:8000``; a path before ``/rerank`` is kept.
@@ -73,7 +108,7 @@ class Client(_Asking):
         jitter: Callable[[], float] = random.random,
     ) -> None:
         super().__init__(Settings(base_url, api_key, timeout, retries, clock, jitter))
-        self._http, self._owned, self._sleep = http or httpx.Client(), http is None, sleep
+        self._connections, self._sleep = _Connections(httpx.Client, http), sleep
 
     def rerank(self, features: Features, **options: Unpack[RerankOptions]) -> Ranking:
         """The order of one query's candidates.
@@ -114,8 +149,8 @@ class Client(_Asking):
 
     def close(self) -> None:
         """Close the connections, unless they are your own httpx's."""
-        if self._owned:
-            self._http.close()
+        if self._connections.owned:
+            self._connections.pool().close()
 
     def __enter__(self) -> Client:
         return self
@@ -131,9 +166,9 @@ class Client(_Asking):
             self._sleep(verdict.seconds)
 
     def _exchange(self, attempt: Attempt, call: Call[T]) -> Reply | Failure:
-        answered = False
+        http, answered = self._connections.pool(), False
         try:
-            response = self._http.send(_request(self._http, attempt, call), stream=True)
+            response = http.send(_request(http, attempt, call), stream=True)
             answered = True
             pieces: list[bytes] = []
             with closing(response):
@@ -162,7 +197,7 @@ class AsyncClient(_Asking):
         jitter: Callable[[], float] = random.random,
     ) -> None:
         super().__init__(Settings(base_url, api_key, timeout, retries, clock, jitter))
-        self._http, self._owned, self._sleep = http or httpx.AsyncClient(), http is None, sleep
+        self._connections, self._sleep = _Connections(httpx.AsyncClient, http), sleep
 
     async def rerank(self, features: Features, **options: Unpack[RerankOptions]) -> Ranking:
         """The order of one query's candidates; see :meth:`Client.rerank`."""
@@ -184,8 +219,8 @@ class AsyncClient(_Asking):
 
     async def aclose(self) -> None:
         """Close the connections, unless they are your own httpx's."""
-        if self._owned:
-            await self._http.aclose()
+        if self._connections.owned:
+            await self._connections.pool().aclose()
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -203,10 +238,10 @@ class AsyncClient(_Asking):
             await self._sleep(verdict.seconds)
 
     async def _exchange(self, attempt: Attempt, call: Call[T]) -> Reply | Failure:
-        answered = False
+        http, answered = self._connections.pool(), False
         try:
             async with asyncio.timeout(call.left()):
-                response = await self._http.send(_request(self._http, attempt, call), stream=True)
+                response = await http.send(_request(http, attempt, call), stream=True)
                 answered = True
                 async with aclosing(response):
                     return Reply(response.status_code, response.headers, await response.aread())

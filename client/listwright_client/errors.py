@@ -6,7 +6,7 @@
     ├── UnavailableError         503: no bundle is loaded, or the service is stopping
     ├── DeadlineExceededError    504, or the call's own deadline has passed
     ├── ServerError              any other 5xx, a proxy's 502 too
-    ├── UnexpectedAnswerError    an answer that the contract does not know: is it a Listwright service?
+    ├── UnexpectedAnswerError    an answer that the contract does not know, or to another question
     └── ConnectionFailedError    no whole answer: unknown host, refused, reset, cut off
 
 What cannot be sent at all (an infinite number, a deadline beside a timeout) is a ValueError or TypeError of Python's
@@ -116,7 +116,7 @@ class ServerError(ListwrightError):
 
 
 class UnexpectedAnswerError(ListwrightError):
-    """An answer that the contract does not know."""
+    """An answer that the contract does not know, or to another question."""
 
 
 class ConnectionFailedError(ListwrightError):

@@ -15,6 +15,11 @@ class Reply:
     headers: httpx.Headers
     content: bytes
 
+    def is_to(self, request_id: str) -> bool:
+        """Whether it answers that request. A proxy may drop the header, or add another: then it is believed to."""
+        named = self.headers.get_list("x-request-id")
+        return not named or request_id in named
+
 
 @dataclass(frozen=True)
 class Failure:

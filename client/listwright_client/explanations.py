@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from listwright_client.answers import Ranking, ranking_of
+from listwright_client.answers import Ranking, SentList, ranking_of
 from listwright_client.exchange import Reply
 
 FeatureValue: TypeAlias = float | str | None
@@ -171,18 +171,57 @@ class Explained:
     attempts: int
 
 
-def read_explained(reply: Reply, attempts: int, candidates: int) -> Explained:
+@dataclass(frozen=True)
+class SentQuestion:
+    """What was asked to be explained.
+
+    Args:
+        sent: the list.
+        candidate, against: by position or id, as they were sent.
+        places: how many of the first ones, instead of a candidate.
+    """
+
+    sent: SentList
+    candidate: int | str | None = None
+    against: int | str | None = None
+    places: int | None = None
+
+    def check(self, explained: Explained) -> None:
+        """Raise ValueError if something else is explained."""
+        ranks, found = explained.ranking.ranks, explained.explanations
+        for explanation in found:
+            place, against = explanation.candidate, explanation.against
+            self._check_named(place.index, place.id, self.candidate)
+            if self.places is not None and ranks[place.index] > self.places:
+                raise ValueError(f"it explains rank {ranks[place.index]}, and the first {self.places} were asked for")
+            if (against is None) != (self.against is None):
+                raise ValueError(f"it compares with {against}, and {self.against!r} was asked for")
+            if against is not None:
+                self._check_named(against.index, against.id, self.against)
+        most = 1 if self.places is None else min(self.places, self.sent.length)
+        if not 0 < len({one.candidate.index for one in found}) == len(found) <= most:
+            raise ValueError(f"it has {len(found)} explanations, and {most} were asked for")
+
+    def _check_named(self, index: int, name: str | None, asked: int | str | None) -> None:
+        self.sent.check_candidate(index, name)
+        if asked not in (None, index, name):
+            raise ValueError(f"it is about candidate {index}, id {name!r}, and {asked!r} was asked for")
+
+
+def read_explained(reply: Reply, attempts: int, question: SentQuestion) -> Explained:
     """The answer of ``POST /explain``."""
     body = json.loads(reply.content)
     request_id, meta = reply.headers.get("x-request-id"), body["meta"]
-    return Explained(
-        ranking=ranking_of(body["ranking"], candidates, request_id, attempts),
+    explained = Explained(
+        ranking=ranking_of(body["ranking"], question.sent, request_id, attempts),
         explanations=tuple(map(_explanation, body["explanations"])),
         timings_ms=MappingProxyType(dict(meta["timings_ms"])),
         incomplete=tuple(meta["incomplete"]),
         request_id=request_id,
         attempts=attempts,
     )
+    question.check(explained)
+    return explained
 
 
 def _explanation(body: dict[str, Any]) -> Explanation:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from listwright_client.answers import Info, Ranking, read_info, read_ranking
+from listwright_client.answers import Info, Ranking, SentList, read_info, read_ranking
 from listwright_client.body import encode
 from listwright_client.exchange import Reply
-from listwright_client.explanations import Explained, read_explained
+from listwright_client.explanations import Explained, SentQuestion, read_explained
 from listwright_client.options import CallOptions, ExplainOptions, Features, RerankOptions
 
 T = TypeVar("T")
@@ -35,25 +35,29 @@ class Question(Generic[T]):
 
 def rerank(features: Features, options: RerankOptions) -> Question[Ranking]:
     """``POST /rerank``: what is not given, or None, is not sent."""
-    body, count = _body("rerank", features, options, RerankOptions)
-    return Question("/rerank", partial(read_ranking, candidates=count), body)
+    body, sent = _body("rerank", features, options, RerankOptions)
+    return Question("/rerank", partial(read_ranking, sent=sent), body)
 
 
 def explain(features: Features, options: ExplainOptions) -> Question[Explained]:
     """``POST /explain``: the same."""
-    body, count = _body("explain", features, options, ExplainOptions)
-    return Question("/explain", partial(read_explained, candidates=count), body)
+    body, sent = _body("explain", features, options, ExplainOptions)
+    asked = SentQuestion(sent, options.get("candidate"), options.get("against"), options.get("explain_top_n"))
+    return Question("/explain", partial(read_explained, question=asked), body)
 
 
-def _body(name: str, features: Features, options: RerankOptions, words: type) -> tuple[bytes, int]:
-    """The body of a question about a list, and its number of candidates."""
+def _body(name: str, features: Features, options: RerankOptions, words: type) -> tuple[bytes, SentList]:
+    """The body of a question about a list, and what its answer has to repeat."""
     unknown = sorted(options.keys() - words.__annotations__.keys())
     if unknown:
         raise TypeError(f"{name} has no {', '.join(unknown)}: it takes {', '.join(words.__annotations__)}")
     envelope: dict[str, Any] = {
         word: value for word, value in options.items() if word not in _APART and value is not None
     }
-    return encode(features, options.get("ids"), options.get("feature_names"), envelope)
+    given = options.get("ids")
+    ids = None if given is None else tuple(given)  # read once: it may be changed before the answer comes
+    body, count = encode(features, ids, options.get("feature_names"), envelope)
+    return body, SentList(count, ids, options.get("id"), options.get("version"), options.get("top_n"))
 
 
 def info() -> Question[Info]:

@@ -23,6 +23,9 @@ _OWN_CLASS = {
     503: errors.UnavailableError,
     504: errors.DeadlineExceededError,
 }
+_OF_ANY_REQUEST = (None, "overloaded", "rate-limited", "too-many-connections", "malformed-http")
+"""Refusals that say nothing of the request itself: a proxy's own, and those that its id need not have reached."""
+
 _SECONDS = re.compile(r"\d{1,9}(\.\d{1,9})?")
 
 
@@ -32,7 +35,10 @@ def refused(reply: Reply, request_id: str, attempts: int) -> ListwrightError:
     if kind is None:
         families = {4: errors.RequestError, 5: errors.ServerError}
         kind = families.get(reply.status // 100, errors.UnexpectedAnswerError)
-    return kind(_problem(reply, request_id), attempts)
+    problem = _problem(reply, request_id)
+    if problem.kind not in _OF_ANY_REQUEST and not reply.is_to(request_id):
+        return misdirected(reply, request_id, attempts)
+    return kind(problem, attempts)
 
 
 def failed(failure: Failure, request_id: str, attempts: int) -> ListwrightError:
@@ -50,9 +56,19 @@ def too_late(request_id: str, attempts: int) -> ListwrightError:
     return errors.DeadlineExceededError(Problem(detail, request_id=request_id), attempts)
 
 
+def misdirected(reply: Reply, request_id: str, attempts: int) -> ListwrightError:
+    """The error of an answer to another request."""
+    named = ", ".join(reply.headers.get_list("x-request-id"))
+    detail = (
+        f"the answer is to request {named}, not to this one: does a proxy mix up answers, or replace X-Request-ID? "
+        "Envoy keeps it with preserve_external_request_id"
+    )
+    return errors.UnexpectedAnswerError(Problem(detail, status=reply.status, request_id=request_id), attempts)
+
+
 def unreadable(reply: Reply, cause: Exception, request_id: str, attempts: int) -> ListwrightError:
-    """The error of a 200 that does not say what the contract says."""
-    detail = f"not an answer of the contract, {type(cause).__name__}: {cause}; it starts {_start(reply)}"
+    """The error of a 200 that does not say what the contract says, or not of what was asked."""
+    detail = f"not an answer to this question, {type(cause).__name__}: {cause}; it starts {_start(reply)}"
     return errors.UnexpectedAnswerError(Problem(detail, status=reply.status, request_id=request_id), attempts)
 
 

@@ -2,11 +2,17 @@
 
 import dataclasses
 import inspect
+import json
+import os
+import subprocess
+import sys
 import typing
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import listwright_client
 from listwright.ranking.candidates import CandidateList
 from listwright.service.api import info
 from listwright.service.wire import schemas
@@ -117,3 +123,56 @@ def test_both_clients_have_the_same_words():
     for name in ("__init__", "rerank", "info", "ready"):
         words, awaited = (list(inspect.signature(getattr(kind, name)).parameters) for kind in (Client, AsyncClient))
         assert words == awaited, name
+
+
+FORKING = """
+import asyncio, json, os, sys
+import numpy as np
+from listwright_client import AsyncClient, Client
+
+url, children, calls = sys.argv[1], 4, 25
+lists = [np.random.default_rng(seed).normal(size=(20, 3)) for seed in range(children)]
+words = {"feature_names": ["price", "stars", "bm25"], "context": {"carrier": "A5"}, "timeout": 60.0}
+with Client(url) as alone:
+    expected = [alone.rerank(one, **words).scores for one in lists]
+
+client, aio = Client(url), AsyncClient(url)
+client.rerank(lists[0], **words)
+asyncio.run(aio.rerank(lists[0], **words))
+go, starts = os.pipe()
+ends = []
+for number in range(children):
+    reads, writes = os.pipe()
+    if os.fork() == 0:
+        os.close(starts)
+        os.read(go, 1)  # all begin at once, when the parent closes its end
+
+        async def ask():
+            return [(await aio.rerank(lists[number], **words)).scores for _ in range(calls)]
+
+        try:
+            found = [client.rerank(lists[number], **words).scores for _ in range(calls)] + asyncio.run(ask())
+            right = sum(np.array_equal(scores, expected[number], equal_nan=True) for scores in found)
+            os.write(writes, json.dumps(right).encode())
+        except BaseException as error:
+            os.write(writes, json.dumps(repr(error)).encode())
+        os._exit(0)
+    os.close(writes)
+    ends.append(reads)
+os.close(starts)
+mine = [client.rerank(lists[0], **words).scores for _ in range(2 * calls)]
+told = [sum(np.array_equal(scores, expected[0], equal_nan=True) for scores in mine)]
+for reads in ends:
+    with os.fdopen(reads) as end:
+        told.append(json.loads(end.read()))
+    os.wait()
+print(json.dumps(told))
+"""
+
+
+@pytest.mark.nightly
+def test_forked_processes_that_ask_at_once_get_their_own_answers(live):
+    command = [sys.executable, "-W", "ignore", "-c", FORKING, str(live.base_url)]
+    env = {**os.environ, "PYTHONPATH": str(Path(listwright_client.__file__).parents[1])}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=env)
+    assert json.loads(done.stdout) == [50] * 5, done.stderr

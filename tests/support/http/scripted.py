@@ -8,12 +8,13 @@ import httpx
 URL = "http://service"
 
 
-def answer(length=2, **changes):
-    """A good answer to a list of that length, which keeps the input order."""
+def answer(length=2, ids=None, **changes):
+    """A good answer to a list of that length, or of these ids, which keeps the input order."""
+    length = length if ids is None else len(ids)
     results = [
         {
             "index": n,
-            "id": None,
+            "id": None if ids is None else ids[n],
             "rank": n + 1,
             "relevance_score": 1 / length,
             "stage": "second",
@@ -36,7 +37,16 @@ def answer(length=2, **changes):
 
 
 def good(**changes):
-    return lambda request: httpx.Response(200, json=answer(**changes), headers={"x-request-id": "r-1"})
+    return answering(answer(**changes))
+
+
+def answering(body, **headers):
+    """200 with a body, under the request's own id unless the headers say otherwise."""
+
+    def answer_request(request):
+        return httpx.Response(200, json=body, headers={"x-request-id": request.headers["x-request-id"], **headers})
+
+    return answer_request
 
 
 def problem(status, kind="too-bad", headers=None, **more):

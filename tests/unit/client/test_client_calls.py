@@ -1,6 +1,7 @@
 """Attempts, pauses and deadlines of both clients, in a time of their own."""
 
 import asyncio
+import os
 import socket
 
 import httpx
@@ -24,7 +25,7 @@ NEVER_ANSWERED = (httpx.ConnectError, httpx.ReadError, httpx.WriteError, httpx.C
 
 def test_one_good_answer(client, server):
     server.says(good(length=3, scores=[0.25, None, 0.75], ranks=[2, 3, 1], id="q"))
-    ranking = client.rerank(np.ones((3, 3)))
+    ranking = client.rerank(np.ones((3, 3)), id="q", request_id="r-1")
     np.testing.assert_array_equal(ranking.scores, [0.25, np.nan, 0.75])
     assert ranking.ranks.tolist() == [2, 3, 1]
     assert ranking.order.tolist() == [2, 0, 1]
@@ -270,6 +271,59 @@ def test_nobody_listens():
         assert caught.value.attempts == 3
         assert len(pauses) == 2
         assert not client.ready()
+
+
+@pytest.fixture(params=[Client, AsyncClient])
+def made(request, monkeypatch):
+    """A client of either kind in a process that the test numbers, and every pool that is made for it."""
+    pools, pid = [], [1]
+    http = {Client: httpx.Client, AsyncClient: httpx.AsyncClient}[request.param]
+
+    def pool():
+        pools.append(http())
+        return pools[-1]
+
+    monkeypatch.setattr(os, "getpid", lambda: pid[0])
+    monkeypatch.setattr(httpx, http.__name__, pool)
+    return request.param, http, pools, pid
+
+
+def test_a_forked_process_has_connections_of_its_own(made):
+    kind, _, pools, pid = made
+    client = kind(URL)
+    parents = client._connections.pool()
+    assert client._connections.pool() is parents
+    pid[0] = 2
+    childs = client._connections.pool()
+    assert childs is client._connections.pool() is pools[1]
+    assert childs is not parents
+    assert not parents.is_closed, "closing may wait for a lock that no thread of the child will give back"
+    pid[0] = 3
+    assert client._connections.pool() not in (parents, childs)
+
+
+def test_a_client_that_was_not_used_before_the_fork_keeps_its_pool(made):
+    kind, http, pools, pid = made
+    own, client = kind(URL), kind(URL, http=http())
+    given = client._connections._pool
+    pid[0] = 2
+    assert own._connections.pool() is pools[0]
+    assert client._connections.pool() is given
+    pid[0] = 3
+    with pytest.raises(RuntimeError, match="after the fork"):
+        client._connections.pool()
+
+
+def test_a_closed_client_stays_closed_in_a_forked_process(made):
+    kind, http, _, pid = made
+    for client in (kind(URL), kind(URL, http=http())):
+        pool = client._connections.pool()
+        closing = pool.aclose() if kind is AsyncClient else pool.close()
+        if closing is not None:
+            asyncio.run(closing)
+        pid[0] += 1
+        assert client._connections.pool() is pool
+        pid[0] = 1
 
 
 @pytest.mark.parametrize(("line", "is_ready"), [(good(), True), (refusing(503), False), (refusing(429), None)])

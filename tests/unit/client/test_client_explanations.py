@@ -2,14 +2,14 @@
 
 import dataclasses
 
-import httpx
 import numpy as np
 import pytest
 
 from listwright_client import Contribution, OverloadedError, Place, UnexpectedAnswerError
-from support.http.scripted import answer, problem, refusing
+from support.http.scripted import answer, answering, problem, refusing
 
 MATRIX = np.ones((2, 3))
+IDS = ["a", "b"]
 SHARE = {"feature": "price", "value": 3.1, "reference": None, "contribution": 0.25, "standard_error": 0.01}
 STAGE = {
     "ranker": "qilcm",
@@ -43,7 +43,7 @@ WHOLE = {
     "faults": {"passing": "it gave NaN"},
 }
 BARE = {
-    "candidate": {"index": 0, "id": None, "rank": 1},
+    "candidate": {"index": 0, "id": "a", "rank": 1},
     **dict.fromkeys(("first_stage", "second_stage", "passing", "anomaly", "against", "router")),
     "moves": [],
     "incomplete": [],
@@ -56,18 +56,19 @@ def explaining(*explanations, **changes):
         "id": None,
         "model": "shop",
         "version": "7",
-        "ranking": answer(),
+        "ranking": answer(ids=IDS),
         "explanations": list(explanations),
         "meta": {"timings_ms": {"total": 2.0}, "incomplete": ["passing"]},
         **changes,
     }
-    return lambda request: httpx.Response(200, json=body, headers={"x-request-id": "r-1"})
+    return answering(body)
 
 
 def test_the_question_is_rerank_and_what_to_explain(client, server):
-    server.says(explaining(BARE))
-    client.explain(MATRIX, candidate=0, against="b", ids=["a", "b"], strategy="qilcm", explain_budget=None)
-    client.explain(MATRIX, explain_top_n=2, explain_budget=100, timeout_ms=500, candidate=None)
+    against = {"index": 1, "id": "b", "first_stage": [], "second_stage": []}
+    server.says(explaining({**BARE, "against": against}), explaining(BARE))
+    client.explain(MATRIX, candidate=0, against="b", ids=IDS, strategy="qilcm", explain_budget=None)
+    client.explain(MATRIX, ids=IDS, explain_top_n=2, explain_budget=100, timeout_ms=500, candidate=None)
     assert [request.url.path for request in server.asked] == ["/explain"] * 2
     first, second = server.bodies()
     features = MATRIX.tolist()
@@ -76,19 +77,20 @@ def test_the_question_is_rerank_and_what_to_explain(client, server):
         "explain_top_n": 2,
         "explain_budget": 100,
         "timeout_ms": None,
+        "ids": IDS,
         "features": features,
     }
     assert 0 < second["timeout_ms"] <= 500
 
 
 def test_every_part_is_read(client, server):
-    server.says(explaining(WHOLE, BARE))
-    found = client.explain(MATRIX, explain_top_n=2)
+    server.says(explaining(WHOLE), explaining(BARE))
+    found = client.explain(MATRIX, ids=IDS, candidate="b", against=0, request_id="r-1")
     assert found.ranking.ranks.tolist() == [1, 2]
     assert (found.ranking.model, found.ranking.request_id) == ("shop", "r-1")
     assert (found.request_id, found.attempts, found.incomplete) == ("r-1", 1, ("passing",))
     assert found.timings_ms == {"total": 2.0}
-    whole, bare = found.explanations
+    (whole,), (bare,) = found.explanations, client.explain(MATRIX, ids=IDS, candidate=0).explanations
     assert whole.candidate == Place(1, "b", 2)
     assert whole.first_stage == whole.second_stage
     assert whole.second_stage.contributions == (Contribution("price", 3.1, None, 0.25, 0.01),)
@@ -117,7 +119,7 @@ def test_every_part_is_read(client, server):
 
 def test_nothing_of_it_changes(client, server):
     server.says(explaining(WHOLE))
-    found = client.explain(MATRIX, candidate=1)
+    found = client.explain(MATRIX, ids=IDS, candidate=1, against="a")
     for value, name in (
         (found, "ranking"),
         (found.explanations[0], "moves"),
@@ -133,22 +135,57 @@ def test_nothing_of_it_changes(client, server):
 
 def test_fields_of_a_newer_service_are_left_out(client, server):
     server.says(explaining({**WHOLE, "poem": "roses", "candidate": {**WHOLE["candidate"], "colour": "red"}}))
-    assert client.explain(MATRIX, candidate=1).explanations[0].candidate == Place(1, "b", 2)
+    found = client.explain(MATRIX, ids=IDS, candidate=1, against=0)
+    assert found.explanations[0].candidate == Place(1, "b", 2)
 
 
 def test_a_busy_service_is_asked_again(client, server):
     server.says(refusing(429, Retry_After="2"), explaining(BARE))
-    assert client.explain(MATRIX, candidate=0).attempts == 2
+    assert client.explain(MATRIX, ids=IDS, candidate=0).attempts == 2
     server.says(refusing(429, Retry_After="60"))
     with pytest.raises(OverloadedError):
         client.explain(MATRIX, candidate=0)
+
+
+OTHER = {**BARE, "candidate": {"index": 1, "id": "b", "rank": 2}}
+
+
+@pytest.mark.parametrize(
+    ("asked", "explanations"),
+    [
+        ({"candidate": 0}, [OTHER]),
+        ({"candidate": "a"}, [OTHER]),
+        ({"candidate": "a"}, [BARE, OTHER]),
+        ({"candidate": 0}, []),
+        ({"candidate": 0}, [{**BARE, "candidate": {"index": 0, "id": "c", "rank": 1}}]),
+        ({"candidate": 0}, [{**BARE, "candidate": {"index": -2, "id": "a", "rank": 1}}]),
+        ({"candidate": "b", "against": "a"}, [OTHER]),
+        ({"candidate": "b"}, [WHOLE]),
+        ({"candidate": "b", "against": 0}, [{**WHOLE, "against": {**WHOLE["against"], "index": 1, "id": "b"}}]),
+        ({"explain_top_n": 1}, [OTHER]),
+        ({"explain_top_n": 2}, [BARE, BARE]),
+        ({"explain_top_n": 1}, [BARE, OTHER]),
+    ],
+)
+def test_what_explains_something_else_is_no_answer(client, server, asked, explanations):
+    server.says(explaining(*explanations))
+    with pytest.raises(UnexpectedAnswerError):
+        client.explain(MATRIX, ids=IDS, **asked)
+
+
+def test_fewer_places_than_were_asked_for_are_an_answer(client, server):
+    """The deadline may leave some out, and a list may be shorter."""
+    server.says(explaining(BARE))
+    assert len(client.explain(MATRIX, ids=IDS, explain_top_n=5).explanations) == 1
+    server.says(explaining(BARE, OTHER))
+    assert len(client.explain(MATRIX, ids=IDS, explain_top_n=5).explanations) == 2
 
 
 @pytest.mark.parametrize("changes", [{"explanations": [{"candidate": 1}]}, {"meta": {}}, {"ranking": None}])
 def test_what_is_no_answer_is_said_to_be_none(client, server, changes):
     server.says(explaining(**changes))
     with pytest.raises(UnexpectedAnswerError):
-        client.explain(MATRIX, candidate=0)
+        client.explain(MATRIX, ids=IDS, candidate=0)
 
 
 def test_unknown_words_are_refused_before_anything_is_sent(client, server):

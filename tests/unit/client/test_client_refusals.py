@@ -6,13 +6,14 @@ from pathlib import Path
 
 import httpx
 import numpy as np
+import pandas as pd
 import pytest
 
 import listwright_client
 from listwright_client import errors
 from listwright_client.exchange import Reply
 from listwright_client.refusals import refused, retry_after
-from support.http.scripted import answer, problem
+from support.http.scripted import answer, answering, good, problem
 
 MATRIX = np.ones((2, 3))
 
@@ -101,9 +102,90 @@ def test_words_of_a_proxy_are_shown_clipped(client, server, content, detail):
 def test_a_200_in_other_words_is_no_answer(client, server, content):
     given = {"content": content} if isinstance(content, bytes) else {"json": content}
     server.says(lambda request: httpx.Response(200, **given))
-    with pytest.raises(errors.UnexpectedAnswerError, match="not an answer of the contract"):
+    with pytest.raises(errors.UnexpectedAnswerError):
         client.rerank(MATRIX)
     assert len(server.asked) == 1
+
+
+IDS = ["a", "b"]
+FRAME = pd.DataFrame({"price": [1.0, 2.0]})
+
+
+@pytest.mark.parametrize("features", [MATRIX, MATRIX.tolist(), [{"price": 1.0}, {"price": 2.0}], FRAME])
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        ({"ids": IDS}, answer(ids=["a", "x"])),
+        ({"ids": IDS}, answer(ids=["b", "a"])),
+        ({"ids": IDS}, answer()),
+        ({}, answer(ids=IDS)),
+        ({"id": "q"}, answer(id="r")),
+        ({"id": "q"}, answer()),
+        ({}, answer(id="q")),
+        ({"version": "8"}, answer()),
+        ({"top_n": 1}, answer()),
+        ({}, answer(results=answer()["results"][:1])),
+        ({"top_n": 2}, answer(results=answer()["results"][:1] * 2)),
+        ({"top_n": 1}, answer(results=answer(length=3)["results"][2:])),
+        ({}, answer(length=3)),
+        ({}, answer(length=1)),
+    ],
+)
+def test_an_answer_to_another_list_is_an_error(client, server, features, sent, said):
+    server.says(answering(said))
+    with pytest.raises(errors.UnexpectedAnswerError):
+        client.rerank(features, **sent)
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize("top_n", [1, 2, 3, None])
+def test_ids_and_count_of_what_was_sent_are_an_answer(client, server, top_n):
+    server.says(answering(answer(ids=IDS, results=answer(ids=IDS)["results"][:top_n], id="q")))
+    for ids in (IDS, tuple(IDS), np.array(IDS), pd.Series(IDS, index=[7, 9])):
+        ranking = client.rerank(MATRIX, ids=ids, id="q", version="7", top_n=top_n)
+        assert [result.id for result in ranking.results] == IDS[:top_n]
+
+
+OTHER = {"x-request-id": "somebody-else"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        answering(answer(), **OTHER),
+        problem(404, "unknown-model", OTHER),
+        problem(422, "invalid-request", OTHER),
+        problem(504, "degraded", OTHER),
+        problem(500, "internal-error", OTHER),
+    ],
+)
+def test_an_answer_to_another_request_is_an_error(client, server, line):
+    server.says(line)
+    with pytest.raises(errors.UnexpectedAnswerError, match="somebody-else") as caught:
+        client.rerank(MATRIX, request_id="mine-1")
+    assert (caught.value.request_id, len(server.asked)) == ("mine-1", 1)
+    for ask in (client.info, client.ready, lambda: client.explain(MATRIX, candidate=0)):
+        with pytest.raises(errors.UnexpectedAnswerError, match="somebody-else"):
+            ask()
+
+
+def test_an_answer_without_a_request_id_counts_by_its_list(client, server):
+    """A proxy may drop the header, or send one of its own beside it."""
+    server.says(lambda request: httpx.Response(200, json=answer(ids=IDS)))
+    assert client.rerank(MATRIX, ids=IDS).attempts == 1
+    with pytest.raises(errors.UnexpectedAnswerError):
+        client.rerank(MATRIX, ids=["a", "x"])
+    both = [("x-request-id", "proxy-1"), ("x-request-id", "mine-1")]
+    server.says(lambda request: httpx.Response(200, json=answer(), headers=both))
+    assert client.rerank(MATRIX, request_id="mine-1").attempts == 1
+
+
+def test_a_refusal_that_passes_is_asked_again_whosever_it_is(client, server):
+    server.says(problem(429, "overloaded", OTHER), problem(503, "too-many-connections", OTHER), good())
+    assert client.rerank(MATRIX).attempts == 3
+    server.says(problem(408, "malformed-http", OTHER))
+    with pytest.raises(errors.RequestError):
+        client.rerank(MATRIX)
 
 
 DATE = "Wed, 21 Oct 2026 07:28:00 GMT"

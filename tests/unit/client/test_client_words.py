@@ -11,6 +11,7 @@ MATRIX = np.ones((2, 3))
 
 
 def test_only_what_is_given_is_sent(client, server):
+    server.says(good(), good(id="q"), good())
     client.rerank(MATRIX)
     client.rerank(MATRIX, strategy="srm", specialist=0, raw_scores=False, top_n=None, model="shop", id="q")
     client.rerank(MATRIX, context={}, version="7", timeout_ms=None)
@@ -70,6 +71,17 @@ def test_an_httpx_of_ones_own_stays_open(server):
         ({"base_url": "service:8000"}, "give an address like"),
         ({"base_url": ""}, "give an address like"),
         ({"base_url": "ftp://service"}, "give an address like"),
+        ({"base_url": "127.0.0.1:8000"}, "give an address like"),
+        ({"base_url": "//service"}, "give an address like"),
+        ({"base_url": "http://"}, "give an address like"),
+        ({"base_url": "http://service:99999"}, "give an address like"),
+        ({"base_url": "http://service:-1"}, "give an address like"),
+        ({"base_url": "http://a..b"}, "give an address like"),
+        ({"base_url": "http://service\n"}, "give an address like"),
+        ({"base_url": "http://service?model=shop"}, "query"),
+        ({"base_url": "http://service/?"}, "query"),
+        ({"base_url": "http://service/#x"}, "fragment"),
+        ({"base_url": "http://u:p@service", "api_key": "s3cret"}, "give one"),
         ({"api_key": "two words"}, "api_key holds blanks"),
         ({"api_key": ""}, "api_key holds blanks"),
         ({"retries": -1}, "retries is -1"),

@@ -101,7 +101,9 @@ def an_npy_body(data: bytes) -> None:
 def tensors_in_a_body(data: bytes) -> None:
     """``service.wire.open_inference``: two bytes say the length of the JSON object."""
     length = int.from_bytes(data[:2], "big")
-    tensors.decode(data[2:], None if length == 0 else str(length), SCHEMA, LIMIT)
+    bounds = decode.bounds_of(LIMIT, [SCHEMA])
+    head = tensors.decode_head(data[2:], None if length == 0 else str(length), bounds, {})
+    tensors.decode(data[2:], head, SCHEMA, LIMIT)
 
 
 def a_scanned_body(data: bytes) -> None:

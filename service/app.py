@@ -11,12 +11,14 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from copy import copy
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
 from anyio import to_thread
 from fastapi import FastAPI, Request, Response
+from fastapi.routing import APIRoute
 
 from listwright.ranking.bundle import Bundle
 from listwright.service import hook, paths, problems
@@ -46,6 +48,7 @@ from listwright.service.transport.connection_limit import ConnectionLimit
 from listwright.service.transport.server import DrainingServer
 from listwright.service.wire.ignored import IgnoredFeatures
 from listwright.service.wire.json_codec import JsonBounds
+from listwright.service.wire.validation import check_query
 
 HOOK_THREADS = 2
 """Threads of the hook for each request that is computed at a time: as many again may hang before any is refused."""
@@ -74,7 +77,8 @@ class Contract(FastAPI):
         """FastAPI's hook for the routes of its own: the document, made once."""
         self.add_route(paths.OPENAPI, self._document, include_in_schema=False)
 
-    async def _document(self, _: Request) -> Response:
+    async def _document(self, request: Request) -> Response:
+        check_query(request)
         if self._text is None:
             self._text = json.dumps(self.openapi()).encode()
         return Response(self._text, media_type="application/json")
@@ -179,6 +183,7 @@ def _route(app: Contract, keyring: Keyring, tracer: Tracer | None) -> None:
 
         page, keyless = of_page()
         answers += page.routes
+    answers += [_head_of(route) for route in answers if isinstance(route, APIRoute) and "GET" in (route.methods or ())]
     app.router.routes.extend(answers)  # not by include_router, behind which FastAPI matches each request three times
     problems.install(app)
     known = frozenset(getattr(route, "path", "") for route in answers)
@@ -189,6 +194,16 @@ def _route(app: Contract, keyring: Keyring, tracer: Tracer | None) -> None:
     pacing = Pacing(keyring, service.admin_key)
     unpaced = frozenset() if service.events is None else frozenset((paths.EVENTS,))  # bounded by what it writes
     app.add_middleware(EarlyRefusal, gate=service.gate, telemetry=telemetry, pace=pacing.wait, unpaced=unpaced)
+
+
+def _head_of(route: APIRoute) -> APIRoute:
+    """The route that answers HEAD where a route answers GET (RFC 9110, section 9.1): the server leaves out the body.
+
+    Not by another method of the same route, which would stand in the document under the same name.
+    """
+    head = copy(route)
+    head.methods, head.include_in_schema = {"HEAD"}, False
+    return head
 
 
 def _composed(

@@ -29,9 +29,6 @@ MODEL = (f"{INFERENCE_MODELS}{{name}}", f"{INFERENCE_MODELS}{{name}}/versions/{{
 INFER = (f"{MODEL[0]}/infer", f"{MODEL[1]}/infer")
 MODEL_READY = (f"{MODEL[0]}/ready", f"{MODEL[1]}/ready")
 
-INFERENCE_PROBLEMS = (INFERENCE_MODELS, f"{INFERENCE}/health/")
-"""Where clients of the Open Inference Protocol ask, which look for a member ``error``."""
-
 UI = "/ui"
 UI_PAGE, UI_FILES = f"{UI}/", f"{UI}/{{name:path}}"
 """The page and its files, which need no key: they hold no data."""
@@ -53,6 +50,11 @@ def _any_of(routes: tuple[str, ...]) -> re.Pattern[str]:
 _PROBES = _any_of(tuple(sorted(PROBES)))
 RANKINGS = _any_of((RERANK, *RERANK_ALIASES, *INFER))
 """The paths that rank."""
+
+
+def is_inference(path: str) -> bool:
+    """Whether clients of the Open Inference Protocol ask there, which look for a member ``error``."""
+    return (path == INFERENCE or path.startswith(f"{INFERENCE}/")) and path not in RERANK_ALIASES
 
 
 def is_probe(path: str) -> bool:

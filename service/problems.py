@@ -5,7 +5,7 @@ from __future__ import annotations
 import http
 import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Request
@@ -55,7 +55,7 @@ _log = logging.getLogger("listwright.service")
 class Fault(BaseModel):
     """One thing that is wrong, and where."""
 
-    path: Annotated[str, Field(description="JSON path below the body")]
+    path: Annotated[str, Field(description="JSON path below the body; ?NAME for a parameter of the query string")]
     message: str
 
 
@@ -71,7 +71,7 @@ class Problem(BaseModel):
     expected: Annotated[list[str], Field(description="names that the bundle was fitted on")] = []
     sent: Annotated[list[str], Field(description="names that arrived, at most as many as expected and ten more")] = []
     fingerprint: Annotated[str | None, Field(description="of the served schema")] = None
-    error: Annotated[str, Field(description="detail once more, where inference clients look; below /v2/models")] = ""
+    error: Annotated[str, Field(description="detail once more, where inference clients look; below /v2")] = ""
 
 
 STATUS: dict[type[Exception], int] = {
@@ -146,6 +146,13 @@ def json_path(parts: Iterable[str | int]) -> str:
     return text
 
 
+def _place(parts: Sequence[str | int]) -> str:
+    """Where a fault is: in the body, or a parameter of the query string."""
+    if parts[0] == "query":
+        return f"?{_clipped(str(parts[1]))}"
+    return json_path(parts[1:])
+
+
 def _clipped(text: str, limit: int = 200) -> str:
     return text if len(text) <= limit else text[:limit] + "…"
 
@@ -171,7 +178,7 @@ def body(
         "request_id": request_id,
         "errors": [],
     }
-    if path.startswith(paths.INFERENCE_PROBLEMS):
+    if paths.is_inference(path):
         content["error"] = detail
     return content | {name: value for name, value in more.items() if value is not None}
 
@@ -230,7 +237,7 @@ async def deliberate(request: Request, error: Exception) -> JSONResponse:
 async def _invalid(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     found = error.errors()
-    faults = [_fault(json_path(fault["loc"][1:]), _said(fault)) for fault in found[:MAX_FAULTS]]
+    faults = [_fault(_place(fault["loc"]), _said(fault)) for fault in found[:MAX_FAULTS]]
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     return problem(request, 422, "invalid-request", f"{faults[0]['path']}: {faults[0]['message']}{more}", errors=faults)
 
@@ -255,6 +262,8 @@ async def _http(request: Request, error: Exception) -> JSONResponse:
     if error.status_code == http.HTTPStatus.METHOD_NOT_ALLOWED:
         detail = f"{request.method} is not allowed at {request.scope['path']}"
     headers = dict(error.headers or {})
+    if headers.get("Allow") == "GET":
+        headers["Allow"] = "GET, HEAD"  # a route of its own, see listwright.service.app
     kind = _kind(http.HTTPStatus(error.status_code).phrase.title().replace(" ", ""))
     return problem(request, error.status_code, kind, detail, headers=headers)
 

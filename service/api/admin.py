@@ -9,7 +9,7 @@ from fastapi.security import HTTPBearer
 from fastapi.security.http import HTTPAuthorizationCredentials
 
 from listwright.service.api.info import Serving, serving_info
-from listwright.service.api.service import service_of, serving
+from listwright.service.api.service import CheckedRoute, service_of, serving
 from listwright.service.auth import keys
 from listwright.service.bundles.reload import EVERYTHING, Reloader
 from listwright.service.bundles.served import Models
@@ -53,7 +53,7 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
     503: DOCUMENTED[503],
 }
 
-admin = APIRouter(tags=["admin"])
+admin = APIRouter(route_class=CheckedRoute, tags=["admin"])
 
 
 @admin.post(

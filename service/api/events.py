@@ -15,6 +15,7 @@ from listwright.service.api.service import PlainRoute, Serving
 from listwright.service.errors import UnsupportedMediaTypeError
 from listwright.service.problems import DOCUMENTED
 from listwright.service.wire.examples import EVENTS
+from listwright.service.wire.validation import check_query
 
 MAX_BODY = Limit(256 * 2**10, "(send fewer events at a time)")
 """Small: while a body is validated, requests to rank wait for the interpreter."""
@@ -64,6 +65,7 @@ async def events(request: Request, service: Serving) -> Response:
     log = service.events
     if log is None:
         raise HTTPException(404)
+    check_query(request)
     media_type = request.headers.get("content-type", "none").partition(";")[0].strip().lower()
     if media_type != "application/json":
         raise UnsupportedMediaTypeError(f"the body is announced as {media_type!r}: send application/json")

@@ -14,7 +14,7 @@ from listwright.ranking.manifest import Manifest
 from listwright.ranking.stages import FeatureWeight
 from listwright.service import paths
 from listwright.service.api.experiments_info import ExperimentsInfo, experiments_info
-from listwright.service.api.service import Served, service_of
+from listwright.service.api.service import CheckedRoute, Served, service_of
 from listwright.service.bundles.routing_switch import Deciders
 from listwright.service.bundles.served import Models
 from listwright.service.problems import DOCUMENTED
@@ -25,7 +25,7 @@ PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 EXPOSITION = 'listwright_requests_total{path="/rerank",status="200"} 1.0\n'
 
-routes = APIRouter()
+routes = APIRouter(route_class=CheckedRoute)
 
 
 class FeatureInfo(BaseModel):
@@ -265,7 +265,7 @@ async def info(
     tags=["info"],
     response_class=PlainTextResponse,
     response_description="Counters and histograms",
-    responses={200: {"content": {"text/plain": {"example": EXPOSITION}}}},
+    responses={200: {"content": {"text/plain": {"example": EXPOSITION}}}, 422: DOCUMENTED[422]},
 )
 async def metrics(request: Request) -> Response:
     """Counters and histograms of the service, the sum over its worker processes, in Prometheus' text format."""

@@ -15,7 +15,7 @@ from listwright.service import paths
 from listwright.service.api.health import readyz
 from listwright.service.api.pipeline import answer
 from listwright.service.api.rerank import HEADERS, RANKED, media_type_of
-from listwright.service.api.service import PlainRoute, Service, Serving, service_of
+from listwright.service.api.service import CheckedRoute, PlainRoute, Service, Serving, service_of
 from listwright.service.errors import UnsupportedMediaTypeError
 from listwright.service.problems import DOCUMENTED
 from listwright.service.wire import examples
@@ -28,6 +28,7 @@ from listwright.service.wire.open_inference_schemas import (
     ServerHealth,
     ServerMetadata,
 )
+from listwright.service.wire.validation import words_beside
 
 _VERSION = version_of("listwright")
 
@@ -39,7 +40,7 @@ _HEAD_LENGTH = {
 _RAW = {"schema": {"type": "string", "format": "binary", "description": "the JSON object, then raw tensors"}}
 
 
-routes = APIRouter(tags=["inference"])
+routes = APIRouter(route_class=CheckedRoute, tags=["inference"])
 fast = APIRouter(route_class=PlainRoute, tags=["inference"])
 
 
@@ -83,11 +84,10 @@ async def infer_version(request: Request, service: Serving, name: str, version: 
 
 
 async def _infer(request: Request, service: Service, name: str, version: str | None) -> Response:
-    bundle = service.addressed(request, name, version)
+    beside, most = words_beside(request, inference.InferWords), service.settings.max_candidates
+    codec = TensorCodec(request.headers.get(JSON_HEAD), service.serving(), name, version, beside, most, request.state)
     if media_type_of(request) not in _TENSORS:
         raise UnsupportedMediaTypeError(f"the body is announced as {media_type_of(request)!r}: send {OCTETS}")
-    most, pinned = service.settings.max_candidates, version is not None
-    codec = TensorCodec(request.headers.get(JSON_HEAD), bundle, most, pinned=pinned)
     return await answer(request, service, codec)
 
 
@@ -95,7 +95,7 @@ METADATA: dict[str, Any] = {
     "summary": "Tensors of a bundle",
     "response_model": ModelMetadata,
     "response_description": "Its tensors, and what its columns hold",
-    "responses": {status: DOCUMENTED[status] for status in (404, 503)},
+    "responses": {status: DOCUMENTED[status] for status in (404, 422, 503)},
 }
 
 
@@ -110,7 +110,7 @@ MODEL_READY: dict[str, Any] = {
     "summary": "Readiness of a bundle",
     "response_model": ModelReady,
     "response_description": "Ready for traffic",
-    "responses": {status: DOCUMENTED[status] for status in (404, 503)},
+    "responses": {status: DOCUMENTED[status] for status in (404, 422, 503)},
 }
 
 
@@ -130,9 +130,9 @@ async def model_ready(request: Request, name: str, version: str | None = None) -
     response_model=ServerHealth,
     response_description="The process answers",
 )
-async def server_live() -> ServerHealth:
+async def server_live(request: Request) -> ServerHealth:
     """The same as /livez."""
-    return ServerHealth(live=True)
+    return ServerHealth(live=True, ready=service_of(request).unready() is None)
 
 
 @routes.get(
@@ -146,7 +146,7 @@ async def server_live() -> ServerHealth:
 async def server_ready(request: Request) -> ServerHealth:
     """The same as /readyz."""
     await readyz(request)
-    return ServerHealth(live=True)
+    return ServerHealth(live=True, ready=True)
 
 
 @routes.get(
@@ -155,6 +155,7 @@ async def server_ready(request: Request) -> ServerHealth:
     summary="Server metadata",
     response_model=ServerMetadata,
     response_description="Its name, version and extensions of the protocol",
+    responses={422: DOCUMENTED[422]},
 )
 async def server_metadata() -> ServerMetadata:
     """Name, version and protocol extensions of the server."""

@@ -11,8 +11,9 @@ from listwright.ranking.events import Event
 from listwright.service import paths, problems
 from listwright.service.auth import middleware
 from listwright.service.wire import examples
-from listwright.service.wire.open_inference_schemas import InferRequest
-from listwright.service.wire.schemas import RerankRequest
+from listwright.service.wire.open_inference_schemas import InferRequest, InferWords
+from listwright.service.wire.schemas import Envelope, RerankRequest
+from listwright.service.wire.validation import BODY_ONLY, UNIT
 
 _EXAMPLES = {
     paths.RERANK: examples.REQUESTS,
@@ -32,15 +33,23 @@ def completed(document: dict[str, Any]) -> dict[str, Any]:
     Args:
         document: of FastAPI; it is changed.
     """
-    from listwright.service.wire.explain_schemas import ExplainRequest, ExplainResponse  # noqa: PLC0415 - see above
+    from listwright.service.wire.explain_schemas import (  # noqa: PLC0415 - see above
+        ExplainRequest,
+        ExplainResponse,
+        ExplainWords,
+    )
 
+    beside = {paths.RERANK: Envelope, paths.EXPLAIN: ExplainWords, **dict.fromkeys(paths.INFER, InferWords)}
+    for path, said in beside.items():
+        operation = document["paths"][path]["post"]
+        operation["parameters"] = [*operation.get("parameters", []), *_parameters(said)]
     for path, operation in ((path, o) for path, found in document["paths"].items() for o in found.values()):
         middleware.document(path, operation)
         if "HTTPValidationError" in str(operation["responses"].get("422")):  # a name in a path is never invalid
             del operation["responses"]["422"]
         for status, response in operation["responses"].items():
             if status >= "4":
-                response["content"] = {problems.MEDIA_TYPE: response["content"]["application/json"]}
+                response["content"] = {problems.MEDIA_TYPE: next(iter(response["content"].values()))}
     schemas = document["components"]["schemas"]
     sent = (RerankRequest, InferRequest, Event, ExplainRequest)
     for model in (*sent, ExplainResponse):
@@ -53,3 +62,22 @@ def completed(document: dict[str, Any]) -> dict[str, Any]:
     for path, shown in _EXAMPLES.items():
         document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["examples"] = shown
     return document
+
+
+def _parameters(words: type[Envelope]) -> list[dict[str, Any]]:
+    """Words that may stand beside a body: in the query string, where null is left out, and the unit in a header, too.
+
+    Those of a path that names the bundle say nothing of it: they would have to agree with the path.
+    """
+    named = BODY_ONLY if words is not InferWords else BODY_ONLY | {"model", "version"}
+    found = []
+    for name, said in words.model_json_schema()["properties"].items():
+        schema = {key: value for key, value in said.items() if key not in ("anyOf", "default", "description", "title")}
+        values = [one for one in said.get("anyOf", []) if one != {"type": "null"}]
+        schema |= values[0] if len(values) == 1 else {"anyOf": values} if values else {}
+        told = {"required": False, "schema": schema, "description": said["description"]}
+        if name not in named:
+            found.append({"name": name, "in": "query", **told})
+        if name == "unit":
+            found.append({"name": UNIT, "in": "header", **told})
+    return found

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
@@ -15,9 +17,9 @@ from listwright.service.problems import DOCUMENTED
 from listwright.service.wire import npy
 from listwright.service.wire.examples import REQUESTS
 from listwright.service.wire.json_codec import JsonCodec
-from listwright.service.wire.matrix_codecs import NO_OPTIONS, NpyCodec
+from listwright.service.wire.matrix_codecs import NpyCodec
 from listwright.service.wire.schemas import Envelope, RerankResponse
-from listwright.service.wire.validation import validated, validated_query
+from listwright.service.wire.validation import words_beside
 
 HEADERS = {
     "X-Request-ID": {
@@ -31,17 +33,13 @@ HEADERS = {
 BODY = {"schema": {"$ref": "#/components/schemas/RerankRequest"}, "examples": REQUESTS}
 """FastAPI does not get the type: it would decode and validate on the event loop."""
 
-UNIT = "Listwright-Unit"
-"""Header of the unit of a matrix: what stands in a query string is logged by many a proxy."""
-
 MATRIX = {
     "schema": {
         "type": "string",
         "format": "binary",
         "description": "a .npy file: float32 or float64, little-endian, C order, shape (L, D), columns as in the "
         "schema, NaN where a value is missing, categories by code (see /v2/models/{name}). The other fields of the "
-        "JSON form (id, model, version, strategy, specialist, raw_scores, top_n, query_id, unit) stand in the query "
-        "string; unit may stand in the header Listwright-Unit instead",
+        "JSON form stand in the query string",
     }
 }
 
@@ -85,21 +83,21 @@ async def rerank(request: Request, service: Serving) -> Response:
     says which bundle, which stage and which ranker gave the order, and who chose that ranker.
     """
     media_type = media_type_of(request)
+    words = words_beside(request, Envelope)
     if media_type == npy.MEDIA_TYPE:
-        return await answer(request, service, _npy_codec(request, service))
+        return await answer(request, service, _npy_codec(request, service, words))
     models = service.serving()
     if not JSON.fullmatch(media_type):
         raise UnsupportedMediaTypeError(
             f"the body is announced as {media_type!r}: send application/json, or {npy.MEDIA_TYPE}"
         )
-    return await answer(request, service, JsonCodec(service.json_bounds, models, service.settings, request.state))
+    codec = JsonCodec(service.json_bounds, models, service.settings, request.state, words)
+    return await answer(request, service, codec)
 
 
-def _npy_codec(request: Request, service: Service) -> NpyCodec:
-    """Of a matrix, whose options stand in the query string."""
-    options = validated_query(Envelope, request.query_params) if request.scope["query_string"] else NO_OPTIONS
-    if options.unit is None and (unit := request.headers.get(UNIT)) is not None:
-        options = validated(Envelope, {**options.model_dump(), "unit": unit})
+def _npy_codec(request: Request, service: Service, words: Mapping[str, Any]) -> NpyCodec:
+    """Of a matrix, whose words all stand beside it."""
+    options = Envelope(**words)
     bundle = service.addressed(request, options.model, options.version)
     wants_npy = prefers(request.headers.getlist("accept"), npy.MEDIA_TYPE, "application/json")
     return NpyCodec(options, bundle, service.settings.max_candidates, wants_npy=wants_npy)

@@ -12,6 +12,7 @@ from fastapi import Depends, Request, Response
 from fastapi.routing import APIRoute
 
 from listwright.ranking.bundle import Bundle
+from listwright.service import paths
 from listwright.service.admission.body import BodyBudget
 from listwright.service.admission.gate import Gate
 from listwright.service.admission.readiness import RUN, DegradedRun
@@ -29,6 +30,7 @@ from listwright.service.telemetry.metrics import Telemetry
 from listwright.service.transport.connection_limit import ConnectionLimit
 from listwright.service.wire.ignored import IgnoredFeatures
 from listwright.service.wire.json_codec import JsonBounds
+from listwright.service.wire.validation import check_query
 
 
 @runtime_checkable
@@ -159,10 +161,28 @@ Served = Annotated[Models, Depends(serving)]
 """The bundles, as an argument of an endpoint."""
 
 
+class CheckedRoute(APIRoute):
+    """A route that refuses parameters which it does not have: FastAPI would drop a wish without a word.
+
+    Probes of health pass: who asks them again and again may append what it likes.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """FastAPI's hook: what answers a request."""
+        handle, known = super().get_route_handler(), {parameter.alias for parameter in self.dependant.query_params}
+
+        async def handle_checked(request: Request) -> Response:
+            if request.scope["path"] not in paths.HEALTH:
+                check_query(request, known)
+            return await handle(request)
+
+        return handle_checked
+
+
 class PlainRoute(APIRoute):
     """A documented route past FastAPI's machinery.
 
-    Its endpoint gets the request, the service, and the names of its path as they are.
+    Its endpoint gets the request, the service, and the names of its path as they are; it reads its parameters itself.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:

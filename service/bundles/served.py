@@ -73,6 +73,15 @@ class Models:
         """The bundle that answers where the request names none; None where it must name one."""
         return None if self.default is None else self.current[self.default]
 
+    def name_of(self, model: str) -> str:
+        """The name that a name or an alias stands for, served or not."""
+        return self.aliases.get(model, model)
+
+    def versions(self, model: str) -> list[Bundle]:
+        """Bundles of a name or alias that a request may ask for, the current one first; none if it is not served."""
+        name = self.name_of(model)
+        return [bundle[name] for bundle in (self.current, self.kept) if name in bundle]
+
     def choose(self, model: str | None, version: str | None) -> Bundle:
         """The bundle that a request asks for.
 
@@ -83,12 +92,12 @@ class Models:
         Raises:
             UnknownModelError: if it is not served, or several are and the request names none.
         """
-        name = self.default if model is None else self.aliases.get(model, model)
+        name = self.default if model is None else self.name_of(model)
         if name is None:
             raise UnknownModelError(f"several models are served and none is the default: name {_either(self.current)}")
         if name not in self.current:
             raise UnknownModelError(f"model {model!r} is not served here, {_listed(self.current)}")
-        offered = [bundle[name] for bundle in (self.current, self.kept) if name in bundle]
+        offered = self.versions(name)
         for bundle in offered:
             if version in (None, bundle.manifest.version):
                 return bundle

@@ -28,8 +28,9 @@ from listwright.service.settings import Settings
 from listwright.service.telemetry.metrics import Telemetry
 from listwright.service.wire.answers import facts, to_answer
 from listwright.service.wire.codec import RankingRequest
-from listwright.service.wire.explain_schemas import ExplainRequest
+from listwright.service.wire.explain_schemas import ExplainRequest, ExplainWords
 from listwright.service.wire.json_codec import JsonBounds, JsonCodec
+from listwright.service.wire.validation import words_beside
 
 PLACES = 1
 """Requests that may wait while one is explained."""
@@ -87,7 +88,8 @@ class Explainer:
         settings, arrived = self._settings, request.state.arrived
         with self._metrics.counting(arrived) as outcome:
             self._gate.check()
-            codec = JsonCodec(self._json_bounds, models, settings, request.state, ExplainRequest)
+            beside = words_beside(request, ExplainWords)
+            codec = JsonCodec(self._json_bounds, models, settings, request.state, beside, ExplainRequest)
             complete_by = Deadline(arrived + settings.timeout_ms / 1000.0)
             async with held_body(request, codec.limit, self._bodies, settings, complete_by) as body:
                 queued = time.perf_counter()

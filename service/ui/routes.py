@@ -12,7 +12,7 @@ from listwright.ranking import bundle
 from listwright.ranking.bundle import Bundle
 from listwright.ranking.errors import BundleError
 from listwright.service import paths
-from listwright.service.api.service import Served, service_of
+from listwright.service.api.service import CheckedRoute, Served, service_of
 from listwright.service.errors import NotReadyError
 from listwright.service.ui import files
 from listwright.service.ui.about import REPORT_PAGE, About, lists_file
@@ -26,7 +26,7 @@ Model = Annotated[Name | None, Query()]
 
 def routes() -> tuple[APIRouter, frozenset[str]]:
     """What answers below ``/ui``, and the paths of it that need no key: they hold nothing but the page's own code."""
-    router = APIRouter(include_in_schema=False)
+    router = APIRouter(include_in_schema=False, route_class=CheckedRoute)
     static, about = files.read(), About()
 
     @router.get(paths.UI)

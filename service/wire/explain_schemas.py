@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
 from pydantic.config import JsonDict
 
 from listwright.service.explain_settings import MOST_EVALUATIONS
-from listwright.service.wire.schemas import MAX_ID, MAX_WHOLE, RerankRequest, RerankResponse, Whole
+from listwright.service.wire.schemas import MAX_ID, MAX_WHOLE, Envelope, RerankRequest, RerankResponse, Whole
 
 MOST_EXPLAINED = 5
 """Places that one request can ask about."""
@@ -33,6 +33,20 @@ _NAMED: JsonDict = {
     ]
 }
 Named = Annotated[int | str | None, PlainValidator(_named), WithJsonSchema(_NAMED)]
+
+NamedCandidate = Annotated[Named, Field(description="the one to explain: its index, from 0, or its id")]
+NamedOther = Annotated[Named, Field(description="another one, by index or id: differences of contributions to its own")]
+Places = Annotated[
+    Annotated[Whole, Field(le=MOST_EXPLAINED)] | None,
+    Field(description="explain the candidates at so many first places, instead of one that is named"),
+]
+Budget = Annotated[
+    Annotated[Whole, Field(le=MOST_EVALUATIONS)] | None,
+    Field(
+        description="most changed candidates that a stage scores for one explanation, and for the other one of "
+        "against; 422 above the service's limit (LISTWRIGHT_EXPLAIN_MAX_BUDGET)"
+    ),
+]
 
 _SOME: JsonDict = {"not": {"type": "null"}}
 _NONE: JsonDict = {"type": "null"}
@@ -59,26 +73,29 @@ assert isinstance(_of_a_ranking, dict)
 _WORDS: JsonDict = {**_of_a_ranking, **_ONE_QUESTION}
 
 
+def _index_or_id(value: str) -> int | str:
+    """What a query string says: digits are an index. An id that is one stands in the body."""
+    return int(value) if value.isascii() and value.isdecimal() and len(value) <= len(str(MAX_WHOLE)) else value
+
+
+class ExplainWords(Envelope):
+    """All of a request to explain that may stand beside its body."""
+
+    candidate: Annotated[NamedCandidate, BeforeValidator(_index_or_id)] = None
+    against: Annotated[NamedOther, BeforeValidator(_index_or_id)] = None
+    explain_top_n: Places = None
+    explain_budget: Budget = None
+
+
 class ExplainRequest(RerankRequest):
     """A request to rank, and which of its candidates to explain: one, or those at the first places."""
 
     model_config = ConfigDict(json_schema_extra=_WORDS)
 
-    candidate: Annotated[Named, Field(description="the one to explain: its index, from 0, or its id")] = None
-    against: Annotated[
-        Named, Field(description="another one, by index or id: differences of contributions to its own")
-    ] = None
-    explain_top_n: Annotated[
-        Annotated[Whole, Field(le=MOST_EXPLAINED)] | None,
-        Field(description="explain the candidates at so many first places, instead of one that is named"),
-    ] = None
-    explain_budget: Annotated[
-        Annotated[Whole, Field(le=MOST_EVALUATIONS)] | None,
-        Field(
-            description="most changed candidates that a stage scores for one explanation, and for the other one of "
-            "against; 422 above the service's limit (LISTWRIGHT_EXPLAIN_MAX_BUDGET)"
-        ),
-    ] = None
+    candidate: NamedCandidate = None
+    against: NamedOther = None
+    explain_top_n: Places = None
+    explain_budget: Budget = None
 
     @model_validator(mode="after")
     def _one_question(self) -> ExplainRequest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 from weakref import ReferenceType, WeakKeyDictionary, ref
@@ -23,7 +24,7 @@ from listwright.service.wire.compiled import json_fast
 from listwright.service.wire.json_matrix import checked_context, to_candidates
 from listwright.service.wire.json_parse import Bounds, bounds_of, decode, most_ignored
 from listwright.service.wire.schemas import RerankRequest
-from listwright.service.wire.validation import validated
+from listwright.service.wire.validation import merged, validated
 
 _plans: WeakKeyDictionary[Reranker, Any] = WeakKeyDictionary()
 
@@ -59,6 +60,7 @@ class JsonCodec(JsonAnswer):
         models: what is served, for as long as this takes.
         settings: of the service.
         state: of the request; gets the fingerprint of the bundle that answers.
+        beside: words of the request that stand beside its body.
         words: what a body may say; options of the request are of this class.
     """
 
@@ -68,10 +70,11 @@ class JsonCodec(JsonAnswer):
         models: Models,
         settings: Settings,
         state: State,
+        beside: Mapping[str, Any] = MappingProxyType({}),
         words: type[RerankRequest] = RerankRequest,
     ) -> None:
         self._bounds, self.limit = bounds.of(models)
-        self._words = words
+        self._words, self._beside = words, beside
         self._models, self._settings, self._state = models, settings, state
         self._ignores = settings.unknown_features == "ignore"
 
@@ -80,7 +83,7 @@ class JsonCodec(JsonAnswer):
         found = self._scanned(body)
         if found is not None:
             return found
-        request = validated(self._words, decode(body, self._bounds))
+        request = validated(self._words, merged(decode(body, self._bounds), self._beside))
         bundle = self._chosen(request)
         ignored: dict[str, None] = {}
         candidates = to_candidates(request, bundle.reranker.schema, ignored if self._ignores else None)
@@ -96,7 +99,7 @@ class JsonCodec(JsonAnswer):
         try:
             plan = self._plan(usual.reranker)
             rest, matrix, ids, lacking, ignored = json_fast.scan(body, plan, self._settings.max_candidates)
-            request = self._words.model_validate(decode(rest, self._bounds))
+            request = self._words.model_validate(merged(decode(rest, self._bounds), self._beside))
         except (json_fast.GivenUp, ListwrightError, ValidationError):
             return None
         bundle = self._chosen(request)

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
+
+from starlette.datastructures import State
 
 from listwright.ranking.bundle import Bundle
 from listwright.ranking.candidates import Ranking
+from listwright.service.bundles.served import Models
 from listwright.service.wire import npy
 from listwright.service.wire import open_inference as tensors
 from listwright.service.wire.answers import JsonAnswer
 from listwright.service.wire.codec import EncodedAnswer, RankingRequest
+from listwright.service.wire.json_parse import bounds_of
 from listwright.service.wire.raw_matrix import to_candidates
 from listwright.service.wire.schemas import Envelope
+from listwright.service.wire.validation import check_agreement
 
 OCTETS = "application/octet-stream"
 
 JSON_HEAD = "Inference-Header-Content-Length"
-
-NO_OPTIONS = Envelope()
 
 
 class NpyCodec(JsonAnswer):
@@ -71,28 +75,60 @@ class TensorCodec:
 
     Args:
         head_length: of the header :data:`JSON_HEAD`; None where all of the body is JSON.
-        bundle: that answers.
+        models: what is served.
+        name: of the bundle, as the path has it.
+        version: of the path; None: the body may name one.
+        beside: words of the request that stand beside its body.
         limit: most candidates.
-        pinned: whether the path names its version.
+        state: of the request; gets the fingerprint of the bundle that answers.
+
+    Raises:
+        UnknownModelError: if the path names what is not served.
+        RequestValidationError: if the words beside the body name another bundle.
     """
 
-    def __init__(self, head_length: str | None, bundle: Bundle, limit: int, *, pinned: bool) -> None:
-        self._head_length, self._bundle, self._most, self._pinned = head_length, bundle, limit, pinned
-        schema = bundle.reranker.schema
-        self.limit = tensors.body_limit(limit, len(schema), schema.spelling)
+    def __init__(
+        self,
+        head_length: str | None,
+        models: Models,
+        name: str,
+        version: str | None,
+        beside: Mapping[str, Any],
+        limit: int,
+        state: State,
+    ) -> None:
+        self._head_length, self._most, self._beside, self._state = head_length, limit, beside, state
+        self._models, self._name, self._version = models, name, version
+        self._choose(beside.get("model"), beside.get("version"), ("query", "model"), ("query", "version"))
+        self._bounds = bounds_of(limit, (bundle.reranker.schema for bundle in models.versions(name)))
+        self.limit = tensors.body_limit(self._bounds)
 
     def decode(self, body: bytes) -> RankingRequest:
         """The features are a view of the body."""
-        self._inference = tensors.decode(body, self._head_length, self._bundle.reranker.schema, self._most)
-        request = self._inference.request
+        head = tensors.decode_head(body, self._head_length, self._bounds, self._beside)
+        request = head.request
+        model, version = request.model_name, request.model_version
+        bundle = self._choose(model, version, ("body", "model_name"), ("body", "model_version"))
+        self._inference = tensors.decode(body, head, bundle.reranker.schema, self._most)
         return RankingRequest(
             self._inference.candidates,
             request.parameters,
-            self._bundle,
+            bundle,
             id=request.id,
-            pinned=self._pinned,
+            pinned=self._version is not None,
             scores_only=not tensors.tells_order(request),
         )
+
+    def _choose(self, model: str | None, version: str | None, *places: tuple[str, str]) -> Bundle:
+        """The bundle that the path names, and others that name it, too; they must agree."""
+        if model is not None:
+            check_agreement(self._models.name_of(self._name), self._models.name_of(model), places[0])
+        if version is not None:
+            self._version = self._version or version
+            check_agreement(self._version, version, places[1])
+        bundle = self._models.choose(self._name, self._version)
+        self._state.fingerprint = bundle.manifest.fingerprint
+        return bundle
 
     def encode(self, asked: RankingRequest, ranking: Ranking, milliseconds: Mapping[str, float]) -> EncodedAnswer:  # noqa: ARG002
         """The outputs that were asked for."""

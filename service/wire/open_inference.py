@@ -6,6 +6,7 @@ A tensor stands in the JSON object that begins a body, or behind it as raw littl
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
@@ -22,12 +23,12 @@ from listwright.service.admission.body import Limit
 from listwright.service.errors import UndecodableBodyError
 from listwright.service.participation import Participation
 from listwright.service.wire.answers import nullable, unscored
-from listwright.service.wire.json_parse import Bounds, bounds_of
+from listwright.service.wire.json_parse import Bounds
 from listwright.service.wire.json_parse import decode as decode_json
-from listwright.service.wire.open_inference_schemas import OUTPUTS, InferRequest, InputTensor
+from listwright.service.wire.open_inference_schemas import OUTPUTS, InferParameters, InferRequest, InputTensor
 from listwright.service.wire.raw_matrix import check_shape, to_candidates, value_bytes
 from listwright.service.wire.schemas import MAX_ID
-from listwright.service.wire.validation import validated
+from listwright.service.wire.validation import merged, validated
 
 DATATYPES: dict[str, np.dtype[Any]] = {"FP32": np.dtype("<f4"), "FP64": np.dtype("<f8")}
 
@@ -46,30 +47,57 @@ class Inference(NamedTuple):
     candidates: CandidateList
 
 
+class Head(NamedTuple):
+    """The JSON object that begins a body, and how many bytes it takes."""
+
+    request: InferRequest
+    size: int
+
+
 @lru_cache
-def body_limit(candidates: int, features: int, spelling: int) -> Limit:
-    """Of a body: the largest JSON object, and raw features and ids behind it. ``spelling`` is the schema's."""
-    bounds, ids = Bounds(candidates, features, spelling), candidates * (LENGTH_BYTES + UTF8_BYTES * MAX_ID)
-    return Limit(bounds.size + value_bytes(candidates, features) + ids, bounds.why)
+def body_limit(bounds: Bounds) -> Limit:
+    """Of a body: the largest JSON object, and raw features and ids behind it."""
+    ids = bounds.candidates * (LENGTH_BYTES + UTF8_BYTES * MAX_ID)
+    return Limit(bounds.size + value_bytes(bounds.candidates, bounds.features) + ids, bounds.why)
 
 
-def decode(body: bytes, head_length: str | None, schema: FeatureSchema, limit: int) -> Inference:
-    """What a body asks for; features of the schema's type are a view of it where they are aligned.
+def decode_head(body: bytes, head_length: str | None, bounds: Bounds, beside: Mapping[str, Any]) -> Head:
+    """What a body says of itself; its tensors are not looked at.
 
     Args:
         body: of the request.
         head_length: of ``Inference-Header-Content-Length``; None where all of the body is JSON.
+        bounds: of the JSON object.
+        beside: words of the request that stand beside its body.
+
+    Raises:
+        UndecodableBodyError: if it begins with no JSON object of that length.
+        RequestValidationError: if the object is not the protocol's.
+    """
+    size = _head(body, head_length)
+    said = decode_json(body[:size], bounds)
+    if beside and isinstance(said, dict):
+        options = {name: value for name, value in beside.items() if name in InferParameters.model_fields}
+        said = merged(said, {name: beside[name] for name in ("id",) if name in beside})
+        said = {**said, "parameters": merged(said.get("parameters") or {}, options)}
+    return Head(validated(InferRequest, said), size)
+
+
+def decode(body: bytes, found: Head, schema: FeatureSchema, limit: int) -> Inference:
+    """What a body asks for; features of the schema's type are a view of it where they are aligned.
+
+    Args:
+        body: of the request.
+        found: of :func:`decode_head`.
         schema: what the features must fit.
         limit: most candidates.
 
     Raises:
-        UndecodableBodyError: if it is no JSON object with as many bytes behind it as its tensors need.
-        RequestValidationError: if the object is not the protocol's.
+        UndecodableBodyError: if there are not as many bytes behind its JSON object as its tensors need.
         CandidateError: if a tensor cannot be used; with its JSON path, or its row and column.
         EmptyListError, TooLargeError, SchemaMismatchError: if its shape does not fit; the data is not looked at.
     """
-    head = _head(body, head_length)
-    request = validated(InferRequest, decode_json(body[:head], bounds_of(limit, [schema])))
+    request, head = found
     named: dict[str, tuple[int, InputTensor, memoryview | None]] = {}
     for position, tensor in enumerate(request.inputs):
         if tensor.name in named:

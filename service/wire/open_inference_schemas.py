@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, WithJsonSchema
 from pydantic.config import JsonDict
 
 from listwright.ranking.manifest import Manifest
-from listwright.service.wire.schemas import FLOAT32, MAX_ID, Id, Number, Options, Strict
+from listwright.service.wire.schemas import FLOAT32, MAX_ID, Envelope, Id, Name, Number, Options, Strict
 
 OUTPUTS = {"scores": "FP32", "ranks": "INT64", "first_stage_scores": "FP32", "order": "INT64", "ids": "BYTES"}
 """``order`` holds positions, best first, at most ``top_n`` of them; ``ids`` the ids there, if the caller sent any."""
@@ -114,10 +114,20 @@ class InferParameters(Options):
     binary_data_output: Annotated[bool, Field(description="outputs as raw bytes behind the JSON object")] = False
 
 
+class InferWords(Envelope, InferParameters):
+    """All of a request that may stand beside its body."""
+
+
 class InferRequest(Strict):
     """One query's candidates, as tensors."""
 
     id: Annotated[Id | None, Field(description="echoed")] = None
+    model_name: Annotated[
+        Name | None, Field(description="name or alias of the bundle, as KServe's client sends it; that of the path")
+    ] = None
+    model_version: Annotated[
+        Name | None, Field(description="version of the bundle; that of the path, where the path names one")
+    ] = None
     parameters: InferParameters = InferParameters()
     inputs: Annotated[
         list[InputTensor],
@@ -164,9 +174,10 @@ class ServerMetadata(BaseModel):
 
 
 class ServerHealth(BaseModel):
-    """State of the server."""
+    """State of the server. Clients of either question read the member that it is named for."""
 
     live: Literal[True]
+    ready: bool
 
 
 class ModelReady(BaseModel):

@@ -79,16 +79,21 @@ MAX_FIELDS = 32
 
 
 class Strict(BaseModel):
-    """What a caller sends: nothing unknown, nothing converted."""
+    """What a caller sends: nothing unknown, nothing converted. An optional member that is null is as good as absent."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     @model_validator(mode="before")
     @classmethod
-    def _is_small(cls, value: Any) -> Any:
-        if isinstance(value, dict) and len(value) > MAX_FIELDS:
+    def _said(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        if len(value) > MAX_FIELDS:
             raise ValueError(f"{len(value)} fields, of which {len(cls.model_fields)} are known: see /openapi.json")
-        return value
+        if None not in value.values():
+            return value
+        optional = {name for name, field in cls.model_fields.items() if not field.is_required()}
+        return {name: said for name, said in value.items() if said is not None or name not in optional}
 
 
 class Candidate(Strict):

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Collection, Mapping
+from typing import Any, TypeVar
 
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
-from starlette.datastructures import QueryParams
+from starlette.requests import Request
 
-from listwright.service.wire.schemas import Strict
+from listwright.service.wire.schemas import Envelope, Strict
 
 Sent = TypeVar("Sent", bound=Strict)
+
+UNIT = "Listwright-Unit"
+"""Header of the unit: what stands in a query string is logged by many a proxy."""
+
+BODY_ONLY = frozenset(("context",))
+"""Words of a request that a query string has no spelling for."""
 
 
 def validated(model: type[Sent], value: object) -> Sent:
@@ -26,14 +33,71 @@ def validated(model: type[Sent], value: object) -> Sent:
         raise _invalid(error) from None
 
 
-def validated_query(model: type[Sent], query: QueryParams) -> Sent:
-    """The same from text: numbers and booleans are spelled. Of a repeated parameter the last one counts."""
-    try:
-        return model.model_validate_strings(dict(query), strict=False)
-    except ValidationError as error:
-        raise _invalid(error) from None
+def words_beside(request: Request, words: type[Envelope]) -> dict[str, Any]:
+    """What a request says beside its body: in the query string, as text, and in the header :data:`UNIT`.
+
+    Args:
+        request: of any body.
+        words: what it may say.
+
+    Raises:
+        RequestValidationError: for a parameter that is unknown, repeated or no such value.
+    """
+    found: dict[str, Any] = {}
+    if request.scope["query_string"]:
+        check_query(request, words.model_fields.keys() - BODY_ONLY)
+        try:
+            read = words.model_validate_strings(dict(request.query_params), strict=False)
+        except ValidationError as error:
+            raise _invalid(error, "query") from None
+        found = read.model_dump(exclude_unset=True)
+    for unit in request.headers.getlist(UNIT):
+        found = merged({"unit": validated(words, {"unit": unit}).unit}, found)
+    return found
 
 
-def _invalid(error: ValidationError) -> RequestValidationError:
+def check_query(request: Request, known: Collection[str] = ()) -> None:
+    """Raise unless each parameter of the query string is known and stands once.
+
+    Raises:
+        RequestValidationError: with the name of each that is not.
+    """
+    if not request.scope["query_string"]:
+        return
+    names = [name for name, _ in request.query_params.multi_items()]
+    listed = ", ".join(sorted(known)) or "none"
+    faults = [(name, f"is no parameter of this path, which has {listed}") for name in names if name not in known]
+    faults += [(name, "is repeated: send it once") for name in known if names.count(name) > 1]
+    if faults:
+        raise RequestValidationError([_fault(("query", name), message) for name, message in faults])
+
+
+def merged(body: Any, words: Mapping[str, Any]) -> Any:
+    """A body with the words that were sent beside it; null in the body says nothing.
+
+    Raises:
+        RequestValidationError: if both say the same word, and not the same of it.
+    """
+    if not words or not isinstance(body, dict):
+        return body
+    for name, value in words.items():
+        if body.get(name) is not None:
+            check_agreement(body[name], value, ("query", name))
+    return {**body, **words}
+
+
+def check_agreement(said: object, beside: object, place: tuple[str, str]) -> None:
+    """Raise RequestValidationError, with the place of the latter, unless both are equal."""
+    if said != beside:
+        raise RequestValidationError(
+            [_fault(place, f"is {beside!r}, and {said!r} elsewhere in the request: say it once")]
+        )
+
+
+def _fault(place: tuple[str, ...], message: str) -> dict[str, Any]:
+    return {"type": "value_error", "loc": place, "msg": message}
+
+
+def _invalid(error: ValidationError, where: str = "body") -> RequestValidationError:
     faults = error.errors(include_url=False, include_context=False, include_input=False)
-    return RequestValidationError([{**fault, "loc": ("body", *fault["loc"])} for fault in faults])
+    return RequestValidationError([{**fault, "loc": (where, *fault["loc"])} for fault in faults])

@@ -47,6 +47,14 @@ def test_one_bundle_is_served_for_good(bundle_folder, path):
         assert "LISTWRIGHT_MODELS" in response.json()["detail"]
 
 
+def test_a_misspelt_model_is_not_the_default_one(models):
+    with asking(create_app(Settings(models=models, admin_key=KEY, poll_s=0))) as client:
+        for path in ("/admin/rollback?modle=shop", "/admin/reload?model=shop", "/admin/rollback?model=shop&model=shop"):
+            refused = client.post(path, headers=bearer(KEY))
+            assert (refused.status_code, refused.json()["type"]) == (422, "urn:listwright:invalid-request"), path
+        assert [served["version"] for served in client.get("/info").json()["models"]] == ["1"]
+
+
 def test_nothing_is_reloaded_before_something_is_loaded(bundle_folder):
     app = create_app(Settings(bundle=bundle_folder, admin_key=KEY))
     with asking(app, started=False) as client:

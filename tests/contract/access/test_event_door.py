@@ -64,6 +64,12 @@ def test_what_is_refused_is_not_written(client, tmp_path, content, headers, stat
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_parameter_is_not_dropped(client, tmp_path):
+    refused = client.post(f"{PATH}?query_id=q", json=EVENT)
+    assert (refused.status_code, refused.json()["errors"][0]["path"]) == (422, "?query_id")
+    assert logged(tmp_path) == []
+
+
 def test_a_fault_has_its_path(client):
     answer = client.post(PATH, json=[EVENT, EVENT | {"event_attributes": {"object": {"object_id": []}}}])
     assert [fault["path"] for fault in answer.json()["errors"]] == ["$[1].event_attributes.object.object_id"]

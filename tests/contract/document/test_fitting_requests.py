@@ -11,8 +11,9 @@ from listwright.service.app import create_app
 from listwright.service.bundles import folder
 from listwright.service.settings import Settings
 from listwright.service.wire.matrix_codecs import JSON_HEAD
+from listwright.service.wire.schemas import Envelope
 from support.http.binary_requests import INFER
-from support.http.openapi import ADMIN, EVENTS, EXPLAIN, OPERATIONS, RANKINGS, VALID, for_this_bundle
+from support.http.openapi import ADMIN, EVENTS, EXPLAIN, OPERATIONS, VALID, for_this_bundle
 from support.service.asgi import asking
 from support.service.bundles import make_bundle
 from support.strategies import scale_examples
@@ -91,18 +92,28 @@ def valid(document, words, body):
 @pytest.mark.parametrize("path", paths.INFER)
 def test_a_head_of_no_bytes_is_neither_taken_nor_allowed(app, path):
     named = {parameter["name"]: parameter for parameter in app.openapi()["paths"][path]["post"]["parameters"]}
-    assert named.keys() - {"name", "version"} == {JSON_HEAD}
     assert named[JSON_HEAD]["schema"]["minimum"] == 1
     with asking(create_app(app.service.settings, loaded=bundle.load(app.service.settings.bundle))) as client:
         assert client.post(INFER, json={"inputs": [INPUT]}, headers={JSON_HEAD: "0"}).status_code == 400
 
 
-@pytest.mark.parametrize("path", [*RANKINGS, *ADMIN])
-def test_what_is_documented_for_a_query_is_read(app, path):
-    """The options of a .npy body stand in the query as well; the words of the document say which."""
+BESIDE = Envelope.model_fields.keys() - {"context"}
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/rerank", BESIDE),
+        (EXPLAIN, BESIDE | {"candidate", "against", "explain_top_n", "explain_budget"}),
+        *((path, (BESIDE | {"binary_data_output"}) - {"model", "version"}) for path in paths.INFER),
+        ("/admin/rollback", {"model"}),
+        ("/admin/reload", set()),
+        (EVENTS, set()),
+    ],
+)
+def test_what_is_documented_for_a_query_is_read(app, path, words):
     found = app.openapi()["paths"][path]["post"].get("parameters", [])
-    queries = [parameter["name"] for parameter in found if parameter["in"] == "query"]
-    assert queries == (["model"] if path == "/admin/rollback" else [])
+    assert {parameter["name"] for parameter in found if parameter["in"] == "query"} == words
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,15 @@
 """Every error is a problem body with the right status, the place, and nothing internal."""
 
 import json
+from functools import reduce
 
+import httpx
 import pytest
+from starlette.routing import Route
 
 from support.http.problem_bodies import JSON, check
+from support.service.threaded_service import serving as serving_on_a_port
+from support.waiting import PATIENCE_S
 
 ROW = {"price": 1.0, "stars": 0.5, "bm25": 3.0, "carrier": "A5"}
 
@@ -51,11 +56,60 @@ def test_unknown_path(live, path):
     check(live.get(path), 404, "not-found")
 
 
-@pytest.mark.parametrize(("method", "path", "allow"), [("GET", "/rerank", "POST"), ("POST", "/info", "GET")])
+@pytest.mark.parametrize(
+    ("method", "path", "allow"),
+    [
+        ("GET", "/rerank", "POST"),
+        ("HEAD", "/rerank", "POST"),
+        ("POST", "/info", "GET, HEAD"),
+        ("PUT", "/v2", "GET, HEAD"),
+    ],
+)
 def test_wrong_method(live, method, path, allow):
     response = live.request(method, path)
-    check(response, 405, "method-not-allowed")
+    if method == "HEAD":
+        assert (response.status_code, response.content) == (405, b"")
+    else:
+        check(response, 405, "method-not-allowed")
     assert response.headers["allow"] == allow
+
+
+@pytest.fixture(scope="module")
+def everything(bundle_folder, tmp_path_factory):
+    """A service with every path that there is."""
+    kept = tmp_path_factory.mktemp("events")
+    with serving_on_a_port(bundle_folder, ui=True, explain=True, events_log=kept, admin_key="a" * 20) as served:
+        yield served
+
+
+def test_head_is_answered_wherever_get_is(everything):
+    """RFC 9110, section 9.1: the same headers and no body, and the connection can be used on."""
+    routes = [(route.path, route.methods) for route in everything.app.routes if isinstance(route, Route)]
+    named = {"{name:path}": "main.js", "{name}": "shop", "{version}": "7"}
+    found = []
+    with httpx.Client(base_url=everything.url, timeout=PATIENCE_S) as client:
+        for route, methods in routes:
+            path = reduce(lambda path, name: path.replace(*name), named.items(), route)
+            if "GET" not in methods:
+                assert methods == {"HEAD"} or client.head(path).status_code == 405
+                continue
+            for asked in (path, f"{path}?nosuch=1", f"/v2{path}"):
+                whole, head = client.get(asked), client.head(asked)
+                assert (head.status_code, head.content) == (whole.status_code, b""), asked
+                varies = {"x-request-id", "date", "content-length" if asked == "/metrics" else ""}
+                assert {name: value for name, value in head.headers.items() if name not in varies} == {
+                    name: value for name, value in whole.headers.items() if name not in varies
+                }, asked
+            found.append(path)
+    assert {"/livez", "/readyz", "/info", "/metrics", "/openapi.json", "/v2", "/ui/main.js", "/ui/bundle"} <= {*found}
+
+
+def test_a_path_below_v2_answers_inference_clients(live):
+    for path in ("/v2/nosuch", "/v2/", "/v2/models", "/v2/repository/index", "/v2?x=1", "/v2/models/shop/nosuch"):
+        problem = live.get(path).json()
+        assert problem["error"] == problem["detail"] != "", path
+    assert "error" not in live.get("/nosuch").json()
+    assert "error" not in live.post("/v2/rerank", json={}).json(), "an alias of /rerank"
 
 
 @pytest.mark.parametrize(

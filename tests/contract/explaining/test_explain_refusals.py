@@ -50,6 +50,42 @@ def test_what_is_not_in_the_list_carries_its_path(client, more, path, says):
     assert says in problem["detail"]
 
 
+def test_words_of_the_query_string_count(client):
+    body = matrix()
+    by_query = client.post(f"{PATH}?candidate=1&against=sku-2&top_n=2&strategy=first_stage", json=body).json()
+    in_body = {**body, "candidate": 1, "against": "sku-2", "top_n": 2, "strategy": "first_stage"}
+    by_body = client.post(PATH, json=in_body).json()
+    for answer in (by_query, by_body):
+        assert [result["rank"] for result in answer["ranking"]["results"]] == [1, 2]
+        assert answer["ranking"]["route"]["strategy"] == "first_stage"
+        assert (answer["explanations"][0]["candidate"]["index"], answer["explanations"][0]["against"]["index"]) == (
+            1,
+            2,
+        )
+
+
+@pytest.mark.parametrize(
+    ("query", "more", "path"),
+    [
+        ("nosuch=1", {"candidate": 0}, "?nosuch"),
+        ("candidate=0&candidate=0", {}, "?candidate"),
+        ("candidate=0", {"candidate": 1}, "?candidate"),
+        ("explain_top_n=2", {"candidate": 1}, "$"),
+        ("explain_top_n=6", {}, "?explain_top_n"),
+        ("explain_budget=no", {"candidate": 0}, "?explain_budget"),
+        ("model=other", {"candidate": 0, "model": "shop"}, "?model"),
+    ],
+)
+def test_a_query_that_is_wrong_or_says_something_else_is_refused(client, query, more, path):
+    problem = check(client.post(f"{PATH}?{query}", json=matrix() | more), 422, "invalid-request")
+    assert [fault["path"] for fault in problem["errors"]] == [path]
+
+
+def test_null_of_an_optional_word_is_as_good_as_absent(client):
+    nothing = dict.fromkeys(("against", "explain_top_n", "explain_budget", "strategy", "raw_scores", "top_n"))
+    assert client.post(PATH, json=matrix() | nothing | {"candidate": 0}).status_code == 200
+
+
 def test_an_id_needs_ids(client):
     body = {"features": [[1.0, 2.0, 3.0, "A5"]], "candidate": "a"}
     assert "have no ids" in check(client.post(PATH, json=body), 422, "candidate")["detail"]

@@ -79,6 +79,7 @@ def for_this_bundle(document):
     schemas["ExplainRequest"]["properties"] |= fields | {"candidate": {"enum": [0, 1, 2]}}
     fields = schemas["InferRequest"]["properties"]
     fields["inputs"] = {"anyOf": [inputs for length in (1, 2, 5) for inputs in tensors(length)]}
+    fields |= {"model_name": {"enum": ["shop", None]}, "model_version": {"enum": ["7", None]}}
     name = {"enum": ["scores", "ranks", "first_stage_scores", "order"]}
     schemas["RequestedOutput"]["properties"]["name"] = name
     by_name = {**array(object_of(["name"], name=name), 0, 4), "uniqueItems": True}
@@ -93,10 +94,9 @@ def for_this_bundle(document):
             else:
                 del content[media]
         parameters = operation.get("parameters", [])
-        if path in RANKINGS:  # the length of a head that bytes follow
-            parameters = [parameter for parameter in parameters if parameter["in"] != "header"]
+        if path in (*RANKINGS, EXPLAIN):  # they would contradict the body; and the length of a head that bytes follow
+            parameters = [parameter for parameter in parameters if parameter["in"] == "path"]
         for parameter in parameters:
             parameter["schema"] = {"type": "string", "enum": known[parameter["name"]]}
-        if parameters or path in RANKINGS:
-            operation["parameters"] = parameters
+        operation["parameters"] = parameters
     return document

@@ -15,7 +15,7 @@ from listwright.service.settings import Settings
 from listwright.service.wire import npy
 from listwright.service.wire import open_inference as tensors
 from listwright.service.wire.json_codec import JsonBounds
-from listwright.service.wire.json_parse import LEAST_VALUES
+from listwright.service.wire.json_parse import LEAST_VALUES, Bounds
 from listwright.service.wire.schemas import MAX_ID
 from support.service.bundles import schema
 from support.stand_ins import standing_in
@@ -60,13 +60,13 @@ def test_the_longest_list_has_room_and_three_of_them_do_not():
 
 def test_the_longest_tensors_have_room_and_twice_as_many_do_not():
     longest = len(inference(LONGEST))
-    assert longest < tensors.body_limit(CANDIDATES, FEATURES, SPELLING).size < 2 * longest
+    assert longest < tensors.body_limit(Bounds(CANDIDATES, FEATURES, SPELLING)).size < 2 * longest
 
 
 def test_any_body_may_have_some_values():
     least = LEAST_VALUES * LONGEST.itemsize
     assert npy.body_limit(1, FEATURES).size > least
-    assert tensors.body_limit(1, FEATURES, SPELLING).size > least
+    assert tensors.body_limit(Bounds(1, FEATURES, SPELLING)).size > least
 
 
 def test_json_has_the_bounds_of_what_is_served_now(bounds):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import errno
 import os
-import socket
 import sys
 from functools import partial
 
@@ -19,7 +18,7 @@ from listwright.service.bundles import loading
 from listwright.service.served_log import opening
 from listwright.service.settings import PREFIX, SECRETS, Settings, describe, near_misses
 from listwright.service.telemetry import logs
-from listwright.service.transport.server import check_tls
+from listwright.service.transport.server import bound, check_tls
 from listwright.service.workers.supervisor import supervise
 
 
@@ -46,36 +45,25 @@ def main(arguments: list[str] | None = None) -> int:
     if fault := _misnamed(settings):
         print(f"error: {fault}; see listwright serve --help", file=sys.stderr)
         return 2
-    if fault := _taken(settings):
-        print(f"error: {fault}", file=sys.stderr)
+    try:
+        ports = bound(settings)  # before anything is loaded
+    except OSError as error:
+        why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror or error})"
+        remedy = f"stop the other process, or set {PREFIX}PORT or {PREFIX}HOST"
+        print(f"error: port {settings.port} of {settings.host} {why}: {remedy}", file=sys.stderr)
         return 3
     if settings.workers > 1:
-        return supervise(settings)
+        return supervise(settings, ports)
     logs.configure(settings.log_level)
     try:
         app = create_app(settings, loaded=disk.wait_for(partial(loading.start, settings)))
     except ListwrightError as error:
         logs.say(f"error: {error}")
         return 1
-    server_of(app).run()
+    server_of(app).run(ports)
     if settings.hook is not None or app.service.reloader.hangs:
         hook.leave(0)
     return 0
-
-
-def _taken(settings: Settings) -> str | None:
-    """Why the address cannot be listened on, before anything is loaded; None if it can."""
-    if settings.port == 0:
-        return None
-    with socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((settings.host, settings.port))
-        except OSError as error:
-            why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror or error})"
-            remedy = f"stop the other process, or set {PREFIX}PORT or {PREFIX}HOST"
-            return f"port {settings.port} of {settings.host} {why}: {remedy}"
-    return None
 
 
 def _misnamed(settings: Settings) -> str | None:

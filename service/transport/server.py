@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import http
+import logging
 import os
 import signal
 import ssl
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from socket import socket
+from socket import (
+    AF_INET6,
+    AI_PASSIVE,
+    IPPROTO_IPV6,
+    IPV6_V6ONLY,
+    SO_REUSEADDR,
+    SOCK_STREAM,
+    SOL_SOCKET,
+    getaddrinfo,
+    socket,
+)
 from types import FrameType
 from typing import Any
 
@@ -38,6 +51,11 @@ LET_GO_S = 0.02
 MOST_PEM_BYTES = 2**20
 """A certificate with its chain, or a key, has a few thousand."""
 
+_ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+"""What is said of an address of ``localhost`` where the machine has no IPv6."""
+
+_log = logging.getLogger("listwright.service")
+
 
 def options(settings: Settings) -> dict[str, Any]:
     """What uvicorn has to know."""
@@ -54,6 +72,53 @@ def options(settings: Settings) -> dict[str, Any]:
         "ssl_keyfile": settings.tls_key,
         "timeout_graceful_shutdown": FINISH_WITHIN_S,
     }
+
+
+def bound(settings: Settings) -> list[socket]:
+    """The port on each address of the settings' host, not listening yet.
+
+    Convention: ``::`` takes IPv4, too, whatever the system does by itself.
+
+    Raises:
+        OSError: if there is no such address here, or the port is in use.
+    """
+    found: list[socket] = []
+    port, absent = settings.port, None
+    for family, kind, protocol, _, address in getaddrinfo(settings.host, port, type=SOCK_STREAM, flags=AI_PASSIVE):
+        try:
+            found.append(_bound(socket(family, kind, protocol), (address[0], port, *address[2:])))
+        except OSError as error:
+            if error.errno not in _ABSENT:
+                for other in found:
+                    other.close()
+                raise
+            absent = error
+        else:
+            port = found[-1].getsockname()[1]
+    if not found and absent is not None:
+        raise absent
+    return found
+
+
+def _bound(port: socket, address: tuple[Any, ...]) -> socket:
+    """The socket itself, closed if it cannot be bound."""
+    try:
+        port.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
+        if port.family == AF_INET6:
+            port.setsockopt(IPPROTO_IPV6, IPV6_V6ONLY, address[0] != "::")
+        port.bind(address)
+    except OSError:
+        port.close()
+        raise
+    return port
+
+
+def announce(settings: Settings, ports: Sequence[socket]) -> None:
+    """Log where requests are taken."""
+    scheme = "http" if settings.tls_cert is None else "https"
+    for port in ports:
+        host, number = port.getsockname()[:2]
+        _log.info("listening on %s://%s:%d", scheme, f"[{host}]" if ":" in host else host, number)
 
 
 def check_tls(settings: Settings) -> str | None:
@@ -120,12 +185,18 @@ class DrainingServer(uvicorn.Server):
     async def startup(self, sockets: list[socket] | None = None) -> None:
         """Called by uvicorn; when it returns, requests are answered."""
         self.server_state.default_headers = self.config.encoded_headers  # uvicorn's own first time is after this
-        await super().startup(None if sockets is None else [])
-        self._fair_accepts = [
-            FairAccept(port, self._take, lambda: len(self.server_state.connections)) for port in sockets or []
-        ]
-        for fair_accept in self._fair_accepts:
-            fair_accept.open()
+        shared = [] if sockets is None or self._settings.workers == 1 else sockets
+        try:
+            await super().startup([] if shared else sockets)
+            for port in shared:
+                self._fair_accepts.append(FairAccept(port, self._take, lambda: len(self.server_state.connections)))
+                self._fair_accepts[-1].open()
+        except OSError as error:  # another process has begun to listen since the port was bound
+            _log.error("port %d of %s: %s", self._settings.port, self._settings.host, error.strerror)
+            await self.lifespan.shutdown()
+            sys.exit(1)
+        if sockets is not None and not shared:
+            announce(self._settings, sockets)
         if self._settings.models is not None:
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload)
         if self._on_start is not None:

@@ -11,20 +11,19 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
-import uvicorn
 from prometheus_client import CollectorRegistry
 
 from listwright.service.bundles.loading import Served
 from listwright.service.settings import Settings
 from listwright.service.telemetry import logs
 from listwright.service.telemetry.processes import own_metrics
-from listwright.service.transport.server import FINISH_WITHIN_S, options
+from listwright.service.transport.server import FINISH_WITHIN_S, announce
 from listwright.service.workers.heartbeat import CHECKS, HeartbeatMonitor
 from listwright.service.workers.metrics_relay import Keep, Outbox, Samples, ScrapeRequest, ScrapeRounds
 from listwright.service.workers.worker import HELD, work
@@ -45,15 +44,19 @@ _spawn = multiprocessing.get_context("spawn")  # a fork would share the locks of
 _log = logging.getLogger("listwright.workers")
 
 
-def supervise(settings: Settings) -> int:
+def supervise(settings: Settings, ports: Sequence[socket.socket]) -> int:
     """Serve with several workers until told to stop; the exit code.
 
     Passes SIGTERM and SIGINT on, and in front of a folder of bundles SIGHUP, replaces workers that die, and ends by
     itself only when no worker can serve.
+
+    Args:
+        settings: of the service.
+        ports: bound, not listening yet.
     """
     logs.configure(settings.log_level)
-    sock = uvicorn.Config("", **options(settings)).bind_socket()
-    workers = Workers(settings, sock)
+    announce(settings, ports)
+    workers = Workers(settings, ports)
     woken, waker = socket.socketpair()
     woken.setblocking(False)
     waker.setblocking(False)
@@ -87,12 +90,12 @@ class Workers:
 
     Args:
         settings: of the service.
-        sock: bound, not listening yet.
+        ports: bound, not listening yet.
     """
 
-    def __init__(self, settings: Settings, sock: socket.socket) -> None:
+    def __init__(self, settings: Settings, ports: Sequence[socket.socket]) -> None:
         self.code = 0
-        self._settings, self._sock = settings, sock
+        self._settings, self._ports = settings, ports
         self._workers: list[Worker] = []
         own = CollectorRegistry()
         self._restarts, self._rounds = own_metrics(own), ScrapeRounds(own)
@@ -122,7 +125,7 @@ class Workers:
         while len(self._workers) < self._wanted() and time.monotonic() >= self._start_at:
             ours, theirs = _spawn.Pipe()
             beats_in, beats_out = _spawn.Pipe(duplex=False)
-            process = _spawn.Process(target=work, args=(self._settings, self._sock, theirs, beats_out, self._served))
+            process = _spawn.Process(target=work, args=(self._settings, self._ports, theirs, beats_out, self._served))
             before = signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
             process.start()
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -243,7 +246,8 @@ class Workers:
     def _stop(self, code: int) -> None:
         self.code = code
         self._stop_by = time.monotonic() + self._settings.drain_s + KILL_AFTER_S
-        self._sock.close()  # else callers would wait at a port without a process
+        for port in self._ports:
+            port.close()  # else callers would wait at a port without a process
 
     @staticmethod
     def _signal(worker: Worker, number: signal.Signals) -> None:

@@ -6,9 +6,10 @@ import asyncio
 import multiprocessing
 import os
 import signal
-import socket
 import sys
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
+from socket import socket
 
 from listwright.ranking.errors import ListwrightError
 from listwright.service import hook
@@ -25,12 +26,14 @@ HELD = (signal.SIGINT, signal.SIGHUP)
 """Signals that wait while a worker starts, until it can heed them."""
 
 
-def work(settings: Settings, sock: socket.socket, pipe: Connection, beats: Connection, others: Served | None) -> None:
+def work(
+    settings: Settings, ports: Sequence[socket.socket], pipe: Connection, beats: Connection, others: Served | None
+) -> None:
     """Load, serve, end.
 
     Args:
         settings: of the service.
-        sock: bound; shared with the other workers.
+        ports: bound; shared with the other workers.
         pipe: tells the supervisor what is served, first when ready and then after each swap; or why nothing can be;
             and what is counted.
         beats: tells it that the event loop turns.
@@ -39,12 +42,14 @@ def work(settings: Settings, sock: socket.socket, pipe: Connection, beats: Conne
     os.setpgrp()  # Ctrl-C is the supervisor's to pass on
     logs.configure(settings.log_level)
     try:
-        _serve(settings, sock, pipe, beats, others)
+        _serve(settings, ports, pipe, beats, others)
     finally:
         logs.close()
 
 
-def _serve(settings: Settings, sock: socket.socket, pipe: Connection, beats: Connection, others: Served | None) -> None:
+def _serve(
+    settings: Settings, ports: Sequence[socket.socket], pipe: Connection, beats: Connection, others: Served | None
+) -> None:
     def tell(served: Models) -> None:
         pipe.send(Served.of(served))
 
@@ -74,6 +79,6 @@ def _serve(settings: Settings, sock: socket.socket, pipe: Connection, beats: Con
         tell(app.service.current.models)
 
     server = server_of(app, started)
-    server.run([sock])
+    server.run(list(ports))
     if settings.hook is not None or app.service.reloader.hangs:
         hook.leave(0)

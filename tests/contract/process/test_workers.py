@@ -150,6 +150,17 @@ def test_a_taken_port_is_an_error_with_several_workers_too(models, serve):
     assert "is in use" in log
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_every_address_is_both_families_with_one_worker_and_with_several(models, serve, count):
+    service = serve(models=models, workers=count, host="::")  # asked over IPv4 until it is ready
+    port = service.url.rpartition(":")[2]
+    for host in ("127.0.0.1", "[::1]"):
+        assert httpx.get(f"http://{host}:{port}/readyz").status_code == 200
+    taken = Process(models=models, workers=3 - count, host="0.0.0.0", port=port)  # noqa: S104
+    code, log = taken.wait()
+    assert (code, "is in use" in log) == (3, True)
+
+
 def test_workers_do_not_outlive_their_supervisor(models, serve):
     service = both_ready(serve(models=models, workers=2))
     left = workers(service)

@@ -8,8 +8,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from multiprocessing.context import SpawnProcess
 
 JOIN_S = 2.0
@@ -17,8 +17,9 @@ JOIN_S = 2.0
 HELD_S, LET_GO_S = 0.2, 0.02
 """Of a process, where requests follow one another without a pause: else explanations would never end there."""
 
-_PR_SET_PDEATHSIG = 1
-"""Of ``prctl(2)``: the signal that a process gets when the thread that started it ends."""
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+"""Of ``prctl(2)``: the signal that a process gets when the thread that started it ends; and that a process gets the
+children of its descendants that have ended."""
 
 
 class Background:
@@ -110,6 +111,23 @@ def step_back() -> None:
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     except (AttributeError, OSError):
         os.nice(19)
+
+
+def adopt_orphans() -> None:
+    """Have processes whose parent has ended become children of this one, which reaps them: see :func:`reap_orphans`."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def reap_orphans(own: Collection[int]) -> None:
+    """Let go of children that have ended, up to the first that somebody else waits for.
+
+    Args:
+        own: process ids of the children that somebody else waits for.
+    """
+    with suppress(ChildProcessError):  # there is no child at all
+        while (found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and found.si_pid not in own:
+            os.waitpid(found.si_pid, os.WNOHANG)
 
 
 def ended(process: SpawnProcess) -> int | None:

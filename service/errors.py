@@ -2,7 +2,49 @@
 
 from __future__ import annotations
 
+import re
+
 from listwright.ranking.errors import ListwrightError
+
+_AT = re.compile(r"line (\d+) column (\d+)")
+_WORD = re.compile(rb"[A-Za-z]+")
+_NEAR = 12
+"""Bytes before a fault in which a word may begin that the parser has read in part."""
+
+_MEANT = {
+    b"nan": "NaN is no JSON: send null for a missing value",
+    b"infinity": "Infinity is no JSON: send a finite number, or null for a missing value",
+    b"none": "None is no JSON: send null",
+    b"undefined": "undefined is no JSON: send null",
+    b"true": "JSON spells it true",
+    b"false": "JSON spells it false",
+}
+_MEANT[b"inf"] = _MEANT[b"infinity"]
+_LITERALS = (b"true", b"false")
+
+
+def why_no_json(body: bytes, error: ValueError) -> str:
+    """What is wrong with a body that is no JSON: the parser's words, and a remedy where another spelling is meant.
+
+    Args:
+        body: that was parsed.
+        error: of the parser, with line and column.
+    """
+    if body[:2] in (b"\xff\xfe", b"\xfe\xff") or 0 in body[:4]:
+        return "it is UTF-16 or UTF-32: send UTF-8"
+    found = _AT.search(str(error))
+    if found is None:
+        return str(error)
+    at = 0
+    for _ in range(int(found[1]) - 1):
+        at = body.index(b"\n", at) + 1
+    at += int(found[2]) - 1
+    begin = max(0, at - _NEAR)
+    for word in _WORD.finditer(body[begin : at + _NEAR]):
+        if word.start() - 1 <= at - begin < word.end() and word[0] not in _LITERALS:
+            meant = _MEANT.get(word[0].lower())
+            return f"{error}: {meant}" if meant else str(error)
+    return str(error)
 
 
 class PlacedError(ListwrightError):

@@ -22,6 +22,22 @@ def given(value: object) -> object:
     return value
 
 
+def secret(value: object) -> object:
+    """A secret as it is used: files and Kubernetes' Secrets often end with a line break that is not meant.
+
+    Raises:
+        ValueError: if nothing is left without white space around it, or white space or a control character is within.
+    """
+    if not isinstance(value, str):
+        return value
+    found = value.strip()
+    if not found:
+        raise ValueError("is empty")
+    if any(character.isspace() or not character.isprintable() for character in found):
+        raise ValueError("has white space or a control character within: is it one secret, on one line?")
+    return found
+
+
 class LoopSettings(BaseSettings):
     """What an operator can choose of it; part of :class:`listwright.service.settings.Settings`."""
 
@@ -38,6 +54,7 @@ class LoopSettings(BaseSettings):
             max_length=MAX_SALT,
             description="secret that units are hashed with before they are logged; without it they are logged as sent",
         ),
+        BeforeValidator(secret),
     ] = None
     served_flush_s: Annotated[
         float, Field(gt=0, le=3600, description="seconds after which logged records are written, be they few")
@@ -63,7 +80,8 @@ class LoopSettings(BaseSettings):
     ] = 64 * 2**20
     served_stream: Annotated[
         SecretStr | None,
-        Field(min_length=1, description="redis://HOST:PORT/DB?stream=NAME: records go to this Redis stream, too"),
+        BeforeValidator(secret),
+        Field(description="redis://HOST:PORT/DB?stream=NAME: records go to this Redis stream, too"),
     ] = None
     served_stream_length: Annotated[
         int, Field(ge=1, le=10**9, description="records that the Redis stream keeps, about; the oldest go first")

@@ -13,7 +13,7 @@ from pydantic_settings import SettingsConfigDict
 
 from listwright.ranking.stages import NetworkKind
 from listwright.service.explain_settings import ExplainSettings
-from listwright.service.loop_settings import EventSettings, LoopSettings, given
+from listwright.service.loop_settings import EventSettings, LoopSettings, given, secret
 
 PREFIX = "LISTWRIGHT_"
 
@@ -74,6 +74,7 @@ class Settings(LoopSettings, ExplainSettings, EventSettings):
     admin_key: Annotated[
         SecretStr | None,
         Field(min_length=16, description="key that opens POST /admin/reload and /admin/rollback"),
+        BeforeValidator(secret),
     ] = None
     keys: Annotated[
         SecretStr | None,
@@ -95,7 +96,9 @@ class Settings(LoopSettings, ExplainSettings, EventSettings):
         int, Field(ge=1, le=1_000_000, description="requests of one key that may come at once, where there is a rate")
     ] = 20
     open_info: Annotated[bool, Field(description="true: /info, /metrics and /openapi.json need no key")] = False
-    host: Annotated[str, Field(min_length=1, description="address to listen on; :: is every one, of IPv6 and IPv4")] = "127.0.0.1"
+    host: Annotated[str, Field(min_length=1, description="address to listen on; :: is every one, of IPv6 and IPv4")] = (
+        "127.0.0.1"
+    )
     port: Annotated[int, Field(ge=0, le=65535, description="port to listen on; 0 takes a free one")] = 8000
     tls_cert: Annotated[
         Path | None, BeforeValidator(given), Field(description="PEM file of the certificate and its chain: HTTPS")

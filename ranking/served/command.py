@@ -72,7 +72,7 @@ def _list(folder: Path) -> int:
 
 
 def _forget(folder: Path, unit: str, events: Path | None) -> int:
-    salt = os.environ.get(SALT)
+    salt = os.environ.get(SALT, "").strip()  # as the service reads it
     units = frozenset({unit} if not salt else {unit, hashed(unit, salt.encode())})
     left, awaited = 0, frozenset[str]()
     if events is not None:  # before the records, whose query ids tell the events

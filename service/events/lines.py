@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 
 from listwright.ranking.events import MAX_EVENTS, event_of
-from listwright.service.errors import TooLargeError, UndecodableBodyError
+from listwright.service.errors import TooLargeError, UndecodableBodyError, why_no_json
 
 MAX_LINE_BYTES = 16 * 2**10
 """Of one event: UBI lets it hold what it likes."""
@@ -43,10 +44,11 @@ def lines_of(body: bytes, now: datetime | None = None) -> Lines:
         TooLargeError: if there are more than :data:`MAX_EVENTS` events, or one is too long.
         RequestValidationError: if an event is not one; with the path of each fault.
     """
+    body = body.removeprefix(BOM_UTF8)
     try:
         sent = from_json(body, allow_inf_nan=False)
     except ValueError as error:
-        raise UndecodableBodyError(f"the body is not JSON: {error}") from error
+        raise UndecodableBodyError(f"the body is not JSON: {why_no_json(body, error)}") from error
     if not isinstance(sent, dict | list):
         raise UndecodableBodyError("expected one event, an object, or an array of events")
     events = sent if isinstance(sent, list) else [sent]

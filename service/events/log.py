@@ -20,7 +20,7 @@ from listwright.service.admission.body import BodyBudget
 from listwright.service.errors import EventsNotKeptError
 from listwright.service.events.files import GROUP_MODE, MODE, EventFiles
 from listwright.service.events.lines import Lines, lines_of
-from listwright.service.settings import Settings
+from listwright.service.settings import PREFIX, Settings
 from listwright.service.telemetry.metrics import Telemetry
 
 MAX_WAITING_BYTES = 8 * 2**20
@@ -195,11 +195,17 @@ def _settle(sent: _Sent, settle: Callable[[], None]) -> None:
 def opened(settings: Settings, telemetry: Telemetry) -> EventsLog:
     """The log that the settings name."""
     assert settings.events_log is not None
+
+    def removed(count: int) -> None:
+        telemetry.events_removed_files.inc(count)
+        most, old = f"{PREFIX}EVENTS_MAX_BYTES", f"{PREFIX}EVENTS_MAX_AGE_S, by this machine's clock"
+        _log.info("removed files of events beyond %s or %s", most, old, extra={"facts": {"files": count}})
+
     files = EventFiles(
         settings.events_log,
         most_bytes=settings.events_max_bytes,
         most_s=settings.events_max_age_s,
         mode=GROUP_MODE if settings.served_group_reads else MODE,
-        removed=telemetry.events_removed_files.inc,
+        removed=removed,
     )
     return EventsLog(files, telemetry)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -21,9 +20,10 @@ from listwright.service.admission.gate import Gate
 from listwright.service.bundles.routing_switch import Deciders
 from listwright.service.bundles.served import Models
 from listwright.service.child_process import Background
+from listwright.service.errors import UnexplainedError
 from listwright.service.explaining.explain_process import ExplainedList, ExplainTask
 from listwright.service.explaining.metrics import ExplanationMetrics
-from listwright.service.explaining.process_link import ProcessLink
+from listwright.service.explaining.process_link import TOO_LATE, ProcessLink
 from listwright.service.settings import Settings
 from listwright.service.telemetry.metrics import Telemetry
 from listwright.service.wire.answers import facts, to_answer
@@ -35,8 +35,34 @@ from listwright.service.wire.validation import words_beside
 PLACES = 1
 """Requests that may wait while one is explained."""
 
+ANSWERED_S = 1.0
+"""So long after its deadline a request is answered, whatever the process does: one that is held reads nothing."""
+
 LAST_RESORT_S = 5.0
 """So long after its deadline a process that neither answers nor stops is killed."""
+
+
+class _Question(NamedTuple):
+    """What a body asks, checked against its list.
+
+    Args:
+        asked: the list and its options.
+        explained: index of the candidate to explain; empty: the first places.
+        against: index of the candidate to compare with, or None.
+        seconds: that decoding took.
+    """
+
+    asked: RankingRequest
+    explained: tuple[int, ...]
+    against: int | None
+    seconds: float
+
+    @property
+    def options(self) -> ExplainRequest:
+        """Of the request."""
+        options = self.asked.options
+        assert isinstance(options, ExplainRequest)
+        return options
 
 
 class _Done(NamedTuple):
@@ -71,7 +97,7 @@ class Explainer:
         self._metrics = ExplanationMetrics(telemetry.registry)
         self._gate = Gate(1, PLACES)
         self._bodies = BodyBudget((1 + PLACES) * settings.max_payload_bytes, lambda: self._gate.retry_after_s)
-        self._pool = ThreadPoolExecutor(1, "explain")
+        self._pool, self._decoding = ThreadPoolExecutor(1, "explain"), ThreadPoolExecutor(1, "explain-body")
         self._link = ProcessLink(settings.hook, background)
 
     async def answer(self, request: Request, models: Models) -> Response:
@@ -83,6 +109,7 @@ class Explainer:
 
         Raises:
             OverloadedError: if another one is explained, and one waits.
+            UnexplainedError: if there is nothing by the deadline.
             ListwrightError: of the body, of the list, or of :meth:`ProcessLink.ask`.
         """
         settings, arrived = self._settings, request.state.arrived
@@ -92,11 +119,13 @@ class Explainer:
             codec = JsonCodec(self._json_bounds, models, settings, request.state, beside, ExplainRequest)
             complete_by = Deadline(arrived + settings.timeout_ms / 1000.0)
             async with held_body(request, codec.limit, self._bodies, settings, complete_by) as body:
-                queued = time.perf_counter()
-                deadline = Deadline(arrived + settings.explain_timeout_ms / 1000.0)
+                # before its turn, which it waits for no longer than the body says
+                question = await asyncio.get_running_loop().run_in_executor(self._decoding, self._read, body, codec)
+                queued, timeout_ms = time.perf_counter(), settings.explain_timeout_ms
+                wanted_ms = timeout_ms if question.options.timeout_ms is None else question.options.timeout_ms
+                deadline = Deadline(arrived + min(timeout_ms, wanted_ms) / 1000.0)
                 async with self._gate.turn(deadline, request.receive, on_loop=False) as left:
-                    work = partial(self._work, body, codec, arrived, queued, left)
-                    done = await self._run(work, deadline)
+                    done = await self._run(partial(self._work, question, arrived, queued, left), deadline)
             outcome.name = "incomplete" if done.found.incomplete else "ok"
         ranking, manifest = done.found.ranking, done.asked.bundle.manifest
         request.state.facts.update(facts(ranking, manifest, done.milliseconds))
@@ -108,23 +137,27 @@ class Explainer:
         """End the process; a request in work is told that the service stops."""
         self._link.close()
         self._pool.shutdown()
+        self._decoding.shutdown()
 
     async def _run(self, work: partial[_Done], deadline: Deadline) -> _Done:
-        """What the work returns; it cannot outlast its deadline for long."""
+        """What the work returns; neither the answer nor the work can outlast the deadline for long."""
         loop = asyncio.get_running_loop()
-        timer = loop.call_later(max(0.0, deadline.left_s) + LAST_RESORT_S, self._link.kill)
+        left_s = max(0.0, deadline.left_s)
+        timer = loop.call_later(left_s + LAST_RESORT_S, self._link.kill)
+        working = loop.run_in_executor(self._pool, work)
+        working.add_done_callback(lambda _: timer.cancel())
         try:
-            return await loop.run_in_executor(self._pool, work)
-        finally:
-            timer.cancel()
+            async with asyncio.timeout(left_s + ANSWERED_S):
+                return await asyncio.shield(working)
+        except TimeoutError as error:
+            raise UnexplainedError(TOO_LATE) from error
 
-    def _work(self, body: bytes, codec: JsonCodec, arrived: float, queued: float, deadline: Deadline) -> _Done:
-        """Decode, ask the process, encode. In a thread of its own."""
+    def _read(self, body: bytes, codec: JsonCodec) -> _Question:
+        """Decode and check. In a thread of its own."""
         began = time.perf_counter()
         asked = codec.decode(body)
-        options = asked.options
+        options, candidates = asked.options, asked.candidates
         assert isinstance(options, ExplainRequest)
-        candidates = asked.candidates
         explained = () if options.candidate is None else (placed(options.candidate, candidates, "candidate"),)
         against = None if options.against is None else placed(options.against, candidates, "against")
         if against is not None and against in explained:
@@ -132,10 +165,12 @@ class Explainer:
         budget, most = options.explain_budget, self._settings.explain_max_budget
         if budget is not None and budget > most:
             raise CandidateError(f"{budget} is above the limit, {most}: ask for less", ("explain_budget",))
-        parsed = time.perf_counter()
-        wanted = math.inf if options.timeout_ms is None else arrived + options.timeout_ms / 1000.0
-        deadline = Deadline(min(wanted, deadline.at), deadline.abandoned)
-        reranker = asked.bundle.reranker
+        return _Question(asked, explained, against, time.perf_counter() - began)
+
+    def _work(self, question: _Question, arrived: float, queued: float, deadline: Deadline) -> _Done:
+        """Ask the process, encode. In a thread of its own."""
+        began, asked, options = time.perf_counter(), question.asked, question.options
+        candidates, reranker = asked.candidates, asked.bundle.reranker
         task = ExplainTask(
             path=str(asked.bundle.path),
             created_at=asked.bundle.manifest.created_at.isoformat(),
@@ -146,17 +181,17 @@ class Explainer:
             strategy=options.strategy,
             specialist=options.specialist,
             routing=self._deciders.switch.off() is None,
-            candidates=explained,
+            candidates=question.explained,
             top_n=options.explain_top_n or 0,
-            against=against,
-            budget=budget,
-            most_budget=most,
+            against=question.against,
+            budget=options.explain_budget,
+            most_budget=self._settings.explain_max_budget,
             by=time.monotonic() + deadline.left_s,
         )
         found = self._link.ask(task, deadline)
         ended = time.perf_counter()
         milliseconds = {
-            "parse": (parsed - began) * 1000.0,
+            "parse": question.seconds * 1000.0,
             "queue": (began - queued) * 1000.0,
             **found.ranking.timings_ms,
             "total": (ended - arrived) * 1000.0,

@@ -28,6 +28,8 @@ STOP_S = 2.0
 START_S = 120.0
 """What a process may take to start; then another one is."""
 
+TOO_LATE = "the deadline passed before any part of the explanation was there"
+
 _spawn = multiprocessing.get_context("spawn")  # a fork would share the locks of threads that it does not have
 _log = logging.getLogger("listwright.explanations")
 
@@ -66,6 +68,8 @@ class ProcessLink:
         """
         if self._end.is_set():
             raise NotReadyError("the service is stopping")
+        if deadline.left_s <= 0.0:  # the one before was late to stop
+            raise UnexplainedError(TOO_LATE)
         try:
             reply = self._asked(task, deadline)
         except (EOFError, OSError) as error:
@@ -135,7 +139,7 @@ class ProcessLink:
             if not self._ready and now > self._ends_start_at:
                 raise EOFError
             if now > until:
-                raise UnexplainedError("the deadline passed before any part of the explanation was there")
+                raise UnexplainedError(TOO_LATE)
 
     def _stop(self, pipe: Connection) -> None:
         """Let the process end its work; kill it if it does not."""

@@ -13,6 +13,8 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from prometheus_client import Counter
+
 from listwright.ranking.errors import DataError
 from listwright.ranking.served.files import DAMAGED_SUFFIX, OPEN_SUFFIX, SUFFIX
 from listwright.ranking.served.framing import frame_of
@@ -41,10 +43,11 @@ class LogFolder:
         most_bytes: of all files together.
         most_age_s: of a file's beginning, in seconds.
         stale_s: seconds after which a file of another machine that nobody writes counts as left behind.
+        removed: counts the files that are removed, by reason: ``age`` or ``bytes``.
     """
 
-    def __init__(self, path: Path, *, most_bytes: int, most_age_s: float, stale_s: float) -> None:
-        self.path = path
+    def __init__(self, path: Path, *, most_bytes: int, most_age_s: float, stale_s: float, removed: Counter) -> None:
+        self.path, self._removed = path, removed
         self._most_bytes, self._most_age_s, self._stale_s = most_bytes, most_age_s, stale_s
 
     def tidy(self) -> None:
@@ -89,13 +92,28 @@ class LogFolder:
             with suppress(FileNotFoundError):
                 sizes[path] = path.stat().st_size
         total, oldest = sum(sizes.values()), datetime.now(UTC).timestamp() - self._most_age_s
+        gone: dict[str, list[int]] = {"age": [], "bytes": []}
         for path, size in sizes.items():
             if path.name.endswith(OPEN_SUFFIX):
                 continue  # somebody writes it, and finishes it soon
-            if total > self._most_bytes or _began(path) < oldest:
+            old = _began(path) < oldest
+            if old or total > self._most_bytes:
                 with suppress(FileNotFoundError):
                     path.unlink()
+                    gone["age" if old else "bytes"].append(size)
                 total -= size
+        for reason, removed in gone.items():
+            if removed:
+                self._removed.labels(reason).inc(len(removed))
+                facts = {"files": len(removed), "bytes": sum(removed)}
+                _log.info("removed files of the served log: %s", self._why(reason), extra={"facts": facts})
+
+    def _why(self, reason: str) -> str:
+        if reason == "bytes":
+            return f"the folder has more than {self._most_bytes} bytes (LISTWRIGHT_SERVED_MAX_BYTES)"
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        days = self._most_age_s / 86_400.0
+        return f"they began {days:g} days (LISTWRIGHT_SERVED_MAX_DAYS) before {now}, which this machine's clock says"
 
 
 def _began(path: Path) -> float:

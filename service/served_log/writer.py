@@ -75,7 +75,7 @@ class LogWriter:
         self._buffer = Buffer(settings.served_buffer_bytes)
         self._below = round(settings.served_share * 2**64)
         self._mode = 0o640 if settings.served_group_reads else 0o600
-        self._folder = None if settings.served_log is None else _folder(settings)
+        self._folder = None if settings.served_log is None else _folder(settings, telemetry)
         self._stream = _opened_stream(settings, telemetry, self._drops)
         salt = None if settings.unit_salt is None else settings.unit_salt.get_secret_value().encode()
         self._blocks = Blocks(salt, self._stream, kept=self._folder is not None)
@@ -243,7 +243,7 @@ def _opened_stream(settings: Settings, telemetry: Telemetry, drops: Drops) -> Re
     return RedisStream(settings, telemetry, drops)
 
 
-def _folder(settings: Settings) -> LogFolder:
+def _folder(settings: Settings, telemetry: Telemetry) -> LogFolder:
     assert settings.served_log is not None
     growth = settings.workers * settings.served_file_bytes // 4  # before the next look, see _tidy_due
     return LogFolder(
@@ -251,6 +251,7 @@ def _folder(settings: Settings) -> LogFolder:
         most_bytes=max(settings.served_file_bytes, settings.served_max_bytes - growth),
         most_age_s=86_400.0 * settings.served_max_days,
         stale_s=2 * settings.served_file_s + TIDY_S,
+        removed=telemetry.served_removed_files,
     )
 
 

@@ -104,6 +104,11 @@ class Telemetry:
         self.served_dropped = counter(
             "listwright_served_dropped", "Records that did not get into the served log", ["reason"]
         )
+        self.served_removed_files = counter(
+            "listwright_removed_served_files",
+            "Files of the served log that were removed, to keep its folder within its bounds",
+            ["reason"],
+        )
         self.excess_connections = counter("listwright_excess_connections", "Connections beyond the limit")
         self.evicted_connections = counter("listwright_evicted_connections", "Idle connections closed to make room")
 

@@ -10,6 +10,10 @@ from listwright.service.telemetry.tracer import Tracer
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 """Variables that OpenTelemetry has for the receiver's address; no trace is made unless one is set."""
 
+PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+SPOKEN = "http/protobuf"
+"""The one of OpenTelemetry's protocols that traces are sent by; the first variable that is set says which is wanted."""
+
 _log = logging.getLogger("listwright.tracing")
 
 
@@ -18,6 +22,11 @@ def open_tracer() -> Tracer | None:
     named = next((name for name in ENDPOINTS if os.environ.get(name)), None)
     off = os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or os.environ.get("OTEL_TRACES_EXPORTER") == "none"
     if named is None or off:
+        return None
+    spoken = next((name for name in PROTOCOLS if os.environ.get(name)), None)
+    if spoken is not None and (protocol := os.environ[spoken].strip().lower()) != SPOKEN:
+        remedy = f"set it to {SPOKEN}, and {named} to the receiver's port for HTTP, by default 4318"
+        _log.error("%s is %r, which is not sent: no traces; %s", spoken, protocol, remedy)
         return None
     try:
         from listwright.service.telemetry import otel  # noqa: PLC0415 - an extra, see pyproject.toml

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ import pydantic_core
 from jaxtyping import UInt8
 
 from listwright.ranking.features import FeatureSchema
-from listwright.service.errors import RepeatedNameError, TooLargeError, UndecodableBodyError
+from listwright.service.errors import RepeatedNameError, TooLargeError, UndecodableBodyError, why_no_json
 from listwright.service.wire.compiled import json_fast
 from listwright.service.wire.schemas import MAX_CONTEXT, MAX_FIELDS
 
@@ -119,6 +120,7 @@ def decode(body: bytes, bounds: Bounds) -> Any:
         UndecodableBodyError: if it is empty or no JSON; NaN and Infinity are none, nor are halves of surrogate pairs.
         RepeatedNameError: if a name is repeated in one object.
     """
+    body = body.removeprefix(BOM_UTF8)
     if not body:
         raise UndecodableBodyError("the body is empty: send a JSON object, see /openapi.json")
     if len(body) > bounds.size:
@@ -129,7 +131,7 @@ def decode(body: bytes, bounds: Bounds) -> Any:
         value = pydantic_core.from_json(body, allow_inf_nan=False)
     except ValueError as error:
         place = _place_of_fault(body) if commas <= SEARCHED else ()
-        raise UndecodableBodyError(f"the body is not valid JSON: {error}", place) from error
+        raise UndecodableBodyError(f"the body is not valid JSON: {why_no_json(body, error)}", place) from error
     _check_lengths(value, bounds.candidates)
     if _names(value) != colons:
         if commas <= SEARCHED:

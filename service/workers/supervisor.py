@@ -20,6 +20,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from listwright.service.bundles.loading import Served
+from listwright.service.child_process import adopt_orphans, reap_orphans
 from listwright.service.settings import Settings
 from listwright.service.telemetry import logs
 from listwright.service.telemetry.processes import own_metrics
@@ -61,15 +62,19 @@ def supervise(settings: Settings, ports: Sequence[socket.socket]) -> int:
     woken.setblocking(False)
     waker.setblocking(False)
     signal.set_wakeup_fd(waker.fileno())
-    for heeded in (signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if settings.models is not None else [])):
+    told = (signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if settings.models is not None else []))
+    for heeded in (*told, signal.SIGCHLD):
         signal.signal(heeded, lambda *_: None)  # its number arrives through the socket pair
+    adopt_orphans()
     while not workers.ended:
         workers.start_missing()
         for ready in wait([woken, *workers.watched()], timeout=workers.pause_s()):
             if ready is woken:
                 for number in woken.recv(64):
-                    workers.heed(signal.Signals(number))
+                    if number in told:
+                        workers.heed(signal.Signals(number))
         workers.look()
+        reap_orphans(workers.pids())
     return workers.code
 
 
@@ -113,6 +118,10 @@ class Workers:
     def watched(self) -> list[Any]:
         """What shows that a worker has ended, or has something to tell."""
         return [w.process.sentinel for w in self._workers] + [w.pipe for w in self._workers if not w.pipe.closed]
+
+    def pids(self) -> set[int]:
+        """Of the worker processes."""
+        return {worker.process.pid for worker in self._workers if worker.process.pid is not None}
 
     def pause_s(self) -> float | None:
         """How long nothing needs to be done unless something happens; None for as long as it takes."""

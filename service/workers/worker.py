@@ -27,7 +27,7 @@ HELD = (signal.SIGINT, signal.SIGHUP)
 
 
 def work(
-    settings: Settings, ports: Sequence[socket.socket], pipe: Connection, beats: Connection, others: Served | None
+    settings: Settings, ports: Sequence[socket], pipe: Connection, beats: Connection, others: Served | None
 ) -> None:
     """Load, serve, end.
 
@@ -48,7 +48,7 @@ def work(
 
 
 def _serve(
-    settings: Settings, ports: Sequence[socket.socket], pipe: Connection, beats: Connection, others: Served | None
+    settings: Settings, ports: Sequence[socket], pipe: Connection, beats: Connection, others: Served | None
 ) -> None:
     def tell(served: Models) -> None:
         pipe.send(Served.of(served))

@@ -4,14 +4,14 @@ from functools import partial
 
 import pytest
 
-from listwright.service.explaining import process_link
+from listwright.service.explaining import explainer, process_link
 from support.http.problem_bodies import check
 from support.http.rerank_requests import BODY, matrix
 from support.service import explaining
 from support.service.asgi import serving
 from support.service.threaded_service import LONG_MS
 from support.service.threaded_service import serving as serving_on_a_port
-from support.waiting import until
+from support.waiting import NEVER_S, until
 
 PATH = "/explain"
 QUESTION = matrix() | {"candidate": 0}
@@ -73,6 +73,31 @@ def test_a_deadline_that_passes_before_anything_is_done_is_a_504(start):
 def test_a_request_may_ask_for_less(start):
     with start(explaining.held) as client:
         check(client.post(PATH, json=QUESTION | {"timeout_ms": 300}), 504, "unexplained")
+
+
+def test_who_waits_waits_no_longer_than_asked_for(start):
+    with start(explaining.held) as client:
+        first = asked(client)
+        until(lambda: gate(client).working == 1)
+        check(client.post(PATH, json=QUESTION | {"timeout_ms": 200}), 429, "overloaded")
+        check(client.post(PATH, json=QUESTION | {"candidate": 99}), 422, "candidate")
+        assert not first.done()
+        client.app.service.explainer._link.close()
+        check(first.result(), 503, "not-ready")
+
+
+@pytest.mark.nightly
+def test_a_large_list_for_a_process_that_reads_nothing_is_answered_by_its_deadline(start, monkeypatch):
+    """The pipe is full: what writes into it waits until the process is killed."""
+    monkeypatch.setattr(explainer, "LAST_RESORT_S", NEVER_S)
+    rows = [[float(n), 2.0, 3.0, "A5"] for n in range(60_000)]
+    with start(explaining.deaf, max_candidates=60_000) as client:
+        link = client.app.service.explainer._link
+        for _ in range(2):
+            body = {"features": rows, "candidate": 0, "timeout_ms": 2_000}
+            check(client.post(PATH, json=body, timeout=NEVER_S), 504, "unexplained")
+        assert link._process.is_alive()
+        link.kill()
 
 
 @pytest.mark.nightly

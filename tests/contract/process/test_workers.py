@@ -156,7 +156,7 @@ def test_every_address_is_both_families_with_one_worker_and_with_several(models,
     port = service.url.rpartition(":")[2]
     for host in ("127.0.0.1", "[::1]"):
         assert httpx.get(f"http://{host}:{port}/readyz").status_code == 200
-    taken = Process(models=models, workers=3 - count, host="0.0.0.0", port=port)  # noqa: S104
+    taken = Process(models=models, workers=3 - count, host="0.0.0.0", port=port)
     code, log = taken.wait()
     assert (code, "is in use" in log) == (3, True)
 

@@ -1,6 +1,8 @@
 import pytest
 from pydantic import ValidationError
 
+from listwright.service import command_line
+from listwright.service.auth import keys
 from listwright.service.settings import Settings, describe, near_misses
 
 
@@ -45,3 +47,47 @@ def test_what_is_almost_a_setting_is_pointed_out():
             "HOME",
         ]
     ) == [("LISTWRIGHT_UNKNOWN_FEATURE", "LISTWRIGHT_UNKNOWN_FEATURES"), ("listwright_model", "LISTWRIGHT_MODELS")]
+
+
+SECRETS = {
+    "admin_key": "an-operators-key-ü",
+    "unit_salt": "0123456789abcdef",
+    "served_stream": "redis://:password@host:6379/0?stream=served",
+}
+AROUND = ("{}\n", "{}\r\n", " {} ", "\t{}\n\n", "\n{}", "{}")
+
+
+@pytest.mark.parametrize("name", SECRETS)
+@pytest.mark.parametrize("around", AROUND)
+def test_white_space_around_a_secret_is_not_part_of_it(name, around):
+    found = getattr(settings(**{name: around.format(SECRETS[name])}), name)
+    assert found.get_secret_value() == SECRETS[name]
+
+
+@pytest.mark.parametrize("around", AROUND)
+def test_nor_is_it_of_a_callers_key(around, tmp_path):
+    (tmp_path / "keys").write_bytes(around.format("web:" + "k" * 20).encode())
+    for chosen in ({"keys": around.format("web:" + "k" * 20)}, {"keys_file": tmp_path / "keys"}):
+        (key,) = keys.read(settings(**chosen))
+        assert (key.name, key.digest) == ("web", keys.digest_of(b"k" * 20))
+
+
+@pytest.mark.parametrize("name", SECRETS)
+@pytest.mark.parametrize("value", ["", " ", "\n", "two words {}", "{}\n{}", "{}\x00{}", "{}\u200b{}", "{}\u00a0{}"])
+def test_what_is_no_secret_is_refused_and_not_shown(name, value, monkeypatch, capsys):
+    with pytest.raises(ValidationError, match=name):
+        settings(**{name: value.format(*[SECRETS[name]] * 2)})
+    if "\x00" not in value:  # which no environment holds
+        monkeypatch.setenv(f"LISTWRIGHT_{name.upper()}", value.format(*[SECRETS[name]] * 2))
+        assert command_line.main(["models/demo/1"]) == 2
+        said = capsys.readouterr().err
+        assert f"LISTWRIGHT_{name.upper()}" in said
+        assert SECRETS[name] not in said
+
+
+@pytest.mark.parametrize(
+    "value", ["", " \n", ",", "web:short", "web:kkkkkkkkkk kkkkkkkkkk", "web: kkkkkkkkkkkkkkkkkkkk"]
+)
+def test_nor_are_callers_keys_that_are_none(value, monkeypatch):
+    monkeypatch.setenv("LISTWRIGHT_KEYS", value)
+    assert command_line.main(["models/demo/1"]) == 2

@@ -63,7 +63,7 @@ def test_the_salt_finds_what_was_hashed_and_what_was_not(log, monkeypatch):
     files.write(log / "4.avro", [served_record(20, unit=hashed("unit-1", SALT.encode())), served_record(21)])
     assert command.main(["forget", str(log), "--unit", "unit-1"]) == command.LEFT
     assert len(units(log)["4.avro"]) == 2
-    monkeypatch.setenv("LISTWRIGHT_UNIT_SALT", SALT)
+    monkeypatch.setenv("LISTWRIGHT_UNIT_SALT", f" {SALT}\n")  # as the service reads it
     assert command.main(["forget", str(log), "--unit", "unit-1"]) == command.LEFT
     assert units(log)["4.avro"] == ["unit-0"]
 

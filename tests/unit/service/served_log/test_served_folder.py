@@ -10,11 +10,20 @@ from listwright.ranking.served import files
 from listwright.ranking.served.record import columns_of
 from listwright.service.served_log.files import OpenFile
 from listwright.service.served_log.folder import LogFolder, new_stem
+from listwright.service.telemetry.metrics import Telemetry
 from support.served import served_record
 
 
-def folder(path, **limits):
-    return LogFolder(path, **{"most_bytes": 10**9, "most_age_s": 10**9, "stale_s": 3600.0, **limits})
+@pytest.fixture
+def telemetry():
+    return Telemetry()
+
+
+def folder(path, telemetry=None, **limits):
+    removed = (telemetry or Telemetry()).served_removed_files
+    return LogFolder(
+        path, **{"most_bytes": 10**9, "most_age_s": 10**9, "stale_s": 3600.0, "removed": removed, **limits}
+    )
 
 
 def stem(ago_s=0.0, host=None):
@@ -86,6 +95,26 @@ def test_the_oldest_go_first_until_the_rest_fits(tmp_path):
     assert names(tmp_path) == kept[1:]
     folder(tmp_path, most_age_s=150.0).tidy()
     assert names(tmp_path) == kept[2:]
+
+
+def test_what_is_removed_is_counted_and_logged(tmp_path, telemetry, caplog):
+    """As when the machine's clock is ahead."""
+    caplog.set_level("INFO", "listwright.served")
+    for ago in (500, 400, 300, 200, 100):
+        (tmp_path / (stem(ago) + ".avro")).write_bytes(bytes(1000))
+    folder(tmp_path, telemetry, most_bytes=2000, most_age_s=350.0).tidy()
+    assert len(names(tmp_path)) == 2
+    found = {sample.labels["reason"]: sample.value for sample in removals(telemetry)}
+    assert found == {"age": 2.0, "bytes": 1.0}
+    assert [record.facts for record in caplog.records] == [{"files": 2, "bytes": 2000}, {"files": 1, "bytes": 1000}]
+    caplog.clear()
+    folder(tmp_path, telemetry, most_bytes=2000, most_age_s=350.0).tidy()
+    assert caplog.records == []
+
+
+def removals(telemetry):
+    (metric,) = telemetry.served_removed_files.collect()
+    return [sample for sample in metric.samples if sample.name.endswith("_total")]
 
 
 def test_other_files_are_neither_counted_nor_removed(tmp_path):

@@ -9,7 +9,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from listwright.service.telemetry.open_tracer import ENDPOINTS, open_tracer
+from listwright.service.telemetry import otel
+from listwright.service.telemetry.open_tracer import ENDPOINTS, PROTOCOLS, open_tracer
 from listwright.service.telemetry.otel import OtelTracer
 from listwright.service.telemetry.tracer import Traced
 
@@ -83,6 +84,29 @@ def test_nothing_is_traced_unless_a_receiver_is_named(monkeypatch, off):
     for name, value in off.items():
         monkeypatch.setenv(name, value)
     assert open_tracer() is None
+
+
+@pytest.mark.parametrize(
+    ("named", "traces"),
+    [
+        ({}, True),
+        ({"OTEL_EXPORTER_OTLP_PROTOCOL": ""}, True),
+        ({"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}, True),
+        ({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, False),
+        ({"OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"}, False),
+        ({"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "grpc", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}, False),
+        ({"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, True),
+    ],
+)
+def test_a_protocol_that_is_not_spoken_is_named_with_the_remedy(monkeypatch, caplog, named, traces):
+    monkeypatch.setenv(ENDPOINTS[1], "http://127.0.0.1:1")
+    for name in PROTOCOLS:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in named.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(otel, "exporting", object)
+    assert (open_tracer() is not None) == traces
+    assert all(word in caplog.text for word in ("grpc" if "grpc" in named.values() else "", "http/protobuf")) or traces
 
 
 def test_without_the_extra_the_service_says_so_and_serves(monkeypatch, caplog):

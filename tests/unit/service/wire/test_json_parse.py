@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from listwright.service.errors import RepeatedNameError, TooLargeError, UndecodableBodyError
+from listwright.service.events.lines import lines_of
 from listwright.service.wire import json_parse
 from listwright.service.wire.json_parse import ENVELOPE_BYTES, LEAST_VALUES, SEARCHED, Bounds, bounds_of, decode
 from support.service.bundles import schema
@@ -217,7 +218,8 @@ def test_no_second_look_at_an_ordinary_list(monkeypatch):
         (b'"\xed\xa0\x80"', ()),
         (b"", ()),
         (b"9" * 5000, ()),
-        (b"\xef\xbb\xbf{}", ()),
+        (b"\xef\xbb\xbf", ()),
+        (b"\xef\xbb\xbf\xef\xbb\xbf{}", ()),
         (b"[" * 1500, ()),
     ],
 )
@@ -238,6 +240,45 @@ def test_the_memory_of_looking_is_bounded(unit):
         assert tracemalloc.get_traced_memory()[1] < 2.5 * len(body)
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("body", "remedy"),
+    [
+        (b'{"features": [[1, NaN]]}', "send null"),
+        (b'{"features": [[1, nan]]}', "send null"),
+        (b'{"a": [1,\n 2],\n"b": -NaN}', "send null"),
+        (b'{"features": [[' + b"1," * (SEARCHED + 1) + b"NaN]]}", "send null"),
+        (b'{"top_n": Infinity}', "send a finite number"),
+        (b'{"a": [-Infinity]}', "send a finite number"),
+        (b'{"a": inf}', "send a finite number"),
+        (b'{"a": None}', "send null"),
+        (b'{"a": True}', "true"),
+        ('{"a": 1}'.encode("utf-16"), "send UTF-8"),
+        ('{"a": 1}'.encode("utf-16-le"), "send UTF-8"),
+        ('{"a": 1}'.encode("utf-32"), "send UTF-8"),
+    ],
+)
+def test_a_value_of_another_language_is_named_with_the_remedy(body, remedy):
+    for read in (lambda: decode(body, BOUNDS), lambda: lines_of(body)):
+        with pytest.raises(UndecodableBodyError, match=remedy):
+            read()
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"a": "NaN" 1}', b'{"nan": 1, }', b'{"a": 1 "true": 2}', b'{"a": NaNs}', b'{"a": }']
+)
+def test_a_fault_beside_such_a_word_is_not_blamed_on_it(body):
+    with pytest.raises(UndecodableBodyError) as refused:
+        decode(body, BOUNDS)
+    assert "send" not in str(refused.value)
+
+
+def test_a_byte_order_mark_of_utf_8_is_read_over():
+    """RFC 8259, section 8.1: .NET and PowerShell write one."""
+    assert decode(b"\xef\xbb\xbf" + b'{"a": 1}', BOUNDS) == {"a": 1}
+    event = b'\xef\xbb\xbf{"action_name": "click", "timestamp": "2026-11-25T12:00:00Z"}'
+    assert lines_of(event).text.startswith(b'{"action_name"')
 
 
 @pytest.mark.parametrize(("values", "place"), [(SEARCHED // 2, ("features", 0, SEARCHED // 2)), (SEARCHED + 1, ())])

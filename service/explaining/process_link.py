@@ -68,7 +68,7 @@ class ProcessLink:
         """
         if self._end.is_set():
             raise NotReadyError("the service is stopping")
-        if deadline.left_s <= 0.0:  # the one before was late to stop
+        if deadline.left_s < -GRACE_S:  # the one before was late to stop
             raise UnexplainedError(TOO_LATE)
         try:
             reply = self._asked(task, deadline)
@@ -137,6 +137,7 @@ class ProcessLink:
             deadline.check_awaited()
             now = time.perf_counter()
             if not self._ready and now > self._ends_start_at:
+                self.kill()
                 raise EOFError
             if now > until:
                 raise UnexplainedError(TOO_LATE)

@@ -69,6 +69,7 @@ def scraped(tmp_path_factory):
         telemetry.served_records.labels("file").inc()
         telemetry.served_bytes.labels("file").inc()
         telemetry.served_dropped.labels("disk_full").inc()
+        telemetry.served_removed_files.labels("age").inc()
         telemetry.events_refused.labels("disk_full").inc()
         telemetry.ignored.labels("shop", "1").inc()
         telemetry.reloads.labels("shop", "refused").inc()

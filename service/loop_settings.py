@@ -28,14 +28,25 @@ def secret(value: object) -> object:
     Raises:
         ValueError: if nothing is left without white space around it, or white space or a control character is within.
     """
+    if isinstance(value, str) and " " in value.strip():
+        raise ValueError("has a blank within: is it one secret?")
+    return passphrase(value)
+
+
+def passphrase(value: object) -> object:
+    """A secret that may have blanks within: it never travels in a header or an address.
+
+    Raises:
+        ValueError: as :func:`secret`, but for blanks.
+    """
     if not isinstance(value, str):
         return value
-    found = value.strip()
-    if not found:
+    text = value.strip()
+    if not text:
         raise ValueError("is empty")
-    if any(character.isspace() or not character.isprintable() for character in found):
-        raise ValueError("has white space or a control character within: is it one secret, on one line?")
-    return found
+    if not text.isprintable():
+        raise ValueError("has a line break or another control character within: is it one secret, on one line?")
+    return text
 
 
 class LoopSettings(BaseSettings):
@@ -54,7 +65,7 @@ class LoopSettings(BaseSettings):
             max_length=MAX_SALT,
             description="secret that units are hashed with before they are logged; without it they are logged as sent",
         ),
-        BeforeValidator(secret),
+        BeforeValidator(passphrase),
     ] = None
     served_flush_s: Annotated[
         float, Field(gt=0, le=3600, description="seconds after which logged records are written, be they few")

@@ -17,8 +17,8 @@ class Reply:
 
     def is_to(self, request_id: str) -> bool:
         """Whether it answers that request. A proxy may drop the header, or add another: then it is believed to."""
-        named = self.headers.get_list("x-request-id")
-        return not named or request_id in named
+        request_ids = self.headers.get_list("x-request-id")
+        return not request_ids or request_id in request_ids
 
 
 @dataclass(frozen=True)

@@ -58,9 +58,9 @@ def too_late(request_id: str, attempts: int) -> ListwrightError:
 
 def misdirected(reply: Reply, request_id: str, attempts: int) -> ListwrightError:
     """The error of an answer to another request."""
-    named = ", ".join(reply.headers.get_list("x-request-id"))
+    other = ", ".join(reply.headers.get_list("x-request-id"))
     detail = (
-        f"the answer is to request {named}, not to this one: does a proxy mix up answers, or replace X-Request-ID? "
+        f"the answer is to request {other}, not to this one: does a proxy mix up answers, or replace X-Request-ID? "
         "Envoy keeps it with preserve_external_request_id"
     )
     return errors.UnexpectedAnswerError(Problem(detail, status=reply.status, request_id=request_id), attempts)

@@ -84,8 +84,10 @@ async def infer_version(request: Request, service: Serving, name: str, version: 
 
 
 async def _infer(request: Request, service: Service, name: str, version: str | None) -> Response:
-    beside, most = words_beside(request, inference.InferWords), service.settings.max_candidates
-    codec = TensorCodec(request.headers.get(JSON_HEAD), service.serving(), name, version, beside, most, request.state)
+    outer_words, most = words_beside(request, inference.InferWords), service.settings.max_candidates
+    codec = TensorCodec(
+        request.headers.get(JSON_HEAD), service.serving(), name, version, outer_words, most, request.state
+    )
     if media_type_of(request) not in _TENSORS:
         raise UnsupportedMediaTypeError(f"the body is announced as {media_type_of(request)!r}: send {OCTETS}")
     return await answer(request, service, codec)

@@ -39,10 +39,10 @@ def completed(document: dict[str, Any]) -> dict[str, Any]:
         ExplainWords,
     )
 
-    beside = {paths.RERANK: Envelope, paths.EXPLAIN: ExplainWords, **dict.fromkeys(paths.INFER, InferWords)}
-    for path, said in beside.items():
+    words_of_paths = {paths.RERANK: Envelope, paths.EXPLAIN: ExplainWords, **dict.fromkeys(paths.INFER, InferWords)}
+    for path, words_of_path in words_of_paths.items():
         operation = document["paths"][path]["post"]
-        operation["parameters"] = [*operation.get("parameters", []), *_parameters(said)]
+        operation["parameters"] = [*operation.get("parameters", []), *_parameters(words_of_path)]
     for path, operation in ((path, o) for path, found in document["paths"].items() for o in found.values()):
         middleware.document(path, operation)
         if "HTTPValidationError" in str(operation["responses"].get("422")):  # a name in a path is never invalid
@@ -69,15 +69,15 @@ def _parameters(words: type[Envelope]) -> list[dict[str, Any]]:
 
     Those of a path that names the bundle say nothing of it: they would have to agree with the path.
     """
-    named = BODY_ONLY if words is not InferWords else BODY_ONLY | {"model", "version"}
-    found = []
-    for name, said in words.model_json_schema()["properties"].items():
-        schema = {key: value for key, value in said.items() if key not in ("anyOf", "default", "description", "title")}
-        values = [one for one in said.get("anyOf", []) if one != {"type": "null"}]
+    omitted = BODY_ONLY if words is not InferWords else BODY_ONLY | {"model", "version"}
+    parameters = []
+    for name, field in words.model_json_schema()["properties"].items():
+        schema = {key: value for key, value in field.items() if key not in ("anyOf", "default", "description", "title")}
+        values = [one for one in field.get("anyOf", []) if one != {"type": "null"}]
         schema |= values[0] if len(values) == 1 else {"anyOf": values} if values else {}
-        told = {"required": False, "schema": schema, "description": said["description"]}
-        if name not in named:
-            found.append({"name": name, "in": "query", **told})
+        common = {"required": False, "schema": schema, "description": field["description"]}
+        if name not in omitted:
+            parameters.append({"name": name, "in": "query", **common})
         if name == "unit":
-            found.append({"name": UNIT, "in": "header", **told})
-    return found
+            parameters.append({"name": UNIT, "in": "header", **common})
+    return parameters

@@ -115,8 +115,8 @@ class Explainer:
         settings, arrived = self._settings, request.state.arrived
         with self._metrics.counting(arrived) as outcome:
             self._gate.check()
-            beside = words_beside(request, ExplainWords)
-            codec = JsonCodec(self._json_bounds, models, settings, request.state, beside, ExplainRequest)
+            outer_words = words_beside(request, ExplainWords)
+            codec = JsonCodec(self._json_bounds, models, settings, request.state, outer_words, ExplainRequest)
             complete_by = Deadline(arrived + settings.timeout_ms / 1000.0)
             async with held_body(request, codec.limit, self._bodies, settings, complete_by) as body:
                 # before its turn, which it waits for no longer than the body says
@@ -144,11 +144,11 @@ class Explainer:
         loop = asyncio.get_running_loop()
         left_s = max(0.0, deadline.left_s)
         timer = loop.call_later(left_s + LAST_RESORT_S, self._link.kill)
-        working = loop.run_in_executor(self._pool, work)
-        working.add_done_callback(lambda _: timer.cancel())
+        future = loop.run_in_executor(self._pool, work)
+        future.add_done_callback(lambda _: timer.cancel())
         try:
             async with asyncio.timeout(left_s + ANSWERED_S):
-                return await asyncio.shield(working)
+                return await asyncio.shield(future)
         except TimeoutError as error:
             raise UnexplainedError(TOO_LATE) from error
 

@@ -92,7 +92,7 @@ class LogFolder:
             with suppress(FileNotFoundError):
                 sizes[path] = path.stat().st_size
         total, oldest = sum(sizes.values()), datetime.now(UTC).timestamp() - self._most_age_s
-        gone: dict[str, list[int]] = {"age": [], "bytes": []}
+        removed_sizes: dict[str, list[int]] = {"age": [], "bytes": []}
         for path, size in sizes.items():
             if path.name.endswith(OPEN_SUFFIX):
                 continue  # somebody writes it, and finishes it soon
@@ -100,12 +100,12 @@ class LogFolder:
             if old or total > self._most_bytes:
                 with suppress(FileNotFoundError):
                     path.unlink()
-                    gone["age" if old else "bytes"].append(size)
+                    removed_sizes["age" if old else "bytes"].append(size)
                 total -= size
-        for reason, removed in gone.items():
-            if removed:
-                self._removed.labels(reason).inc(len(removed))
-                facts = {"files": len(removed), "bytes": sum(removed)}
+        for reason, sizes_of_reason in removed_sizes.items():
+            if sizes_of_reason:
+                self._removed.labels(reason).inc(len(sizes_of_reason))
+                facts = {"files": len(sizes_of_reason), "bytes": sum(sizes_of_reason)}
                 _log.info("removed files of the served log: %s", self._why(reason), extra={"facts": facts})
 
     def _why(self, reason: str) -> str:

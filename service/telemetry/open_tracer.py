@@ -11,7 +11,7 @@ ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"
 """Variables that OpenTelemetry has for the receiver's address; no trace is made unless one is set."""
 
 PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
-SPOKEN = "http/protobuf"
+PROTOCOL = "http/protobuf"
 """The one of OpenTelemetry's protocols that traces are sent by; the first variable that is set says which is wanted."""
 
 _log = logging.getLogger("listwright.tracing")
@@ -23,10 +23,10 @@ def open_tracer() -> Tracer | None:
     off = os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or os.environ.get("OTEL_TRACES_EXPORTER") == "none"
     if named is None or off:
         return None
-    spoken = next((name for name in PROTOCOLS if os.environ.get(name)), None)
-    if spoken is not None and (protocol := os.environ[spoken].strip().lower()) != SPOKEN:
-        remedy = f"set it to {SPOKEN}, and {named} to the receiver's port for HTTP, by default 4318"
-        _log.error("%s is %r, which is not sent: no traces; %s", spoken, protocol, remedy)
+    variable = next((name for name in PROTOCOLS if os.environ.get(name)), None)
+    if variable is not None and (protocol := os.environ[variable].strip().lower()) != PROTOCOL:
+        remedy = f"set it to {PROTOCOL}, and {named} to the receiver's port for HTTP, by default 4318"
+        _log.error("%s is %r, which is not sent: no traces; %s", variable, protocol, remedy)
         return None
     try:
         from listwright.service.telemetry import otel  # noqa: PLC0415 - an extra, see pyproject.toml

@@ -82,22 +82,22 @@ def bound(settings: Settings) -> list[socket]:
     Raises:
         OSError: if there is no such address here, or the port is in use.
     """
-    found: list[socket] = []
+    ports: list[socket] = []
     port, absent = settings.port, None
     for family, kind, protocol, _, address in getaddrinfo(settings.host, port, type=SOCK_STREAM, flags=AI_PASSIVE):
         try:
-            found.append(_bound(socket(family, kind, protocol), (address[0], port, *address[2:])))
+            ports.append(_bound(socket(family, kind, protocol), (address[0], port, *address[2:])))
         except OSError as error:
             if error.errno not in _ABSENT:
-                for other in found:
+                for other in ports:
                     other.close()
                 raise
             absent = error
         else:
-            port = found[-1].getsockname()[1]
-    if not found and absent is not None:
+            port = ports[-1].getsockname()[1]
+    if not ports and absent is not None:
         raise absent
-    return found
+    return ports
 
 
 def _bound(port: socket, address: tuple[Any, ...]) -> socket:

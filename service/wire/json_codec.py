@@ -24,7 +24,7 @@ from listwright.service.wire.compiled import json_fast
 from listwright.service.wire.json_matrix import checked_context, to_candidates
 from listwright.service.wire.json_parse import Bounds, bounds_of, decode, most_ignored
 from listwright.service.wire.schemas import RerankRequest
-from listwright.service.wire.validation import merged, validated
+from listwright.service.wire.validation import merge_words, validated
 
 _plans: WeakKeyDictionary[Reranker, Any] = WeakKeyDictionary()
 
@@ -60,7 +60,7 @@ class JsonCodec(JsonAnswer):
         models: what is served, for as long as this takes.
         settings: of the service.
         state: of the request; gets the fingerprint of the bundle that answers.
-        beside: words of the request that stand beside its body.
+        outer_words: words of the request that stand beside its body.
         words: what a body may say; options of the request are of this class.
     """
 
@@ -70,11 +70,11 @@ class JsonCodec(JsonAnswer):
         models: Models,
         settings: Settings,
         state: State,
-        beside: Mapping[str, Any] = MappingProxyType({}),
+        outer_words: Mapping[str, Any] = MappingProxyType({}),
         words: type[RerankRequest] = RerankRequest,
     ) -> None:
         self._bounds, self.limit = bounds.of(models)
-        self._words, self._beside = words, beside
+        self._words, self._outer_words = words, outer_words
         self._models, self._settings, self._state = models, settings, state
         self._ignores = settings.unknown_features == "ignore"
 
@@ -83,7 +83,7 @@ class JsonCodec(JsonAnswer):
         found = self._scanned(body)
         if found is not None:
             return found
-        request = validated(self._words, merged(decode(body, self._bounds), self._beside))
+        request = validated(self._words, merge_words(decode(body, self._bounds), self._outer_words))
         bundle = self._chosen(request)
         ignored: dict[str, None] = {}
         candidates = to_candidates(request, bundle.reranker.schema, ignored if self._ignores else None)
@@ -99,7 +99,7 @@ class JsonCodec(JsonAnswer):
         try:
             plan = self._plan(usual.reranker)
             rest, matrix, ids, lacking, ignored = json_fast.scan(body, plan, self._settings.max_candidates)
-            request = self._words.model_validate(merged(decode(rest, self._bounds), self._beside))
+            request = self._words.model_validate(merge_words(decode(rest, self._bounds), self._outer_words))
         except (json_fast.GivenUp, ListwrightError, ValidationError):
             return None
         bundle = self._chosen(request)

@@ -78,7 +78,7 @@ class TensorCodec:
         models: what is served.
         name: of the bundle, as the path has it.
         version: of the path; None: the body may name one.
-        beside: words of the request that stand beside its body.
+        outer_words: words of the request that stand beside its body.
         limit: most candidates.
         state: of the request; gets the fingerprint of the bundle that answers.
 
@@ -93,19 +93,19 @@ class TensorCodec:
         models: Models,
         name: str,
         version: str | None,
-        beside: Mapping[str, Any],
+        outer_words: Mapping[str, Any],
         limit: int,
         state: State,
     ) -> None:
-        self._head_length, self._most, self._beside, self._state = head_length, limit, beside, state
+        self._head_length, self._most, self._outer_words, self._state = head_length, limit, outer_words, state
         self._models, self._name, self._version = models, name, version
-        self._choose(beside.get("model"), beside.get("version"), ("query", "model"), ("query", "version"))
+        self._choose(outer_words.get("model"), outer_words.get("version"), ("query", "model"), ("query", "version"))
         self._bounds = bounds_of(limit, (bundle.reranker.schema for bundle in models.versions(name)))
         self.limit = tensors.body_limit(self._bounds)
 
     def decode(self, body: bytes) -> RankingRequest:
         """The features are a view of the body."""
-        head = tensors.decode_head(body, self._head_length, self._bounds, self._beside)
+        head = tensors.decode_head(body, self._head_length, self._bounds, self._outer_words)
         request = head.request
         model, version = request.model_name, request.model_version
         bundle = self._choose(model, version, ("body", "model_name"), ("body", "model_version"))

@@ -28,7 +28,7 @@ from listwright.service.wire.json_parse import decode as decode_json
 from listwright.service.wire.open_inference_schemas import OUTPUTS, InferParameters, InferRequest, InputTensor
 from listwright.service.wire.raw_matrix import check_shape, to_candidates, value_bytes
 from listwright.service.wire.schemas import MAX_ID
-from listwright.service.wire.validation import merged, validated
+from listwright.service.wire.validation import merge_words, validated
 
 DATATYPES: dict[str, np.dtype[Any]] = {"FP32": np.dtype("<f4"), "FP64": np.dtype("<f8")}
 
@@ -61,26 +61,26 @@ def body_limit(bounds: Bounds) -> Limit:
     return Limit(bounds.size + value_bytes(bounds.candidates, bounds.features) + ids, bounds.why)
 
 
-def decode_head(body: bytes, head_length: str | None, bounds: Bounds, beside: Mapping[str, Any]) -> Head:
+def decode_head(body: bytes, head_length: str | None, bounds: Bounds, outer_words: Mapping[str, Any]) -> Head:
     """What a body says of itself; its tensors are not looked at.
 
     Args:
         body: of the request.
         head_length: of ``Inference-Header-Content-Length``; None where all of the body is JSON.
         bounds: of the JSON object.
-        beside: words of the request that stand beside its body.
+        outer_words: words of the request that stand beside its body.
 
     Raises:
         UndecodableBodyError: if it begins with no JSON object of that length.
         RequestValidationError: if the object is not the protocol's.
     """
     size = _head(body, head_length)
-    said = decode_json(body[:size], bounds)
-    if beside and isinstance(said, dict):
-        options = {name: value for name, value in beside.items() if name in InferParameters.model_fields}
-        said = merged(said, {name: beside[name] for name in ("id",) if name in beside})
-        said = {**said, "parameters": merged(said.get("parameters") or {}, options)}
-    return Head(validated(InferRequest, said), size)
+    content = decode_json(body[:size], bounds)
+    if outer_words and isinstance(content, dict):
+        options = {name: value for name, value in outer_words.items() if name in InferParameters.model_fields}
+        content = merge_words(content, {name: outer_words[name] for name in ("id",) if name in outer_words})
+        content["parameters"] = merge_words(content.get("parameters") or {}, options)
+    return Head(validated(InferRequest, content), size)
 
 
 def decode(body: bytes, found: Head, schema: FeatureSchema, limit: int) -> Inference:

@@ -85,7 +85,7 @@ class Strict(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _said(cls, value: Any) -> Any:
+    def _without_nulls(cls, value: Any) -> Any:
         if not isinstance(value, dict):
             return value
         if len(value) > MAX_FIELDS:
@@ -93,7 +93,7 @@ class Strict(BaseModel):
         if None not in value.values():
             return value
         optional = {name for name, field in cls.model_fields.items() if not field.is_required()}
-        return {name: said for name, said in value.items() if said is not None or name not in optional}
+        return {name: member for name, member in value.items() if member is not None or name not in optional}
 
 
 class Candidate(Strict):

@@ -43,17 +43,17 @@ def words_beside(request: Request, words: type[Envelope]) -> dict[str, Any]:
     Raises:
         RequestValidationError: for a parameter that is unknown, repeated or no such value.
     """
-    found: dict[str, Any] = {}
+    outer_words: dict[str, Any] = {}
     if request.scope["query_string"]:
         check_query(request, words.model_fields.keys() - BODY_ONLY)
         try:
-            read = words.model_validate_strings(dict(request.query_params), strict=False)
+            options = words.model_validate_strings(dict(request.query_params), strict=False)
         except ValidationError as error:
             raise _invalid(error, "query") from None
-        found = read.model_dump(exclude_unset=True)
+        outer_words = options.model_dump(exclude_unset=True)
     for unit in request.headers.getlist(UNIT):
-        found = merged({"unit": validated(words, {"unit": unit}).unit}, found)
-    return found
+        outer_words = merge_words({"unit": validated(words, {"unit": unit}).unit}, outer_words)
+    return outer_words
 
 
 def check_query(request: Request, known: Collection[str] = ()) -> None:
@@ -65,14 +65,14 @@ def check_query(request: Request, known: Collection[str] = ()) -> None:
     if not request.scope["query_string"]:
         return
     names = [name for name, _ in request.query_params.multi_items()]
-    listed = ", ".join(sorted(known)) or "none"
-    faults = [(name, f"is no parameter of this path, which has {listed}") for name in names if name not in known]
+    parameters = ", ".join(sorted(known)) or "none"
+    faults = [(name, f"is no parameter of this path, which has {parameters}") for name in names if name not in known]
     faults += [(name, "is repeated: send it once") for name in known if names.count(name) > 1]
     if faults:
         raise RequestValidationError([_fault(("query", name), message) for name, message in faults])
 
 
-def merged(body: Any, words: Mapping[str, Any]) -> Any:
+def merge_words(body: Any, words: Mapping[str, Any]) -> Any:
     """A body with the words that were sent beside it; null in the body says nothing.
 
     Raises:
@@ -86,11 +86,11 @@ def merged(body: Any, words: Mapping[str, Any]) -> Any:
     return {**body, **words}
 
 
-def check_agreement(said: object, beside: object, place: tuple[str, str]) -> None:
+def check_agreement(one: object, other: object, place: tuple[str, str]) -> None:
     """Raise RequestValidationError, with the place of the latter, unless both are equal."""
-    if said != beside:
+    if one != other:
         raise RequestValidationError(
-            [_fault(place, f"is {beside!r}, and {said!r} elsewhere in the request: say it once")]
+            [_fault(place, f"is {other!r}, and {one!r} elsewhere in the request: say it once")]
         )
 
 

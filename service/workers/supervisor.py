@@ -62,8 +62,8 @@ def supervise(settings: Settings, ports: Sequence[socket.socket]) -> int:
     woken.setblocking(False)
     waker.setblocking(False)
     signal.set_wakeup_fd(waker.fileno())
-    told = (signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if settings.models is not None else []))
-    for heeded in (*told, signal.SIGCHLD):
+    stop_or_reload = (signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if settings.models is not None else []))
+    for heeded in (*stop_or_reload, signal.SIGCHLD):
         signal.signal(heeded, lambda *_: None)  # its number arrives through the socket pair
     adopt_orphans()
     while not workers.ended:
@@ -71,7 +71,7 @@ def supervise(settings: Settings, ports: Sequence[socket.socket]) -> int:
         for ready in wait([woken, *workers.watched()], timeout=workers.pause_s()):
             if ready is woken:
                 for number in woken.recv(64):
-                    if number in told:
+                    if number in stop_or_reload:
                         workers.heed(signal.Signals(number))
         workers.look()
         reap_orphans(workers.pids())

@@ -51,7 +51,7 @@ def test_what_is_almost_a_setting_is_pointed_out():
 
 SECRETS = {
     "admin_key": "an-operators-key-ü",
-    "unit_salt": "0123456789abcdef",
+    "unit_salt": "a passphrase with blanks",
     "served_stream": "redis://:password@host:6379/0?stream=served",
 }
 AROUND = ("{}\n", "{}\r\n", " {} ", "\t{}\n\n", "\n{}", "{}")
@@ -73,7 +73,7 @@ def test_nor_is_it_of_a_callers_key(around, tmp_path):
 
 
 @pytest.mark.parametrize("name", SECRETS)
-@pytest.mark.parametrize("value", ["", " ", "\n", "two words {}", "{}\n{}", "{}\x00{}", "{}\u200b{}", "{}\u00a0{}"])
+@pytest.mark.parametrize("value", ["", " ", "\n", "two\twords {}", "{}\n{}", "{}\x00{}", "{}\u200b{}", "{}\u00a0{}"])
 def test_what_is_no_secret_is_refused_and_not_shown(name, value, monkeypatch, capsys):
     with pytest.raises(ValidationError, match=name):
         settings(**{name: value.format(*[SECRETS[name]] * 2)})
@@ -83,6 +83,12 @@ def test_what_is_no_secret_is_refused_and_not_shown(name, value, monkeypatch, ca
         said = capsys.readouterr().err
         assert f"LISTWRIGHT_{name.upper()}" in said
         assert SECRETS[name] not in said
+
+
+@pytest.mark.parametrize("name", ["admin_key", "served_stream"])
+def test_a_blank_within_what_travels_is_refused(name):
+    with pytest.raises(ValidationError, match=name):
+        settings(**{name: f"{SECRETS[name]} more"})
 
 
 @pytest.mark.parametrize(

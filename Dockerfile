@@ -27,7 +27,7 @@ RUN /opt/venv/bin/python -m pip install --no-cache-dir --no-deps . \
     && /opt/venv/bin/python -c "import listwright.ranking.compiled.linear_product, listwright.ranking.compiled.list_summary, listwright.ranking.compiled.relative_columns, listwright.ranking.compiled.tree_traversal, listwright.service.wire.json_fast, listwright.service.telemetry.otel, listwright.service.served_log.writer, listwright.service.served_log.stream" \
     && /opt/venv/bin/python -m pip uninstall --yes setuptools pip
 COPY models/demo/1 /models/demo/1
-# A checkout made under a strict umask would hide the bundle from the service's user.
+# A checkout made under a strict umask would hide the bundle from the service's user, which OpenShift chooses.
 RUN chmod -R a+rX /models
 
 # hadolint ignore=DL3006

@@ -7,6 +7,6 @@ ARG BASE_IMAGE=scratch
 # hadolint ignore=DL3006
 FROM ${BASE_IMAGE}
 LABEL org.opencontainers.image.title="Listwright bundle"
-# The service's user owns the files, so that a strict umask where they were fitted hides nothing from it.
-COPY --chown=10001:10001 . /bundle/
+# Every user may read the files, whatever umask they were fitted under: OpenShift chooses the user.
+COPY --chown=10001:10001 --chmod=0755 . /bundle/
 USER 10001:10001

@@ -1,5 +1,6 @@
 """The Helm chart: lint, its schema, and what every Kubernetes version accepts."""
 
+import re
 import shutil
 import subprocess
 import tomllib
@@ -71,7 +72,8 @@ def test_every_variable_is_one_that_the_service_reads(name, tmp_path, monkeypatc
     for variable, value in variables.items():
         monkeypatch.setenv(variable, value)
     settings = Settings()
-    assert (settings.workers, settings.host, settings.port) == (VALUE_SETS[name].get("workers", 2), "0.0.0.0", 8000)
+    workers, host = VALUE_SETS[name].get("workers", 2), VALUE_SETS[name].get("host", "0.0.0.0")
+    assert (settings.workers, settings.host, settings.port) == (workers, host, 8000)
     assert settings.max_payload_bytes in (16 * 2**20, 32 * 2**20)
 
 
@@ -104,6 +106,13 @@ def test_large_numbers_have_no_exponent():
             r"minReplicas is 5, above .* 3: raise",
         ),
         ({"networkPolicy": {"from": "everyone"}}, r"/networkPolicy/from.*got string, want array"),
+        ({"service": {"ipFamilies": ["IPv5"]}}, r"/service/ipFamilies/0.*must be one of"),
+        ({"image": {"tag": 1.1}}, r"/image/tag.*got number, want string"),
+        ({"podLabels": {"year": 2024}}, r"/podLabels/year.*got number, want string"),
+        (
+            {"logs": {"shipper": {"image": "x", "env": [{"name": "N", "value": 1}]}}},
+            r"/logs/shipper/env/0/value.*number",
+        ),
     ],
 )
 def test_wrong_values_are_refused_by_name(values, said):
@@ -126,6 +135,192 @@ def test_pods_have_no_more_rights_than_they_need():
             assert each["resources"]["limits"]["memory"]
         read_only = {mount["name"] for mount in spec["containers"][0]["volumeMounts"] if mount.get("readOnly")}
         assert read_only == {volume["name"] for volume in spec["volumes"]} - {"tmp", "logs"}
+
+
+SCALARS = [
+    "2024",
+    "0123",
+    "0x10",
+    "0o17",
+    "1e3",
+    "1.10",
+    "1_000",
+    "12.5e1",
+    "on",
+    "off",
+    "yes",
+    "no",
+    "y",
+    "n",
+    "true",
+    "null",
+]
+"""Names that Kubernetes takes, and YAML reads as a number, a boolean or nothing without quotes."""
+
+WORDS = [
+    *SCALARS,
+    "~",
+    "",
+    "-1",
+    ".inf",
+    "1:30",
+    "2024-01-01",
+    "a: b",
+    "- a",
+    "#a",
+    "{a}",
+    "'a'",
+    '"a"',
+    "&a",
+    "*a",
+    "!a",
+    "%",
+]
+"""Values that are no names."""
+
+
+@pytest.mark.parametrize("text", [text for text in SCALARS if re.fullmatch("[a-z0-9][a-z0-9.]*", text)])
+def test_names_stay_text(text):
+    """Release, names, Secrets, claims and tags; every object has the same pods in mind."""
+    secret = {"secret": text, "key": text}
+    values = {
+        "nameOverride": text,
+        "image": {"repository": text, "tag": text},
+        "imagePullSecrets": [text],
+        "bundle": {"from": "claim", "claim": text},
+        "keys": secret,
+        "admin": secret,
+        "tls": {"secret": text},
+        "logs": {"served": True, "salt": secret},
+        "experiments": text,
+        "priorityClassName": text,
+        "autoscaling": {"enabled": True},
+        "monitoring": {"serviceMonitor": {"enabled": True, "keySecret": {"name": text, "key": text}}},
+    }
+    objects = chart.rendered(values, release=text)
+    for item in objects:
+        labels = item["metadata"]["labels"]
+        assert (labels["app.kubernetes.io/name"], labels["app.kubernetes.io/instance"]) == (text, text)
+        if item["kind"] != "Service":
+            assert item["metadata"]["name"] in (text, f"{text}-experiments")
+        if item["apiVersion"] != OPERATOR:
+            kubernetes_validate.validate(item, VERSIONS[-1], strict=True)
+    (deployment,) = [item for item in objects if item["kind"] == "Deployment"]
+    spec = deployment["spec"]["template"]["spec"]
+    (served,) = spec["containers"]
+    assert spec["imagePullSecrets"] == [{"name": text}]
+    assert spec["priorityClassName"] == text
+    assert served["image"] == f"{text}:{text}"
+    assert served["envFrom"] == [{"configMapRef": {"name": text}}]
+    keys = [entry["valueFrom"]["secretKeyRef"] for entry in served["env"] if "valueFrom" in entry]
+    assert keys == [{"name": text, "key": text}] * 2
+    sources = {volume["name"]: volume for volume in spec["volumes"]}
+    assert sources["keys"]["secret"]["secretName"] == sources["tls"]["secret"]["secretName"] == text
+    assert sources["bundles"]["persistentVolumeClaim"]["claimName"] == text
+    assert sources["experiments"]["configMap"]["name"] == f"{text}-experiments"
+    assert deployment["spec"]["selector"]["matchLabels"]["app.kubernetes.io/name"] == text
+    (monitor,) = [item for item in objects if item["kind"] == "ServiceMonitor"]
+    assert monitor["spec"]["endpoints"][0]["authorization"]["credentials"] == {"name": text, "key": text}
+    (file,) = [item["data"] for item in objects if item["metadata"]["name"] == f"{text}-experiments"]
+    assert file == {"experiments.toml": text}
+
+
+@pytest.mark.parametrize("text", WORDS)
+def test_values_stay_text(text):
+    """Settings, labels, annotations, variables and arguments."""
+    values = {
+        "settings": {"OTEL_SERVICE_NAME": text},
+        "podLabels": {"label": text},
+        "podAnnotations": {"note": text},
+        "nodeSelector": {"node": text},
+        "service": {"annotations": {"note": text}},
+        "bundle": {"path": f"/{text}"},
+        "logs": {
+            "served": True,
+            "shipper": {"image": "ship", "command": [text], "args": [text], "env": [{"name": "V", "value": text}]},
+        },
+        "monitoring": {"serviceMonitor": {"enabled": True, "labels": {"label": text}}},
+        "fullnameOverride": "n",
+    }
+    objects = {item["kind"]: item for item in chart.rendered(values)}
+    template = objects["Deployment"]["spec"]["template"]
+    (shipper,), (served,) = template["spec"]["initContainers"], template["spec"]["containers"]
+    assert objects["ConfigMap"]["data"] == {"OTEL_SERVICE_NAME": text}
+    assert (template["metadata"]["labels"]["label"], template["metadata"]["annotations"]["note"]) == (text, text)
+    assert template["spec"]["nodeSelector"] == {"node": text}
+    assert objects["Service"]["metadata"]["annotations"] == {"note": text}
+    assert {entry["name"]: entry["value"] for entry in served["env"]}["LISTWRIGHT_BUNDLE"] == f"/{text}"
+    assert (shipper["command"], shipper["args"], shipper["env"]) == ([text], [text], [{"name": "V", "value": text}])
+    assert objects["ServiceMonitor"]["metadata"]["labels"]["label"] == text
+
+
+@pytest.mark.parametrize("release", ["2024", "a.b", "0x10", "on", "x" * 53])
+def test_a_service_has_a_name_that_kubernetes_takes(release):
+    """RFC 1035: a letter first, no dots; other objects may have both."""
+    name = of_kind("Service", release=release)["metadata"]["name"]
+    assert re.fullmatch(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", name)
+    assert release[:40].replace(".", "-") in name
+
+
+@pytest.mark.parametrize(
+    ("values", "host", "service"),
+    [
+        ({}, "0.0.0.0", {}),
+        ({"host": "::"}, "::", {}),
+        (VALUE_SETS["dual-stack"], "::", {"ipFamilyPolicy": "PreferDualStack", "ipFamilies": ["IPv4", "IPv6"]}),
+    ],
+    ids=["IPv4", "IPv6", "both"],
+)
+def test_address_families(values, host, service):
+    assert environment(values)["LISTWRIGHT_HOST"] == host
+    spec = of_kind("Service", values)["spec"]
+    assert {key: spec[key] for key in spec if key.startswith("ipFam")} == service
+
+
+RESTRICTED = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+
+
+@pytest.mark.parametrize(
+    ("values", "of_pod", "of_container"),
+    [
+        (
+            VALUE_SETS["openshift"],
+            {
+                "runAsNonRoot": True,
+                "fsGroupChangePolicy": "OnRootMismatch",
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            RESTRICTED,
+        ),
+        ({"podSecurityContext": None, "securityContext": None}, None, None),
+        (
+            {
+                "podSecurityContext": {
+                    "runAsUser": 1000680000,
+                    "runAsGroup": None,
+                    "fsGroup": None,
+                    "fsGroupChangePolicy": None,
+                    "seccompProfile": {"type": "Localhost", "localhostProfile": "p.json"},
+                },
+                "securityContext": {"readOnlyRootFilesystem": False, "seLinuxOptions": {"level": "s0:c1"}},
+            },
+            {
+                "runAsNonRoot": True,
+                "runAsUser": 1000680000,
+                "seccompProfile": {"type": "Localhost", "localhostProfile": "p.json"},
+            },
+            RESTRICTED | {"readOnlyRootFilesystem": False, "seLinuxOptions": {"level": "s0:c1"}},
+        ),
+    ],
+    ids=["openshift", "none", "other"],
+)
+def test_security_contexts_are_the_operators_choice(values, of_pod, of_container):
+    """Each key by itself; ``restricted-v2`` refuses a user or group that the pod names."""
+    logs = {"served": True, "shipper": {"image": "ship"}}
+    spec = pod(values | {"logs": logs, "bundle": {"from": "copy", "image": "b"}})
+    assert spec.get("securityContext") == of_pod
+    contexts = [each.get("securityContext") for each in [*spec["containers"], *spec["initContainers"]]]
+    assert contexts == [of_container] * 3
 
 
 def test_the_user_is_that_of_the_image():

@@ -1,26 +1,32 @@
 {{- define "listwright.name" -}}
-{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimAll "-." }}
 {{- end }}
 
 {{- define "listwright.fullname" -}}
 {{- if .Values.fullnameOverride }}
-{{- .Values.fullnameOverride | trunc 53 | trimSuffix "-" }}
+{{- .Values.fullnameOverride | trunc 53 | trimAll "-." }}
 {{- else }}
 {{- $name := include "listwright.name" . }}
-{{- (contains $name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name $name)) | trunc 53 | trimSuffix "-" }}
+{{- (contains $name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name $name)) | trunc 53 | trimAll "-." }}
 {{- end }}
 {{- end }}
 
+{{- /* A Service has a stricter name than the others: a letter first, and no dots. */ -}}
+{{- define "listwright.service" -}}
+{{- $name := include "listwright.fullname" . | replace "." "-" }}
+{{- regexMatch "^[a-z]" $name | ternary $name (printf "svc-%s" $name) }}
+{{- end }}
+
 {{- define "listwright.selector" -}}
-app.kubernetes.io/name: {{ include "listwright.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "listwright.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "listwright.labels" -}}
 {{ include "listwright.selector" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | quote }}
 {{- end }}
 
 {{- define "listwright.image" -}}
@@ -48,7 +54,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 
 {{- /* The environment that is not the operator's choice. */ -}}
 {{- define "listwright.env" -}}
-- {name: LISTWRIGHT_HOST, value: "0.0.0.0"}
+- {name: LISTWRIGHT_HOST, value: {{ .Values.host | quote }}}
 - {name: LISTWRIGHT_PORT, value: "8000"}
 - {name: LISTWRIGHT_WORKERS, value: {{ include "listwright.text" .Values.workers | quote }}}
 - {name: LISTWRIGHT_DRAIN_S, value: {{ include "listwright.text" .Values.shutdown.drainS | quote }}}
@@ -99,9 +105,9 @@ httpGet:
 {{ toYaml .timing }}
 {{- end }}
 
-{{- define "listwright.restricted" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities:
-  drop: [ALL]
+{{- define "listwright.securityContext" -}}
+{{- with .Values.securityContext }}
+securityContext:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +20,12 @@ from listwright.service.bundles.served import Models, Refusal, only
 from listwright.service.settings import ALL_MODELS, PREFIX, Settings
 
 WARM_UP_LENGTHS = (1, 10, 100)
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S, SHARE = 1.0, 60.0, 0.1
+"""After a refusal: pauses double from the first to the longest, and attempts take this share of the time at most."""
+
+ARRIVAL_S = 60.0
+"""A folder of bundles that is not whole when the service starts, may still be on its way for this long."""
 
 WARM_UPS = 2
 """The first ranking of a length takes unusually long; the second says what to expect of the stages."""
@@ -47,8 +54,51 @@ class Served:
         return cls(*({name: one.path for name, one in bundles.items()} for bundles in (models.current, models.kept)))
 
 
-def start(settings: Settings, others: Served | None = None) -> Models:
-    """What to serve first.
+def next_pause_s(last_s: float, took_s: float) -> float:
+    """Seconds until what was refused is tried again: its files may be on their way.
+
+    Args:
+        last_s: the pause before this attempt; 0 before the first.
+        took_s: what the attempt took; one that hashes gigabytes is rare.
+    """
+    shortest = max(FIRST_PAUSE_S, took_s / SHARE)
+    return min(max(shortest, 2.0 * last_s), max(LONGEST_PAUSE_S, 10.0 * shortest))
+
+
+def start(
+    settings: Settings,
+    others: Served | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Models:
+    """What to serve first. A folder of bundles is tried for :data:`ARRIVAL_S`, where it is looked at again later, too.
+
+    Args:
+        settings: name one bundle, or a folder of them.
+        others: what the other workers serve; see :func:`_first`.
+        clock: seconds.
+        sleep: waits so many seconds.
+
+    Raises:
+        BundleError: if there is nothing to serve, or a bundle is refused.
+    """
+    end, pause_s, said = clock() + ARRIVAL_S, 0.0, ""
+    while True:
+        began = clock()
+        try:
+            return _first(settings, others)
+        except ListwrightError as error:
+            pause_s = next_pause_s(pause_s, clock() - began)
+            if settings.models is None or not settings.poll_s or clock() + pause_s > end:
+                raise
+            if str(error) != said:
+                said = str(error)
+                _log.warning("nothing is served yet, tried again for %.0f s: %s", max(0.0, end - clock()), error)
+        sleep(pause_s)
+
+
+def _first(settings: Settings, others: Served | None) -> Models:
+    """What to serve first, as it is now.
 
     Args:
         settings: name one bundle, or a folder of them.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from anyio import move_on_after
 from listwright.ranking.bundle import Bundle
 from listwright.ranking.errors import ListwrightError
 from listwright.service.bundles import folder
-from listwright.service.bundles.loading import Paths, load_kept, load_named, reason_of, refusal
+from listwright.service.bundles.loading import Paths, load_kept, load_named, next_pause_s, reason_of, refusal
 from listwright.service.bundles.served import Current, Models, Refusal
 from listwright.service.disk import Disk
 from listwright.service.errors import ReloadRefusedError
@@ -35,6 +37,21 @@ LOAD_WITHIN_S = 600.0
 _log = logging.getLogger("listwright.service")
 
 
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """The last attempt to load the version that a pointer says, which was refused.
+
+    Args:
+        state: of the pointer and the manifest; a change is worth an attempt at once.
+        pause_s: seconds until the next attempt, where there is no change.
+        ended: when the pause began.
+    """
+
+    state: object
+    pause_s: float
+    ended: float
+
+
 class Reloader:
     """Keeps what is served to what the models folder says. For one event loop.
 
@@ -43,16 +60,23 @@ class Reloader:
         settings: name the folder.
         telemetry: where swaps and refusals are counted.
         swapped: called after each swap.
+        clock: seconds.
     """
 
     def __init__(
-        self, serving: Current, settings: Settings, telemetry: Telemetry, swapped: Callable[[Models], None] | None
+        self,
+        serving: Current,
+        settings: Settings,
+        telemetry: Telemetry,
+        swapped: Callable[[Models], None] | None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._serving, self._settings, self._telemetry, self._swapped = serving, settings, telemetry, swapped
+        self._clock = clock
         self._one_at_a_time = asyncio.Lock()
         self._disk = Disk("the file system of the models folder")
         self._woken = asyncio.Event()
-        self._tried: dict[str, object] = {}
+        self._attempts: dict[str, _Attempt] = {}
 
     @property
     def hangs(self) -> bool:
@@ -80,7 +104,7 @@ class Reloader:
         """Serve what the folder says, as far as it can be trusted; what cannot is refused, and what was served stays.
 
         Args:
-            again: try even what was refused before and has not changed since.
+            again: try what was refused before without a pause.
 
         Returns:
             What is served now, refusals included.
@@ -168,10 +192,11 @@ class Reloader:
         state: object = None
         with suppress(OSError):  # nor will it load, and that says why
             state = await self._disk.run(partial(folder.state, root, name, version), LOOK_WITHIN_S)
-        last = before.refused.get(name)
-        if last is not None and not again and self._tried.get(name) == state:
+        last, attempt, began = before.refused.get(name), self._attempts.get(name), self._clock()
+        if again or last is None or attempt is None or attempt.state != state:
+            attempt = _Attempt(state, 0.0, began)
+        elif began < attempt.ended + attempt.pause_s:
             return last
-        self._tried[name] = state
         load = partial(load_named, root, name, version, self._settings)
         try:
             return await self._disk.run(load, LOAD_WITHIN_S)
@@ -182,14 +207,18 @@ class Reloader:
         except Exception as error:  # any fault of a new bundle leaves the served one as it is
             _log.exception("loading %s/%s failed", name, version)
             reason = f"loading raised {type(error).__name__}; the log has it all"
-        return self._refuse(before, name, version, reason)
+        ended = self._clock()
+        self._attempts[name] = _Attempt(state, next_pause_s(attempt.pause_s, ended - began), ended)
+        if again:
+            return self._refuse(before, name, version, reason)
+        return self._still_refused(before, name, reason, version)
 
-    def _still_refused(self, before: Models, name: str, reason: str) -> Refusal:
+    def _still_refused(self, before: Models, name: str, reason: str, version: str = "") -> Refusal:
         """What is seen at every look is said once."""
         last = before.refused.get(name)
-        if last is not None and last.reason == reason:
+        if last is not None and (last.version, last.reason) == (version, reason):
             return last
-        return self._refuse(before, name, "", reason)
+        return self._refuse(before, name, version, reason)
 
     def _refuse(self, before: Models, name: str, version: str, reason: str) -> Refusal:
         self._telemetry.reloads.labels(name, "refused").inc()

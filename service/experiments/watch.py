@@ -11,6 +11,7 @@ from pathlib import Path
 
 from listwright.ranking import plain_file
 from listwright.ranking.plain_file import NotPlainError
+from listwright.service.bundles.loading import next_pause_s
 from listwright.service.experiments.definition import ExperimentFile, ExperimentFileError, parse
 from listwright.service.settings import PREFIX, Settings
 
@@ -57,6 +58,7 @@ class Watch:
         self._file, self._off = settings.experiments, settings.experiments_off_file
         self._looked, self._clock = looked, clock
         self._stamp: object = ()
+        self._pause_s, self._again_at = 0.0, 0.0
         self._kill: tuple[float, str | None] = (-STALE_S, None)
         self._first, self._end = threading.Event(), threading.Event()
         self.seen = Seen(_NONE)
@@ -90,18 +92,24 @@ class Watch:
         if self._off is not None:
             self._kill = (self._clock(), _switch(self._off))
         stamp = _stamp(self._file)
-        if stamp == self._stamp:
+        if stamp == self._stamp and (self.refused is None or self._clock() < self._again_at):
             return
+        self._pause_s = 0.0 if stamp != self._stamp else self._pause_s
         self._stamp = stamp
         self._read(stamp)
 
     def _read(self, stamp: object) -> None:
+        """Read the file. One that cannot be used is tried again: what keeps it from being read may pass."""
         try:
             if isinstance(stamp, str):
                 raise ExperimentFileError(f"cannot be read: {stamp}")
             file = _NONE if stamp is None else _parsed(self._file)
         except ExperimentFileError as error:
-            self.refused = f"{self._file.name} {error}"
+            self._pause_s = next_pause_s(self._pause_s, 0.0)
+            self._again_at = self._clock() + self._pause_s
+            before, self.refused = self.refused, f"{self._file.name} {error}"
+            if self.refused == before:
+                return
             names = ", ".join(one.name for one in self.seen.file.experiment) or "no experiment"
             _log.error("refused %s: %s; %s stays as it was", self._file, error, names)
             return

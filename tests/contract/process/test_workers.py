@@ -115,7 +115,7 @@ def test_workers_that_are_killed_while_they_load_are_tried_again(models, serve):
 @pytest.mark.parametrize("count", [1, 2])
 def test_nothing_to_serve_is_an_end_that_says_why(models, count):
     (models / "shop" / "1" / "qilcm.onnx").unlink()
-    service = Process(models=models, workers=count)
+    service = Process(models=models, workers=count, poll_s=0)
     code, log = service.wait()
     assert code == 1
     assert log.count("error: ") == 1, "said once, whatever the number of workers"
@@ -124,7 +124,7 @@ def test_nothing_to_serve_is_an_end_that_says_why(models, count):
 
 
 def test_an_empty_folder_is_an_end_that_says_why(tmp_path):
-    code, log = Process(models=tmp_path).wait()
+    code, log = Process(models=tmp_path, poll_s=0).wait()
     assert code == 1
     assert log.startswith(f"error: {tmp_path}: holds no NAME/CURRENT, so there is nothing to serve: ")
     assert log.count("\n") == 1

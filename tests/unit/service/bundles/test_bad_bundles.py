@@ -1,14 +1,20 @@
 """What is refused, and that the old bundle serves on."""
 
+import asyncio
 import json
 import shutil
 
+import numpy as np
 import onnx
+import pytest
 from onnx import numpy_helper
 
 from listwright.ranking import bundle
-from listwright.service.bundles import folder, reload
+from listwright.ranking.errors import BundleError
+from listwright.service.bundles import folder, loading, reload
+from listwright.service.settings import Settings
 from support.service.swapping import run, serving, tell, version
+from support.stand_ins import Clock
 
 FILES = ("first_stage.txt", "golden.jsonl", "manifest.json", "qilcm.onnx")
 
@@ -185,9 +191,10 @@ def test_what_was_refused_is_tried_again_when_it_changes_or_is_asked_for(models,
             manifest = (models / "shop" / "2" / "manifest.json").read_bytes()
             (models / "shop" / "2" / "manifest.json").unlink()
             folder.point(models, "shop", "2")
+            app.service.reloader._clock = Clock()
             for _ in range(3):
                 await app.service.reloader.reload(again=False)
-            assert tried == ["2"], "polling does not load the same bad bundle for ever"
+            assert tried == ["2"], "polling does not load the same bad bundle at each look"
             assert (await tell(client)).status_code == 409
             assert tried == ["2", "2"]
             (models / "shop" / "2" / "manifest.json").write_bytes(manifest)  # written last: now it is whole
@@ -195,6 +202,133 @@ def test_what_was_refused_is_tried_again_when_it_changes_or_is_asked_for(models,
             assert await version(client) == "2"
 
     run(scenario)
+
+
+ARRIVING = {
+    "file by file": lambda source, to: [shutil.copy(source / name, to / name) for name in FILES],
+    "the manifest first": lambda source, to: [shutil.copy(source / name, to / name) for name in reversed(FILES)],
+    "in pieces": lambda source, to: [
+        write_piece(to / name, (source / name).read_bytes(), half) for name in FILES for half in (True, False)
+    ],
+    "as a folder": lambda source, to: (to.rmdir(), shutil.copytree(source, to)),
+}
+"""Ways of a bundle into the models folder, after the pointer."""
+
+
+def write_piece(file, content, half):
+    file.write_bytes(content[: len(content) // 2] if half else content)
+
+
+@pytest.mark.parametrize("how", ARRIVING)
+def test_a_bundle_that_arrives_after_its_pointer_is_served(models, library, caplog, how):
+    """Whether or not pointer and manifest change again; each reason is logged once."""
+
+    async def scenario():
+        async with serving(models) as (app, client):
+            clock = app.service.reloader._clock = Clock()
+            shutil.rmtree(models / "shop" / "2")
+            (models / "shop" / "2").mkdir()
+            folder.point(models, "shop", "2")
+            for step in range(3):
+                clock.now += 2.0 * step
+                await app.service.reloader.reload(again=False)
+            refused = app.service.current.models.refused["shop"]
+            assert (await version(client), refused.reason.split(":")[0]) == ("1", "manifest.json")
+            ARRIVING[how](library / "shop" / "2", models / "shop" / "2")
+            clock.now += loading.LONGEST_PAUSE_S
+            await app.service.reloader.reload(again=False)
+            assert await version(client) == "2"
+            assert app.service.current.models.refused == {}
+
+    run(scenario)
+    said = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert len(said) == len(set(said)) == 1
+
+
+def test_the_pauses_grow_and_leave_most_of_the_time(models, monkeypatch):
+    """A bundle that takes seconds to hash takes a tenth of the time at most; one that is missing is looked for often."""
+    began = []
+
+    async def scenario(took_s, last_s):
+        async with serving(models) as (app, _):
+            reloader = app.service.reloader
+            clock = reloader._clock = Clock(0.0)
+
+            def load(*_):
+                began.append(clock.now)
+                clock.now += took_s
+                raise BundleError(models / "shop" / "2" / "qilcm.onnx", "does not exist")
+
+            monkeypatch.setattr(reload, "load_named", load)
+            folder.point(models, "shop", "2")
+            while clock.now < last_s:
+                await reloader.reload(again=False)
+                clock.now += 1.0
+
+    for took_s, last_s, first in ((0.0, 300.0, [0.0, 1.0, 3.0, 7.0, 15.0, 31.0, 63.0]), (5.0, 3000.0, [0.0, 55.0])):
+        began.clear()
+        asyncio.run(scenario(took_s, last_s))
+        folder.point(models, "shop", "1")
+        assert began[: len(first)] == pytest.approx(first, abs=1.0 + took_s)
+        pauses = np.diff(began) - took_s
+        assert (pauses >= 10.0 * took_s).all()
+        assert pauses.max() <= max(loading.LONGEST_PAUSE_S, 100.0 * took_s) + 1.0
+
+
+def started(models, arrive, **settings):
+    """What is served first by a service that starts before its folder is there, and the seconds until then."""
+    clock = Clock(0.0)
+
+    def sleep(seconds):
+        clock.now += seconds
+        if clock.now > 8.0:
+            arrive()
+
+    found = loading.start(Settings(models=models, max_candidates=10, **settings), None, clock, sleep)
+    return found, clock.now
+
+
+@pytest.mark.parametrize("lacks", ["the folder", "the pointer", "the version", "a file"])
+def test_a_service_that_starts_before_its_bundle_waits_for_it(models, tmp_path_factory, lacks, caplog):
+    root = tmp_path_factory.mktemp("late") / "models"
+    shutil.copytree(models, root)
+    away = {
+        "the folder": root,
+        "the pointer": root / "shop" / "CURRENT",
+        "the version": root / "shop" / "1",
+        "a file": root / "shop" / "1" / "qilcm.onnx",
+    }[lacks]
+    there = root.parent / "there"
+    away.rename(there)
+
+    def arrive():
+        if there.exists():
+            there.rename(away)
+
+    found, seconds = started(root, arrive)
+    assert found.current["shop"].manifest.version == "1"
+    assert 8.0 < seconds < 20.0
+    assert [record.levelname for record in caplog.records].count("WARNING") == 1
+
+
+@pytest.mark.parametrize(("settings", "waits"), [({}, True), ({"poll_s": 0}, False)])
+def test_what_never_comes_ends_the_start(models, settings, waits):
+    """After a minute; at once where the folder is looked at when told to only, and where one bundle is named."""
+    (models / "shop" / "1" / "qilcm.onnx").unlink()
+    slept = []
+    clock = Clock(0.0)
+
+    def sleep(seconds):
+        slept.append(seconds)
+        clock.now += seconds
+
+    with pytest.raises(BundleError, match=r"qilcm\.onnx: does not exist"):
+        loading.start(Settings(models=models, max_candidates=10, **settings), None, clock, sleep)
+    assert (loading.ARRIVAL_S / 2 < sum(slept) <= loading.ARRIVAL_S) if waits else slept == []
+    slept.clear()
+    with pytest.raises(BundleError, match=r"qilcm\.onnx: does not exist"):
+        loading.start(Settings(bundle=models / "shop" / "1", max_candidates=10), None, clock, sleep)
+    assert slept == []
 
 
 def test_a_pointer_in_the_middle_of_being_written_changes_nothing(models):

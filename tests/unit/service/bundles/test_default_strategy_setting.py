@@ -76,7 +76,7 @@ def test_a_bundle_that_lacks_it_is_refused(models):
     with pytest.raises(
         BundleError, match=r"LISTWRIGHT_STRATEGY says dlcm for shop: this bundle has no strategy 'dlcm'"
     ):
-        loading.start(Settings(models=models, strategy="dlcm", max_candidates=10))
+        loading.start(Settings(models=models, strategy="dlcm", max_candidates=10, poll_s=0))
 
     async def scenario():
         async with serving(models, strategy="shop=qilcm") as (_, client):

@@ -10,6 +10,7 @@ from listwright.service.experiments import watch
 from listwright.service.experiments.watch import Watch
 from listwright.service.settings import Settings
 from support.experiments import experiment, written
+from support.stand_ins import Clock
 from support.waiting import PATIENCE_S, until
 
 
@@ -82,6 +83,26 @@ def test_a_file_that_may_be_read_by_now_is_taken(file, monkeypatch):
         one.look()
     assert "Permission denied" in one.refused
     file.chmod(0o640)
+    one.look()
+    assert (names(one), one.refused) == (["first"], None)
+
+
+def test_a_file_that_could_not_be_read_for_a_moment_is_taken(file, monkeypatch, caplog):
+    """Nothing of the file shows that it can be read again: a full table of open files, a network drive."""
+    clock = Clock()
+    one = Watch(Settings(bundle="x", experiments=written(file, experiment("split"))), lambda: None, clock)
+
+    def refused(*_):
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(watch.plain_file, "read", refused)
+        for _ in range(5):
+            one.look()
+            clock.now += 10.0
+    assert "Too many open files" in one.refused
+    assert [record.levelname for record in caplog.records].count("ERROR") == 1
+    clock.now += 60.0
     one.look()
     assert (names(one), one.refused) == (["first"], None)
 

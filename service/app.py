@@ -44,7 +44,7 @@ from listwright.service.telemetry.access_log import AccessLog
 from listwright.service.telemetry.metrics import Telemetry
 from listwright.service.telemetry.open_tracer import open_tracer
 from listwright.service.telemetry.tracer import Tracer
-from listwright.service.transport.connection_limit import ConnectionLimit
+from listwright.service.transport.connection_limit import ConnectionLimit, room_outside
 from listwright.service.transport.server import DrainingServer
 from listwright.service.wire.ignored import IgnoredFeatures
 from listwright.service.wire.json_codec import JsonBounds
@@ -223,7 +223,9 @@ def _composed(
         gate=gate,
         pool=ThreadPoolExecutor(slots, "work"),
         bodies=BodyBudget(settings.max_buffered_bytes, lambda: gate.retry_after_s),
-        connection_limit=ConnectionLimit(settings.max_connections, telemetry),
+        connection_limit=ConnectionLimit(
+            settings.max_connections, telemetry, outside=room_outside(settings.max_connections)
+        ),
         admin_key=None if admin_key is None else Key("admin", digest_of(admin_key.get_secret_value().encode())),
         draining=threading.Event(),
         degraded=DegradedRun(),

@@ -7,6 +7,7 @@ import errno
 import os
 import sys
 from functools import partial
+from socket import socket
 
 from pydantic import ValidationError
 
@@ -18,6 +19,7 @@ from listwright.service.bundles import loading
 from listwright.service.served_log import opening
 from listwright.service.settings import PREFIX, SECRETS, Settings, describe, near_misses
 from listwright.service.telemetry import logs
+from listwright.service.transport.connection_limit import OpenFilesError, within_open_files
 from listwright.service.transport.server import bound, check_tls
 from listwright.service.workers.supervisor import supervise
 
@@ -52,14 +54,20 @@ def main(arguments: list[str] | None = None) -> int:
         remedy = f"stop the other process, or set {PREFIX}PORT or {PREFIX}HOST"
         print(f"error: port {settings.port} of {settings.host} {why}: {remedy}", file=sys.stderr)
         return 3
-    if settings.workers > 1:
-        return supervise(settings, ports)
+    return _serve(settings, ports)
+
+
+def _serve(settings: Settings, ports: list[socket]) -> int:
+    """Serve on bound ports until told to stop; the exit code."""
     logs.configure(settings.log_level)
     try:
+        settings = within_open_files(settings)
+        if settings.workers > 1:
+            return supervise(settings, ports)
         app = create_app(settings, loaded=disk.wait_for(partial(loading.start, settings)))
     except ListwrightError as error:
         logs.say(f"error: {error}")
-        return 1
+        return 2 if isinstance(error, OpenFilesError) else 1
     server_of(app).run(ports)
     if settings.hook is not None or app.service.reloader.hangs:
         hook.leave(0)

@@ -1,12 +1,15 @@
 """The limit on a process's connections. Beyond it a new one is refused, or takes the place of an idle one.
 
 Probes are answered beyond it, too: who takes all connections must not get the process restarted by its own probe.
+So the limit is never above what the system lets a process open.
 """
 
 from __future__ import annotations
 
 import http
 import logging
+import resource
+import sys
 import time
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
@@ -14,14 +17,27 @@ from typing import Protocol, runtime_checkable
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from listwright.ranking.errors import ListwrightError
 from listwright.service.paths import is_probe
 from listwright.service.problems import problem
-from listwright.service.settings import PREFIX
+from listwright.service.settings import PREFIX, Settings
 from listwright.service.telemetry.access_log import identified
 from listwright.service.telemetry.metrics import Telemetry
 
 OUTSIDE = 100
 """Newcomers beyond the limit that may be on their way out. Who comes then has the oldest that says nothing cut off."""
+
+FILES = 64
+"""Open files of a process besides its connections: libraries, logs, pipes, the bundle that it reads."""
+
+BURST = 2048
+"""Connections that the system may hold ready (the backlog): all at once, for a moment, before they are counted."""
+
+FILES_OF_WORKER = 8
+"""Open files of the supervisor for each of its workers."""
+
+LEAST = 8
+"""Connections without which a process could not even answer its probes."""
 
 PATIENCE_S = 1.0
 """How long each of them may take to ask, and to take its refusal."""
@@ -36,6 +52,10 @@ LOG_S = 10.0
 """Seconds between two log lines, each of which counts the new connections since the last."""
 
 _log = logging.getLogger("listwright.connections")
+
+
+class OpenFilesError(ListwrightError):
+    """The system lets a process open too few files to serve."""
 
 
 @runtime_checkable
@@ -66,10 +86,17 @@ class ConnectionLimit:
         most: connections that are served.
         telemetry: where those beyond it are counted.
         clock: seconds.
+        outside: newcomers beyond it that may be on their way out.
     """
 
-    def __init__(self, most: int, telemetry: Telemetry, clock: Callable[[], float] = time.monotonic) -> None:
-        self._most, self._telemetry, self._clock = most, telemetry, clock
+    def __init__(
+        self,
+        most: int,
+        telemetry: Telemetry,
+        clock: Callable[[], float] = time.monotonic,
+        outside: int = OUTSIDE,
+    ) -> None:
+        self._most, self._telemetry, self._clock, self._most_outside = most, telemetry, clock, outside
         self._inside: set[Closable] = set()
         self._outside: set[Closable] = set()
         self._silent: dict[Closable, None] = {}
@@ -103,7 +130,7 @@ class ConnectionLimit:
         self._outside.add(connection)
         self._note()
         self._silent[connection] = None
-        if self.outside > OUTSIDE:
+        if self.outside > self._most_outside:
             longest = next(iter(self._silent))
             self.leave(longest)
             longest.cut()
@@ -165,3 +192,62 @@ class ConnectionLimit:
 
     def _words(self) -> str:
         return f"{self._most} connections are open, which is the limit ({PREFIX}MAX_CONNECTIONS)"
+
+
+def within_open_files(settings: Settings) -> Settings:
+    """The settings, with no more connections than the process may have open files (``RLIMIT_NOFILE``).
+
+    Raises the soft limit, as far as the settings need it and the hard one allows it; else the setting is lowered. Both
+    are logged. Processes that are started later have the limit of this one.
+
+    Raises:
+        OpenFilesError: if the limit leaves no room for a service.
+    """
+    supervised = settings.workers * FILES_OF_WORKER if settings.workers > 1 else 0
+    wanted = FILES + max(settings.max_connections + OUTSIDE, supervised)
+    limit = _raised(wanted + BURST)
+    if limit >= wanted:
+        return settings
+    room = limit - FILES
+    if room < max(LEAST, supervised):
+        needed = FILES + max(LEAST, supervised)
+        raise OpenFilesError(
+            f"a process may have {limit} open files, and {settings.workers} workers need {needed} at least: raise the "
+            f"hard limit (ulimit -Hn), or set fewer {PREFIX}WORKERS"
+        )
+    most = min(settings.max_connections, room - min(OUTSIDE, room // 4))
+    if most < settings.max_connections:
+        _log.warning(
+            "%sMAX_CONNECTIONS is lowered from %d to %d, as a process may have %d open files: raise the hard limit "
+            "(ulimit -Hn) to %d, or lower the setting",
+            PREFIX,
+            settings.max_connections,
+            most,
+            limit,
+            wanted,
+        )
+    return settings.model_copy(update={"max_connections": most})
+
+
+def room_outside(most: int) -> int:
+    """Newcomers beyond ``most`` connections that the open files of this process leave room for."""
+    return max(1, min(OUTSIDE, _limit() - FILES - most))
+
+
+def _raised(wanted: int) -> int:
+    """The soft limit of open files, raised to ``wanted`` or as far as that goes."""
+    soft, (_, hard) = _limit(), resource.getrlimit(resource.RLIMIT_NOFILE)
+    goal = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft >= goal:
+        return soft
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (goal, hard))
+    except (OSError, ValueError):  # the system has a limit of its own below an endless hard one
+        return soft
+    _log.info("a process may have %d open files instead of %d, for %sMAX_CONNECTIONS", goal, soft, PREFIX)
+    return goal
+
+
+def _limit() -> int:
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft

@@ -22,6 +22,9 @@ CALM_CHECKS, CALM_S, MOST_AT_ONCE = 8, 0.02, 256
 """Under a rush an even share comes by itself. So after this many checks in a row, each within this time of the last and
 none of which took all that waited, each check takes twice as many as the last, up to a maximum."""
 
+AT_ONCE_BEYOND = 16
+"""At the limit a check takes no more than these: each is an open file until it is counted and refused."""
+
 EXHAUSTED_S = 1.0
 """After the system has refused to give a connection for lack of files or memory."""
 
@@ -37,10 +40,13 @@ class FairAccept:
         port: bound; shared with other processes.
         take: makes a connection of what was accepted.
         present: how many there are.
+        most: how many there may be.
     """
 
-    def __init__(self, port: socket, take: Callable[[socket], Awaitable[object]], present: Callable[[], int]) -> None:
-        self.port, self._take, self._present = port, take, present
+    def __init__(
+        self, port: socket, take: Callable[[socket], Awaitable[object]], present: Callable[[], int], most: int
+    ) -> None:
+        self.port, self._take, self._present, self._most = port, take, present, most
         self._entering: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._rush, self._looked = 0, 0.0
@@ -73,8 +79,9 @@ class FairAccept:
         now = asyncio.get_running_loop().time()
         self._rush = self._rush + 1 if now - self._looked < CALM_S else 0
         self._looked = now
+        room = self._most - self._present() - len(self._entering)
         try:
-            for _ in range(min(2 ** max(0, self._rush - CALM_CHECKS), MOST_AT_ONCE)):
+            for _ in range(min(2 ** max(0, self._rush - CALM_CHECKS), MOST_AT_ONCE, max(room, AT_ONCE_BEYOND))):
                 self._take_one()
         except BlockingIOError:  # no connection waits any more: perhaps another process was first
             self._rush = 0

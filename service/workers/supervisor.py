@@ -55,7 +55,6 @@ def supervise(settings: Settings, ports: Sequence[socket.socket]) -> int:
         settings: of the service.
         ports: bound, not listening yet.
     """
-    logs.configure(settings.log_level)
     announce(settings, ports)
     workers = Workers(settings, ports)
     woken, waker = socket.socketpair()

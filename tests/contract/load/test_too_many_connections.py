@@ -59,6 +59,25 @@ def full(service):
         yield service, one, other
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize(("workers", "files"), [(1, 100), (2, 100), (1, 72)])
+def test_few_open_files_leave_room_for_probes(bundle_folder, workers, files):
+    """Idle callers fill the process, and not its table of open files."""
+    service = Process("prlimit", f"--nofile={files}:{files}", bundle=bundle_folder, workers=workers)
+    service.wait_until_ready()
+    url = httpx.URL(service.url)
+    idle = [connect(url) for _ in range(2 * files)]
+    for path in ("/livez", "/readyz", "/metrics") * 3:
+        assert httpx.get(url.join(path), timeout=PATIENCE_S).status_code == 200
+    assert sample(url, "process_open_fds") < sample(url, "process_max_fds")
+    for connection in idle:
+        connection.close()
+    code, log = service.stop()
+    assert code == 0
+    assert len([line for line in log.splitlines() if "MAX_CONNECTIONS is lowered from 800" in line]) == 1
+    assert "Too many open files" not in log
+
+
 def sample(url, name):
     return value(httpx.get(url.join("/metrics")).text, name)
 

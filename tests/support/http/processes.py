@@ -22,15 +22,15 @@ def free_port():
 
 
 class Process:
-    """``listwright serve`` on a real port."""
+    """``listwright serve`` on a real port; run by another command, if one is given."""
 
-    def __init__(self, **settings):
+    def __init__(self, *before, **settings):
         self.url = f"http://127.0.0.1:{settings.setdefault('port', free_port())}"
         names = {f"LISTWRIGHT_{name.upper()}": str(value) for name, value in settings.items()}
         # not a pipe: unread, it would fill up and block the service
         self.output = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "service"],
+            [*before, sys.executable, "-m", "service"],
             env={
                 **os.environ,
                 **names,

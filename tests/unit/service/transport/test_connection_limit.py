@@ -1,12 +1,27 @@
 """Who is counted, told, logged and let go beyond the most connections: no socket."""
 
 import logging
+import resource
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from listwright.service.settings import Settings
 from listwright.service.telemetry.metrics import Telemetry
+from listwright.service.transport import connection_limit
 from listwright.service.transport.connection import GRACE_S
-from listwright.service.transport.connection_limit import IDLE_S, LOG_S, OUTSIDE, PATIENCE_S, ConnectionLimit
+from listwright.service.transport.connection_limit import (
+    FILES,
+    IDLE_S,
+    LOG_S,
+    OUTSIDE,
+    PATIENCE_S,
+    ConnectionLimit,
+    OpenFilesError,
+    room_outside,
+    within_open_files,
+)
 from support.service.connections import Loop, connect
 from support.stand_ins import Clock
 
@@ -125,3 +140,81 @@ def test_they_are_logged_now_and_then(telemetry, caplog):
         clock.now += LOG_S
         newcomers(limit, 1)
     assert [record.facts["excess"] for record in caplog.records] == [1, 4]
+
+
+class OpenFiles:
+    """The system's limit of open files, as ``resource`` has it."""
+
+    RLIMIT_NOFILE, RLIM_INFINITY = resource.RLIMIT_NOFILE, resource.RLIM_INFINITY
+
+    def __init__(self, soft, hard, most=2**40):
+        self.soft, self.hard, self._most = soft, hard, most
+
+    def getrlimit(self, _):
+        return self.soft, self.hard
+
+    def setrlimit(self, _, limits):
+        soft, hard = limits
+        assert hard == self.hard
+        if (self.hard != self.RLIM_INFINITY and soft > self.hard) or soft > self._most:
+            raise ValueError("current limit exceeds maximum limit")
+        self.soft = soft
+
+
+def fitted(files, **settings):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connection_limit, "resource", files)
+        found = within_open_files(Settings(bundle="x", **settings)).max_connections
+        return found, files.soft, room_outside(found)
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "asked", "workers", "expected"),
+    [
+        (8192, 2**20, 800, 1, (800, 8192, 100)),
+        (1024, 1024, 800, 1, (800, 1024, 100)),
+        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, 800, 1, (800, resource.RLIM_INFINITY, 100)),
+        (256, 4096, 800, 1, (800, 3012, 100)),
+        (256, 1000, 800, 1, (800, 1000, 100)),
+        (256, resource.RLIM_INFINITY, 5000, 1, (5000, 7212, 100)),
+        (256, 512, 800, 1, (348, 512, 100)),
+        (100, 100, 800, 1, (27, 100, 9)),
+        (100, 100, 10, 1, (10, 100, 26)),
+        (256, 4096, 100, 64, (100, 2624, 100)),
+    ],
+)
+def test_connections_fit_into_the_open_files(soft, hard, asked, workers, expected, caplog):
+    """The soft limit is raised no further than is needed, and the setting is lowered only where the hard one is short."""
+    caplog.set_level(logging.INFO)
+    assert fitted(OpenFiles(soft, hard), max_connections=asked, workers=workers) == expected
+    lowered = [record.args for record in caplog.records if record.levelname == "WARNING"]
+    assert [args[1:3] for args in lowered] == ([] if expected[0] == asked else [(asked, expected[0])])
+
+
+def test_a_system_may_allow_less_than_its_hard_limit_says():
+    """As macOS does."""
+    files = OpenFiles(256, resource.RLIM_INFINITY, most=300)
+    assert fitted(files, max_connections=800) == (144, 256, 48)
+
+
+@pytest.mark.parametrize(("limit", "workers"), [(64, 1), (70, 1), (512, 100)])
+def test_too_few_open_files_are_an_error(limit, workers):
+    with pytest.raises(OpenFilesError, match=str(limit)):
+        fitted(OpenFiles(limit, limit), workers=workers)
+
+
+@given(
+    soft=st.integers(72, 5000),
+    more=st.integers(0, 5000),
+    asked=st.integers(1, 6000),
+    workers=st.sampled_from([1, 2, 16]),
+)
+def test_a_process_never_needs_more_files_than_it_may_have(soft, more, asked, workers):
+    try:
+        most, limit, outside = fitted(OpenFiles(soft, soft + more), max_connections=asked, workers=workers)
+    except OpenFilesError:
+        assert soft + more < FILES + 8 * max(1, workers)
+        return
+    assert FILES + most + outside <= limit <= soft + more
+    assert 1 <= most <= asked
+    assert most == asked or limit == soft + more

@@ -15,10 +15,10 @@ from support.waiting import PATIENCE_S, until_async
 class Process:
     """What a worker has of the port."""
 
-    def __init__(self, port):
+    def __init__(self, port, most=800):
         self.taken = []
         self.port = port.dup()  # an event loop wants another number for each of them
-        self.fair_accept = FairAccept(self.port, self.take, lambda: len(self.taken))
+        self.fair_accept = FairAccept(self.port, self.take, lambda: len(self.taken), most)
 
     async def take(self, accepted):
         self.taken.append(accepted)
@@ -99,7 +99,7 @@ def test_a_connection_that_fails_to_begin_is_not_the_end(port, caplog):
                 raise ConnectionResetError("gone before the handshake")
             await process.take(accepted)
 
-        stile = FairAccept(port, take_second, lambda: len(process.taken))
+        stile = FairAccept(port, take_second, lambda: len(process.taken), 800)
         stile.open()
         callers = connected(port, 2)
         await until_async(lambda: len(process.taken) == 1)

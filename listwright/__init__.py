@@ -10,3 +10,7 @@
 In a checkout the three folders ``ranking``, ``training`` and ``service`` stand at the top, and this folder links to
 them; ``docs/decisions/0007-one-package.md`` tells why.
 """
+
+import os as _os
+
+_os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # else ONNX Runtime keeps a file in the home folder, to send it to its maker

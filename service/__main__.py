@@ -1,9 +1,16 @@
 """``listwright serve``: serve bundles over HTTP."""
 
+from __future__ import annotations
+
 import os
+import re
 import signal
 import sys
 from types import FrameType
+
+OF_LIBRARIES = re.compile(r"(?i:FASTAPI|ORT(?!_DISABLE_TELEMETRY)|PROMETHEUS)_")
+"""Variables that libraries read when they are imported. They are those of other programs, and would change or end this
+one: with PROMETHEUS_MULTIPROC_DIR, metrics go to a folder that may not be there."""
 
 
 def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as signal wants it
@@ -15,6 +22,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Command line; see :func:`listwright.service.command_line.main`."""
     signal.signal(signal.SIGTERM, _end)  # before the imports, which take a second; until the server heeds it
     signal.signal(signal.SIGINT, _end)
+    for name in [name for name in os.environ if OF_LIBRARIES.match(name)]:
+        del os.environ[name]
     from listwright.service.command_line import main as serve  # noqa: PLC0415
 
     return serve(arguments)

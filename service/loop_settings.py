@@ -11,17 +11,6 @@ from pydantic_settings import BaseSettings
 MAX_SALT = 200
 
 
-def given(value: object) -> object:
-    """A value that is not empty: a path of "" would be the working directory.
-
-    Raises:
-        ValueError: if it is empty.
-    """
-    if value == "":
-        raise ValueError("is empty")
-    return value
-
-
 def secret(value: object) -> object:
     """A secret as it is used: files and Kubernetes' Secrets often end with a line break that is not meant.
 
@@ -52,9 +41,9 @@ def passphrase(value: object) -> object:
 class LoopSettings(BaseSettings):
     """What an operator can choose of it; part of :class:`listwright.service.settings.Settings`."""
 
-    served_log: Annotated[
-        Path | None, BeforeValidator(given), Field(description="folder of the served log: one record per answered list")
-    ] = None
+    served_log: Annotated[Path | None, Field(description="folder of the served log: one record per answered list")] = (
+        None
+    )
     served_share: Annotated[
         float, Field(gt=0, le=1, description="share of queries that are logged, by a hash of the query id")
     ] = 1.0
@@ -100,12 +89,9 @@ class LoopSettings(BaseSettings):
 
     experiments: Annotated[
         Path | None,
-        BeforeValidator(given),
         Field(description="TOML file of experiments on traffic; read again when it changes"),
     ] = None
-    experiments_off_file: Annotated[
-        Path | None, BeforeValidator(given), Field(description="while this file exists, no experiment runs")
-    ] = None
+    experiments_off_file: Annotated[Path | None, Field(description="while this file exists, no experiment runs")] = None
 
     @property
     def logs_served(self) -> bool:
@@ -126,7 +112,6 @@ class EventSettings(BaseSettings):
 
     events_log: Annotated[
         Path | None,
-        BeforeValidator(given),
         Field(description="folder for what POST /ubi/events takes; without it that path is not there"),
     ] = None
     events_max_bytes: Annotated[

@@ -13,7 +13,7 @@ from pydantic_settings import SettingsConfigDict
 
 from listwright.ranking.stages import NetworkKind
 from listwright.service.explain_settings import ExplainSettings
-from listwright.service.loop_settings import EventSettings, LoopSettings, given, secret
+from listwright.service.loop_settings import EventSettings, LoopSettings, secret
 
 PREFIX = "LISTWRIGHT_"
 
@@ -57,12 +57,9 @@ class Settings(LoopSettings, ExplainSettings, EventSettings):
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore", hide_input_in_errors=True)
 
-    bundle: Annotated[
-        Path | None, BeforeValidator(given), Field(description="folder of the one bundle to serve, NAME/VERSION")
-    ] = None
+    bundle: Annotated[Path | None, Field(description="folder of the one bundle to serve, NAME/VERSION")] = None
     models: Annotated[
         Path | None,
-        BeforeValidator(given),
         Field(
             description="folder of bundles to serve instead of one, NAME/VERSION/, with a file CURRENT for each NAME"
         ),
@@ -85,7 +82,6 @@ class Settings(LoopSettings, ExplainSettings, EventSettings):
     ] = None
     keys_file: Annotated[
         Path | None,
-        BeforeValidator(given),
         Field(description="file of the keys, in lines NAME:KEY [rate=N] [burst=N]; read again when it changes"),
     ] = None
     key_rate: Annotated[
@@ -100,12 +96,8 @@ class Settings(LoopSettings, ExplainSettings, EventSettings):
         "127.0.0.1"
     )
     port: Annotated[int, Field(ge=0, le=65535, description="port to listen on; 0 takes a free one")] = 8000
-    tls_cert: Annotated[
-        Path | None, BeforeValidator(given), Field(description="PEM file of the certificate and its chain: HTTPS")
-    ] = None
-    tls_key: Annotated[
-        Path | None, BeforeValidator(given), Field(description="PEM file of its private key, not encrypted")
-    ] = None
+    tls_cert: Annotated[Path | None, Field(description="PEM file of the certificate and its chain: HTTPS")] = None
+    tls_key: Annotated[Path | None, Field(description="PEM file of its private key, not encrypted")] = None
     workers: Annotated[
         int, Field(ge=1, le=256, description="worker processes; each has its own copy of the bundles")
     ] = 1
@@ -184,7 +176,6 @@ class Settings(LoopSettings, ExplainSettings, EventSettings):
     routing: Annotated[bool, Field(description="false: ask neither hook nor router")] = True
     routing_off_file: Annotated[
         Path | None,
-        BeforeValidator(given),
         Field(description="while this file exists, neither hook nor router is asked"),
     ] = None
     drain_s: Annotated[
@@ -196,6 +187,14 @@ class Settings(LoopSettings, ExplainSettings, EventSettings):
         Literal["critical", "error", "warning", "info", "debug"],
         Field(description="least severe message logged"),
     ] = "info"
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _says_something(cls, value: object) -> object:
+        """A variable that is there and blank is a mistake: without keys, for one, everybody may ask."""
+        if isinstance(value, str) and not value.strip():
+            raise ValueError("is empty: give it a value, or do not set it")
+        return value
 
     @property
     def strategies(self) -> dict[str, str]:

@@ -61,6 +61,9 @@ def options(settings: Settings) -> dict[str, Any]:
     """What uvicorn has to know."""
     return {
         "ws": "none",
+        "workers": 1,  # else uvicorn reads WEB_CONCURRENCY of the environment
+        "proxy_headers": False,  # as it does FORWARDED_ALLOW_IPS; no answer depends on the caller's address
+        "forwarded_allow_ips": "",
         "host": settings.host,
         "port": settings.port,
         "log_level": settings.log_level,
@@ -189,7 +192,9 @@ class DrainingServer(uvicorn.Server):
         try:
             await super().startup([] if shared else sockets)
             for port in shared:
-                self._fair_accepts.append(FairAccept(port, self._take, lambda: len(self.server_state.connections)))
+                most = self._settings.max_connections
+                accept = FairAccept(port, self._take, lambda: len(self.server_state.connections), most)
+                self._fair_accepts.append(accept)
                 self._fair_accepts[-1].open()
         except OSError as error:  # another process has begun to listen since the port was bound
             _log.error("port %d of %s: %s", self._settings.port, self._settings.host, error.strerror)

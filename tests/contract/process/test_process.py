@@ -11,7 +11,10 @@ import time
 
 import httpx
 import pytest
+from uvicorn import Config
 
+from listwright.service.settings import Settings
+from listwright.service.transport.server import options
 from support.http.processes import Process
 from support.waiting import NEVER_S, PATIENCE_S, until
 
@@ -32,7 +35,8 @@ def run(environment, *arguments):
     [
         ({}, "LISTWRIGHT_BUNDLE: nothing is named to serve (set it, e.g. to models/demo/1, or LISTWRIGHT_MODELS)"),
         ({"bundle": ""}, "LISTWRIGHT_BUNDLE: Value error, is empty"),
-        ({"bundle": "x", "host": ""}, "LISTWRIGHT_HOST: String should have at least 1 character"),
+        ({"bundle": "x", "host": ""}, "LISTWRIGHT_HOST: Value error, is empty"),
+        ({"bundle": "x", "keys": ""}, "LISTWRIGHT_KEYS: Value error, is empty"),
         ({"port": "http"}, "LISTWRIGHT_PORT: Input should be a valid integer"),
         ({"hook": "shop.py"}, "LISTWRIGHT_HOOK: Value error, is not module:callable"),
         ({"hook_budget_ms": "0"}, "LISTWRIGHT_HOOK_BUDGET_MS: Input should be greater than 0"),
@@ -132,6 +136,42 @@ def test_sigterm_exits_with_0_and_logs_what_was_served(bundle_folder):
     assert code == 0
     assert "serving shop/7" in log
     assert all(json.loads(line)["level"] == "info" for line in log.splitlines())
+
+
+OF_OTHERS = {
+    "WEB_CONCURRENCY": "auto",
+    "FORWARDED_ALLOW_IPS": "*",
+    "UVICORN_PORT": "1",
+    "UVICORN_WORKERS": "four",
+    "PROMETHEUS_MULTIPROC_DIR": "/nowhere",
+    "prometheus_multiproc_dir": "/nowhere",
+    "FASTAPI_OTEL_AUTO_CONFIGURE": "true",
+    "ORT_LOAD_CONFIG_FROM_MODEL": "1",
+    "OMP_NUM_THREADS": "auto",
+    "GUNICORN_CMD_ARGS": "--bind=0.0.0.0:1",
+    "PORT": "1",
+}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("blank", [False, True])
+def test_variables_of_other_programs_change_nothing(bundle_folder, monkeypatch, workers, blank):
+    for name, value in OF_OTHERS.items():
+        monkeypatch.setenv(name, "" if blank else value)
+    service = Process(bundle=bundle_folder, workers=workers).wait_until_ready()
+    answer = httpx.get(service.url + "/metrics", headers={"X-Forwarded-For": "192.0.2.1", "X-Forwarded-Proto": "https"})
+    assert answer.text.count("# TYPE listwright_requests_total counter") == 1
+    code, log = service.stop()
+    assert code == 0, log
+    assert "Traceback" not in log
+
+
+def test_uvicorn_reads_no_variable(monkeypatch):
+    monkeypatch.setenv("WEB_CONCURRENCY", "auto")
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")
+    config = Config("", **options(Settings(bundle="x")))
+    assert (config.workers, config.proxy_headers, config.forwarded_allow_ips) == (1, False, "")
 
 
 @pytest.mark.nightly

@@ -16,7 +16,7 @@ def test_a_hook_is_a_module_and_a_callable(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["", "shop.routing", "shop:", ":choose", "shop.:choose", "shop/routing.py:choose", "a:b c"]
+    "name", ["shop.routing", "shop:", ":choose", "shop.:choose", "shop/routing.py:choose", "a:b c"]
 )
 def test_what_else_is_said_to_be_a_hook_is_refused(name):
     with pytest.raises(ValidationError, match=r"is not module:callable, e\.g\. shop\.routing:by_device"):
@@ -27,6 +27,19 @@ def test_what_else_is_said_to_be_a_hook_is_refused(name):
 def test_a_budget_is_a_time(budget):
     with pytest.raises(ValidationError, match="hook_budget_ms"):
         settings(hook_budget_ms=budget)
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\n", "\t "])
+@pytest.mark.parametrize("name", sorted(Settings.model_fields))
+def test_a_blank_variable_is_a_mistake(name, blank, monkeypatch):
+    """As a compose file makes of a variable that is not set; whatever kind of value it should have."""
+    monkeypatch.setenv("LISTWRIGHT_BUNDLE", "models/demo/1")
+    monkeypatch.setenv(f"LISTWRIGHT_{name.upper()}", blank)
+    with pytest.raises(ValidationError) as raised:
+        Settings()
+    (fault,) = raised.value.errors()
+    assert fault["loc"] == (name,)
+    assert "is empty" in fault["msg"]
 
 
 def test_help_says_what_is_not_set():

@@ -20,7 +20,8 @@ line or from lines below; ``pyproject.toml`` holds them to it::
     candidates, features, metrics        a list and its ranking, the schema, NDCG and others
     experiments/                         two rankings interleaved into one shown list
     onnx_graph, deadline, extensions     which graphs are safe; how long is left; which compiled modules are built
-    errors, order, relevance, plain_file what goes wrong; how ties break; probabilities; files that are only files
+    plain_file                           files that are only files, small JSON and TOML
+    errors, order, relevance             what goes wrong; how ties break; probabilities
 
 ``docs/glossary.md`` has the words, and the shape letters of docstrings and annotations.
 """

@@ -13,6 +13,7 @@ from pydantic import Field, FiniteFloat, ValidationError, model_validator
 from listwright.ranking.errors import BundleError, BundleFormatError
 from listwright.ranking.features import FeatureSchema
 from listwright.ranking.metrics import EvalProtocol
+from listwright.ranking.plain_file import from_json
 from listwright.ranking.relative import RelativeColumn, RelativeColumns
 from listwright.ranking.stages import (
     AnomalyStage,
@@ -194,8 +195,8 @@ def parse(text: bytes, path: Path) -> Manifest:
         BundleError: if it is not a manifest; names the field and why.
     """
     try:
-        values = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        values = from_json(text)
+    except ValueError as error:
         raise BundleError(path, f"not JSON ({error}): truncated or damaged; copy the bundle again") from error
     version = values.get("format_version") if isinstance(values, dict) else None
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:

@@ -1,12 +1,17 @@
-"""Reading a file that somebody else may have put there: a plain one, bounded, and never waiting for a writer."""
+"""Reading what somebody else may have written: plain files, without waiting for a writer, and small JSON and TOML."""
 
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, BinaryIO
+
+from listwright.ranking.errors import DataError
 
 
 class NotPlainError(Exception):
@@ -42,12 +47,89 @@ def read(path: Path, most: int, inside: Sequence[Path] = ()) -> bytes:
         os.close(descriptor)
 
 
-def _check(found: os.stat_result, most: int) -> None:
+def opened(path: Path) -> BinaryIO:
+    """A plain file of any size, open for reading.
+
+    Raises:
+        DataError: if it is no plain file, or cannot be read; of a file that is not there it has the cause.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            _check(os.fstat(descriptor))
+            return os.fdopen(descriptor, "rb")
+        except BaseException:
+            os.close(descriptor)
+            raise
+    except NotPlainError as error:
+        raise DataError(path, f"{error}: move it elsewhere") from error
+    except OSError as error:
+        raise DataError(path, f"cannot be read: {error.strerror or error}") from error
+
+
+def is_plain(path: Path) -> bool:
+    """Whether a name of a folder is that of a plain file itself, and no link."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
+def from_json(text: str | bytes) -> Any:
+    """The value of a JSON text.
+
+    Raises:
+        ValueError: if it is none, or goes beyond what Python reads: nested too deeply, numbers of thousands of digits.
+    """
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _unread(error) from error
+
+
+def from_toml(text: str) -> dict[str, Any]:
+    """The values of a TOML text.
+
+    Raises:
+        ValueError: as :func:`from_json`.
+    """
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _unread(error) from error
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The object of a JSON file that an earlier run has left.
+
+    Raises:
+        DataError: if it cannot be read, or holds something else.
+    """
+    try:
+        found = from_json(path.read_bytes())
+    except OSError as error:
+        raise DataError(path, f"cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
+        raise DataError(path, f"is no JSON: {error}: it was damaged; delete it, or the folder of that run") from error
+    if not isinstance(found, dict):
+        raise DataError(path, "holds no JSON object: it was damaged; delete it, or the folder of that run")
+    return found
+
+
+def _unread(error: ValueError | RecursionError) -> ValueError:
+    if isinstance(error, RecursionError):
+        return ValueError("it is nested too deeply")
+    if type(error) is ValueError:  # of both parsers only their own classes say more
+        return ValueError("a number has too many digits")
+    return error
+
+
+def _check(found: os.stat_result, most: int | None = None) -> None:
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if not stat.S_ISREG(found.st_mode):
         raise NotPlainError("is not a plain file")
-    if found.st_size > most:
+    if most is not None and found.st_size > most:
         raise NotPlainError(f"has {found.st_size} bytes; the limit is {most}")
 
 

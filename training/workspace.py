@@ -11,8 +11,9 @@ import numpy as np
 from filelock import FileLock, Timeout
 from pydantic import TypeAdapter, ValidationError
 
-from listwright.ranking.errors import RecipeError
+from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.manifest import BundleName
+from listwright.ranking.plain_file import read_object
 from listwright.training.data.dataset import Splits
 from listwright.training.recipe.config import Recipe
 from listwright.training.stored.rows import chunks
@@ -101,7 +102,7 @@ class Workspace:
         """
         digest = digest_of(splits)
         given = None if model is None else hashlib.sha256(model.read_bytes()).hexdigest()
-        known = json.loads((self.folder / _RUN).read_text(encoding="utf-8"))
+        known = read_object(self.folder / _RUN)
         if "data" in known:
             self._check("data", digest)
             if given is not None or "first stage" in known:
@@ -116,8 +117,8 @@ class Workspace:
 
     def _check(self, what: str, value: object) -> None:
         try:
-            known = json.loads((self.folder / _RUN).read_text(encoding="utf-8"))[what]
-        except (OSError, ValueError, KeyError) as error:
+            known = read_object(self.folder / _RUN)[what]
+        except (DataError, KeyError) as error:
             raise RecipeError(f"{self.folder} is no run that can be resumed ({error}): delete it") from error
         if known != value:
             raise RecipeError(

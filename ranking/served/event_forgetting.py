@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from listwright.ranking import plain_file
 from listwright.ranking.errors import DataError
 from listwright.ranking.served import files
 from listwright.ranking.served.forgetting import Forgotten, looked_through, replace_durably
@@ -51,8 +51,8 @@ def forget_events(folder: Path, queries: frozenset[str], clients: frozenset[str]
         Of each file that has such events, by name.
 
     Raises:
-        DataError: if the folder is not there.
-        OSError: if a file cannot be read or written.
+        DataError: if the folder is not there, or a file cannot be read.
+        OSError: if a file cannot be written.
     """
     if not folder.is_dir():
         raise DataError(folder, "is no folder: name the folder of LISTWRIGHT_EVENTS_LOG")
@@ -78,21 +78,22 @@ def _looked_through(
     named: set[str] = set()
     for path in files.names_of(listed):
         try:
-            with path.open("rb") as lines:
+            with plain_file.opened(path) as lines:
                 for line in lines:
                     query, client = _ids(line)
                     goes.append(query in queries or client in clients)
                     named |= {query} & queries
             return path, goes, frozenset(named)
-        except FileNotFoundError:
-            continue
+        except DataError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
     return listed, [], frozenset()
 
 
 def _ids(line: bytes) -> tuple[str, str]:
     """Query id and client id of a line; empty where it names none, or is no event."""
     try:
-        event = json.loads(line)
+        event = plain_file.from_json(line)
     except ValueError:  # cut off by the end of its writer
         return "", ""
     found = [event.get(name) if isinstance(event, dict) else None for name in ("query_id", "client_id")]
@@ -105,8 +106,8 @@ def _rewrite(path: Path, of_person: list[bool]) -> None:
         path.unlink(missing_ok=True)
         return
     new, before = path.with_name(f".{path.name}{WITHOUT}"), path.stat()
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, before.st_mode & 0o777)
-    with os.fdopen(descriptor, "wb") as written, path.open("rb") as lines:
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, before.st_mode & 0o777)
+    with os.fdopen(descriptor, "wb") as written, plain_file.opened(path) as lines:
         written.writelines(line for line, gone in zip(lines, of_person, strict=True) if not gone)
         written.flush()
         os.fsync(descriptor)

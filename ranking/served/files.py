@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, cast
 import fastavro
 from fastavro.read import SchemaResolutionError
 
+from listwright.ranking import plain_file
 from listwright.ranking.errors import DataError
 from listwright.ranking.served.encoding import PARSED, framed, header, new_block
 from listwright.ranking.served.framing import SYNC_BYTES, Frame, frame_of
@@ -149,7 +150,8 @@ def write(path: Path, written: Iterable[ServedRecord], *, block_records: int = B
     rest, count = iter(written), 0
     columns, sync, block = None, os.urandom(SYNC_BYTES), new_block()
     part = path.with_name(path.name + ".part")  # of no log: the service recovers only names of its own
-    with part.open("wb") as file:
+    part.unlink(missing_ok=True)  # of a run that was stopped
+    with part.open("xb") as file:
         os.fchmod(file.fileno(), mode)
         while several := list(islice(rest, block_records)):
             if columns is None:
@@ -174,11 +176,11 @@ def write(path: Path, written: Iterable[ServedRecord], *, block_records: int = B
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
     try:
-        file = path.open("rb")
-    except FileNotFoundError as error:
-        raise GoneError(path, "is not there: name a file of a served log") from error
-    except OSError as error:
-        raise DataError(path, f"cannot be read: {error.strerror or error}") from error
+        file = plain_file.opened(path)
+    except DataError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            raise GoneError(path, "is not there: name a file of a served log") from error.__cause__
+        raise
     with file:
         yield file
 

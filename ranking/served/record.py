@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -12,6 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from listwright.ranking.errors import DataError
+from listwright.ranking.plain_file import from_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ def parsed_columns(names: bytes, categories: bytes) -> Columns:
     Raises:
         ValueError: if it is no list of names, or no object of lists of names.
     """
-    listed, known = json.loads(names), json.loads(categories)
+    listed, known = from_json(names), from_json(categories)
     good = isinstance(listed, list) and isinstance(known, dict) and all(isinstance(name, str) for name in listed)
     if not (good and all(isinstance(of, list) for of in known.values())):
         raise ValueError("its metadata names no columns")

@@ -8,6 +8,7 @@ renames it. Not every shared disk has locks: a file of another host must also ha
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import re
@@ -17,6 +18,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+
+from listwright.ranking.plain_file import is_plain
 
 FINISHED, PART = ".jsonl", ".jsonl.part"
 MODE, GROUP_MODE = 0o600, 0o640
@@ -36,7 +39,8 @@ class EventFiles:
 
     Args:
         folder: made where it is not there.
-        most_bytes: of all files in it; the oldest finished ones are removed beyond it.
+        most_bytes: of all files in it, never exceeded: the oldest finished ones are removed before a write.
+        writers: that write into it at the same time.
         most_s: seconds after its last event that a finished file is kept; None: no such limit.
         mode: of the files.
         removed: told how many files were removed.
@@ -48,6 +52,7 @@ class EventFiles:
         folder: Path,
         *,
         most_bytes: int,
+        writers: int = 1,
         most_s: float | None = None,
         mode: int = MODE,
         removed: Callable[[int], None] | None = None,
@@ -55,7 +60,9 @@ class EventFiles:
     ) -> None:
         self._folder, self._most_bytes, self._most_s = folder, most_bytes, most_s
         self._mode, self._removed, self._clock = mode, removed, clock
-        self._roll_bytes = max(2**20, min(ROLL_BYTES, most_bytes // 8))
+        self._roll_bytes = min(ROLL_BYTES, most_bytes // (8 * writers))
+        self._others_bytes = (writers - 1) * self._roll_bytes  # that they may write before this one looks again
+        self._room = 0
         self._descriptor: int | None = None
         self._path, self._size, self._began, self._count = folder, 0, 0.0, 0
 
@@ -66,7 +73,11 @@ class EventFiles:
             OSError: if they cannot be written. Then none of them stands in the file: what was written of them is cut
                 off, or, where that fails too, the file is given up with its last line torn.
         """
+        if self._size + len(lines) > self._roll_bytes:
+            self.finish()
         self.roll_if_due()
+        if len(lines) > self._room:
+            self._make_room(len(lines))
         if self._descriptor is None:
             self._open()
         assert self._descriptor is not None
@@ -78,6 +89,14 @@ class EventFiles:
             self._cut_off()
             raise
         self._size += len(lines)
+        self._room -= len(lines)
+
+    def _make_room(self, size: int) -> None:
+        """Look at the folder, and let this writer write at least ``size`` bytes before it looks again."""
+        room = max(size, self._roll_bytes)
+        if self.tidy(room) + self._others_bytes + size > self._most_bytes:
+            raise OSError(errno.ENOSPC, "the folder is at its limit, LISTWRIGHT_EVENTS_MAX_BYTES")
+        self._room = room
 
     def roll_if_due(self) -> None:
         """Finish the file if it is large or old."""
@@ -98,13 +117,21 @@ class EventFiles:
             os.close(descriptor)
         self.tidy()
 
-    def tidy(self) -> None:
-        """Rename what killed writers left, and remove the oldest finished files beyond the bounds."""
+    def tidy(self, room: int | None = None) -> int:
+        """Rename what killed writers left, and remove the oldest finished files beyond the bounds.
+
+        Args:
+            room: bytes that this writer has room for afterwards, if finished files can make it; None: those of a file.
+
+        Returns:
+            Bytes of all files that are left.
+        """
+        most_bytes = self._most_bytes - self._others_bytes - (self._roll_bytes if room is None else room)
         for part in self._folder.glob(f"events-*{PART}"):
-            if self._is_left(part):
+            if is_plain(part) and self._is_left(part):
                 _adopt(part)
         finished, whole = [], 0
-        for path in sorted(self._folder.glob("events-*")):
+        for path in filter(is_plain, sorted(self._folder.glob("events-*"))):
             with suppress(FileNotFoundError):  # another worker may tidy, too
                 stat = path.stat()
                 whole += stat.st_size
@@ -113,7 +140,7 @@ class EventFiles:
         count = 0
         for path, stat in finished:
             old = self._most_s is not None and self._clock() - stat.st_mtime > self._most_s
-            if not old and whole <= self._most_bytes:
+            if not old and whole <= most_bytes:
                 continue
             with suppress(FileNotFoundError):
                 path.unlink()
@@ -121,6 +148,7 @@ class EventFiles:
             whole -= stat.st_size
         if count and self._removed is not None:
             self._removed(count)
+        return whole
 
     def _is_left(self, part: Path) -> bool:
         """Whether nobody can be writing it, as far as its name and its age tell; the lock has the last word."""
@@ -136,7 +164,6 @@ class EventFiles:
 
     def _open(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o750)
-        self.tidy()
         self._began = self._clock()
         began = datetime.fromtimestamp(self._began, UTC).strftime("%Y%m%dT%H%M%S%f")
         name = f"events-{began}-{_host()}-{os.getpid()}-{self._count:06}"
@@ -175,7 +202,7 @@ def _finished(part: Path) -> Path:
 def _adopt(part: Path) -> None:
     """Finish a file whose writer is gone."""
     try:
-        descriptor = os.open(part, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        descriptor = os.open(part, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         return
     try:

@@ -166,7 +166,7 @@ class EventsLog:
         for sent, lines in found:
             _settle(sent, partial(sent.future.set_result, lines.events))
 
-    def _quietly(self, call: Callable[[], None]) -> None:
+    def _quietly(self, call: Callable[[], object]) -> None:
         try:
             call()
         except OSError as error:
@@ -204,6 +204,7 @@ def opened(settings: Settings, telemetry: Telemetry) -> EventsLog:
     files = EventFiles(
         settings.events_log,
         most_bytes=settings.events_max_bytes,
+        writers=settings.workers,
         most_s=settings.events_max_age_s,
         mode=GROUP_MODE if settings.served_group_reads else MODE,
         removed=removed,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable
 from typing import Annotated
 
@@ -10,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from listwright.ranking.errors import ListwrightError
 from listwright.ranking.experiments.assignment import bounds
+from listwright.ranking.plain_file import from_toml
 from listwright.service.participation import Kind
 
 MOST = 32
@@ -115,13 +115,13 @@ def parse(content: bytes) -> ExperimentFile:
         ExperimentFileError: with the place and the remedy.
     """
     try:
-        return ExperimentFile.model_validate(tomllib.loads(content.decode()))
+        return ExperimentFile.model_validate(from_toml(content.decode()))
     except UnicodeDecodeError as error:
         raise ExperimentFileError(f"is no UTF-8 (byte {error.start}): write TOML") from error
-    except tomllib.TOMLDecodeError as error:
-        raise ExperimentFileError(f"is no TOML: {error}") from error
     except ValidationError as error:
         raise ExperimentFileError("; ".join(_said(fault, content) for fault in error.errors()[:3])) from error
+    except ValueError as error:
+        raise ExperimentFileError(f"is no TOML: {error}") from error
 
 
 def _said(fault: object, content: bytes) -> str:
@@ -129,7 +129,7 @@ def _said(fault: object, content: bytes) -> str:
     assert isinstance(fault, dict)
     place, message = list(fault["loc"]), fault["msg"].removeprefix("Value error, ")
     if place[:1] == ["experiment"] and len(place) > 1:
-        named = tomllib.loads(content.decode())["experiment"][place[1]]
+        named = from_toml(content.decode())["experiment"][place[1]]
         name = named.get("name") if isinstance(named, dict) else None
         place[:2] = [f"experiment {place[1] + 1}" if not isinstance(name, str) else f"experiment {name[:100]!r}"]
     return ": ".join([*map(str, place), message])

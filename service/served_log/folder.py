@@ -16,6 +16,7 @@ from pathlib import Path
 from prometheus_client import Counter
 
 from listwright.ranking.errors import DataError
+from listwright.ranking.plain_file import is_plain
 from listwright.ranking.served.files import DAMAGED_SUFFIX, OPEN_SUFFIX, SUFFIX
 from listwright.ranking.served.framing import frame_of
 
@@ -40,7 +41,7 @@ class LogFolder:
 
     Args:
         path: of the folder.
-        most_bytes: of all files together.
+        most_bytes: of all files together, and of what is written next.
         most_age_s: of a file's beginning, in seconds.
         stale_s: seconds after which a file of another machine that nobody writes counts as left behind.
         removed: counts the files that are removed, by reason: ``age`` or ``bytes``.
@@ -50,8 +51,14 @@ class LogFolder:
         self.path, self._removed = path, removed
         self._most_bytes, self._most_age_s, self._stale_s = most_bytes, most_age_s, stale_s
 
-    def tidy(self) -> None:
+    def tidy(self, room: int = 0) -> int:
         """Recover what killed workers left, then remove the oldest files beyond the limits.
+
+        Args:
+            room: bytes that may be written before the next look, if finished files can make room for them.
+
+        Returns:
+            Bytes of all files that are left.
 
         Raises:
             OSError: if the folder cannot be read.
@@ -60,11 +67,11 @@ class LogFolder:
             if path.name.endswith(OPEN_SUFFIX) and self._is_left(path):
                 _recover(path)
         self._remove_hidden()
-        self._remove_old()
+        return self._remove_old(room)
 
     def _ours(self) -> list[Path]:
         """Files of a served log, the oldest first; others are left alone."""
-        return sorted(path for path in self.path.iterdir() if _NAME.fullmatch(path.name))
+        return sorted(path for path in self.path.iterdir() if _NAME.fullmatch(path.name) and is_plain(path))
 
     def _is_left(self, path: Path) -> bool:
         """Whether nobody can be writing it; a lock tells in the end, but not every shared disk has locks."""
@@ -81,12 +88,12 @@ class LogFolder:
 
     def _remove_hidden(self) -> None:
         """Remove files under hidden names that were never finished: nobody has written them for long."""
-        for path in self.path.glob(".served-*"):
+        for path in filter(is_plain, self.path.glob(".served-*")):
             with suppress(FileNotFoundError):
                 if _HIDDEN.fullmatch(path.name) and time.time() - path.stat().st_mtime > self._stale_s:
                     path.unlink()
 
-    def _remove_old(self) -> None:
+    def _remove_old(self, room: int) -> int:
         sizes: dict[Path, int] = {}
         for path in self._ours():
             with suppress(FileNotFoundError):
@@ -97,7 +104,7 @@ class LogFolder:
             if path.name.endswith(OPEN_SUFFIX):
                 continue  # somebody writes it, and finishes it soon
             old = _began(path) < oldest
-            if old or total > self._most_bytes:
+            if old or total + room > self._most_bytes:
                 with suppress(FileNotFoundError):
                     path.unlink()
                     removed_sizes["age" if old else "bytes"].append(size)
@@ -107,6 +114,7 @@ class LogFolder:
                 self._removed.labels(reason).inc(len(sizes_of_reason))
                 facts = {"files": len(sizes_of_reason), "bytes": sum(sizes_of_reason)}
                 _log.info("removed files of the served log: %s", self._why(reason), extra={"facts": facts})
+        return total
 
     def _why(self, reason: str) -> str:
         if reason == "bytes":
@@ -126,7 +134,7 @@ def _began(path: Path) -> float:
 def _locked(path: Path) -> Iterator[int | None]:
     """The file, open and locked; None if somebody else has it, or it has gone."""
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         yield None
         return

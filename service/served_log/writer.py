@@ -18,6 +18,8 @@ import time
 from threading import Event, Thread, get_native_id
 from typing import TYPE_CHECKING
 
+from listwright.ranking.served.encoding import header
+from listwright.ranking.served.framing import SYNC_BYTES
 from listwright.service.served_log.blocks import BLOCK_BYTES, Blocks, PendingBlock
 from listwright.service.served_log.buffer import Buffer, size_of
 from listwright.service.served_log.drops import Drops
@@ -52,6 +54,9 @@ RETRY_S = 1.0
 TIDY_S = 30.0
 """Seconds between looks at the whole folder."""
 
+FRAME_BYTES = 64
+"""Of a block in a file, at most: two numbers before it, and the file's mark behind it."""
+
 CLOSE_WITHIN_S = 3.0
 """The end of the process waits no longer for the last records."""
 
@@ -80,10 +85,10 @@ class LogWriter:
         salt = None if settings.unit_salt is None else settings.unit_salt.get_secret_value().encode()
         self._blocks = Blocks(salt, self._stream, kept=self._folder is not None)
         self._open: dict[str, OpenFile] = {}
-        self._writing = 0
+        self._writing = self._room = 0
+        self._grant = min(settings.served_file_bytes // 4, settings.served_max_bytes // (4 * settings.workers))
         self._retry_at = self._tidy_at = 0.0
         self._failure = ("", "")
-        self._unseen = 0
         self._idle = IdleShare()
         self._idle_s = min(IDLE_S, settings.served_flush_s)  # a block that is begun meanwhile is not due sooner
         self._sleeps = False
@@ -187,8 +192,10 @@ class LogWriter:
             return
         self._writing = block.records
         try:
+            assert self._folder is not None
+            most = block.size + len(header(pending.columns, bytes(SYNC_BYTES))) + FRAME_BYTES
+            self._make_room(self._folder, most)
             if key not in self._open:
-                assert self._folder is not None
                 self._open[key] = OpenFile(self._folder.path, pending.columns, self._mode)
             size = self._open[key].append(block)
         except OSError as error:
@@ -196,11 +203,28 @@ class LogWriter:
         else:
             self._records.labels("file").inc(block.records)
             self._bytes.labels("file").inc(size)
-            self._unseen += size
+            self._room -= most
         self._writing = 0
         self._blocks.done(pending)
         if key in self._open and self._open[key].size >= self._settings.served_file_bytes:
             self._finish(key)
+
+    def _make_room(self, folder: LogFolder, size: int) -> None:
+        """Before a write: the folder never has more than its limit, however many workers write at a time.
+
+        Raises:
+            OSError: ENOSPC, if there is no finished file that could go.
+        """
+        if size <= self._room:
+            return
+        settings, room = self._settings, max(size, self._grant)
+        others = (settings.workers - 1) * self._grant  # that they may write before this worker looks again
+        if folder.tidy(others + room) + others + size > settings.served_max_bytes:
+            for key in list(self._open):
+                self._finish(key)
+            if folder.tidy(others + room) + others + size > settings.served_max_bytes:
+                raise OSError(errno.ENOSPC, "the folder is at its limit, LISTWRIGHT_SERVED_MAX_BYTES")
+        self._room = room
 
     def _failed(self, key: str, count: int, error: OSError) -> None:
         self._retry_at = time.monotonic() + RETRY_S
@@ -226,11 +250,11 @@ class LogWriter:
 
     def _tidy_due(self) -> None:
         now = time.monotonic()
-        if self._folder is None or (now < self._tidy_at and self._unseen < self._settings.served_file_bytes // 4):
+        if self._folder is None or now < self._tidy_at:
             return
-        self._tidy_at, self._unseen = now + TIDY_S, 0
+        self._tidy_at = now + TIDY_S
         try:
-            self._folder.tidy()
+            self._folder.tidy(self._settings.workers * self._grant)
         except OSError as error:
             _log.warning("%s could not be looked after: %s", self._folder.path, error.strerror)
 
@@ -245,10 +269,9 @@ def _opened_stream(settings: Settings, telemetry: Telemetry, drops: Drops) -> Re
 
 def _folder(settings: Settings, telemetry: Telemetry) -> LogFolder:
     assert settings.served_log is not None
-    growth = settings.workers * settings.served_file_bytes // 4  # before the next look, see _tidy_due
     return LogFolder(
         settings.served_log,
-        most_bytes=max(settings.served_file_bytes, settings.served_max_bytes - growth),
+        most_bytes=settings.served_max_bytes,
         most_age_s=86_400.0 * settings.served_max_days,
         stale_s=2 * settings.served_file_s + TIDY_S,
         removed=telemetry.served_removed_files,

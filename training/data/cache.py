@@ -18,6 +18,7 @@ from filelock import FileLock
 
 from listwright.ranking.errors import DataError
 from listwright.ranking.features import FeatureSchema
+from listwright.ranking.plain_file import read_object
 from listwright.training.data.container import file_digest
 from listwright.training.data.dataset import Dataset
 from listwright.training.stored.disk import told_if_full
@@ -77,7 +78,7 @@ def _read(entry: Path, digest: str) -> tuple[Dataset, Beside] | None:
     try:
         if not (entry / _FACTS).is_file():
             return None
-        facts = json.loads((entry / _FACTS).read_text(encoding="utf-8"))
+        facts = read_object(entry / _FACTS)
         schema = FeatureSchema.model_validate(facts["schema"])
         qids, beside = facts["qids"], facts["beside"]
         if facts["digest"] != digest or facts["sha256"] != _hashes(entry, qids, schema, beside):

@@ -12,7 +12,8 @@ from typing import Any
 import polars as pl
 from filelock import FileLock, Timeout
 
-from listwright.ranking.errors import RecipeError
+from listwright.ranking.errors import DataError, RecipeError
+from listwright.ranking.plain_file import read_object
 
 RESULTS = "results.parquet"
 
@@ -68,7 +69,7 @@ class Store:
         self._tuned.mkdir(exist_ok=True)
         try:
             self._belongs_to(json.loads(json.dumps(settings)))
-        except RecipeError:
+        except (DataError, RecipeError):
             self._lock.release()
             raise
 
@@ -76,7 +77,7 @@ class Store:
         """Methods may come in one after the other; one that is there must be the same, and so must all else."""
         known = self.folder / "settings.json"
         if known.exists():
-            found = json.loads(known.read_text(encoding="utf-8"))
+            found = read_object(known)
             there, methods = found.get("methods", {}), wanted.get("methods", {})
             other = [f"method {name}" for name in methods if name in there and there[name] != methods[name]]
             other = [name for name in wanted if name != "methods" and found.get(name) != wanted[name]] + other

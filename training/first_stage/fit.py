@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
+from listwright.ranking.plain_file import read_object
 from listwright.ranking.relative import KINDS, RelativeColumn, RelativeKind
 from listwright.ranking.stages import ColumnStage, FirstStageEntry, LightGbmStage, OnnxStage
 from listwright.training.data.dataset import Dataset, Splits
@@ -173,7 +174,7 @@ def _tuned(
         state / f"{which}_{name}" for name in ("tuned.json", "tuned.txt", "out_of_fold.npy")
     )
     if facts_file.exists():
-        facts = json.loads(facts_file.read_text(encoding="utf-8"))
+        facts = read_object(facts_file)
         columns = tuple(RelativeColumn.model_validate(column) for column in facts.pop("columns"))
         tuned = lambdamart.TunedLambdaMart(model=model_file.read_text(encoding="utf-8"), **facts)
         return tuned, np.load(scores_file), columns

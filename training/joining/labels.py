@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.events import MAX_NAME
+from listwright.ranking.plain_file import from_toml
 from listwright.training.data.letor.fast import MAX_LABEL
 
 ActionName = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
@@ -74,10 +74,10 @@ def read_labels(path: Path) -> Labels:
     """
     example = "write [labels] and below it lines such as click = 1"
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = from_toml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise RecipeError(f"--labels {path}: cannot be read ({error.strerror or error}); {example}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise RecipeError(f"--labels {path}: not TOML ({error}); {example}") from error
     try:
         return Labels.model_validate(values)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -14,6 +13,7 @@ from jaxtyping import Float
 from listwright.ranking.bundle import Bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import RecipeError
+from listwright.ranking.plain_file import from_json
 from listwright.ranking.served.files import log_files, records
 from listwright.ranking.served.record import ServedRecord
 
@@ -76,7 +76,7 @@ def _of(served: Iterable[ServedRecord], name: str, fingerprint: str, found: Repl
 
 
 def _is_same(record: ServedRecord, loaded: Bundle) -> bool:
-    specialist = None if record.route is None else json.loads(record.route).get("specialist")
+    specialist = None if record.route is None else _specialist(record.route)
     candidates = CandidateList(record.features)
     strategy = record.strategy if specialist is None else "srm"
     ranking = loaded.reranker.rerank(candidates, strategy=strategy, specialist=specialist, routing=False)
@@ -85,6 +85,15 @@ def _is_same(record: ServedRecord, loaded: Bundle) -> bool:
         and _bits(ranking.first_stage_scores) == _bits(record.first_stage_scores)
         and np.array_equal(ranking.order[: len(record.order)], record.order)
     )
+
+
+def _specialist(route: str) -> int | None:
+    """The specialist of a route; a text that no service wrote names none."""
+    try:
+        found = from_json(route)
+    except ValueError:
+        return None
+    return found.get("specialist") if isinstance(found, dict) else None
 
 
 def _bits(scores: Float[np.ndarray, " L"]) -> bytes:

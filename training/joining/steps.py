@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from listwright.ranking.plain_file import read_object
 from listwright.training.stored.job_folder import write_json
 
 DONE = "done.json"
@@ -24,5 +24,4 @@ def once(folder: Path, name: str, work: Callable[[], dict[str, Any]]) -> dict[st
     path = folder / f"{name}.{DONE}"
     if not path.exists():
         write_json(path, work())
-    told: dict[str, Any] = json.loads(path.read_text())
-    return told
+    return read_object(path)

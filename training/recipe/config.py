@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -10,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from listwright.ranking.errors import RecipeError
+from listwright.ranking.plain_file import from_toml
 from listwright.ranking.relative import RelativeKind
 from listwright.ranking.stages import LightGbmEngine, NetworkKind
 from listwright.training.recipe import faults
@@ -257,8 +257,8 @@ def load(name_or_path: str, **changes: Any) -> Recipe:
         known = ", ".join(recipe_names())
         raise RecipeError(f"no recipe {name_or_path!r}: use one of {known}, or the path of a .toml file")
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        values = from_toml(path.read_text(encoding="utf-8"))
+    except ValueError as error:
         raise RecipeError(f"{path}: not TOML: {error}") from error
     values.update({key: value for key, value in changes.items() if value is not None})
     return of({"name": Path(name_or_path).stem, **values}, str(path))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from listwright.ranking.errors import RecipeError
+from listwright.ranking.plain_file import from_json
 from listwright.training.recipe.data import Propensity
 
 Number = Annotated[float, Field(gt=0.0, le=1e6)]
@@ -74,7 +74,7 @@ def read_propensity(path: Path, *, column: str, clip: float) -> Propensity:
     """
     made = "make it with listwright propensity ROWS --out FILE"
     try:
-        found = PropensityFile.model_validate(json.loads(path.read_text(encoding="utf-8")))
+        found = PropensityFile.model_validate(from_json(path.read_bytes()))
     except OSError as error:
         raise RecipeError(f"--propensities {path} cannot be read: {error.strerror or error}; {made}") from error
     except ValidationError as error:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
+from jinja2 import TemplateError
+
+from listwright.ranking.plain_file import from_json
 from listwright.training.reporting.fit_page import fit_page
 
 
@@ -17,12 +19,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("page", type=Path, metavar="PAGE")
     options = parser.parse_args(arguments)
     try:
-        page = fit_page(json.loads(options.report.read_text(encoding="utf-8")))
+        page = fit_page(from_json(options.report.read_bytes()))
     except OSError as error:
         return _refused(f"{options.report} cannot be read: {error.strerror or error}")
     except KeyError as error:
         return _refused(f"{options.report} is no report.json of a fit: it has no {error}")
-    except (ValueError, TypeError) as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, TemplateError) as error:
         return _refused(f"{options.report} is no report.json of a fit: {error}")
     try:
         options.page.write_text(page, encoding="utf-8")

@@ -12,6 +12,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from listwright.ranking.errors import RecipeError
+from listwright.ranking.plain_file import read_object
 
 _JOB, _LOCK = "job.json", "lock"
 
@@ -74,7 +75,7 @@ def _check_same(path: Path, facts: Mapping[str, Any]) -> None:
     if not path.exists():
         write_json(path, dict(facts))
         return
-    before = json.loads(path.read_text())
+    before = read_object(path)
     changed = [name for name, value in facts.items() if before.get(name) != value]
     if changed:
         raise RecipeError(

@@ -24,6 +24,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from listwright.ranking.errors import DataError
+from listwright.ranking.plain_file import read_object
 from listwright.training.stored.rows import Joined, Rows, runs
 
 FORMAT = 1
@@ -135,7 +136,7 @@ class ShardWriter:
         self._blocks: list[QueryBlock] = []
         self._held = 0
         state = folder / STATE
-        known = json.loads(state.read_text(encoding="utf-8")) if state.exists() else {"shards": [], "place": None}
+        known = read_object(state) if state.exists() else {"shards": [], "place": None}
         self._shards: list[dict[str, Any]] = known["shards"]
         self.place: Any = known["place"]
         self._last_place: Any = self.place
@@ -221,9 +222,9 @@ def open_shards(folder: Path, *, check: bool = True) -> Stored:
         DataError: if something in it is not as it was written; names the file.
     """
     try:
-        whole = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+        whole = read_object(folder / FACTS)
         sealed, shards = whole.pop("sha256"), whole["shards"]
-    except (OSError, ValueError, KeyError, AttributeError) as error:
+    except (DataError, KeyError) as error:
         raise DataError(folder / FACTS, f"cannot be read ({error}): {_AGAIN}") from error
     if sealed != _of(whole):
         raise DataError(folder / FACTS, f"is not what was written: {_AGAIN}")

@@ -15,6 +15,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from listwright.ranking.errors import RecipeError
+from listwright.ranking.plain_file import read_object
 from listwright.ranking.relative import KINDS
 from listwright.training.choice.comparing import better_first_stage
 from listwright.training.data.dataset import Splits
@@ -97,7 +98,7 @@ def _check(known: Path, wanted: dict[str, object]) -> None:
         temporary.write_text(json.dumps(wanted), encoding="utf-8")
         temporary.replace(known)
         return
-    found = json.loads(known.read_text(encoding="utf-8"))
+    found = read_object(known)
     other = " and ".join(name for name in wanted if found.get(name) != wanted[name])
     if other:
         raise RecipeError(f"{known.parent} holds a study with other {other}: choose another --study, or delete it")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from listwright.ranking import plain_file
+from listwright.ranking.errors import DataError
 from listwright.ranking.plain_file import NotPlainError
 
 
@@ -54,6 +55,49 @@ def test_what_is_no_plain_file_is_not_opened(tmp_path, make, monkeypatch):
     monkeypatch.setattr(os, "open", lambda *_: pytest.fail("opened"))
     with pytest.raises(NotPlainError, match="is not a plain file"):
         plain_file.read(tmp_path / "file", 100)
+
+
+@pytest.mark.parametrize("make", [fifo, bound, device, os.mkdir])
+def test_what_is_no_plain_file_is_not_waited_for(tmp_path, make, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    make(Path("file"))
+    with pytest.raises(DataError, match=str(tmp_path / "file")):
+        plain_file.opened(tmp_path / "file")
+    assert not plain_file.is_plain(tmp_path / "file")
+
+
+DEEP, LONG = 10**5, 10**4
+HOSTILE_JSON = {
+    "deep arrays": "[" * DEEP,
+    "deep objects": '{"a":' * DEEP,
+    "closed": "[" * DEEP + "]" * DEEP,
+    "digits": "9" * LONG,
+    "digits within": '{"a": [' + "9" * LONG + "]}",
+    "no UTF-8": b'"\xff"',
+    "words": "nothing",
+}
+HOSTILE_TOML = {"deep arrays": "a = " + "[" * DEEP, "deep tables": "a = " + "{a=" * DEEP, "digits": f"a = {'9' * LONG}"}
+
+
+@pytest.mark.parametrize("text", HOSTILE_JSON.values(), ids=HOSTILE_JSON)
+def test_json_that_python_gives_up_on_is_an_error_like_any_other(tmp_path, text):
+    with pytest.raises(ValueError, match=r"."):
+        plain_file.from_json(text)
+    file = tmp_path / "state.json"
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(DataError, match=str(file)):
+        plain_file.read_object(file)
+
+
+@pytest.mark.parametrize("text", HOSTILE_TOML.values(), ids=HOSTILE_TOML)
+def test_toml_that_python_gives_up_on_is_an_error_like_any_other(text):
+    with pytest.raises(ValueError, match=r"."):
+        plain_file.from_toml(text)
+
+
+def test_numbers_that_python_reads_are_read():
+    assert plain_file.from_json("9" * 4000) == int("9" * 4000)
+    assert plain_file.from_toml("a = 0x" + "f" * 5000)["a"] == 16**5000 - 1
 
 
 def test_one_that_is_replaced_meanwhile_is_not_waited_for(tmp_path, monkeypatch):

@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from listwright.ranking.plain_file import from_json
 from listwright.training.data.sources import path_of
 from listwright.training.data.tables.frames import is_parquet
 from listwright.training.recipe.data import TableData
@@ -62,7 +63,7 @@ def said_of(path: Path) -> dict[str, Any] | None:
         return None
     try:
         text = pl.read_parquet_metadata(path).get(KEY)
-    except (OSError, pl.exceptions.PolarsError):
+        found = None if text is None else from_json(text)
+    except (OSError, ValueError, pl.exceptions.PolarsError):
         return None  # whoever reads the table says what is wrong with it
-    found = None if text is None else json.loads(text)
     return found if isinstance(found, dict) and {"features", "qid", "label", "time"} <= found.keys() else None

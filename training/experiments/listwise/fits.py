@@ -18,6 +18,7 @@ from listwright.ranking.errors import RecipeError
 from listwright.ranking.manifest import Comparison
 from listwright.ranking.metrics import measure as measure_list
 from listwright.ranking.order import sort_keys
+from listwright.ranking.plain_file import read_object
 from listwright.ranking.relative import KINDS
 from listwright.training.choice.comparing import better_first_stage
 from listwright.training.data.dataset import Dataset, Splits
@@ -213,7 +214,7 @@ def _choice(fit: Fit, spec: Shipped, splits: Splits, place: Place) -> tuple[str,
         chosen = fitting.choose(run, first, comparisons)
         made = [comparison.model_dump() for comparison in chosen.comparisons]
         keep(file, json.dumps({"strategy": chosen.strategy, "relative": bool(first.relative), "comparisons": made}))
-    found = json.loads(file.read_bytes())
+    found = read_object(file)
     return found["strategy"], found["relative"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from listwright.ranking.plain_file import read_object
 from listwright.training.data.dataset import Splits
 from listwright.training.first_stage import lambdamart, relative
 from listwright.training.first_stage.fit import FittedFirstStage, kinds_of
@@ -49,7 +50,7 @@ def tuned_network(
         journal = file.with_suffix(".journal")
         found = search_network(spec, splits, first, trials=trials, seed=seed, journal=journal, state=state)
         keep(file, json.dumps(found.values))
-    return with_values(spec, json.loads(file.read_bytes()))
+    return with_values(spec, read_object(file))
 
 
 def keep(file: Path, text: str) -> None:

@@ -1,9 +1,14 @@
 """``listwright served``: a person's records are found and removed, and nobody else's."""
 
+import json
+import os
+
 import pytest
 
 from listwright.command import main as listwright
 from listwright.ranking.served import command, files
+from listwright.ranking.served.encoding import header
+from listwright.ranking.served.framing import long_bytes
 from listwright.ranking.served.units import hashed
 from support.served import as_bytes, served_record
 
@@ -44,6 +49,30 @@ def test_a_file_that_is_finished_meanwhile_is_not_missed(log, monkeypatch):
     monkeypatch.setattr(files, "log_files", lambda folder: listed)
     assert command.main(["forget", str(log), "--unit", "unit-1"]) == 0
     assert [record.unit for record in files.read(log / "3.avro")] == ["unit-2"]
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero")])
+@pytest.mark.parametrize("name", ["4.avro", "4.avro.part"])
+@pytest.mark.parametrize("words", [["list"], ["forget", "--unit", "unit-1"]])
+def test_what_is_no_plain_file_is_refused_by_name(log, capsys, make, name, words):
+    make(log / name)
+    assert command.main([words[0], str(log), *words[1:]]) == 1
+    assert f"{log / name}: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["[" * 10**5, "9" * 5000], ids=["deep", "digits"])
+@pytest.mark.parametrize("words", [["list"], ["forget", "--unit", "unit-1"]])
+def test_hostile_metadata_is_refused_by_name(log, capsys, text, words):
+    columns = files.feature_columns(log / "1.avro")
+    content = header(columns, bytes(16))
+    names = json.dumps(list(columns.names)).encode()
+    assert names in content
+    hostile = text.encode()
+    before = content.index(names) - len(long_bytes(len(names)))
+    rest = content[content.index(names) + len(names) :]
+    (log / "4.avro").write_bytes(content[:before] + long_bytes(len(hostile)) + hostile + rest)
+    assert command.main([words[0], str(log), *words[1:]]) == (0 if words == ["list"] else 1)
+    assert words == ["list"] or f"{log / '4.avro'}: " in capsys.readouterr().err
 
 
 def test_a_damaged_file_is_named_and_the_command_is_not_done(log, capsys):

@@ -3,12 +3,16 @@
 import errno
 import os
 import stat
+from contextlib import suppress
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from listwright.service.events import files
 from listwright.service.events.files import EventFiles
 from support.stand_ins import Clock
+from support.strategies import scale_examples
 
 MIB = 2**20
 
@@ -60,6 +64,25 @@ def test_the_oldest_go_beyond_the_bytes(tmp_path, clock):
     assert sum(removed) == 3
 
 
+@pytest.mark.parametrize("limit", [MIB, 3 * MIB, 64 * MIB])
+@pytest.mark.parametrize("writers", [1, 3])
+@settings(deadline=None, max_examples=scale_examples(20))
+@given(sizes=st.lists(st.integers(1, 100), min_size=1, max_size=40), order=st.randoms(use_true_random=False))
+def test_the_folder_never_exceeds_its_bytes(tmp_path_factory, limit, writers, sizes, order):
+    """However large the bodies are, and whoever writes: nothing is written first and removed then."""
+    folder = tmp_path_factory.mktemp("events")
+    logs = [EventFiles(folder, most_bytes=limit, writers=writers) for _ in range(writers)]
+    for size in sizes:
+        content = b"x" * (size * limit // 100) + b"\n"
+        with suppress(OSError):
+            order.choice(logs).append(content)
+        assert sum(path.stat().st_size for path in folder.iterdir()) <= limit
+    for log in logs:
+        log.roll_if_due()
+    logs[0].append(b"y\n" * 100)
+    assert lines(folder)[-1] == b"y"
+
+
 def test_the_old_go_beyond_the_days(tmp_path, clock):
     log = EventFiles(tmp_path, most_bytes=100 * MIB, most_s=100.0, clock=clock)
     log.append(b"old\n")
@@ -83,6 +106,19 @@ def test_a_file_without_a_writer_is_finished_and_one_with_a_writer_is_not(tmp_pa
     assert [name.endswith(".part") for name in names(tmp_path)] == [False, True]
     writing.append(b"more\n")
     assert lines(tmp_path) == [b"theirs", b"to", b"mine", b"more"]
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero")])
+@pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.part"])
+def test_what_is_no_plain_file_holds_up_nobody_and_stays(tmp_path, clock, make, suffix):
+    theirs = tmp_path / f"events-20200101T000000000000-{files._host()}-1-000000{suffix}"
+    make(theirs)
+    log = EventFiles(tmp_path, most_bytes=MIB, most_s=1.0, clock=clock)
+    for _ in range(20):
+        clock.now += 1e6
+        log.append(b"x" * (MIB // 10) + b"\n")
+    log.finish()
+    assert theirs in tmp_path.iterdir()
 
 
 def test_a_file_of_another_host_is_left_alone_until_nobody_can_be_writing_it(tmp_path, clock):

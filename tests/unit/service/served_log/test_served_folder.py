@@ -54,6 +54,15 @@ def test_a_file_that_was_left_is_cut_behind_its_last_whole_block(tmp_path, cut, 
     assert not files.frame(path).cut_off
 
 
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero")])
+@pytest.mark.parametrize("suffix", [".avro", ".avro.part"])
+def test_what_is_no_plain_file_holds_up_nobody_and_stays(tmp_path, make, suffix):
+    made = tmp_path / (stem() + suffix)
+    make(made)
+    folder(tmp_path, most_bytes=1, most_age_s=0.0).tidy()
+    assert names(tmp_path) == [made.name]
+
+
 @pytest.mark.parametrize("content", [b"", b"Obj", b"Obj\x01\x04"])
 def test_a_file_without_a_whole_block_is_removed(tmp_path, content):
     (tmp_path / (stem() + ".avro.part")).write_bytes(content)

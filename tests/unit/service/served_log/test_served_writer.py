@@ -3,6 +3,7 @@
 import errno
 import os
 import threading
+from contextlib import ExitStack
 
 import pytest
 
@@ -148,6 +149,25 @@ def test_the_folder_stays_within_its_size(tmp_path):
             assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 2**18
     assert ids(tmp_path)[-1] == "query-99"
     assert "query-0" not in ids(tmp_path)
+
+
+def test_several_workers_keep_the_folder_within_its_size(tmp_path):
+    """Each has an open file, which nobody else can remove; the limit is that of all."""
+    one, limits = taken(0, length=500), {"served_file_bytes": 2**17, "served_max_bytes": 2**18, "workers": 3}
+    with ExitStack() as stack:
+        writers = [stack.enter_context(logging_to(tmp_path, **limits)) for _ in range(3)]
+        for number in range(60):
+            writer, telemetry = writers[number % 3]
+            before = counted(telemetry, "records", sink="file") + counted(telemetry, "dropped", reason="disk_full")
+            writer.note(one._replace(query_id=f"query-{number}"))
+            until(
+                lambda telemetry=telemetry, before=before: (
+                    counted(telemetry, "records", sink="file") + counted(telemetry, "dropped", reason="disk_full")
+                    > before
+                )
+            )
+            assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 2**18
+    assert counted(writers[0][1], "records", sink="file") > 0
 
 
 def test_a_stalled_disk_holds_up_nobody_and_is_counted(tmp_path, monkeypatch, least_idle):

@@ -4,6 +4,7 @@ import pytest
 
 from listwright.ranking.errors import RecipeError
 from listwright.training.recipe import config
+from listwright.training.recipe.propensity import read_propensity
 
 TABLE = {"name": "x", "data": {"kind": "table"}}
 
@@ -46,3 +47,21 @@ def test_a_section_is_not_repeated_word_for_word():
         config.of({"name": "x", "data": {"kind": "table", "gains": [0, -1]}}, "x")
     assert "label 1 gains -1" in str(refused.value)
     assert "drop_constant" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["a = " + "[" * 100_000, "seed = " + "9" * 5000, "seed = " + "9" * 4000, "seed = 0x" + "f" * 5000]
+)
+def test_a_recipe_that_python_gives_up_on_is_an_error_with_its_name(tmp_path, text):
+    (tmp_path / "deep.toml").write_text(text)
+    with pytest.raises(RecipeError, match=r"deep\.toml"):
+        config.load(str(tmp_path / "deep.toml"))
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '{"positions": ' + "9" * 5000 + "}", '{"positions": [1' + "0" * 4000 + "]}"]
+)
+def test_propensities_that_python_gives_up_on_are_an_error_with_their_name(tmp_path, text):
+    (tmp_path / "deep.json").write_text(text)
+    with pytest.raises(RecipeError, match=r"deep\.json"):
+        read_propensity(tmp_path / "deep.json", column="position", clip=0.1)

@@ -12,6 +12,9 @@ from listwright.training.reporting import page_command
         ("{", "report.json is no report.json of a fit: "),
         ("[]", "report.json is no report.json of a fit: "),
         ("{}", "report.json is no report.json of a fit: it has no "),
+        ("[" * 100_000, "report.json is no report.json of a fit: it is nested too deeply"),
+        ('{"a": ' + "9" * 5000 + "}", "report.json is no report.json of a fit: a number has too many digits"),
+        ('{"repeat": 1, "recipe": 2, "rankers": 3}', "report.json is no report.json of a fit: "),
     ],
 )
 def test_what_is_no_report_is_an_error_without_a_traceback(tmp_path, capsys, content, says):

@@ -40,7 +40,8 @@ EVENTS = st.lists(
 
 def list_of(several, at):
     """Which of the lists of a query an event belongs to, or why to none."""
-    before = [one for one in several if one.served_at - timedelta(seconds=1) <= at]
+    before = [one for one in several if one.served_at <= at]
+    before = before or [one for one in several if one.served_at - timedelta(seconds=1) <= at]
     if not several:
         return None, Cause.UNKNOWN_QUERY
     if not before:

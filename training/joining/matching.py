@@ -23,7 +23,7 @@ DEALT_ROWS = 200_000
 """Rows that are dealt at a time: one file a bucket for all of them."""
 
 SKEW = timedelta(seconds=1)
-"""An event may be so much earlier than the answer: many clocks write whole seconds."""
+"""An event may be so much earlier than the only answer that it can belong to: many clocks write whole seconds."""
 
 _KEYS = ("query_id", "served_at", "record")
 _WITHOUT_ID = ("query_id", "action_name", "client_id", "timestamp", "object_id")
@@ -74,7 +74,8 @@ def worth_matching(frame: pl.DataFrame, labels: Labels, counts: Counts) -> pl.Da
 def match(folder: Path, window: timedelta, labels: Labels, counts: Counts) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The events of a bucket with their records, and the records that do not stand.
 
-    An event belongs to the list of its query that was served last before it. Of several records of one query the last
+    An event belongs to the list of its query that was served last, at its time or before; where there is none, to one
+    that was served up to :data:`SKEW` later. Of several records of one query the last
     one with an event stands, or the last one: the others were tries whose answer did not arrive, or lists that it
     replaced.
 
@@ -95,14 +96,9 @@ def match(folder: Path, window: timedelta, labels: Labels, counts: Counts) -> tu
     counts[Cause.DUPLICATE] += events.height - once.height
     known = once.join(keys.select("query_id").unique(), on="query_id", how="semi", maintain_order="left")
     counts[Cause.UNKNOWN_QUERY] += once.height - known.height
-    found = known.sort("timestamp", maintain_order=True).join_asof(
-        keys.select("query_id", "served_at", "record", (pl.col("served_at") - SKEW).alias("from")),
-        left_on="timestamp",
-        right_on="from",
-        by="query_id",
-        strategy="backward",
-        check_sortedness=False,  # both are sorted
-    )
+    known = known.sort("timestamp", maintain_order=True)
+    before, near = (_last_served(known, keys, earlier) for earlier in (timedelta(0), SKEW))
+    found = before.with_columns(before[name].fill_null(near[name]) for name in ("served_at", "record"))
     for cause, good in (
         (Cause.BEFORE_SERVING, pl.col("record").is_not_null()),
         (Cause.OUTSIDE_WINDOW, pl.col("timestamp") - pl.col("served_at") <= window),
@@ -118,6 +114,18 @@ def match(folder: Path, window: timedelta, labels: Labels, counts: Counts) -> tu
     summed = [SUMMED + name for name in labels.sums]
     matched = kept.select("record", "served_at", "object_id", "action_name", "ordinal", *summed)
     return matched.sort("served_at", "record", maintain_order=True), superseded.sort("served_at", "record")
+
+
+def _last_served(events: pl.DataFrame, keys: pl.DataFrame, earlier: timedelta) -> pl.DataFrame:
+    """Each event with the list of its query that was served last, up to so much later than the event."""
+    return events.join_asof(
+        keys.select("query_id", "served_at", "record", (pl.col("served_at") - earlier).alias("from")),
+        left_on="timestamp",
+        right_on="from",
+        by="query_id",
+        strategy="backward",
+        check_sortedness=False,  # both are sorted
+    )
 
 
 def _once(events: pl.DataFrame) -> pl.DataFrame:

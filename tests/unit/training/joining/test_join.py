@@ -43,6 +43,27 @@ def test_a_row_is_a_shown_candidate(joined):
     assert found.labelled == {0: 21, 3: 1}
 
 
+@pytest.mark.parametrize(
+    ("served_s", "event_s", "owner_s"),
+    [
+        ((5.0, 20.0), 19.4, 5.0),
+        ((5.0, 20.0), 20.0, 20.0),
+        ((5.0, 20.0), 4.4, 5.0),
+        ((20.0,), 19.4, 20.0),
+        ((20.0,), 19.0, 20.0),
+        ((20.0,), 18.9, None),
+        ((20.0, 20.5), 19.8, 20.5),
+    ],
+)
+def test_an_event_belongs_to_a_list_that_was_there(joined, served_s, event_s, owner_s):
+    """And to one that was served up to a second later only where none was there."""
+    records = [served_record(0, served_at=NOON + timedelta(seconds=at)) for at in served_s]
+    found, out = joined(records, [event(0, 2, after_s=event_s)])
+    rows = pl.read_parquet(out).filter(pl.col("label") > 0)
+    assert rows["served_at"].to_list() == [NOON + timedelta(seconds=at) for at in (owner_s,) if at is not None]
+    assert found.counts[Cause.BEFORE_SERVING] == (owner_s is None)
+
+
 def test_every_event_is_counted_once(joined):
     events = [
         event(0, 2),

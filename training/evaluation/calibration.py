@@ -16,6 +16,9 @@ from listwright.training.evaluation.evaluate import whole
 FEWEST_LISTS = 20
 """Validation lists with a choice among scored candidates: fewer say too little about a temperature."""
 
+SAME = float(np.finfo(np.float32).eps)
+"""Scores whose standard deviation is this part of their size, or less, are equal but for rounding."""
+
 LOWEST, HIGHEST = 0.01, 100.0
 """Bounds of a temperature, in standard deviations of the scores within a list."""
 
@@ -82,12 +85,13 @@ def temperature_of(found: list[ListOutcome], weights: Float[np.ndarray, " N"] | 
         weights: how much each counts; None: all alike.
 
     Returns:
-        None if there are fewer than :data:`FEWEST_LISTS` lists, or no list has different scores.
+        None if there are fewer than :data:`FEWEST_LISTS` lists, or no list has scores that float32 tells apart: nothing
+        is known then, and the service divides by 1.
     """
     if len(found) < FEWEST_LISTS or (weights is not None and not weights.any()):
         return None
     scale = float(np.sqrt(np.mean([choice.scores.var() for choice in found])))
-    if scale == 0.0:
+    if scale <= SAME * max(float(np.abs(choice.scores).max()) for choice in found):
         return None
 
     def unlikely(log_temperature: float) -> float:

@@ -42,7 +42,7 @@ def _calibration(report: Facts) -> list[PageSection]:
         [
             ranker_name(one["ranker"], names),
             f"{one['temperature']:.3g}",
-            *(f"{one[when]['ece']:.4f}\n{one[when]['low']:.4f} to {one[when]['high']:.4f}" for when in WHEN),
+            *(_error(one[when]).replace(" (", "\n(") for when in WHEN),
             *(f"{one['log_probability'][when]:.3f}" for when in ("even", *WHEN)),
             f"{one['top']['score']:.3f}\n{one['top']['chosen']:.3f} chosen",
         ]
@@ -52,13 +52,15 @@ def _calibration(report: Facts) -> list[PageSection]:
         "Each list has one candidate that was chosen. The scores of a list are divided by the ranker's temperature; "
         "their softmax is what the service answers. The temperature was fitted on validation lists. It changes no "
         "order.",
-        f"{ranker_name(shown['ranker'], names)}: {top_sentence(shown)}. {gain_sentence(shown)}",
+        f"{ranker_name(shown['ranker'], names)}: {top_sentence(shown)}. {gain_sentence(shown)}"
+        f"{chance_sentence(shown['after'])}",
     ]
     head = ["ranker", "temperature", "error before", "error after", "log P even", "before", "after", "first candidate"]
     note = (
         "Error: expected calibration error, the mean distance between probability and share chosen over all scored "
-        "candidates, with its 95 % interval over lists. Log P: mean log-probability of the choice; even: with all "
-        "candidates alike. First candidate: its mean probability, and how often it is chosen."
+        "candidates. By chance: right probabilities have an error, too, in 95 of 100 draws of choices from them up to "
+        "this one; p: share of draws with an error at least as large. Log P: mean log-probability of the choice; even: "
+        "with all candidates alike. First candidate: its mean probability, and how often it is chosen."
     )
     caption = (
         f"{ranker_name(shown['ranker'], names)} on {shown['lists']} test lists. Candidates in bins of about as many "
@@ -74,6 +76,9 @@ NO_PROBABILITIES = (
 )
 
 WHEN = ("before", "after")
+
+LEVEL = 0.05
+"""Of the test whether an error is more than chance."""
 
 
 def calibration_title(found: Facts) -> str:
@@ -101,13 +106,26 @@ def gain_sentence(one: Facts) -> str:
     return f"The temperature {said}: {verdict}."
 
 
+def chance_sentence(facts: Facts) -> str:
+    """Whether the error is more than right probabilities have; empty in reports of earlier versions."""
+    if "p" not in facts:
+        return ""
+    high = f"{facts['by_chance']['high']:.4f}"
+    if facts["p"] > LEVEL:
+        return f" The error is not shown to differ from 0: right probabilities have up to {high} by chance."
+    return f" The error is more than chance: right probabilities have up to {high}, p = {facts['p']:.3f}."
+
+
 def ranker_name(ranker: str, names: Mapping[str, str]) -> str:
     """As people call it; specialists stand in no table of rankers."""
     return names.get(ranker, ranker.upper())
 
 
 def _error(facts: Facts) -> str:
-    return f"{facts['ece']:.4f} [{facts['low']:.4f}, {facts['high']:.4f}]"
+    """With what chance explains; reports of earlier versions have an interval instead, which said too often "not 0"."""
+    if "p" not in facts:
+        return f"{facts['ece']:.4f}"
+    return f"{facts['ece']:.4f} (by chance up to {facts['by_chance']['high']:.4f}, p {facts['p']:.3f})"
 
 
 def _monotone(report: Facts) -> list[PageSection]:

@@ -22,6 +22,9 @@ from listwright.training.evaluation.evaluate import bootstrap_interval
 from listwright.training.reporting.measures.behaviour import rounded
 
 MOST_BINS = 10
+DRAWS = 999
+"""Of choices from the probabilities themselves."""
+
 LISTS_PER_BIN = 5
 """Of a bin; a test split of fewer lists gets fewer bins."""
 
@@ -98,8 +101,9 @@ def calibration(found: list[ListOutcome], temperature: float, weights: Float[np.
 
     Candidates are put into bins by probability, so that each bin holds about as many expected choices as any other.
 
-    Definition: ``ECE = sum_bins share of candidates * |mean probability - share chosen|``. Its interval is the basic
-    bootstrap over lists, ``2 ECE - quantiles``, cut at 0: plain quantiles would lie too high, as noise adds to an ECE.
+    Definition: ``ECE = sum_bins share of candidates * |mean probability - share chosen|``. Noise adds to it, so it is
+    above 0 even if every probability is right. What it is then is drawn :data:`DRAWS` times: one choice of each list
+    from its probabilities. ``p`` is the share of draws, the data among them, whose error is at least that of the data.
 
     Args:
         found: N lists.
@@ -107,7 +111,8 @@ def calibration(found: list[ListOutcome], temperature: float, weights: Float[np.
         weights: ``(N,)`` of the lists.
 
     Returns:
-        ``ece``, ``low``, ``high``; per bin: candidates, mean probability, share chosen and its 95 % interval.
+        ``ece``; ``by_chance``, the mean and the 95 % quantile of it if all probabilities are right; ``p``; per bin:
+        candidates, mean probability, share chosen and its 95 % interval.
     """
     flat = _flat(found, temperature, weights)
     count, size = int(flat.bin.max()) + 1, len(found)
@@ -117,9 +122,9 @@ def calibration(found: list[ListOutcome], temperature: float, weights: Float[np.
     drawn = np.random.default_rng(0).multinomial(size, np.full(size, 1.0 / size), size=RESAMPLES).astype(np.float64)
     candidates, said, was = (np.concatenate([total.sum(axis=0)[None], drawn @ total]) for total in sums)
     with np.errstate(invalid="ignore", divide="ignore"):
-        errors = np.abs(said - was).sum(axis=1) / candidates.sum(axis=1)
+        error = float(np.abs(said[0] - was[0]).sum() / candidates[0].sum())
         shares = was / candidates
-    low, high = 2.0 * errors[0] - interval(errors[1:])[::-1]
+    chance = _errors_by_chance(flat, said[0], candidates[0], weights)
     ends = interval(shares[1:])
     rows = [
         [
@@ -130,12 +135,29 @@ def calibration(found: list[ListOutcome], temperature: float, weights: Float[np.
         if candidates[0, b] > 0.0
     ]
     return {
-        "ece": float(errors[0]),
-        "low": max(0.0, float(low)),
-        "high": max(0.0, float(high)),
+        "ece": error,
+        "by_chance": {"mean": float(chance.mean()), "high": float(np.quantile(chance, 0.95))},
+        "p": float((1 + np.count_nonzero(chance >= error * (1.0 - 1e-9))) / (1 + DRAWS)),
         "columns": ["candidates", "probability", "chosen", "low", "high"],
         "bins": rows,
     }
+
+
+def _errors_by_chance(
+    flat: _Flat, said: Float[np.ndarray, " B"], candidates: Float[np.ndarray, " B"], weights: Float[np.ndarray, " N"]
+) -> Float[np.ndarray, " R"]:
+    """Errors where each list's choice is drawn from its own probabilities: bins and probabilities stay as they are."""
+    size, count = len(weights), len(said)
+    first = np.searchsorted(flat.query, np.arange(size))
+    whole = np.concatenate([np.cumsum(part) for part in np.split(flat.said, first[1:])])
+    last = np.append(first[1:], len(whole)) - 1
+    ends = flat.query + whole / whole[last][flat.query]
+    rng, errors = np.random.default_rng(0), np.empty(DRAWS)
+    for draw in range(DRAWS):
+        rows = np.minimum(np.searchsorted(ends, np.arange(size) + rng.random(size), side="right"), last)
+        was = np.bincount(flat.bin[rows], weights, count)
+        errors[draw] = np.abs(said - was).sum() / candidates.sum()
+    return errors
 
 
 def _flat(found: list[ListOutcome], temperature: float, weights: Float[np.ndarray, " N"]) -> _Flat:

@@ -19,6 +19,7 @@ from listwright.training.evaluation.calibration import (
     temperatures,
     without_choice,
 )
+from listwright.training.reporting.measures import reliability as measure
 from listwright.training.reporting.measures.reliability import calibration, reliability
 from listwright.training.reporting.score_sections import calibration_title
 
@@ -81,14 +82,52 @@ def test_a_good_temperature_is_told_from_a_bad_one():
     found = planted(2000, 2.0)
     right, wrong = (calibration(found, temperature, np.ones(2000)) for temperature in (2.0, 1.0))
     assert right["ece"] < 0.02
-    assert right["low"] == 0.0, "noise alone is no error"
-    assert wrong["low"] > 0.04
+    assert right["p"] > 0.05, "noise alone is no error"
+    assert wrong["p"] == 1.0 / (1 + measure.DRAWS)
+    assert wrong["ece"] > 3.0 * wrong["by_chance"]["high"]
     for facts in (right, wrong):
-        assert facts["low"] <= facts["ece"] <= facts["high"] + 0.02
+        assert 0.0 < facts["by_chance"]["mean"] < facts["by_chance"]["high"] < 0.02
         assert sum(row[0] for row in facts["bins"]) == 2000 * LENGTH
     held = [row[3] - 1e-9 <= row[1] <= row[4] + 1e-9 for row in right["bins"]]
     assert sum(held) >= len(held) - 2, "95 % intervals hold what is said"
     assert np.array(wrong["bins"])[-1, 1] > np.array(wrong["bins"])[-1, 4], "too sure of the best"
+
+
+@pytest.mark.parametrize("lists", [40, 300])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_right_probabilities_are_called_wrong_as_often_as_is_said(monkeypatch, lists, weighted):
+    """At any number of lists: p is even between 0 and 1. The interval that it replaces excluded 0 in a third of them."""
+    monkeypatch.setattr(measure, "DRAWS", 99)
+    weights = np.resize([1.0, 3.0, 0.5], lists) if weighted else np.ones(lists)
+    found = np.array([calibration(planted(lists, 2.0, seed=seed), 2.0, weights)["p"] for seed in range(100)])
+    assert found.mean() == pytest.approx(0.5, abs=0.1)
+    assert np.count_nonzero(found <= 0.05) <= 12
+
+
+def test_choices_are_drawn_from_the_probabilities():
+    """Of lists of different lengths, by their weights: the mean of the drawn choices is the mean of what is said."""
+    rng = np.random.default_rng(3)
+    found = [ListOutcome(n, rng.normal(size=2 + n % 7), 0) for n in range(50)]
+    weights = rng.uniform(0.0, 2.0, 50)
+    flat = measure._flat(found, 1.0, weights)
+    bins = np.arange(len(flat.said))  # each candidate has a bin of its own
+    drawn = measure._errors_by_chance(flat._replace(bin=bins), np.zeros(len(bins)), np.ones(len(bins)), weights)
+    assert drawn * len(bins) == pytest.approx(np.full(len(drawn), weights.sum()), rel=1e-9), "one choice of each list"
+
+
+SCALES = [1.0, 1e-9, 1e9]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("value", [0.1, -7.3, 1 / 3, 0.0])
+def test_equal_scores_have_no_temperature_whatever_they_are(scale, value):
+    """The mean of 100 equal numbers is another number than theirs, in the last place."""
+    lists = [ListOutcome(n, np.full(100, scale * value), n % 100) for n in range(50)]
+    assert temperature_of(lists) is None
+    noisy = [one._replace(scores=one.scores * (1.0 + 1e-15 * np.arange(100))) for one in lists]
+    assert temperature_of(noisy) is None
+    apart = [one._replace(scores=one.scores + scale * 1e-3 * np.arange(100)) for one in lists]
+    assert temperature_of(apart) > 1e-6 * scale
 
 
 SCHEMA = FeatureSchema(features=(Feature(name="x"),))

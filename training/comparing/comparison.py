@@ -61,14 +61,19 @@ class Needed:
     Args:
         true: the difference.
         why: it is asked for: ``observed`` or ``worth``.
-        always: more queries until the sequence shows it; infinite where it is out of reach.
-        fixed: more queries for one planned look.
+        always: more queries until the sequence shows it, if new units come as fast as queries; infinite where it is out
+            of reach.
+        fixed: the same for one planned look.
+        same_always, same_fixed: the same if only the units that there are come back, whose own differences stay; NaN
+            where no unit has come back yet.
     """
 
     true: float
     why: Literal["observed", "worth"]
     always: float
     fixed: float
+    same_always: float
+    same_fixed: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +146,18 @@ def look_of(day: date, estimate: float, variance: float, queries: float, sequenc
     return Look(day, queries, estimate, fixed_half_width(variance), sequence.half_width(variance), ready)
 
 
-def needed_for(estimate: float, variance: float, queries: float, sequence: Sequence) -> tuple[Needed, ...]:
-    """More queries for the difference that was observed, and for the one that is worth to be shown."""
+def needed_for(
+    estimate: float, variance: float, queries: float, sequence: Sequence, within: float = math.nan
+) -> tuple[Needed, ...]:
+    """More queries for the difference that was observed, and for the one that is worth to be shown.
+
+    Args:
+        estimate: that was observed.
+        variance: of it, over units.
+        queries: that there are.
+        sequence: of the looks.
+        within: what of the variance more queries of the same units would lower; NaN where that is not known.
+    """
     rows: list[Needed] = []
     asked: tuple[tuple[float, Literal["observed", "worth"]], ...] = (
         (estimate, "observed"),
@@ -152,6 +167,21 @@ def needed_for(estimate: float, variance: float, queries: float, sequence: Seque
         if math.isnan(true):
             continue
         times = sequence.times_needed(true, variance), fixed_times_needed(true, variance)
-        always, fixed = (one if math.isinf(one) else max(0.0, one - 1.0) * queries for one in times)
-        rows.append(Needed(true, why, always, fixed))
+        again = (_times_of_the_same(one, variance, within) for one in times)
+        beyond = (
+            (one - 1.0 if one > 1.0 else 0.0) * queries if math.isfinite(one) else one for one in (*times, *again)
+        )
+        rows.append(Needed(true, why, *beyond))
     return tuple(rows)
+
+
+def _times_of_the_same(times: float, variance: float, within: float) -> float:
+    """How many times the queries there have to be if the units stay the same.
+
+    Of k times the queries the variance is ``variance - within + within / k``. It has to be as low as that of ``times``
+    the data with new units, ``variance / times``.
+    """
+    if math.isnan(within) or math.isinf(times) or times <= 1.0:
+        return math.nan if math.isnan(within) else times
+    spare = variance / times - (variance - within)
+    return within / spare if spare > 0.0 else math.inf

@@ -25,6 +25,8 @@ class Ratio:
         units: that have queries.
         queries: number of them.
         active: units whose value is not 0.
+        within: what of the variance more queries of the same units would lower; the rest is between units, which only
+            new units lower. NaN where no unit has two queries.
     """
 
     value: float
@@ -32,14 +34,18 @@ class Ratio:
     units: int
     queries: float
     active: int
+    within: float = math.nan
 
 
-def ratio_of(totals: Float[np.ndarray, " N"], queries: Float[np.ndarray, " N"]) -> Ratio:
+def ratio_of(
+    totals: Float[np.ndarray, " N"], queries: Float[np.ndarray, " N"], squares: Float[np.ndarray, " N"] | None = None
+) -> Ratio:
     """The mean over queries of a value.
 
     Args:
         totals: of each unit, summed over its queries.
         queries: of each unit; units with 0 do not count.
+        squares: of the values of each unit, summed over its queries; without them ``within`` is not known.
     """
     counted = queries > 0.0
     y, n = totals[counted], queries[counted]
@@ -51,7 +57,11 @@ def ratio_of(totals: Float[np.ndarray, " N"], queries: Float[np.ndarray, " N"]) 
     if units == 1:
         return Ratio(value, math.nan, 1, count, active)
     variance = float(np.square(y - value * n).sum()) * units / (units - 1) / count**2
-    return Ratio(value, variance, units, count, active)
+    within, freedom = math.nan, count - units
+    if squares is not None and freedom > 0.0:
+        inside = float((squares[counted] - np.square(y) / n).sum())  # around the mean of each unit
+        within = min(variance, max(0.0, inside) / freedom / count)
+    return Ratio(value, variance, units, count, active, within)
 
 
 def resampled_ratio(

@@ -17,7 +17,7 @@ from listwright.training.comparing.sequences import Sequence
 WORTH = 0.02
 """Preference that is worth to be shown: 52 of 100 credited queries."""
 
-_SUMS = ["preference", "credited"]
+_SUMS = ["preference", "credited", "squares"]
 
 
 def compare_teams(experiment: Experiment, *, credit: str | None, worth: float | None) -> Compared:
@@ -32,18 +32,19 @@ def compare_teams(experiment: Experiment, *, credit: str | None, worth: float | 
         credit: column with what a candidate earns; None for 1 where its label is above 0.
         worth: Delta that the sequence is narrowest for; None for :data:`WORTH`.
     """
-    sums = team_sums(experiment, credit)
+    sums = team_sums(experiment, credit).with_columns(((pl.col("won") + pl.col("lost")) / 4).alias("squares"))
     sequence = Sequence(WORTH if worth is None else worth)
     looks: list[Look] = []
-    totals = np.zeros((0, 2))
+    totals = np.zeros((0, 3))
     found = Ratio(np.nan, np.nan, 0, 0.0, 0)
     for day, totals in grown(sums, _SUMS):
-        found = ratio_of(totals[:, 0], totals[:, 1])
+        found = ratio_of(*totals.T)
         looks.append(look_of(day, found.value, found.variance, found.queries, sequence, ready=enough(found)))
     drawn = resampled_ratio(totals[:, 0], totals[:, 1], np.random.default_rng(0))
     low, high = (np.nan, np.nan) if np.isnan(drawn).all() else np.nanquantile(drawn, [0.025, 0.975])
     queries, first = int(sums["queries"].sum()), int(sums["first"].sum())
-    needed = needed_for(found.value, found.variance, float(queries), sequence)  # in queries, credited or not
+    # in queries, credited or not
+    needed = needed_for(found.value, found.variance, float(queries), sequence, found.within)
     effect = Effect("preference", None, None, looks[-1], float(low), float(high), sequence.difference, needed)
     by_unit = _preference(sums)
     return Compared(

@@ -66,7 +66,7 @@ def open_experiment(path: Path, name: str | None, columns: tuple[str, ...]) -> E
 
 
 def split_sums(experiment: Experiment, metrics: tuple[str, ...]) -> pl.DataFrame:
-    """One row for each unit, day and arm: ``queries`` and the sum of each metric over them.
+    """One row for each unit, day and arm: ``queries``, and the sums of each metric and of its squares over them.
 
     A metric is ``hit`` (1 if a shown candidate has a label above 0), ``mrr`` (1 / the first such place), ``map`` (mean
     of the precision at such places), ``ndcg@K`` or ``err@K`` of the labels in the shown order, or the name of a column,
@@ -77,8 +77,14 @@ def split_sums(experiment: Experiment, metrics: tuple[str, ...]) -> pl.DataFrame
         experiment,
         [pl.col("arm").first(), pl.col("bundle").first(), *(_metric(name).alias(name) for name in metrics)],
     ).filter(pl.col("arm").is_not_null())
-    sums = [pl.len().alias("queries"), *(pl.col(name).sum() for name in metrics), pl.col("bundle").first()]
+    squares = (pl.col(name).pow(2).sum().alias(squared(name)) for name in metrics)
+    sums = [pl.len().alias("queries"), *(pl.col(name).sum() for name in metrics), *squares, pl.col("bundle").first()]
     return _checked(per_query.group_by("unit", "day", "arm").agg(sums), experiment)
+
+
+def squared(metric: str) -> str:
+    """The column of the sum of a metric's squares."""
+    return f"{metric} squared"
 
 
 def team_sums(experiment: Experiment, credit: str | None) -> pl.DataFrame:

@@ -139,9 +139,15 @@ def _checks(found: Compared) -> PageSection:
 
 
 def _power(found: Compared) -> PageSection:
-    rows = [[needed_name(each), more(each.always), more(each.fixed)] for each in found.effects[0].needed]
-    head = ["difference", "at any look", "at one planned look"]
-    note = "More queries beyond those there are, for a probability of 80 %. Traffic like this one is assumed."
+    rows = [
+        [needed_name(each), *map(more, (each.always, each.fixed, each.same_always, each.same_fixed))]
+        for each in found.effects[0].needed
+    ]
+    head = ["difference", "at any look", "at one planned look", "these units, any look", "these units, one look"]
+    note = (
+        "More queries beyond those there are, for a probability of 80 %. The first two columns hold if new units come "
+        "as fast as queries; the last two if only these units come back: what sets units apart stays then."
+    )
     return PageSection("How many more queries would show a difference", tables=[PageTable("", head, rows, note)])
 
 

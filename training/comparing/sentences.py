@@ -63,6 +63,8 @@ def advice(found: Compared) -> list[str]:
 
 def more(queries: float) -> str:
     """A number of queries, to two digits."""
+    if math.isnan(queries):
+        return "not known"
     if math.isinf(queries):
         return "out of reach"
     if queries <= 0.0:
@@ -110,4 +112,11 @@ def _power(found: Compared) -> str:
     many = more(worth.always)
     if many == "out of reach":
         return f"A difference of {worth.true:.4f} is out of reach: take a metric that varies less, or interleave."
-    return f"About {many} more queries would show a difference of {worth.true:.4f}, with a probability of 80 %."
+    said = (
+        f"About {many} more queries would show a difference of {worth.true:.4f}, with a probability of 80 %, if new "
+        "units come as fast as queries."
+    )
+    if math.isnan(worth.same_always):
+        return said
+    same = more(worth.same_always)
+    return f"{said} With these units only, " + ("it is out of reach." if same == "out of reach" else f"about {same}.")

@@ -16,7 +16,7 @@ from listwright.training.comparing.by_day import grown
 from listwright.training.comparing.comparison import Compared, Effect, Look, enough, look_of, needed_for
 from listwright.training.comparing.estimates import Ratio, ratio_of, resampled_ratio
 from listwright.training.comparing.mismatch import check_ratio
-from listwright.training.comparing.outcomes import Experiment, split_sums
+from listwright.training.comparing.outcomes import Experiment, split_sums, squared
 from listwright.training.comparing.sequences import Sequence
 
 WORTH = 0.05
@@ -74,15 +74,16 @@ def compare_arms(
 
 
 class _Grown(NamedTuple):
-    """``totals (N, 2 + 2 M)``: queries of control and challenger, then each metric's sums of the two."""
+    """``totals (N, 2 + 4 M)``: queries of control and challenger, each metric's sums of the two, and their squares'."""
 
     day: date
     totals: Float[np.ndarray, "N Z"]
 
-    def arms(self, place: int) -> Iterator[tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"]]]:
-        """Sums and queries of control and of the challenger."""
+    def arms(self, place: int) -> Iterator[tuple[Float[np.ndarray, " N"], ...]]:
+        """Sums, queries and squares of control and of the challenger."""
         for arm in (0, 1):
-            yield self.totals[:, 2 + 2 * place + arm], self.totals[:, arm]
+            column = 2 + 2 * place + arm
+            yield self.totals[:, column], self.totals[:, arm], self.totals[:, column + (self.totals.shape[1] - 2) // 2]
 
     def ratios(self, place: int) -> tuple[Ratio, Ratio]:
         """Means of control and challenger."""
@@ -94,7 +95,7 @@ def _wide(sums: pl.DataFrame, challenger: str, metrics: tuple[str, ...]) -> tupl
     """Both arms in columns beside each other."""
     columns: list[str] = []
     values: list[pl.Expr] = []
-    for name in ("queries", *metrics):
+    for name in ("queries", *metrics, *map(squared, metrics)):
         for arm in ("control", challenger):
             columns.append(f"{len(columns)}")
             values.append(pl.when(pl.col("arm") == arm).then(pl.col(name)).otherwise(0).alias(columns[-1]))
@@ -119,10 +120,11 @@ def _look(at: _Grown, place: int, sequence: Sequence) -> Look:
 def _effect(at: _Grown, place: int, metric: str, look: Look, chosen: Sequence | None, worth: float | None) -> Effect:
     control, challenger = at.ratios(place)
     rng = np.random.default_rng(0)
-    zero, one = (resampled_ratio(*arm, rng) for arm in at.arms(place))
+    zero, one = (resampled_ratio(totals, queries, rng) for totals, queries, _ in at.arms(place))
     low, high = (math.nan, math.nan) if np.isnan(one - zero).all() else np.nanquantile(one - zero, [0.025, 0.975])
     sequence = chosen or _sequence(control, worth if place == 0 else None)
-    needed = needed_for(look.estimate, control.variance + challenger.variance, look.queries, sequence)
+    variance, within = control.variance + challenger.variance, control.within + challenger.within
+    needed = needed_for(look.estimate, variance, look.queries, sequence, within)
     return Effect(metric, control.value, challenger.value, look, float(low), float(high), sequence.difference, needed)
 
 

@@ -82,6 +82,7 @@ def _lines(found: Compared) -> Iterator[str]:
     yield f"{'More queries for a difference, power 80 %':42} {'at any look':>13} {'at one look':>13}"
     for one in found.effects[0].needed:
         yield f"  {needed_name(one):40} {more(one.always):>13} {more(one.fixed):>13}"
+        yield f"  {'  if only these units come back':40} {more(one.same_always):>13} {more(one.same_fixed):>13}"
 
 
 def _row(effect: Effect) -> str:

@@ -10,10 +10,11 @@ import pytest
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.training import compare as command
 from listwright.training.comparing.compare import compare
-from listwright.training.comparing.comparison import needed_for
+from listwright.training.comparing.comparison import _times_of_the_same, needed_for
+from listwright.training.comparing.estimates import ratio_of
 from listwright.training.comparing.page import page
 from listwright.training.comparing.sentences import more
-from listwright.training.comparing.sequences import Sequence
+from listwright.training.comparing.sequences import Sequence, fixed_half_width
 from listwright.training.comparing.text import text
 from listwright.training.data.synthetic.traffic import Shop, interleaved_rows, ranked, split_rows, visits
 from listwright.training.data.tables.judged import judged_metadata
@@ -148,6 +149,47 @@ def test_what_is_needed_is_in_queries_beyond_those_there_are():
     assert observed.always > observed.fixed > worth.fixed
     assert {one.always for one in needed_for(0.01, math.nan, 0.0, Sequence(0.02))} == {math.inf}
     assert [more(n) for n in (0.0, 7.4, 1234.0, float("inf"))] == ["none", "7", "1,200", "out of reach"]
+
+
+@pytest.mark.parametrize(
+    ("within", "times"), [(1e-4, 5.0), (0.9e-4, 9.0), (0.81e-4, 81.0), (0.79e-4, math.inf), (0.0, math.inf)]
+)
+def test_the_same_units_lower_only_what_lies_within_them(within, times):
+    """Of a variance of 1e-4, five times the data with new units are needed, and 2e-5 therefore."""
+    assert _times_of_the_same(5.0, 1e-4, within) == pytest.approx(times, rel=1e-6)
+    assert _times_of_the_same(0.5, 1e-4, within) == 0.5
+    assert math.isnan(_times_of_the_same(5.0, 1e-4, math.nan))
+    (observed, _) = needed_for(0.01, 1e-4, 1000.0, Sequence(0.02), within)
+    assert observed.same_always >= observed.always
+    assert observed.same_fixed >= observed.fixed
+
+
+def planted(rng, units, visits, own, effect):
+    """Preference, credited queries and squares of each unit: 1/2 or -1/2, more often one of them by its own taste."""
+    won = rng.random((units, visits)) < np.clip(0.5 + effect + own[:, None], 0.0, 1.0)
+    return (won - 0.5).sum(axis=1), np.full(units, float(visits)), np.full(units, visits / 4.0)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("same", [False, True])
+def test_as_many_queries_as_are_said_show_the_difference_in_80_of_100_runs(same):
+    """With new units, or with the same ones: what the sentences say of either."""
+    rng, shown, asked = np.random.default_rng(5), [], []
+    effect, units, visits = 0.03, 300, 4
+    for _ in range(300):
+        own = 0.1 * rng.normal(size=units)
+        first = ratio_of(*planted(rng, units, visits, own, effect))
+        needed = needed_for(effect, first.variance, first.queries, Sequence(effect), first.within)[1]
+        more_of_it = (needed.same_fixed if same else needed.fixed) / first.queries
+        assert not math.isinf(more_of_it)
+        asked.append(more_of_it)
+        if same:
+            whole = ratio_of(*planted(rng, units, round(visits * (1.0 + more_of_it)), own, effect))
+        else:
+            count = round(units * (1.0 + more_of_it))
+            whole = ratio_of(*planted(rng, count, visits, 0.1 * rng.normal(size=count), effect))
+        shown.append(whole.value - fixed_half_width(whole.variance) > 0.0)
+    assert np.mean(shown) == pytest.approx(0.8, abs=0.08), np.mean(asked)
 
 
 @pytest.mark.parametrize(

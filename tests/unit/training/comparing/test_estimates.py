@@ -28,6 +28,28 @@ def test_by_hand():
     assert found.variance == pytest.approx(((3 - 2) ** 2 + (0 - 1) ** 2) * 2 / 9)
 
 
+def queries_of(rng, units, times, own):
+    """Values of ``times`` queries of each unit, which differ by ``own``, and the sums of each unit."""
+    values = own[:, None] + rng.normal(size=(units, times))
+    return values.sum(axis=1), np.full(units, float(times)), np.square(values).sum(axis=1)
+
+
+@pytest.mark.parametrize(("times", "between"), [(2, 1.0), (10, 1.0), (10, 0.0), (30, 0.3)])
+def test_the_variance_within_units_is_what_more_of_their_queries_lower(times, between):
+    """Against repeated experiments with the same units."""
+    rng = np.random.default_rng(2)
+    own = between * rng.normal(size=300)
+    found = [ratio_of(*queries_of(rng, 300, times, own)) for _ in range(300)]
+    spread = np.var([one.value for one in found])
+    assert np.mean([one.within for one in found]) == pytest.approx(spread, rel=0.25)
+    assert np.mean([one.variance for one in found]) == pytest.approx((between**2 + 1.0 / times) / 300, rel=0.25)
+
+
+def test_units_that_never_came_back_tell_nothing_within():
+    assert math.isnan(ratio_of(np.ones(5), np.ones(5), np.ones(5)).within)
+    assert math.isnan(ratio_of(np.ones(5), np.ones(5)).within)
+
+
 def test_nobody_and_one_unit_have_no_variance():
     none = ratio_of(np.zeros(2), np.zeros(2))
     assert math.isnan(none.value)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from listwright.ranking.errors import DataError
+from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.served import files
 from listwright.ranking.served.event_forgetting import forget_events, query_ids
 from listwright.ranking.served.forgetting import Forgotten, forget
@@ -22,7 +22,7 @@ LEFT = 3
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line; 0 when done, 1 for files that cannot be read or written, 3 if records of the unit are left."""
+    """Command line; 0 when done, 1 for a file that cannot be used, 2 for an empty salt, 3 if records are left."""
     options = _parser().parse_args(arguments)
     try:
         if options.action == "list":
@@ -30,6 +30,9 @@ def main(arguments: list[str] | None = None) -> int:
         return _forget(options.folder, options.unit, options.events)
     except DataError as error:
         print(f"error: {error}", file=sys.stderr)
+    except RecipeError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
     except OSError as error:
         print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
     return 1
@@ -72,7 +75,9 @@ def _list(folder: Path) -> int:
 
 
 def _forget(folder: Path, unit: str, events: Path | None) -> int:
-    salt = os.environ.get(SALT, "").strip()  # as the service reads it
+    salt = os.environ.get(SALT)
+    if salt is not None and not (salt := salt.strip()):  # as the service reads it
+        raise RecipeError(f"{SALT} is empty, so hashed units would not be found: give it its value, or do not set it")
     units = frozenset({unit} if not salt else {unit, hashed(unit, salt.encode())})
     left, awaited = 0, frozenset[str]()
     if events is not None:  # before the records, whose query ids tell the events

@@ -67,7 +67,7 @@ METADATA = {
     *(f"listwright.{n}" for n in ("categories", "features", "schema_version")),
 }
 """Names within ONNX graphs, and within files of the served log."""
-VALUES = {"service.annotations", "service.port", "service.type"}
+VALUES = {f"service.{name}" for name in ("annotations", "ipFamilies", "ipFamilyPolicy", "port", "type")}
 """Values of the Helm chart."""
 
 

@@ -44,7 +44,9 @@ Beside = dict[str, list[Any]]
 def folder() -> Path:
     """``$LISTWRIGHT_CACHE``, or ``listwright`` below ``$XDG_CACHE_HOME`` or ``~/.cache``."""
     own = os.environ.get("LISTWRIGHT_CACHE")
-    if own:
+    if own is not None:
+        if not own.strip():
+            raise DataError("LISTWRIGHT_CACHE", "is empty: name a folder, or do not set it")
         return Path(own)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "listwright"
 

@@ -75,6 +75,14 @@ def test_hostile_metadata_is_refused_by_name(log, capsys, text, words):
     assert words == ["list"] or f"{log / '4.avro'}: " in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("blank", ["", " "])
+def test_an_empty_salt_is_an_error_and_nothing_is_removed(log, monkeypatch, blank):
+    monkeypatch.setenv("LISTWRIGHT_UNIT_SALT", blank)
+    before = units(log)
+    assert command.main(["forget", str(log), "--unit", "unit-1"]) == 2
+    assert units(log) == before
+
+
 def test_a_damaged_file_is_named_and_the_command_is_not_done(log, capsys):
     (log / "3.avro.part").unlink()
     (log / "0.avro.damaged").write_bytes(b"half")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,8 +18,9 @@ from sklearn.utils.validation import check_is_fitted
 from listwright.ranking import bundle
 from listwright.ranking.bundle import Bundle
 from listwright.ranking.candidates import CandidateList
-from listwright.ranking.errors import RecipeError, ScoringError
+from listwright.ranking.errors import BundleError, RecipeError, ScoringError
 from listwright.ranking.manifest import to_json
+from listwright.ranking.plain_file import from_json
 from listwright.ranking.relative import RelativeKind
 from listwright.ranking.stages import MANIFEST, ColumnStage
 from listwright.training.data import memory, split
@@ -295,7 +295,10 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         if not isinstance(first_stage, ColumnStage):  # explanations read it, and the folder may be gone by then
             self.reranker_.first_stage_model = partial(files.__getitem__, first_stage.file)
         self.files_ = files
-        self.report_: dict[str, Any] = json.loads(self.files_.get("report.json", b"{}"))
+        try:
+            self.report_: dict[str, Any] = from_json(self.files_.get("report.json", b"{}"))
+        except ValueError as error:
+            raise BundleError(loaded.path / "report.json", f"no JSON: {error}") from error
         columns = list(loaded.manifest.feature_schema.names)
         for place, name in self.report_.get("dropped", []):
             columns.insert(place, name)

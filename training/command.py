@@ -1,12 +1,31 @@
-"""A command line as others can repeat it."""
+"""Command lines: options that are lists, and a command as others can repeat it."""
 
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+
+_NAME = re.compile(r'\s*(?:"((?:[^"]|"")*)"\s*|([^,]*))(?:,|\Z)')
+
+
+def names(text: str) -> tuple[str, ...]:
+    """The names in the text of a list option, which ``action="extend"`` adds to those of the same option before it.
+
+    Convention: commas separate names, blanks around a name do not count. A name that contains a comma stands in double
+    quotes, as in CSV: ``"price, net",shop``.
+
+    Raises:
+        ArgumentTypeError: if there is none.
+    """
+    found = ((quoted, plain.strip()) for quoted, plain in _NAME.findall(text))
+    listed = tuple(quoted.replace('""', '"') or plain for quoted, plain in found if quoted or plain)
+    if not listed:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected one or more, separated by commas")
+    return listed
 
 
 def repeatable(command: str, arguments: Sequence[str]) -> str:

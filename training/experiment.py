@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import sys
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from rich.markup import escape
 
 from listwright.ranking.errors import ListwrightError, RecipeError
 from listwright.training.cluster.connection import add_on_option
-from listwright.training.command import repeatable
+from listwright.training.command import names, repeatable
 from listwright.training.data.sources import files_by_split, path_of
 from listwright.training.recipe.config import Recipe
 from listwright.training.recipe.data import LetorData, TableData
@@ -78,7 +79,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         _check(options)
         recipe = _measurable(with_data_options(recipe_for(options.recipe, options.data), options))
-        folds = _numbers(options.folds) or tuple(range(1, _folds_of(options.suite, recipe, options.data) + 1))
+        folds = _numbers("--folds", options.folds) or tuple(
+            range(1, _folds_of(options.suite, recipe, options.data) + 1)
+        )
         name = f"{options.suite}-{recipe.name}{'-relative' if options.relative else ''}"
         out = options.out or Path("experiments") / name
         command = repeatable("experiment", sys.argv[1:] if arguments is None else arguments)
@@ -119,7 +122,8 @@ def _check(options: argparse.Namespace) -> None:
         if name == "jobs" and options.on is not None:
             continue
         if value not in (None, False) and options.suite not in suites:
-            said = f"--{name}" if value is True else f"--{name} {value}"
+            shown = "" if value is True else f" {','.join(value) if isinstance(value, list) else value}"
+            said = f"--{name}{shown}"
             raise RecipeError(f"{said}: suite {options.suite} has none; leave it out")
 
 
@@ -143,7 +147,7 @@ def _listwise(
         made_with=_made_with("scipy"),
         trials=options.tune or 0,
         relative=options.relative,
-        methods=_names(options.methods),
+        methods=_methods(options.methods),
     )
     return suite.run(asked, out, [_contents(source) for source in options.data], console)
 
@@ -151,13 +155,13 @@ def _listwise(
 def _specialised(
     options: argparse.Namespace, recipe: Recipe, folds: tuple[int, ...], out: Path, command: str, console: Console
 ) -> str:
-    counts = _numbers(options.specialists)
+    counts = _numbers("--specialists", options.specialists)
     if options.suite == "oracle":
         counts = tuple(sorted({1, *(counts or ORACLE_COUNTS)}))  # 1: the line that all others are compared with
     elif counts and (len(counts) > 1 or counts[0] < 2):
-        raise RecipeError(f"--specialists {options.specialists}: the routing suite takes one K, 2 or more")
+        raise RecipeError(f"--specialists {','.join(options.specialists)}: the routing suite takes one K, 2 or more")
     if counts and counts[-1] > MOST_SPECIALISTS:
-        raise RecipeError(f"--specialists {options.specialists}: at most {MOST_SPECIALISTS}")
+        raise RecipeError(f"--specialists {','.join(options.specialists)}: at most {MOST_SPECIALISTS}")
     with console.status("loading torch"):
         from listwright.training.experiments.specialised import suite  # noqa: PLC0415
 
@@ -219,30 +223,31 @@ def _folds_of(suite: str, recipe: Recipe, sources: list[str]) -> int:
     return len(parts) or data.split.parts
 
 
-def _names(text: str | None) -> tuple[str, ...]:
-    names = () if text is None else tuple(part.strip() for part in text.split(",") if part.strip())
-    if text is not None and not set(names) - {"lambdamart"}:
-        raise RecipeError(f"--methods {text}: LambdaMART is there in any case; name what it is compared with")
-    return names
+def _methods(texts: Sequence[str] | None) -> tuple[str, ...]:
+    if texts is not None and not set(texts) - {"lambdamart"}:
+        raise RecipeError(
+            f"--methods {','.join(texts)}: LambdaMART is there in any case; name what it is compared with"
+        )
+    return tuple(dict.fromkeys(texts or ()))
 
 
-def _numbers(text: str | None) -> tuple[int, ...]:
+def _numbers(option: str, texts: Sequence[str] | None) -> tuple[int, ...]:
     try:
-        numbers = () if text is None else tuple(int(part) for part in text.split(","))
+        numbers = tuple(dict.fromkeys(int(text) for text in texts or ()))
     except ValueError:
         numbers = (0,)
     if any(number < 1 for number in numbers):
-        raise RecipeError(f"{text!r}: expected whole numbers from 1, separated by commas")
+        raise RecipeError(f"{option} {','.join(texts or ())}: expected whole numbers from 1, separated by commas")
     return numbers
 
 
-def _shifts(text: str | None) -> tuple[float, ...]:
+def _shifts(texts: Sequence[str] | None) -> tuple[float, ...]:
     try:
-        shifts = () if text is None else tuple(sorted({float(part) for part in text.split(",")}))
+        shifts = tuple(sorted({float(text) for text in texts or ()}))
     except ValueError:
         shifts = (-1.0,)
     if not all(0.0 <= shift < float("inf") for shift in shifts):
-        raise RecipeError(f"--shifts {text}: expected numbers from 0, separated by commas")
+        raise RecipeError(f"--shifts {','.join(texts or ())}: expected numbers from 0, separated by commas")
     return shifts
 
 
@@ -254,7 +259,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("suite", choices=[*LISTWISE, *SPECIALISED], metavar="SUITE", help="see below")
-    parser.add_argument("--data", nargs="+", default=[], metavar="PATH", help="as for listwright fit")
+    parser.add_argument("--data", nargs="+", action="extend", default=[], metavar="PATH", help="as for listwright fit")
     parser.add_argument(
         "--recipe",
         metavar="NAME",
@@ -267,10 +272,18 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--folds",
+        type=names,
+        action="extend",
         metavar="K,K",
         help="which folds (default: all; where the set has none of its own, fold 1, but all for oracle, routing)",
     )
-    parser.add_argument("--shifts", metavar="S,S", help="table3 on planted data: its shifts (default: 0,0.25,0.5,1)")
+    parser.add_argument(
+        "--shifts",
+        type=names,
+        action="extend",
+        metavar="S,S",
+        help="table3 on planted data: its shifts (default: 0,0.25,0.5,1)",
+    )
     parser.add_argument(
         "--jobs", type=int, metavar="N", help="fits at a time; oracle, routing: one but for --on (default: cores)"
     )
@@ -281,13 +294,25 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="search every network's settings in every fold, N trials each (default: the recipe's; lambda: never)",
     )
-    parser.add_argument("--methods", metavar="M,M", help="rows of table2 beside LambdaMART (default: all)")
+    parser.add_argument(
+        "--methods",
+        type=names,
+        action="extend",
+        metavar="M,M",
+        help="rows of table2 beside LambdaMART (default: all)",
+    )
     parser.add_argument(
         "--relative",
         action="store_true",
         help="table3, anomaly: on the first stage with list-relative columns (default: without)",
     )
-    parser.add_argument("--specialists", metavar="K,K", help="oracle: every K (default: 1,2,5,10); routing: K")
+    parser.add_argument(
+        "--specialists",
+        type=names,
+        action="extend",
+        metavar="K,K",
+        help="oracle: every K (default: 1,2,5,10); routing: K",
+    )
     parser.add_argument("--ndcg-at", type=int, default=10, metavar="N", help="cutoff of the NDCG (default: 10)")
     return parser
 

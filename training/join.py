@@ -147,7 +147,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--served", type=Path, required=True, metavar="DIR", help="folder of LISTWRIGHT_SERVED_LOG, or a file of it"
     )
-    parser.add_argument("--events", type=Path, nargs="+", metavar="PATH", help="files or folders of events")
+    parser.add_argument(
+        "--events", type=Path, nargs="+", action="extend", metavar="PATH", help="files or folders of events"
+    )
     parser.add_argument(
         "--labels", type=Path, metavar="FILE", help="TOML file with the label of each action, see below"
     )

@@ -14,6 +14,7 @@ from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from listwright.ranking.errors import ListwrightError, RecipeError
 from listwright.training.bars import progress_bars
 from listwright.training.cluster.connection import add_on_option
+from listwright.training.command import names
 from listwright.training.scoring.job import Job
 from listwright.training.scoring.start import score
 from listwright.training.stored.job_folder import folder_of
@@ -46,7 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
         qid=options.qid,
         strategy=options.strategy,
         prefix=options.prefix,
-        columns=options.columns,
+        columns=options.columns and tuple(dict.fromkeys(options.columns)),
         with_features=options.with_features,
     )
     began = perf_counter()
@@ -87,20 +88,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--prefix", default="", metavar="TEXT", help="before the names of the added columns")
     written = parser.add_mutually_exclusive_group()
     written.add_argument(
-        "--columns", type=_names, metavar="COL,COL", help="columns of the data to write (default: all but the features)"
+        "--columns",
+        type=names,
+        action="extend",
+        metavar="COL,COL",
+        help="columns of the data to write (default: all but the features)",
     )
     written.add_argument("--with-features", action="store_true", help="write the features of the bundle, too")
     parser.add_argument("--jobs", type=int, metavar="N", help="parts at a time (default: cores)")
     add_on_option(parser)
     parser.add_argument("--resume", action="store_true", help="continue an interrupted job")
     return parser
-
-
-def _names(text: str) -> tuple[str, ...]:
-    names = tuple(text.split(","))
-    if "" in names or len(set(names)) < len(names):
-        raise argparse.ArgumentTypeError(f"{text!r}: give names of columns, each once, with commas between them")
-    return names
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from listwright.ranking.errors import RecipeError
+from listwright.training.command import names
 from listwright.training.recipe import config
 from listwright.training.recipe.config import GIVEN_IS_FREE, FirstStage, GivenColumn, GivenModel, LambdaMart, Recipe
 from listwright.training.recipe.data import LetorData, TableData
@@ -121,8 +122,7 @@ def with_data_options(recipe: Recipe, options: argparse.Namespace) -> Recipe:
     """
     recipe = _with_table_options(recipe, options)
     if options.gains is not None:
-        gains = tuple(_names(options.gains) or ())
-        recipe = config.changed(recipe, {"data": {**recipe.data.model_dump(), "gains": gains}})
+        recipe = config.changed(recipe, {"data": {**recipe.data.model_dump(), "gains": tuple(options.gains)}})
     if not options.default:
         return recipe
     defaults = tuple((dict(recipe.data.defaults) | _named("--default", options.default, "VALUE")).items())
@@ -156,9 +156,9 @@ def _with_table_options(recipe: Recipe, options: argparse.Namespace) -> Recipe:
         "label": options.label,
         "weight": options.weight,
         "propensity": propensity_from(options),
-        "categorical": _names(options.categorical),
-        "ignore": _names(options.ignore),
     }
+    for name in ("categorical", "ignore"):
+        changes[name] = tuple(dict.fromkeys([*getattr(recipe.data, name), *(getattr(options, name) or ())]))
     data = recipe.data.model_copy(update={name: value for name, value in changes.items() if value is not None})
     return config.changed(recipe, {"data": _split_as_asked(data, options)})
 
@@ -179,10 +179,6 @@ def _split_as_asked(data: TableData, options: argparse.Namespace) -> TableData:
     kept = data.ignore if own.column in (None, column, *data.ignore) else (*data.ignore, str(own.column))
     split = own.model_copy(update={"by": by, "column": column})
     return data.model_copy(update={"split": split, "ignore": kept})
-
-
-def _names(text: str | None) -> tuple[str, ...] | None:
-    return None if text is None else tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def add_recipe_options(parser: argparse.ArgumentParser) -> None:
@@ -215,6 +211,7 @@ def add_source_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data",
         nargs="+",
+        action="extend",
         default=[],
         metavar="PATH",
         help="files, a folder or an archive; 'train=FILE valid=FILE test=FILE' says which is which, "
@@ -267,8 +264,12 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
     )
     clicks.add_argument("--position", metavar="COL", help="column with the shown place (default: position); no feature")
     clicks.add_argument("--clip", type=float, metavar="P", help="smallest propensity that counts (default: 0.1)")
-    table.add_argument("--categorical", metavar="COL,COL", help="number columns that are categories; text always is")
-    table.add_argument("--ignore", metavar="COL,COL", help="columns that are no features")
+    for option, meaning in (
+        ("--categorical", "number columns that are categories; text always is"),
+        ("--ignore", "columns that are no features"),
+    ):
+        said = f"{meaning}; adds to the recipe's, repeatable"
+        table.add_argument(option, type=names, action="extend", metavar="COL,COL", help=said)
     table.add_argument(
         "--split",
         choices=("random", "time"),
@@ -280,6 +281,8 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--gains",
+        type=names,
+        action="extend",
         metavar="G,G",
         help="gain of label 0, 1 and so on in LambdaMART, the softmax loss and NDCG (default: 2^label - 1)",
     )

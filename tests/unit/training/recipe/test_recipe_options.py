@@ -1,12 +1,18 @@
 """What a command line says about a recipe: which one, the columns of a table, and how it is split."""
 
+from pathlib import Path
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from listwright.ranking.errors import RecipeError
-from listwright.training import experiment, fit, tune
+from listwright.training import compare, diagnose, experiment, fit, join, score, tune
+from listwright.training.command import names
 from listwright.training.recipe import config
 from listwright.training.recipe.data import TableSplit
 from listwright.training.recipe.options import recipe_for, recipe_from, with_data_options
+from support.strategies import scale_examples
 
 RECIPE = """
 name = "shop"
@@ -101,12 +107,74 @@ def test_a_suite_takes_columns_and_splits_as_a_fit_does():
         (["--time-column", "day"], TableSplit(by="time", column="day", parts=4), ("note", "at")),
         (["--split", "random"], TableSplit(parts=4), ("note", "at")),
         (["--split-column", "fold"], TableSplit(by="column", column="fold", parts=4), ("note", "at")),
-        (["--split", "random", "--ignore", "at"], TableSplit(parts=4), ("at",)),
+        (["--split", "random", "--ignore", "at"], TableSplit(parts=4), ("note", "at")),
     ],
 )
 def test_options_change_what_a_recipe_says_of_the_split(shop, arguments, split, ignore):
     """A column that the recipe splits by stays no feature when the command line splits otherwise."""
     assert split_of(shop, *arguments) == (split, ignore)
+
+
+@pytest.mark.parametrize("program", [fit, tune, diagnose, experiment])
+@pytest.mark.parametrize("option", ["categorical", "ignore"])
+def test_columns_add_up_over_options_and_to_those_of_the_recipe(tmp_path, program, option):
+    path = tmp_path / "own.toml"
+    path.write_text(f'name = "own"\nabout = "x"\n[data]\nkind = "table"\n{option} = ["x"]\n')
+    suite = ["table2", "--recipe"] if program is experiment else []
+    words = [*suite, str(path), f"--{option}", "y", f"--{option}", '"price, net", x', f"--{option}", "z,y"]
+    options = program._parser().parse_args(words)
+    recipe = with_data_options(recipe_for(options.recipe, options.data), options)
+    assert getattr(recipe.data, option) == ("x", "y", "price, net", "z")
+
+
+@pytest.mark.parametrize(
+    ("program", "words", "option", "texts", "found"),
+    [
+        (fit, [], "data", ["train=a", "valid=b", "test=c"], ["train=a", "valid=b", "test=c"]),
+        (fit, [], "gains", ["0,1", "3"], ["0", "1", "3"]),
+        (fit, [], "monotone", ["a=1", "b=-1"], ["a=1", "b=-1"]),
+        (diagnose, [], "default", ["a=1", "b=2,5"], ["a=1", "b=2,5"]),
+        (experiment, ["oracle"], "data", ["a.txt", "b.txt"], ["a.txt", "b.txt"]),
+        (experiment, ["oracle"], "folds", ["1,2", "3"], ["1", "2", "3"]),
+        (experiment, ["oracle"], "specialists", ["2", "5"], ["2", "5"]),
+        (experiment, ["table2"], "methods", ["mlp", "dcm,qilcm"], ["mlp", "dcm", "qilcm"]),
+        (experiment, ["table3"], "shifts", ["0", "1,2"], ["0", "1", "2"]),
+        (
+            score,
+            ["b", "--data", "d", "--out", "o"],
+            "columns",
+            ["offer,shop", '"net, eur"'],
+            ["offer", "shop", "net, eur"],
+        ),
+        (compare, ["rows"], "metric", ["ndcg@5", "hit,revenue"], ["ndcg@5", "hit", "revenue"]),
+        (join, ["--served", "s"], "events", ["a", "b"], [Path("a"), Path("b")]),
+    ],
+)
+def test_a_list_option_that_is_given_twice_adds_up(program, words, option, texts, found):
+    given = [word for text in texts for word in (f"--{option}", text)]
+    assert getattr(program._parser().parse_args([*words, *given]), option) == found
+
+
+@given(st.lists(st.text(min_size=1).filter(lambda name: name == name.strip()), min_size=1))
+@settings(max_examples=scale_examples(100))
+def test_any_name_can_stand_in_a_list(listed):
+    quoted = (name.replace('"', '""') for name in listed)
+    assert names(" , ".join(f'"{name}"' for name in quoted)) == tuple(listed)
+
+
+@pytest.mark.parametrize(
+    ("text", "listed"),
+    [("a, b,", ("a", "b")), ('price["eur"],b', ('price["eur"]', "b")), ('5" tv,"x', ('5" tv', '"x'))],
+)
+def test_quotes_within_a_name_are_part_of_it(text, listed):
+    assert names(text) == listed
+
+
+@pytest.mark.parametrize("text", ["", " , "])
+def test_a_list_without_a_name_is_none(text, capsys):
+    with pytest.raises(SystemExit):
+        fit._parser().parse_args(["--ignore", text])
+    assert "--ignore" in capsys.readouterr().err
 
 
 def test_a_time_column_need_not_be_known_before_the_table_is():

@@ -166,7 +166,7 @@ def test_columns_and_features_are_not_asked_for_together(capsys):
     assert "--with-features" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("text", ["", "a,", "a,b,a"])
+@pytest.mark.parametrize("text", ["", ","])
 def test_names_of_columns_are_refused_if_they_are_none(text, capsys):
     with pytest.raises(SystemExit):
         command.main(["b", "--data", "d", "--out", "o", "--columns", text])

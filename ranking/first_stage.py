@@ -79,14 +79,17 @@ def lightgbm_input(features: Float[np.ndarray, "L D"], schema: FeatureSchema) ->
 def model_columns(booster: lightgbm.Booster, schema: FeatureSchema) -> list[int] | None:
     """Columns of the schema in the order in which the model wants them; None if that is the schema's own order.
 
-    A model whose features carry LightGBM's default names (``Column_0`` …) is matched by position. One that LightGBM
-    itself fitted to a LETOR file has a column 0 more, which no such file fills and no tree asks for.
+    A name is that of the same column, or else of the one column that LightGBM would write so: with blanks as
+    underscores. A model whose features carry LightGBM's default names (``Column_0`` …), of which the schema has none,
+    is matched by position. One that LightGBM itself fitted to a LETOR file has a column 0 more, which no such file
+    fills and no tree asks for.
 
     Raises:
-        SchemaMismatchError: naming the model's features that the schema lacks, or the two widths.
+        SchemaMismatchError: naming the model's features that the schema lacks, the two widths, or the columns that one
+            feature may be.
     """
     names = tuple(booster.feature_name())
-    if all(_DEFAULT_NAME.fullmatch(name) for name in names):
+    if all(_DEFAULT_NAME.fullmatch(name) for name in names) and schema.index.keys().isdisjoint(names):
         if len(names) == len(schema) + 1 and _is_letor(schema) and booster.feature_importance()[0] == 0:
             return [0, *range(len(schema))]  # any column may stand in for the one that is never looked at
         if len(names) != len(schema):
@@ -97,9 +100,11 @@ def model_columns(booster: lightgbm.Booster, schema: FeatureSchema) -> list[int]
                 sent=schema.names,
             )
         return None
-    # LightGBM writes blanks in names as underscores
-    index = {re.sub(r"\s", "_", name): column for name, column in schema.index.items()}
-    absent = [name for name in names if name not in index]
+    columns_by_name = {name: [column] for name, column in schema.index.items()}
+    for column, name in enumerate(schema.names):
+        if (written := re.sub(r"\s", "_", name)) not in schema.index:
+            columns_by_name.setdefault(written, []).append(column)
+    absent = [name for name in names if name not in columns_by_name]
     if absent:
         raise SchemaMismatchError(
             f"the LightGBM model uses {', '.join(map(repr, absent[:10]))}{' …' if len(absent) > 10 else ''}, "
@@ -107,7 +112,16 @@ def model_columns(booster: lightgbm.Booster, schema: FeatureSchema) -> list[int]
             expected=names,
             sent=schema.names,
         )
-    columns = [index[name] for name in names]
+    for name in names:
+        if len(columns_by_name[name]) > 1:
+            alike = ", ".join(repr(schema.names[column]) for column in columns_by_name[name])
+            raise SchemaMismatchError(
+                f"the LightGBM model's feature {name!r} may be each of {alike}, as LightGBM writes blanks in names as "
+                "underscores: give the right one that name, or leave the others out",
+                expected=names,
+                sent=schema.names,
+            )
+    columns = [columns_by_name[name][0] for name in names]
     return None if columns == list(range(len(schema))) else columns
 
 

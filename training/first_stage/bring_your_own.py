@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -66,8 +67,9 @@ def under_model_categories(model: str, schema: FeatureSchema) -> FeatureSchema:
     """The schema with categories in the order of the model's own pandas categories, so that its codes mean the same.
 
     Raises:
-        SchemaMismatchError: if the model's features are not in the schema, or it knows another number of categorical
-            columns than the schema; names them.
+        SchemaMismatchError: if the model's features are not in the schema, it knows another number of categorical
+            columns than the schema, or a column's categories do not belong to what the model says of its feature; names
+            them.
     """
     booster = read_booster(model)
     columns = model_columns(booster, schema) or list(range(len(schema)))
@@ -75,13 +77,16 @@ def under_model_categories(model: str, schema: FeatureSchema) -> FeatureSchema:
     known = booster.pandas_categorical or []
     if len(known) != len(categorical):
         names = ", ".join(repr(schema.names[column]) for column in categorical) or "none"
-        raise SchemaMismatchError(
+        fault: str | None = (
             f"the LightGBM model stores categories of {len(known)} columns, the data have {len(categorical)} "
             f"categorical columns ({names}): name the same columns with --categorical as in the model's training frame "
-            "(columns that the model was given as plain integers stay numeric here)",
-            expected=tuple(booster.feature_name()),
-            sent=schema.names,
+            "(columns that the model was given as plain integers stay numeric here)"
         )
+    else:
+        infos = dict(zip(columns, _infos(model), strict=True))
+        fault = _kind_fault(infos, dict(zip(categorical, known, strict=True)), schema)
+    if fault is not None:
+        raise SchemaMismatchError(fault, expected=tuple(booster.feature_name()), sent=schema.names)
     features = list(schema.features)
     # pandas_categorical follows the column order of the training frame, which is the model's feature order
     for column, categories in zip(categorical, known, strict=True):
@@ -92,6 +97,50 @@ def under_model_categories(model: str, schema: FeatureSchema) -> FeatureSchema:
             missing_in_training=features[column].missing_in_training,
         )
     return FeatureSchema(features=tuple(features))
+
+
+def _infos(model: str) -> list[str]:
+    """What a LightGBM text model says of each feature's training values: ``[lowest:highest]`` of numbers, ``0:2:1`` of
+    codes, ``none`` of a single value.
+    """
+    begin = model.index("\nfeature_infos=") + len("\nfeature_infos=")
+    return model[begin : model.index("\n", begin)].split()
+
+
+def _is_coded(info: str) -> bool:
+    return info != "none" and not info.startswith("[")
+
+
+def _kind_fault(infos: Mapping[int, str], known: Mapping[int, Sequence[object]], schema: FeatureSchema) -> str | None:
+    """Why categories that a model stores cannot be those of the columns that would get them; None if they can.
+
+    Args:
+        infos: of :func:`_infos`, by column.
+        known: categories by column, as they are to be read.
+        schema: of the data.
+    """
+    others = [schema.names[column] for column, info in infos.items() if _is_coded(info) and column not in known]
+    for column, categories in known.items():
+        name, info = schema.names[column], infos[column]
+        if others and not _is_coded(info):
+            coded = ", ".join(map(repr, others))
+            return (
+                f"in the LightGBM model {coded} is categorical and {name!r} is not ({info}), in the data {name!r} is "
+                f"and {coded} is not: name the columns with --categorical that were categories in the model's training "
+                "frame, and give the others as numbers"
+            )
+        values = [] if info == "none" else [float(value) for value in info.strip("[]").split(":")]
+        if values and (min(values) < -1 or max(values) >= len(categories)):
+            return (
+                f"the LightGBM model stores {len(categories)} categories where the data have {name!r}, whose training "
+                f"values are {info[:100]}, and no codes of them: the categories are of another column; name those with "
+                "--categorical that were categories in the model's training frame"
+            )
+        if len({spelled(category) for category in categories}) < len(categories):
+            return (
+                f"the LightGBM model stores two categories of {name!r} that are spelled alike: {list(categories)[:20]}"
+            )
+    return None
 
 
 def columns_of(model: str | bytes, schema: FeatureSchema) -> frozenset[str]:

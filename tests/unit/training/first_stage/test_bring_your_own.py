@@ -7,6 +7,7 @@ import pytest
 
 from listwright.ranking.errors import DataError, RecipeError, SchemaMismatchError
 from listwright.ranking.features import Feature, FeatureSchema
+from listwright.ranking.first_stage import LightGbmFirstStage
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.data.letor.text import letor_schema
 from listwright.training.first_stage import bring_your_own
@@ -98,6 +99,84 @@ def test_categorical_columns_must_agree(frame):
     numeric = FeatureSchema(features=tuple(Feature(name=name) for name in frame.columns))
     with pytest.raises(SchemaMismatchError, match="categories of 1 columns, the data have 0"):
         bring_your_own.under_model_categories(fit(frame).model_to_string(), numeric)
+
+
+ORDER = ["star rating", "star_rating", "price"]
+
+
+@pytest.mark.parametrize("order", [ORDER, ORDER[::-1], ["price", "star rating"]])
+def test_a_feature_is_the_column_of_its_name_before_one_that_is_written_alike(frame, order):
+    numbers = frame[["price", "star rating"]]
+    booster = fit(numbers.rename(columns={"star rating": "star_rating"}))
+    values = {"star rating": -frame["star rating"], "star_rating": frame["star rating"], "price": frame["price"]}
+    if "star_rating" not in order:
+        values["star rating"] = values.pop("star_rating")  # LightGBM's writing of the one that is there
+    schema = FeatureSchema(features=tuple(Feature(name=name) for name in order))
+    features = np.column_stack([values[name] for name in order])
+    found = LightGbmFirstStage(booster.model_to_string(), schema).score(features)
+    assert found.tolist() == booster.predict(numbers.to_numpy(), raw_score=True).tolist()
+
+
+def test_a_feature_that_may_be_two_columns_is_refused(frame):
+    model = fit(frame[["price", "star rating"]]).model_to_string()
+    schema = FeatureSchema(features=tuple(Feature(name=name) for name in ("price", "star rating", "star\trating")))
+    with pytest.raises(SchemaMismatchError, match=r"'star rating', 'star\\trating'"):
+        bring_your_own.columns_of(model, schema)
+
+
+def test_default_names_that_the_data_have_are_names(frame):
+    """Whoever wrote the frame of such a model with its names may have written them in another order."""
+    numbers = frame[["price", "star rating"]].to_numpy()
+    booster = fit(pandas.DataFrame(numbers, columns=["Column_0", "Column_1"]))
+    schema = FeatureSchema(features=tuple(Feature(name=name) for name in ("Column_1", "x", "Column_0")))
+    found = LightGbmFirstStage(booster.model_to_string(), schema).score(numbers[:, [1, 0, 0]])
+    assert found.tolist() == booster.predict(numbers, raw_score=True).tolist()
+
+
+def coded(frame, sizes=(10, 20, 30)):
+    """A model whose categories belong to ``size``, which reads as a number, while ``shop`` was a number to it."""
+    size = pandas.Categorical(np.arange(ROWS) % len(sizes), categories=range(len(sizes))).rename_categories(sizes)
+    return fit(frame.assign(shop=np.arange(ROWS) % 4, size=size)[["price", "shop", "size"]]).model_to_string()
+
+
+def schema_of(**categories):
+    kinds = {name: {"kind": "categorical", "categories": values} for name, values in categories.items()}
+    return FeatureSchema(features=tuple(Feature(name=n, **kinds.get(n, {})) for n in ("price", "shop", "size")))
+
+
+def test_categories_belong_to_the_columns_that_the_model_split_as_categories(frame):
+    model = coded(frame)
+    with pytest.raises(SchemaMismatchError, match=r"'size' is categorical and 'shop' is not"):
+        bring_your_own.under_model_categories(model, schema_of(shop=("a", "b", "c", "d")))
+    found = bring_your_own.under_model_categories(model, schema_of(size=("10", "20")))
+    assert found.features[2].categories == ("10", "20", "30")
+
+
+def test_more_codes_than_categories_are_those_of_another_column(frame):
+    """Both columns were categories to the model, one of them as plain numbers, which store no list."""
+    size = pandas.Categorical(np.arange(ROWS) % 3)
+    table = frame.assign(shop=np.arange(ROWS) % 4, size=size)[["price", "shop", "size"]]
+    label = (table["price"].to_numpy() > 0).astype(int)
+    data = lightgbm.Dataset(table, label, group=[10] * (ROWS // 10), categorical_feature=["shop", "size"])
+    model = lightgbm.train(PARAMS, data, num_boost_round=5).model_to_string()
+    with pytest.raises(SchemaMismatchError, match=r"stores 3 categories where the data have 'shop'"):
+        bring_your_own.under_model_categories(model, schema_of(shop=("a", "b", "c", "d")))
+    assert bring_your_own.under_model_categories(model, schema_of(size=("0",))).features[2].categories == (
+        "0",
+        "1",
+        "2",
+    )
+
+
+def test_categories_with_an_order_are_numbers_to_lightgbm(frame):
+    """pandas hands them over as codes, and the model stores their list all the same."""
+    ordered = frame.assign(carrier=frame["carrier"].cat.as_ordered())
+    booster = fit(ordered)
+    data = dataset(frame, ["star rating", "carrier", "price"])
+    schema = bring_your_own.under_model_categories(booster.model_to_string(), data.schema)
+    assert schema.features[1].categories == ("zulu", "mike", "alpha")
+    found = scores_of(booster.model_to_string(), data.under(schema))
+    assert found.tolist() == booster.predict(ordered, raw_score=True).tolist()
 
 
 def test_file_that_is_no_model_is_refused(tmp_path):

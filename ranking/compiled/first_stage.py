@@ -101,11 +101,11 @@ def open_first_stage(model: str, schema: FeatureSchema, engine: str) -> FirstSta
 
 def probes(forest: Forest, columns: list[int] | None, schema: FeatureSchema) -> Float[np.ndarray, "R D"]:
     """Rows that are easy to send the wrong way: at, just above and just below thresholds, in and out of sets, missing,
-    zero and next to it, very large.
+    zero and next to it, fractions about a category, very large.
     """
     rng = np.random.default_rng(0)
     rows = np.zeros((PROBES, len(schema)), dtype=np.float32)
-    edges = [np.nan, 0.0, 1e-35, -1e-35, 2e-35, -1.0, 3e38, -3e38]
+    edges = [np.nan, 0.0, 1e-35, -1e-35, 2e-35, 0.5, -0.5, -1.0 + 2.0**-24, -1.0, 2.0**31, -(2.0**31), 3e38, -3e38]
     for feature, splits in forest.splits.items():
         column = feature if columns is None else columns[feature]
         if column in schema.categorical:

@@ -81,7 +81,9 @@ cdef inline float _encoded(float value, int missing) noexcept nogil:
         return INFINITY if isnan(value) or value == 0 else value
     if missing == ZERO_LEFT:
         return -INFINITY if isnan(value) or value == 0 else value
-    return value if value >= 0 else <float>-1.0  # of a category
+    if value > -1:  # of a category, of which LightGBM drops the fraction: -0.5 is category 0
+        return value if value > 0 else <float>0.0
+    return -1.0  # no category, as is NaN
 
 
 cdef inline bint _right(Node node, const float* tile, const unsigned int* sets, int lane) noexcept nogil:

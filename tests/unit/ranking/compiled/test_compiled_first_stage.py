@@ -83,6 +83,55 @@ def test_equal_to_the_last_bit(variant):
     assert np.array_equal(compiled.score(hard), reference.score(hard))
 
 
+def fitted_to_codes():
+    """A model that was given a column of whole numbers as categories, 0 among them; the schema has it as a number."""
+    features = rows(2000)
+    codes = np.random.default_rng(2).integers(0, 40, len(features))
+    features[:, 3] = codes
+    data = lightgbm.Dataset(
+        features,
+        (codes * 7 % 5 + np.nan_to_num(features[:, 0])),
+        categorical_feature=[3],
+        params={"min_data_per_group": 5, "cat_smooth": 1.0},
+    )
+    params = {"objective": "regression", "num_leaves": 15, "min_data_in_leaf": 5, "verbosity": -1, "num_threads": 1}
+    return lightgbm.train(params, data, 10).model_to_string()
+
+
+CODES = fitted_to_codes()
+OPENED = (open_first_stage(CODES, NUMBERS, "compiled"), LightGbmFirstStage(CODES, NUMBERS))
+FRACTIONS = [
+    -0.5,
+    -1e-3,
+    -1e-36,
+    np.nextafter(np.float32(-1), np.float32(0)),
+    -1.0,
+    -1.5,
+    0.5,
+    38.999,
+    39.5,
+    40.0,
+    63.5,
+]
+
+
+@given(st.lists(st.floats(width=32, allow_infinity=False) | st.floats(-3, 70, width=32), min_size=1, max_size=40))
+def test_a_column_of_codes_holds_any_number(values):
+    asked = rows(len(values) + len(FRACTIONS) + 4)
+    asked[:, 3] = [*values, *FRACTIONS, np.nan, 2.0**31, -(2.0**31), 2.0**32]
+    compiled, reference = OPENED
+    assert compiled.engine == "compiled"
+    assert np.array_equal(compiled.score(asked), reference.score(asked))
+
+
+def test_the_probes_ask_for_fractions_and_negative_codes():
+    asked = probes(forest.read_forest(CODES), None, NUMBERS)[:, 3]
+    assert {-0.5, 0.5} <= set(asked.tolist())
+    assert ((asked > -1) & (asked < 0)).any()
+    assert (asked < -1).any()
+    assert (asked >= 2.0**31).any()
+
+
 def test_columns_may_stand_in_another_order():
     model = fitted(names=list(reversed(NUMBERS.names)))
     compiled, reference = open_first_stage(model, NUMBERS, "compiled"), LightGbmFirstStage(model, NUMBERS)

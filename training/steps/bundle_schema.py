@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from listwright.ranking.errors import RecipeError
+from listwright.ranking.errors import DataError, RecipeError
 from listwright.training.choice.comparing import compared_networks
 from listwright.training.data import load as reading
 from listwright.training.data.constant import without_constant
@@ -17,6 +17,9 @@ from listwright.training.first_stage import bring_your_own, monotone
 from listwright.training.progress import SILENT, Progress
 from listwright.training.recipe.config import GivenColumn, GivenModel, LambdaMart, Recipe
 from listwright.training.recipe.model import FirstStageAlone
+
+MOST_ROWS = 10_000
+"""Of a query that LightGBM fits a ranker to."""
 
 
 def load(recipe: Recipe, sources: Sequence[str], *, progress: Progress = SILENT) -> Splits:
@@ -44,7 +47,8 @@ def under_bundle_schema(recipe: Recipe, splits: Splits) -> Splits:
             :func:`listwright.training.first_stage.monotone.check`. If there are weights that a part of the recipe
             cannot honour. If an ONNX graph that was brought along does not fit the data.
         SchemaMismatchError: if a model that was brought along does not fit the data.
-        DataError: if all columns are constant, a label has no gain, or no weight of a split is above 0.
+        DataError: if all columns are constant, a label has no gain, no weight of a split is above 0, or a query has
+            more rows than LambdaMART takes.
     """
     needed: frozenset[str] = frozenset()
     splits = splits.worth(recipe.data.gains).weighed()
@@ -59,8 +63,23 @@ def under_bundle_schema(recipe: Recipe, splits: Splits) -> Splits:
             needed = frozenset([column])
         case LambdaMart(monotone=directions):
             monotone.check(directions, splits.train.schema)
+            _check_lengths(splits)
     splits = splits.described_by(with_defaults(splits.train.schema, recipe.data.defaults))
     return without_constant(splits, needed) if recipe.data.drop_constant else splits
+
+
+def _check_lengths(splits: Splits) -> None:
+    """Raise DataError for queries that LightGBM would refuse: of those that it fits to, and that it stops early by."""
+    for name, part in (("training", splits.train), ("validation", splits.valid)):
+        longest, more = int(np.argmax(part.lengths)), int((part.lengths > MOST_ROWS).sum()) - 1
+        if more >= 0:
+            others = f", and {more} more {name} queries have more than {MOST_ROWS:,}" if more else ""
+            raise DataError(
+                f"query {part.qids[longest]}",
+                f"{part.lengths[longest]:,} rows{others}: LightGBM's LambdaMART takes {MOST_ROWS:,} a query at most. "
+                "Keep the best of each query by a simple rule, or bring a first stage with --first-stage or "
+                "--first-stage-column, which have no such limit",
+            )
 
 
 def _check_weights(recipe: Recipe, splits: Splits) -> None:

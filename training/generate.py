@@ -16,11 +16,18 @@ from rich.markup import escape
 
 from listwright.ranking.errors import ListwrightError, RecipeError
 from listwright.training.bars import progress_bars
-from listwright.training.data.synthetic.stream import SyntheticBlock, blocks
+from listwright.training.data.synthetic.stream import BLOCK_CELLS, SyntheticBlock, blocks
 from listwright.training.progress import Progress
 from listwright.training.stored.disk import told_if_full
 
 ENDINGS = (".parquet", ".csv", ".txt")
+
+MOST_CELLS = 4 * BLOCK_CELLS
+"""Of one list, which is drawn at once."""
+
+_GROUP_ROWS = 50_000
+_TEXT_CELLS = 2**22
+"""Cells that are spelled at a time."""
 
 _EXAMPLES = """examples:
   listwright generate --queries 1000 --features 40 --out data/rows.parquet
@@ -30,7 +37,8 @@ _EXAMPLES = """examples:
   listwright generate --queries 1000 --out rows.txt      LETOR text
   listwright fit --data rows.parquet --qid qid --label label
 
-Columns are qid, label, and f1, f2 ... Memory does not depend on the number of queries.
+Columns are qid, label, and f1, f2 ... Memory does not depend on the number of queries,
+and grows with the features up to about 650 of them.
 The same options give the same file.
 """
 
@@ -77,6 +85,9 @@ def write(out: Path, queries: int, features: int, *, length: int, longest: int, 
             raise RecipeError(f"--{name} {value}: expected 1 or more")
     if seed < 0:
         raise RecipeError(f"--seed {seed}: expected 0 or more")
+    if longest * features > MOST_CELLS:
+        said = f"--features {features} with lists of up to {longest}: a list may have {MOST_CELLS:,} values at most"
+        raise RecipeError(f"{said}; for so many features say --longest {MOST_CELLS // features} or less")
     if out.suffix not in ENDINGS:
         raise RecipeError(f"--out {out}: expected a name that ends in {', '.join(ENDINGS)}")
     if out.exists():
@@ -122,12 +133,13 @@ def _write_table(path: Path, suffix: str, frames: Iterator[pl.DataFrame]) -> Non
         if suffix == ".csv":
             rows.sink_csv(file)
         else:
-            rows.sink_parquet(file, compression="zstd", compression_level=1, row_group_size=50_000)
+            held = max(1, min(_GROUP_ROWS, BLOCK_CELLS // first.width))  # a group is written at once
+            rows.sink_parquet(file, compression="zstd", compression_level=1, row_group_size=held)
 
 
 def _write_text(path: Path, _suffix: str, frames: Iterator[pl.DataFrame]) -> None:
     with path.open("wb") as file:
-        for frame in frames:
+        for frame in chain.from_iterable(f.iter_slices(max(1, _TEXT_CELLS // f.width)) for f in frames):
             parts = [pl.format("{} qid:{}", "label", "qid")]
             parts += [
                 pl.format("{}:{}", pl.lit(name[1:]), pl.col(name).cast(pl.String).fill_null("NULL"))

@@ -32,6 +32,20 @@ def test_all_kinds_of_file_hold_the_same_rows(tmp_path, capsys):
     assert f"{parquet.height:,} rows of 40 lists" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("ending", generate.ENDINGS)
+def test_pieces_of_any_size_hold_the_same_rows(tmp_path, monkeypatch, ending):
+    run(tmp_path / f"whole{ending}")
+    for limit, cells in (("_TEXT_CELLS", 100), ("_GROUP_ROWS", 7)):
+        monkeypatch.setattr(generate, limit, cells)
+    run(tmp_path / f"pieces{ending}")
+    whole, pieces = (tmp_path / f"{name}{ending}" for name in ("whole", "pieces"))
+    if ending == ".parquet":
+        assert pl.read_parquet(whole).equals(pl.read_parquet(pieces))
+        assert pieces.stat().st_size > whole.stat().st_size  # of more groups
+    else:
+        assert whole.read_bytes() == pieces.read_bytes()
+
+
 def test_the_same_options_give_the_same_file(tmp_path):
     for name in ("a.parquet", "b.parquet"):
         run(tmp_path / name)
@@ -54,6 +68,7 @@ def test_a_file_is_not_written_over(tmp_path, capsys):
         (("--queries", "0"), "--queries 0: expected 1 or more"),
         (("--seed", "-1"), "--seed -1: expected 0 or more"),
         (("--longest", "-1"), "--longest -1: expected 1"),
+        (("--features", "1000000"), "say --longest 134 or less"),
     ],
 )
 def test_a_number_without_sense_is_refused(tmp_path, capsys, more, said):

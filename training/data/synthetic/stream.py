@@ -9,7 +9,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 BLOCK_QUERIES = 512
-"""Queries that are drawn at a time: memory depends on this, not on how many there are in all."""
+BLOCK_CELLS = 2**25
+"""Queries that are drawn at a time, fewer where they would have more cells than this: memory depends on these numbers,
+not on how many queries there are in all."""
 
 GRADE_SHARES = (0.52, 0.32, 0.13, 0.02, 0.01)
 """Of labels 0 to 4, about as in MSLR-WEB10K; per list they differ, and some lists have none above 0."""
@@ -62,15 +64,16 @@ def blocks(
     used = min(features, _USED)
     weights = fixed.normal(size=used).astype(np.float32)
     bounds = _bounds(weights, fixed)
-    for number, first in enumerate(range(0, queries, BLOCK_QUERIES), start=1):
+    at_once = max(1, min(BLOCK_QUERIES, BLOCK_CELLS // (features * min(length, longest))))
+    for number, first in enumerate(range(0, queries, at_once), start=1):
         rng = np.random.default_rng([seed, number])
-        lengths = _lengths(BLOCK_QUERIES, length, longest, rng)  # of a whole block, so that the last begins as any
-        rows, query_of = int(lengths.sum()), np.repeat(np.arange(BLOCK_QUERIES), lengths)
+        lengths = _lengths(at_once, length, longest, rng)  # of a whole block, so that the last begins as any
+        rows, query_of = int(lengths.sum()), np.repeat(np.arange(at_once), lengths)
         z = rng.standard_normal((rows, features), dtype=np.float32)
-        utilities = _utilities(z[:, :used], weights, rng.normal(size=BLOCK_QUERIES)[query_of], rng)
+        utilities = _utilities(z[:, :used], weights, rng.normal(size=at_once)[query_of], rng)
         labels = np.searchsorted(bounds, utilities).astype(np.int32)
-        shown = _shown(z, query_of, rng)
-        count = min(BLOCK_QUERIES, queries - first)
+        shown = _shown(z, query_of, at_once, rng)
+        count = min(at_once, queries - first)
         kept = int(lengths[:count].sum())
         yield SyntheticBlock(first, shown[:kept], labels[:kept], lengths[:count])
 
@@ -101,10 +104,10 @@ def _bounds(weights: Float[np.ndarray, " F"], rng: np.random.Generator) -> Float
 
 
 def _shown(
-    z: Float[np.ndarray, "R D"], query_of: Int[np.ndarray, " R"], rng: np.random.Generator
+    z: Float[np.ndarray, "R D"], query_of: Int[np.ndarray, " R"], queries: int, rng: np.random.Generator
 ) -> Float[np.ndarray, "R D"]:
     """What the columns hold, in place of z."""
-    shifts = rng.standard_normal((BLOCK_QUERIES, z[:, 1::5].shape[1]), dtype=np.float32)
+    shifts = rng.standard_normal((queries, z[:, 1::5].shape[1]), dtype=np.float32)
     z[:, 1::5] += 2.0 * shifts[query_of]
     z[:, 2::5] = np.floor(np.exp(z[:, 2::5]))
     z[:, 3::5] = np.maximum(z[:, 3::5], 0.0) ** 2

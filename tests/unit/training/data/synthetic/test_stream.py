@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from listwright.training.data.synthetic import stream
 from listwright.training.data.synthetic.stream import BLOCK_QUERIES, GRADE_SHARES, blocks
 
 
@@ -13,6 +14,18 @@ def test_more_queries_begin_with_those_of_fewer():
     assert [block.first for block in many] == [0, BLOCK_QUERIES, 2 * BLOCK_QUERIES]
     np.testing.assert_array_equal(many[0].features[: len(few.labels)], few.features)
     np.testing.assert_array_equal(many[0].labels[: len(few.labels)], few.labels)
+
+
+@pytest.mark.parametrize(
+    ("features", "length", "at_once"), [(64, 8, 8), (640, 8, 1), (4096, 8, 1), (1, 8, 512), (64, 99, 4)]
+)
+def test_blocks_are_bounded_by_cells_and_not_by_queries_alone(monkeypatch, features, length, at_once):
+    monkeypatch.setattr(stream, "BLOCK_CELLS", 4096)
+    many = list(blocks(2 * at_once + 1, features, length=length, longest=16, seed=1))
+    (few,) = blocks(max(1, at_once - 1), features, length=length, longest=16, seed=1)
+    assert [len(block.lengths) for block in many] == [at_once, at_once, 1]
+    assert max(block.features.size for block in many) <= 16 * features * at_once
+    np.testing.assert_array_equal(many[0].features[: len(few.labels)], few.features)
 
 
 def test_lengths_grades_ties_and_holes_are_as_promised():

@@ -9,11 +9,14 @@ from functools import cached_property
 from typing import Annotated, Literal
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
 UNKNOWN_CODE = 0
-"""Code of a category that training never saw, and of a missing one."""
+"""Code of a category that training never saw."""
+
+MISSING_CODE = -0.0
+"""Code of a missing category: it equals :data:`UNKNOWN_CODE`, and no model tells them apart. Counts do, by the sign."""
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 
@@ -92,7 +95,7 @@ class Feature(BaseModel):
         NaN where it is missing.
         """
         if self.kind == "categorical":
-            return float(UNKNOWN_CODE if self.default is None else self.code(str(self.default)))
+            return MISSING_CODE if self.default is None else float(self.code(str(self.default)))
         return math.nan if self.default is None else float(self.default)
 
     @cached_property
@@ -170,3 +173,34 @@ class FeatureSchema(BaseModel):
         facts = [[f.name, f.kind, list(f.categories), f.missing_in_training] for f in self.features]
         text = json.dumps(facts, ensure_ascii=False, separators=(",", ":"))
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+MOSTLY_UNKNOWN = 0.5
+"""Share of a column's categories from which on it hardly says anything."""
+
+
+def count_categories(codes: Float[np.ndarray, "L C"]) -> Int[np.ndarray, "2 C"]:
+    """Per column of codes, how many categories are there, and how many of these the schema does not know."""
+    at_zero = codes == UNKNOWN_CODE
+    missing = at_zero & np.signbit(codes)
+    return np.stack([(~missing).sum(axis=0), (at_zero & ~missing).sum(axis=0)])
+
+
+def mostly_unknown(counts: Int[np.ndarray, "2 C"], schema: FeatureSchema) -> dict[str, str]:
+    """A sentence, by name, on each column most of whose categories the schema does not know.
+
+    Args:
+        counts: of :func:`count_categories`, added up over any number of rows.
+        schema: whose categorical columns these are.
+    """
+    sentences = {}
+    for column, there, unknown in zip(schema.categorical, *counts.tolist(), strict=True):
+        if unknown > MOSTLY_UNKNOWN * there:
+            feature = schema.features[column]
+            known = ", ".join(map(repr, feature.categories[:5])) or "none"
+            known += " …" if len(feature.categories) > 5 else ""
+            sentences[feature.name] = (
+                f"{feature.name!r} has {unknown:,} unknown categories in {there:,} values; known are {known}. "
+                "Unknown ones all count as one: check how they are spelled, and that the column is the same"
+            )
+    return sentences

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -19,12 +20,13 @@ from listwright.ranking import bundle
 from listwright.ranking.bundle import Bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import BundleError, RecipeError, ScoringError
+from listwright.ranking.features import mostly_unknown
 from listwright.ranking.manifest import to_json
 from listwright.ranking.plain_file import from_json
 from listwright.ranking.relative import RelativeKind
 from listwright.ranking.stages import MANIFEST, ColumnStage
 from listwright.training.data import memory, split
-from listwright.training.data.dataset import Dataset, Remedies
+from listwright.training.data.dataset import Dataset, Remedies, categories_in
 from listwright.training.data.memory import Values
 from listwright.training.evaluation.evaluate import per_query
 from listwright.training.library.parameters import UNSAVED, parameters_of, recipe_of
@@ -162,7 +164,8 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         data = memory.judged(X, y, qid, categorical=tuple(self.categorical), sample_weight=sample_weight)
         rng = np.random.default_rng(recipe.seed)
         splits = split.by_query(data, recipe.data.split, fold=recipe.fold, rng=rng, source="X, y, qid")
-        splits = replace(splits, remedies=Remedies("leave it out of X", keep_constant="drop_constant=False"))
+        remedies = Remedies("leave it out of X", keep_constant="drop_constant=False")
+        splits = replace(splits, remedies=remedies, rounding=memory.rounding(X))
         from listwright.training.run import run_on  # noqa: PLC0415 - torch: seconds that a mistake need not wait for
 
         console = Console(quiet=not self.verbose, highlight=False)
@@ -189,9 +192,14 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
             SchemaMismatchError: if the columns are not those that were fitted.
             DataError: if a value cannot be used.
             ScoringError: if a stage fails: an earlier stage's answer must not silently pass for its.
+
+        Warns:
+            UserWarning: where the bundle does not know most of a column's categories, or float32 merges its numbers.
         """
         check_is_fitted(self)
         data, order = self._asked(X, qid)
+        for sentence in self._doubts(X, data):
+            warnings.warn(sentence, stacklevel=2)
         scores = np.empty(data.rows)
         for n, (features, _) in enumerate(data.lists()):
             ranking = self.reranker_.rerank(CandidateList(features))
@@ -264,6 +272,13 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
 
     def _asked(self, X: Values, qid: Values) -> tuple[Dataset, Int[np.ndarray, " R"]]:
         return memory.asked(X, qid, self.manifest_.feature_schema, tuple(self.feature_names_in_))
+
+    def _doubts(self, X: Values, data: Dataset) -> list[str]:
+        """Columns that mean something else than when they were fitted: most categories unknown, numbers that merge."""
+        numeric = {data.schema.names[column] for column in data.schema.numeric}
+        rounding = memory.rounding(X, tuple(self.feature_names_in_))
+        coarse = [str(one) for one in rounding if one.name in numeric]
+        return [*mostly_unknown(categories_in(data), data.schema).values(), *coarse]
 
     def __getstate__(self) -> dict[str, Any]:
         """Parameters and, once fitted, the files of the bundle; what is made from these is made again."""

@@ -37,7 +37,7 @@ def _splits() -> Any:
 def score_part(source: str, target: str) -> int:
     """One part, read and written by the worker."""
     rows = pl.read_parquet(source)
-    ranked(rows, demo_bundle(), "qid").write_parquet(target)
+    ranked(rows, demo_bundle(), "qid")[0].write_parquet(target)
     return rows.height
 
 

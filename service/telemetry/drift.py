@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from listwright.ranking.features import QUANTILE_LEVELS, UNKNOWN_CODE, FeatureSchema
+from listwright.ranking.features import QUANTILE_LEVELS, FeatureSchema, count_categories, mostly_unknown
 from listwright.ranking.reranker import Reranker
 from listwright.ranking.stages import AnomalyStage
 
@@ -27,7 +27,10 @@ EVERY_S = 0.1
 """Seconds from one list that is looked at to the next, of one process."""
 
 KINDS = ("missing", "below", "above", "unknown")
-"""What a value may be that training saw seldom or never; the first three of numbers, the last of categories."""
+"""What a value may be that training saw seldom or never; the second and third of numbers, the last of categories."""
+
+ENOUGH = 100
+"""Categories of a column after which it is told that most are unknown."""
 
 ANOMALY = tuple(round(0.3 + 0.025 * step, 3) for step in range(21))
 """Upper bounds of the buckets of anomaly scores; an Isolation Forest gives 0.5 to what is like all else."""
@@ -42,17 +45,13 @@ _log = logging.getLogger("listwright.drift")
 
 
 def unusual(features: Float[np.ndarray, "L D"], schema: FeatureSchema) -> Int[np.ndarray, "4 D"]:
-    """Per feature, how many values of a list are missing, below or above all but 0.1 % of training's, or unknown.
-
-    A category that is missing has the code of an unknown one, and counts as such.
-    """
+    """Per feature, how many values of a list are missing, below or above all but 0.1 % of training's, or unknown."""
     lowest, highest = schema.training_range
-    counts = np.stack([np.isnan(features), features < lowest, features > highest, features == UNKNOWN_CODE])
-    found: Int[np.ndarray, "4 D"] = counts.sum(axis=1, dtype=np.int64)
-    categorical = np.zeros(len(schema), dtype=bool)
-    categorical[list(schema.categorical)] = True
-    found[:3, categorical] = 0
-    found[3, ~categorical] = 0
+    categorical = list(schema.categorical)
+    there, unknown = count_categories(features[:, categorical])
+    found: Int[np.ndarray, "4 D"] = np.zeros((4, len(schema)), dtype=np.int64)
+    found[:3] = np.stack([np.isnan(features), features < lowest, features > highest]).sum(axis=1)
+    found[:, categorical] = np.stack([len(features) - there, 0 * there, 0 * there, unknown])
     return found
 
 
@@ -67,6 +66,7 @@ class _Tally:
     buckets: list[int] = field(default_factory=lambda: [0] * (len(ANOMALY) + 1))
     scores: float = 0.0
     strange: int = 0
+    in_log: set[str] = field(default_factory=set)
 
     def add(self, found: Int[np.ndarray, "4 D"], candidates: int, score: float | None) -> None:
         self.values += found
@@ -75,6 +75,16 @@ class _Tally:
             self.buckets[bisect_left(ANOMALY, score)] += 1
             self.scores += score
             self.strange += bool(self.anomaly.quantiles) and score > self.anomaly.quantiles[STRANGE]
+
+    def mostly_unknown(self) -> list[str]:
+        """What :func:`listwright.ranking.features.mostly_unknown` says, of every column once."""
+        values = self.values[:, list(self.schema.categorical)]
+        counts = np.stack([self.candidates - values[0], values[3]])
+        counts[:, counts[0] < ENOUGH] = 0
+        sentences = mostly_unknown(counts, self.schema)
+        new = sentences.keys() - self.in_log
+        self.in_log |= new
+        return [sentences[name] for name in sorted(new)]
 
 
 class Drift:
@@ -130,6 +140,9 @@ class Drift:
                 if bundle not in self._tallies:
                     self._tallies[bundle] = _Tally(schema, manifest.anomaly, np.zeros_like(found))
                 self._tallies[bundle].add(found, len(features), score)
+                unknown = self._tallies[bundle].mostly_unknown()
+            for sentence in unknown:
+                _log.warning("bundle %s/%s: in requests, %s", *bundle, sentence)
         except Exception:  # no caller waits for this thread, so the log has it
             _log.exception("a list could not be compared with the training data")
 
@@ -153,7 +166,7 @@ class Drift:
             for bundle, tally in self._tallies.items():
                 candidates.add_metric(bundle, tally.candidates)
                 for column, feature in enumerate(tally.schema.features):
-                    for kind in (3,) if feature.kind == "categorical" else (0, 1, 2):
+                    for kind in (0, 3) if feature.kind == "categorical" else (0, 1, 2):
                         values.add_metric((*bundle, feature.name, KINDS[kind]), int(tally.values[kind, column]))
                 if tally.anomaly is None:
                     continue

@@ -416,7 +416,7 @@ cdef inline float _value(_Reader reader, Plan plan, Py_ssize_t column) except? -
         if reader.text[reader.at] != c'n':
             raise GivenUp
         reader.number()
-        return 0.0
+        return -0.0  # missing: MISSING_CODE
     reader.at -= 1
     length = reader.string()
     value = reader.text[reader.at - 1 - length : reader.at - 1]

@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import CandidateError, EmptyListError, SchemaMismatchError
-from listwright.ranking.features import FLOAT32_MAX, UNKNOWN_CODE, Feature, FeatureSchema
+from listwright.ranking.features import FLOAT32_MAX, MISSING_CODE, UNKNOWN_CODE, Feature, FeatureSchema
 from listwright.service.wire.schemas import MAX_CONTEXT_KEY, Candidate, RerankRequest
 
 _NUMBERS = frozenset((float, int, type(None)))
@@ -251,12 +251,12 @@ def _matrix(rows: Sequence[Sequence[Any]], features: Sequence[Feature], place: P
     return wide.astype(np.float32)
 
 
-def _code(value: Any, feature: Feature, place: Place, row: int, column: int) -> int:
+def _code(value: Any, feature: Feature, place: Place, row: int, column: int) -> float:
     """The code of a category; whole numbers are spelled without a decimal point, as in training."""
     if type(value) is str:
         return feature.code(value)
     if value is None:
-        return UNKNOWN_CODE
+        return MISSING_CODE
     if type(value) is int or type(value) is float:
         if value in (math.inf, -math.inf):
             raise CandidateError(f"feature {feature.name!r}: expected a category, found {value}", place(row, column))

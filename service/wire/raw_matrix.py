@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import CandidateError, EmptyListError, SchemaMismatchError
-from listwright.ranking.features import FLOAT32_MAX, UNKNOWN_CODE, FeatureSchema
+from listwright.ranking.features import FLOAT32_MAX, MISSING_CODE, UNKNOWN_CODE, FeatureSchema
 from listwright.service.wire.json_matrix import checked_context
 from listwright.service.wire.json_parse import LEAST_VALUES, check_length
 
@@ -82,7 +82,7 @@ def _check_fits(sent: Float[np.ndarray, "L D"], converted: Float[np.ndarray, "L 
 
 
 def _with_codes(matrix: Float[np.ndarray, "L D"], schema: FeatureSchema) -> Float[np.ndarray, "L D"]:
-    """The matrix with missing categories as unknown ones."""
+    """The matrix with the codes of missing categories."""
     columns = list(schema.categorical)
     known = [len(schema.features[column].categories) for column in columns]
     codes = matrix[:, columns]  # a copy
@@ -97,7 +97,7 @@ def _with_codes(matrix: Float[np.ndarray, "L D"], schema: FeatureSchema) -> Floa
         )
     if not missing.any():
         return matrix
-    codes[missing] = UNKNOWN_CODE
+    codes[missing] = MISSING_CODE
     matrix = matrix.copy()
     matrix[:, columns] = codes
     return matrix

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from listwright.ranking import features
+from listwright.ranking.features import MOSTLY_UNKNOWN
 from listwright.training import diagnose, experiment, fit, tune
-from listwright.training.data import constant
+from listwright.training.data import constant, dataset
 from listwright.training.data.leaks import evidence
 from listwright.training.data.leaks import findings as leaks
 from listwright.training.data.tables import marks
@@ -72,7 +74,16 @@ def bounds():
             ["repeats expected by chance, for each one found, at least", evidence.REPEATS],
             ["median from which distinct whole numbers are ids in any case", f"{evidence.ID_FROM:,.0f}"],
             ["whole number up to which float32 is exact", f"{evidence._EXACT:,}"],
-            ["share of distinct whole numbers that float32 merges, above", f"{100 * (1 - evidence.NEARLY):.0f} %"],
+            ["share of distinct numbers that float32 merges, above", f"{100 * (1 - evidence.NEARLY):.0f} %"],
+            [
+                "distinct numbers that are not whole and are left, from which none is pointed out",
+                f"{evidence.FINE:,}",
+            ],
+            [
+                "LETOR text: float32 numbers in the range of a column of larger numbers, below",
+                f"{evidence.FEW_STEPS:,}",
+            ],
+            ["share of a column's categories that are unknown, above", f"{100 * MOSTLY_UNKNOWN:.0f} %"],
         ],
     )
 
@@ -85,8 +96,10 @@ def test_the_bounds_of_what_is_pointed_out_are_the_codes():
 
 
 def test_every_note_is_on_the_page():
-    source = "".join(Path(module.__file__).read_text(encoding="utf-8") for module in (leaks, constant))
+    source = "".join(
+        Path(module.__file__).read_text(encoding="utf-8") for module in (leaks, constant, dataset, features)
+    )
     notes = re.findall(r"^\| ([a-z][^|]*?) \|", PAGE.split("| note | when")[1], flags=re.MULTILINE)
-    assert len(notes) == 11
+    assert len(notes) == 14
     for note in notes[:-1]:
         assert " ".join(note.split()[:4]) in source.replace("{count} of {lists.mixed} ", ""), note

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from listwright.ranking.errors import DataError
-from listwright.ranking.features import QUANTILE_LEVELS, UNKNOWN_CODE, Feature, FeatureSchema
-from listwright.training.stored.rows import CHUNK_ROWS, Features, columns, mapped, taken
+from listwright.ranking.features import QUANTILE_LEVELS, UNKNOWN_CODE, Feature, FeatureSchema, count_categories
+from listwright.training.stored.rows import CHUNK_ROWS, Features, chunks, columns, mapped, taken
 from listwright.training.stored.shards import Stored
 
 MOST_WEIGHT = 1e9
@@ -143,10 +144,20 @@ class Dataset:
         def recoded(rows: Float[np.ndarray, "M D"]) -> Float[np.ndarray, "M D"]:
             found = rows.copy()
             for column, table in codes.items():
-                found[:, column] = table[found[:, column].astype(np.int64)]
+                old = rows[:, column]
+                found[:, column] = np.where(old == UNKNOWN_CODE, old, table[old.astype(np.int64)])
             return found
 
         return replace(self, features=mapped(self.features, len(schema), recoded), schema=schema)
+
+
+def categories_in(data: Dataset) -> Int[np.ndarray, "2 C"]:
+    """Per categorical column, how many categories are there, and how many of these the schema does not know."""
+    columns = list(data.schema.categorical)
+    counts: Int[np.ndarray, "2 C"] = np.zeros((2, len(columns)), dtype=np.int64)
+    for _, rows in chunks(data.features) if columns else ():
+        counts += count_categories(rows[:, columns])
+    return counts
 
 
 def dataset_of(found: Stored, schema: FeatureSchema) -> Dataset:
@@ -177,8 +188,29 @@ def _fit_feature(feature: Feature, column: Float[np.ndarray, " R"]) -> Feature:
     return Feature(name=feature.name, missing_in_training=len(present) < len(column), quantiles=quantiles)
 
 
-Ids = tuple[tuple[str, int, int], ...]
-"""Numeric columns of a source that look like ids and are no longer told apart as float32: name, values, rows."""
+class Rounding(NamedTuple):
+    """A column of numbers many of whose values are one as float32, in which features are kept.
+
+    Args:
+        name: of the column.
+        values: that are different.
+        left: that are different as float32.
+        rows: that have a value.
+        looks_like_id: whether its values are whole numbers that tell rows apart.
+    """
+
+    name: str
+    values: int
+    left: int
+    rows: int
+    looks_like_id: bool
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name!r} has {self.values:,} different values in {self.rows:,} rows. Features are kept as float32, "
+            f"which tells {self.left:,} of them apart: subtract an offset before the fit and in requests, such as the "
+            "start of the day from a time in seconds, or the smallest price from a price"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +236,7 @@ class Splits:
         train, valid, test: all under the schema that ``train`` fixed.
         how: one line for the report: which queries went where, and why.
         remedies: of whoever gave the data.
-        ids: columns that looked like ids before they were rounded.
+        rounding: columns that lost much when they were rounded; None where they were read as float32.
         dropped: columns of the source that became no features: where they stood (from 0) and their names, in order.
     """
 
@@ -213,7 +245,7 @@ class Splits:
     test: Dataset
     how: str
     remedies: Remedies = Remedies()
-    ids: Ids = ()
+    rounding: tuple[Rounding, ...] | None = None
     dropped: tuple[tuple[int, str], ...] = ()
 
     def under(self, schema: FeatureSchema) -> Splits:

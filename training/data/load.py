@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from listwright.ranking.errors import DataError, RecipeError
-from listwright.ranking.features import FeatureSchema
+from listwright.ranking.features import FeatureSchema, mostly_unknown
 from listwright.training.data import split
 from listwright.training.data.constant import dropped_note
-from listwright.training.data.dataset import Remedies, Splits
+from listwright.training.data.dataset import Remedies, Splits, categories_in
 from listwright.training.data.leaks.findings import leaks
 from listwright.training.data.letor import layout
 from listwright.training.data.room import Shards, stays_on_disk
@@ -92,16 +92,20 @@ def data_facts(splits: Splits, notes: Sequence[str]) -> list[str]:
 def doubtful(splits: Splits) -> list[str]:
     """What a person should look at: columns that were dropped, leaks, ids, text, a test split that measures nothing."""
     train, test, remedies = splits.train, splits.test, splits.remedies
-    found = leaks(train, remedies, splits.ids)
+    found = leaks(train, remedies, splits.rounding)
     told = {finding.columns for finding in found}
     dropped = dropped_note(splits)
     doubts = [*([] if dropped is None else [dropped]), *(finding.said for finding in found)]
+    many = {f.name: len(f.categories) for f in train.schema.features if len(f.categories) > max(20, train.rows // 4)}
     doubts += [
-        f"{feature.name!r} has {len(feature.categories)} values in {train.rows} training rows: if it is an id or free "
-        f"text, {remedies.leave_out.format(feature.name)}"
-        for feature in train.schema.features
-        if len(feature.categories) > max(20, train.rows // 4) and (feature.name,) not in told
+        f"{name!r} has {values} values in {train.rows} training rows: if it is an id or free text, "
+        f"{remedies.leave_out.format(name)}"
+        for name, values in many.items()
+        if (name,) not in told
     ]
+    for name, part in (("training", train), ("validation", splits.valid), ("test", test)):
+        unknown = mostly_unknown(categories_in(part), part.schema)
+        doubts += [f"in the {name} queries, {said}" for column, said in unknown.items() if column not in many]
     if not split.informative(test):
         doubts.append(
             f"no test query ({len(test)} queries) has two candidates with different labels: the test figures say what "

@@ -13,7 +13,8 @@ from jaxtyping import Float, Int
 
 from listwright.ranking.errors import DataError, SchemaMismatchError
 from listwright.ranking.features import Feature, FeatureSchema
-from listwright.training.data.dataset import Dataset
+from listwright.training.data.dataset import Dataset, Rounding
+from listwright.training.data.leaks.evidence import rounding_of
 from listwright.training.data.letor.text import letor_schema
 from listwright.training.data.tables.columns import features_of, grouped, row_weights, spelled, whole_labels
 
@@ -90,6 +91,12 @@ def asked(
             raise SchemaMismatchError(f"X, column {feature.name}: expected numbers, as were fitted; found {shown!r}")
     labels = np.zeros(len(features), dtype=np.int32)
     return Dataset(features[order], labels, offsets, qids, found).under(schema), order
+
+
+def rounding(X: Values, names: tuple[str, ...] | None = None) -> tuple[Rounding, ...]:
+    """What the columns of numbers lose as float32; ``names`` are those of an array's columns, as in :func:`asked`."""
+    numbers = (column for column in _frame(X, names).iter_columns() if column.dtype.is_numeric())
+    return tuple(found for column in numbers if (found := rounding_of(column)) is not None)
 
 
 def _filled(feature: Feature) -> pl.Expr:

@@ -25,5 +25,5 @@ def part_file(folder: Path, number: int) -> Path:
 
 
 def size_file(folder: Path, number: int) -> Path:
-    """A part's rows and lists; it is there once the part is whole."""
+    """How many rows and lists a part has, and what was noticed of them; it is there once the part is whole."""
     return folder / f"{number:07}.json"

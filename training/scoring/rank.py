@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from listwright.ranking.bundle import Bundle
 from listwright.ranking.candidates import CandidateList, Ranking
 from listwright.ranking.errors import ScoringError
-from listwright.ranking.features import UNKNOWN_CODE, FeatureSchema
+from listwright.ranking.features import MISSING_CODE, UNKNOWN_CODE, FeatureSchema, count_categories
 from listwright.ranking.reranker import Reranker
 from listwright.training.data.memory import asked
 
@@ -25,7 +25,9 @@ BLOCK_ROWS = 20_000
 """Rows that the first stage scores at a time: a cache still holds them when their lists are ranked."""
 
 
-def ranked(rows: pl.DataFrame, loaded: Bundle, qid: str, *, strategy: str = "auto", prefix: str = "") -> pl.DataFrame:
+def ranked(
+    rows: pl.DataFrame, loaded: Bundle, qid: str, *, strategy: str = "auto", prefix: str = ""
+) -> tuple[pl.DataFrame, Int[np.ndarray, "2 C"]]:
     """Rows with four more columns: ``rank`` from 1, ``score``, ``first_stage_score``, and the ``strategy`` that ranked.
 
     Args:
@@ -37,7 +39,8 @@ def ranked(rows: pl.DataFrame, loaded: Bundle, qid: str, *, strategy: str = "aut
 
     Returns:
         The rows in their order. Scores are those of ``POST /rerank``, to the bit: ``score`` is the candidate's share of
-        its list, null for a candidate that the second stage does not score.
+        its list, null for a candidate that the second stage does not score. And what
+        :func:`listwright.ranking.features.count_categories` counts in them.
 
     Raises:
         SchemaMismatchError: if a feature is not there, or text stands where numbers were fitted.
@@ -68,7 +71,8 @@ def ranked(rows: pl.DataFrame, loaded: Bundle, qid: str, *, strategy: str = "aut
     if order is not None:
         place = np.argsort(order)
         made = [column.gather(place) for column in made]
-    return rows.with_columns(column.alias(prefix + name) for name, column in zip(COLUMNS, made, strict=True))
+    added = rows.with_columns(column.alias(prefix + name) for name, column in zip(COLUMNS, made, strict=True))
+    return added, count_categories(lists.codes(loaded.manifest.feature_schema))
 
 
 class _Lists(NamedTuple):
@@ -85,6 +89,14 @@ class _Lists(NamedTuple):
     offsets: Int[np.ndarray, " M"]
     order: Int[np.ndarray, " R"] | None
     qids: Sequence[object]
+
+    def codes(self, schema: FeatureSchema) -> Float[np.ndarray, "R C"]:
+        """Those of the categorical columns."""
+        columns = list(schema.categorical)
+        if not isinstance(self.features, pl.DataFrame):
+            return self.features[:, columns]
+        codes = [self.features[:, column].to_numpy() for column in columns]
+        return np.stack(codes, axis=1) if codes else np.empty((self.features.height, 0), dtype=np.float32)
 
     def blocks(self) -> Iterator[_Block]:
         """Lists that follow each other, some at a time; the next ones may take their place."""
@@ -141,7 +153,7 @@ def _plain(rows: pl.DataFrame, schema: FeatureSchema) -> pl.DataFrame | None:
         if kind == pl.String and feature.kind == "categorical":
             codes = {category: feature.code(category) for category in feature.categories}
             coded = rows[feature.name].replace_strict(codes, default=UNKNOWN_CODE, return_dtype=pl.Float32)
-            columns.append(coded.fill_null(UNKNOWN_CODE))
+            columns.append(coded.set(rows[feature.name].is_null(), MISSING_CODE))
         elif kind is not None and kind.is_numeric() and feature.kind == "numeric":
             column = rows[feature.name]
             columns.append((column if kind == pl.Float32 else column.cast(pl.Float64)).cast(pl.Float32))

@@ -13,10 +13,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from listwright.ranking import bundle
 from listwright.ranking.errors import DataError, RecipeError
+from listwright.ranking.features import mostly_unknown
 from listwright.ranking.manifest import Manifest
 from listwright.training.progress import Progress
 from listwright.training.scoring.frames import batches, files_of
@@ -67,11 +69,21 @@ def run(
                 "a worker was stopped from outside, perhaps for want of memory: finished parts are kept; the same "
                 "command with --resume continues, with --jobs N for fewer at a time"
             ) from error
-        done = [Scored(*json.loads(path.read_text())) for path in sizes]
+        done = [json.loads(path.read_text()) for path in sizes]
+        _remark(done, manifest, progress)
         if _facts(job, manifest) != facts:
             raise DataError(job.data, f"changed while it was scored: delete {folder}, and score it again")
         _publish(folder, job.out)
-    return Scored(sum(part.rows for part in done), sum(part.lists for part in done))
+    return Scored(sum(rows for rows, *_ in done), sum(lists for _, lists, *_ in done))
+
+
+def _remark(parts: Sequence[list[Any]], manifest: Manifest, progress: Progress) -> None:
+    """Point out what the parts' workers noticed of the columns."""
+    schema = manifest.feature_schema
+    counts: np.ndarray = np.sum([counts for _, _, counts, _ in parts], axis=0, dtype=np.int64)
+    coarse = [sentence for *_, sentences in parts for sentence in sentences]
+    for sentence in (*mostly_unknown(counts, schema).values(), *coarse):
+        progress.remark(sentence)
 
 
 def _all_parts(
@@ -165,4 +177,4 @@ def _facts(job: Job, manifest: Manifest) -> dict[str, object]:
     hashes = {entry.name: entry.sha256 for entry in manifest.files}
     plain = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(job).items()}
     columns = None if job.columns is None else list(job.columns)
-    return {**plain, "columns": columns, "files of the bundle": hashes, "size and time of data": sizes}
+    return {**plain, "format": 2, "columns": columns, "files of the bundle": hashes, "size and time of data": sizes}

@@ -8,8 +8,12 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
+import polars as pl
+
 from listwright.ranking import bundle
 from listwright.ranking.bundle import Bundle
+from listwright.ranking.features import FeatureSchema
+from listwright.training.data.leaks.evidence import rounding_of
 from listwright.training.scoring.job import Job
 from listwright.training.scoring.part_files import FULL, part_file, rows_file, size_file
 from listwright.training.scoring.ranges import RowRange, needed, read
@@ -33,15 +37,22 @@ def score_part(number: int, ranges: Sequence[RowRange], job: Job, qid: str, fold
         return
     served = loaded(str(job.bundle))
     rows = read(ranges, needed(served.manifest.feature_schema, qid, job.columns))
-    found = ranked(rows, served, qid, strategy=job.strategy, prefix=job.prefix)
+    schema = served.manifest.feature_schema
+    found, counts = ranked(rows, served, qid, strategy=job.strategy, prefix=job.prefix)
     lists = int((found[job.prefix + "rank"] == 1).sum())
-    written = job.written(rows.columns, served.manifest.feature_schema.names, qid)
+    written = job.written(rows.columns, schema.names, qid)
     found = found.select(*written, *(job.prefix + name for name in COLUMNS))
     path = part_file(Path(folder), number)
     with told_if_full(path.parent, FULL):
         found.write_parquet(path, compression="lz4")  # the time counts, and the parts of one file are written again
-    write_json(size, [found.height, lists])
+    write_json(size, [found.height, lists, counts.tolist(), [] if number else _coarse(rows, schema)])
     rows_file(Path(folder), number).unlink(missing_ok=True)
+
+
+def _coarse(rows: pl.DataFrame, schema: FeatureSchema) -> list[str]:
+    """A sentence on each column of numbers many of which float32 merges."""
+    numbers = (rows[schema.names[d]] for d in schema.numeric if schema.names[d] in rows.columns)
+    return [str(found) for column in numbers if column.dtype.is_numeric() and (found := rounding_of(column))]
 
 
 @cache

@@ -62,6 +62,8 @@ def agree(body, columns=SCHEMA, *, ignores=False):
     assert unknown == tuple(ignored or ())
     assert lacking == _lacks(from_json(body), columns)
     assert np.array_equal(matrix, expected.features, equal_nan=True)
+    codes = list(columns.categorical)  # a missing category is told from an unknown one by the sign
+    assert np.array_equal(np.signbit(matrix[:, codes]), np.signbit(expected.features[:, codes]))
     assert matrix.dtype == np.float32
     left = from_json(rest, allow_inf_nan=False)
     sent = from_json(body)

@@ -11,7 +11,7 @@ TABLE = Remedies("leave it out with --ignore {}", ", or split by it with --split
 NAN = np.nan
 
 
-def found(name, column, *, categories=None, of=None, remedies=TABLE, ids=()):
+def found(name, column, *, categories=None, of=None, remedies=TABLE, rounding=()):
     """What is said of one column."""
     lengths, _, _, labels, _ = of or lists()
     kind = {} if categories is None else {"kind": "categorical", "categories": categories}
@@ -20,7 +20,7 @@ def found(name, column, *, categories=None, of=None, remedies=TABLE, ids=()):
     qids = tuple(f"q{n}" for n in range(len(lengths)))
     raw = Dataset(features, labels, offsets, qids, FeatureSchema(features=(Feature(name=name, **kind),)))
     train = raw if categories is None else raw.under(fit_schema(raw))
-    return [finding.said for finding in leaks(train, remedies, ids)]
+    return [finding.said for finding in leaks(train, remedies, rounding)]
 
 
 def only(said):

@@ -3,20 +3,24 @@
 import inspect
 import subprocess
 import sys
+import warnings
 from functools import partial
 
 import numpy as np
+import polars as pl
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import estimator_checks
 
 from listwright import training
+from listwright.ranking import bundle
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.training.recipe.config import LambdaMart
 from listwright.training.recipe.data import AnyData, Split
 from listwright.training.recipe.model import MODEL_NAMES
 from listwright.training.recipe.model import QilcmSpec as Spec
+from support.service.bundles import CATEGORY, NUMERIC, make_bundle
 
 # of check_estimator, those that do not fit: the others know no query ids
 CHECKS = (
@@ -96,6 +100,28 @@ def test_what_is_not_fitted_says_so(tmp_path):
     ):
         with pytest.raises(NotFittedError, match="not fitted yet"):
             question()
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({}, []),
+        ({"carrier": [None, None, "A5", None]}, []),
+        ({"carrier": ["a5", "b2 ", "A5", None]}, ["'carrier' has 2 unknown categories in 3 values"]),
+        (
+            {"price": [1_700_000_000.0, 1_700_000_001.0, 1_700_000_002.0, 3.0]},
+            ["'price' has 4 different values in 4 rows"],
+        ),
+    ],
+)
+def test_a_prediction_warns_of_columns_that_changed(tmp_path, changes, says):
+    model = training.Qilcm()._read(bundle.load(make_bundle(tmp_path / "shop" / "1")))
+    columns = {name: [1.0, 2.0, 3.0, 4.0] for name in NUMERIC} | {CATEGORY.name: ["A5"] * 4} | changes
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        model.predict(pl.DataFrame(columns), [1, 1, 2, 2])
+    assert len(found) == len(says)
+    assert all(one.filename == __file__ and text in str(one.message) for one, text in zip(found, says, strict=True))
 
 
 def test_importing_the_package_is_cheap():

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 from jaxtyping import Float, Int
 
-from listwright.training.data.dataset import Dataset
+from listwright.training.data.dataset import Dataset, Rounding
 
 Column = Float[np.ndarray, " R"]
 
@@ -22,6 +22,12 @@ REPEATS = 10
 
 ID_FROM = 1e9
 """Different whole numbers as large as this in the middle are ids in any case."""
+
+FINE = 2**19
+"""Different numbers that are not whole after which float32 is fine enough."""
+
+FEW_STEPS = 2**12
+"""Numbers of float32 in the range of a column, below which it is coarse."""
 
 _EXACT = 2**24
 """Whole numbers up to this are themselves as float32."""
@@ -167,16 +173,35 @@ def distinct_ids(values: Column) -> int:
     return distinct if _tell_rows_apart(distinct, len(present), span, middle) else 0
 
 
-def ids_beyond_float32(column: pl.Series) -> tuple[int, int] | None:
-    """Different values and rows of a column whose whole numbers tell rows apart, and no longer do as float32."""
+def rounding_of(column: pl.Series) -> Rounding | None:
+    """What a column of numbers loses as float32, if many of its values become one; None elsewhere.
+
+    Numbers that are not whole are continuous where very many are left: of these, float32 always merges some.
+    """
     present = column.drop_nulls() if column.dtype.is_integer() else column.cast(pl.Float64).fill_nan(None).drop_nulls()
-    sizes = np.abs(present.cast(pl.Float64).to_numpy())
-    if len(sizes) == 0 or sizes.max() <= _EXACT or (sizes != np.floor(sizes)).any():
+    numbers = present.cast(pl.Float64).to_numpy()
+    if len(numbers) == 0 or (column.dtype.is_float() and (numbers.astype(np.float32) == numbers).all()):
         return None
-    distinct, span = present.n_unique(), float(np.ptp(present.cast(pl.Float64).to_numpy()))
-    merged = present.cast(pl.Float32).n_unique() < NEARLY * distinct
-    ids = merged and _tell_rows_apart(distinct, len(present), span, float(np.median(sizes)))
-    return (distinct, len(present)) if ids else None
+    whole = bool((numbers == np.floor(numbers)).all())
+    if whole and np.abs(numbers).max() <= _EXACT:
+        return None
+    present = present if whole else present.head(2 * FINE)
+    distinct, left = present.n_unique(), present.cast(pl.Float32).n_unique()
+    if left >= NEARLY * distinct or (not whole and left >= FINE):
+        return None
+    middle = float(np.median(np.abs(numbers)))
+    is_id = whole and _tell_rows_apart(distinct, len(present), float(np.ptp(numbers)), middle)
+    return Rounding(column.name, distinct, left, len(present), is_id)
+
+
+def few_steps(column: Column) -> int | None:
+    """How many float32 numbers there are between the smallest and the largest of a column, if its numbers are so large
+    that they no longer tell whole numbers apart, and there are few; None elsewhere."""
+    present = column[~np.isnan(column)].astype(np.float64)
+    if len(present) == 0 or np.abs(present).max() <= _EXACT:
+        return None
+    steps = float(np.ptp(present)) / float(np.spacing(np.float32(np.abs(present).max())))
+    return int(steps) + 1 if 1.0 <= steps < FEW_STEPS else None
 
 
 def _tell_rows_apart(distinct: int, rows: int, span: float, middle: float) -> bool:

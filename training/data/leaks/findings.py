@@ -12,8 +12,16 @@ import numpy as np
 import polars as pl
 
 from listwright.ranking.features import UNKNOWN_CODE, Feature
-from listwright.training.data.dataset import Dataset, Ids, Remedies
-from listwright.training.data.leaks.evidence import MOSTLY, NEARLY, Column, ListFacts, by_mean_label, distinct_ids
+from listwright.training.data.dataset import Dataset, Remedies, Rounding
+from listwright.training.data.leaks.evidence import (
+    MOSTLY,
+    NEARLY,
+    Column,
+    ListFacts,
+    by_mean_label,
+    distinct_ids,
+    few_steps,
+)
 from listwright.training.data.times import TIMES_IN_NUMBERS, count_times
 from listwright.training.stored.rows import columns
 
@@ -49,34 +57,40 @@ class Finding:
     said: str
 
 
-def leaks(train: Dataset, remedies: Remedies, ids: Ids = ()) -> list[Finding]:
+def leaks(train: Dataset, remedies: Remedies, rounding: tuple[Rounding, ...] | None = ()) -> list[Finding]:
     """What a person should look at before a fit, in the order of the columns; query-level columns come last, together.
 
     Args:
         train: training queries.
         remedies: what that person can do about a column.
-        ids: of :attr:`listwright.training.data.dataset.Splits.ids`.
+        rounding: of :attr:`listwright.training.data.dataset.Splits.rounding`.
 
     Convention: a column that looks like a time is called neither an id nor query-level. With fewer than ``FEWEST``
-    lists, only what names, categories and ``ids`` say is said.
+    lists, only what names, categories and ``rounding`` say is said.
     """
     lists, found, per_list = ListFacts(train), list[Finding](), list[str]()
-    large = {name: (distinct, rows) for name, distinct, rows in ids}
+    coarse = {one.name: one for one in rounding or ()}
     for feature, column in zip(train.schema.features, columns(train.features), strict=True):
         name, leave_out = feature.name, remedies.leave_out.format(feature.name)
         said = [_order(feature, column, train, lists, leave_out), _position(feature, column, lists, leave_out)]
         if (time := _time(feature, column, lists)) is not None:
             split_by = remedies.split_by.format(name)
             said.insert(0, f"{time}. New queries lie beyond the times of training: {leave_out}{split_by}")
-        elif name in large:  # as float32 it may look like anything
-            distinct, rows = large[name]
-            numbers = f"{distinct} different whole numbers in {rows} rows"
+        elif name in coarse and coarse[name].looks_like_id:  # as float32 it may look like anything
+            numbers = f"{coarse[name].values} different whole numbers in {coarse[name].rows} rows"
             said.append(f"has {numbers}, more than float32 tells apart. It looks like an id: {leave_out}")
         else:
             said.append(_row_id(feature, column, lists, leave_out))
             if lists.longer >= FEWEST and lists.same_in_all(column):
                 per_list.append(name)
         found += [Finding((name,), f"{name!r} {text}") for text in said if text is not None]
+        if name in coarse and not coarse[name].looks_like_id:
+            found.append(Finding((name,), f"{coarse[name]}; or {leave_out}"))
+        if rounding is None and feature.kind == "numeric" and (steps := few_steps(column)) is not None:
+            values = (
+                f"has large numbers close to each other. Features are kept as float32, which has {steps:,} for them"
+            )
+            found.append(Finding((name,), f"{name!r} {values}: subtract an offset before the fit and in requests"))
     if (about_rows := _row_order(lists)) is not None:
         found.append(Finding((), about_rows))
     return [*found, _query_level(per_list, lists, remedies)] if per_list else found

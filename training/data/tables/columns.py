@@ -9,7 +9,7 @@ import polars as pl
 from jaxtyping import Float, Int
 from pydantic import ValidationError
 
-from listwright.ranking.features import UNKNOWN_CODE, Feature, FeatureSchema
+from listwright.ranking.features import MISSING_CODE, Feature, FeatureSchema
 from listwright.training.data.fault import Fault
 from listwright.training.data.letor.fast import MAX_LABEL
 from listwright.training.data.times import reads_as_time
@@ -132,8 +132,8 @@ def encoded(frame: pl.DataFrame, schema: FeatureSchema) -> Float[np.ndarray, "R 
     features = np.empty((frame.height, frame.width), dtype=np.float32)
     for d, (column, feature) in enumerate(zip(frame.iter_columns(), schema.features, strict=True)):
         if feature.kind == "categorical":
-            code: dict[str | None, int] = {category: n for n, category in enumerate(feature.categories, start=1)}
-            code[None] = UNKNOWN_CODE
+            code: dict[str | None, float] = {category: n for n, category in enumerate(feature.categories, start=1)}
+            code[None] = MISSING_CODE
             features[:, d] = [code[name] for name in _spelled(column)]
         else:
             features[:, d] = column.cast(pl.Float64).to_numpy()
@@ -186,7 +186,8 @@ def _categories(column: pl.Series) -> tuple[Float[np.ndarray, " R"], tuple[str, 
     values = _spelled(column)
     categories = tuple(sorted({value for value in values if value is not None}))
     code = {category: n for n, category in enumerate(categories, start=1)}
-    return np.array([0 if value is None else code[value] for value in values], dtype=np.float32), categories
+    codes = [MISSING_CODE if value is None else code[value] for value in values]
+    return np.array(codes, dtype=np.float32), categories
 
 
 def _spelled(column: pl.Series) -> list[str | None]:

@@ -19,8 +19,8 @@ from listwright.ranking.features import Feature, FeatureSchema
 from listwright.training.data.cache import FULL, Beside, cached_with, stored
 from listwright.training.data.cache import folder as cache_folder
 from listwright.training.data.container import file_digest
-from listwright.training.data.dataset import Dataset, Ids, Remedies, Splits, dataset_of
-from listwright.training.data.leaks.evidence import ids_beyond_float32
+from listwright.training.data.dataset import Dataset, Remedies, Rounding, Splits, dataset_of
+from listwright.training.data.leaks.evidence import rounding_of
 from listwright.training.data.sources import NAMED, files_by_split
 from listwright.training.data.split import by_name, by_query, by_time, check_fold, checked
 from listwright.training.data.tables.alike import alike
@@ -71,14 +71,14 @@ def load(
             )
         check_fold(fold, 1, NAMED)
         files = {name: Path(file) for name, file in named.items()}
-        (train, valid, test), ids = _read_splits(spec, files, on_disk, progress)
+        (train, valid, test), rounding = _read_splits(spec, files, on_disk, progress)
         splits = checked(train, valid, test, ", ".join(f"{name} {path.name}" for name, path in files.items()))
-        return replace(splits, ids=ids)
+        return replace(splits, rounding=rounding)
     if len(sources) > 1:
         raise RecipeError(f"--data takes one table, not {len(sources)}, or {NAMED}: {', '.join(sources)}")
     if split.by != "random":
         check_fold(fold, 1, f"a table that is split by {_OPTION[split.by]}")
-    dataset, name, marks, ids = read(spec, sources[0], on_disk=on_disk, progress=progress)
+    dataset, name, marks, rounding = read(spec, sources[0], on_disk=on_disk, progress=progress)
     column = str(split.column)
     match split.by:
         case "random":
@@ -88,7 +88,7 @@ def load(
         case "column":
             names = [str(mark) for mark in marks]
             splits = by_name(dataset, names, split, rng=rng, source=name, column=column)
-    return replace(splits, remedies=Remedies(split_by=_split_by(split)), ids=ids)
+    return replace(splits, remedies=Remedies(split_by=_split_by(split)), rounding=rounding)
 
 
 class Read(NamedTuple):
@@ -98,13 +98,13 @@ class Read(NamedTuple):
         dataset: its queries; categories are sorted by name.
         name: of the file.
         marks: what each query is split by, ``N`` times or names of splits; empty for a random split.
-        ids: of :attr:`listwright.training.data.dataset.Splits.ids`.
+        rounding: of :attr:`listwright.training.data.dataset.Splits.rounding`.
     """
 
     dataset: Dataset
     name: str
     marks: tuple[Time, ...]
-    ids: Ids
+    rounding: tuple[Rounding, ...]
 
 
 def read(spec: TableData, source: str, *, on_disk: bool = False, progress: Progress = SILENT) -> Read:
@@ -143,12 +143,12 @@ def read(spec: TableData, source: str, *, on_disk: bool = False, progress: Progr
 
     digest = _digest(spec, [path])
     dataset, beside = _stored(digest, path, write) if on_disk else cached_with(digest, path.name, parse)
-    return Read(dataset, path.name, tuple(beside["marks"]), _ids(beside))
+    return Read(dataset, path.name, tuple(beside["marks"]), _rounding(beside))
 
 
 def _read_splits(
     spec: TableData, files: dict[str, Path], on_disk: bool, progress: Progress
-) -> tuple[list[Dataset], Ids]:
+) -> tuple[list[Dataset], tuple[Rounding, ...]]:
     """One dataset per file; the training table says which columns there are, and which are categories."""
     for path in files.values():
         check_table(path)
@@ -186,7 +186,7 @@ def _read_splits(
             else:
                 parse = partial(lambda split: parsed()[split], split)
                 read.append(cached_with(f"{digest}/{split}", path.name, parse))
-    return [dataset for dataset, _ in read], _ids(read[0][1])
+    return [dataset for dataset, _ in read], _rounding(*(beside for _, beside in read))
 
 
 @contextmanager
@@ -229,17 +229,17 @@ def _check_named(spec: TableData, tables: Sequence[Table]) -> None:
 
 
 def _parsed(spec: TableData, table: Table, split_by: str = "") -> tuple[Dataset, Beside]:
-    """The dataset, what its queries are split by, and which numbers look like ids."""
+    """The dataset, what its queries are split by, and which numbers float32 merges."""
     names = _feature_columns(spec, table)
     order, dataset = _judged(spec, table)
     features, schema = np.empty((len(names), dataset.rows), dtype=np.float32), []
-    ids: list[list[object]] = []
+    rounding: list[Rounding] = []
     for d, name in enumerate(names):
         features[d], feature, found = _feature(spec, table, name, split_by)
         schema.append(feature)
-        ids += found
+        rounding += found
     whole = replace(dataset, features=features.T[order], schema=FeatureSchema(features=tuple(schema)))
-    return whole, {"marks": marks_of(spec.split, table, dataset, order), "ids": ids}
+    return whole, {"marks": marks_of(spec.split, table, dataset, order), "rounding": rounding}
 
 
 def _streamed(writer: ShardWriter, spec: TableData, table: Table, progress: Progress, split_by: str = "") -> Beside:
@@ -247,19 +247,20 @@ def _streamed(writer: ShardWriter, spec: TableData, table: Table, progress: Prog
     names = _feature_columns(spec, table)
     order, dataset = _judged(spec, table)
     check_together(table, str(spec.qid), order, dataset)
-    features, ids = [], list[list[object]]()
+    features, rounding = [], list[Rounding]()
     looking = progress.begin(f"Looking through {table.path.name}, columns", len(names))
     for name in names:
         _, feature, found = _feature(spec, table, name, split_by)
         features.append(feature)
-        ids += found
+        rounding += found
         looking.reach(len(features))
     marks = marks_of(spec.split, table, dataset, order)
     writing = progress.begin(f"Writing shards of {table.path.name}, rows", dataset.rows)
     columns = table.select(names).frame
     assert isinstance(columns, ColumnFile)
     stream_into(writer, columns, dataset, FeatureSchema(features=tuple(features)), writing)
-    return {"marks": marks, "ids": ids, "features": [feature.model_dump(mode="json") for feature in features]}
+    described = [feature.model_dump(mode="json") for feature in features]
+    return {"marks": marks, "rounding": rounding, "features": described}
 
 
 def _feature_columns(spec: TableData, table: Table) -> list[str]:
@@ -283,16 +284,18 @@ def _judged(spec: TableData, table: Table) -> tuple[Int[np.ndarray, " R"], Datas
 
 def _feature(
     spec: TableData, table: Table, name: str, split_by: str
-) -> tuple[Float[np.ndarray, " R"], Feature, list[list[object]]]:
-    """Values and description of one column, and whether its numbers look like ids."""
+) -> tuple[Float[np.ndarray, " R"], Feature, list[Rounding]]:
+    """Values and description of one column, and what float32 merges of its numbers."""
     column, named = table.frame[name], frozenset(spec.categorical)
     values, feature = feature_of(column, named, table.fault, leave_out="--ignore it", split_by=split_by)
-    found = ids_beyond_float32(column) if feature.kind == "numeric" else None
-    return values, feature, [] if found is None else [[name, *found]]
+    found = rounding_of(column) if feature.kind == "numeric" else None
+    return values, feature, [] if found is None else [found]
 
 
-def _ids(beside: Beside) -> Ids:
-    return tuple((name, distinct, rows) for name, distinct, rows in beside["ids"])
+def _rounding(*tables: Beside) -> tuple[Rounding, ...]:
+    """Of each column, in the first table where there is some."""
+    by_name = {name: Rounding(name, *facts) for table in reversed(tables) for name, *facts in table["rounding"]}
+    return tuple(by_name.values())
 
 
 def _split_by(split: TableSplit) -> str:

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from listwright.ranking import bundle
 from listwright.ranking.errors import ScoringError
-from listwright.ranking.features import QUANTILE_LEVELS, Feature, FeatureSchema
+from listwright.ranking.features import MISSING_CODE, QUANTILE_LEVELS, UNKNOWN_CODE, Feature, FeatureSchema
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.reranker import Reranker
 from listwright.ranking.stages import AnomalyStage
@@ -69,10 +69,10 @@ def shown(drift):
 
 def test_values_are_held_against_their_own_feature():
     features = np.array(
-        [[-2.1, 1, NAN], [-2.0, 0, 1e30], [2.0, 2, 0.0], [2.1, 0, NAN], [NAN, 1, -1e30]], dtype=np.float32
+        [[-2.1, 1, NAN], [-2.0, 0, 1e30], [2.0, 2, 0.0], [2.1, MISSING_CODE, NAN], [NAN, 1, -1e30]], dtype=np.float32
     )
     found = {kind: counts.tolist() for kind, counts in zip(KINDS, unusual(features, SCHEMA), strict=True)}
-    assert found == {"missing": [1, 0, 2], "below": [1, 0, 0], "above": [1, 0, 0], "unknown": [0, 2, 0]}, (
+    assert found == {"missing": [1, 1, 2], "below": [1, 0, 0], "above": [1, 0, 0], "unknown": [0, 1, 0]}, (
         "on the quantile is in range; without quantiles nothing is out of it; a category is never out of range"
     )
 
@@ -90,8 +90,23 @@ def test_counts_add_up_under_the_bundle(drift, clock):
     assert found[above.replace("price", "bm25").replace("above", "missing")] == "6.0"
     assert found[above.replace("price", "carrier").replace("above", "unknown")] == "3.0"
     assert found[above.replace("above", "below")] == "0.0", "or the first would not be a rise"
-    assert not any('feature="carrier"' in name and "unknown" not in name for name in found)
+    assert found[above.replace("price", "carrier").replace("above", "missing")] == "0.0"
+    assert not any('feature="carrier"' in name and ("below" in name or "above" in name) for name in found)
     assert not any("anomal" in name for name in found), "this bundle has no forest"
+
+
+@pytest.mark.parametrize(
+    ("unknown", "missing", "known", "warnings"), [(60, 0, 50, 1), (60, 50, 50, 1), (49, 100, 51, 0), (60, 10, 30, 0)]
+)
+def test_mostly_unknown_categories_are_said_once_in_the_log(drift, clock, caplog, unknown, missing, known, warnings):
+    """Missing ones do not count, and a hundred must be there."""
+    codes = [UNKNOWN_CODE] * unknown + [MISSING_CODE] * missing + [1] * known
+    rows = np.array([[0.0, code, 0.0] for code in codes], dtype=np.float32)
+    for part in np.array_split(rows, 10) * (2 if warnings else 1):
+        drift.note(part, np.zeros(len(part)), Ranker())
+        clock.now += EVERY_S
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * warnings
+    assert all("'carrier'" in record.message for record in caplog.records)
 
 
 def test_one_list_in_a_while_is_looked_at(drift, clock):

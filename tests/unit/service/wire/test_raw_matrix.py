@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from listwright.ranking.errors import CandidateError
+from listwright.ranking.features import MISSING_CODE, UNKNOWN_CODE
 from listwright.service.wire.raw_matrix import to_candidates
 from support.service.bundles import CATEGORY, schema
 
@@ -24,10 +25,12 @@ def test_what_is_not_aligned_is_copied(off):
     assert np.array_equal(found, ROWS, equal_nan=True)
 
 
-def test_a_missing_category_becomes_an_unknown_one_in_a_copy():
+def test_a_missing_category_has_its_code_in_a_copy():
     matrix = ROWS.copy()
     matrix[1, 3] = np.nan
-    assert to_candidates(matrix, MIXED).features[:, 3].tolist() == [0.0, 0.0]
+    codes = to_candidates(matrix, MIXED).features[:, 3]
+    assert codes.tolist() == [UNKNOWN_CODE, MISSING_CODE] == [0.0, 0.0], "to all models they are one"
+    assert np.signbit(codes).tolist() == [False, True]
     assert np.isnan(matrix[1, 3])
 
 

@@ -86,7 +86,7 @@ def test_columns_like_ids_are_doubted():
         names = tuple(map(str, range(categories)))
         schema = FeatureSchema(features=(Feature(name="x"), Feature(name="note", kind="categorical", categories=names)))
         labels = np.arange(400, dtype=np.int32) % 2
-        part = Dataset(np.zeros((400, 2), np.float32), labels, np.array([0, 400]), ("q",), schema)
+        part = Dataset(np.ones((400, 2), np.float32), labels, np.array([0, 400]), ("q",), schema)
         return Splits(part, part, part, "here")
 
     assert doubtful(data(100)) == []

@@ -1,14 +1,22 @@
 """What is pointed out about data, from the source to the note."""
 
+import re
+
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
+from listwright.training.data.leaks import evidence
+from listwright.training.data.leaks.evidence import NEARLY, rounding_of
 from listwright.training.data.load import doubtful, load
 from listwright.training.recipe import config
 from listwright.training.recipe.config import Recipe
 from listwright.training.recipe.data import TableData, TableSplit
 from support.lists import lists
+from support.strategies import scale_examples
 
 _, QUERY, PLACE, LABELS, RNG = lists()
 ROWS = len(QUERY)
@@ -53,9 +61,76 @@ def test_text_that_tells_rows_apart_is_told_of_once(table):
     assert "if it is an id or free text, leave it out with --ignore note" in often
 
 
-@pytest.mark.parametrize("values", [1e9 * np.exp(NOISE), (1e5 * np.exp(NOISE)).round(), 4e9 + (QUERY % 7)])
-def test_large_amounts_are_no_ids(table, values):
+@pytest.mark.parametrize("values", [1e9 * np.exp(NOISE), (1e5 * np.exp(NOISE)).round(), 17_000_000 + 2 * (QUERY % 7)])
+def test_large_amounts_are_no_ids_and_lose_nothing(table, values):
     assert not any("float32" in said for said in doubtful(table(amount=values)))
+
+
+@pytest.mark.parametrize("kind", [pl.Int64, pl.Float64])
+@pytest.mark.parametrize(
+    ("values", "different", "left"),
+    [
+        (1_700_000_000 + RNG.integers(0, 600, ROWS).repeat(2)[:ROWS], None, 6),  # seconds
+        (4_000_000_000 + QUERY % 7, 7, 1),
+        (np.where(PLACE == 1, 0, 1_700_000_000 + PLACE), None, 2),  # 0 where there is none
+    ],
+)
+def test_numbers_that_are_one_as_float32_are_told_of(table, kind, values, different, left):
+    different = different or len(np.unique(values))
+    said = [one for one in doubtful(table(amount=pl.Series(values, dtype=kind))) if "float32" in one]
+    assert f"'amount' has {different} different values in {ROWS} rows" in only(said)
+    assert re.search(r"tells (\d+) of them apart", only(said))[1] == str(left)
+
+
+def test_a_price_with_an_offset_is_told_of_and_one_without_is_not(table):
+    prices = RNG.permutation(10_000)[:ROWS] / 100
+    assert not any("float32" in said for said in doubtful(table(amount=prices)))
+    assert any("'amount'" in said and "float32" in said for said in doubtful(table(amount=1e6 + prices)))
+
+
+@given(hnp.arrays(np.float64, st.integers(1, 60), elements=st.floats(-1e12, 1e12)))
+@settings(max_examples=scale_examples(200))
+def test_values_are_counted_as_numpy_counts_them(values):
+    found = rounding_of(pl.Series("x", values))
+    different, left = (len(np.unique(kind + 0.0)) for kind in (values, values.astype(np.float32)))
+    assert (found is None) == (left >= NEARLY * different)
+    assert found is None or (found.values, found.left, found.rows) == (different, left, len(values))
+
+
+def test_very_many_numbers_that_are_not_whole_are_fine_enough(monkeypatch):
+    values = pl.Series("x", 1.0 + np.random.default_rng(0).random(1000) * 1e-4)
+    assert rounding_of(values) is not None
+    monkeypatch.setattr(evidence, "FINE", 500)
+    assert rounding_of(values) is None
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_files_for_the_splits_are_all_looked_at(tmp_path, on_disk):
+    for n, name in enumerate(("train", "valid", "test")):
+        amount = 1_700_000_000 + np.arange(ROWS) % 100 if name == "test" else np.arange(ROWS) % 100
+        shop = np.array(["a", "b", ""] if name == "train" else ["a ", "B", ""])[np.arange(ROWS) % 3]
+        frame = pl.DataFrame({"q": [f"{name}{q}" for q in QUERY], "y": LABELS, "x": NOISE.round(1), "amount": amount})
+        frame = frame.with_columns(shop=pl.Series(shop).replace("", None), other=pl.lit("uv"[n % 2]))
+        frame.write_parquet(tmp_path / f"{name}.parquet")
+    recipe = Recipe(name="shop", about="x", data=TableData(qid="q", label="y"))
+    sources = [f"{name}={tmp_path / name}.parquet" for name in ("train", "valid", "test")]
+    notes = doubtful(load(recipe, sources, shards="always" if on_disk else "never"))
+    assert sum("'amount' has 100 different values" in said for said in notes) == 1
+    unknown = [said for said in notes if "unknown categories" in said]
+    present = ROWS - len(range(2, ROWS, 3))
+    assert [f"'shop' has {present} unknown categories in {present} values" in said for said in unknown] == [
+        True,
+        False,
+        True,
+    ]
+    assert "'other'" in unknown[1]
+
+
+def test_large_numbers_close_to_each_other_in_letor_text_are_told_of(tmp_path):
+    rows = zip(QUERY, LABELS, NOISE, 1_700_000_000 + np.arange(ROWS) % 600, strict=True)
+    (tmp_path / "rows.txt").write_text("".join(f"{y} qid:{q} 1:{x} 2:{t} 3:{t / 1e4}\n" for q, y, x, t in rows))
+    said = [one for one in doubtful(load(config.load("letor"), [str(tmp_path / "rows.txt")])) if "float32" in one]
+    assert only(said).startswith("'f2' ")
 
 
 def test_training_queries_alone_are_judged(table):
@@ -70,7 +145,7 @@ def test_training_queries_alone_are_judged(table):
 
 def test_each_source_has_its_own_remedy(table, tmp_path):
     assert only(doubtful(table(x=PLACE))).endswith("leave it out with --ignore x")
-    assert only(doubtful(table(ts=1_700_000_000 + QUERY))).endswith("or split by it with --split time --time-column ts")
+    assert doubtful(table(ts=1_700_000_000 + QUERY))[0].endswith("or split by it with --split time --time-column ts")
     text = "".join(f"{y} qid:{q} 1:{x} 2:{p}\n" for q, y, x, p in zip(QUERY, LABELS, NOISE, PLACE, strict=True))
     (tmp_path / "rows.txt").write_text(text)
     said = only(doubtful(load(config.load("letor"), [str(tmp_path / "rows.txt")])))
@@ -81,5 +156,5 @@ def test_each_source_has_its_own_remedy(table, tmp_path):
 
 def test_a_time_is_no_remedy_where_the_split_is_made_already(table):
     columns = {"ts": 1_700_000_000 + QUERY, "part": [("train", "train", "dev", "test")[q % 4] for q in QUERY]}
-    said = only(doubtful(table(**columns, split=TableSplit(by="column", column="part"))))
+    said = doubtful(table(**columns, split=TableSplit(by="column", column="part")))[0]
     assert said.endswith("leave it out with --ignore ts")

@@ -190,6 +190,6 @@ def test_what_a_part_holds_is_written_last(folder, data, monkeypatch, tmp_path):
     monkeypatch.undo()
     for _ in range(2):  # a task that is lost at its very end is run again
         score_part(*given)
-        assert json.loads((tmp_path / "0000000.json").read_text()) == [2, 1]
+        assert json.loads((tmp_path / "0000000.json").read_text())[:2] == [2, 1]
         assert np.isfinite(pl.read_parquet(tmp_path / "0000000.parquet")["score"].to_numpy()).all()
     assert not (tmp_path / "0000000.arrow").exists()

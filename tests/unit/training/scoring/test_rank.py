@@ -59,6 +59,8 @@ def test_plain_columns_are_read_as_the_thorough_way_reads_them(rows, kind, turne
     lists = in_blocks(found, turned)
     np.testing.assert_array_equal([len(features) for features in lists], np.diff(found.offsets))
     np.testing.assert_array_equal(np.concatenate(lists), data.features)
+    np.testing.assert_array_equal(found.codes(SCHEMA), data.features[:, SCHEMA.categorical])
+    np.testing.assert_array_equal(np.signbit(found.codes(SCHEMA)), np.signbit(data.features[:, SCHEMA.categorical]))
     np.testing.assert_array_equal(found.offsets, data.offsets)
     assert [str(qid) for qid in found.qids] == list(data.qids)
 
@@ -108,4 +110,4 @@ def test_a_first_stage_that_fails_in_a_block_names_the_query(folder):
     loaded.reranker.first_stage = Failing()
     with pytest.raises(ScoringError, match="query q1: no such price"):
         ranked(frame.with_columns(price=pl.when(pl.int_range(12) == 5).then(77.0).otherwise("price")), loaded, "query")
-    assert ranked(frame, loaded, "query").height == 12
+    assert ranked(frame, loaded, "query")[0].height == 12

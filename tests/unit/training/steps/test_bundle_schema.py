@@ -1,14 +1,19 @@
-"""What is refused before anything is fitted: queries that LightGBM would refuse later."""
+"""What is refused or pointed out before anything is fitted: long queries, and categories that a given model lacks."""
 
+import lightgbm
 import numpy as np
+import pandas
+import polars as pl
 import pytest
 
 from listwright.ranking.errors import DataError
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.training.data.dataset import Dataset, Splits
+from listwright.training.data.load import doubtful
 from listwright.training.recipe import config
-from listwright.training.recipe.config import GivenColumn
-from listwright.training.steps.bundle_schema import under_bundle_schema
+from listwright.training.recipe.config import GivenColumn, GivenModel
+from listwright.training.recipe.data import TableData
+from listwright.training.steps.bundle_schema import load, under_bundle_schema
 
 SCHEMA = FeatureSchema(features=(Feature(name="price"),))
 
@@ -40,3 +45,19 @@ def test_a_query_that_lightgbm_does_not_take_is_named(train, valid, says):
 def test_as_many_rows_as_lightgbm_takes_and_more_where_it_fits_nothing(train, test, first_stage):
     splits = Splits(part(*train), part(4, 5), part(test), "by hand")
     assert under_bundle_schema(config.changed(config.load("letor"), first_stage), splits).train.rows == sum(train)
+
+
+@pytest.mark.parametrize(("spelling", "notes"), [(str, 0), (str.upper, 3)])
+def test_categories_that_a_given_model_does_not_know_are_told_of(tmp_path, spelling, notes):
+    """In every part: they were known as long as training fixed the schema."""
+    shops, prices = np.array(["a", "b", "c"])[np.arange(60) % 3], np.arange(60.0)
+    frame = pandas.DataFrame({"shop": pandas.Categorical([spelling(shop) for shop in shops]), "price": prices})
+    params = {"objective": "lambdarank", "verbosity": -1, "min_data_in_leaf": 2}
+    booster = lightgbm.train(params, lightgbm.Dataset(frame, np.arange(60) % 2, group=[10] * 6), num_boost_round=2)
+    booster.save_model(tmp_path / "model.txt")
+    table = pl.DataFrame({"q": np.arange(60) // 4, "y": np.arange(60) % 2, "shop": shops, "price": prices})
+    table.write_parquet(tmp_path / "rows.parquet")
+    recipe = config.changed(config.load("table"), {"data": TableData(qid="q", label="y")})
+    recipe = config.changed(recipe, {"first_stage": GivenModel(path=str(tmp_path / "model.txt"))})
+    said = [one for one in doubtful(load(recipe, [str(tmp_path / "rows.parquet")])) if "'shop' has " in one]
+    assert len(said) == notes

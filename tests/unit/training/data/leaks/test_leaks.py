@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from listwright.ranking.features import Feature, FeatureSchema
-from listwright.training.data.dataset import Dataset
+from listwright.training.data.dataset import Dataset, Rounding
 from listwright.training.data.leaks.findings import FEWEST, leaks
 from listwright.training.data.load import load
 from listwright.training.recipe import config
@@ -184,7 +184,7 @@ def test_numbers_that_may_differ_by_chance(column):
 
 
 def test_ids_that_float32_cannot_tell_apart():
-    said = only(found("x", NOISE, ids=(("x", 9000, 9001),)))
+    said = only(found("x", NOISE, rounding=(Rounding("x", 9000, 90, 9001, looks_like_id=True),)))
     assert "has 9000 different whole numbers in 9001 rows, more than float32 tells apart" in said
 
 

@@ -80,7 +80,7 @@ def run(
 def _remark(parts: Sequence[list[Any]], manifest: Manifest, progress: Progress) -> None:
     """Point out what the parts' workers noticed of the columns."""
     schema = manifest.feature_schema
-    counts: np.ndarray = np.sum([counts for _, _, counts, _ in parts], axis=0, dtype=np.int64)
+    counts = np.array([counts for _, _, counts, _ in parts], dtype=np.int64).sum(axis=0)
     coarse = [sentence for *_, sentences in parts for sentence in sentences]
     for sentence in (*mostly_unknown(counts, schema).values(), *coarse):
         progress.remark(sentence)

@@ -28,6 +28,12 @@ def names(text: str) -> tuple[str, ...]:
     return listed
 
 
+def in_list(name: str) -> str:
+    """A name as a list option takes it, for a shell: what :func:`names` reads."""
+    plain = "," not in name and not name.startswith('"') and name == name.strip()
+    return shlex.quote(name if plain else '"' + name.replace('"', '""') + '"')
+
+
 def repeatable(command: str, arguments: Sequence[str]) -> str:
     """``listwright COMMAND ARGUMENTS`` without what is of one machine or one attempt.
 

@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 
 from listwright.ranking.errors import DataError
 from listwright.ranking.features import QUANTILE_LEVELS, UNKNOWN_CODE, Feature, FeatureSchema, count_categories
+from listwright.training.command import in_list
 from listwright.training.stored.rows import CHUNK_ROWS, Features, chunks, columns, mapped, taken
 from listwright.training.stored.shards import Stored
 
@@ -226,6 +227,10 @@ class Remedies:
     leave_out: str = "leave it out with --ignore {}"
     split_by: str = ""
     keep_constant: str = "drop_constant = false under [data] of a recipe"
+
+    def without(self, name: str) -> str:
+        """How the column of that name is left out."""
+        return self.leave_out.format(in_list(name))
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,7 @@ def doubtful(splits: Splits) -> list[str]:
     many = {f.name: len(f.categories) for f in train.schema.features if len(f.categories) > max(20, train.rows // 4)}
     doubts += [
         f"{name!r} has {values} values in {train.rows} training rows: if it is an id or free text, "
-        f"{remedies.leave_out.format(name)}"
+        f"{remedies.without(name)}"
         for name, values in many.items()
         if (name,) not in told
     ]

@@ -71,7 +71,7 @@ def leaks(train: Dataset, remedies: Remedies, rounding: tuple[Rounding, ...] | N
     lists, found, per_list = ListFacts(train), list[Finding](), list[str]()
     coarse = {one.name: one for one in rounding or ()}
     for feature, column in zip(train.schema.features, columns(train.features), strict=True):
-        name, leave_out = feature.name, remedies.leave_out.format(feature.name)
+        name, leave_out = feature.name, remedies.without(feature.name)
         said = [_order(feature, column, train, lists, leave_out), _position(feature, column, lists, leave_out)]
         if (time := _time(feature, column, lists)) is not None:
             split_by = remedies.split_by.format(name)
@@ -192,6 +192,6 @@ def _query_level(names: list[str], lists: ListFacts, remedies: Remedies) -> Find
     said = (
         f"{shown} {has} one value per list in all {lists.longer} training lists of two or more. {it} cannot change an "
         f"order alone; trees, and a network's encoder and context, can use {them} together with other columns. "
-        f"If {one} is an id or a time of the query, {remedies.leave_out.format('NAME' if several else names[0])}"
+        f"If {one} is an id or a time of the query, {remedies.without('NAME' if several else names[0])}"
     )
     return Finding(tuple(names), said)

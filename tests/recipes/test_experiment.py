@@ -67,4 +67,4 @@ def test_wrong_options_are_one_clear_line(tmp_path, capsys):
     assert run("oracle", "--out", tmp_path / "x") == 1
     assert "name the data with --data PATH" in " ".join(capsys.readouterr().out.split())
     assert run("oracle", "--recipe", "planted", "--folds", "1,x", "--out", tmp_path / "x") == 1
-    assert "'1,x': expected whole numbers from 1" in " ".join(capsys.readouterr().out.split())
+    assert "--folds 1,x: expected whole numbers from 1" in " ".join(capsys.readouterr().out.split())

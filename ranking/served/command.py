@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from listwright.ranking.errors import DataError, RecipeError
@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="listwright served",
-        description="List the files of a served log, or remove the records of one unit from them.",
+        description="List the files of a served log, or remove the records of a unit from them.",
         epilog="examples:\n  listwright served list /var/log/served\n"
         "  listwright served forget /var/log/served --unit customer-17 --events /var/log/events\n\n"
         f"forget looks for the unit itself and, where {SALT} is set, for its salted hash. Events go if they name\n"
@@ -52,10 +52,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     listing = actions.add_parser("list", help="files, their records and bytes")
-    forgetting = actions.add_parser("forget", help="remove the records of one unit")
+    forgetting = actions.add_parser("forget", help="remove the records of a unit")
     for action in (listing, forgetting):
         action.add_argument("folder", type=Path, metavar="DIR", help="folder of LISTWRIGHT_SERVED_LOG")
-    forgetting.add_argument("--unit", required=True, help="as requests have sent it")
+    forgetting.add_argument("--unit", action="append", required=True, help="as requests have sent it; repeatable")
     forgetting.add_argument(
         "--events", type=Path, metavar="DIR", help="folder of LISTWRIGHT_EVENTS_LOG: the unit's events go, too"
     )
@@ -74,11 +74,11 @@ def _list(folder: Path) -> int:
     return 0
 
 
-def _forget(folder: Path, unit: str, events: Path | None) -> int:
+def _forget(folder: Path, given: Sequence[str], events: Path | None) -> int:
     salt = os.environ.get(SALT)
     if salt is not None and not (salt := salt.strip()):  # as the service reads it
         raise RecipeError(f"{SALT} is empty, so hashed units would not be found: give it its value, or do not set it")
-    units = frozenset({unit} if not salt else {unit, hashed(unit, salt.encode())})
+    units = frozenset([*given, *(hashed(unit, salt.encode()) for unit in given if salt)])
     left, awaited = 0, frozenset[str]()
     if events is not None:  # before the records, whose query ids tell the events
         left, awaited = _tell(forget_events(events, query_ids(folder, units), units), "events")

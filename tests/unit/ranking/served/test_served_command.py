@@ -42,6 +42,11 @@ def test_the_records_of_a_unit_go_and_all_others_stay_to_the_byte(log, capsys):
     assert sorted(path.name for path in log.iterdir()) == ["1.avro", "3.avro"]
 
 
+def test_several_units_are_forgotten_at_once(log):
+    assert command.main(["forget", str(log), "--unit", "unit-0", "--unit", "unit-1"]) == command.LEFT
+    assert units(log)["1.avro"] == ["unit-2"] * 2
+
+
 def test_a_file_that_is_finished_meanwhile_is_not_missed(log, monkeypatch):
     listed = files.log_files(log)
     (log / "3.avro.part").rename(log / "3.avro")

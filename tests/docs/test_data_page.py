@@ -75,10 +75,7 @@ def bounds():
             ["median from which distinct whole numbers are ids in any case", f"{evidence.ID_FROM:,.0f}"],
             ["whole number up to which float32 is exact", f"{evidence._EXACT:,}"],
             ["share of distinct numbers that float32 merges, above", f"{100 * (1 - evidence.NEARLY):.0f} %"],
-            [
-                "distinct numbers that are not whole and are left, from which none is pointed out",
-                f"{evidence.FINE:,}",
-            ],
+            ["rows in which numbers that are not whole are counted, the first", f"{evidence.FIRST:,}"],
             [
                 "LETOR text: float32 numbers in the range of a column of larger numbers, below",
                 f"{evidence.FEW_STEPS:,}",

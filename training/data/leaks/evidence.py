@@ -23,8 +23,8 @@ REPEATS = 10
 ID_FROM = 1e9
 """Different whole numbers as large as this in the middle are ids in any case."""
 
-FINE = 2**19
-"""Different numbers that are not whole after which float32 is fine enough."""
+FIRST = 2**17
+"""Rows in which numbers that are not whole are counted."""
 
 FEW_STEPS = 2**12
 """Numbers of float32 in the range of a column, below which it is coarse."""
@@ -176,7 +176,7 @@ def distinct_ids(values: Column) -> int:
 def rounding_of(column: pl.Series) -> Rounding | None:
     """What a column of numbers loses as float32, if many of its values become one; None elsewhere.
 
-    Numbers that are not whole are continuous where very many are left: of these, float32 always merges some.
+    Of numbers that are not whole, the first :data:`FIRST` are looked at: of many more, float32 merges some in any case.
     """
     present = column.drop_nulls() if column.dtype.is_integer() else column.cast(pl.Float64).fill_nan(None).drop_nulls()
     numbers = present.cast(pl.Float64).to_numpy()
@@ -185,9 +185,9 @@ def rounding_of(column: pl.Series) -> Rounding | None:
     whole = bool((numbers == np.floor(numbers)).all())
     if whole and np.abs(numbers).max() <= _EXACT:
         return None
-    present = present if whole else present.head(2 * FINE)
+    present = present if whole else present.head(FIRST)
     distinct, left = present.n_unique(), present.cast(pl.Float32).n_unique()
-    if left >= NEARLY * distinct or (not whole and left >= FINE):
+    if left >= NEARLY * distinct:
         return None
     middle = float(np.median(np.abs(numbers)))
     is_id = whole and _tell_rows_apart(distinct, len(present), float(np.ptp(numbers)), middle)

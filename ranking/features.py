@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
+from decimal import Decimal
 from functools import cached_property
 from typing import Annotated, Literal
 
@@ -22,6 +24,58 @@ FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 MAX_NAME = 220
 """Characters of a feature's name."""
+
+_SPACES = "".join(map(chr, range(0x2000, 0x200B)))
+PADDING = f" \t\n\r\v\f\x85\xa0\u1680{_SPACES}\u2028\u2029\u202f\u205f\u3000\ufeff"
+"""Characters that are no part of a cell where they stand at its ends."""
+
+MISSING_WORDS = frozenset({"", "na", "n/a", "#n/a", "<na>", "nan", "-nan", "nat", "null", "none", "\\n"})
+"""Texts that stand for a missing value, in lower case; a cell may have them in any case."""
+
+WHOLE = r"-?(?:0|[1-9][0-9]*)\.0+"
+"""What a whole number looks like after a program that knows only fractions, such as pandas where some are missing."""
+
+_IS_WHOLE = re.compile(WHOLE)
+
+
+def spelled(value: object) -> str | None:
+    """The name of a category or an id, however a file or a request holds it; None where it is missing.
+
+    Text keeps its spelling: ``01234`` and ``1234`` are two names. But padding is no part of it, ``True`` in any case is
+    ``true``, and ``12.0`` is ``12``. A number has the digits that a person would write: 2 and 2.0 are ``2``.
+
+    Args:
+        value: text, a boolean, or a number of any type; None, NaN and :data:`MISSING_WORDS` are missing.
+    """
+    match value:
+        case bool() | np.bool_():
+            return str(value).lower()
+        case int():
+            return str(value)
+        case float() | np.floating() | Decimal():
+            return _digits(value)
+        case _:
+            return _spelled_text(str(value))  # also of None, and of pandas' NA and NaT
+
+
+def _digits(value: float | np.floating | Decimal) -> str | None:
+    if value != value:  # noqa: PLR0124 - NaN
+        return None
+    if math.isfinite(value) and value == int(value):
+        return str(int(value))
+    return str(float(value) if isinstance(value, Decimal) else value)
+
+
+def _spelled_text(text: str) -> str | None:
+    name = text.strip(PADDING)
+    lower = name.lower()
+    if lower in MISSING_WORDS:
+        return None
+    if lower in ("true", "false"):
+        return lower
+    name = name.partition(".")[0] if _IS_WHOLE.fullmatch(name) else name
+    return "0" if name == "-0" else name
+
 
 QUANTILE_LEVELS = (0.001, 0.01, 0.25, 0.5, 0.75, 0.99, 0.999)
 """Levels of :attr:`Feature.quantiles`."""
@@ -95,16 +149,26 @@ class Feature(BaseModel):
         NaN where it is missing.
         """
         if self.kind == "categorical":
-            return MISSING_CODE if self.default is None else float(self.code(str(self.default)))
+            return MISSING_CODE if self.default is None else self.code(str(self.default))
         return math.nan if self.default is None else float(self.default)
 
     @cached_property
-    def _codes(self) -> dict[str, int]:
-        return {category: code for code, category in enumerate(self.categories, start=1)}
+    def _codes(self) -> dict[str | None, float]:
+        exact: dict[str | None, float] = {category: code for code, category in enumerate(self.categories, start=1)}
+        found = {spelled(category): code for category, code in exact.items()}
+        return {**found, None: MISSING_CODE, **exact}
 
-    def code(self, category: str) -> int:
-        """Code of a category: 1 for the first in :attr:`categories`, :data:`UNKNOWN_CODE` for one never seen."""
-        return self._codes.get(category, UNKNOWN_CODE)
+    def code(self, category: object) -> float:
+        """Code of a category: 1 for the first in :attr:`categories`.
+
+        Args:
+            category: its name, or whatever :func:`spelled` makes the name of.
+
+        Returns:
+            :data:`UNKNOWN_CODE` for one that training never saw, :data:`MISSING_CODE` for a missing one.
+        """
+        known = self._codes.get(category) if isinstance(category, str) else None
+        return self._codes.get(spelled(category), UNKNOWN_CODE) if known is None else known
 
 
 class FeatureSchema(BaseModel):

@@ -58,7 +58,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         trials, max_trees, folds, monotone, relative: of the first stage, see
         :class:`listwright.training.recipe.config.LambdaMart`.
         parts: 5 is the papers' 60/20/20; at least 3.
-        categorical: columns to treat as categories whatever their type; text always is.
+        categorical: columns to treat as categories whatever they hold; text that is no numbers always is.
         defaults: values by name of a feature, for frames and requests that lack it: a number, or one of its categories.
         gains: what label 0, 1 and so on is worth, see :class:`listwright.training.recipe.data.AnyData`.
         drop_constant: whether columns with one value in all training rows become no features, see
@@ -148,11 +148,12 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         """Fit both stages, seal them as a bundle, and measure it on the queries held out.
 
         Args:
-            X: ``(R, D)`` one row per candidate: a NumPy array, a pandas or polars frame, a list of rows. NaN, None and
-                NA are missing values.
-            y: ``(R,)`` relevance labels, whole numbers from 0.
-            qid: ``(R,)`` query ids of any type; rows of a query need not stand together.
-            sample_weight: ``(R,)`` how much each row counts, a query as the mean of its rows; None: all alike.
+            X: ``(R, D)`` one row per candidate: a NumPy array, a pandas or polars frame, a sparse matrix of SciPy, a
+                list of rows. NaN, None and NA are missing values.
+            y: ``(R,)`` or ``(R, 1)`` relevance labels, whole numbers from 0.
+            qid: ``(R,)`` or ``(R, 1)`` query ids of any type; rows of a query need not stand together.
+            sample_weight: ``(R,)`` or ``(R, 1)`` how much each row counts, a query as the mean of its rows; None: all
+                alike.
             others: what other rankers take (``group``, ``eval_set``): refused, see the error.
 
         Raises:
@@ -165,7 +166,8 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         rng = np.random.default_rng(recipe.seed)
         splits = split.by_query(data, recipe.data.split, fold=recipe.fold, rng=rng, source="X, y, qid")
         remedies = Remedies("leave it out of X", keep_constant="drop_constant=False")
-        splits = replace(splits, remedies=remedies, rounding=memory.rounding(X))
+        notes = memory.notes_of(X, qid, data.schema)
+        splits = replace(splits, remedies=remedies, rounding=memory.rounding(X, data.schema), notes=notes)
         from listwright.training.run import run_on  # noqa: PLC0415 - torch: seconds that a mistake need not wait for
 
         console = Console(quiet=not self.verbose, highlight=False)
@@ -275,9 +277,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
 
     def _doubts(self, X: Values, data: Dataset) -> list[str]:
         """Columns that mean something else than when they were fitted: most categories unknown, numbers that merge."""
-        numeric = {data.schema.names[column] for column in data.schema.numeric}
-        rounding = memory.rounding(X, tuple(self.feature_names_in_))
-        coarse = [str(one) for one in rounding if one.name in numeric]
+        coarse = map(str, memory.rounding(X, data.schema, tuple(self.feature_names_in_)))
         return [*mostly_unknown(categories_in(data), data.schema).values(), *coarse]
 
     def __getstate__(self) -> dict[str, Any]:

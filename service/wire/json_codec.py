@@ -132,6 +132,7 @@ def plan_of(schema: FeatureSchema, *, ignores: bool = False) -> Any:
         else None
         for feature in schema.features
     ]
+    code_of = [feature.code for feature in schema.features]
     absent = [feature.absent if feature.optional else None for feature in schema.features]
     ignored = most_ignored(len(schema)) if ignores else 0
-    return json_fast.Plan([name.encode() for name in schema.names], codes, absent, ignored)
+    return json_fast.Plan([name.encode() for name in schema.names], codes, code_of, absent, ignored)

@@ -72,18 +72,19 @@ cdef class Plan:
     Args:
         names: of the features, UTF-8, in schema order.
         codes: of every feature the codes of its categories by UTF-8 value; None for a number.
+        code_of: of every feature what gives the code of any other text.
         absent: of every feature what a row by name without it has; None where it must not lack it.
         ignored: unknown features that a row by name may have beside the known ones.
     """
 
     cdef list names
     cdef dict columns
-    cdef list codes
+    cdef list codes, code_of
     cdef list absent
     cdef Py_ssize_t width, most
 
-    def __init__(self, names, codes, absent, ignored):
-        self.names, self.codes, self.absent = list(names), list(codes), list(absent)
+    def __init__(self, names, codes, code_of, absent, ignored):
+        self.names, self.codes, self.code_of, self.absent = list(names), list(codes), list(code_of), list(absent)
         self.columns = {name: column for column, name in enumerate(self.names)}
         self.width = len(self.names)
         self.most = self.width + ignored
@@ -421,10 +422,7 @@ cdef inline float _value(_Reader reader, Plan plan, Py_ssize_t column) except? -
     length = reader.string()
     value = reader.text[reader.at - 1 - length : reader.at - 1]
     code = (<dict>plan.codes[column]).get(value)
-    if code is None:
-        _decoded(value)
-        return 0.0
-    return code
+    return plan.code_of[column](_decoded(value)) if code is None else code
 
 
 cdef str _decoded(bytes value):

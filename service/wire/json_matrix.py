@@ -14,10 +14,11 @@ from jaxtyping import Float
 
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import CandidateError, EmptyListError, SchemaMismatchError
-from listwright.ranking.features import FLOAT32_MAX, MISSING_CODE, UNKNOWN_CODE, Feature, FeatureSchema
+from listwright.ranking.features import FLOAT32_MAX, UNKNOWN_CODE, Feature, FeatureSchema
 from listwright.service.wire.schemas import MAX_CONTEXT_KEY, Candidate, RerankRequest
 
 _NUMBERS = frozenset((float, int, type(None)))
+_NAMES = frozenset((str, bool))
 _FLOAT64_MAX = float(np.finfo(np.float64).max)
 _LARGEST_SPELLED = 2**63
 """A number beyond is no category that anyone has, and its digits take long to write."""
@@ -63,18 +64,20 @@ def to_candidates(
 
 
 def checked_context(context: dict[str, Any], schema: FeatureSchema) -> dict[str, Any]:
-    """The context as it is; an entry that cannot be used is refused, a feature's like a candidate's value."""
+    """The context, with booleans spelled; an entry that cannot be used is refused, a feature's like a candidate's."""
     for name, value in context.items():
         place = ("context", name)
         if len(name) > MAX_CONTEXT_KEY:
             raise CandidateError(f"the name has {len(name)} characters, the limit is {MAX_CONTEXT_KEY}", place)
         if name in schema.index:
             _supplied(name, value, schema)
-        elif type(value) not in _NUMBERS and type(value) is not str:
-            raise CandidateError(f"expected a string, a number or null, found {_shown(value)}", place)
-        elif type(value) is not str and value is not None and not abs(value) <= _FLOAT64_MAX:
+        elif type(value) in _NAMES or value is None:
+            continue
+        elif type(value) not in _NUMBERS:
+            raise CandidateError(f"expected a string, a number, a boolean or null, found {_shown(value)}", place)
+        elif not abs(value) <= _FLOAT64_MAX:
             raise CandidateError(f"expected a finite number, found {_shown(value)}", place)
-    return context
+    return {name: str(value).lower() if type(value) is bool else value for name, value in context.items()}
 
 
 def _supplied(name: str, value: Any, schema: FeatureSchema) -> float:
@@ -252,20 +255,17 @@ def _matrix(rows: Sequence[Sequence[Any]], features: Sequence[Feature], place: P
 
 
 def _code(value: Any, feature: Feature, place: Place, row: int, column: int) -> float:
-    """The code of a category; whole numbers are spelled without a decimal point, as in training."""
-    if type(value) is str:
-        return feature.code(value)
-    if value is None:
-        return MISSING_CODE
+    """The code of a category, spelled as in training."""
     if type(value) is int or type(value) is float:
         if value in (math.inf, -math.inf):
             raise CandidateError(f"feature {feature.name!r}: expected a category, found {value}", place(row, column))
         if not abs(value) < _LARGEST_SPELLED:
             return UNKNOWN_CODE
-        return feature.code(str(int(value)) if value == int(value) else str(value))
-    raise CandidateError(
-        f"feature {feature.name!r} is a category: expected a string, found {_shown(value)}", place(row, column)
-    )
+    elif value is not None and type(value) not in _NAMES:
+        raise CandidateError(
+            f"feature {feature.name!r} is a category: expected a string, found {_shown(value)}", place(row, column)
+        )
+    return feature.code(value)
 
 
 def _first_fault(rows: Sequence[Sequence[Any]], features: Sequence[Feature], place: Place) -> CandidateError:

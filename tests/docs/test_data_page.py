@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from listwright.ranking import features
-from listwright.ranking.features import MOSTLY_UNKNOWN
+from listwright.ranking.features import MISSING_WORDS, MOSTLY_UNKNOWN, Feature, spelled
 from listwright.training import diagnose, experiment, fit, tune
-from listwright.training.data import constant, dataset
+from listwright.training.data import cells, constant, dataset
 from listwright.training.data.leaks import evidence
 from listwright.training.data.leaks import findings as leaks
-from listwright.training.data.tables import marks
+from listwright.training.data.tables import frames, marks
+from listwright.training.data.tables.table import read
 from listwright.training.recipe import config
 from listwright.training.recipe.data import TableData, TableSplit
 from listwright.training.recipe.options import TABLES, recipe_for
@@ -93,10 +94,36 @@ def test_the_bounds_of_what_is_pointed_out_are_the_codes():
 
 
 def test_every_note_is_on_the_page():
-    source = "".join(
-        Path(module.__file__).read_text(encoding="utf-8") for module in (leaks, constant, dataset, features)
-    )
+    modules = (leaks, constant, dataset, features, cells, frames)
+    source = "".join(Path(module.__file__).read_text(encoding="utf-8") for module in modules)
     notes = re.findall(r"^\| ([a-z][^|]*?) \|", PAGE.split("| note | when")[1], flags=re.MULTILINE)
     assert len(notes) == 14
     for note in notes[:-1]:
         assert " ".join(note.split()[:4]) in source.replace("{count} of {lists.mixed} ", ""), note
+
+
+def test_every_word_for_a_missing_value_is_on_the_page():
+    row = next(line for line in PAGE.splitlines() if line.startswith("| empty, also in quotes"))
+    assert {word.lower() for word in re.findall(r"`([^`]+)`", row)} == MISSING_WORDS - {""}
+
+
+def test_cells_mean_what_the_page_says():
+    pairs = [("2", 2), ("2.0", 2.0), ("true", "TRUE"), ("false", False), ("a", " a "), ("12", "12.0")]
+    assert all(spelled(one) == spelled(other) is not None for one, other in pairs)
+    assert Feature(name="zip", kind="categorical", categories=("01234",)).code("1234") == 0
+    assert spelled("1.10") != spelled("1.1")
+
+
+def test_a_wide_table_becomes_long_as_the_page_says(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
+    (code,) = re.findall(r"```python\n(import pandas.*?)```", PAGE, flags=re.DOTALL)
+    (header,) = re.findall(r"# (chooser,.*)$", code, flags=re.MULTILINE)
+    Path("wide.csv").write_text(f"{header}\n7,bus,90,5,60,300\n8,air,80,6,70,\n")
+    exec(compile(code, "docs/data.md", "exec"))
+    spec = TableData(qid="chooser", label="chosen", ignore=("choice",), categorical=("option",))
+    found = read(spec, "long.csv").dataset
+    assert found.qids == ("7", "8")
+    rows = dict(zip(found.schema.names, found.features.T.tolist(), strict=True))
+    assert sorted(zip(rows["price"], found.labels.tolist(), strict=True)) == [(5, 1), (6, 0), (80, 1), (90, 0)]
+    assert found.schema.features[found.schema.index["option"]].categories == ("air", "bus")

@@ -16,7 +16,9 @@ NUMBERS = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False, width=32),
     st.floats(-1, 1),
 )
-CATEGORIES = st.one_of(st.none(), st.sampled_from(("A5", "Ü", "B2", "")), st.text(max_size=5))
+CATEGORIES = st.one_of(
+    st.none(), st.sampled_from(("A5", "Ü", "B2", "", " A5 ", "Ü\N{NO-BREAK SPACE}", "True", "NA")), st.text(max_size=5)
+)
 ROWS = st.lists(st.tuples(NUMBERS, NUMBERS, CATEGORIES), min_size=1, max_size=5)
 
 

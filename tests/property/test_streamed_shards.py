@@ -84,7 +84,8 @@ def test_letor_text_is_the_same_in_shards_even_after_a_kill(tmp_path_factory, mo
     folder = tmp_path_factory.mktemp("letor")
     monkeypatch.setenv("LISTWRIGHT_CACHE", str(folder / "cache"))
     path = folder / "rows.txt"
-    path.write_bytes(gzip.compress(drawn[1].encode()) if packed else drawn[1].encode())
+    content = drawn[1].encode("utf-8-sig" if writes % 2 else "utf-8")
+    path.write_bytes(gzip.compress(content) if packed else content)
     revive = killed_after(monkeypatch, writes)
     try:
         Reader(on_disk=True).file(path)
@@ -149,7 +150,7 @@ def frames(draw):
             "search": queries if draw(st.booleans()) else [int(query[1:]) for query in queries],
             "clicked": several(st.integers(0, 2)),
             "price": several(st.none() | st.floats(-5, 5, width=32)),
-            "colour": several(st.sampled_from(["red", "blue", None, "7"])),
+            "colour": several(st.sampled_from(["red", "blue", None, "7a"])),
             "shop": several(st.integers(1, 4)),
             "stock": several(st.booleans()),
             "heavy": several(st.floats(0, 3)),

@@ -18,6 +18,14 @@ from typing import BinaryIO, cast
 from listwright.ranking.errors import DataError
 
 _GZIP = b"\x1f\x8b"
+_BYTE_ORDER_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_OTHERS = {
+    b"\xfd7zXZ\0": "is compressed with xz: unpack it first, with xz -d",
+    b"BZh": "is compressed with bzip2: unpack it first, with bunzip2",
+    b"\x28\xb5\x2f\xfd": "is compressed with Zstandard: unpack it first, with zstd -d",
+}
+"""What a file begins with that is not read, and what to do about it."""
+
 _UNREADABLE = (OSError, EOFError, zlib.error, tarfile.TarError, zipfile.BadZipFile, RuntimeError, NotImplementedError)
 """What zipfile and tarfile raise for damaged, encrypted and unknown archives."""
 
@@ -65,7 +73,7 @@ class Container:
         with ExitStack() as stack:
             try:
                 raw = stack.enter_context(self._archived(name, stack))
-                opened = _gunzipped(raw, self._sizes[name], stack)
+                opened = _gunzipped(raw, self._sizes[name], stack, f"{self.path}:{name}")
             except _UNREADABLE as error:
                 raise DataError(f"{self.path}:{name}", f"cannot be read: {error}") from error
             yield opened
@@ -106,12 +114,12 @@ def open_plain(path: Path) -> Iterator[tuple[BinaryIO, int | None]]:
     """A file, decompressed if it is gzip (told by its first bytes, not by its name), and its size if that is known.
 
     Raises:
-        DataError: if it cannot be opened.
+        DataError: if it cannot be opened, is compressed otherwise, or is text as UTF-16 has it.
     """
     with ExitStack() as stack:
         try:
             file = stack.enter_context(path.open("rb"))
-            opened = _gunzipped(file, path.stat().st_size, stack)
+            opened = _gunzipped(file, path.stat().st_size, stack, path)
         except OSError as error:
             raise DataError(path, f"cannot be opened: {error.strerror or error}") from error
         yield opened
@@ -126,7 +134,19 @@ def file_digest(path: Path) -> str:
         raise DataError(path, f"cannot be read: {error.strerror or error}") from error
 
 
-def _gunzipped(stream: io.BufferedReader, size: int, stack: ExitStack) -> tuple[BinaryIO, int | None]:
+def _gunzipped(
+    stream: io.BufferedReader, size: int, stack: ExitStack, source: Path | str
+) -> tuple[BinaryIO, int | None]:
+    found: gzip.GzipFile | io.BufferedReader = stream
     if stream.peek(2)[:2] == _GZIP:
-        return cast("BinaryIO", stack.enter_context(gzip.GzipFile(fileobj=stream))), None
-    return stream, size
+        found = stack.enter_context(gzip.GzipFile(fileobj=stream))
+    try:
+        head = found.peek(8)[:8]
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(source, f"cannot be read: {error}") from error
+    for other, said in _OTHERS.items():
+        if head.startswith(other):
+            raise DataError(source, said)
+    if head.startswith(_BYTE_ORDER_MARKS) or b"\0" in head[:4]:
+        raise DataError(source, "is no UTF-8 text, but perhaps UTF-16: convert it with iconv -f UTF-16 -t UTF-8")
+    return cast("BinaryIO", found), size if found is stream else None

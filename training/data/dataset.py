@@ -243,6 +243,7 @@ class Splits:
         remedies: of whoever gave the data.
         rounding: columns that lost much when they were rounded; None where they were read as float32.
         dropped: columns of the source that became no features: where they stood (from 0) and their names, in order.
+        notes: what a person should know of the source beside.
     """
 
     train: Dataset
@@ -252,6 +253,7 @@ class Splits:
     remedies: Remedies = Remedies()
     rounding: tuple[Rounding, ...] | None = None
     dropped: tuple[tuple[int, str], ...] = ()
+    notes: tuple[str, ...] = ()
 
     def under(self, schema: FeatureSchema) -> Splits:
         """The same splits under the categories of another schema, see :meth:`Dataset.under`."""

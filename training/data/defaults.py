@@ -5,8 +5,7 @@ from __future__ import annotations
 import difflib
 
 from listwright.ranking.errors import RecipeError
-from listwright.ranking.features import FLOAT32_MAX, Feature, FeatureSchema
-from listwright.training.data.tables.columns import spelled
+from listwright.ranking.features import FLOAT32_MAX, Feature, FeatureSchema, spelled
 from listwright.training.data.tables.frames import listed
 from listwright.training.recipe.data import Default, Defaults
 

@@ -95,7 +95,7 @@ def doubtful(splits: Splits) -> list[str]:
     found = leaks(train, remedies, splits.rounding)
     told = {finding.columns for finding in found}
     dropped = dropped_note(splits)
-    doubts = [*([] if dropped is None else [dropped]), *(finding.said for finding in found)]
+    doubts = [*splits.notes, *([] if dropped is None else [dropped]), *(finding.said for finding in found)]
     many = {f.name: len(f.categories) for f in train.schema.features if len(f.categories) > max(20, train.rows // 4)}
     doubts += [
         f"{name!r} has {values} values in {train.rows} training rows: if it is an id or free text, "

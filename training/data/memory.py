@@ -12,11 +12,14 @@ import polars as pl
 from jaxtyping import Float, Int
 
 from listwright.ranking.errors import DataError, SchemaMismatchError
-from listwright.ranking.features import Feature, FeatureSchema
+from listwright.ranking.features import Feature, FeatureSchema, spelled
+from listwright.training.data.cells import LOOKED_AT, coded_note, count_rounded, numbers_in, rounded_note
 from listwright.training.data.dataset import Dataset, Rounding
 from listwright.training.data.leaks.evidence import rounding_of
 from listwright.training.data.letor.text import letor_schema
-from listwright.training.data.tables.columns import features_of, grouped, row_weights, spelled, whole_labels
+from listwright.training.data.sources import is_index
+from listwright.training.data.tables.columns import encoded, features_of, grouped, row_weights, whole_labels
+from listwright.training.data.tables.frames import index_note, listed
 
 Values = Any
 """One value per row, or a matrix: what NumPy, pandas and polars have in common is not a type."""
@@ -29,27 +32,41 @@ def judged(X: Values, y: Values, qid: Values, *, categorical: tuple[str, ...], s
     """Judged candidates, as a table of the same columns would be read.
 
     Args:
-        X: ``(R, D)``; a frame's column names are the schema's, an array's columns are f1, f2 ... as in LETOR text.
-        y: ``(R,)`` relevance labels.
-        qid: ``(R,)`` query ids of any type: whatever is spelled alike is one, so 2, 2.0 and "2". Rows of a query need
-            not stand together.
-        categorical: columns to treat as categories whatever their type; text, booleans and pandas' categories always
-            are.
+        X: ``(R, D)``; a frame's column names are the schema's, an array's columns are f1, f2 ... as in LETOR text; a
+            sparse matrix of SciPy is the array that it stands for. Columns without a name are left out.
+        y: ``(R,)`` or ``(R, 1)`` relevance labels.
+        qid: ``(R,)`` or ``(R, 1)`` query ids of any type: whatever is spelled alike is one, so 2, 2.0 and "2". Rows of
+            a query need not stand together.
+        categorical: columns to treat as categories whatever they hold; booleans, pandas' categories, and text that is
+            no numbers always are.
         sample_weight: ``(R,)`` how much each row counts; None: all alike.
 
     Raises:
         DataError: if a value cannot be used; names it, its row (from 0) and its column.
     """
-    frame = _frame(X, None)
+    frame = _frame(X, None, categorical)
     absent = [name for name in categorical if name not in frame.columns]
     if absent:
-        raise DataError("categorical", f"no column {absent[0]!r} in X; it has {_some(frame.columns)}")
+        raise DataError("categorical", f"no column {absent[0]!r} in X; it has {listed(frame.columns)}")
     labels, ids = _column("y", y), _ids(qid)
     _check_lengths(frame, y=labels, qid=ids)
     whole = whole_labels(labels, _fault)
     order, offsets, qids = grouped(ids, _fault)
     features, schema = features_of(frame, frozenset(categorical), _fault_in_x, leave_out="leave it out of X")
     return Dataset(features[order], whole[order], offsets, qids, schema, weights=_weights(sample_weight, order))
+
+
+def notes_of(X: Values, qid: Values, schema: FeatureSchema) -> tuple[str, ...]:
+    """What a person should know of the rows that :func:`judged` read under a schema."""
+    ids, unnamed = _ids(qid), _unnamed([str(name) for name in getattr(X, "columns", ())], schema.names)
+    notes, rounded = [index_note(unnamed)] if unnamed else [], count_rounded(ids)
+    if rounded:
+        notes.append(rounded_note("qid", rounded, len(ids)))
+    if hasattr(X, "toarray"):
+        return tuple(notes)
+    frame = _frame(X[:LOOKED_AT], None, schema.names)
+    found = (coded_note(frame[schema.names[d]], "name it in categorical=") for d in schema.numeric)
+    return (*notes, *(note for note in found if note is not None))
 
 
 def asked(
@@ -70,12 +87,14 @@ def asked(
     Convention: a frame may lack a feature that has a default, which then stands there, and one that training had
     missing values in, which is then missing.
     """
-    frame = _frame(X, columns)
+    frame = _frame(X, columns, columns)
     absent = [feature for feature in schema.features if feature.name not in frame.columns]
     lacks = [f.name for f in absent if f.default is None and not f.missing_in_training]
     more = [name for name in frame.columns if name not in columns]
     if lacks or more:
-        said = " and ".join(f"{verb} {_some(names)}" for verb, names in (("lacks", lacks), ("has also", more)) if names)
+        said = " and ".join(
+            f"{verb} {listed(names)}" for verb, names in (("lacks", lacks), ("has also", more)) if names
+        )
         raise SchemaMismatchError(
             f"X {said}: give the columns that were fitted", expected=schema.names, sent=tuple(frame.columns)
         )
@@ -83,20 +102,21 @@ def asked(
     ids = _ids(qid)
     _check_lengths(frame, qid=ids)
     order, offsets, qids = grouped(ids, _fault)
-    named = frozenset(schema.names[d] for d in schema.categorical)
-    features, found = features_of(frame.select(schema.names), named, _fault_in_x, leave_out="leave it out of X")
-    for feature, fitted in zip(found.features, schema.features, strict=True):
-        if feature.kind != fitted.kind:
-            shown = feature.categories[0]
-            raise SchemaMismatchError(f"X, column {feature.name}: expected numbers, as were fitted; found {shown!r}")
+    frame = frame.select(schema.names)
+    for column, feature in zip(frame.iter_columns(), schema.features, strict=True):
+        if feature.kind == "numeric" and len(wrong := numbers_in(column).wrong):
+            found = f"expected numbers, as were fitted; found {column[int(wrong[0])]!r}"
+            raise SchemaMismatchError(f"X, row {wrong[0]}, column {feature.name}: {found}")
+    features = encoded(frame, schema, _fault_in_x)
     labels = np.zeros(len(features), dtype=np.int32)
-    return Dataset(features[order], labels, offsets, qids, found).under(schema), order
+    return Dataset(features[order], labels, offsets, qids, schema), order
 
 
-def rounding(X: Values, names: tuple[str, ...] | None = None) -> tuple[Rounding, ...]:
-    """What the columns of numbers lose as float32; ``names`` are those of an array's columns, as in :func:`asked`."""
-    numbers = (column for column in _frame(X, names).iter_columns() if column.dtype.is_numeric())
-    return tuple(found for column in numbers if (found := rounding_of(column)) is not None)
+def rounding(X: Values, schema: FeatureSchema, names: tuple[str, ...] | None = None) -> tuple[Rounding, ...]:
+    """What the schema's columns of numbers lose as float32; ``names`` are those of an array's columns."""
+    frame = _frame(X, names, schema.names)
+    numbers = (frame[schema.names[d]] for d in schema.numeric if schema.names[d] in frame.columns)
+    return tuple(found for column in numbers if (found := rounding_of(numbers_in(column).values)) is not None)
 
 
 def _filled(feature: Feature) -> pl.Expr:
@@ -125,8 +145,16 @@ def _weights(values: Values, order: Int[np.ndarray, " R"]) -> Float[np.ndarray, 
     return ordered
 
 
-def _frame(X: Values, names: tuple[str, ...] | None) -> pl.DataFrame:
-    """X as a frame; an array's columns are called ``names``."""
+def _frame(X: Values, names: tuple[str, ...] | None, kept: tuple[str, ...]) -> pl.DataFrame:
+    """X as a frame.
+
+    Args:
+        X: as in :func:`judged`.
+        names: of an array's columns.
+        kept: columns of a frame that stay, even if they look like an index.
+    """
+    if hasattr(X, "toarray"):
+        X = X.toarray()
     if isinstance(X, pl.DataFrame):
         frame = X
     elif hasattr(X, "iloc"):
@@ -136,7 +164,7 @@ def _frame(X: Values, names: tuple[str, ...] | None) -> pl.DataFrame:
             raise DataError("X", f"column {twice!r} is named twice: rename one")
         frame = pl.DataFrame([_column(name, X.iloc[:, d]) for d, name in enumerate(labels)])
     else:
-        array = X if isinstance(X, np.ndarray) else np.array(X, dtype=object)
+        array = np.asarray(X) if isinstance(X, np.ndarray) else np.array(X, dtype=object)
         if array.ndim != 2:
             kind = type(X).__name__
             raise DataError("X", f"expected a frame or an array of two dimensions; found {kind} with {array.ndim}")
@@ -147,13 +175,36 @@ def _frame(X: Values, names: tuple[str, ...] | None) -> pl.DataFrame:
                 expected=names,
             )
         frame = pl.DataFrame([_column(name, array[:, d]) for d, name in enumerate(names)])
+    frame = frame.drop(_unnamed(frame.columns, kept))
     if frame.height == 0 or frame.width == 0:
         raise DataError("X", f"has {frame.height} rows and {frame.width} columns: give at least one of each")
     return frame
 
 
-def _column(name: str, values: Values) -> pl.Series:
-    """Values of one column; NaN, None and pandas' NA are missing."""
+def _unnamed(names: list[str], kept: tuple[str, ...]) -> list[str]:
+    return [name for name in names if is_index(name) and name not in kept]
+
+
+def _column(name: str, values: Values, unusable: tuple[type, ...] = _NO_VALUES) -> pl.Series:
+    """Values of one column; NaN, None and pandas' NA are missing.
+
+    Args:
+        name: of the column.
+        values: ``(R,)`` or ``(R, 1)`` in whatever holds them.
+        unusable: types of values that are refused.
+    """
+    if values is None:
+        raise DataError(name, "is not given: give one value per row")
+    if hasattr(values, "toarray"):
+        values = values.toarray()
+    shape: tuple[int, ...] = getattr(values, "shape", ())
+    if len(shape) == 2:
+        if shape[1] != 1:
+            raise DataError(name, f"expected one value per row; found {shape[1]} columns: give one")
+        if isinstance(values, pl.DataFrame):
+            values = values.to_series()
+        else:
+            values = values.iloc[:, 0] if hasattr(values, "iloc") else np.asarray(values)[:, 0]
     if isinstance(values, pl.Series):
         return values.alias(name)
     text = False
@@ -165,36 +216,35 @@ def _column(name: str, values: Values) -> pl.Series:
     if array.ndim != 1:
         raise DataError(name, f"expected one value per row; found {array.ndim} dimensions: give a column")
     if array.dtype.kind in "iufbmM":
-        return pl.Series(name, array.astype(np.float32) if array.dtype == np.float16 else array)
-    return _objects(name, array.tolist(), text=text)
+        return pl.Series(name, array)
+    return _objects(name, array.tolist(), text=text, unusable=unusable)
 
 
-def _objects(name: str, given: list[Any], *, text: bool) -> pl.Series:
+def _objects(name: str, given: list[Any], *, text: bool, unusable: tuple[type, ...]) -> pl.Series:
     """Python values: all numbers are numbers, dates are dates, anything else is text as a request would spell it."""
     values = [None if _missing(value) else value for value in given]
     present = [value for value in values if value is not None]
-    odd = next((value for value in present if isinstance(value, _NO_VALUES)), None)
+    odd = next((value for value in present if isinstance(value, unusable)), None)
     if odd is not None:
         raise DataError(
             f"column {name}", f"found {odd!r}: give one number or one text per row, or leave the column out"
         )
+    if not text and all(isinstance(value, (int, np.integer)) and not isinstance(value, bool) for value in present):
+        whole = [None if value is None else int(value) for value in values]
+        if all(value is None or abs(value) < 2**127 for value in whole):
+            return pl.Series(name, whole, dtype=pl.Int128)
     if not text and all(isinstance(value, (Number, np.number)) and not isinstance(value, bool) for value in present):
         return pl.Series(name, [None if value is None else float(value) for value in values], dtype=pl.Float64)
     if not text and all(isinstance(value, (date, timedelta)) for value in present):
         return pl.Series(name, values)
     kind = pl.Categorical if text else pl.String
-    return pl.Series(name, [None if value is None else spelled(value) for value in values], dtype=kind)
+    return pl.Series(name, [value if isinstance(value, str) else spelled(value) for value in values], dtype=kind)
 
 
 def _ids(qid: Values) -> pl.Series:
     if qid is None:
         raise DataError("qid", "is not given: say which query each row belongs to, one id per row")
-    if isinstance(qid, pl.Series):
-        return qid.alias("qid")
-    listed = qid.tolist() if hasattr(qid, "tolist") else list(qid)
-    if any(isinstance(value, list) for value in listed):
-        raise DataError("qid", "expected one id per row; found a list: give a column")
-    return pl.Series("qid", [None if _missing(value) else spelled(value) for value in listed], dtype=pl.String)
+    return _column("qid", qid, unusable=(list, np.ndarray))
 
 
 def _missing(value: object) -> bool:
@@ -212,10 +262,6 @@ def _check_lengths(frame: pl.DataFrame, **columns: pl.Series) -> None:
 def _check_length(name: str, column: pl.Series, rows: int) -> None:
     if len(column) != rows:
         raise DataError(name, f"has {len(column)} values, X has {rows} rows: give one for each")
-
-
-def _some(names: list[str] | tuple[str, ...]) -> str:
-    return ", ".join(names[:20]) + (" …" if len(names) > 20 else "")
 
 
 def _fault(column: pl.Series, expected: str, row: int | None = None) -> DataError:

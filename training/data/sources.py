@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +10,8 @@ from listwright.ranking.errors import DataError, RecipeError
 
 SPLITS = ("train", "valid", "test")
 """Names of the splits on the command line and in files' names, in this order."""
+
+_INDEX = re.compile(r"|Unnamed: \d+(?:\.\d+)*|__index_level_\d+__")
 
 NAMED = "train=FILE valid=FILE test=FILE"
 
@@ -45,3 +48,8 @@ def path_of(source: str) -> Path:
     """The path of a source, without the name of a split before it."""
     split, _, file = source.partition("=")
     return Path(file if split in SPLITS and file else source)
+
+
+def is_index(name: str) -> bool:
+    """Whether a column has no name of its own, as the index that pandas writes before the others."""
+    return _INDEX.fullmatch(name) is not None

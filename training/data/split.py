@@ -168,11 +168,17 @@ def checked(train: Dataset, valid: Dataset, test: Dataset, how: str) -> Splits:
     for name in ("training", "validation"):
         if not informative(named[name]):
             labels = ", ".join(map(str, np.unique(named[name].labels)))
+            alone = int((named[name].lengths == 1).sum())
+            remedy = "judge more queries, or split them otherwise (seed, fold, files)"
+            if alone > len(named[name]) / 2:
+                remedy = (
+                    f"{alone} queries have one row, as in a wide table, where a row has all options of one chooser. "
+                    "Make it long, a row for each option, as docs/data.md shows; or name another column of query ids"
+                )
             raise DataError(
                 how,
                 f"no {name} query has two candidates with different labels ({len(named[name])} queries, labels found: "
-                f"{labels}): there is nothing to learn an order from; judge more queries, or split them otherwise "
-                "(seed, fold, files)",
+                f"{labels}): there is nothing to learn an order from; {remedy}",
             )
     schema = fit_schema(train)
     sizes = ", ".join(f"{name} {len(part)} queries / {part.rows} candidates" for name, part in named.items())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from listwright.training.data.cells import is_text, names_in, numbers_in
 from listwright.training.data.fault import Fault
 
 _ISO = (
@@ -54,8 +55,9 @@ def times_of(column: pl.Series, fault: Fault) -> list[Time | None]:
     Raises:
         DataError: if the column holds anything else; names the first such value.
     """
-    if column.dtype in (pl.String, pl.Categorical, pl.Enum):
-        column = _parsed(column.cast(pl.String), fault)
+    found = numbers_in(column)
+    if is_text(column):
+        column = found.values if len(found.wrong) == 0 else _parsed(names_in(column), fault)
     if column.dtype == pl.Date:
         return column.dt.strftime("%Y-%m-%d").to_list()
     if isinstance(column.dtype, pl.Datetime):
@@ -66,7 +68,7 @@ def times_of(column: pl.Series, fault: Fault) -> list[Time | None]:
         raise fault(column, f"{wanted}; the column holds {column.dtype}")
     if column.dtype.is_integer():
         return column.to_list()
-    numbers = column.cast(pl.Float64).fill_nan(None)
+    numbers = found.values.cast(pl.Float64)
     if numbers.is_infinite().any():
         row = int(numbers.is_infinite().arg_max() or 0)
         raise fault(column, f"expected a time; found {column[row]!r}", row)

@@ -9,11 +9,10 @@ import numpy as np
 from jaxtyping import Float
 
 from listwright.ranking.errors import DataError, RecipeError, SchemaMismatchError, ScoringError
-from listwright.ranking.features import Feature, FeatureSchema
+from listwright.ranking.features import Feature, FeatureSchema, spelled
 from listwright.ranking.first_stage import model_columns, read_booster
 from listwright.ranking.onnx_first_stage import OnnxFirstStage
 from listwright.training.data.dataset import Dataset
-from listwright.training.data.tables.columns import spelled
 from listwright.training.first_stage.foreign_models import HEAD_BYTES, is_onnx, recognised
 from listwright.training.first_stage.given_onnx import canonical
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import math
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,9 +15,10 @@ from pydantic import BaseModel, ValidationError
 
 from listwright.ranking.errors import DataError
 from listwright.ranking.events import COLUMNS, event_in, moment
+from listwright.training.data.cells import names_in, numbers_in
 from listwright.training.data.container import open_plain
 from listwright.training.data.sources import check_exists
-from listwright.training.data.tables.frames import is_parquet
+from listwright.training.data.tables.frames import UNREADABLE, is_parquet, line_of, scan_csv, unreadable
 from listwright.training.joining.causes import Cause
 from listwright.training.joining.labels import Labels
 
@@ -121,6 +123,7 @@ def _json_lines(path: Path, labels: Labels) -> Iterator[EventBatch]:
         with open_plain(path) as (stream, _):
             while line := stream.readline(MAX_LINE + 1):
                 number += 1
+                line = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
                 whole = line.endswith(b"\n")
                 while not whole and len(line) > MAX_LINE and (rest := stream.readline(MAX_LINE)):
                     whole = rest.endswith(b"\n")
@@ -175,19 +178,18 @@ def _said(error: ValidationError) -> str:
 def _table(path: Path, labels: Labels) -> Iterator[EventBatch]:
     first = 0
     try:
-        parquet = is_parquet(path)
-        scanned = pl.scan_parquet(path) if parquet else pl.scan_csv(path, infer_schema=False)
+        scanned = pl.scan_parquet(path) if is_parquet(path) else scan_csv(path)
         rows = scanned.select(_columns(path, scanned.collect_schema(), labels))
         for frame in rows.collect_batches(chunk_size=BATCH_EVENTS, maintain_order=True):
-            yield _checked(path, frame, first + (1 if parquet else 2))
+            yield _checked(path, frame, first, event_schema(labels))
             first += frame.height
-    except (OSError, EOFError, zlib.error, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise DataError(path, f"cannot be read as CSV or Parquet: {error}") from error
+    except UNREADABLE as error:
+        raise unreadable(path, error) from error
 
 
 def _columns(path: Path, schema: Mapping[str, Any], labels: Labels) -> list[pl.Expr]:
     """The columns of a table under our names; one that is not needed may be missing."""
-    found, types = [], event_schema(labels)
+    found = []
     for ours, theirs in (COLUMNS | {SUMMED + name: one.field for name, one in labels.sums.items()}).items():
         outer, *inner = theirs.split(".")
         kind: Any = schema.get(theirs)
@@ -201,35 +203,35 @@ def _columns(path: Path, schema: Mapping[str, Any], labels: Labels) -> list[pl.E
             if ours in _NEEDED:
                 raise DataError(path, f"has no column {theirs!r}: a table of events needs it, see docs/events.md")
             expression, kind = pl.lit(None), pl.Null()
-        if ours != "timestamp":
-            expression = expression.cast(types[ours], strict=False)
-        elif not (kind == pl.String or isinstance(kind, pl.Datetime)):
+        if ours == "timestamp" and not (kind == pl.String or isinstance(kind, pl.Datetime)):
             raise DataError(path, f"holds {kind}: expected datetimes, or text as ISO 8601 has it", column=theirs)
         found.append(expression.alias(ours))
     return found
 
 
-def _checked(path: Path, frame: pl.DataFrame, line: int) -> EventBatch:
-    numbers = [pl.col(name) for name in frame.columns if name.startswith(SUMMED)]
-    frame = frame.with_columns(
-        _times(frame["timestamp"]), *(pl.when(number.is_finite()).then(number) for number in numbers)
-    ).select(*EVENT_SCHEMA, *numbers)
-    empty = [name for name in ("query_id", "object_id", "client_id", "event_id") if name in frame.columns]
-    frame = frame.with_columns(pl.when(pl.col(name) != "").then(pl.col(name)).alias(name) for name in empty)
-    bad = frame["timestamp"].is_null() | frame["action_name"].is_null() | (frame["action_name"] == "")
+def _checked(path: Path, frame: pl.DataFrame, first: int, schema: dict[str, Any]) -> EventBatch:
+    """The events of some rows; ``first`` is the number of the first, from 0."""
+    frame = pl.DataFrame([_typed(frame[name], kind) for name, kind in schema.items()])
+    bad = frame["timestamp"].is_null() | frame["action_name"].is_null()
     count, said = int(bad.sum()), ""
     if count:
         row = int(bad.arg_max() or 0)
         lacks = "time as ISO 8601 has it" if frame["timestamp"][row] is None else "action_name"
-        said = f"{path}, line {line + row}: has no {lacks}"
+        said = f"{path}, line {line_of(path, first + row)}: has no {lacks}"
     return EventBatch(frame.filter(~bad), {Cause.UNREADABLE: count}, said)
 
 
-def _times(column: pl.Series) -> pl.Series:
+def _typed(column: pl.Series, kind: Any) -> pl.Series:
+    """A column as the frames have it; null where a cell holds something else."""
+    if kind == pl.String():
+        return names_in(column)
+    if kind != EVENT_SCHEMA["timestamp"]:
+        numbers = numbers_in(column).values.cast(pl.Float64)
+        return numbers.set(numbers.is_infinite(), None).cast(kind, strict=False)
     if isinstance(column.dtype, pl.Datetime):
         moments = column.dt.convert_time_zone("UTC").dt.replace_time_zone(None) if column.dtype.time_zone else column
-        return moments.cast(EVENT_SCHEMA["timestamp"])
-    return pl.Series(column.name, [_moment(text) for text in column.to_list()], dtype=EVENT_SCHEMA["timestamp"])
+        return moments.cast(kind)
+    return pl.Series(column.name, [_moment(text) for text in names_in(column).to_list()], dtype=kind)
 
 
 def _moment(text: str | None) -> datetime | None:

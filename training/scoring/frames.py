@@ -11,15 +11,26 @@ import numpy as np
 import polars as pl
 
 from listwright.ranking.errors import DataError, RecipeError
-from listwright.ranking.features import Feature, FeatureSchema
+from listwright.ranking.features import FeatureSchema
+from listwright.training.data.cells import is_text, names_in
 from listwright.training.data.container import open_plain
 from listwright.training.data.letor.fast import Block
 from listwright.training.data.letor.text import blocks_of
 from listwright.training.data.sources import check_exists
-from listwright.training.data.tables.columns import spelled
-from listwright.training.data.tables.frames import MISSING_WORDS, Table, check_fields, check_table, is_parquet
+from listwright.training.data.tables.columns import fitted_numbers
+from listwright.training.data.tables.frames import (
+    UNREADABLE,
+    CsvLines,
+    Table,
+    check_fields,
+    check_table,
+    is_parquet,
+    line_of,
+    scan_csv,
+    unreadable,
+)
 from listwright.training.recipe.options import TABLES
-from listwright.training.scoring.ranges import needed, only, unreadable
+from listwright.training.scoring.ranges import needed, only
 
 BATCH_ROWS = 50_000
 """Rows that are read at a time."""
@@ -147,11 +158,9 @@ def _opened(
             raise RecipeError(f"--qid {qid}: LETOR text has query ids of its own; leave --qid out")
         return LETOR_QID, _letor(path, schema)
     try:
-        if not is_parquet(path):
-            check_fields(path, lines=1)  # polars would rename a column that is named twice
-        rows = pl.scan_parquet(path) if is_parquet(path) else pl.scan_csv(path, infer_schema=False)
+        rows = pl.scan_parquet(path) if is_parquet(path) else scan_csv(path)
         names = rows.collect_schema().names()
-    except (OSError, pl.exceptions.PolarsError) as error:
+    except UNREADABLE as error:
         raise unreadable(path, error) from error
     named = Table(path, pl.DataFrame(schema=dict.fromkeys(names, pl.String))).named(qid, "--qid")
     if not is_parquet(path):
@@ -167,63 +176,46 @@ def _parquet(path: Path, rows: pl.LazyFrame, qid: str, *, ids_only: bool) -> Ite
     try:
         for frame in rows.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True):
             begins = Table(path, frame).line(first)
-            yield FileRows(path, frame, range(begins, begins + frame.height), first, kinds)
+            lines = range(begins, begins + frame.height)
+            yield FileRows(path, _with_names(frame, qid) if is_text(frame[qid]) else frame, lines, first, kinds)
             first += frame.height
-    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+    except UNREADABLE as error:
         raise unreadable(path, error) from error
 
 
 def _csv(path: Path, rows: pl.LazyFrame, schema: FeatureSchema, qid: str) -> Iterator[FileRows]:
-    first = 0
+    first, checked = 0, False
     try:
         for frame in rows.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True):
-            table = Table(path, frame)
-            if frame.to_series(frame.width - 1).null_count():  # a short line ends in nulls
+            if not checked and frame.to_series(-1).null_count():  # a short line ends in nulls
                 check_fields(path)
-            begins = table.line(first)
-            yield FileRows(path, _typed(table, schema, qid, first), range(begins, begins + frame.height), first)
+                checked = True
+            typed = _typed(_with_names(frame, qid), path, schema, qid, first)
+            yield FileRows(path, typed, CsvLines(path, range(first, first + frame.height)), first)
             first += frame.height
-    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        check_fields(path)
+    except UNREADABLE as error:
+        check_fields(path, strict=True)
         raise unreadable(path, error) from error
 
 
-def _typed(table: Table, schema: FeatureSchema, qid: str, first: int) -> pl.DataFrame:
+def _with_names(frame: pl.DataFrame, name: str) -> pl.DataFrame:
+    return frame.with_columns(names_in(frame[name]).alias(name))
+
+
+def _typed(frame: pl.DataFrame, path: Path, schema: FeatureSchema, qid: str, first: int) -> pl.DataFrame:
     """CSV's text with features as numbers and categories; ``first`` is the row that the frame begins with."""
+
+    def fault(column: pl.Series, expected: str, row: int | None = None) -> DataError:
+        line = None if row is None else line_of(path, first + row)
+        return DataError(path, expected, line=line, column=column.name)
+
     made = []
-    assert isinstance(table.frame, pl.DataFrame)
     for feature in schema.features:
-        if feature.name not in table.frame.columns or feature.name == qid:
+        if feature.name not in frame.columns or feature.name == qid:
             continue
-        column = table.frame[feature.name]
-        column = column.set(column.is_in(MISSING_WORDS).fill_null(value=False), None)
-        made.append(_category(column, feature) if feature.kind == "categorical" else _number(column, table, first))
-    return table.frame.with_columns(made)
-
-
-def _number(column: pl.Series, table: Table, first: int) -> pl.Series:
-    numbers = column.cast(pl.Float64, strict=False)
-    wrong = numbers.is_null() & column.is_not_null()
-    if wrong.any():
-        row = int(wrong.arg_max() or 0)
-        said = f"expected a number, as was fitted; found {column[row]!r}: leave the cell empty if the value is missing"
-        raise DataError(table.path, said, line=table.line(first + row), column=column.name)
-    return numbers
-
-
-def _category(column: pl.Series, feature: Feature) -> pl.Series:
-    """Categories as a request spells them: a fit reads 2, 2.0 and 2.00 as one."""
-    known = frozenset(feature.categories)
-    as_fitted = {value: _spelled(value) for value in column.unique().drop_nulls() if value not in known}
-    renamed = {value: name for value, name in as_fitted.items() if name in known}
-    return column.replace(renamed) if renamed else column
-
-
-def _spelled(text: str) -> str | None:
-    try:
-        return spelled(float(text))
-    except ValueError:
-        return None
+        column = frame[feature.name]
+        made.append(names_in(column) if feature.kind == "categorical" else fitted_numbers(column, fault))
+    return frame.with_columns(made)
 
 
 def _letor(path: Path, schema: FeatureSchema) -> Iterator[FileRows]:

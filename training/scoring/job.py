@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from listwright.ranking.errors import RecipeError
+from listwright.training.data.sources import is_index
 
 FORMATS = (".parquet", ".csv")
 PART_ROWS = 100_000
@@ -51,7 +52,12 @@ class Job:
         if self.columns is not None:
             return list(self.columns)
         left_out = set() if self.with_features else set(features) - {qid}
-        return [name for name in names if name not in left_out]
+        return [name for name in names if name not in left_out | unnamed(names, features, qid)]
+
+
+def unnamed(names: Sequence[str], features: Sequence[str], qid: str) -> set[str]:
+    """Columns without a name of their own that are neither features nor the query id."""
+    return {name for name in names if is_index(name)} - {*features, qid}
 
 
 class Scored(NamedTuple):

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import polars as pl
 
-from listwright.ranking.errors import DataError
 from listwright.ranking.features import FeatureSchema
+from listwright.training.data.tables.frames import UNREADABLE, unreadable
 from listwright.training.scoring.part_files import ARROW
 
 
@@ -36,14 +36,9 @@ def read(ranges: Sequence[RowRange], names: frozenset[str] | None) -> pl.DataFra
         try:
             scan = pl.scan_ipc(path) if path.suffix == ARROW else pl.scan_parquet(path)
             frames.append(only(scan, names).slice(first, rows).collect())
-        except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        except UNREADABLE as error:
             raise unreadable(path, error) from error
     return pl.concat(frames)
-
-
-def unreadable(path: Path, error: BaseException) -> DataError:
-    """The error of a table that polars cannot read."""
-    return DataError(path, f"cannot be read as CSV or Parquet: {error}")
 
 
 def needed(schema: FeatureSchema, qid: str, columns: Sequence[str] | None) -> frozenset[str] | None:

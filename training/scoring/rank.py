@@ -14,8 +14,9 @@ from jaxtyping import Float, Int
 from listwright.ranking.bundle import Bundle
 from listwright.ranking.candidates import CandidateList, Ranking
 from listwright.ranking.errors import ScoringError
-from listwright.ranking.features import MISSING_CODE, UNKNOWN_CODE, FeatureSchema, count_categories
+from listwright.ranking.features import FeatureSchema, count_categories
 from listwright.ranking.reranker import Reranker
+from listwright.training.data.cells import codes_in, is_text, names_in, numbers_in
 from listwright.training.data.memory import asked
 
 COLUMNS = ("rank", "score", "first_stage_score", "strategy")
@@ -132,8 +133,8 @@ def _rankings(lists: _Lists, reranker: Reranker, strategy: str) -> Iterator[Rank
 
 
 def _lists(rows: pl.DataFrame, schema: FeatureSchema, qid: str) -> _Lists:
-    """As :func:`asked` reads them, faster where columns are of the fitted types and all there."""
-    ids = rows[qid]
+    """As :func:`asked` reads them, faster where all columns are there."""
+    ids = names_in(rows[qid]) if is_text(rows[qid]) else rows[qid]
     if ids.dtype.is_integer() or ids.dtype == pl.String:
         features = _plain(rows, schema)
         if features is not None:
@@ -146,17 +147,18 @@ def _lists(rows: pl.DataFrame, schema: FeatureSchema, qid: str) -> _Lists:
 
 
 def _plain(rows: pl.DataFrame, schema: FeatureSchema) -> pl.DataFrame | None:
-    """Columns of features as float32, if they are of the fitted types, all there and finite; None otherwise."""
+    """Columns of features as float32; None if one is not there, or a number is none or too large."""
     columns = []
     for feature in schema.features:
-        kind = rows.schema.get(feature.name)
-        if kind == pl.String and feature.kind == "categorical":
-            codes = {category: feature.code(category) for category in feature.categories}
-            coded = rows[feature.name].replace_strict(codes, default=UNKNOWN_CODE, return_dtype=pl.Float32)
-            columns.append(coded.set(rows[feature.name].is_null(), MISSING_CODE))
-        elif kind is not None and kind.is_numeric() and feature.kind == "numeric":
-            column = rows[feature.name]
-            columns.append((column if kind == pl.Float32 else column.cast(pl.Float64)).cast(pl.Float32))
-        else:
+        if feature.name not in rows.columns:
             return None
+        column = rows[feature.name]
+        if feature.kind == "categorical":
+            columns.append(pl.Series(feature.name, codes_in(column, feature)))
+            continue
+        found = numbers_in(column)
+        if len(found.wrong):
+            return None
+        values = found.values
+        columns.append((values if values.dtype == pl.Float32 else values.cast(pl.Float64)).cast(pl.Float32))
     return None if any(np.isinf(column.to_numpy()).any() for column in columns) else pl.DataFrame(columns)

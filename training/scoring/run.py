@@ -20,9 +20,11 @@ from listwright.ranking import bundle
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.features import mostly_unknown
 from listwright.ranking.manifest import Manifest
+from listwright.training.data.cells import count_rounded, rounded_note
+from listwright.training.data.tables.frames import index_note
 from listwright.training.progress import Progress
 from listwright.training.scoring.frames import batches, files_of
-from listwright.training.scoring.job import Job, Scored
+from listwright.training.scoring.job import Job, Scored, unnamed
 from listwright.training.scoring.part_files import FULL, SIZES, rows_file, size_file
 from listwright.training.scoring.parts import Part, parts
 from listwright.training.scoring.ranges import RowRange
@@ -100,6 +102,7 @@ def _all_parts(
     task = progress.begin(f"Scoring {job.data.name}, rows")
     qid, rows, ids_only = batches(job.data, manifest.feature_schema, job.qid, job.columns, ids_only=ids_only)
     written, done, running = [], 0, dict[Future[None], int]()
+    seen = rounded = 0
 
     def take(futures: Iterable[Future[None]]) -> None:
         nonlocal done
@@ -111,6 +114,10 @@ def _all_parts(
     for part in parts(rows, qid, job.part_rows):
         if part.number == 0:
             _check_names(job, part.columns, job.written(part.columns, manifest.feature_schema.names, qid))
+            left_out = unnamed(part.columns, manifest.feature_schema.names, qid) - set(job.columns or ())
+            if left_out:
+                progress.remark(index_note(sorted(left_out)))
+        seen, rounded = seen + part.rows.height, rounded + count_rounded(part.rows[qid])
         written.append(size_file(folder, part.number))
         if written[-1].exists():
             done += part.rows.height
@@ -122,6 +129,8 @@ def _all_parts(
     while running:
         take(wait(running, return_when=FIRST_COMPLETED).done)
     task.end(done)
+    if rounded:
+        progress.remark(rounded_note(qid, rounded, seen))
     return written
 
 

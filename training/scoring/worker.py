@@ -13,6 +13,7 @@ import polars as pl
 from listwright.ranking import bundle
 from listwright.ranking.bundle import Bundle
 from listwright.ranking.features import FeatureSchema
+from listwright.training.data.cells import numbers_in
 from listwright.training.data.leaks.evidence import rounding_of
 from listwright.training.scoring.job import Job
 from listwright.training.scoring.part_files import FULL, part_file, rows_file, size_file
@@ -52,7 +53,7 @@ def score_part(number: int, ranges: Sequence[RowRange], job: Job, qid: str, fold
 def _coarse(rows: pl.DataFrame, schema: FeatureSchema) -> list[str]:
     """A sentence on each column of numbers many of which float32 merges."""
     numbers = (rows[schema.names[d]] for d in schema.numeric if schema.names[d] in rows.columns)
-    return [str(found) for column in numbers if column.dtype.is_numeric() and (found := rounding_of(column))]
+    return [str(found) for column in numbers if (found := rounding_of(numbers_in(column).values))]
 
 
 @cache

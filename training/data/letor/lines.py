@@ -7,6 +7,7 @@ import re
 import numpy as np
 
 from listwright.ranking.errors import DataError
+from listwright.ranking.features import spelled
 from listwright.training.data.letor.fast import FLOAT32_BOUND, MAX_INDEX, MAX_LABEL, MISSING_DOUBLE, Block
 
 
@@ -82,7 +83,7 @@ class _LineFault:
         return row
 
     def _value(self, column: int, token: bytes) -> float:
-        value = float("nan") if token == b"NULL" else _number(token)
+        value = float("nan") if token and spelled(token.decode("latin1")) is None else _number(token)
         if value is None:
             raise self._error(column, "expected a number, or NULL or nan for a missing value", token)
         if value == MISSING_DOUBLE:

@@ -3,12 +3,14 @@
 Two parsers give one result. The fast one checks the structure of a whole chunk at once and parses all its numbers in
 one call; whenever it has any doubt, the precise one reads that chunk line by line, and is the one that complains.
 
-Conventions: an index that a line leaves out is 0.0, as SVMrank means it; ``NULL`` and ``nan`` are missing values, and
-so is the largest double, Istella's marker of a value that does not exist. Feature ``i`` is named ``f{i}``.
+Conventions: an index that a line leaves out is 0.0, as SVMrank means it; the words of
+:data:`listwright.ranking.features.MISSING_WORDS` are missing values, and so is the largest double, Istella's marker of
+a value that does not exist. Feature ``i`` is named ``f{i}``.
 """
 
 from __future__ import annotations
 
+import codecs
 import lzma
 import zipfile
 import zlib
@@ -116,12 +118,12 @@ def comes_back(qid: str, began: int | None) -> str:
 
 
 def whole(stream: BinaryIO, source: str) -> bytes:
-    """All bytes of a small file.
+    """All bytes of a small file, without a byte order mark.
 
     Raises:
         DataError: if the stream is damaged.
     """
-    return b"".join(iter(lambda: _piece(stream, source), b""))
+    return b"".join(iter(lambda: _piece(stream, source), b"")).removeprefix(codecs.BOM_UTF8)
 
 
 def letor_schema(width: int) -> FeatureSchema:
@@ -130,9 +132,10 @@ def letor_schema(width: int) -> FeatureSchema:
 
 
 def _chunks(stream: BinaryIO, source: str) -> Iterator[bytes]:
-    """Pieces of about :data:`CHUNK_BYTES` that end at a line's end."""
-    rest = b""
+    """Pieces of about :data:`CHUNK_BYTES` that end at a line's end, without a byte order mark."""
+    rest, begins = b"", True
     while piece := _piece(stream, source):
+        piece, begins = piece.removeprefix(codecs.BOM_UTF8) if begins else piece, False
         end = piece.rfind(b"\n") + 1
         if end == 0:
             rest += piece

@@ -9,15 +9,15 @@ import polars as pl
 from jaxtyping import Float, Int
 from pydantic import ValidationError
 
-from listwright.ranking.features import MISSING_CODE, Feature, FeatureSchema
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.training.data.cells import Numbers, codes_in, is_text, names_in, numbers_in
 from listwright.training.data.fault import Fault
 from listwright.training.data.letor.fast import MAX_LABEL
 from listwright.training.data.times import reads_as_time
 
 WHOLE_LABEL = f"expected a relevance label, a whole number from 0 to {MAX_LABEL}"
 
-MOSTLY, MANY = 0.8, 20
-"""Share of the texts of a column that read as numbers, and different numbers, from which it is meant to be numeric."""
+Kind = Literal["numbers", "booleans", "text", "times"]
 
 WEIGHT = "expected a weight, a finite number from 0"
 
@@ -28,8 +28,8 @@ def grouped(column: pl.Series, fault: Fault) -> tuple[Int[np.ndarray, " R"], Int
     Raises:
         DataError: if a row has no id.
     """
-    values = column.unique(maintain_order=True)  # few: Python looks at each of them only
-    ids = [None if value is None else spelled(value) for value in values.to_list()]
+    values = column.unique(maintain_order=True)
+    ids = names_in(values).to_list()
     position = {qid: n for n, qid in enumerate(dict.fromkeys(ids))}
     numbers = pl.Series([position[qid] for qid in ids], dtype=pl.Int64)
     value_of = pl.DataFrame({"value": values, "query": numbers})
@@ -50,9 +50,7 @@ def whole_labels(column: pl.Series, fault: Fault) -> Int[np.ndarray, " R"]:
     Raises:
         DataError: if one is missing, negative, fractional or too large.
     """
-    if not (column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.String, pl.Null)):
-        raise fault(column, f"{WHOLE_LABEL}; the column holds {column.dtype}")
-    values = column.cast(pl.Float64, strict=False).to_numpy()
+    values = floats(numbers_in(column, booleans=True))
     bad = ~((values >= 0) & (values <= MAX_LABEL) & (np.floor(values) == values))
     if bad.any():
         row = int(np.argmax(bad))
@@ -66,9 +64,7 @@ def row_weights(column: pl.Series, fault: Fault) -> Float[np.ndarray, " R"]:
     Raises:
         DataError: if a weight is missing, text, negative or infinite.
     """
-    if not (column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.String, pl.Null)):
-        raise fault(column, f"{WEIGHT}; the column holds {column.dtype}")
-    values = column.cast(pl.Float64, strict=False).to_numpy()
+    values = floats(numbers_in(column, booleans=True))
     bad = ~((values >= 0.0) & np.isfinite(values))
     if bad.any():
         row = int(np.argmax(bad))
@@ -89,8 +85,8 @@ def features_of(
         split_by: how queries are split by a column of times there, with ``{}`` for its name; empty where they are not.
 
     Raises:
-        DataError: if a column cannot be a feature, which dates and text that reads as dates cannot, or a number is
-            infinite as float32.
+        DataError: if a column cannot be a feature, which dates and text that reads as dates cannot; if at least half of
+            its texts are numbers, and others are not; or if a number is infinite as float32.
     """
     features = np.empty((frame.height, frame.width), dtype=np.float32)
     schema = []
@@ -106,61 +102,81 @@ def feature_of(
     """The same of one column."""
     if column.dtype.is_nested() or column.dtype == pl.Binary:
         raise fault(column, f"holds {column.dtype}, neither numbers nor text: {leave_out}")
-    if column.name not in named and (times := _times_in(column)):
-        raise fault(column, f"holds {times}: make it a number, or {leave_out}{split_by.format(column.name)}")
-    if column.name not in named and (row := _no_number(column)) is not None:
-        raise fault(
-            column,
-            f"expected a number, as most rows have; found {column[row]!r}: leave such cells empty "
-            "(a missing value), or say that the column holds categories",
-            row,
-        )
-    empty = column.null_count() == len(column)  # CSV cannot tell of what kind: as in Parquet, it is a number
-    if column.name in named or not (column.dtype.is_numeric() or empty):
-        codes, categories = _categories(column)
-        return codes, _feature(column, categories, fault)
-    return _numbers(column, fault), _feature(column, None, fault)
+    if column.name in named:
+        return _category(column, fault)
+    found = numbers_in(column)
+    match kind_of(column, found):
+        case "numbers" | None:
+            if len(found.wrong):
+                row = int(found.wrong[0])
+                said = "leave such cells empty (a missing value), or say that the column holds categories"
+                raise fault(column, f"expected a number, as most rows have; found {column[row]!r}: {said}", row)
+            return _float32(column, found.values, fault), _feature(column, None, fault)
+        case "times":
+            first = column.drop_nulls()[0]
+            times = f"text that reads as dates ({first!r})" if is_text(column) else str(column.dtype)
+            raise fault(column, f"holds {times}: make it a number, or {leave_out}{split_by.format(column.name)}")
+    return _category(column, fault)
 
 
-def encoded(frame: pl.DataFrame, schema: FeatureSchema) -> Float[np.ndarray, "R D"]:
-    """Some rows of a table whose columns :func:`feature_of` has looked at as a whole.
+def kind_of(column: pl.Series, found: Numbers) -> Kind | None:
+    """What a column holds; None where it has no value.
+
+    Args:
+        column: text or of a type; of a type of categories it holds text, whatever they look like.
+        found: its numbers.
+    """
+    numbers = len(column) - found.values.null_count()
+    if column.dtype.is_temporal():
+        return "times"
+    if numbers == 0 and len(found.wrong) == 0:
+        return None
+    if numbers >= len(found.wrong) and column.dtype not in (pl.Categorical, pl.Enum):
+        return "numbers"
+    names = names_in(column).unique()
+    if names.drop_nulls().is_in(["true", "false"]).all():
+        return "booleans"
+    return "times" if column.dtype == pl.String and reads_as_time(names) else "text"
+
+
+def encoded(frame: pl.DataFrame, schema: FeatureSchema, fault: Fault) -> Float[np.ndarray, "R D"]:
+    """Rows under the schema of others.
 
     Args:
         frame: feature columns alone, in the order of the schema.
-        schema: of the whole table.
+        schema: of the fitted features, or of a whole table of which these are some rows.
+        fault: says where a wrong value stands.
+
+    Raises:
+        DataError: if a number is none, or infinite as float32.
     """
     features = np.empty((frame.height, frame.width), dtype=np.float32)
     for d, (column, feature) in enumerate(zip(frame.iter_columns(), schema.features, strict=True)):
         if feature.kind == "categorical":
-            code: dict[str | None, float] = {category: n for n, category in enumerate(feature.categories, start=1)}
-            code[None] = MISSING_CODE
-            features[:, d] = [code[name] for name in _spelled(column)]
+            features[:, d] = codes_in(column, feature)
         else:
-            features[:, d] = column.cast(pl.Float64).to_numpy()
+            features[:, d] = _float32(column, fitted_numbers(column, fault), fault)
     return features
 
 
-def _times_in(column: pl.Series) -> str | None:
-    """What times a column holds, or None; a column that says itself that it holds categories does not."""
-    if column.dtype.is_temporal():
-        return str(column.dtype)
-    if column.dtype == pl.String and reads_as_time(column):
-        return f"text that reads as dates ({column.drop_nulls()[0]!r})"
-    return None
+def fitted_numbers(column: pl.Series, fault: Fault) -> pl.Series:
+    """A column of numbers, whatever type it has.
 
-
-def _no_number(column: pl.Series) -> int | None:
-    """The first row whose text is no number, where :data:`MOSTLY` of the texts are, and of :data:`MANY` values: cells
-    such as N/A would make numbers categories.
+    Raises:
+        DataError: if a cell is no number and not missing.
     """
-    if column.dtype != pl.String:
-        return None
-    numbers = column.cast(pl.Float64, strict=False)
-    texts = len(column) - column.null_count()
-    read = texts - (numbers.is_null() & column.is_not_null()).sum()
-    if read == texts or read < MOSTLY * texts or numbers.n_unique() <= MANY:
-        return None
-    return int((numbers.is_null() & column.is_not_null()).arg_max() or 0)
+    found = numbers_in(column)
+    if len(found.wrong):
+        row = int(found.wrong[0])
+        said = f"expected a number, as was fitted; found {column[row]!r}"
+        raise fault(column, f"{said}: leave the cell empty if the value is missing", row)
+    return found.values
+
+
+def floats(found: Numbers) -> Float[np.ndarray, " R"]:
+    """Numbers as float64; NaN where there is none."""
+    values: Float[np.ndarray, " R"] = found.values.cast(pl.Float64).to_numpy()
+    return values
 
 
 def _feature(column: pl.Series, categories: tuple[str, ...] | None, fault: Fault) -> Feature:
@@ -171,10 +187,10 @@ def _feature(column: pl.Series, categories: tuple[str, ...] | None, fault: Fault
         raise fault(column, f"{column.name!r} cannot name a feature: {error.errors()[0]['msg']}") from error
 
 
-def _numbers(column: pl.Series, fault: Fault) -> Float[np.ndarray, " R"]:
-    values = column.to_numpy() if column.dtype == pl.Float32 else column.cast(pl.Float64).to_numpy()
+def _float32(column: pl.Series, values: pl.Series, fault: Fault) -> Float[np.ndarray, " R"]:
+    wide = values.to_numpy() if values.dtype == pl.Float32 else values.cast(pl.Float64).to_numpy()
     with np.errstate(over="ignore"):
-        numbers: Float[np.ndarray, " R"] = values.astype(np.float32)
+        numbers: Float[np.ndarray, " R"] = wide.astype(np.float32)
     infinite = np.isinf(numbers)
     if infinite.any():
         row = int(np.argmax(infinite))
@@ -182,35 +198,7 @@ def _numbers(column: pl.Series, fault: Fault) -> Float[np.ndarray, " R"]:
     return numbers
 
 
-def _categories(column: pl.Series) -> tuple[Float[np.ndarray, " R"], tuple[str, ...]]:
-    values = _spelled(column)
-    categories = tuple(sorted({value for value in values if value is not None}))
-    code = {category: n for n, category in enumerate(categories, start=1)}
-    codes = [MISSING_CODE if value is None else code[value] for value in values]
-    return np.array(codes, dtype=np.float32), categories
-
-
-def _spelled(column: pl.Series) -> list[str | None]:
-    """The name of every value; None where it is missing."""
-    if column.dtype.is_float():
-        column = column.fill_nan(None)  # no NaN is another one's equal
-    names = {value: _name(value, single=column.dtype == pl.Float32) for value in column.unique().to_list()}
-    return [names[value] for value in column.to_list()]
-
-
-def _name(value: object, *, single: bool) -> str | None:
-    if value is None:
-        return None
-    # as a person would write it: 0.1, not the nearest double of the nearest float
-    return spelled(np.float32(value) if single and isinstance(value, float) else value)
-
-
-def spelled(value: object) -> str | None:
-    """The name of a category, as a request spells it: 2, 2.0 and "2" are one; NaN is a missing one."""
-    if isinstance(value, (bool, np.bool_)):
-        return str(value).lower()
-    if isinstance(value, (float, np.float32)):
-        if value != value:  # noqa: PLR0124 - NaN
-            return None
-        return str(int(value)) if value.is_integer() else str(value)
-    return str(value)
+def _category(column: pl.Series, fault: Fault) -> tuple[Float[np.ndarray, " R"], Feature]:
+    names = names_in(column)
+    feature = _feature(column, tuple(names.unique().drop_nulls().sort().to_list()), fault)
+    return codes_in(names, feature), feature

@@ -1,23 +1,34 @@
-"""Files of tables as frames: CSV (also gzip) and Parquet, their columns, and where a fault in them stands."""
+"""Files of tables as frames: CSV (also gzip) and Parquet, their columns, and where a fault in them stands.
+
+Columns of CSV are text: :mod:`listwright.training.data.cells` says what it means.
+"""
 
 from __future__ import annotations
 
 import csv
 import difflib
 import io
+import sys
+import zipfile
 import zlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol, overload, runtime_checkable
 
+import numpy as np
 import polars as pl
 
 from listwright.ranking.errors import DataError, RecipeError
+from listwright.ranking.features import PADDING
 from listwright.training.data.container import is_archive, open_plain
 from listwright.training.data.sources import check_exists
 
-MISSING_WORDS = ["NULL", "NaN", "nan"]
+UNREADABLE = (OSError, EOFError, zlib.error, pl.exceptions.PolarsError, pl.exceptions.PanicException)
+"""What polars raises for a file that it cannot read."""
+
+_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
 _NAMED_BY = {
     "--qid": "column of query ids",
@@ -83,24 +94,20 @@ class Table:
         return DataError(self.path, expected, line=None if row is None else self.line(row), column=column.name)
 
     def line(self, row: int) -> int:
-        """Where a row counted from 0 stands: in CSV the header is line 1, in Parquet the first row is."""
-        return row + (1 if is_parquet(self.path) else 2)
+        """Where a row counted from 0 stands, see :func:`line_of`."""
+        return line_of(self.path, row)
 
 
-def read_table(path: Path, *, as_text: frozenset[str] = frozenset()) -> Table:
-    """A CSV or Parquet file.
-
-    Args:
-        path: of the file; told by its first bytes, not by its name.
-        as_text: columns that are read as they stand in CSV, whatever they look like; Parquet says itself what they are.
+def read_table(path: Path) -> Table:
+    """A CSV or Parquet file; told by its first bytes, not by its name.
 
     Raises:
         DataError: if it cannot be read, or has no rows.
     """
     try:
-        frame = pl.read_parquet(path) if is_parquet(path) else _csv(path, as_text)
-    except (OSError, EOFError, zlib.error, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise DataError(path, f"cannot be read as CSV or Parquet: {error}") from error
+        frame = pl.read_parquet(path) if is_parquet(path) else _csv(path)
+    except UNREADABLE as error:
+        raise unreadable(path, error) from error
     if frame.height == 0:
         raise DataError(path, "has no rows")
     return Table(path, frame)
@@ -112,6 +119,8 @@ def check_table(path: Path) -> None:
     if path.is_dir():
         raise RecipeError(f"{path} is a folder: name the table itself with --data")
     if not is_parquet(path) and is_archive(path):
+        if zipfile.is_zipfile(path) and "xl/workbook.xml" in zipfile.ZipFile(path).namelist():
+            raise DataError(path, "is a workbook of Excel: save the sheet as CSV (UTF-8)")
         raise DataError(path, "is an archive: unpack it, and name the table in it with --data")
 
 
@@ -126,33 +135,142 @@ def listed(names: list[str]) -> str:
     return ", ".join(names[:20]) + (" …" if len(names) > 20 else "")
 
 
-def _csv(path: Path, as_text: frozenset[str]) -> pl.DataFrame:
-    types = dict.fromkeys(as_text, pl.String)
+def unreadable(path: Path, error: BaseException) -> DataError:
+    """The error of a table that polars cannot read, without advice on how to call polars."""
+    return DataError(path, f"cannot be read as CSV or Parquet: {str(error).partition(chr(10))[0]}")
+
+
+def index_note(names: list[str]) -> str:
+    """What a person should know of columns without a name."""
+    has = "has no name of its own, and is" if len(names) == 1 else "have no names of their own, and are"
+    said = f"{listed([repr(name) for name in names])} {has} left out, as the index that pandas writes"
+    return f"{said}: give a column that you need a name"
+
+
+def line_of(path: Path, row: int) -> int:
+    """Where a row counted from 0 stands: in CSV its first line, from 1; in Parquet the first row is 1."""
+    if is_parquet(path):
+        return row + 1
+    return next(islice(_records(path), row + 1, None))[0]
+
+
+@dataclass(frozen=True)
+class CsvLines(Sequence[int]):
+    """Where rows of a CSV file stand that follow each other; the file is read for each answer, so ask for few.
+
+    Args:
+        path: of the file.
+        rows: their numbers, from 0.
+    """
+
+    path: Path
+    rows: range
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, place: int) -> int: ...
+    @overload
+    def __getitem__(self, place: slice) -> CsvLines: ...
+    def __getitem__(self, place: int | slice) -> int | CsvLines:
+        if isinstance(place, slice):
+            return CsvLines(self.path, self.rows[place])
+        return line_of(self.path, self.rows[place])
+
+
+def scan_csv(path: Path) -> pl.LazyFrame:
+    """The rows of a CSV file, unread: all columns are text. Lines without any value are left out.
+
+    Raises:
+        DataError: if the header cannot be read, or names a column twice.
+    """
+    line, names = next(_records(path), (1, []))
+    if not names:
+        raise DataError(path, "cannot be read as CSV or Parquet: it is empty")
+    for separator, said in _SEPARATORS.items():
+        if len(names) == 1 and separator in names[0]:
+            call = f"polars.read_csv(FILE, separator={separator!r}, decimal_comma=True).write_csv(OTHER)"
+            raise DataError(
+                path,
+                f"is separated by {said}: write it with commas and decimal points, for example by {call}",
+                line=line,
+            )
+    names = [name.strip(PADDING) for name in names]
+    twice = next((name for n, name in enumerate(names) if name and name in names[:n]), None)
+    if twice is not None:
+        raise DataError(path, f"column {twice!r} is named twice", line=line)
+    for place in [place for place, name in enumerate(names) if not name]:
+        names[place] = f"Unnamed: {place}"
+        while names.count(names[place]) > 1:
+            names[place] += ".1"
+    rows = pl.scan_csv(path, infer_schema=False, glob=False, skip_lines=line - 1, with_column_names=lambda _: names)
+    return rows.map_batches(
+        _without_blank, projection_pushdown=False, predicate_pushdown=False, slice_pushdown=False, streamable=True
+    )
+
+
+def check_fields(path: Path, *, strict: bool = False) -> None:
+    """Find the line with too few or too many fields; polars fills up the one and does not say where the other is.
+
+    Args:
+        path: of the file.
+        strict: whether quotes are looked at, too.
+    """
+    records = _records(path, strict=strict)
+    _, names = next(records)
+    for line, row in records:
+        if len(row) != len(names):
+            raise DataError(path, f"expected {len(names)} fields, found {len(row)}", line=line)
+
+
+def _csv(path: Path) -> pl.DataFrame:
     try:
-        frame = pl.read_csv(path, infer_schema_length=None, null_values=MISSING_WORDS, schema_overrides=types)
+        frame = scan_csv(path).collect()
     except pl.exceptions.PolarsError:
-        check_fields(path)
+        check_fields(path, strict=True)
         raise
-    if (
-        frame.height and frame.to_series(frame.width - 1).null_count()
-    ):  # a short line ends in nulls: see if there is one
+    if frame.height and frame.to_series(-1).null_count():  # a short line ends in nulls: see if there is one
         check_fields(path)
-    elif any(name.endswith("_duplicated_0") for name in frame.columns):
-        check_fields(path, lines=1)
     return frame
 
 
-def check_fields(path: Path, lines: int | None = None) -> None:
-    """Find the line with too few or too many fields; polars fills up the one and does not say where the other is."""
+def _without_blank(frame: pl.DataFrame) -> pl.DataFrame:
+    """The rows that have a value."""
+    rows = np.arange(frame.height)
+    for column in reversed(frame.get_columns()):
+        text = column if len(rows) == frame.height else column.gather(rows)
+        rows = rows[(text.is_null() | (text.str.strip_chars(PADDING) == "")).to_numpy()]
+        if len(rows) == 0:
+            return frame
+    return frame[np.delete(np.arange(frame.height), rows)]
+
+
+def _records(path: Path, *, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
+    """The first line of each record of CSV, and its fields; records without any value are left out."""
+    csv.field_size_limit(sys.maxsize)  # polars has no limit
     with open_plain(path) as (stream, _):
-        rows = csv.reader(io.TextIOWrapper(stream, encoding="utf-8-sig", newline=""))
+        rows = csv.reader(io.TextIOWrapper(stream, encoding="utf-8-sig", newline=""), strict=strict)
+        line = 1
         try:
-            names = next(rows, [])
-            twice = next((name for n, name in enumerate(names) if name in names[:n]), None)
-            if twice is not None:
-                raise DataError(path, f"column {twice!r} is named twice", line=1)
-            for row in islice(rows, lines):
-                if row and len(row) != len(names):
-                    raise DataError(path, f"expected {len(names)} fields, found {len(row)}", line=rows.line_num)
-        except (csv.Error, UnicodeDecodeError, OSError, EOFError, zlib.error) as error:
-            raise DataError(path, f"cannot be read as CSV: {error}", line=rows.line_num + 1) from error
+            for row in rows:
+                if any(field.strip(PADDING) for field in row):
+                    yield line, row
+                line = rows.line_num + 1
+        except UnicodeDecodeError as error:
+            raise _not_utf8(path) from error
+        except (csv.Error, OSError, EOFError, zlib.error) as error:
+            raise DataError(path, f"cannot be read as CSV: {error}", line=line) from error
+
+
+def _not_utf8(path: Path) -> DataError:
+    """The error of text in another encoding, with its line: a reader of text decodes many at a time."""
+    with open_plain(path) as (stream, _):
+        for number, line in enumerate(stream, start=1):
+            try:
+                line.decode()
+            except UnicodeDecodeError as error:
+                shown = line[max(0, error.start - 10) : error.start + 10].decode("utf-8", "backslashreplace")
+                said = "convert it with iconv -f LATIN1 -t UTF-8, or whatever its encoding is"
+                return DataError(path, f"is no UTF-8 text: found {shown!r}; {said}", line=number)
+    raise AssertionError("every line is UTF-8")

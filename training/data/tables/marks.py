@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 from jaxtyping import Int
 
+from listwright.training.data.cells import names_in
 from listwright.training.data.dataset import Dataset
 from listwright.training.data.fault import Fault
 from listwright.training.data.tables.frames import Table
@@ -49,9 +50,7 @@ def marks_of(split: TableSplit, table: Table, dataset: Dataset, order: Int[np.nd
 def _names(column: pl.Series, fault: Fault) -> list[str]:
     """The split of every row."""
     wanted = "expected 'train', 'valid' or 'test'"
-    if column.dtype not in (pl.String, pl.Categorical, pl.Enum):
-        raise fault(column, f"{wanted}; the column holds {column.dtype}")
-    names = column.cast(pl.String).replace_strict(_SPLIT_OF, default=None)
+    names = names_in(column).replace_strict(_SPLIT_OF, default=None)
     if names.null_count():
         row = int(names.is_null().arg_max() or 0)
         raise fault(column, f"{wanted}; found {column[row]!r}", row)

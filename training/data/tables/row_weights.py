@@ -6,8 +6,9 @@ import numpy as np
 import polars as pl
 from jaxtyping import Float, Int
 
+from listwright.training.data.cells import numbers_in
 from listwright.training.data.fault import Fault
-from listwright.training.data.tables.columns import row_weights
+from listwright.training.data.tables.columns import floats, row_weights
 from listwright.training.data.tables.frames import Table
 from listwright.training.recipe.data import Propensity, TableData
 
@@ -73,9 +74,7 @@ def shown_places(column: pl.Series, fault: Fault) -> Int[np.ndarray, " R"]:
     Raises:
         DataError: if one is missing, fractional or below 1; names the line.
     """
-    if not (column.dtype.is_numeric() or column.dtype in (pl.String, pl.Null)):
-        raise fault(column, f"{PLACE}; the column holds {column.dtype}")
-    values = column.cast(pl.Float64, strict=False).to_numpy()
+    values = floats(numbers_in(column))
     bad = ~((values >= 1.0) & (values < 2.0**31) & (np.floor(values) == values))
     if bad.any():
         row = int(np.argmax(bad))

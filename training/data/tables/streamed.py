@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -14,16 +13,22 @@ from listwright.ranking.errors import DataError
 from listwright.ranking.features import FeatureSchema
 from listwright.training.data.cache import FULL
 from listwright.training.data.dataset import Dataset
+from listwright.training.data.fault import Fault
 from listwright.training.data.tables.columns import encoded
-from listwright.training.data.tables.frames import MISSING_WORDS, Table, check_fields, is_parquet
+from listwright.training.data.tables.frames import (
+    UNREADABLE,
+    Table,
+    check_fields,
+    is_parquet,
+    scan_csv,
+    unreadable,
+)
 from listwright.training.progress import Task
 from listwright.training.stored.disk import told_if_full
 from listwright.training.stored.shards import QueryBlock, ShardWriter
 
 BATCH_ROWS = 50_000
 """Rows that are read at a time."""
-
-_FAILS = (OSError, EOFError, zlib.error, pl.exceptions.PolarsError, pl.exceptions.PanicException)
 
 
 class ColumnFile:
@@ -41,8 +46,8 @@ class ColumnFile:
             rows = pl.scan_parquet(path)
             self.columns = rows.collect_schema().names() if columns is None else list(columns)
             self.height = int(rows.select(pl.len()).collect().item())
-        except _FAILS as error:
-            raise self._fault(error) from error
+        except UNREADABLE as error:
+            raise unreadable(self._source, error) from error
 
     @property
     def width(self) -> int:
@@ -52,8 +57,8 @@ class ColumnFile:
     def __getitem__(self, name: str) -> pl.Series:
         try:
             return pl.read_parquet(self._path, columns=[name]).to_series()
-        except _FAILS as error:
-            raise self._fault(error) from error
+        except UNREADABLE as error:
+            raise unreadable(self._source, error) from error
 
     def select(self, names: Sequence[str]) -> ColumnFile:
         """Some columns."""
@@ -64,20 +69,16 @@ class ColumnFile:
         rows = pl.scan_parquet(self._path).select(self.columns).slice(first)
         try:
             yield from rows.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True)
-        except _FAILS as error:
-            raise self._fault(error) from error
-
-    def _fault(self, error: BaseException) -> DataError:
-        return DataError(self._source, f"cannot be read as CSV or Parquet: {error}")
+        except UNREADABLE as error:
+            raise unreadable(self._source, error) from error
 
 
-def open_table(path: Path, scratch: Path, *, as_text: frozenset[str] = frozenset()) -> Table:
+def open_table(path: Path, scratch: Path) -> Table:
     """A CSV or Parquet file as :func:`listwright.training.data.tables.frames.read_table` reads it, but not into memory.
 
     Args:
         path: of the file.
         scratch: folder for the columns of a CSV file as Parquet.
-        as_text: columns that are read as they stand in CSV.
 
     Raises:
         DataError: if it cannot be read, or has no rows.
@@ -87,25 +88,23 @@ def open_table(path: Path, scratch: Path, *, as_text: frozenset[str] = frozenset
     else:
         made = scratch / f"{len(list(scratch.iterdir()))}.parquet"
         try:
-            _as_parquet(path, made, as_text)
-        except _FAILS as error:
-            raise DataError(path, f"cannot be read as CSV or Parquet: {error}") from error
+            _as_parquet(path, made)
+        except UNREADABLE as error:
+            raise unreadable(path, error) from error
         columns = ColumnFile(made, path)
     if columns.height == 0:
         raise DataError(path, "has no rows")
     return Table(path, columns)
 
 
-def _as_parquet(path: Path, made: Path, as_text: frozenset[str]) -> None:
-    types = dict.fromkeys(as_text, pl.String)
-    check_fields(path, lines=1)
+def _as_parquet(path: Path, made: Path) -> None:
+    rows = scan_csv(path)
     try:
         with told_if_full(made.parent, FULL):
-            rows = pl.scan_csv(path, infer_schema_length=None, null_values=MISSING_WORDS, schema_overrides=types)
-            rows.sink_parquet(made)
+            rows.sink_parquet(made, compression="lz4")
             last = rows.collect_schema().names()[-1]
     except pl.exceptions.PolarsError:
-        check_fields(path)
+        check_fields(path, strict=True)
         raise
     if pl.scan_parquet(made).select(pl.col(last).is_null().any()).collect().item():  # a short line ends in nulls
         check_fields(path)
@@ -125,7 +124,9 @@ def check_together(table: Table, qid: str, order: Int[np.ndarray, " R"], dataset
     raise table.fault(table.frame[qid], said, int(order[first]))
 
 
-def stream_into(writer: ShardWriter, columns: ColumnFile, dataset: Dataset, schema: FeatureSchema, task: Task) -> None:
+def stream_into(
+    writer: ShardWriter, columns: ColumnFile, dataset: Dataset, schema: FeatureSchema, fault: Fault, task: Task
+) -> None:
     """Write the rows of a table.
 
     Args:
@@ -133,12 +134,13 @@ def stream_into(writer: ShardWriter, columns: ColumnFile, dataset: Dataset, sche
         columns: the features.
         dataset: labels, lists, ids and weights of all rows; its features are not looked at.
         schema: of the features.
+        fault: says where a wrong value stands.
         task: told how many rows are written.
     """
     first = writer.rows
     rest = np.empty((0, len(schema)), dtype=np.float32)
     for frame in columns.batches(first):
-        held = np.concatenate([rest, encoded(frame, schema)])
+        held = np.concatenate([rest, encoded(frame, schema, fault)])
         begin = int(np.searchsorted(dataset.offsets, first))
         end = int(np.searchsorted(dataset.offsets, first + len(held), side="right")) - 1
         if end > begin:

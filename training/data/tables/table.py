@@ -18,14 +18,15 @@ from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.training.data.cache import FULL, Beside, cached_with, stored
 from listwright.training.data.cache import folder as cache_folder
+from listwright.training.data.cells import coded_note, count_rounded, numbers_in, rounded_note
 from listwright.training.data.container import file_digest
 from listwright.training.data.dataset import Dataset, Remedies, Rounding, Splits, dataset_of
 from listwright.training.data.leaks.evidence import rounding_of
-from listwright.training.data.sources import NAMED, files_by_split
+from listwright.training.data.sources import NAMED, files_by_split, is_index
 from listwright.training.data.split import by_name, by_query, by_time, check_fold, checked
 from listwright.training.data.tables.alike import alike
 from listwright.training.data.tables.columns import feature_of, grouped, whole_labels
-from listwright.training.data.tables.frames import Table, check_table, read_table
+from listwright.training.data.tables.frames import Table, check_table, index_note, read_table
 from listwright.training.data.tables.judged import with_judged_columns
 from listwright.training.data.tables.marks import marks_of
 from listwright.training.data.tables.row_weights import weights_of
@@ -71,14 +72,14 @@ def load(
             )
         check_fold(fold, 1, NAMED)
         files = {name: Path(file) for name, file in named.items()}
-        (train, valid, test), rounding = _read_splits(spec, files, on_disk, progress)
+        (train, valid, test), rounding, notes = _read_splits(spec, files, on_disk, progress)
         splits = checked(train, valid, test, ", ".join(f"{name} {path.name}" for name, path in files.items()))
-        return replace(splits, rounding=rounding)
+        return replace(splits, rounding=rounding, notes=notes)
     if len(sources) > 1:
         raise RecipeError(f"--data takes one table, not {len(sources)}, or {NAMED}: {', '.join(sources)}")
     if split.by != "random":
         check_fold(fold, 1, f"a table that is split by {_OPTION[split.by]}")
-    dataset, name, marks, rounding = read(spec, sources[0], on_disk=on_disk, progress=progress)
+    dataset, name, marks, rounding, notes = read(spec, sources[0], on_disk=on_disk, progress=progress)
     column = str(split.column)
     match split.by:
         case "random":
@@ -88,7 +89,8 @@ def load(
         case "column":
             names = [str(mark) for mark in marks]
             splits = by_name(dataset, names, split, rng=rng, source=name, column=column)
-    return replace(splits, remedies=Remedies(split_by=_split_by(split)), rounding=rounding)
+    remedies = Remedies(split_by=_split_by(split))
+    return replace(splits, remedies=remedies, rounding=rounding, notes=notes)
 
 
 class Read(NamedTuple):
@@ -98,22 +100,23 @@ class Read(NamedTuple):
         dataset: its queries; categories are sorted by name.
         name: of the file.
         marks: what each query is split by, ``N`` times or names of splits; empty for a random split.
-        rounding: of :attr:`listwright.training.data.dataset.Splits.rounding`.
+        rounding, notes: of :class:`listwright.training.data.dataset.Splits`.
     """
 
     dataset: Dataset
     name: str
     marks: tuple[Time, ...]
     rounding: tuple[Rounding, ...]
+    notes: tuple[str, ...]
 
 
 def read(spec: TableData, source: str, *, on_disk: bool = False, progress: Progress = SILENT) -> Read:
     """Read a table.
 
-    Text, boolean and categorical columns are categories; numbers are numeric unless ``spec.categorical`` names them (a
-    whole number is then spelled without a decimal point). A null or NaN, in CSV also an empty field and the words NULL,
-    NaN and nan, is a missing value. Rows of a query need not stand together: queries come in the order of their first
-    row, candidates in row order. Dates, and text that reads as dates, are no features.
+    What a cell means, :mod:`listwright.training.data.cells` says. A column of numbers is numeric, in CSV and as text of
+    Parquet, too, unless ``spec.categorical`` names it; text and booleans are categories. Rows of a query need not stand
+    together: queries come in the order of their first row, candidates in row order. Dates, text that reads as dates,
+    and columns without a name are no features.
 
     Args:
         spec: column names.
@@ -143,21 +146,27 @@ def read(spec: TableData, source: str, *, on_disk: bool = False, progress: Progr
 
     digest = _digest(spec, [path])
     dataset, beside = _stored(digest, path, write) if on_disk else cached_with(digest, path.name, parse)
-    return Read(dataset, path.name, tuple(beside["marks"]), _rounding(beside))
+    return Read(dataset, path.name, tuple(beside["marks"]), _rounding(beside), tuple(beside["notes"]))
 
 
 def _read_splits(
     spec: TableData, files: dict[str, Path], on_disk: bool, progress: Progress
-) -> tuple[list[Dataset], tuple[Rounding, ...]]:
-    """One dataset per file; the training table says which columns there are, and which are categories."""
+) -> tuple[list[Dataset], tuple[Rounding, ...], tuple[str, ...]]:
+    """One dataset per file, and what :class:`listwright.training.data.dataset.Splits` has beside them: the training
+    table says which columns there are, and which are categories.
+    """
     for path in files.values():
         check_table(path)
-    digest, spelled = _digest(spec, files.values()), frozenset((str(spec.qid), str(spec.label), *spec.categorical))
+    digest, ignore = _digest(spec, files.values()), frozenset(spec.ignore)
+    named = frozenset(map(str, (spec.qid, spec.label, spec.weight, spec.position, *spec.categorical)))
 
     def tables(read: Callable[..., Table]) -> dict[str, Table]:
         found = [read(path) for path in files.values()]
         _check_named(spec, found)
-        return dict(zip(files, alike(found, ignore=frozenset(spec.ignore), spelled=spelled, read=read), strict=True))
+        unnamed = [_unnamed(spec, table) for table in found]
+        same = alike(found, ignore=ignore.union(*unnamed), named=named)
+        kept = [[*table.frame.columns, *more] for table, more in zip(same, unnamed, strict=True)]
+        return {split: table.select(names) for split, table, names in zip(files, found, kept, strict=True)}
 
     def as_trained(schema: FeatureSchema) -> TableData:
         return spec.model_copy(update={"categorical": tuple(schema.names[d] for d in schema.categorical)})
@@ -186,7 +195,8 @@ def _read_splits(
             else:
                 parse = partial(lambda split: parsed()[split], split)
                 read.append(cached_with(f"{digest}/{split}", path.name, parse))
-    return [dataset for dataset, _ in read], _rounding(*(beside for _, beside in read))
+    rounding = _rounding(*(beside for _, beside in read))
+    return [dataset for dataset, _ in read], rounding, tuple(read[0][1]["notes"])
 
 
 @contextmanager
@@ -233,13 +243,14 @@ def _parsed(spec: TableData, table: Table, split_by: str = "") -> tuple[Dataset,
     names = _feature_columns(spec, table)
     order, dataset = _judged(spec, table)
     features, schema = np.empty((len(names), dataset.rows), dtype=np.float32), []
-    rounding: list[Rounding] = []
+    rounding, notes = list[Rounding](), _notes(spec, table)
     for d, name in enumerate(names):
-        features[d], feature, found = _feature(spec, table, name, split_by)
+        features[d], feature, found, said = _feature(spec, table, name, split_by)
         schema.append(feature)
         rounding += found
+        notes += said
     whole = replace(dataset, features=features.T[order], schema=FeatureSchema(features=tuple(schema)))
-    return whole, {"marks": marks_of(spec.split, table, dataset, order), "rounding": rounding}
+    return whole, {"marks": marks_of(spec.split, table, dataset, order), "rounding": rounding, "notes": notes}
 
 
 def _streamed(writer: ShardWriter, spec: TableData, table: Table, progress: Progress, split_by: str = "") -> Beside:
@@ -247,28 +258,44 @@ def _streamed(writer: ShardWriter, spec: TableData, table: Table, progress: Prog
     names = _feature_columns(spec, table)
     order, dataset = _judged(spec, table)
     check_together(table, str(spec.qid), order, dataset)
-    features, rounding = [], list[Rounding]()
+    features, rounding, notes = [], list[Rounding](), _notes(spec, table)
     looking = progress.begin(f"Looking through {table.path.name}, columns", len(names))
     for name in names:
-        _, feature, found = _feature(spec, table, name, split_by)
+        _, feature, found, said = _feature(spec, table, name, split_by)
         features.append(feature)
         rounding += found
+        notes += said
         looking.reach(len(features))
     marks = marks_of(spec.split, table, dataset, order)
     writing = progress.begin(f"Writing shards of {table.path.name}, rows", dataset.rows)
     columns = table.select(names).frame
     assert isinstance(columns, ColumnFile)
-    stream_into(writer, columns, dataset, FeatureSchema(features=tuple(features)), writing)
+    stream_into(writer, columns, dataset, FeatureSchema(features=tuple(features)), table.fault, writing)
     described = [feature.model_dump(mode="json") for feature in features]
-    return {"marks": marks, "rounding": rounding, "features": described}
+    return {"marks": marks, "rounding": rounding, "notes": notes, "features": described}
 
 
 def _feature_columns(spec: TableData, table: Table) -> list[str]:
     others = (spec.qid, spec.label, spec.weight, spec.position, spec.split.column, *spec.ignore)
-    columns = [name for name in table.frame.columns if name not in others]
+    columns = [name for name in table.frame.columns if name not in others and name not in _unnamed(spec, table)]
     if not columns:
         raise DataError(table.path, f"has no feature columns besides {spec.qid!r} and {spec.label!r}")
     return columns
+
+
+def _unnamed(spec: TableData, table: Table) -> list[str]:
+    """Columns without a name that no option names."""
+    named = (spec.qid, spec.label, spec.weight, spec.position, spec.split.column, *spec.categorical, *spec.ignore)
+    return [name for name in table.frame.columns if is_index(name) and name not in named]
+
+
+def _notes(spec: TableData, table: Table) -> list[str]:
+    unnamed, ids = _unnamed(spec, table), table.frame[str(spec.qid)]
+    rounded = count_rounded(ids)
+    return [
+        *([index_note(unnamed)] if unnamed else []),
+        *([rounded_note(str(spec.qid), rounded, len(ids))] if rounded else []),
+    ]
 
 
 def _judged(spec: TableData, table: Table) -> tuple[Int[np.ndarray, " R"], Dataset]:
@@ -284,12 +311,15 @@ def _judged(spec: TableData, table: Table) -> tuple[Int[np.ndarray, " R"], Datas
 
 def _feature(
     spec: TableData, table: Table, name: str, split_by: str
-) -> tuple[Float[np.ndarray, " R"], Feature, list[Rounding]]:
-    """Values and description of one column, and what float32 merges of its numbers."""
+) -> tuple[Float[np.ndarray, " R"], Feature, list[Rounding], list[str]]:
+    """Values and description of one column, what float32 merges of its numbers, and notes."""
     column, named = table.frame[name], frozenset(spec.categorical)
     values, feature = feature_of(column, named, table.fault, leave_out="--ignore it", split_by=split_by)
-    found = rounding_of(column) if feature.kind == "numeric" else None
-    return values, feature, [] if found is None else [found]
+    if feature.kind == "categorical":
+        return values, feature, [], []
+    found = rounding_of(numbers_in(column).values)
+    note = coded_note(column, f"say --categorical {name}")
+    return values, feature, [] if found is None else [found], [] if note is None else [note]
 
 
 def _rounding(*tables: Beside) -> tuple[Rounding, ...]:

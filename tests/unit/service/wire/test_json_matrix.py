@@ -106,20 +106,29 @@ def test_no_columns_are_enough_where_all_are_optional():
 @pytest.mark.parametrize(
     ("value", "code"),
     [
-        *(("A5", 1), ("7", 2), (7, 2), (7.0, 2), (-0.0, 3), (2.5, 4), ("new", 0), (None, 0), (True, None)),
+        *(("A5", 1), ("7", 2), (7, 2), (7.0, 2), (-0.0, 3), (2.5, 4), ("new", 0), (None, 0), (True, 5), (False, 0)),
+        *(
+            ("TRUE", 5),
+            (" A5\t", 1),
+            ("7.0", 2),
+            ("2.50", 0),
+            ("01", 6),
+            (1, 0),
+            ("NA", 0),
+            ("", 0),
+            ("\N{NO-BREAK SPACE}7", 2),
+        ),
         *((1e300, 0), (10**400, 0), (-(2**63), 0)),
     ],
 )
 def test_codes_of_categories(value, code):
     """A number is the category that is spelled like it, whole ones without a decimal point, as in training tables."""
-    columns = FeatureSchema(features=(Feature(name="c", kind="categorical", categories=("A5", "7", "0", "2.5")),))
-    if code is None:
-        with pytest.raises(CandidateError, match="is a category: expected a string, found true"):
-            features(named({"c": value}), columns)
-    else:
-        (found,) = features(named({"c": value}), columns)
-        assert found.tolist() == [code]
-        assert np.signbit(found).tolist() == [value is None], "missing"
+    columns = FeatureSchema(
+        features=(Feature(name="c", kind="categorical", categories=("A5", "7", "0", "2.5", "true", "01")),)
+    )
+    found = features(named({"c": value}), columns)
+    np.testing.assert_array_equal(found, [[code]])
+    assert np.signbit(found).tolist() == [[value is None]], "missing"
 
 
 @pytest.mark.parametrize("value", [float("inf"), float("-inf")])
@@ -224,15 +233,15 @@ def test_a_hook_sees_the_whole_context_and_cannot_change_it(body):
 @pytest.mark.parametrize(
     ("context", "says"),
     [
-        ({"device": True}, "expected a string, a number or null, found true"),
-        ({"device": ["phone"]}, "expected a string, a number or null, found an array"),
+        ({"stars": True}, "feature 'stars' is numeric: expected a number or null, found true"),
+        ({"device": ["phone"]}, "found an array"),
         ({"device": {}}, "found an object"),
         ({"device": float("nan")}, "expected a finite number, found nan"),
         ({"device": float("-inf")}, "expected a finite number, found -inf"),
         ({"device": 10**400}, "expected a finite number, found a huge integer"),
         ({"stars": "2"}, "feature 'stars' is numeric: expected a number or null, found '2'"),
         ({"stars": 1e39}, "feature 'stars' does not fit float32"),
-        ({"carrier": False}, "feature 'carrier' is a category: expected a string, found false"),
+        ({"carrier": []}, "feature 'carrier' is a category: expected a string, found an array"),
         ({"x" * 201: 1}, "the name has 201 characters, the limit is 200"),
     ],
 )
@@ -250,6 +259,13 @@ def test_numbers_of_a_context_stay_as_they_are():
     found = to_candidates(request(features=[[1, 2, 3, "A5"]], context=context), schema()).context
     assert found == context
     assert type(found["whole"]) is int
+
+
+def test_booleans_of_a_context_are_spelled():
+    columns = FeatureSchema(features=(Feature(name="direct", kind="categorical", categories=("false", "true")),))
+    found = to_candidates(request(features=[[]], feature_names=[], context={"direct": True, "app": False}), columns)
+    assert found.context == {"direct": "true", "app": "false"}
+    assert found.features.tolist() == [[2]]
 
 
 def test_a_feature_in_the_context_is_not_taken_for_a_column_named_twice():

@@ -6,11 +6,14 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from scipy import sparse
+from sklearn.datasets import load_svmlight_file
 
 from listwright.ranking.errors import DataError, SchemaMismatchError
 from listwright.training.data import memory
 from listwright.training.data.dataset import fit_schema
 from listwright.training.data.defaults import with_defaults
+from listwright.training.data.letor.reader import Reader
 from listwright.training.data.tables.table import read
 from listwright.training.recipe.data import TableData
 
@@ -59,6 +62,64 @@ def test_labels_and_ids_in_any_holder(holder, as_table):
     assert same(memory.judged(AS_FRAMES["polars"], holder(Y), holder(QID), categorical=("stops",)), as_table)
 
 
+@pytest.mark.parametrize(
+    "narrow", [lambda v: np.array(v)[:, None], lambda v: pd.DataFrame({"y": v}), lambda v: pl.DataFrame({"y": v})]
+)
+def test_labels_ids_and_weights_in_one_column(narrow, as_table):
+    found = memory.judged(
+        AS_FRAMES["pandas"], narrow(Y), narrow(QID), categorical=("stops",), sample_weight=narrow([0.5, 1, 2, 1, 1])
+    )
+    assert found.weights.tolist() == [0.5, 2, 1, 1, 1]
+    assert same(found, as_table)
+
+
+@pytest.mark.parametrize("form", [sparse.csr_matrix, sparse.csc_array, sparse.coo_matrix])
+def test_a_sparse_matrix_is_the_array_that_it_stands_for(form):
+    array = np.array([[0.0, 2.5], [1.0, 0.0], [0.0, 0.0]])
+    found, expected = (memory.judged(X, [0, 1, 0], [1, 1, 2], categorical=()) for X in (form(array), array))
+    assert same(found, expected)
+    asked, _ = memory.asked(form(array), [1, 1, 2], found.schema, found.schema.names)
+    assert asked.features.tolist() == array.tolist()
+
+
+def test_a_sparse_file_of_scikit_learn_is_the_letor_text_that_it_read(tmp_path):
+    path = tmp_path / "rows.txt"
+    path.write_text("1 qid:3 1:0.5 3:2\n0 qid:3 2:1\n2 qid:5 3:7\n")
+    X, y, qid = load_svmlight_file(str(path), query_id=True)
+    assert same(memory.judged(X, y, qid, categorical=()), Reader().file(path))
+
+
+@pytest.mark.parametrize("name", ["", "Unnamed: 0", "Unnamed: 0.1", "__index_level_0__"])
+def test_a_column_without_a_name_is_no_feature(name):
+    frame = pl.DataFrame({name: [7, 8], "a": [1.0, 2.0]})
+    found = memory.judged(frame, [0, 1], [1, 1], categorical=())
+    assert found.schema.names == ("a",)
+    assert any(repr(name)[1:-1] in note for note in memory.notes_of(frame, [1, 1], found.schema))
+    assert memory.asked(frame, [1, 1], found.schema, ("a",))[0].features.tolist() == [[1], [2]]
+    assert memory.notes_of(frame.drop(name), [1, 1], found.schema) == ()
+
+
+def test_ids_that_a_float_has_rounded_are_counted():
+    X, large = [[1.0]] * 4, 2.0**53
+    schema = memory.judged(X, [0, 1, 0, 1], [1, 1, 2, 2], categorical=()).schema
+    (note,) = memory.notes_of(X, np.array([1.0, large, large + 2, large + 4]), schema)
+    assert "2 of 4 rows" in note
+    assert memory.notes_of(X, [1, 2**60, 2**60 + 1, 2], schema) == ()
+    exact = memory.judged(
+        X, [0, 1, 0, 1], pd.Series([1, 2**60, 2**60 + 1, None], dtype="Int64").fillna(1), categorical=()
+    )
+    assert exact.qids == ("1", str(2**60), str(2**60 + 1))
+
+
+def test_text_of_digits_with_zeros_before_them_is_pointed_out():
+    frame = pd.DataFrame({"zip": ["01234", "90210"], "n": ["0.5", "0"]})
+    schema = memory.judged(frame, [0, 1], [1, 1], categorical=()).schema
+    assert [feature.kind for feature in schema.features] == ["numeric", "numeric"]
+    (note,) = memory.notes_of(frame, [1, 1], schema)
+    assert "zip" in note
+    assert "01234" in note
+
+
 @pytest.mark.parametrize("array", [np.array, lambda rows: np.asfortranarray(rows, dtype=np.float16), list])
 def test_columns_of_an_array_are_called_as_in_letor_text(array):
     data = memory.judged(array([[1.5, 2.0], [NAN, 4.0]]), [0, 1], [7, 7], categorical=("f2",))
@@ -97,12 +158,13 @@ def test_ids_of_any_type_and_in_any_order(ids, expected):
         ([[1.0], [2.0]], [0, None], [1, 1], "y, row 1: .* found None"),
         ([[1.0], [2.0]], ["good", "1"], [1, 1], "y, row 0: .* found 'good'"),
         ([[1.0], [2.0]], [[0, 1]], [1, 1], "column y: found"),
-        ([[1.0], [2.0]], np.zeros((2, 1)), [1, 1], "y: expected one value per row; found 2 dimensions"),
+        ([[1.0], [2.0]], np.zeros((2, 2)), [1, 1], "y: expected one value per row; found 2 columns"),
+        ([[1.0], [2.0]], None, [1, 1], "y: is not given"),
         ([[1.0], [2.0]], [0], [1, 1], "y: has 1 values, X has 2 rows"),
         ([[1.0], [2.0]], [0, 1], [1, 1, 1], "qid: has 3 values, X has 2 rows"),
         ([[1.0], [2.0]], [0, 1], [1, None], "qid, row 1: the query id is missing"),
         ([[1.0], [2.0]], [0, 1], pd.Series(["a", pd.NA], dtype="string"), "qid, row 1: the query id is missing"),
-        ([[1.0], [2.0]], [0, 1], np.zeros((2, 1)), "qid: expected one id per row; found a list"),
+        ([[1.0], [2.0]], [0, 1], np.zeros((2, 2)), "qid: expected one value per row; found 2 columns"),
         ([[1.0], [np.inf]], [0, 1], [1, 1], "X, row 1, column f1: expected a number that fits float32; found inf"),
         ([[1.0], [1e39]], [0, 1], [1, 1], "X, row 1, column f1: .* found 1e[+]39"),
         ([1.0, 2.0], [0, 1], [1, 1], "X: expected a frame or an array of two dimensions; found list with 1"),
@@ -148,7 +210,10 @@ def test_questions_are_read_under_the_fitted_schema():
     [
         (pl.DataFrame({"a": [1.0]}), "X lacks b: give the columns that were fitted"),
         (pl.DataFrame({"a": [1.0], "b": [1.0], "c": [1]}), "X has also c"),
-        (pl.DataFrame({"a": [1.0], "b": ["high"]}), "X, column b: expected numbers, as were fitted; found 'high'"),
+        (
+            pl.DataFrame({"a": [1.0], "b": ["high"]}),
+            "X, row 0, column b: expected numbers, as were fitted; found 'high'",
+        ),
         (np.ones((1, 3)), "X has 3 columns, 2 were fitted"),
     ],
 )

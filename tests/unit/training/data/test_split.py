@@ -52,6 +52,14 @@ def test_the_seed_decides():
     assert split(data, seed=1).test.qids != split(data, seed=2).test.qids
 
 
+@pytest.mark.parametrize(("lengths", "wide"), [([1] * 20, True), ([1] * 15 + [2] * 5, True), ([2] * 20, False)])
+def test_a_row_for_each_chooser_is_called_wide(lengths, wide):
+    labels = [n % 2 if wide else 0 for n, length in enumerate(lengths) for _ in range(length)]
+    with pytest.raises(DataError, match="different labels") as caught:
+        split(dataset(lengths, labels=labels))
+    assert ("wide" in str(caught.value)) == wide
+
+
 def test_how_says_what_happened():
     assert split(dataset([2] * 10), fold=2).how == (
         "here, split by query 60/20/20, fold 2 of 5: training 6 queries / 12 candidates, "

@@ -168,10 +168,10 @@ def test_a_cache_without_its_weights_is_damaged(tmp_path):
 @pytest.mark.parametrize(
     ("weights", "says"),
     [
-        ([1.0, -0.5], r"line 3, column w: expected a weight, a finite number from 0; found -0.5"),
+        ([1.0, -0.5], r"line 3, column w: expected a weight, a finite number from 0; found '-0.5'"),
         ([None, 1.0], "line 2, column w: expected a weight.*found None"),
         (["heavy", "1"], "line 2, column w: expected a weight.*found 'heavy'"),
-        ([1.0, math.inf], "line 3, column w: expected a weight.*found inf"),
+        ([1.0, math.inf], "line 3, column w: expected a weight.*found 'inf'"),
     ],
 )
 def test_a_weight_is_a_finite_number_from_0(tmp_path, weights, says):

@@ -1,9 +1,11 @@
 """Events of JSON lines, CSV and Parquet: the same events, whatever the file."""
 
+import csv
 import gzip
 import json
 from datetime import datetime
 
+import pandas as pd
 import polars as pl
 import pytest
 
@@ -62,6 +64,14 @@ def as_parquet(folder):
     return folder / "events.parquet"
 
 
+def as_pandas_csv(folder):
+    """Quoted, with an index, a byte order mark and blank lines."""
+    frame = pd.DataFrame(FLAT).rename(columns={"another": 'an "other"'})
+    text = frame.to_csv(quoting=csv.QUOTE_ALL).replace("\n", "\n\n")
+    (folder / "events.csv").write_text(text, encoding="utf-8-sig")
+    return folder / "events.csv"
+
+
 def as_nested_parquet(folder):
     times = pl.col("timestamp").str.to_datetime(time_zone="UTC")
     attributes = [{"object": {"object_id": "x"}, "position": {"ordinal": None}}] * 3
@@ -74,7 +84,7 @@ def as_nested_parquet(folder):
     return folder / "nested.parquet"
 
 
-@pytest.mark.parametrize("write", [as_lines, as_gzip, as_csv, as_parquet, as_nested_parquet])
+@pytest.mark.parametrize("write", [as_lines, as_gzip, as_csv, as_pandas_csv, as_parquet, as_nested_parquet])
 def test_the_same_events_from_each_format(tmp_path, write):
     found, _ = read(write(tmp_path))
     assert found["query_id"].to_list() == ["query-0", "query-1", None]
@@ -83,6 +93,36 @@ def test_the_same_events_from_each_format(tmp_path, write):
     assert found["ordinal"].to_list() == [2, None, None]
     assert found["timestamp"].to_list() == [datetime(2026, 5, 1, 12, 0, s) for s in (1, 0, 3)]
     assert found.schema == event_files.EVENT_SCHEMA
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_whole_ids_that_became_fractions_are_whole_again(tmp_path, ending):
+    """As pandas has them where some are missing."""
+    ids = pd.DataFrame({**FLAT, "query_id": [70.0, 71.0, None], "event_attributes.object.object_id": [1.0, 2.0, 3.0]})
+    path = tmp_path / f"events.{ending}"
+    ids.to_csv(path) if ending == "csv" else ids.to_parquet(path)
+    found, _ = read(path)
+    assert found["query_id"].to_list() == ["70", "71", None]
+    assert found["object_id"].to_list() == ["1", "2", "3"]
+    assert found["ordinal"].to_list() == [2, None, None]
+
+
+def test_a_fault_behind_a_quoted_line_end_has_its_line(tmp_path):
+    said = [*FLAT["another"]]
+    frame = pd.DataFrame(
+        {**FLAT, "another": ["a\nb\n", *said[1:]], "timestamp": [EVENTS[0]["timestamp"], "noon", None]}
+    )
+    frame.to_csv(tmp_path / "events.csv", index=False)
+    _, batches = read(tmp_path / "events.csv")
+    assert batches[0].first_fault.startswith(f"{tmp_path / 'events.csv'}, line 5")
+
+
+def test_lines_may_begin_with_a_byte_order_mark(tmp_path):
+    path = as_lines(tmp_path)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    found, batches = read(path)
+    assert found.height == 3
+    assert not any(any(batch.faulty.values()) for batch in batches)
 
 
 PRICED = [{"object_id": "x", "price": price} for price in (12.0, 0.5, None)]

@@ -134,7 +134,10 @@ def test_group_files(tmp_path, zipped):
 
 
 def test_the_ids_of_grouped_queries_follow_the_file_and_not_the_cache(tmp_path):
-    files = {"rank.txt": b"".join(b"%d 1:1\n" % (row % 2) for row in range(6)), "rank.txt.query": b"2\n2\n2\n"}
+    files = {
+        "rank.txt": b"".join(b"%d 1:1\n" % (row % 2) for row in range(6)),
+        "rank.txt.query": b"\xef\xbb\xbf2\n2\n2\n",
+    }
     for name in ("one", "two"):
         splits = splits_of(as_folder(files, tmp_path / name) / "rank.txt", split=Split(parts=3))
         assert all(q.startswith(str(tmp_path / name / "rank.txt#")) for part in qids(splits) for q in part)

@@ -33,7 +33,21 @@ def test_an_absent_index_is_zero_and_the_widest_line_counts():
     assert np.array_equal(data.features, np.float32([[0, 5, 0, 0], [0, 0, 0, 0], [0, 0, 0, 1]]))
 
 
-@pytest.mark.parametrize("word", [b"NULL", b"nan", b"NaN", b"1.797693134862315708e+308", b"1.7976931348623157e308"])
+@pytest.mark.parametrize(
+    "word",
+    [
+        b"NULL",
+        b"nan",
+        b"NaN",
+        b"1.797693134862315708e+308",
+        b"1.7976931348623157e308",
+        b"null",
+        b"NA",
+        b"N/A",
+        b"None",
+        b"\\N",
+    ],
+)
 def test_missing_values(word):
     data = read(b"1 qid:1 1:" + word + b" 2:3\n0 qid:1 1:2 2:" + word + b"\n")
     assert np.array_equal(data.features, np.float32([[np.nan, 3], [2, np.nan]]), equal_nan=True)
@@ -50,8 +64,19 @@ def test_missing_values(word):
         b"# a header\n\n1 qid:1 1:2 2:3\n \t\n0 qid:1 1:4\n\n",
         b"1 qid:1 1:2 2:3\n0 qid:1 1:4",
         b"1.0 qid:1 1:2.0 2:+3\n0e0 qid:1 01:4\n",
+        b"\xef\xbb\xbf1 qid:1 1:2 2:3\n0 qid:1 1:4\n",
     ],
-    ids=["crlf", "trailing space", "tabs", "odd spacing", "comments", "blank lines", "no last line end", "odd numbers"],
+    ids=[
+        "crlf",
+        "trailing space",
+        "tabs",
+        "odd spacing",
+        "comments",
+        "blank lines",
+        "no last line end",
+        "odd numbers",
+        "a byte order mark",
+    ],
 )
 def test_spellings_of_one_file(text):
     data = read(text)

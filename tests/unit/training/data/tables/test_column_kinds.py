@@ -67,7 +67,9 @@ def test_text_that_reads_as_dates_is_refused_as_dates_are(table, time):
     "text", ["2020", "2020-13-02", "2020-01-32", "2020-01-02x", "20-01-02", "2020-01-02T25:00", "soon"]
 )
 def test_text_that_is_no_date_is_a_category(table, text):
-    assert table(f"q,y,x,c\n1,0,2020-01-02,a\n1,1,{text},b\n").schema.features[0].kind == "categorical"
+    assert (
+        table(f"q,y,x,c\n1,0,2020-01-02,a\n1,0,2020-01-03,a\n1,1,{text},b\n").schema.features[0].kind == "categorical"
+    )
 
 
 NUMBERS = [f"{n}.5" for n in range(40)]
@@ -77,7 +79,7 @@ def rows(cells):
     return "q,y,x,k\n" + "".join(f"1,0,{cell},1\n" for cell in cells)
 
 
-@pytest.mark.parametrize("cell", ["N/A", "?", "1,5"])
+@pytest.mark.parametrize("cell", ["unknown", "?", "1,5", "\uff15", "1e", "12 EUR"])
 def test_a_cell_that_is_no_number_among_numbers_is_refused(table, cell):
     cells = [*NUMBERS[:7], f'"{cell}"', *NUMBERS[7:]]
     with pytest.raises(DataError, match="line 9, column x: expected a number, as most rows have; found") as caught:
@@ -87,9 +89,17 @@ def test_a_cell_that_is_no_number_among_numbers_is_refused(table, cell):
     assert data.schema.features[0].kind == "categorical"
 
 
-@pytest.mark.parametrize("cells", [[*NUMBERS, *["N/A"] * 20], [str(n % 9) for n in range(80)] + ["none"]])
-def test_codes_of_which_some_are_numbers_are_categories(table, cells):
-    assert table(rows(cells)).schema.features[0].kind == "categorical"
+@pytest.mark.parametrize("numbers", [1, 9, 10, 11, 19])
+def test_text_of_which_half_are_numbers_is_no_category_by_itself(table, numbers):
+    cells = [*(str(n % 3) for n in range(numbers)), *["NA", ""], *["many"] * (20 - numbers)]
+    if numbers < 10:
+        assert table(rows(cells)).schema.features[0].kind == "categorical"
+        return
+    with pytest.raises(DataError, match=r"column x: .*'many'") as caught:
+        table(rows(cells))
+    assert caught.value.line == 2 + numbers + 2
+    named = table(rows(cells), SPEC.model_copy(update={"categorical": ("x",)}))
+    assert named.schema.features[0].categories == (*sorted({str(n % 3) for n in range(numbers)}), "many")
 
 
 def test_dates_that_say_themselves_that_they_are_categories(parquet):

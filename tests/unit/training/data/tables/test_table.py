@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from listwright.ranking.errors import DataError, RecipeError
+from listwright.training.data.tables import frames as table_files
 from listwright.training.data.tables.table import read
 from listwright.training.recipe.data import TableData
 from support.training.own_table import SPEC
@@ -44,7 +45,10 @@ def test_named_numbers_become_categories(table):
     assert data.features.tolist() == [[1, 1], [2, 2], [1, 0]]
 
 
-@pytest.mark.parametrize("word", ["", "NULL", "nan", "NaN"])
+@pytest.mark.parametrize(
+    "word",
+    ["", '""', "  ", '" "', "NULL", "nan", "NaN", "NA", "n/a", "#N/A", "<NA>", "None", "null", "\\N", "-nan", " NA "],
+)
 def test_missing_values(table, word):
     data = table(f"q,y,n,t,m\n1,0,{word},{word},{word}\n1,1,2.5,a,{word}\n")
     assert data.schema.categorical == (1,)
@@ -90,7 +94,7 @@ def test_parquet(parquet):
             "e": pl.Series(["lo", "hi", "lo"], dtype=pl.Enum(["lo", "hi", "unused"])),
         }
     )
-    data = parquet(frame)
+    data = parquet(frame, SPEC.model_copy(update={"categorical": ("t",)}))
     assert data.qids == ("b", "a")
     assert [f.categories for f in data.schema.features] == [(), (), ("007", "7"), ("u", "v"), ("hi", "lo")]
     nan = np.nan
@@ -108,21 +112,21 @@ def test_ids_are_spelled_like_categories(parquet, dtype):
 @pytest.mark.parametrize(
     ("text", "place", "expected"),
     [
-        ("q,y,x\n1,0,1\n1,1.5,1\n", "line 3, column y", "a relevance label, a whole number from 0 to 30; found 1.5"),
-        ("q,y,x\n1,-1,1\n", "line 2, column y", "found -1"),
-        ("q,y,x\n1,31,1\n", "line 2, column y", "found 31"),
-        ("q,y,x\n1,1e999,1\n", "line 2, column y", "found inf"),
+        ("q,y,x\n1,0,1\n1,1.5,1\n", "line 3, column y", "a relevance label, a whole number from 0 to 30; found '1.5'"),
+        ("q,y,x\n1,-1,1\n", "line 2, column y", "found '-1'"),
+        ("q,y,x\n1,31,1\n", "line 2, column y", "found '31'"),
+        ("q,y,x\n1,1e999,1\n", "line 2, column y", "found '1e999'"),
         ("q,y,x\n1,1,1\n1,,1\n", "line 3, column y", "found None"),
         ("q,y,x\n1,1,1\n1,good,1\n", "line 3, column y", "found 'good'"),
         ("q,y,x\n1,1,1\n,1,1\n", "line 3, column q", "the query id is missing"),
-        ("q,y,x\n1,1,2\n1,1,1e39\n", "line 3, column x", "expected a number that fits float32; found 1e+39"),
+        ("q,y,x\n1,1,2\n1,1,1e39\n", "line 3, column x", "expected a number that fits float32; found '1e39'"),
         ("q,y,x\n1,1,2\n1,1\n1,1,2\n", "line 3", "expected 3 fields, found 2"),
         ("q,y,x\n1,1,2\n1,1,2\n1,1,2,3\n", "line 4", "expected 3 fields, found 4"),
         ("q,y,x,x\n1,1,2,3\n", "line 1", "column 'x' is named twice"),
-        ("q,y,\n1,1,2\n", "column ", "'' cannot name a feature"),
+        ("q,y,\n1,1,2\n", "", "has no feature columns besides 'q' and 'y'"),
         (f"q,y,{'x' * 221}\n1,1,2\n", "column xxx", "cannot name a feature: String should have at most 220 char"),
         ('q,y,x\n1,1,"2\n', "", "cannot be read as CSV"),
-        (b"q,y,x\n1,1,\xff\n", "", "cannot be read as CSV"),
+        (b"q,y,x\n1,1,2\n1,1,\xff\n", "line 3", "is no UTF-8 text"),
         ("", "", "cannot be read as CSV or Parquet"),
         ("q,y,x\n", "", "has no rows"),
         ("q,y\n1,1\n", "", "has no feature columns besides 'q' and 'y'"),
@@ -200,7 +204,7 @@ def test_a_table_is_parsed_once(table, monkeypatch):
     text = "q,y,n,c\n1,0,3,x\n1,1,,w\n"
     first = table(text)
     with monkeypatch.context() as patch:
-        patch.setattr(pl, "read_csv", lambda *_args, **_more: pytest.fail("parsed again"))
+        patch.setattr(table_files, "scan_csv", lambda *_args, **_more: pytest.fail("parsed again"))
         second = table(text)
     assert second.schema == first.schema
     assert np.array_equal(second.features, first.features, equal_nan=True)

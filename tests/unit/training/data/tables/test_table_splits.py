@@ -132,7 +132,7 @@ def test_shares_are_those_of_a_random_split(splits_of):
         ([*["2024-01-01"] * 9, "soon"], ".csv", "line 20, column t: expected a time as ISO 8601 has it.* found 'soon'"),
         ([*["2024-01-01"] * 9, "2023-02-29"], ".csv", "line 20, column t: .* found '2023-02-29'"),
         ([*["2024-01-01"] * 9, "01/02/2024"], ".csv", "line 20, column t: .* found '01/02/2024'"),
-        ([True, False] * 5, ".csv", "column t: expected times: numbers, dates.*; the column holds Boolean"),
+        ([True, False] * 5, ".csv", "line 2, column t: expected a time .* found 'true'"),
         ([1] * 5 + [2] * 5, ".csv", "column t: the first rows of all queries are of 1 and 2: .* three different ones"),
         ([1, 2, 3, 4], ".csv", "4 queries cannot be split into 5 parts"),
     ],
@@ -166,7 +166,7 @@ def test_without_validation_queries_some_training_queries_are_set_aside(splits_o
     [
         (["train", "valid", "Test"], {}, "line 6, column t: expected 'train', 'valid' or 'test'; found 'Test'"),
         (["train", None, "test"], {}, "line 4, column t: expected 'train', 'valid' or 'test'; found None"),
-        ([0, 1, 2], {}, "column t: expected 'train', 'valid' or 'test'; the column holds Int64"),
+        ([0, 1, 2], {}, "line 2, column t: expected 'train', 'valid' or 'test'; found '0'"),
         (["train", "dev", "valid"], {}, "column t: no row says 'test', only 'train' and 'valid'"),
         (["test", "dev"], {}, "column t: no row says 'train'"),
         (["train", "dev", "test"], {"q": ["a", "b", "c", "b", "d", "d"]}, "line 5, column t: query 'b' is 'dev' here and 'train' in line 3"),

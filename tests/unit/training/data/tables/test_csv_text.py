@@ -1,0 +1,201 @@
+"""CSV as other programs write it: quotes, indexes, blank lines, encodings; each fault has the line of its cell."""
+
+import bz2
+import csv
+import gzip
+import io
+import lzma
+import zipfile
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from listwright.ranking.errors import DataError
+from listwright.training.data.tables import table as tables
+from listwright.training.data.tables.frames import line_of
+from listwright.training.data.tables.table import read
+from listwright.training.recipe.data import TableData
+from listwright.training.scoring.frames import batches
+from support.training.own_table import SPEC
+
+
+@pytest.fixture
+def both(tmp_path):
+    """A table read in memory, which the reading from disk must agree with; and its notes."""
+
+    def write(text, spec=SPEC, name="t.csv"):
+        path = tmp_path / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        found = []
+        for on_disk in (False, True):
+            try:
+                found.append(read(spec, str(path), on_disk=on_disk))
+            except DataError as error:
+                found.append(error)
+        one, other = found
+        if isinstance(one, DataError):
+            assert str(one) == str(other)
+            raise one
+        assert (one.dataset.schema, one.dataset.qids, one[1:]) == (other.dataset.schema, other.dataset.qids, other[1:])
+        np.testing.assert_array_equal(one.dataset.features, other.dataset.features[:])
+        return one
+
+    return write
+
+
+def scored(path, schema):
+    return pl.concat([batch.rows for batch in batches(path, schema, "q").rows])
+
+
+@pytest.mark.parametrize("name", ['price["eur"]', "a,b", "line\nend", '"', " padded"])
+def test_names_are_quoted_as_cells_are(both, tmp_path, name):
+    file = io.StringIO()
+    csv.writer(file).writerows([["q", "y", name], [1, 0, 2.5], [1, 1, 'a "b", c']])
+    text = file.getvalue().replace('"a ""b"", c"', "3")
+    found = both(text).dataset
+    assert found.schema.names == (name.strip(),)
+    assert scored(tmp_path / "t.csv", found.schema)[name.strip()].to_list() == [2.5, 3.0]
+
+
+ROWS = pd.DataFrame({"q": ["a", "a", "b"], "y": [0, 1, 0], "x": [1.5, 2.5, 3.5]})
+INDEXED = {
+    "the default": ROWS,
+    "ids": ROWS.set_axis(["r1", "r2", "r3"]),
+    "two levels": ROWS.set_axis(pd.MultiIndex.from_tuples([(1, 2), (1, 3), (2, 2)])),
+    "written twice": pd.read_csv(io.StringIO(ROWS.to_csv())),
+}
+
+
+@pytest.mark.parametrize("kind", INDEXED)
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_an_index_is_no_feature(both, tmp_path, kind, ending):
+    frame, path = INDEXED[kind], tmp_path / f"t.{ending}"
+    content = frame.to_csv().encode() if ending == "csv" else frame.to_parquet()
+    found = both(content, name=path.name)
+    unnamed = [name for name in scored(path, found.dataset.schema).columns if name not in ("q", "y", "x")]
+    assert found.dataset.schema.names == ("x",)
+    assert len(found.notes) == bool(unnamed)
+    assert all(name in found.notes[0] for name in unnamed)
+
+
+def test_an_index_may_be_named(both):
+    text = ",y,x\na,0,1\na,1,2\nb,0,3\n"
+    found = both(text, TableData(qid="Unnamed: 0", label="y"))
+    assert (found.dataset.qids, found.dataset.schema.names, found.notes) == (("a", "b"), ("x",), ())
+    assert both("q,y,x,\n1,0,1,7\n1,1,2,8\n", TableData(qid="q", label="y", ignore=("Unnamed: 3",))).notes == ()
+
+
+def test_a_file_for_each_split_may_have_an_index(tmp_path):
+    for name, qids in (("train", "ab"), ("valid", "cd"), ("test", "ef")):
+        frame = pd.DataFrame({"q": [*qids] * 2, "y": [0, 0, 1, 1], "x": [1.0, 2.0, 3.0, 4.0]})
+        frame.to_csv(tmp_path / f"{name}.csv", index=name != "test")
+    sources = [f"{name}={tmp_path / name}.csv" for name in ("train", "valid", "test")]
+    splits = tables.load(SPEC, sources, fold=1, rng=np.random.default_rng(0))
+    assert splits.train.schema.names == ("x",)
+    assert len(splits.notes) == 1
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_blank_lines_are_no_rows(both, tmp_path, end):
+    lines = ["", "q,y,x", "", "1,0,2", "  ", "1,1,3", ",,", '"",,', "2,0,", "", ""]
+    found = both(end.join(lines)).dataset
+    assert (found.qids, found.offsets.tolist()) == (("1", "2"), [0, 2, 3])
+    assert scored(tmp_path / "t.csv", found.schema)["q"].to_list() == ["1", "1", "2"]
+    assert [line_of(tmp_path / "t.csv", row) for row in range(3)] == [4, 6, 9]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('q,y,x\n1,0,"a\nb\nc"\n1,0,d\n1,7.5,e\n', 6),
+        ('q,y,"x\ny"\n1,0,1\n\n1,7.5,2\n', 5),
+        ('q,y,x\n1,0,"a\n\nb"\n1,0\n', 5),
+        ('q,y,x\n1,0,"a\nb"\n1,0,1,2\n', 4),
+        ('q,y,x\n1,0,"a\nb"\n1,0,"2\n1,1,3\n', 4),
+        ("q,y,x\n1,0,a\n1,0,b\n1,0,c\xff\n".encode("latin1"), 4),
+        (b"q,y,x\n" + b"1,0,a\n" * 5000 + b"1,0,\xe9\n" + b"1,0,a\n" * 5000, 5002),
+        ("q,y,x\n1,0,\uff15\n1,0,2\n1,0,3\n", 2),
+        (f"q,y,x\n1,0,1\n1,0,{'9' * 40}\n1,0,3\n", 3),
+        (f"q,y,x\n1,0,1\n1,0,3\n{'q' * 200_000},0,2\n2,0,1e39\n", 5),
+    ],
+)
+def test_the_line_of_a_fault_is_where_it_stands(both, tmp_path, text, line):
+    with pytest.raises(DataError) as caught:
+        both(text)
+    assert caught.value.line == line
+
+
+def test_forty_digits_are_a_category_where_one_is_named(both):
+    found = both(f"q,y,x\n1,0,{'9' * 40}\n1,1,\uff15\n", SPEC.model_copy(update={"categorical": ("x",)}))
+    assert found.dataset.schema.features[0].categories == ("9" * 40, "\uff15")
+
+
+def workbook():
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("xl/workbook.xml", "<workbook/>")
+    return file.getvalue()
+
+
+TEXT = "q,y,x\n1,0,2\n1,1,3\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "cause"),
+    [
+        (b"q;y;x\n1;0;12,5\n1;1;3\n", "semicolons"),
+        (TEXT.replace(",", "\t").encode(), "tabs"),
+        (TEXT.encode("utf-16"), "UTF-16"),
+        (TEXT.encode("utf-16-le"), "UTF-16"),
+        (gzip.compress(TEXT.encode("utf-16")), "UTF-16"),
+        (lzma.compress(TEXT.encode()), "xz"),
+        (bz2.compress(TEXT.encode()), "bzip2"),
+        (b"\x28\xb5\x2f\xfd" + bytes(20), "Zstandard"),
+        (workbook(), "Excel"),
+    ],
+)
+def test_what_is_no_csv_as_it_is_read_has_its_cause_named(both, tmp_path, content, cause):
+    with pytest.raises(DataError, match=cause):
+        both(content)
+    with pytest.raises(DataError, match=cause):
+        scored(tmp_path / "t.csv", read_schema())
+
+
+def read_schema():
+    from listwright.ranking.features import Feature, FeatureSchema
+
+    return FeatureSchema(features=(Feature(name="x"),))
+
+
+def test_ids_keep_their_spelling(both, tmp_path):
+    found = both("q,y,x\n070,0,1\n070,1,2\n70,1,3\n").dataset
+    assert found.qids == ("070", "70")
+    assert scored(tmp_path / "t.csv", found.schema)["q"].to_list() == ["070", "070", "70"]
+
+
+@pytest.mark.parametrize("kind", [pl.Float64, pl.Float32, pl.String])
+def test_ids_that_were_rounded_are_counted(tmp_path, kind):
+    large = 2.0**53 if kind != pl.Float32 else 2.0**24
+    ids = ["1.5e+17", "1.6E+17", "7"] if kind == pl.String else [large * 2, large * 4, 7.0]
+    frame = pl.DataFrame({"q": pl.Series(ids, dtype=kind), "y": [0, 1, 0], "x": [1, 2, 3]})
+    frame.write_parquet(tmp_path / "t.parquet")
+    (note,) = read(SPEC, str(tmp_path / "t.parquet")).notes
+    assert "2 of 3 rows" in note
+
+
+def test_text_of_digits_with_zeros_before_them_is_pointed_out(both):
+    found = both("q,y,zip,half\n1,0,01234,0.5\n1,1,90210,0\n")
+    assert [feature.kind for feature in found.dataset.schema.features] == ["numeric", "numeric"]
+    (note,) = found.notes
+    assert "01234" in note
+    assert both("q,y,zip\n1,0,01234\n1,1,90210\n", SPEC.model_copy(update={"categorical": ("zip",)})).notes == ()
+
+
+@pytest.mark.parametrize("words", [("True", "False"), ("TRUE", "false"), (" true ", '"False"')])
+def test_labels_and_weights_may_be_booleans(both, words):
+    yes, no = words
+    spec = SPEC.model_copy(update={"weight": "w"})
+    found = both(f"q,y,x,w\n1,{no},1,{yes}\n1,{yes},2,{no}\n", spec).dataset
+    assert (found.labels.tolist(), found.weights.tolist()) == ([0, 1], [1, 0])

@@ -1,0 +1,144 @@
+"""What the cells of a column mean, whatever file or frame it stands in: missing, a number, or a name.
+
+:func:`listwright.ranking.features.spelled` is the rule for one value, by which requests are read, too. Columns are
+text, as in CSV, or typed.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+from jaxtyping import Float, Int
+
+from listwright.ranking.features import MISSING_WORDS, PADDING, WHOLE, Feature, spelled
+
+_TEXT = (pl.String, pl.Categorical, pl.Enum)
+
+_WORDS = "|".join(word.replace("\\", r"\\") for word in (*MISSING_WORDS, "true", "false", "-0"))
+_RESPELLED = rf"(?i)^[{PADDING}]|[{PADDING}]$|^(?:{_WORDS}|{WHOLE})$"
+"""Texts that :func:`spelled` may change; few, where there are any."""
+
+_NARROW: dict[type[pl.DataType], type[np.floating]] = {pl.Float32: np.float32, pl.Float16: np.float16}
+EXACT: dict[type[pl.DataType], float] = {pl.Float64: 2.0**53, pl.Float32: 2.0**24, pl.Float16: 2.0**11}
+"""Up to where a float has all whole numbers."""
+
+_ROUNDED = r"^-?\d(?:[.,]\d+)?[eE]\+?\d+$"
+"""How programs write a whole number after they have rounded it."""
+
+_CODE = r"^0\d"
+"""What codes of digits may begin with; numbers seldom do."""
+
+LOOKED_AT = 10_000
+"""Rows in which codes are looked for."""
+
+
+class Numbers(NamedTuple):
+    """A column as numbers.
+
+    Args:
+        values: ``(R,)`` of a numeric type, null where there is none.
+        wrong: rows whose cells are neither a number nor missing, in order.
+    """
+
+    values: pl.Series
+    wrong: Int[np.ndarray, " W"]
+
+
+def is_text(column: pl.Series) -> bool:
+    """Whether a column holds text, of categories or not."""
+    return column.dtype in _TEXT
+
+
+def numbers_in(column: pl.Series, *, booleans: bool = False) -> Numbers:
+    """The numbers of a column; whole ones stay exact.
+
+    Args:
+        column: any.
+        booleans: whether true is 1 and false is 0; otherwise they are no numbers.
+    """
+    dtype = column.dtype
+    if dtype.is_numeric() or dtype == pl.Null:
+        values = column.fill_nan(None) if dtype.is_float() else column
+        return Numbers(values.cast(pl.Float64) if dtype == pl.Null else values, np.empty(0, dtype=np.int64))
+    if dtype == pl.Boolean and booleans:
+        return Numbers(column.cast(pl.UInt8), np.empty(0, dtype=np.int64))
+    if not is_text(column):
+        return Numbers(pl.Series([None], dtype=pl.Float64).new_from_index(0, len(column)), _rows(column.is_not_null()))
+    text = column.cast(pl.String)
+    values = text.cast(pl.Float64, strict=False)
+    rows = _rows((values.is_null() | values.is_nan()) & text.is_not_null())
+    wrong = rows
+    if len(rows):
+        names = names_in(text.gather(rows))
+        if booleans:
+            names = names.replace(["true", "false"], ["1", "0"])
+        found = names.cast(pl.Float64, strict=False)
+        wrong = rows[(names.is_not_null() & found.is_null()).to_numpy()]
+        values = values.scatter(rows, found.fill_nan(None))
+    if (values.abs() >= EXACT[pl.Float64]).any():
+        whole = names_in(text).cast(pl.Int128, strict=False)
+        values = whole if whole.null_count() == values.null_count() else values
+    return Numbers(values.alias(column.name), wrong)
+
+
+def names_in(column: pl.Series) -> pl.Series:
+    """The names of categories or ids that a column holds; null where one is missing."""
+    if is_text(column):
+        text = column.cast(pl.String)
+        values = text.unique()
+        values = values.filter(values.str.contains(_RESPELLED))
+        return text.replace(values, _spelled(values)) if len(values) else text
+    if column.dtype.is_integer() or column.dtype in (pl.Boolean, pl.Null):
+        return column.cast(pl.String)
+    values = column.fill_nan(None) if column.dtype.is_float() else column  # no NaN is another one's equal
+    different = values.unique()
+    return values.replace_strict(different, _spelled(different), return_dtype=pl.String)
+
+
+def codes_in(column: pl.Series, feature: Feature) -> Float[np.ndarray, " R"]:
+    """The codes of a categorical feature."""
+    names = column.cast(pl.String) if is_text(column) else names_in(column)
+    values = names.unique()
+    codes = pl.Series([feature.code(value) for value in values.to_list()], dtype=pl.Float32)
+    found: Float[np.ndarray, " R"] = names.replace_strict(values, codes, return_dtype=pl.Float32).to_numpy()
+    return found
+
+
+def count_rounded(column: pl.Series) -> int:
+    """Rows of a column of ids in which a program has rounded a large whole number, so that others may be equal now."""
+    if is_text(column):
+        return int(column.cast(pl.String).str.contains(_ROUNDED).sum())
+    if not column.dtype.is_float():
+        return 0
+    return int((column.abs() > EXACT[type(column.dtype)]).sum())
+
+
+def coded_note(column: pl.Series, leave_out: str) -> str | None:
+    """What a person should know of a column of text that was read as numbers, if these look like codes."""
+    cells = column.head(LOOKED_AT).cast(pl.String) if is_text(column) else pl.Series([], dtype=pl.String)
+    codes = cells.filter(cells.str.contains(_CODE))
+    if len(codes) == 0:
+        return None
+    return f"{column.name!r} has text such as {codes[0]!r}, and was read as numbers. If these are codes, {leave_out}"
+
+
+def rounded_note(name: str, count: int, rows: int) -> str:
+    """What a person should know of a column of ids that were rounded."""
+    return (
+        f"{name!r} has rounded numbers in {count} of {rows} rows: float64 holds whole numbers up to 2^53, so different "
+        "ids may have become one. Write them as text, or as whole numbers before anything makes floats of them"
+    )
+
+
+def _spelled(values: pl.Series) -> pl.Series:
+    """The name of each value."""
+    narrow = _NARROW.get(type(values.dtype))
+    typed = (None if value is None or narrow is None else narrow(value) for value in values.to_list())
+    given = typed if narrow else values.to_list()
+    return pl.Series([spelled(value) for value in given], dtype=pl.String)
+
+
+def _rows(mask: pl.Series) -> Int[np.ndarray, " W"]:
+    return mask.fill_null(value=False).arg_true().to_numpy().astype(np.int64)

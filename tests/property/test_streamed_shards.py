@@ -267,7 +267,7 @@ def test_a_csv_file_without_room_for_its_columns_is_told(tmp_path, monkeypatch):
     path = tmp_path / "rows.csv"
     pl.DataFrame({"q": [1, 1, 2, 2], "y": [0, 1, 1, 0], "a": [1.5, 2, 3, 4]}).write_csv(path)
 
-    def full(*_):
+    def full(*_, **_options):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(pl.LazyFrame, "sink_parquet", full)

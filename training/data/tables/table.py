@@ -195,8 +195,9 @@ def _read_splits(
             else:
                 parse = partial(lambda split: parsed()[split], split)
                 read.append(cached_with(f"{digest}/{split}", path.name, parse))
-    rounding = _rounding(*(beside for _, beside in read))
-    return [dataset for dataset, _ in read], rounding, tuple(read[0][1]["notes"])
+    found = [beside for _, beside in read]
+    notes = dict.fromkeys(note for beside in found for note in beside["notes"])
+    return [dataset for dataset, _ in read], _rounding(*found), tuple(notes)
 
 
 @contextmanager

@@ -109,7 +109,7 @@ def test_numbers_that_are_not_whole_are_counted_in_the_first_rows(monkeypatch):
 def test_files_for_the_splits_are_all_looked_at(tmp_path, on_disk):
     for n, name in enumerate(("train", "valid", "test")):
         amount = 1_700_000_000 + np.arange(ROWS) % 100 if name == "test" else np.arange(ROWS) % 100
-        shop = np.array(["a", "b", ""] if name == "train" else ["a ", "B", ""])[np.arange(ROWS) % 3]
+        shop = np.array(["a", "b", ""] if name == "train" else ["a-", "B", ""])[np.arange(ROWS) % 3]
         frame = pl.DataFrame({"q": [f"{name}{q}" for q in QUERY], "y": LABELS, "x": NOISE.round(1), "amount": amount})
         frame = frame.with_columns(shop=pl.Series(shop).replace("", None), other=pl.lit("uv"[n % 2]))
         frame.write_parquet(tmp_path / f"{name}.parquet")

@@ -157,7 +157,7 @@ def test_columns_that_changed_are_pointed_out(folder, tmp_path):
     """Most categories unknown, in all parts together; numbers that merge as float32, in the first part."""
     frame, data = lists(LENGTHS), tmp_path / "rows.parquet"
     known = CATEGORY.categories[0]
-    carriers = [None if n % 3 == 0 else known if n % 3 == 1 and n < 30 else f"{known} " for n in range(frame.height)]
+    carriers = [None if n % 3 == 0 else known if n % 3 == 1 and n < 30 else f"{known}-" for n in range(frame.height)]
     price = 1_700_000_000.0 + np.arange(frame.height)
     changed = frame.with_columns(pl.Series(CATEGORY.name, carriers), pl.Series(NUMERIC[0], price))
     for rows, count in ((frame, 0), (changed, 2)):
@@ -165,7 +165,7 @@ def test_columns_that_changed_are_pointed_out(folder, tmp_path):
         progress = RecordedProgress()
         score(job(folder, data, out=tmp_path / f"{count}.parquet"), jobs=1, progress=progress)
         assert len(progress.said) == count
-    there, unknown = sum(c is not None for c in carriers), sum(c == f"{known} " for c in carriers)
+    there, unknown = sum(c is not None for c in carriers), sum(c == f"{known}-" for c in carriers)
     assert f"'{CATEGORY.name}' has {unknown} unknown categories in {there} values" in progress.said[0]
     assert f"'{NUMERIC[0]}' has 128 different values in 128 rows" in progress.said[1]
 

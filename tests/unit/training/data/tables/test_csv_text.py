@@ -97,6 +97,15 @@ def test_a_file_for_each_split_may_have_an_index(tmp_path):
     assert len(splits.notes) == 1
 
 
+@pytest.mark.parametrize("split", ["train", "valid", "test"])
+def test_the_file_of_each_split_is_looked_at_for_rounded_ids(tmp_path, split):
+    for n, name in enumerate(("train", "valid", "test")):
+        ids = [2.0**53 * (n + 2)] * 2 if name == split else [n, n]
+        pl.DataFrame({"q": ids, "y": [0, 1], "x": [1.0, 2.0]}, strict=False).write_parquet(tmp_path / f"{name}.parquet")
+    sources = [f"{name}={tmp_path / name}.parquet" for name in ("train", "valid", "test")]
+    assert len(tables.load(SPEC, sources, fold=1, rng=np.random.default_rng(0)).notes) == 1
+
+
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_blank_lines_are_no_rows(both, tmp_path, end):
     lines = ["", "q,y,x", "", "1,0,2", "  ", "1,1,3", ",,", '"",,', "2,0,", "", ""]

@@ -48,8 +48,9 @@ def test_as_many_rows_as_lightgbm_takes_and_more_where_it_fits_nothing(train, te
 
 
 @pytest.mark.parametrize(("spelling", "notes"), [(str, 0), (str.upper, 3)])
-def test_categories_that_a_given_model_does_not_know_are_told_of(tmp_path, spelling, notes):
+def test_categories_that_a_given_model_does_not_know_are_told_of(tmp_path, monkeypatch, spelling, notes):
     """In every part: they were known as long as training fixed the schema."""
+    monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
     shops, prices = np.array(["a", "b", "c"])[np.arange(60) % 3], np.arange(60.0)
     frame = pandas.DataFrame({"shop": pandas.Categorical([spelling(shop) for shop in shops]), "price": prices})
     params = {"objective": "lambdarank", "verbosity": -1, "min_data_in_leaf": 2}

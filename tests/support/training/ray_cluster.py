@@ -12,7 +12,7 @@ from support.waiting import until
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "OMP_NUM_THREADS": "1", "RAY_worker_niceness": "0"}
 NODE = {"num_cpus": 1, "object_store_memory": 128 * 2**20, "include_dashboard": False}
 LIMIT_S = 300
-STARTS = 3  # Ray gives a node 30 s to report, which no setting changes; a busy machine needs more at first
+STARTS = 8  # Ray gives a node 30 s to report, which no setting changes; a busy machine needs more at first
 
 
 class OnRay:

@@ -147,13 +147,13 @@ class SentList:
         if self.version not in (None, ranking.version):
             raise ValueError(f"it is of version {ranking.version!r}, and {self.version!r} was asked for")
         wanted = self.length if self.top_n is None else min(self.length, self.top_n)
-        indices = {result.index for result in ranking.results}
-        if not len(indices) == len(ranking.results) == wanted:
-            raise ValueError(
-                f"it has {len(ranking.results)} results of {len(indices)} candidates, and {wanted} are due"
-            )
-        for result in ranking.results:
+        if len(ranking.results) != wanted:
+            raise ValueError(f"it has {len(ranking.results)} results, and {wanted} are due")
+        for place, result in enumerate(ranking.results, 1):
             self.check_candidate(result.index, result.id)
+            if not place == result.rank == ranking.ranks[result.index]:
+                ranks = f"{result.rank} and {ranking.ranks[result.index]}"
+                raise ValueError(f"its candidate {result.index} has ranks {ranks} at place {place}")
 
     def check_candidate(self, index: int, name: str | None) -> None:
         """Raise ValueError if the list has no such candidate, or it has another id."""
@@ -176,7 +176,7 @@ def ranking_of(body: Any, sent: SentList, request_id: str | None, attempts: int)
         ValueError: if it is not that of the list that was sent.
     """
     scores = np.array(body["scores"], dtype=np.float64)  # null becomes NaN
-    ranks = np.array(body["ranks"], dtype=np.int64)
+    ranks = np.array(body["ranks"]).astype(np.int64, casting="safe")
     if scores.shape != (sent.length,) or ranks.shape != (sent.length,):
         raise ValueError(f"{scores.shape} scores and {ranks.shape} ranks for {sent.length} candidates")
     scores.flags.writeable = ranks.flags.writeable = False

@@ -16,9 +16,13 @@ class Reply:
     content: bytes
 
     def is_to(self, request_id: str) -> bool:
-        """Whether it answers that request. A proxy may drop the header, or add another: then it is believed to."""
+        """Whether it answers that request. A proxy may drop the header, or add another, on a line of its own or behind
+        a comma: then it is believed to."""
         request_ids = self.headers.get_list("x-request-id")
-        return not request_ids or request_id in request_ids
+        return not request_ids or request_id in (
+            *request_ids,
+            *self.headers.get_list("x-request-id", split_commas=True),
+        )
 
 
 @dataclass(frozen=True)

@@ -189,17 +189,18 @@ class SentQuestion:
     def check(self, explained: Explained) -> None:
         """Raise ValueError if something else is explained."""
         ranks, found = explained.ranking.ranks, explained.explanations
-        for explanation in found:
+        for rank, explanation in enumerate(found, 1):
             place, against = explanation.candidate, explanation.against
             self._check_named(place.index, place.id, self.candidate)
-            if self.places is not None and ranks[place.index] > self.places:
-                raise ValueError(f"it explains rank {ranks[place.index]}, and the first {self.places} were asked for")
+            due = ranks[place.index] if self.places is None else rank
+            if not place.rank == ranks[place.index] == due:
+                raise ValueError(f"it explains candidate {place.index} as rank {place.rank}, and rank {due} is due")
             if (against is None) != (self.against is None):
                 raise ValueError(f"it compares with {against}, and {self.against!r} was asked for")
             if against is not None:
                 self._check_named(against.index, against.id, self.against)
         most = 1 if self.places is None else min(self.places, self.sent.length)
-        if not 0 < len({one.candidate.index for one in found}) == len(found) <= most:
+        if not 0 < len(found) <= most:
             raise ValueError(f"it has {len(found)} explanations, and {most} were asked for")
 
     def _check_named(self, index: int, name: str | None, asked: int | str | None) -> None:

@@ -165,6 +165,9 @@ OTHER = {**BARE, "candidate": {"index": 1, "id": "b", "rank": 2}}
         ({"explain_top_n": 1}, [OTHER]),
         ({"explain_top_n": 2}, [BARE, BARE]),
         ({"explain_top_n": 1}, [BARE, OTHER]),
+        ({"explain_top_n": 2}, [OTHER, BARE]),
+        ({"explain_top_n": 2}, [OTHER]),
+        ({"candidate": 0}, [{**BARE, "candidate": {"index": 0, "id": "a", "rank": 2}}]),
     ],
 )
 def test_what_explains_something_else_is_no_answer(client, server, asked, explanations):

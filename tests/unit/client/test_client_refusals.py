@@ -129,6 +129,11 @@ FRAME = pd.DataFrame({"price": [1.0, 2.0]})
         ({"top_n": 1}, answer(results=answer(length=3)["results"][2:])),
         ({}, answer(length=3)),
         ({}, answer(length=1)),
+        ({}, answer(ranks=[2, 1])),
+        ({}, answer(ranks=[1, 1])),
+        ({}, answer(ranks=[1.5, 2.5])),
+        ({}, answer(results=answer()["results"][::-1])),
+        ({"top_n": 1}, answer(results=[{**answer()["results"][0], "rank": 2}])),
     ],
 )
 def test_an_answer_to_another_list_is_an_error(client, server, features, sent, said):
@@ -175,9 +180,10 @@ def test_an_answer_without_a_request_id_counts_by_its_list(client, server):
     assert client.rerank(MATRIX, ids=IDS).attempts == 1
     with pytest.raises(errors.UnexpectedAnswerError):
         client.rerank(MATRIX, ids=["a", "x"])
-    both = [("x-request-id", "proxy-1"), ("x-request-id", "mine-1")]
-    server.says(lambda request: httpx.Response(200, json=answer(), headers=both))
-    assert client.rerank(MATRIX, request_id="mine-1").attempts == 1
+    for values in (["proxy-1", "mine,1"], ["proxy-1, mine-1"], ["mine-1,proxy-1"]):
+        both = [("x-request-id", value) for value in values]
+        server.says(lambda request, both=both: httpx.Response(200, json=answer(), headers=both))
+        assert client.rerank(MATRIX, request_id="mine,1" if "mine,1" in values else "mine-1").attempts == 1
 
 
 def test_a_refusal_that_passes_is_asked_again_whosever_it_is(client, server):

@@ -88,13 +88,13 @@ def from_json(text: str | bytes) -> Any:
 
 
 def from_toml(text: str) -> dict[str, Any]:
-    """The values of a TOML text.
+    """The values of a TOML text, which may begin with a byte order mark.
 
     Raises:
         ValueError: as :func:`from_json`.
     """
     try:
-        return tomllib.loads(text)
+        return tomllib.loads(text.removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:
         raise _unread(error) from error
 

@@ -90,7 +90,7 @@ def read(settings: Settings) -> tuple[Key, ...]:
             raise KeysError(f"{PREFIX}KEYS_FILE: {settings.keys_file} {error}") from error
         except OSError as error:
             raise KeysError(f"{PREFIX}KEYS_FILE: {settings.keys_file} cannot be read: {error.strerror}") from error
-        keys += parse(content.decode("utf-8", "replace"), str(settings.keys_file), settings)
+        keys += parse(content.decode("utf-8-sig", "replace"), str(settings.keys_file), settings)
     _check_together(keys, settings)
     return tuple(keys)
 

@@ -105,7 +105,7 @@ def _pointer(folder: Path, name: str, kind: str) -> str | None:
         raise PointerError(f"{kind} {error}: write the name into a plain file here, in one step") from error
     except OSError as error:
         raise PointerError(f"{kind} cannot be read: {error.strerror}") from error
-    text = content.decode("ascii", "replace").strip()
+    text = content.decode("utf-8-sig", "replace").strip()
     if not _NAME.fullmatch(text):
         raise PointerError(f"{kind} holds no name of a folder, but {len(content)} bytes: write one, in one step")
     return text

@@ -36,18 +36,27 @@ _log = logging.getLogger("listwright.connections")
 class FairAccept:
     """Takes connections one at a time, the later the more there are already. For one thread: the event loop's.
 
+    Where all room is taken by callers that are entering, a newcomer has the one cut off that has been longest: a TLS
+    handshake waits for its caller, who may never speak.
+
     Args:
         port: bound; shared with other processes.
         take: makes a connection of what was accepted.
         present: how many there are.
         most: how many there may be.
+        pause_s: for each of them, up to :data:`MOST_PAUSES`, the others go first; 0: there are no other processes.
     """
 
     def __init__(
-        self, port: socket, take: Callable[[socket], Awaitable[object]], present: Callable[[], int], most: int
+        self,
+        port: socket,
+        take: Callable[[socket], Awaitable[object]],
+        present: Callable[[], int],
+        most: int,
+        pause_s: float = PAUSE_S,
     ) -> None:
-        self.port, self._take, self._present, self._most = port, take, present, most
-        self._entering: set[asyncio.Task[None]] = set()
+        self.port, self._take, self._present, self._most, self._pause_s = port, take, present, most, pause_s
+        self._entering: dict[asyncio.Task[None], None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._rush, self._looked = 0, 0.0
 
@@ -64,9 +73,9 @@ class FairAccept:
             self._timer.cancel()
 
     def _readable(self) -> None:
-        pauses = min(self._present() + len(self._entering), MOST_PAUSES)
-        if pauses:
-            self._wait(pauses * PAUSE_S, self._accept)
+        pause_s = min(self._present() + len(self._entering), MOST_PAUSES) * self._pause_s
+        if pause_s:
+            self._wait(pause_s, self._accept)
         else:
             self._accept()
 
@@ -97,8 +106,12 @@ class FairAccept:
         except ConnectionAbortedError:  # the caller has gone
             return
         task = asyncio.get_running_loop().create_task(self._enter(accepted))
-        self._entering.add(task)
-        task.add_done_callback(self._entering.discard)
+        self._entering[task] = None
+        task.add_done_callback(lambda task: self._entering.pop(task, None))
+        if len(self._entering) > max(self._most - self._present(), AT_ONCE_BEYOND):
+            longest = next(iter(self._entering))
+            del self._entering[longest]
+            longest.cancel()
 
     async def _enter(self, accepted: socket) -> None:
         accepted.setblocking(False)

@@ -36,7 +36,7 @@ from listwright.ranking.plain_file import NotPlainError
 from listwright.service.settings import PREFIX, Settings
 from listwright.service.transport.connection import HEADERS, Connection
 from listwright.service.transport.connection_limit import ConnectionLimit
-from listwright.service.transport.fair_accept import FairAccept
+from listwright.service.transport.fair_accept import PAUSE_S, FairAccept
 
 FINISH_WITHIN_S = 25
 """What is still unanswered this long after the last moment of draining is dropped: before Kubernetes kills at 30."""
@@ -87,7 +87,11 @@ def bound(settings: Settings) -> list[socket]:
     """
     ports: list[socket] = []
     port, absent = settings.port, None
-    for family, kind, protocol, _, address in getaddrinfo(settings.host, port, type=SOCK_STREAM, flags=AI_PASSIVE):
+    try:
+        addresses = getaddrinfo(settings.host, port, type=SOCK_STREAM, flags=AI_PASSIVE)
+    except UnicodeError as error:  # a name that no host can have
+        raise OSError(errno.EINVAL, str(error)) from error
+    for family, kind, protocol, _, address in addresses:
         try:
             ports.append(_bound(socket(family, kind, protocol), (address[0], port, *address[2:])))
         except OSError as error:
@@ -188,19 +192,20 @@ class DrainingServer(uvicorn.Server):
     async def startup(self, sockets: list[socket] | None = None) -> None:
         """Called by uvicorn; when it returns, requests are answered."""
         self.server_state.default_headers = self.config.encoded_headers  # uvicorn's own first time is after this
-        shared = [] if sockets is None or self._settings.workers == 1 else sockets
+        most, alone = self._settings.max_connections, self._settings.workers == 1
         try:
-            await super().startup([] if shared else sockets)
-            for port in shared:
-                most = self._settings.max_connections
-                accept = FairAccept(port, self._take, lambda: len(self.server_state.connections), most)
+            await super().startup(None if sockets is None else [])
+            for port in sockets or []:
+                accept = FairAccept(
+                    port, self._take, lambda: len(self.server_state.connections), most, 0.0 if alone else PAUSE_S
+                )
                 self._fair_accepts.append(accept)
-                self._fair_accepts[-1].open()
+                accept.open()
         except OSError as error:  # another process has begun to listen since the port was bound
             _log.error("port %d of %s: %s", self._settings.port, self._settings.host, error.strerror)
             await self.lifespan.shutdown()
             sys.exit(1)
-        if sockets is not None and not shared:
+        if sockets is not None and alone:
             announce(self._settings, sockets)
         if self._settings.models is not None:
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload)

@@ -93,6 +93,12 @@ def test_port_in_use_is_an_error(bundle_folder, try_to_start):
     assert "is in use: stop the other process, or set LISTWRIGHT_PORT or LISTWRIGHT_HOST" in said
 
 
+def test_a_host_that_no_machine_can_have_is_an_error(bundle_folder, try_to_start):
+    code, said = try_to_start(bundle=bundle_folder, host="a..b")
+    assert code == 3
+    assert "a..b" in said
+
+
 def test_help_lists_every_setting():
     from listwright.service.settings import Settings
 

@@ -95,6 +95,11 @@ def test_toml_that_python_gives_up_on_is_an_error_like_any_other(text):
         plain_file.from_toml(text)
 
 
+def test_a_byte_order_mark_says_nothing():
+    assert plain_file.from_toml("\ufeffa = 1") == {"a": 1}
+    assert plain_file.from_json(b"\xef\xbb\xbf[1]") == [1]
+
+
 def test_numbers_that_python_reads_are_read():
     assert plain_file.from_json("9" * 4000) == int("9" * 4000)
     assert plain_file.from_toml("a = 0x" + "f" * 5000)["a"] == 16**5000 - 1

@@ -33,7 +33,7 @@ def test_nothing_set_is_nobody_asked():
 
 def test_lines_of_a_file(tmp_path):
     file = tmp_path / "keys"
-    file.write_text(f"# who may ask\n\nweb:{WEB}\n  batch:{BATCH}  rate=0.5 burst=3\r\nweb:{THIRD}\n")
+    file.write_text(f"\ufeff# who may ask\n\nweb:{WEB}\n  batch:{BATCH}  rate=0.5 burst=3\r\nweb:{THIRD}\n")
     found = keys.read(settings(keys_file=file, keys=f"env:{'e' * 16}", key_rate=10, key_burst=7))
     assert [(key.name, key.rate, key.burst) for key in found] == [
         ("env", 10.0, 7.0),

@@ -15,7 +15,7 @@ def put(root, name, **pointers):
 
 def test_pointers_are_read(tmp_path):
     put(tmp_path, "shop-eu", CURRENT=b"8\n")
-    put(tmp_path, "shop-us", CURRENT=b"2026-11-21.1")
+    put(tmp_path, "shop-us", CURRENT=b"\xef\xbb\xbf2026-11-21.1\r\n")
     put(tmp_path, "shop", ALIAS=b"shop-eu\r\n")
     put(tmp_path, "not-yet")
     put(tmp_path, "lost+found", CURRENT=b"1")

@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from listwright.service.transport import fair_accept
-from listwright.service.transport.fair_accept import FairAccept
+from listwright.service.transport.fair_accept import AT_ONCE_BEYOND, FairAccept
 from support.waiting import PATIENCE_S, until_async
 
 
@@ -174,3 +174,29 @@ def test_calm_begins_anew_when_nobody_waits(port):
         return rush
 
     assert asyncio.run(asyncio.wait_for(calm(), PATIENCE_S)) <= 1
+
+
+@pytest.mark.parametrize("most", [AT_ONCE_BEYOND, AT_ONCE_BEYOND + 5])
+def test_those_that_are_longest_entering_make_room(port, most):
+    """A TLS handshake waits for its caller: whoever is silent takes an open file, and is no connection yet."""
+    entered, cut = [], []
+
+    async def take(accepted):
+        entered.append(accepted)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            accepted.close()
+            cut.append(accepted)
+
+    async def rush():
+        fair_accept = FairAccept(port, take, lambda: 0, most)
+        fair_accept.open()
+        callers = connected(port, most + 7)
+        await until_async(lambda: len(entered) == most + 7)
+        await until_async(lambda: len(cut) == 7)
+        fair_accept.close()
+        end(*callers)
+        return cut == entered[:7]
+
+    assert asyncio.run(asyncio.wait_for(rush(), PATIENCE_S))

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from listwright.ranking.metrics import hit
 from listwright.ranking.relevance import relevance
 from listwright.ranking.reranker import Reranker
 from listwright.training.data.dataset import Splits
@@ -58,18 +59,17 @@ def reliability(reranker: Reranker, splits: Splits) -> dict[str, object]:
 
 
 def _of_ranker(found: list[ListOutcome], temperature: float, weights: Float[np.ndarray, " N"]) -> dict[str, object]:
-    """Lists looked at, ``top`` (mean score of the first candidate, and how often it is chosen), the mean
-    log-probability of the choice (``even``: if all candidates of a list were alike), and calibration without and with
-    the temperature.
+    """Lists looked at, ``top`` (mean score of the first candidate, and how often it is chosen; equals share the place),
+    the mean log-probability of the choice (``even``: if all candidates of a list were alike), and calibration without
+    and with the temperature.
     """
     before, after = (log_probabilities(found, value) for value in (1.0, temperature))
     low, high = bootstrap_interval(after - before, weights)
-    first = [int(np.argmax(choice.scores)) for choice in found]
-    top = [relevance(choice.scores, temperature)[place] for choice, place in zip(found, first, strict=True)]
-    chosen = [place == choice.chosen for choice, place in zip(found, first, strict=True)]
+    top = [relevance(choice.scores, temperature).max() for choice in found]
+    chosen = [hit(choice.scores, np.arange(len(choice.scores)) == choice.chosen, cutoff=1) for choice in found]
     even = [-np.log(len(choice.scores)) for choice in found]
 
-    def mean(values: list[float] | list[bool] | Float[np.ndarray, " N"]) -> float:
+    def mean(values: list[float] | Float[np.ndarray, " N"]) -> float:
         return float(np.average(values, weights=weights))
 
     return {
@@ -99,7 +99,8 @@ class _Flat(NamedTuple):
 def calibration(found: list[ListOutcome], temperature: float, weights: Float[np.ndarray, " N"]) -> dict[str, object]:
     """Expected calibration error, and the bins of the diagram.
 
-    Candidates are put into bins by probability, so that each bin holds about as many expected choices as any other.
+    Candidates are put into bins by probability, so that each bin holds about as many expected choices as any other;
+    those of equal probability share one.
 
     Definition: ``ECE = sum_bins share of candidates * |mean probability - share chosen|``. Noise adds to it, so it is
     above 0 even if every probability is right. What it is then is drawn :data:`DRAWS` times: one choice of each list
@@ -164,11 +165,9 @@ def _flat(found: list[ListOutcome], temperature: float, weights: Float[np.ndarra
     query = np.repeat(np.arange(len(found)), [len(choice.scores) for choice in found])
     said = np.concatenate([relevance(choice.scores, temperature) for choice in found])
     was = np.concatenate([np.arange(len(choice.scores)) == choice.chosen for choice in found]).astype(np.float64)
-    order = np.argsort(said, kind="stable")
-    expected = (said * weights[query])[order]
+    group = np.unique(said, return_inverse=True)[1]
+    expected = np.bincount(group, said * weights[query])
     middle = (np.cumsum(expected) - expected / 2.0) / expected.sum()
     most = max(1, min(MOST_BINS, len(found) // LISTS_PER_BIN))
     places = np.minimum((middle * most).astype(np.int64), most - 1)
-    bins = np.empty(len(said), dtype=np.int64)
-    bins[order] = np.unique(places, return_inverse=True)[1]
-    return _Flat(query, said, was, bins)
+    return _Flat(query, said, was, np.unique(places, return_inverse=True)[1][group])

@@ -78,6 +78,20 @@ def test_the_error_counts_lists_by_their_weights():
     assert [row[1:3] for row in half["bins"]] == [pytest.approx(row[1:3], abs=1e-6) for row in alone["bins"]]
 
 
+@pytest.mark.parametrize("place", range(LENGTH))
+def test_equal_scores_share_the_first_place_and_a_bin(place):
+    """Two of each list are best, and one of them or none is chosen: where the chosen row stands says nothing."""
+    scores = np.log([4.0, 4.0, 1.0, 1.0, 1.0])
+    turned = [np.roll(scores, place - (0 if n % 2 else 2)) for n in range(60)]  # the chosen one always stands here
+    (found,) = reliability(
+        ByHand({"first_stage": 1.0}),
+        Splits(*[dataset([ListOutcome(n, row, place) for n, row in enumerate(turned)])] * 3, "x"),
+    )["rankers"]
+    assert found["top"]["chosen"] == pytest.approx(0.25), "half of the lists, by one chance in two"
+    bins = np.array(found["after"]["bins"])
+    assert bins[:, :3] == pytest.approx(np.array([[180, 1 / 11, 1 / 6], [120, 4 / 11, 1 / 4]]), abs=1e-6)
+
+
 def test_a_good_temperature_is_told_from_a_bad_one():
     found = planted(2000, 2.0)
     right, wrong = (calibration(found, temperature, np.ones(2000)) for temperature in (2.0, 1.0))

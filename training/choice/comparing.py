@@ -25,7 +25,7 @@ from listwright.training.first_stage.relative import widened
 from listwright.training.recipe.config import Recipe
 from listwright.training.recipe.model import FirstStageAlone, NetworkSpec
 from listwright.training.run_context import RunContext
-from listwright.training.second_stage.batching import Lists
+from listwright.training.second_stage.batching import lists_for
 from listwright.training.second_stage.data_parallel import on_workers
 from listwright.training.second_stage.fit import as_fitted
 from listwright.training.second_stage.loop import fit_network, predict, query_ndcg
@@ -250,7 +250,7 @@ def cross_fitted(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) ->
                 elsewhere=on_workers(run.workers),
             )
             scores = first.train_scores[seen.train.rows_of(held_out)]
-            lists = Lists(part, scores, cutoff=spec.cutoff, append_score=spec.first_stage_score)
+            lists = lists_for(spec, part, scores)
             found = query_ndcg(predict(fitted.module, lists), lists, part, scores, spec.ndcg_at)
             temporary = file.with_suffix(".tmp.npy")
             np.save(temporary, found)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from listwright.ranking.order import best, rank_by_score
 from listwright.training.data.dataset import Dataset
+from listwright.training.recipe.model import DcmSpec, DlcmSpec, NetworkSpec
 from listwright.training.stored.rows import Features, Rows, taken, with_column
 
 BUCKETS = 8
@@ -43,6 +44,7 @@ class Lists:
             input order; which of candidates that are equal in everything, chance decides, always the same way.
         append_score: whether the score becomes the last feature column.
         device: where the tensors live.
+        shuffled: whether the candidates of each list stand in a random order, always the same, and not in input order.
 
     Attributes:
         rows: ``(R',)`` row of ``data`` behind each kept candidate.
@@ -58,8 +60,12 @@ class Lists:
         cutoff: int,
         append_score: bool,
         device: str = "cpu",
+        shuffled: bool = False,
     ) -> None:
         kept = _kept(data, scores, cutoff)
+        if shuffled:
+            rng = np.random.default_rng(0)
+            kept = [rng.permutation(rows) for rows in kept]
         self.rows: Int[np.ndarray, " S"] = np.concatenate(kept)
         self._first_rows = data.offsets[:-1]
         self.offsets: Int[np.ndarray, " O"] = np.concatenate([[0], np.cumsum([len(rows) for rows in kept])])
@@ -82,7 +88,7 @@ class Lists:
         return len(self.rows) / len(self)
 
     def kept(self, n: int) -> Int[np.ndarray, " C"]:
-        """Candidates of query ``n`` that are left, counted within the query, in input order."""
+        """Candidates of query ``n`` that are left, counted within the query, in the order of the rows here."""
         rows: Int[np.ndarray, " C"] = self.rows[self.offsets[n] : self.offsets[n + 1]] - self._first_rows[n]
         return rows
 
@@ -154,6 +160,23 @@ class Lists:
             bucket = bucket[np.argsort(lengths[bucket], kind="stable")]
             batches += [bucket[first : first + size] for first in range(0, len(bucket), size)]
         return [batches[b] for b in rng.permutation(len(batches))]
+
+
+def lists_for(spec: NetworkSpec, data: Dataset, scores: Float[np.ndarray, " R"], *, device: str = "cpu") -> Lists:
+    """The lists as a network sees them in training and where it is measured.
+
+    Convention: one that reads candidates by the first stage's score gets them in a random order. Among equal scores it
+    reads them as they stand, and row order may know the labels.
+    """
+    shuffled = isinstance(spec, DlcmSpec | DcmSpec) and spec.order == "first_stage"
+    return Lists(
+        data,
+        scores,
+        cutoff=spec.cutoff,
+        append_score=spec.first_stage_score,
+        device=device,
+        shuffled=shuffled,
+    )
 
 
 def _kept(data: Dataset, scores: Float[np.ndarray, " R"], cutoff: int) -> list[Int[np.ndarray, " C"]]:

@@ -25,7 +25,7 @@ from listwright.training.networks.ranker import Ranker
 from listwright.training.progress import NO_TASK, Task
 from listwright.training.recipe.model import NetworkSpec, Qilcm2Spec, QilcmSpec
 from listwright.training.search.optuna_search import StepReport
-from listwright.training.second_stage.batching import Batch, Lists
+from listwright.training.second_stage.batching import Batch, Lists, lists_for
 from listwright.training.second_stage.checkpoint import Attained, advance, finished, restore, save, state_of
 from listwright.training.second_stage.epoch import Epoch
 
@@ -119,8 +119,7 @@ def fit_network(
         ScoringError: if the loss or a validation score stops being finite; names the epoch and the remedy.
     """
     lists, held_out = (
-        Lists(data, scores, cutoff=spec.cutoff, append_score=spec.first_stage_score, device=device)
-        for data, scores in ((train, train_scores), (valid, valid_scores))
+        lists_for(spec, data, scores, device=device) for data, scores in ((train, train_scores), (valid, valid_scores))
     )
     with torch.random.fork_rng(devices=[device] if device.startswith("cuda") else []):
         torch.manual_seed(seed)

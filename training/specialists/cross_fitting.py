@@ -24,7 +24,7 @@ from listwright.training.first_stage.relative import widened_part
 from listwright.training.recipe.model import NetworkSpec
 from listwright.training.router.fit import JudgedLists
 from listwright.training.run_context import RunContext
-from listwright.training.second_stage.batching import Lists
+from listwright.training.second_stage.batching import lists_for
 from listwright.training.second_stage.loop import fit_network, predict, query_ndcg
 from listwright.training.specialists.srm import FittedSrm, fit_srm, lists_of
 
@@ -89,12 +89,7 @@ def _judged(
     )
     special = numbered_like(mixture, fit_srm(mixture.spec, seen, scores, seed=seed), kept)
     held_out, held_scores = train.select(left), first.train_scores[train.rows_of(left)]
-    lists = Lists(
-        widened_part(held_out, columns),
-        held_scores,
-        cutoff=generalist.cutoff,
-        append_score=generalist.first_stage_score,
-    )
+    lists = lists_for(generalist, widened_part(held_out, columns), held_scores)
     part = judge(special, held_out, held_scores, anomaly, router.ndcg_at)
     part["generalist"] = query_ndcg(predict(general.module, lists), lists, held_out, held_scores, router.ndcg_at)
     return part

@@ -44,7 +44,7 @@ from listwright.training.recipe.model import FirstStageAlone, Model, NetworkSpec
 from listwright.training.router.anomaly import fit_anomaly
 from listwright.training.run_context import RunContext
 from listwright.training.second_stage import fit as second_stage
-from listwright.training.second_stage.batching import Lists
+from listwright.training.second_stage.batching import Lists, lists_for
 from listwright.training.second_stage.loop import predict
 from listwright.training.steps import fitting
 from listwright.training.steps.bundle_schema import load
@@ -157,7 +157,7 @@ def measure(fit: Fit, place: Place) -> pl.DataFrame:
         second_scores = [scores[test.slice(n)][lists.kept(n)] for n in range(len(test))]
     else:
         seen = relative.widened_part(test, first.relative) if fitted.spec.relative else test
-        lists = Lists(seen, scores, cutoff=fit.cutoff, append_score=fitted.spec.first_stage_score)
+        lists = lists_for(fitted.spec.model_copy(update={"cutoff": fit.cutoff}), seen, scores)
         second_scores = predict(fitted.module, lists)
     seconds = time.perf_counter() - started
     rows = [_measured(test, lists, scores, second_scores[n], n) for n in range(len(test))]

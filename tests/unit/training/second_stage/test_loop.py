@@ -265,3 +265,21 @@ def test_a_gpu_learns_what_a_cpu_learns_within_noise(data, name, precision):
     assert all(value.device.type == "cpu" and value.dtype == torch.float32 for value in weights(on_gpu).values())
     best = [max(epoch.valid_ndcg for epoch in fitted.history) for fitted in (on_cpu, on_gpu)]
     assert best[1] == pytest.approx(best[0], abs=0.02)
+
+
+@pytest.mark.parametrize("kind", ["dlcm", "dcm"])
+def test_what_reads_the_list_learns_nothing_of_the_order_of_rows(data, kind):
+    """The chosen row stands first, the first stage tells no candidates apart, and there is nothing else to learn."""
+    rows, length = 300, 6
+    labels = np.tile([1] + [0] * (length - 1), rows // length).astype(np.int32)
+    whole = replace(
+        data[0].select([0]),
+        features=np.zeros((rows, len(data[0].schema)), dtype=np.float32),
+        labels=labels,
+        offsets=np.arange(0, rows + 1, length),
+        qids=tuple(map(str, range(rows // length))),
+    )
+    spec = named(kind, SPEC.model_copy(update={"dropout": 0.0, "max_epochs": 6, "learning_rate": 0.02}))
+    fitted = fit_network(spec, whole, whole.select(range(40)), np.zeros(rows), np.zeros(40 * length), seed=0)
+    chance = ndcg(np.zeros(length), labels[:length], cutoff=spec.ndcg_at)
+    assert fitted.valid_ndcg == pytest.approx(chance, abs=0.15)

@@ -30,6 +30,14 @@ _ROUNDED = r"^-?\d(?:[.,]\d+)?[eE]\+?\d+$"
 _CODE = r"^0\d"
 """What codes of digits may begin with; numbers seldom do."""
 
+_CURRENCY = r"[\p{Sc}%]?"
+_SIGN = r"[-+\x{2212}]?"
+_WRITTEN = (
+    rf"^\(?{_SIGN}{_CURRENCY}\s?{_SIGN}(?:\d+|\d{{1,3}}(?:[., \x{{a0}}\x{{202f}}'\x{{2019}}_]\d{{3}})+)(?:[.,]\d+)?"
+    rf"\s?{_CURRENCY}\)?$"
+)
+"""Numbers as people and spreadsheets write them: with separators of thousands, decimal commas, currencies, per cent."""
+
 LOOKED_AT = 10_000
 """Rows in which codes are looked for."""
 
@@ -81,6 +89,17 @@ def numbers_in(column: pl.Series, *, booleans: bool = False) -> Numbers:
         whole = names_in(text).cast(pl.Int128, strict=False)
         values = whole if whole.null_count() == values.null_count() else values
     return Numbers(values.alias(column.name), wrong)
+
+
+def written_numbers(column: pl.Series, found: Numbers) -> Int[np.ndarray, " W"]:
+    """Rows of a column of text in which a number stands as people write it, ``1,234.50 €``, and so none that is read.
+
+    Args:
+        column: text.
+        found: its numbers.
+    """
+    rows: Int[np.ndarray, " W"] = found.wrong[_rows(names_in(column.gather(found.wrong)).str.contains(_WRITTEN))]
+    return rows
 
 
 def names_in(column: pl.Series) -> pl.Series:

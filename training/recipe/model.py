@@ -119,8 +119,8 @@ class _Reader(Network):
     """A network that reads the list one candidate after the other.
 
     Args:
-        order: by the first stage's score (equal scores in input order, in training in a random one), or as the list is ``presented``. The first is
-            sorted inside the exported graph, so that the order of a request does not matter.
+        order: by the first stage's score (equal scores in input order, in training in a random one), or as the list is
+            ``presented``. The first is sorted inside the exported graph, so the order of a request does not matter.
     """
 
     order: Literal["first_stage", "presented"] = "first_stage"

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from pydantic import ValidationError
 
 from listwright.ranking.features import Feature, FeatureSchema
-from listwright.training.data.cells import Numbers, codes_in, is_text, names_in, numbers_in
+from listwright.training.data.cells import Numbers, codes_in, is_text, names_in, numbers_in, written_numbers
 from listwright.training.data.fault import Fault
 from listwright.training.data.letor.fast import MAX_LABEL
 from listwright.training.data.times import reads_as_time
@@ -86,7 +86,8 @@ def features_of(
 
     Raises:
         DataError: if a column cannot be a feature, which dates and text that reads as dates cannot; if at least half of
-            its texts are numbers, and others are not; or if a number is infinite as float32.
+            its texts are numbers, and others are not, or are written as ``1,234.50``; or if a number is infinite as
+            float32.
     """
     features = np.empty((frame.height, frame.width), dtype=np.float32)
     schema = []
@@ -116,6 +117,13 @@ def feature_of(
             first = column.drop_nulls()[0]
             times = f"text that reads as dates ({first!r})" if is_text(column) else str(column.dtype)
             raise fault(column, f"holds {times}: make it a number, or {leave_out}{split_by.format(column.name)}")
+        case "text" if column.dtype == pl.String:
+            written = written_numbers(column, found)
+            numbers = len(column) - found.values.null_count()
+            if len(written) and numbers + len(written) >= len(found.wrong) - len(written):
+                row = int(written[0])
+                said = "write digits and a decimal point only, such as 1234.5, or say that the column holds categories"
+                raise fault(column, f"expected a number, as most rows have; found {column[row]!r}: {said}", row)
     return _category(column, fault)
 
 

@@ -89,6 +89,30 @@ def test_a_cell_that_is_no_number_among_numbers_is_refused(table, cell):
     assert data.schema.features[0].kind == "categorical"
 
 
+WRITTEN = [
+    *("1,234.50", "1,234", "12,5", "-1,5", "1.234,50", "1 234", "1\u202f234,5", "1'234.5", "1_000", "\u22125"),
+    *("$1,234.50", "\u20ac12", "12 \u20ac", "-$5", "12%", "5 %", "(1,200.00)"),
+]
+
+
+@pytest.mark.parametrize("cell", WRITTEN)
+def test_numbers_as_people_write_them_are_no_categories(table, cell):
+    """A spreadsheet writes a whole column so, but for numbers below 1,000, or but for some words."""
+    cells = ["15", "", *[f'"{cell}"'] * 4, "many"]
+    with pytest.raises(DataError, match="column x: expected a number") as caught:
+        table(rows(cells))
+    assert (caught.value.line, repr(cell) in str(caught.value)) == (4, True)
+    data = table(rows(cells), SPEC.model_copy(update={"categorical": ("x",)}))
+    assert data.schema.features[0].categories == tuple(sorted(["15", cell, "many"]))
+
+
+@pytest.mark.parametrize(
+    "cell", ["A5", "XL 5", "BMW 320", "10-12", "1:30", "1.2.3", "5 x", "12/3", "%", "$", ",", "v1"]
+)
+def test_text_with_digits_in_it_is_a_category(table, cell):
+    assert table(rows([f'"{cell}"'] * 4)).schema.features[0].categories == (cell,)
+
+
 @pytest.mark.parametrize("numbers", [1, 9, 10, 11, 19])
 def test_text_of_which_half_are_numbers_is_no_category_by_itself(table, numbers):
     cells = [*(str(n % 3) for n in range(numbers)), *["NA", ""], *["many"] * (20 - numbers)]

@@ -21,7 +21,7 @@ from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.features import mostly_unknown
 from listwright.ranking.manifest import Manifest
 from listwright.training.data.cells import count_rounded, rounded_note
-from listwright.training.data.tables.frames import index_note
+from listwright.training.data.tables.frames import index_note, listed
 from listwright.training.progress import Progress
 from listwright.training.scoring.frames import batches, files_of
 from listwright.training.scoring.job import Job, Scored, unnamed
@@ -88,6 +88,18 @@ def _remark(parts: Sequence[list[Any]], manifest: Manifest, progress: Progress) 
         progress.remark(sentence)
 
 
+def _remark_absent(names: Sequence[str], manifest: Manifest, qid: str, progress: Progress) -> None:
+    """Point out features that the data lack: perhaps a column has another name than in training."""
+    features = manifest.feature_schema.names
+    absent = [repr(name) for name in features if name not in names]
+    if absent:
+        others = [repr(name) for name in names if name not in (*features, qid)]
+        progress.remark(
+            f"the data lack {listed(absent)}: defaults or missing values stand there. Columns that are no features: "
+            f"{listed(others) or 'none'}"
+        )
+
+
 def _all_parts(
     job: Job,
     manifest: Manifest,
@@ -117,6 +129,7 @@ def _all_parts(
             left_out = unnamed(part.columns, manifest.feature_schema.names, qid) - set(job.columns or ())
             if left_out:
                 progress.remark(index_note(sorted(left_out)))
+            _remark_absent(part.columns, manifest, qid, progress)
         seen, rounded = seen + part.rows.height, rounded + count_rounded(part.rows[qid])
         written.append(size_file(folder, part.number))
         if written[-1].exists():

@@ -170,6 +170,15 @@ def test_columns_that_changed_are_pointed_out(folder, tmp_path):
     assert f"'{NUMERIC[0]}' has 128 different values in 128 rows" in progress.said[1]
 
 
+def test_features_that_are_absent_are_pointed_out(folder, tmp_path):
+    """As where a column is called otherwise than in training."""
+    data, progress = tmp_path / "rows.csv", RecordedProgress()
+    lists(LENGTHS).rename({"price": "Price"}).drop("bm25").write_csv(data)
+    score(job(folder, data), jobs=1, progress=progress)
+    (said,) = progress.said
+    assert all(name in said for name in ("'price'", "'bm25'", "'Price'"))
+
+
 def test_a_failing_stage_is_an_error_and_no_answer(data, tmp_path):
     broken = make_bundle(tmp_path / "shop" / "2", graph="broken")
     pl.read_parquet(data).with_columns(price=0.0).write_parquet(data)

@@ -8,11 +8,13 @@ from __future__ import annotations
 import csv
 import difflib
 import io
+import json
 import sys
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Protocol, overload, runtime_checkable
@@ -68,6 +70,15 @@ class Table:
 
     path: Path
     frame: Columns
+
+    @cached_property
+    def categories(self) -> frozenset[str]:
+        """Columns that pandas wrote as categories, of which Parquet itself holds numbers or booleans."""
+        if not is_parquet(self.path):
+            return frozenset()
+        written = json.loads(pl.read_parquet_metadata(self.path).get("pandas", "{}"))
+        columns = written.get("columns", [])
+        return frozenset(column["field_name"] for column in columns if column["pandas_type"] == "categorical")
 
     def select(self, names: list[str]) -> Table:
         """The same file with some of its columns."""

@@ -314,7 +314,7 @@ def _feature(
     spec: TableData, table: Table, name: str, split_by: str
 ) -> tuple[Float[np.ndarray, " R"], Feature, list[Rounding], list[str]]:
     """Values and description of one column, what float32 merges of its numbers, and notes."""
-    column, named = table.frame[name], frozenset(spec.categorical)
+    column, named = table.frame[name], table.categories.union(spec.categorical)
     values, feature = feature_of(column, named, table.fault, leave_out="--ignore it", split_by=split_by)
     if feature.kind == "categorical":
         return values, feature, [], []

@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 
 from listwright.ranking.errors import DataError
+from listwright.training.data.memory import judged
 from listwright.training.data.tables import table as tables
 from listwright.training.data.tables.frames import line_of
 from listwright.training.data.tables.table import read
@@ -78,6 +79,16 @@ def test_an_index_is_no_feature(both, tmp_path, kind, ending):
     assert found.dataset.schema.names == ("x",)
     assert len(found.notes) == bool(unnamed)
     assert all(name in found.notes[0] for name in unnamed)
+
+
+def test_categories_of_pandas_stay_categories_in_parquet(both):
+    """Whatever they are: Parquet itself has numbers and booleans there."""
+    values = {"whole": [3, 1, 3], "parts": [1.5, 2.5, 1.5], "flags": [True, False, True], "words": ["b", "a", "b"]}
+    columns = {name: pd.Categorical(cells, categories=sorted({*cells})) for name, cells in values.items()}
+    found = both(ROWS.assign(**columns).to_parquet(), name="t.parquet")
+    schema = judged(ROWS[["x"]].assign(**columns), ROWS["y"], ROWS["q"], categorical=()).schema
+    assert found.dataset.schema == schema
+    assert [feature.kind for feature in schema.features] == ["numeric", *["categorical"] * 4]
 
 
 def test_an_index_may_be_named(both):

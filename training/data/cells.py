@@ -111,6 +111,8 @@ def names_in(column: pl.Series) -> pl.Series:
         return text.replace(values, _spelled(values)) if len(values) else text
     if column.dtype.is_integer() or column.dtype in (pl.Boolean, pl.Null):
         return column.cast(pl.String)
+    if column.dtype == pl.Datetime("ns"):  # Python has none, and would make one of several
+        return column.dt.to_string("%F %T%.9f").str.replace(r"(?:\.0{9}|0{3})$", "")
     values = column.fill_nan(None) if column.dtype.is_float() else column  # no NaN is another one's equal
     different = values.unique()
     return values.replace_strict(different, _spelled(different), return_dtype=pl.String)

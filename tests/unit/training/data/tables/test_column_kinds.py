@@ -36,6 +36,15 @@ def test_a_date_may_be_a_category(parquet):
     assert data.schema.features[0].categories == ("2020-01-01", "2020-01-02")
 
 
+def test_ids_that_differ_by_a_nanosecond_are_two(parquet):
+    begin = "2024-05-31 18:30:00"
+    times = pl.Series([f"{begin}.{end}" for end in ("000000000", "000000001", "123000000", "123456000")])
+    frame = pl.DataFrame(
+        {"q": times.str.to_datetime("%F %T.%9f", time_unit="ns"), "y": [0, 1, 0, 1], "x": [1, 2, 3, 4]}
+    )
+    assert parquet(frame).qids == (begin, f"{begin}.000000001", f"{begin}.123000", f"{begin}.123456")
+
+
 TIMES = [
     "31/05/2024",
     "5/31/24",

@@ -17,14 +17,15 @@ from listwright_client import (
     ServerError,
     UnavailableError,
 )
-from support.http.scripted import URL, breaking, good, refusing
+from support.http.scripted import URL, answer, breaking, good, refusing
 
 MATRIX = np.ones((2, 3))
 NEVER_ANSWERED = (httpx.ConnectError, httpx.ReadError, httpx.WriteError, httpx.CloseError, httpx.RemoteProtocolError)
 
 
 def test_one_good_answer(client, server):
-    server.says(good(length=3, scores=[0.25, None, 0.75], ranks=[2, 3, 1], id="q"))
+    first_to_last = [{**answer(length=3)["results"][n], "rank": rank} for rank, n in enumerate((2, 0, 1), start=1)]
+    server.says(good(length=3, scores=[0.25, None, 0.75], ranks=[2, 3, 1], results=first_to_last, id="q"))
     ranking = client.rerank(np.ones((3, 3)), id="q", request_id="r-1")
     np.testing.assert_array_equal(ranking.scores, [0.25, np.nan, 0.75])
     assert ranking.ranks.tolist() == [2, 3, 1]

@@ -115,7 +115,10 @@ def ndcg(
     ideal = dcg(np.sort(labels if kept is None else labels[kept])[::-1], cutoff=cutoff, gains=gains)
     if ideal == 0.0:
         return float("nan")
-    return float(_mean_dcgs(scores, gains_of(labels, gains), np.array([0, len(labels)]), cutoff)[0]) / ideal
+    worth, sizes, starts = _rank_groups(scores, gains_of(labels, gains))
+    discounts = 1.0 / np.log2(np.arange(2.0, len(labels) + 2.0))
+    discounts[cutoff:] = 0.0
+    return float((worth * np.add.reduceat(discounts, starts) / sizes).sum()) / ideal
 
 
 class QueryNdcg:
@@ -136,14 +139,29 @@ class QueryNdcg:
         gains: Sequence[float] | None = None,
     ) -> None:
         _check(cutoff)
-        self._gains, self._offsets, self._cutoff = gains_of(labels, gains), offsets, cutoff
-        self._ideals = _mean_dcgs(labels.astype(np.float64), self._gains, offsets, cutoff)
+        self._gains, self._starts = gains_of(labels, gains), offsets[:-1]
+        lengths = np.diff(offsets)
+        self._query = np.repeat(np.arange(len(lengths)), lengths)
+        ranks = np.arange(1, len(labels) + 1) - np.repeat(self._starts, lengths)
+        self._discounts = np.where(ranks <= cutoff, 1.0 / np.log2(ranks + 1.0), 0.0)
+        self._ideals = self._mean_dcgs(labels.astype(np.float64))
 
     def of(self, scores: Float[np.ndarray, " R"]) -> Float[np.ndarray, " N"]:
         """``(N,)`` by these scores; 0 for a query without a relevant candidate."""
-        values = _mean_dcgs(scores, self._gains, self._offsets, self._cutoff)
+        values = self._mean_dcgs(scores)
         np.divide(values, self._ideals, out=values, where=self._ideals != 0.0)  # where the ideal is 0, so is the value
         return values
+
+    def _mean_dcgs(self, scores: Float[np.ndarray, " R"]) -> Float[np.ndarray, " N"]:
+        """``(N,)`` DCG of every query, in expectation over the orders of candidates with equal scores."""
+        order = np.lexsort((-scores, self._query))
+        first_of_group = _first_of_equals(scores[order])
+        first_of_group[self._starts] = True
+        groups = np.flatnonzero(first_of_group)
+        sizes = np.diff(groups, append=len(scores))
+        of_groups = np.add.reduceat(self._gains[order], groups) * np.add.reduceat(self._discounts, groups) / sizes
+        means: Float[np.ndarray, " N"] = np.add.reduceat(of_groups, np.searchsorted(groups, self._starts))
+        return means
 
 
 def precision(scores: Float[np.ndarray, " L"], labels: Int[np.ndarray, " L"], *, cutoff: int) -> float:
@@ -244,23 +262,6 @@ def measure(
 def _check(cutoff: int) -> None:
     if cutoff < 1:
         raise ValueError(f"cutoff {cutoff}: expected a rank, 1 or more")
-
-
-def _mean_dcgs(
-    scores: Float[np.ndarray, " R"], gains: Float[np.ndarray, " R"], offsets: Int[np.ndarray, " O"], cutoff: int
-) -> Float[np.ndarray, " N"]:
-    """``(N,)`` DCG of every query, in expectation over the orders of candidates with equal scores."""
-    lengths = np.diff(offsets)
-    order = np.lexsort((-scores, np.repeat(np.arange(len(lengths)), lengths)))
-    places = np.arange(len(scores)) - np.repeat(offsets[:-1], lengths)
-    discounts = np.where(places < cutoff, 1.0 / np.log2(places + 2.0), 0.0)
-    first_of_group = _first_of_equals(scores[order])
-    first_of_group[offsets[:-1]] = True
-    starts = np.flatnonzero(first_of_group)
-    sizes = np.diff(starts, append=len(scores))
-    of_groups = np.add.reduceat(gains[order], starts) * np.add.reduceat(discounts, starts) / sizes
-    found: Float[np.ndarray, " N"] = np.add.reduceat(of_groups, np.searchsorted(starts, offsets[:-1]))
-    return found
 
 
 def _first_of_equals(ranked: Float[np.ndarray, " R"]) -> Bool[np.ndarray, " R"]:

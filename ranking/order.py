@@ -90,10 +90,11 @@ def sort_keys(
     reranked = np.zeros(len(keys), dtype=bool)
     keys[kept], reranked[kept] = scores, True
     order = np.lexsort((keys, reranked))
-    steps = (np.diff(keys[order], prepend=-np.inf) > 0.0) | np.diff(reranked[order], prepend=False)
-    found = np.empty(len(keys))
-    found[order] = np.cumsum(steps)
-    return found
+    ascending, stage = keys[order], reranked[order]
+    steps = (ascending[1:] != ascending[:-1]) | (stage[1:] != stage[:-1])
+    dense = np.empty(len(keys))
+    dense[order] = np.cumsum(np.concatenate([[True], steps]))
+    return dense
 
 
 def ranks_of(order: Int[np.ndarray, " L"]) -> Int[np.ndarray, " L"]:

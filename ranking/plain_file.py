@@ -47,8 +47,8 @@ def read(path: Path, most: int, inside: Sequence[Path] = ()) -> bytes:
         os.close(descriptor)
 
 
-def opened(path: Path) -> BinaryIO:
-    """A plain file of any size, open for reading.
+def open_file(path: Path) -> BinaryIO:
+    """Open a plain file of any size for reading.
 
     Raises:
         DataError: if it is no plain file, or cannot be read; of a file that is not there it has the cause.

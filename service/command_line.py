@@ -19,8 +19,8 @@ from listwright.service.bundles import loading
 from listwright.service.served_log import opening
 from listwright.service.settings import PREFIX, SECRETS, Settings, describe, near_misses
 from listwright.service.telemetry import logs
-from listwright.service.transport.connection_limit import OpenFilesError, within_open_files
-from listwright.service.transport.server import bound, check_tls
+from listwright.service.transport.connection_limit import OpenFilesError, fit_into_open_files
+from listwright.service.transport.server import bind_ports, check_tls
 from listwright.service.workers.supervisor import supervise
 
 
@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {fault}; see listwright serve --help", file=sys.stderr)
         return 2
     try:
-        ports = bound(settings)  # before anything is loaded
+        ports = bind_ports(settings)  # before anything is loaded
     except OSError as error:
         why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror or error})"
         remedy = f"stop the other process, or set {PREFIX}PORT or {PREFIX}HOST"
@@ -61,7 +61,7 @@ def _serve(settings: Settings, ports: list[socket]) -> int:
     """Serve on bound ports until told to stop; the exit code."""
     logs.configure(settings.log_level)
     try:
-        settings = within_open_files(settings)
+        settings = fit_into_open_files(settings)
         if settings.workers > 1:
             return supervise(settings, ports)
         app = create_app(settings, loaded=disk.wait_for(partial(loading.start, settings)))

@@ -11,7 +11,7 @@ from pydantic_settings import BaseSettings
 MAX_SALT = 200
 
 
-def secret(value: object) -> object:
+def strip_secret(value: object) -> object:
     """A secret as it is used: files and Kubernetes' Secrets often end with a line break that is not meant.
 
     Raises:
@@ -19,14 +19,14 @@ def secret(value: object) -> object:
     """
     if isinstance(value, str) and " " in value.strip():
         raise ValueError("has a blank within: is it one secret?")
-    return passphrase(value)
+    return strip_passphrase(value)
 
 
-def passphrase(value: object) -> object:
+def strip_passphrase(value: object) -> object:
     """A secret that may have blanks within: it never travels in a header or an address.
 
     Raises:
-        ValueError: as :func:`secret`, but for blanks.
+        ValueError: as :func:`strip_secret`, but for blanks.
     """
     if not isinstance(value, str):
         return value
@@ -54,7 +54,7 @@ class LoopSettings(BaseSettings):
             max_length=MAX_SALT,
             description="secret that units are hashed with before they are logged; without it they are logged as sent",
         ),
-        BeforeValidator(passphrase),
+        BeforeValidator(strip_passphrase),
     ] = None
     served_flush_s: Annotated[
         float, Field(gt=0, le=3600, description="seconds after which logged records are written, be they few")
@@ -80,7 +80,7 @@ class LoopSettings(BaseSettings):
     ] = 64 * 2**20
     served_stream: Annotated[
         SecretStr | None,
-        BeforeValidator(secret),
+        BeforeValidator(strip_secret),
         Field(description="redis://HOST:PORT/DB?stream=NAME: records go to this Redis stream, too"),
     ] = None
     served_stream_length: Annotated[

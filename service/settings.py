@@ -13,7 +13,7 @@ from pydantic_settings import SettingsConfigDict
 
 from listwright.ranking.stages import NetworkKind
 from listwright.service.explain_settings import ExplainSettings
-from listwright.service.loop_settings import EventSettings, LoopSettings, secret
+from listwright.service.loop_settings import EventSettings, LoopSettings, strip_secret
 
 PREFIX = "LISTWRIGHT_"
 
@@ -71,7 +71,7 @@ class Settings(LoopSettings, ExplainSettings, EventSettings):
     admin_key: Annotated[
         SecretStr | None,
         Field(min_length=16, description="key that opens POST /admin/reload and /admin/rollback"),
-        BeforeValidator(secret),
+        BeforeValidator(strip_secret),
     ] = None
     keys: Annotated[
         SecretStr | None,

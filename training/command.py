@@ -12,7 +12,7 @@ from pathlib import Path
 _NAME = re.compile(r'\s*(?:"((?:[^"]|"")*)"\s*|([^,]*))(?:,|\Z)')
 
 
-def names(text: str) -> tuple[str, ...]:
+def split_names(text: str) -> tuple[str, ...]:
     """The names in the text of a list option, which ``action="extend"`` adds to those of the same option before it.
 
     Convention: commas separate names, blanks around a name do not count. A name that contains a comma stands in double

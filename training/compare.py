@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from listwright.ranking.errors import ListwrightError, RecipeError
-from listwright.training.command import names, repeatable
+from listwright.training.command import repeatable, split_names
 
 _EXAMPLES = """examples:
   listwright compare rows.parquet
@@ -93,7 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--experiment", metavar="NAME", help="which one, where the rows hold several")
     parser.add_argument(
         "--metric",
-        type=names,
+        type=split_names,
         action="extend",
         metavar="NAME,NAME",
         help="hit, mrr, map, ndcg@K, err@K, or a column that is summed over the list (revenue, n_purchase); "

@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from listwright.ranking.errors import ListwrightError, RecipeError
 from listwright.training.cluster.connection import add_on_option
-from listwright.training.command import names, repeatable
+from listwright.training.command import repeatable, split_names
 from listwright.training.data.sources import files_by_split, path_of
 from listwright.training.recipe.config import Recipe
 from listwright.training.recipe.data import LetorData, TableData
@@ -272,14 +272,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--folds",
-        type=names,
+        type=split_names,
         action="extend",
         metavar="K,K",
         help="which folds (default: all; where the set has none of its own, fold 1, but all for oracle, routing)",
     )
     parser.add_argument(
         "--shifts",
-        type=names,
+        type=split_names,
         action="extend",
         metavar="S,S",
         help="table3 on planted data: its shifts (default: 0,0.25,0.5,1)",
@@ -296,7 +296,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--methods",
-        type=names,
+        type=split_names,
         action="extend",
         metavar="M,M",
         help="rows of table2 beside LambdaMART (default: all)",
@@ -308,7 +308,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--specialists",
-        type=names,
+        type=split_names,
         action="extend",
         metavar="K,K",
         help="oracle: every K (default: 1,2,5,10); routing: K",

@@ -14,7 +14,7 @@ from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from listwright.ranking.errors import ListwrightError, RecipeError
 from listwright.training.bars import progress_bars
 from listwright.training.cluster.connection import add_on_option
-from listwright.training.command import names
+from listwright.training.command import split_names
 from listwright.training.scoring.job import Job
 from listwright.training.scoring.start import score
 from listwright.training.stored.job_folder import folder_of
@@ -89,7 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     written = parser.add_mutually_exclusive_group()
     written.add_argument(
         "--columns",
-        type=names,
+        type=split_names,
         action="extend",
         metavar="COL,COL",
         help="columns of the data to write (default: all but the features)",

@@ -78,7 +78,7 @@ def _looked_through(
     named: set[str] = set()
     for path in files.names_of(listed):
         try:
-            with plain_file.opened(path) as lines:
+            with plain_file.open_file(path) as lines:
                 for line in lines:
                     query, client = _ids(line)
                     goes.append(query in queries or client in clients)
@@ -107,7 +107,7 @@ def _rewrite(path: Path, of_person: list[bool]) -> None:
         return
     new, before = path.with_name(f".{path.name}{WITHOUT}"), path.stat()
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, before.st_mode & 0o777)
-    with os.fdopen(descriptor, "wb") as written, plain_file.opened(path) as lines:
+    with os.fdopen(descriptor, "wb") as written, plain_file.open_file(path) as lines:
         written.writelines(line for line, gone in zip(lines, of_person, strict=True) if not gone)
         written.flush()
         os.fsync(descriptor)

@@ -176,7 +176,7 @@ def write(path: Path, written: Iterable[ServedRecord], *, block_records: int = B
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
     try:
-        file = plain_file.opened(path)
+        file = plain_file.open_file(path)
     except DataError as error:
         if isinstance(error.__cause__, FileNotFoundError):
             raise GoneError(path, "is not there: name a file of a served log") from error.__cause__

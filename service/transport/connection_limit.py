@@ -194,7 +194,7 @@ class ConnectionLimit:
         return f"{self._most} connections are open, which is the limit ({PREFIX}MAX_CONNECTIONS)"
 
 
-def within_open_files(settings: Settings) -> Settings:
+def fit_into_open_files(settings: Settings) -> Settings:
     """The settings, with no more connections than the process may have open files (``RLIMIT_NOFILE``).
 
     Raises the soft limit, as far as the settings need it and the hard one allows it; else the setting is lowered. Both

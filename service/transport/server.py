@@ -77,7 +77,7 @@ def options(settings: Settings) -> dict[str, Any]:
     }
 
 
-def bound(settings: Settings) -> list[socket]:
+def bind_ports(settings: Settings) -> list[socket]:
     """The port on each address of the settings' host, not listening yet.
 
     Convention: ``::`` takes IPv4, too, whatever the system does by itself.
@@ -93,7 +93,7 @@ def bound(settings: Settings) -> list[socket]:
         raise OSError(errno.EINVAL, str(error)) from error
     for family, kind, protocol, _, address in addresses:
         try:
-            ports.append(_bound(socket(family, kind, protocol), (address[0], port, *address[2:])))
+            ports.append(_bind(socket(family, kind, protocol), (address[0], port, *address[2:])))
         except OSError as error:
             if error.errno not in _ABSENT:
                 for other in ports:
@@ -107,7 +107,7 @@ def bound(settings: Settings) -> list[socket]:
     return ports
 
 
-def _bound(port: socket, address: tuple[Any, ...]) -> socket:
+def _bind(port: socket, address: tuple[Any, ...]) -> socket:
     """The socket itself, closed if it cannot be bound."""
     try:
         port.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from listwright.ranking.errors import RecipeError
-from listwright.training.command import names
+from listwright.training.command import split_names
 from listwright.training.recipe import config
 from listwright.training.recipe.config import GIVEN_IS_FREE, FirstStage, GivenColumn, GivenModel, LambdaMart, Recipe
 from listwright.training.recipe.data import LetorData, TableData
@@ -269,7 +269,7 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
         ("--ignore", "columns that are no features"),
     ):
         said = f"{meaning}; adds to the recipe's, repeatable"
-        table.add_argument(option, type=names, action="extend", metavar="COL,COL", help=said)
+        table.add_argument(option, type=split_names, action="extend", metavar="COL,COL", help=said)
     table.add_argument(
         "--split",
         choices=("random", "time"),
@@ -281,7 +281,7 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--gains",
-        type=names,
+        type=split_names,
         action="extend",
         metavar="G,G",
         help="gain of label 0, 1 and so on in LambdaMART, the softmax loss and NDCG (default: 2^label - 1)",

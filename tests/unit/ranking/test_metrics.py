@@ -72,6 +72,13 @@ def test_scores_of_two_stages_tie_only_within_a_stage():
     assert ranking.sort_keys.tolist() == [2.0, 1.0, 2.0, 1.0, 3.0]
 
 
+def test_nothing_but_input_order_ties_everywhere():
+    nothing = np.full(3, np.nan)
+    route = Route("qilcm", "bundle")
+    ranking = Ranking(np.arange(3), nothing, nothing, nothing, "input_order", route, reason="x")
+    assert len(set(ranking.sort_keys.tolist())) == 1
+
+
 def test_average_precision_and_err_are_their_definitions():
     assert average_precision(SCORES, LABELS) == pytest.approx((1 / 2 + 2 / 4 + 3 / 5) / 3)
     two, one, three = 3 / 16, 1 / 16, 7 / 16

@@ -62,7 +62,7 @@ def test_what_is_no_plain_file_is_not_waited_for(tmp_path, make, monkeypatch):
     monkeypatch.chdir(tmp_path)
     make(Path("file"))
     with pytest.raises(DataError, match=str(tmp_path / "file")):
-        plain_file.opened(tmp_path / "file")
+        plain_file.open_file(tmp_path / "file")
     assert not plain_file.is_plain(tmp_path / "file")
 
 

@@ -19,8 +19,8 @@ from listwright.service.transport.connection_limit import (
     PATIENCE_S,
     ConnectionLimit,
     OpenFilesError,
+    fit_into_open_files,
     room_outside,
-    within_open_files,
 )
 from support.service.connections import Loop, connect
 from support.stand_ins import Clock
@@ -164,7 +164,7 @@ class OpenFiles:
 def fitted(files, **settings):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(connection_limit, "resource", files)
-        found = within_open_files(Settings(bundle="x", **settings)).max_connections
+        found = fit_into_open_files(Settings(bundle="x", **settings)).max_connections
         return found, files.soft, room_outside(found)
 
 

@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from listwright.service.settings import Settings
-from listwright.service.transport.server import bound
+from listwright.service.transport.server import bind_ports
 
 V4, V6 = "127.0.0.1", "::1"
 
@@ -27,7 +27,7 @@ def ports(tmp_path):
     found = []
 
     def bind(host, port=0):
-        found.extend(bound(Settings(bundle=tmp_path, host=host, port=port)))
+        found.extend(bind_ports(Settings(bundle=tmp_path, host=host, port=port)))
         for one in found:
             one.listen()
         return {one.getsockname()[1] for one in found}

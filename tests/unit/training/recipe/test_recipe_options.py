@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from listwright.ranking.errors import RecipeError
 from listwright.training import compare, diagnose, experiment, fit, join, score, tune
-from listwright.training.command import in_list, names
+from listwright.training.command import in_list, split_names
 from listwright.training.recipe import config
 from listwright.training.recipe.data import TableSplit
 from listwright.training.recipe.options import recipe_for, recipe_from, with_data_options
@@ -160,9 +160,9 @@ def test_a_list_option_that_is_given_twice_adds_up(program, words, option, texts
 @settings(max_examples=scale_examples(100))
 def test_any_name_can_stand_in_a_list(listed):
     quoted = (name.replace('"', '""') for name in listed)
-    assert names(" , ".join(f'"{name}"' for name in quoted)) == tuple(listed)
+    assert split_names(" , ".join(f'"{name}"' for name in quoted)) == tuple(listed)
     (text,) = shlex.split(in_list(listed[0]))
-    assert names(text) == (listed[0],)
+    assert split_names(text) == (listed[0],)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_any_name_can_stand_in_a_list(listed):
     [("a, b,", ("a", "b")), ('price["eur"],b', ('price["eur"]', "b")), ('5" tv,"x', ('5" tv', '"x'))],
 )
 def test_quotes_within_a_name_are_part_of_it(text, listed):
-    assert names(text) == listed
+    assert split_names(text) == listed
 
 
 @pytest.mark.parametrize("text", ["", " , "])

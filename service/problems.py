@@ -55,7 +55,9 @@ _log = logging.getLogger("listwright.service")
 class Fault(BaseModel):
     """One thing that is wrong, and where."""
 
-    path: Annotated[str, Field(description="JSON path below the body; ?NAME for a parameter of the query string")]
+    path: Annotated[
+        str, Field(description="JSON path below the body; ?NAME for a parameter of the query string; NAME of a header")
+    ]
     message: str
 
 
@@ -147,7 +149,9 @@ def json_path(parts: Iterable[str | int]) -> str:
 
 
 def _place(parts: Sequence[str | int]) -> str:
-    """Where a fault is: in the body, or a parameter of the query string."""
+    """Where a fault is: in the body, a parameter of the query string, or a header."""
+    if parts[0] == "header":
+        return str(parts[1])
     if parts[0] == "query":
         return f"?{_clipped(str(parts[1]))}"
     return json_path(parts[1:])

@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from listwright.ranking.errors import ListwrightError, RecipeError
 from listwright.training.cluster.connection import add_on_option
-from listwright.training.command import repeatable, split_names
+from listwright.training.command import in_list, repeatable, split_names
 from listwright.training.data.sources import files_by_split, path_of
 from listwright.training.recipe.config import Recipe
 from listwright.training.recipe.data import LetorData, TableData
@@ -103,7 +103,7 @@ def _measurable(recipe: Recipe) -> Recipe:
         raise RecipeError("the suites measure by the gain 2^label - 1: leave out gains; listwright fit has them")
     if isinstance(recipe.data, TableData) and recipe.data.weight is not None:
         raise RecipeError(
-            f"the suites count every query the same: say --ignore {recipe.data.weight} instead of a weight; "
+            f"the suites count every query the same: say --ignore {in_list(recipe.data.weight)} instead of a weight; "
             "listwright fit has weights"
         )
     if isinstance(recipe.data, TableData) and recipe.data.propensity is not None:

@@ -1,11 +1,10 @@
-"""From JSON to values that do not change. Fields that this version does not know are passed over."""
+"""From JSON to values. Fields that this version does not know are passed over."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -209,7 +208,7 @@ def ranking_of(body: Any, sent: SentList, request_id: str | None, attempts: int)
             status=meta["status"],
             stage_reached=meta["stage_reached"],
             reason=meta["reason"],
-            timings_ms=MappingProxyType(dict(meta["timings_ms"])),
+            timings_ms=dict(meta["timings_ms"]),
             ignored=tuple(meta.get("ignored", ())),
             experiment=meta.get("experiment"),
         ),
@@ -232,5 +231,5 @@ def read_info(reply: Reply) -> Info:
         max_payload_bytes=body["limits"]["max_payload_bytes"],
         strategies=tuple(body["strategies"]),
         default_strategy=body["default_strategy"],
-        document=MappingProxyType(body),
+        document=body,
     )

@@ -1,11 +1,10 @@
-"""From the JSON of an explanation to values that do not change. Fields that this version does not know are left out."""
+"""From the JSON of an explanation to values. Fields that this version does not know are left out."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from listwright_client.answers import Ranking, SentList, ranking_of
@@ -216,7 +215,7 @@ def read_explained(reply: Reply, attempts: int, question: SentQuestion) -> Expla
     explained = Explained(
         ranking=ranking_of(body["ranking"], question.sent, request_id, attempts),
         explanations=tuple(map(_explanation, body["explanations"])),
-        timings_ms=MappingProxyType(dict(meta["timings_ms"])),
+        timings_ms=dict(meta["timings_ms"]),
         incomplete=tuple(meta["incomplete"]),
         request_id=request_id,
         attempts=attempts,
@@ -236,7 +235,7 @@ def _explanation(body: dict[str, Any]) -> Explanation:
         router=_router(body["router"]),
         against=_against(body["against"]),
         incomplete=tuple(body["incomplete"]),
-        faults=MappingProxyType(dict(body["faults"])),
+        faults=dict(body["faults"]),
     )
 
 
@@ -293,7 +292,7 @@ def _anomaly(body: dict[str, Any] | None) -> Anomaly | None:
     if body is None:
         return None
     features = tuple(UnusualFeature(one["feature"], one["value"], one["anomaly_without"]) for one in body["features"])
-    return Anomaly(body["score"], MappingProxyType(dict(body["training_quantiles"])), features)
+    return Anomaly(body["score"], dict(body["training_quantiles"]), features)
 
 
 def _router(body: dict[str, Any] | None) -> RouterEstimate | None:

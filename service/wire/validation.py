@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
+from urllib.parse import unquote_to_bytes
 
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
@@ -51,19 +52,32 @@ def words_beside(request: Request, words: type[Envelope]) -> dict[str, Any]:
         except ValidationError as error:
             raise _invalid(error, "query") from None
         outer_words = options.model_dump(exclude_unset=True)
-    for unit in request.headers.getlist(UNIT):
-        outer_words = merge_words({"unit": validated(words, {"unit": unit}).unit}, outer_words)
+    for sent in request.headers.getlist(UNIT):
+        try:
+            unit = sent.encode("latin-1").decode()  # Starlette decodes headers as Latin-1
+            words.model_validate({"unit": unit})
+        except UnicodeDecodeError:
+            raise RequestValidationError([_fault(("header", UNIT), "is no UTF-8")]) from None
+        except ValidationError as error:
+            raise RequestValidationError([{**fault, "loc": ("header", UNIT)} for fault in error.errors()]) from None
+        outer_words = merge_words({"unit": unit}, outer_words)
     return outer_words
 
 
 def check_query(request: Request, known: Collection[str] = ()) -> None:
-    """Raise unless each parameter of the query string is known and stands once.
+    """Raise unless each parameter of the query string is known and stands once, and all is UTF-8.
 
     Raises:
         RequestValidationError: with the name of each that is not.
     """
-    if not request.scope["query_string"]:
+    text = request.scope["query_string"]
+    if not text:
         return
+    try:
+        unquote_to_bytes(text.decode("ascii")).decode()
+    except UnicodeDecodeError:
+        said = "is no UTF-8, percent-encoded where it is not ASCII"
+        raise RequestValidationError([_fault(("query", ""), said)]) from None
     names = [name for name, _ in request.query_params.multi_items()]
     parameters = ", ".join(sorted(known)) or "none"
     faults = [(name, f"is no parameter of this path, which has {parameters}") for name in names if name not in known]

@@ -1,5 +1,6 @@
 """What a service loads: no training library ever, and what a setting switches on only where it is set."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -55,16 +56,23 @@ if app.service.served_log:
 """
 
 
-def loaded_after(statement):
+def loaded_after(statement, **environment):
     run = subprocess.run(
-        [sys.executable, "-c", PROBE.format(statement=statement)], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-c", PROBE.format(statement=statement)],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert run.returncode == 0, run.stderr
     return set(run.stdout.split())
 
 
-def test_a_service_without_settings_loads_neither_what_trains_nor_what_is_off():
-    loaded = loaded_after(APP.format(settings=""))
+def test_a_service_without_settings_loads_neither_what_trains_nor_what_is_off(tmp_path):
+    home = {name: str(tmp_path) for name in ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")}
+    loaded = loaded_after(APP.format(settings=""), **home)
+    assert list(tmp_path.iterdir()) == [], "libraries keep something, perhaps for their makers"
     assert "listwright.service.app" in loaded
     assert loaded.isdisjoint(TRAINING)
     assert [name for name in sorted(loaded) if name.startswith(OPTIONAL)] == []

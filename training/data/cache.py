@@ -24,7 +24,7 @@ from listwright.training.data.dataset import Dataset
 from listwright.training.stored.disk import told_if_full
 from listwright.training.stored.shards import FACTS, FORMAT, ShardWriter, Stored, open_shards
 
-PARSER_VERSION = 6
+PARSER_VERSION = 7
 """Raise it whenever the parser gives another result for the same text: older entries are then ignored."""
 
 _ARRAYS = ("features", "labels", "offsets")

@@ -77,8 +77,8 @@ def _check_lengths(splits: Splits) -> None:
             raise DataError(
                 f"query {part.qids[longest]}",
                 f"{part.lengths[longest]:,} rows{others}: LightGBM's LambdaMART takes {MOST_ROWS:,} a query at most. "
-                "Keep the best of each query by a simple rule, or bring a first stage with --first-stage or "
-                "--first-stage-column, which have no such limit",
+                "Keep the best of each query by a simple rule, or give listwright fit a first stage: --first-stage and "
+                "--first-stage-column have no such limit",
             )
 
 

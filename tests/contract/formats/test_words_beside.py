@@ -79,6 +79,8 @@ def test_words_of_the_query_string_count(post):
         ("context=x", 422, "invalid-request", "?context"),
         ("features=x", 422, "invalid-request", "?features"),
         ("unit=", 422, "invalid-request", "?unit"),
+        ("id=%ff", 422, "invalid-request", "?"),
+        ("%ff=1", 422, "invalid-request", "?"),
         ("specialist=3", 404, "unknown-specialist", None),
     ],
 )
@@ -110,8 +112,11 @@ def test_a_word_of_the_body_is_not_contradicted(live, word):
 def test_the_header_of_the_unit_counts_beside_any_body(post):
     assert post("", **{"Listwright-Unit": "u-1"}).status_code == 200
     assert post("unit=u-1", **{"Listwright-Unit": "u-1"}).status_code == 200
+    assert post("unit=%C3%A9", **{"Listwright-Unit": "é".encode()}).status_code == 200
     check(post("unit=u-2", **{"Listwright-Unit": "u-1"}), 422, "invalid-request")
-    check(post("", **{"Listwright-Unit": "u" * 201}), 422, "invalid-request")
+    for wrong in ("u" * 201, b"\xe9"):
+        problem = check(post("", **{"Listwright-Unit": wrong}), 422, "invalid-request")
+        assert [fault["path"] for fault in problem["errors"]] == ["Listwright-Unit"]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from listwright.ranking.errors import DataError
+from listwright.training.command import in_list
 from listwright.training.data.cells import numbers_in
 from listwright.training.data.tables.columns import Kind, kind_of
 from listwright.training.data.tables.frames import Table
@@ -39,7 +40,9 @@ def _same_columns(tables: Sequence[Table], ignore: frozenset[str]) -> list[str]:
         having = next(table for table in tables if name in table.frame.columns)
         for table in tables:
             if name not in table.frame.columns:
-                raise DataError(table.path, f"has no column {name!r}, {having.path} has: add it, or --ignore {name}")
+                raise DataError(
+                    table.path, f"has no column {name!r}, {having.path} has: add it, or --ignore {in_list(name)}"
+                )
     return [name for name in tables[0].frame.columns if name not in ignore]
 
 
@@ -51,7 +54,8 @@ def _check_kinds(name: str, tables: Sequence[Table]) -> None:
         if kind is None or kind == (wanted or "numbers") or (kind in _NAMES and wanted in _NAMES):
             continue
         there = f"{wanted or 'no value, which makes it a number,'} in {first.path}"
-        remedy = f"make them alike, name it with --categorical {name}, or leave it out with --ignore {name}"
+        said = in_list(name)
+        remedy = f"make them alike, name it with --categorical {said}, or leave it out with --ignore {said}"
         if {kind, wanted} != {"text", "numbers"}:
             raise table.fault(table.frame[name], f"holds {kind}, but {there}: {remedy}")
         text, other = (table, first) if kind == "text" else (first, table)

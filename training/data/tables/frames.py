@@ -32,6 +32,8 @@ UNREADABLE = (OSError, EOFError, zlib.error, pl.exceptions.PolarsError, pl.excep
 
 _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
+_PIECE_BYTES = 2**20
+
 _NAMED_BY = {
     "--qid": "column of query ids",
     "--label": "column of relevance labels",
@@ -196,9 +198,12 @@ def scan_csv(path: Path) -> pl.LazyFrame:
     Raises:
         DataError: if the header cannot be read, or names a column twice.
     """
-    line, names = next(_records(path), (1, []))
+    records = _records(path)
+    line, names = next(records, (1, []))
     if not names:
         raise DataError(path, "cannot be read as CSV or Parquet: it is empty")
+    if names[0].startswith("#") and len(next(records, (line, names))[1]) != len(names):
+        raise DataError(path, "begins with a comment, not with the names of its columns: delete this line", line=line)
     for separator, said in _SEPARATORS.items():
         if len(names) == 1 and separator in names[0]:
             call = f"polars.read_csv(FILE, separator={separator!r}, decimal_comma=True).write_csv(OTHER)"
@@ -215,6 +220,7 @@ def scan_csv(path: Path) -> pl.LazyFrame:
         names[place] = f"Unnamed: {place}"
         while names.count(names[place]) > 1:
             names[place] += ".1"
+    _check_text(path)
     rows = pl.scan_csv(path, infer_schema=False, glob=False, skip_lines=line - 1, with_column_names=lambda _: names)
     return rows.map_batches(
         _without_blank, projection_pushdown=False, predicate_pushdown=False, slice_pushdown=False, streamable=True
@@ -233,6 +239,24 @@ def check_fields(path: Path, *, strict: bool = False) -> None:
     for line, row in records:
         if len(row) != len(names):
             raise DataError(path, f"expected {len(names)} fields, found {len(row)}", line=line)
+
+
+def _check_text(path: Path) -> None:
+    """Raise for ends of lines and quotation marks that polars reads otherwise than their writer meant them."""
+    lines, last, escapes = False, b"", False
+    with open_plain(path) as (stream, _):
+        while piece := stream.read(_PIECE_BYTES):
+            lines = lines or b"\n" in piece
+            escapes = escapes or b'\\"' in last + piece
+            last = piece[-1:]
+    if not lines and len(list(islice(_records(path), 2))) == 2:
+        raise DataError(path, "has lines that end with a carriage return alone: convert it with tr '\\r' '\\n'")
+    if escapes:  # a backslash may end a cell, too
+        try:
+            check_fields(path, strict=True)
+        except DataError as error:
+            said = 'has \\" where CSV doubles a quotation mark: write it so; in Spark, with .option("escape", \'"\')'
+            raise DataError(path, said, line=error.line) from error
 
 
 def _csv(path: Path) -> pl.DataFrame:
@@ -265,6 +289,9 @@ def _records(path: Path, *, strict: bool = False) -> Iterator[tuple[int, list[st
         line = 1
         try:
             for row in rows:
+                if line == 1 and row == ["sep=", ""]:  # Excel's own line
+                    line = rows.line_num + 1
+                    continue
                 if any(field.strip(PADDING) for field in row):
                     yield line, row
                 line = rows.line_num + 1

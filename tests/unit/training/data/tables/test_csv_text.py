@@ -174,6 +174,23 @@ TEXT = "q,y,x\n1,0,2\n1,1,3\n"
         (bz2.compress(TEXT.encode()), "bzip2"),
         (b"\x28\xb5\x2f\xfd" + bytes(20), "Zstandard"),
         (workbook(), "Excel"),
+        (TEXT.replace("\n", "\r").encode(), "carriage return"),
+        (f"# made by hand, today\n{TEXT}".encode(), "line 1: begins with a comment"),
+        (
+            rb"""q,y,x
+1,0,"say \"hi\""
+1,1,3
+""",
+            r'line 2: has \\"',
+        ),
+        (
+            rb"""q,y,x,z
+1,0,3,4
+1,1,"5\" x",7
+1,0,"6\",7",8
+""",
+            r'line 3: has \\"',
+        ),
     ],
 )
 def test_what_is_no_csv_as_it_is_read_has_its_cause_named(both, tmp_path, content, cause):
@@ -181,6 +198,17 @@ def test_what_is_no_csv_as_it_is_read_has_its_cause_named(both, tmp_path, conten
         both(content)
     with pytest.raises(DataError, match=cause):
         scored(tmp_path / "t.csv", read_schema())
+
+
+def test_a_cell_may_end_with_a_backslash(both):
+    found = both('q,y,x\n1,0,"C:\\"\n1,1,"say ""no"" to \\"\n')
+    assert found.dataset.schema.features[0].categories == ("C:\\", 'say "no" to \\')
+
+
+@pytest.mark.parametrize("first", ["sep=,\n", "\ufeffsep=,\r\n"])
+def test_the_line_of_the_separator_that_excel_writes_is_no_header(both, tmp_path, first):
+    found = both(first + TEXT).dataset
+    assert (found.qids, found.schema.names, line_of(tmp_path / "t.csv", 1)) == (("1",), ("x",), 4)
 
 
 def read_schema():

@@ -117,6 +117,8 @@ class Info:
         return tuple(feature.name for feature in self.features)
 
 
+_STATUSES = ("ok", "degraded")
+
 UNREADABLE = (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
 """What reading raises for an answer that is not the contract's."""
 
@@ -174,6 +176,10 @@ def ranking_of(body: Any, sent: SentList, request_id: str | None, attempts: int)
     Raises:
         ValueError: if it is not that of the list that was sent.
     """
+    if not {type(score) for score in body["scores"]} <= {float, int, type(None)}:
+        raise ValueError("its scores are no numbers")
+    if body["meta"]["status"] not in _STATUSES:
+        raise ValueError(f"its status is {body['meta']['status']!r}")
     scores = np.array(body["scores"], dtype=np.float64)  # null becomes NaN
     ranks = np.array(body["ranks"]).astype(np.int64, casting="safe")
     if scores.shape != (sent.length,) or ranks.shape != (sent.length,):

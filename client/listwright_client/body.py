@@ -79,6 +79,10 @@ def _named(
 def _matrix(features: Any) -> NDArray[Any]:
     """The features as an array of two dimensions; what is not NumPy's keeps its values as they are."""
     matrix = features if isinstance(features, np.ndarray) else np.array(features, dtype=object)
+    if isinstance(matrix, np.ma.MaskedArray):
+        mask = np.ma.getmaskarray(matrix)
+        matrix = np.array(matrix.data, dtype=matrix.dtype if matrix.dtype.kind == "f" else object)
+        matrix[mask] = np.nan
     if matrix.ndim != 2:
         raise ValueError(f"features have shape {matrix.shape}: give (candidates, features), all rows of one length")
     return matrix
@@ -87,7 +91,7 @@ def _matrix(features: Any) -> NDArray[Any]:
 def _values(values: NDArray[Any] | list[list[Cell]]) -> bytes:
     if isinstance(values, list):
         return numerals.of_rows(values)
-    return _numbers(values) if values.dtype.kind in "fiu" else _text(values.tolist(), "features")
+    return _numbers(values) if values.dtype.kind in "fiu" else _text([list(row) for row in values], "features")
 
 
 def _numbers(matrix: NDArray[Any]) -> bytes:
@@ -109,10 +113,15 @@ def _text(value: Any, place: str) -> bytes:
 def _plain(value: Any, place: str) -> Any:
     """The value without NumPy's types and NaN, which JSON does not have."""
     if isinstance(value, Mapping):
-        return {str(name): _plain(inner, f"{place}.{name}") for name, inner in value.items()}
+        plain = {str(name): _plain(inner, f"{place}.{name}") for name, inner in value.items()}
+        if len(plain) < len(value):
+            raise ValueError(f"{place} has two names that are written alike: {list(value)[:20]}")
+        return plain
     if isinstance(value, list | tuple):
         return [_plain(inner, f"{place}[{position}]") for position, inner in enumerate(value)]
-    if isinstance(value, np.generic):
+    if isinstance(value, np.float32):
+        value = float(str(value))  # as few digits as tell it from its neighbours
+    if isinstance(value, np.generic) and value.dtype.kind not in "mM":  # nanoseconds would become whole numbers
         value = value.item()
     if isinstance(value, float):
         if math.isinf(value):

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TypeGuard
 
 WAY_BACK_S = 0.002
 """Kept back from what the server is told: the answer that it gives at the last moment has to travel, too."""
+
+LONGEST_S = 1e8
+"""Three years: Python's own limits of a wait lie not far beyond."""
 
 SHORTEST_S = 0.001
 """No limit of a socket is shorter: 0 would mean not to wait at all."""
@@ -32,11 +36,11 @@ class Deadline:
             ValueError: if a number is not positive and finite.
         """
         for name, value in (("timeout", timeout), ("timeout_ms", timeout_ms)):
-            if value is not None and not 0 < value < math.inf:
+            if (value is not None or name == "timeout") and not (_is_finite(value) and value > 0):
                 raise ValueError(f"{name} is {value}: give a positive number")
-        if deadline is not None and not math.isfinite(deadline):
+        if deadline is not None and not _is_finite(deadline):
             raise ValueError(f"deadline is {deadline}: give a moment of the client's clock, time.monotonic()")
-        ends_at = now + timeout if deadline is None else deadline
+        ends_at = min(float(now + timeout if deadline is None else deadline), now + LONGEST_S)
         if deadline is None and timeout_ms is None:
             return cls(ends_at, None)
         asked = math.inf if timeout_ms is None else now + timeout_ms / 1000.0
@@ -55,3 +59,10 @@ class Deadline:
         if self.answer_by is None:
             return None
         return max(1, math.ceil((self.answer_by - now) * 1000.0 - 1e-6))  # what arithmetic adds is no millisecond
+
+
+def _is_finite(value: object) -> TypeGuard[float]:
+    try:
+        return math.isfinite(value)  # type: ignore[arg-type]
+    except (TypeError, OverflowError):
+        return False

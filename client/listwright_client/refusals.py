@@ -26,7 +26,7 @@ _OWN_CLASS = {
 _OF_ANY_REQUEST = (None, "overloaded", "rate-limited", "too-many-connections", "malformed-http")
 """Refusals that say nothing of the request itself: a proxy's own, and those that its id need not have reached."""
 
-_SECONDS = re.compile(r"\d{1,9}(\.\d{1,9})?")
+_SECONDS = re.compile(r"\d+(\.\d+)?")
 
 
 def refused(reply: Reply, request_id: str, attempts: int) -> ListwrightError:
@@ -77,7 +77,7 @@ def _problem(reply: Reply, request_id: str) -> Problem:
     given = body.get("type")
     faults = [fault for fault in _items(body, "errors") if isinstance(fault, dict)]
     return Problem(
-        detail=str(body.get("detail") or f"{_phrase(reply.status)}: {_start(reply)}"),
+        detail=str(body.get("detail") or f"{_phrase(reply.status)}: {_where(reply)}{_start(reply)}"),
         status=reply.status,
         kind=given.removeprefix(KINDS) if isinstance(given, str) and given.startswith(KINDS) else None,
         errors=tuple(Fault(str(fault.get("path")), str(fault.get("message"))) for fault in faults),
@@ -108,6 +108,12 @@ def _phrase(status: int) -> str:
         return http.HTTPStatus(status).phrase
     except ValueError:
         return f"status {status}"
+
+
+def _where(reply: Reply) -> str:
+    """Where an answer says that the service is."""
+    location = reply.headers.get("location")
+    return f"the service is at {location[:MAX_SHOWN]!r}, " if location and reply.status // 100 == 3 else ""
 
 
 def _start(reply: Reply) -> str:

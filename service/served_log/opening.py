@@ -42,7 +42,10 @@ def _stream_fault(settings: Settings) -> str | None:
     if settings.served_stream is None:
         return None
     expected = f"{PREFIX}SERVED_STREAM: expected redis://HOST:PORT/DB, found an address"
-    address = urlsplit(settings.served_stream.get_secret_value())
+    try:
+        address = urlsplit(settings.served_stream.get_secret_value())
+    except ValueError as error:
+        return f"{expected} that is none: {error}"
     if address.scheme not in SCHEMES:
         return f"{expected} of scheme {address.scheme!r}"
     try:

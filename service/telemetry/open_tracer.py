@@ -33,4 +33,8 @@ def open_tracer() -> Tracer | None:
     except ModuleNotFoundError as error:
         _log.warning("%s is set, but %s is not installed: no traces; pip install 'listwright[otel]'", named, error.name)
         return None
-    return otel.exporting()
+    try:
+        return otel.exporting()
+    except Exception as error:  # OpenTelemetry's, for values of its variables that it does not check
+        _log.error("OpenTelemetry refuses its OTEL_* variables: no traces; %s: %s", type(error).__name__, error)
+        return None

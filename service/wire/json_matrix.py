@@ -20,8 +20,8 @@ from listwright.service.wire.schemas import MAX_CONTEXT_KEY, Candidate, RerankRe
 _NUMBERS = frozenset((float, int, type(None)))
 _NAMES = frozenset((str, bool))
 _FLOAT64_MAX = float(np.finfo(np.float64).max)
-_LARGEST_SPELLED = 2**63
-"""A number beyond is no category that anyone has, and its digits take long to write."""
+_MOST_BITS = 1024
+"""A larger whole number is beyond float64 and no category that anyone has, and its digits take long to write."""
 
 LISTED = 10
 """Names that an error lists; of those that were sent it lists as many beyond the expected number."""
@@ -259,7 +259,7 @@ def _code(value: Any, feature: Feature, place: Place, row: int, column: int) -> 
     if type(value) is int or type(value) is float:
         if value in (math.inf, -math.inf):
             raise CandidateError(f"feature {feature.name!r}: expected a category, found {value}", place(row, column))
-        if not abs(value) < _LARGEST_SPELLED:
+        if type(value) is int and value.bit_length() > _MOST_BITS:
             return UNKNOWN_CODE
     elif value is not None and type(value) not in _NAMES:
         raise CandidateError(

@@ -204,7 +204,7 @@ def _strings(raw: bytes, count: int, path: Path) -> list[str]:
 
 def tells_order(request: InferRequest) -> bool:
     """Whether the outputs that are asked for tell the order, and not only scores."""
-    return request.outputs is None or any(output.name in ("order", "ranks", "ids") for output in request.outputs)
+    return not request.outputs or any(output.name in ("order", "ranks", "ids") for output in request.outputs)
 
 
 def encode(
@@ -213,7 +213,7 @@ def encode(
     """The answer's body, and how many bytes of it are JSON if raw tensors follow."""
     request = inference.request
     by_default = request.parameters.binary_data_output
-    if request.outputs is None:
+    if not request.outputs:
         binary = dict.fromkeys((n for n in OUTPUTS if n != "ids" or inference.candidates.ids), by_default)
     else:
         asked = ((output.name, output.parameters.binary_data) for output in request.outputs)

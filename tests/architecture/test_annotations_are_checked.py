@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from jaxtyping import TypeCheckError
 
-from listwright.ranking.metrics import dcg
+from listwright.ranking.metrics import hit
 from listwright.service.wire.answers import nullable
 from listwright.training.router.anomaly import _average_path
 from support.annotated import ENABLED
@@ -15,7 +15,7 @@ from support.annotated import ENABLED
 @pytest.mark.parametrize(
     ("function", "good", "untrue"),
     [
-        (lambda labels: dcg(labels, cutoff=2), np.array([1, 0]), np.array([1.0, 0.0])),
+        (lambda labels: hit(np.zeros(2), labels, cutoff=1), np.array([1, 0]), np.array([True, False])),
         (nullable, np.array([1.0, 0.0]), np.array([True, False])),
         (_average_path, np.array([1.0, 2.0]), np.array([[1.0, 2.0]])),
     ],

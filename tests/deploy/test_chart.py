@@ -109,6 +109,11 @@ def test_large_numbers_have_no_exponent():
         ({"service": {"ipFamilies": ["IPv5"]}}, r"/service/ipFamilies/0.*must be one of"),
         ({"image": {"tag": 1.1}}, r"/image/tag.*got number, want string"),
         ({"podLabels": {"year": 2024}}, r"/podLabels/year.*got number, want string"),
+        ({"replicaCount": None}, r"replicaCount"),
+        ({"image": {"repository": None}}, r"/image.*repository"),
+        ({"probes": None}, r"probes"),
+        ({"podLabels": {"app.kubernetes.io/name": "other"}}, r"/podLabels"),
+        ({"podAnnotations": {"checksum/settings": "x"}}, r"/podAnnotations"),
         (
             {"logs": {"shipper": {"image": "x", "env": [{"name": "N", "value": 1}]}}},
             r"/logs/shipper/env/0/value.*number",

@@ -59,6 +59,12 @@ def is_text(column: pl.Series) -> bool:
     return column.dtype in _TEXT
 
 
+def is_usable(column: pl.Series) -> bool:
+    """Whether a column holds what a cell can: no lists, structs, bytes, Python objects or extension types of Arrow."""
+    dtype = column.dtype
+    return not (dtype.is_nested() or dtype in (pl.Binary, pl.Object) or isinstance(dtype, pl.BaseExtension))
+
+
 def numbers_in(column: pl.Series, *, booleans: bool = False) -> Numbers:
     """The numbers of a column; whole ones stay exact.
 
@@ -113,6 +119,8 @@ def names_in(column: pl.Series) -> pl.Series:
         return column.cast(pl.String)
     if column.dtype == pl.Datetime("ns"):  # Python has none, and would make one of several
         return column.dt.to_string("%F %T%.9f").str.replace(r"(?:\.0{9}|0{3})$", "")
+    if not is_usable(column):
+        return pl.Series(column.name, [spelled(value) for value in column.to_list()], dtype=pl.String)
     values = column.fill_nan(None) if column.dtype.is_float() else column  # no NaN is another one's equal
     different = values.unique()
     return values.replace_strict(different, _spelled(different), return_dtype=pl.String)

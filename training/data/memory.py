@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import date, timedelta
-from numbers import Number
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,10 @@ Values = Any
 """One value per row, or a matrix: what NumPy, pandas and polars have in common is not a type."""
 
 
-_NO_VALUES = (bytes, list, tuple, dict, set, np.ndarray)
+_NO_VALUES = (bytes, list, tuple, dict, set, np.ndarray, complex)
+
+_EXACT = 2**127
+"""Whole numbers from here on are no type of polars."""
 
 
 def judged(X: Values, y: Values, qid: Values, *, categorical: tuple[str, ...], sample_weight: Values = None) -> Dataset:
@@ -164,7 +168,7 @@ def _frame(X: Values, names: tuple[str, ...] | None, kept: tuple[str, ...]) -> p
             raise DataError("X", f"column {twice!r} is named twice: rename one")
         frame = pl.DataFrame([_column(name, X.iloc[:, d]) for d, name in enumerate(labels)])
     else:
-        array = np.asarray(X) if isinstance(X, np.ndarray) else np.array(X, dtype=object)
+        array = _filled_in(X) if isinstance(X, np.ndarray) else np.array(X, dtype=object)
         if array.ndim != 2:
             kind = type(X).__name__
             raise DataError("X", f"expected a frame or an array of two dimensions; found {kind} with {array.ndim}")
@@ -209,15 +213,42 @@ def _column(name: str, values: Values, unusable: tuple[type, ...] = _NO_VALUES) 
         return values.alias(name)
     text = False
     if hasattr(values, "iloc"):
-        plain = isinstance(values.dtype, np.dtype) and values.dtype.kind in "iufb"
-        text = str(values.dtype) == "category"
-        values = values.to_numpy() if plain else values.astype(object).to_numpy()
-    array = values if isinstance(values, np.ndarray) else np.array([*values, None], dtype=object)[:-1]
+        text = str(values.dtype).startswith(("category", "dictionary<"))
+        values = _of_pandas(values)
+    elif isinstance(values, dict | set) or not hasattr(values, "__len__"):
+        raise DataError(name, f"expected one value per row, in order; found {type(values).__name__}")
+    array = _filled_in(values) if isinstance(values, np.ndarray) else np.array([*values, None], dtype=object)[:-1]
     if array.ndim != 1:
         raise DataError(name, f"expected one value per row; found {array.ndim} dimensions: give a column")
-    if array.dtype.kind in "iufbmM":
-        return pl.Series(name, array)
-    return _objects(name, array.tolist(), text=text, unusable=unusable)
+    if array.dtype.kind in "iufbmM" and not text:
+        return pl.Series(name, array.astype(np.float64) if array.dtype == np.longdouble else array)
+    return _objects(name, list(array), text=text, unusable=unusable)
+
+
+def _of_pandas(values: Values) -> np.ndarray:
+    """A pandas column as an array; numbers keep their width, by which they are spelled."""
+    narrow = getattr(values.dtype, "numpy_dtype", values.dtype)  # of types of pandas' own, and of Arrow's
+    if isinstance(values.dtype, np.dtype) and narrow.kind in "iufb":
+        found: np.ndarray = values.to_numpy()
+    elif isinstance(narrow, np.dtype) and narrow.kind == "f":
+        found = values.to_numpy(dtype=narrow, na_value=np.nan)
+    elif str(values.dtype) == "category":
+        known = [*values.cat.categories.to_numpy(), None]  # -1 is the code of a missing one
+        found = np.array([known[code] for code in [*values.cat.codes, -1]], dtype=object)[:-1]
+    else:
+        found = values.astype(object).to_numpy()
+    return found
+
+
+def _filled_in(array: np.ndarray) -> np.ndarray:
+    """An array whose masked values are missing."""
+    if not isinstance(array, np.ma.MaskedArray):
+        return np.asarray(array)
+    if array.dtype.kind == "f":
+        return np.asarray(array.filled(np.nan))
+    filled = np.array(array.data, dtype=object)
+    filled[np.ma.getmaskarray(array)] = None
+    return filled
 
 
 def _objects(name: str, given: list[Any], *, text: bool, unusable: tuple[type, ...]) -> pl.Series:
@@ -229,16 +260,28 @@ def _objects(name: str, given: list[Any], *, text: bool, unusable: tuple[type, .
         raise DataError(
             f"column {name}", f"found {odd!r}: give one number or one text per row, or leave the column out"
         )
-    if not text and all(isinstance(value, (int, np.integer)) and not isinstance(value, bool) for value in present):
-        whole = [None if value is None else int(value) for value in values]
-        if all(value is None or abs(value) < 2**127 for value in whole):
-            return pl.Series(name, whole, dtype=pl.Int128)
-    if not text and all(isinstance(value, (Number, np.number)) and not isinstance(value, bool) for value in present):
-        return pl.Series(name, [None if value is None else float(value) for value in values], dtype=pl.Float64)
+    if not text and all(isinstance(value, Real | Decimal) and not isinstance(value, bool) for value in present):
+        return _numbers(name, values, present)
     if not text and all(isinstance(value, (date, timedelta)) for value in present):
         return pl.Series(name, values)
     kind = pl.Categorical if text else pl.String
     return pl.Series(name, [value if isinstance(value, str) else spelled(value) for value in values], dtype=kind)
+
+
+def _numbers(name: str, values: list[Any], present: list[Any]) -> pl.Series:
+    """Python's numbers: whole ones exactly, all others as wide as they are."""
+    for narrow in (np.float16, np.float32):
+        if present and all(isinstance(value, narrow) for value in present):
+            return pl.Series(name, np.array([np.nan if value is None else value for value in values], dtype=narrow))
+    if not all(isinstance(value, float | np.floating) for value in present) and all(map(_is_whole, present)):
+        whole = [None if value is None else int(value) for value in values]
+        exact = all(abs(int(value)) < _EXACT for value in present)
+        return pl.Series(name, whole, dtype=pl.Int128) if exact else pl.Series(name, [spelled(n) for n in whole])
+    return pl.Series(name, [None if value is None else float(value) for value in values], dtype=pl.Float64)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer) or (bool(np.isfinite(float(value))) and value == int(value))
 
 
 def _ids(qid: Values) -> pl.Series:
@@ -251,6 +294,8 @@ def _missing(value: object) -> bool:
     """None, NaN, and pandas' NA and NaT, which pandas need not be here to tell."""
     if isinstance(value, (float, np.floating)):
         return bool(np.isnan(value))
+    if isinstance(value, Decimal):
+        return value.is_nan()
     return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 

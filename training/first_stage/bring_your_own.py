@@ -79,7 +79,8 @@ def under_model_categories(model: str, schema: FeatureSchema) -> FeatureSchema:
         fault: str | None = (
             f"the LightGBM model stores categories of {len(known)} columns, the data have {len(categorical)} "
             f"categorical columns ({names}): name the same columns with --categorical as in the model's training frame "
-            "(columns that the model was given as plain integers stay numeric here)"
+            "(columns that the model was given as plain integers stay numeric here; write those that it was given as "
+            "booleans as 0 and 1)"
         )
     else:
         infos = dict(zip(columns, _infos(model), strict=True))
@@ -134,6 +135,11 @@ def _kind_fault(infos: Mapping[int, str], known: Mapping[int, Sequence[object]],
                 f"the LightGBM model stores {len(categories)} categories where the data have {name!r}, whose training "
                 f"values are {info[:100]}, and no codes of them: the categories are of another column; name those with "
                 "--categorical that were categories in the model's training frame"
+            )
+        if (missing := next((c for c in categories if spelled(c) is None), None)) is not None:
+            return (
+                f"the LightGBM model stores a category {missing!r} of {name!r}, which stands for a missing value here: "
+                "train it with another name for it, such as its whole word"
             )
         if len({spelled(category) for category in categories}) < len(categories):
             return (

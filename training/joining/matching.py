@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 
@@ -74,8 +74,8 @@ def worth_matching(frame: pl.DataFrame, labels: Labels, counts: Counts) -> pl.Da
 def match(folder: Path, window: timedelta, labels: Labels, counts: Counts) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The events of a bucket with their records, and the records that do not stand.
 
-    An event belongs to the list of its query that was served last, at its time or before; where there is none, to one
-    that was served up to :data:`SKEW` later. Of several records of one query the last
+    An event belongs to the list of its query that was served last, at its time or before; where there is none, to the
+    first that was served up to :data:`SKEW` later. Of several records of one query the last
     one with an event stands, or the last one: the others were tries whose answer did not arrive, or lists that it
     replaced.
 
@@ -97,7 +97,7 @@ def match(folder: Path, window: timedelta, labels: Labels, counts: Counts) -> tu
     known = once.join(keys.select("query_id").unique(), on="query_id", how="semi", maintain_order="left")
     counts[Cause.UNKNOWN_QUERY] += once.height - known.height
     known = known.sort("timestamp", maintain_order=True)
-    before, near = (_last_served(known, keys, earlier) for earlier in (timedelta(0), SKEW))
+    before, near = _nearest_served(known, keys, "backward"), _nearest_served(known, keys, "forward")
     found = before.with_columns(before[name].fill_null(near[name]) for name in ("served_at", "record"))
     for cause, good in (
         (Cause.BEFORE_SERVING, pl.col("record").is_not_null()),
@@ -116,14 +116,16 @@ def match(folder: Path, window: timedelta, labels: Labels, counts: Counts) -> tu
     return matched.sort("served_at", "record", maintain_order=True), superseded.sort("served_at", "record")
 
 
-def _last_served(events: pl.DataFrame, keys: pl.DataFrame, earlier: timedelta) -> pl.DataFrame:
-    """Each event with the list of its query that was served last, up to so much later than the event."""
+def _nearest_served(events: pl.DataFrame, keys: pl.DataFrame, side: Literal["backward", "forward"]) -> pl.DataFrame:
+    """Each event with the list of its query that was served last before it, or first within :data:`SKEW` after it."""
     return events.join_asof(
-        keys.select("query_id", "served_at", "record", (pl.col("served_at") - earlier).alias("from")),
+        keys.select("query_id", "served_at", "record"),
         left_on="timestamp",
-        right_on="from",
+        right_on="served_at",
         by="query_id",
-        strategy="backward",
+        strategy=side,
+        tolerance=None if side == "backward" else SKEW,
+        coalesce=False,
         check_sortedness=False,  # both are sorted
     )
 

@@ -194,7 +194,6 @@ def _csv(path: Path, rows: pl.LazyFrame, schema: FeatureSchema, qid: str) -> Ite
             yield FileRows(path, typed, CsvLines(path, range(first, first + frame.height)), first)
             first += frame.height
     except UNREADABLE as error:
-        check_fields(path, strict=True)
         raise unreadable(path, error) from error
 
 

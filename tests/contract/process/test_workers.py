@@ -32,6 +32,14 @@ def test_sighup_reaches_a_single_process_too(models, serve):
     until(lambda: versions(service) == {"2"})
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_sighup_ends_no_service_of_one_bundle(bundle_folder, serve, count):
+    service = serve(bundle=bundle_folder, workers=count)
+    service.process.send_signal(signal.SIGHUP)
+    assert ask(service).status_code == 200
+    assert service.stop()[0] == 0
+
+
 def test_what_one_worker_is_told_the_others_hear_of(models, serve):
     service = both_ready(serve(models=models, workers=2, poll_s=0, admin_key="0123456789abcdef"))
     folder.point(models, "shop", "2")

@@ -128,11 +128,37 @@ def test_names_ids_and_envelope_go_along():
         ([{"price": 1.0}], {"ids": []}, "0 ids for 1 candidates"),
         (np.ones((2, 3)), {"feature_names": ["a"]}, "1 feature_names for 3 columns"),
         ([{"price": 1.0}], {"feature_names": ["price"]}, "feature_names go with a matrix"),
+        ([{1: 2.0, "1": 3.0}], {}, r"candidates\[0\].features has two names that are written alike"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_it_is_sent(features, options, says):
     with pytest.raises(ValueError, match=says):
         encode(features, **options)
+
+
+@pytest.mark.parametrize("unit", ["D", "s", "ns"])
+@pytest.mark.parametrize("kind", ["M8", "m8"])
+def test_times_are_no_numbers(kind, unit):
+    moment = np.array([[5]], f"{kind}[{unit}]")
+    for features in (moment, moment.astype(object) if unit == "D" else moment.tolist(), [{"t": moment[0, 0]}]):
+        if not isinstance(features, list) or not isinstance(features[0], list):
+            with pytest.raises(TypeError, match="send a number, a string or None"):
+                encode(features)
+
+
+def test_masked_values_are_missing():
+    mask = [[False, True]]
+    assert sent(np.ma.masked_array([[1.5, -999.0]], mask))["features"] == [[1.5, None]]
+    assert sent(np.ma.masked_array([[2**60 + 1, -999]], mask))["features"] == [[2**60 + 1, None]]
+
+
+def test_a_float32_has_its_own_digits_wherever_it_stands():
+    number = np.float32(0.1)
+    assert sent([{"c": number}])["candidates"] == [{"features": {"c": 0.1}}]
+    assert sent([["a", number]], envelope={"context": {"c": number}}) == {
+        "context": {"c": 0.1},
+        "features": [["a", 0.1]],
+    }
 
 
 def test_what_json_does_not_have_is_named():

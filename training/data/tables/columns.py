@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from pydantic import ValidationError
 
 from listwright.ranking.features import Feature, FeatureSchema
-from listwright.training.data.cells import Numbers, codes_in, is_text, names_in, numbers_in, written_numbers
+from listwright.training.data.cells import Numbers, codes_in, is_text, is_usable, names_in, numbers_in, written_numbers
 from listwright.training.data.fault import Fault
 from listwright.training.data.letor.fast import MAX_LABEL
 from listwright.training.data.times import reads_as_time
@@ -26,8 +26,10 @@ def grouped(column: pl.Series, fault: Fault) -> tuple[Int[np.ndarray, " R"], Int
     """Row order that brings queries together, their offsets and ids, by first appearance.
 
     Raises:
-        DataError: if a row has no id.
+        DataError: if a row has no id, or the column's type is none of ids.
     """
+    if not is_usable(column):
+        raise fault(column, f"holds {column.dtype}, and query ids are text or numbers: write them as text")
     values = column.unique(maintain_order=True)
     ids = names_in(values).to_list()
     position = {qid: n for n, qid in enumerate(dict.fromkeys(ids))}
@@ -101,7 +103,7 @@ def feature_of(
     column: pl.Series, named: frozenset[str], fault: Fault, *, leave_out: str, split_by: str = ""
 ) -> tuple[Float[np.ndarray, " R"], Feature]:
     """The same of one column."""
-    if column.dtype.is_nested() or column.dtype == pl.Binary:
+    if not is_usable(column):
         raise fault(column, f"holds {column.dtype}, neither numbers nor text: {leave_out}")
     if column.name in named:
         return _category(column, fault)

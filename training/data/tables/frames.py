@@ -9,6 +9,7 @@ import csv
 import difflib
 import io
 import json
+import re
 import sys
 import zipfile
 import zlib
@@ -32,7 +33,7 @@ UNREADABLE = (OSError, EOFError, zlib.error, pl.exceptions.PolarsError, pl.excep
 
 _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
-_PIECE_BYTES = 2**20
+_UNQUOTED = re.compile(rb'(?:^|,)[^",]+"')
 
 _NAMED_BY = {
     "--qid": "column of query ids",
@@ -149,7 +150,14 @@ def listed(names: list[str]) -> str:
 
 
 def unreadable(path: Path, error: BaseException) -> DataError:
-    """The error of a table that polars cannot read, without advice on how to call polars."""
+    """The error of a table that polars cannot read, without advice on how to call polars; in CSV with its line."""
+    if not is_parquet(path):
+        check_fields(path, strict=True)
+        with open_plain(path) as (stream, _):
+            for number, line in enumerate(stream, start=1):
+                if line.count(b'"') % 2 and _UNQUOTED.search(line):
+                    said = 'has a quotation mark in a cell without quotes: write "5"" wide" for 5" wide'
+                    return DataError(path, said, line=number)
     return DataError(path, f"cannot be read as CSV or Parquet: {str(error).partition(chr(10))[0]}")
 
 
@@ -198,11 +206,11 @@ def scan_csv(path: Path) -> pl.LazyFrame:
     Raises:
         DataError: if the header cannot be read, or names a column twice.
     """
-    records = _records(path)
-    line, names = next(records, (1, []))
-    if not names:
+    found = list(islice(_records(path), 2))
+    if not found:
         raise DataError(path, "cannot be read as CSV or Parquet: it is empty")
-    if names[0].startswith("#") and len(next(records, (line, names))[1]) != len(names):
+    (line, names), *body = found
+    if names[0].startswith("#") and body and len(body[0][1]) != len(names):
         raise DataError(path, "begins with a comment, not with the names of its columns: delete this line", line=line)
     for separator, said in _SEPARATORS.items():
         if len(names) == 1 and separator in names[0]:
@@ -220,8 +228,12 @@ def scan_csv(path: Path) -> pl.LazyFrame:
         names[place] = f"Unnamed: {place}"
         while names.count(names[place]) > 1:
             names[place] += ".1"
+    schema = dict.fromkeys(names, pl.String())
+    if not body:
+        return pl.LazyFrame(schema=schema)
     _check_text(path)
-    rows = pl.scan_csv(path, infer_schema=False, glob=False, skip_lines=line - 1, with_column_names=lambda _: names)
+    begin = body[0][0] - 1  # polars never sees the header, in which quotation marks may stand alone
+    rows = pl.scan_csv(path, has_header=False, schema=schema, infer_schema=False, glob=False, skip_lines=begin)
     return rows.map_batches(
         _without_blank, projection_pushdown=False, predicate_pushdown=False, slice_pushdown=False, streamable=True
     )
@@ -243,14 +255,18 @@ def check_fields(path: Path, *, strict: bool = False) -> None:
 
 def _check_text(path: Path) -> None:
     """Raise for ends of lines and quotation marks that polars reads otherwise than their writer meant them."""
-    lines, last, escapes = False, b"", False
+    quotes, escapes = 0, False
     with open_plain(path) as (stream, _):
-        while piece := stream.read(_PIECE_BYTES):
-            lines = lines or b"\n" in piece
-            escapes = escapes or b'\\"' in last + piece
-            last = piece[-1:]
-    if not lines and len(list(islice(_records(path), 2))) == 2:
-        raise DataError(path, "has lines that end with a carriage return alone: convert it with tr '\\r' '\\n'")
+        for number, line in enumerate(stream, start=1):
+            if b"\r" in line[:-2]:
+                for segment in line.replace(b"\r\n", b"\n").split(b'"')[quotes % 2 :: 2]:  # outside of quotes
+                    if b"\r" in segment:
+                        said = "has a carriage return without a line feed: convert it with tr '\\r' '\\n'"
+                        raise DataError(path, said, line=number)
+            quotes += line.count(b'"')
+            escapes = escapes or b'\\"' in line
+    if quotes % 2:
+        check_fields(path, strict=True)
     if escapes:  # a backslash may end a cell, too
         try:
             check_fields(path, strict=True)
@@ -260,11 +276,7 @@ def _check_text(path: Path) -> None:
 
 
 def _csv(path: Path) -> pl.DataFrame:
-    try:
-        frame = scan_csv(path).collect()
-    except pl.exceptions.PolarsError:
-        check_fields(path, strict=True)
-        raise
+    frame = scan_csv(path).collect()
     if frame.height and frame.to_series(-1).null_count():  # a short line ends in nulls: see if there is one
         check_fields(path)
     return frame

@@ -66,7 +66,9 @@ def _of_ranker(found: list[ListOutcome], temperature: float, weights: Float[np.n
     before, after = (log_probabilities(found, value) for value in (1.0, temperature))
     low, high = bootstrap_interval(after - before, weights)
     top = [relevance(choice.scores, temperature).max() for choice in found]
-    chosen = [hit(choice.scores, np.arange(len(choice.scores)) == choice.chosen, cutoff=1) for choice in found]
+    chosen = [
+        hit(choice.scores, np.eye(1, len(choice.scores), choice.chosen, dtype=int)[0], cutoff=1) for choice in found
+    ]
     even = [-np.log(len(choice.scores)) for choice in found]
 
     def mean(values: list[float] | Float[np.ndarray, " N"]) -> float:

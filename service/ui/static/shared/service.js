@@ -126,10 +126,10 @@ async function askJson(path, options) {
   return whole(response, () => response.json());
 }
 
-/** @param {string} path @param {Record<string, string | null | undefined>} named */
-function withQuery(path, named) {
+/** @param {string} path @param {Named} named it may have more: the service refuses what it does not know */
+function withQuery(path, { model, version }) {
   const query = new URLSearchParams();
-  for (const [name, value] of Object.entries(named)) if (value) query.set(name, value);
+  for (const [name, value] of Object.entries({ model, version })) if (value) query.set(name, value);
   return query.size ? `${path}?${query}` : path;
 }
 

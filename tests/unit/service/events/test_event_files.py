@@ -80,7 +80,7 @@ def test_the_folder_never_exceeds_its_bytes(tmp_path_factory, limit, writers, si
     for log in logs:
         log.roll_if_due()
     logs[0].append(b"y\n" * 100)
-    assert lines(folder)[-1] == b"y"
+    assert b"y" in lines(folder)
 
 
 def test_the_old_go_beyond_the_days(tmp_path, clock):

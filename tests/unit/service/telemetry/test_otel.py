@@ -3,6 +3,7 @@
 import sys
 import time
 from itertools import pairwise
+from unittest.mock import Mock
 
 import pytest
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -12,7 +13,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from listwright.service.telemetry import otel
 from listwright.service.telemetry.open_tracer import ENDPOINTS, PROTOCOLS, open_tracer
 from listwright.service.telemetry.otel import OtelTracer
-from listwright.service.telemetry.tracer import Traced
+from listwright.service.telemetry.tracer import Traced, Tracer
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 TIMINGS = {"parse": 1.0, "queue": 4.0, "first_stage": 2.0, "routing": 0.5, "second_stage": 3.0, "total": 12.0}
@@ -104,9 +105,25 @@ def test_a_protocol_that_is_not_spoken_is_named_with_the_remedy(monkeypatch, cap
         monkeypatch.delenv(name, raising=False)
     for name, value in named.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(otel, "exporting", object)
+    monkeypatch.setattr(otel, "exporting", lambda: Mock(spec=Tracer))
     assert (open_tracer() is not None) == traces
     assert all(word in caplog.text for word in ("grpc" if "grpc" in named.values() else "", "http/protobuf")) or traces
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("OTEL_BSP_MAX_QUEUE_SIZE", "256"),
+        ("OTEL_BSP_SCHEDULE_DELAY", "-1"),
+        ("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "x"),
+        ("OTEL_PYTHON_EXPORTER_OTLP_HTTP_CREDENTIAL_PROVIDER", "nosuch"),
+    ],
+)
+def test_values_that_opentelemetry_refuses_end_no_start(monkeypatch, caplog, name, value):
+    monkeypatch.setenv(ENDPOINTS[1], "http://127.0.0.1:1")
+    monkeypatch.setenv(name, value)
+    assert open_tracer() is None
+    assert "OTEL_" in caplog.text
 
 
 def test_without_the_extra_the_service_says_so_and_serves(monkeypatch, caplog):

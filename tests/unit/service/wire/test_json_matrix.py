@@ -118,13 +118,19 @@ def test_no_columns_are_enough_where_all_are_optional():
             ("", 0),
             ("\N{NO-BREAK SPACE}7", 2),
         ),
-        *((1e300, 0), (10**400, 0), (-(2**63), 0)),
+        *((1e300, 0), (10**400, 0), (-(2**63), 0), (2**64 - 1, 7), (10**20, 8), (1e20, 8)),
     ],
 )
 def test_codes_of_categories(value, code):
     """A number is the category that is spelled like it, whole ones without a decimal point, as in training tables."""
     columns = FeatureSchema(
-        features=(Feature(name="c", kind="categorical", categories=("A5", "7", "0", "2.5", "true", "01")),)
+        features=(
+            Feature(
+                name="c",
+                kind="categorical",
+                categories=("A5", "7", "0", "2.5", "true", "01", str(2**64 - 1), str(10**20)),
+            ),
+        )
     )
     found = features(named({"c": value}), columns)
     np.testing.assert_array_equal(found, [[code]])

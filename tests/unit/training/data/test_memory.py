@@ -1,10 +1,12 @@
 """Arrays and frames in memory: all say the same, and a wrong value is named with its place."""
 
 import datetime
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from scipy import sparse
 from sklearn.datasets import load_svmlight_file
@@ -17,6 +19,7 @@ from listwright.training.data.letor.reader import Reader
 from listwright.training.data.tables.table import read
 from listwright.training.recipe.data import TableData
 
+PERIODS = pl.from_arrow(pa.table({"p": pa.array(pd.period_range("2024-01", periods=2, freq="M"))}))["p"]
 NAN = float("nan")
 COLUMNS = {
     "price": [3.5, None, 1.0, 2.0, 9.0],
@@ -134,6 +137,34 @@ def test_an_array_of_objects_holds_numbers_and_text():
     assert np.array_equal(data.features, np.float32([[1, 2, NAN], [2.5, 1, NAN]]), equal_nan=True)
 
 
+def test_masked_values_of_an_array_are_missing():
+    masked = np.ma.masked_array([[1.0, -999.0], [-999.0, 4.0]], [[False, True], [True, False]])
+    for array in (masked, masked.astype(int)):
+        data = memory.judged(array, [0, 1], [7, 7], categorical=())
+        assert np.array_equal(data.features, np.float32([[1.0, NAN], [NAN, 4.0]]), equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("column", "names"),
+    [
+        *(
+            (pd.Series([0.1, None], dtype=kind), ("0.1",))
+            for kind in ("Float32", "float[pyarrow]", "halffloat[pyarrow]")
+        ),
+        (pd.Series(np.array([0.1, 1.1], np.float32)).astype("category"), ("0.1", "1.1")),
+        (pd.Series([np.float32(0.1), None], dtype=object), ("0.1",)),
+        ([Decimal("12345678901234567"), Decimal("12345678901234568")], ("12345678901234567", "12345678901234568")),
+        (pd.Series([2**60, 2**60 + 1, 1.0], dtype=object), ("1", str(2**60), str(2**60 + 1))),
+        ([2**130 + 1, 2**130 + 2], (str(2**130 + 1), str(2**130 + 2))),
+        (pd.Series(["01", None], dtype=pd.ArrowDtype(pa.dictionary(pa.int32(), pa.string()))), ("01",)),
+    ],
+)
+def test_categories_of_numbers_have_the_digits_of_their_type(column, names):
+    frame = pd.DataFrame({"c": column})
+    data = memory.judged(frame, [0] * len(frame), [1] * len(frame), categorical=("c",))
+    assert data.schema.features[0].categories == names
+
+
 @pytest.mark.parametrize(
     ("ids", "expected"),
     [
@@ -172,6 +203,12 @@ def test_ids_of_any_type_and_in_any_order(ids, expected):
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), [0], [1], "X: column 'a' is named twice"),
         (pd.DataFrame({"a": [[1], [2]]}), [0, 1], [1, 1], r"column a: found \[1\]: give one number or one text per row"),
         (pl.DataFrame({"a": [[1], [2]]}), [0, 1], [1, 1], "X, column a: holds List.*: leave it out of X"),
+        (pl.DataFrame({"a": PERIODS}), [0, 1], [1, 1], "X, column a: holds Extension.*: leave it out of X"),
+        ([[1.0], [2.0]], [0, 1], PERIODS, "qid: holds Extension"),
+        ([[1.0], [2.0]], [0, 1], pl.Series([[1], [2]]), "qid: holds List"),
+        ([[1j], [2.0]], [0, 1], [1, 1], "column f1: found 1j"),
+        ([[1.0], [2.0]], {0: 0, 1: 1}, [1, 1], "y: expected one value per row, in order; found dict"),
+        ([[1.0], [2.0]], 1.0, [1, 1], "y: expected one value per row, in order; found float"),
         (pd.DataFrame({"d": pd.to_datetime(["2020-01-01"])}), [0], [1], "X, column d: holds Datetime.*make it a number"),
         (np.array([["2020-01-01"]], "datetime64[ns]"), [0], [1], "X, column f1: holds Datetime"),
         (pl.DataFrame({"d": [datetime.date(2020, 1, 1)]}), [0], [1], "X, column d: holds Date"),

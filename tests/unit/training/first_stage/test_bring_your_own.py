@@ -212,6 +212,19 @@ def test_boolean_categories_are_spelled_as_in_a_table(frame):
     assert found.features[1].categories == ("true", "false")
 
 
+def test_a_category_that_stands_for_a_missing_value_is_refused(frame):
+    named = frame.assign(carrier=pandas.Categorical(frame["price"] > 0.3).rename_categories(["EU", "NA"]))
+    schema = FeatureSchema(
+        features=(
+            Feature(name="price"),
+            Feature(name="carrier", kind="categorical", categories=("EU",)),
+            Feature(name="star rating"),
+        )
+    )
+    with pytest.raises(SchemaMismatchError, match="a category 'NA' of 'carrier'"):
+        bring_your_own.under_model_categories(fit(named).model_to_string(), schema)
+
+
 @pytest.mark.parametrize("share", [0.001, 0.05, 0.3, 0.6, 0.9, 0.99])
 def test_a_truncated_model_is_refused(frame, tmp_path, share):
     """LightGBM itself would crash the process."""

@@ -52,7 +52,7 @@ def test_a_row_is_a_shown_candidate(joined):
         ((20.0,), 19.4, 20.0),
         ((20.0,), 19.0, 20.0),
         ((20.0,), 18.9, None),
-        ((20.0, 20.5), 19.8, 20.5),
+        ((20.0, 20.5), 19.8, 20.0),
     ],
 )
 def test_an_event_belongs_to_a_list_that_was_there(joined, served_s, event_s, owner_s):

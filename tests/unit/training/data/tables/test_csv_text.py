@@ -175,6 +175,9 @@ TEXT = "q,y,x\n1,0,2\n1,1,3\n"
         (b"\x28\xb5\x2f\xfd" + bytes(20), "Zstandard"),
         (workbook(), "Excel"),
         (TEXT.replace("\n", "\r").encode(), "carriage return"),
+        (TEXT.replace("2\n", "2\r").encode(), "line 2: has a carriage return"),
+        (b'q,y,x\n1,0,5" tv\n1,1,6" tv\n', "line 2: has a quotation mark in a cell without quotes"),
+        (b'q,y,x\n1,0,"5\n1,1,6\n', "line 2: cannot be read as CSV: unexpected end"),
         (f"# made by hand, today\n{TEXT}".encode(), "line 1: begins with a comment"),
         (
             rb"""q,y,x
@@ -198,6 +201,13 @@ def test_what_is_no_csv_as_it_is_read_has_its_cause_named(both, tmp_path, conten
         both(content)
     with pytest.raises(DataError, match=cause):
         scored(tmp_path / "t.csv", read_schema())
+
+
+@pytest.mark.parametrize("name", ['size 5"', '"size 5"""', 'size ""'])
+def test_quotation_marks_in_the_header_take_no_rows(both, tmp_path, name):
+    found = both(f'q,y,x,{name}\n1,0,2,4\n1,1,3,"5"\n2,1,3,\n').dataset
+    assert (found.rows, found.qids, found.schema.names[0]) == (3, ("1", "2"), "x")
+    assert scored(tmp_path / "t.csv", read_schema())["q"].to_list() == ["1", "1", "2"]
 
 
 def test_a_cell_may_end_with_a_backslash(both):

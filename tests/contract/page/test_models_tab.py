@@ -38,7 +38,9 @@ def test_the_held_out_table_stands_there(demo, open_page):
     page.get_by_role("heading", name="Held-out result on 300 queries").wait_for()
     row = page.get_by_role("row").filter(has_text="QILCM (auto)")
     report = json.loads(Path("models/demo/1/report.json").read_text())
-    held_out = {one["name"]: one for one in report["metrics"] if one["ranker"] == report["default_strategy"]["strategy"]}
+    held_out = {
+        one["name"]: one for one in report["metrics"] if one["ranker"] == report["default_strategy"]["strategy"]
+    }
     found = held_out["ndcg@10"]
     assert f"{found['mean']:.3f} {found['low']:.3f}–{found['high']:.3f}" in " ".join(row.inner_text().split())
     page.get_by_label("Drawn").select_option("mrr")

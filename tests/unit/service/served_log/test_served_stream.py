@@ -114,6 +114,9 @@ def test_a_server_that_is_none_or_lacks_the_database_is_asked_again(server, tmp_
     telemetry = Telemetry()
     if not database:
         server.stop()
+        monkeypatch.setattr(
+            socketserver.TCPServer, "allow_reuse_address", True
+        )  # the stopped server's connections linger
         not_redis = socketserver.TCPServer(("127.0.0.1", server.port), Greeting)
         threading.Thread(target=not_redis.serve_forever, daemon=True).start()
     writer = LogWriter(Settings(bundle=tmp_path, served_stream=url), telemetry)

@@ -49,7 +49,7 @@ def moment(text: str) -> datetime:
         ValueError: if it is none, or its year is not from 1970 to 2200.
     """
     try:
-        found = datetime.fromisoformat(text)
+        found = datetime.fromisoformat(text.removesuffix(" UTC"))  # BigQuery writes it so
         if len(text) <= len("2024-05-31"):
             raise ValueError("a date alone")
         found = found.astimezone(UTC).replace(tzinfo=None) if found.tzinfo else found

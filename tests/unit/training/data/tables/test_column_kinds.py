@@ -56,24 +56,29 @@ TIMES = [
     "2020-01-02T03:04:05",
     "2020-01-02T03:04:05.678Z",
     "2020-01-02T03:04+01:00",
+    "2020-1-2",
+    "2 Jan 2024",
+    "31-May-2024",
+    "Tue, 02 Jan 2024 10:30:00 GMT",
+    "Jan 2, 2024",
 ]
 
 
 @pytest.mark.parametrize("time", TIMES)
 def test_text_that_reads_as_dates_is_refused_as_dates_are(table, time):
     with pytest.raises(DataError, match="column x: holds text that reads as dates") as caught:
-        table(f"q,y,x\n1,0,\n1,1,{time}\n")
+        table(f'q,y,x\n1,0,\n1,1,"{time}"\n')
     assert f"({time!r}): make it a number, or --ignore it" in str(caught.value)
     assert str(caught.value).endswith(", or split by it with --split time --time-column x")
-    data = table(f"q,y,x\n1,0,\n1,1,{time}\n", SPEC.model_copy(update={"categorical": ("x",)}))
+    data = table(f'q,y,x\n1,0,\n1,1,"{time}"\n', SPEC.model_copy(update={"categorical": ("x",)}))
     assert data.schema.features[0].categories == (time,)
     by_another = SPEC.model_copy(update={"split": TableSplit(by="time", column="t")})
     with pytest.raises(DataError, match=r"make it a number, or --ignore it$"):
-        table(f"q,y,x,t\n1,0,,1\n1,1,{time},1\n", by_another)
+        table(f'q,y,x,t\n1,0,,1\n1,1,"{time}",1\n', by_another)
 
 
 @pytest.mark.parametrize(
-    "text", ["2020", "2020-13-02", "2020-01-32", "2020-01-02x", "20-01-02", "2020-01-02T25:00", "soon"]
+    "text", ["2020", "2020-13-02", "2020-01-32", "2020-01-02x", "20-01-02", "2020-01-02T25:00", "soon", "5 Marc", "May 5 tv"]
 )
 def test_text_that_is_no_date_is_a_category(table, text):
     assert (

@@ -78,7 +78,8 @@ def test_text_that_reads_as_dates_is_refused_as_dates_are(table, time):
 
 
 @pytest.mark.parametrize(
-    "text", ["2020", "2020-13-02", "2020-01-32", "2020-01-02x", "20-01-02", "2020-01-02T25:00", "soon", "5 Marc", "May 5 tv"]
+    "text",
+    ["2020", "2020-13-02", "2020-01-32", "2020-01-02x", "20-01-02", "2020-01-02T25:00", "soon", "5 Marc", "May 5 tv"],
 )
 def test_text_that_is_no_date_is_a_category(table, text):
     assert (

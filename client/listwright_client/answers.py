@@ -156,6 +156,10 @@ class SentList:
                 ranks = f"{result.rank} and {ranking.ranks[result.index]}"
                 raise ValueError(f"its candidate {result.index} has ranks {ranks} at place {place}")
 
+        ranked = ranking.scores[ranking.order]
+        if ranking.meta.experiment is None and (np.diff(ranked[~np.isnan(ranked)]) > 0.0).any():
+            raise ValueError("its ranks contradict its scores")
+
     def check_candidate(self, index: int, name: str | None) -> None:
         """Raise ValueError if the list has no such candidate, or it has another id."""
         if not 0 <= index < self.length:

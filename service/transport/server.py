@@ -120,10 +120,6 @@ def _bind(port: socket, address: tuple[Any, ...]) -> socket:
     return port
 
 
-def _refuse_reload() -> None:
-    _log.warning("SIGHUP: LISTWRIGHT_BUNDLE is loaded once; set LISTWRIGHT_MODELS to load bundles while requests go on")
-
-
 def announce(settings: Settings, ports: Sequence[socket]) -> None:
     """Log where requests are taken."""
     scheme = "http" if settings.tls_cert is None else "https"
@@ -211,8 +207,8 @@ class DrainingServer(uvicorn.Server):
             sys.exit(1)
         if sockets is not None and alone:
             announce(self._settings, sockets)
-        again = _refuse_reload if self._settings.models is None else self._reload
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, again)
+        if self._settings.models is not None:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload)
         if self._on_start is not None:
             self._on_start()
 

@@ -96,6 +96,7 @@ def test_words_of_a_proxy_are_shown_clipped(client, server, content, detail):
         answer(scores=["a", "b"]),
         answer(results=[{}]),
         answer(scores=["0.5", "0.25"]),
+        answer(scores=[0.25, 0.75]),
         answer(scores=[True, False]),
         answer(meta={"status": "fine", "stage_reached": "-", "reason": None, "timings_ms": {}}),
         answer(route=None),

@@ -169,7 +169,7 @@ TEXT = "q,y,x\n1,0,2\n1,1,3\n"
         (TEXT.replace(",", "\t").encode(), "tabs"),
         (TEXT.encode("utf-16"), "UTF-16"),
         (TEXT.encode("utf-16-le"), "UTF-16"),
-        (gzip.compress(TEXT.encode("utf-16")), "UTF-16"),
+        (gzip.compress(TEXT.encode("utf-16"), mtime=0), "UTF-16"),
         (lzma.compress(TEXT.encode()), "xz"),
         (bz2.compress(TEXT.encode()), "bzip2"),
         (b"\x28\xb5\x2f\xfd" + bytes(20), "Zstandard"),

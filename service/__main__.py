@@ -20,10 +20,9 @@ def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as sig
 
 def main(arguments: list[str] | None = None) -> int:
     """Command line; see :func:`listwright.service.command_line.main`."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGHUP,))  # until it is known what it asks for
     signal.signal(signal.SIGTERM, _end)  # before the imports, which take a second; until the server heeds it
     signal.signal(signal.SIGINT, _end)
-    if os.environ.get("LISTWRIGHT_MODELS"):  # it asks to load bundles again, which a start does by itself
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     for name in [name for name in os.environ if OF_LIBRARIES.match(name)]:
         del os.environ[name]
     from listwright.service.command_line import main as serve  # noqa: PLC0415

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+import signal
 import sys
 from functools import partial
 from socket import socket
@@ -42,6 +43,8 @@ def main(arguments: list[str] | None = None) -> int:
         for line in _faults(error):
             print(f"error: {line}; see listwright serve --help", file=sys.stderr)
         return 2
+    if settings.models is None:  # nothing is loaded again: the signal ends the process, as it does any other
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGHUP,))
     for written, meant in near_misses(os.environ):
         print(f"warning: {written} is no setting; is {meant} meant? see listwright serve --help", file=sys.stderr)
     if fault := _misnamed(settings):

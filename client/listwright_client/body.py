@@ -81,8 +81,8 @@ def _matrix(features: Any) -> NDArray[Any]:
     matrix = features if isinstance(features, np.ndarray) else np.array(features, dtype=object)
     if isinstance(matrix, np.ma.MaskedArray):
         mask = np.ma.getmaskarray(matrix)
-        matrix = np.array(matrix.data, dtype=matrix.dtype if matrix.dtype.kind == "f" else object)
-        matrix[mask] = np.nan
+        matrix = np.array(matrix.data, dtype=matrix.dtype if matrix.dtype.kind in "fmM" else object)
+        matrix[mask] = "NaT" if matrix.dtype.kind in "mM" else np.nan
     if matrix.ndim != 2:
         raise ValueError(f"features have shape {matrix.shape}: give (candidates, features), all rows of one length")
     return matrix

@@ -20,7 +20,7 @@ from listwright_client.numerals import Cell, cells, whole
 _Column: TypeAlias = NDArray[Any] | list[Cell]
 """Numbers with NaN, or values as JSON has them."""
 
-_NUMERIC = re.compile(r"(u?int|float)(8|16|32|64)", re.IGNORECASE)
+_NUMERIC = re.compile(r"(u?int|float)(8|16|32|64)|(u?int(8|16|32|64)|float|double)\[pyarrow\]", re.IGNORECASE)
 """Types that NumPy has, too, as pandas and polars call them."""
 
 _EXACT = {np.float32: 2**24, np.float64: 2**53}
@@ -88,7 +88,10 @@ def _column(name: str, series: Any) -> _Column:
             if len(infinite):
                 raise _infinite(name, int(infinite[0]), array[infinite[0]])
             return array.astype(np.float32) if array.dtype == np.float16 else array
-    return [_cell(value, name, row) for row, value in enumerate(series.to_list())]
+    values = series.to_list()
+    if str(series.dtype) == "category" and series.cat.categories.dtype == np.float32:
+        values = [np.float32(value) for value in values]  # whose digits are fewer
+    return [_cell(value, name, row) for row, value in enumerate(values)]
 
 
 def _cell(value: Any, name: str, row: int) -> Cell:

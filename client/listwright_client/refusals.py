@@ -11,6 +11,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from listwright_client import errors
+from listwright_client.deadline import LONGEST_S
 from listwright_client.errors import Fault, ListwrightError, Problem
 from listwright_client.exchange import Failure, Reply
 
@@ -77,7 +78,7 @@ def _problem(reply: Reply, request_id: str) -> Problem:
     given = body.get("type")
     faults = [fault for fault in _items(body, "errors") if isinstance(fault, dict)]
     return Problem(
-        detail=str(body.get("detail") or f"{_phrase(reply.status)}: {_where(reply)}{_start(reply)}"),
+        detail=str(body.get("detail") or f"{_phrase(reply.status)}: {_tell_redirect(reply)}{_start(reply)}"),
         status=reply.status,
         kind=given.removeprefix(KINDS) if isinstance(given, str) and given.startswith(KINDS) else None,
         errors=tuple(Fault(str(fault.get("path")), str(fault.get("message"))) for fault in faults),
@@ -110,10 +111,10 @@ def _phrase(status: int) -> str:
         return f"status {status}"
 
 
-def _where(reply: Reply) -> str:
-    """Where an answer says that the service is."""
+def _tell_redirect(reply: Reply) -> str:
+    """Where an answer sends its caller."""
     location = reply.headers.get("location")
-    return f"the service is at {location[:MAX_SHOWN]!r}, " if location and reply.status // 100 == 3 else ""
+    return f"redirects to {location[:MAX_SHOWN]!r}, " if location and reply.status // 100 == 3 else ""
 
 
 def _start(reply: Reply) -> str:
@@ -129,7 +130,7 @@ def retry_after(value: str | None, date: str | None = None) -> float | None:
         return None
     value = value.strip()
     if _SECONDS.fullmatch(value):
-        return float(value)
+        return min(float(value), LONGEST_S)
     moment = _moment(value)
     if moment is None:
         return None

@@ -44,8 +44,10 @@ def _stream_fault(settings: Settings) -> str | None:
     expected = f"{PREFIX}SERVED_STREAM: expected redis://HOST:PORT/DB, found an address"
     try:
         address = urlsplit(settings.served_stream.get_secret_value())
-    except ValueError as error:
-        return f"{expected} that is none: {error}"
+    except ValueError:  # its words repeat parts of the address, and so of the password
+        return (
+            f"{expected} that cannot be read: write [ and ] and other special characters of a password as %5B and %5D"
+        )
     if address.scheme not in SCHEMES:
         return f"{expected} of scheme {address.scheme!r}"
     try:

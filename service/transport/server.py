@@ -209,6 +209,7 @@ class DrainingServer(uvicorn.Server):
             announce(self._settings, sockets)
         if self._settings.models is not None:
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGHUP,))
         if self._on_start is not None:
             self._on_start()
 

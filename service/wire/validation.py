@@ -76,7 +76,7 @@ def check_query(request: Request, known: Collection[str] = ()) -> None:
     try:
         unquote_to_bytes(text.decode("ascii")).decode()
     except UnicodeDecodeError:
-        said = "is no UTF-8, percent-encoded where it is not ASCII"
+        said = "the query string is not valid UTF-8: percent-encode it as UTF-8"
         raise RequestValidationError([_fault(("query", ""), said)]) from None
     names = [name for name, _ in request.query_params.multi_items()]
     parameters = ", ".join(sorted(known)) or "none"

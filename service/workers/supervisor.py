@@ -64,6 +64,7 @@ def supervise(settings: Settings, ports: Sequence[socket.socket]) -> int:
     stop_or_reload = (signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if settings.models is not None else []))
     for heeded in (*stop_or_reload, signal.SIGCHLD):
         signal.signal(heeded, lambda *_: None)  # its number arrives through the socket pair
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGHUP,))
     adopt_orphans()
     while not workers.ended:
         workers.start_missing()

@@ -111,7 +111,7 @@ def test_large_numbers_have_no_exponent():
         ({"podLabels": {"year": 2024}}, r"/podLabels/year.*got number, want string"),
         ({"replicaCount": None}, r"replicaCount"),
         ({"image": {"repository": None}}, r"/image.*repository"),
-        ({"probes": None}, r"probes"),
+        ({"probes": None}, r"missing property 'probes'"),
         ({"podLabels": {"app.kubernetes.io/name": "other"}}, r"/podLabels"),
         ({"podAnnotations": {"checksum/settings": "x"}}, r"/podAnnotations"),
         (

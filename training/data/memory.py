@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from datetime import date, timedelta
 from decimal import Decimal
@@ -26,7 +27,7 @@ Values = Any
 """One value per row, or a matrix: what NumPy, pandas and polars have in common is not a type."""
 
 
-_NO_VALUES = (bytes, list, tuple, dict, set, np.ndarray, complex)
+_NO_VALUES = (bytes, list, tuple, dict, set, np.ndarray, complex, np.complexfloating)
 
 _EXACT = 2**127
 """Whole numbers from here on are no type of polars."""
@@ -168,7 +169,7 @@ def _frame(X: Values, names: tuple[str, ...] | None, kept: tuple[str, ...]) -> p
             raise DataError("X", f"column {twice!r} is named twice: rename one")
         frame = pl.DataFrame([_column(name, X.iloc[:, d]) for d, name in enumerate(labels)])
     else:
-        array = _filled_in(X) if isinstance(X, np.ndarray) else np.array(X, dtype=object)
+        array = _fill_masked(X) if isinstance(X, np.ndarray) else np.array(X, dtype=object)
         if array.ndim != 2:
             kind = type(X).__name__
             raise DataError("X", f"expected a frame or an array of two dimensions; found {kind} with {array.ndim}")
@@ -201,6 +202,8 @@ def _column(name: str, values: Values, unusable: tuple[type, ...] = _NO_VALUES) 
         raise DataError(name, "is not given: give one value per row")
     if hasattr(values, "toarray"):
         values = values.toarray()
+    if isinstance(values, np.ndarray):
+        values = _fill_masked(values)
     shape: tuple[int, ...] = getattr(values, "shape", ())
     if len(shape) == 2:
         if shape[1] != 1:
@@ -214,10 +217,10 @@ def _column(name: str, values: Values, unusable: tuple[type, ...] = _NO_VALUES) 
     text = False
     if hasattr(values, "iloc"):
         text = str(values.dtype).startswith(("category", "dictionary<"))
-        values = _of_pandas(values)
-    elif isinstance(values, dict | set) or not hasattr(values, "__len__"):
+        values = _read_pandas(values)
+    elif isinstance(values, Mapping | Set) or not hasattr(values, "__len__"):
         raise DataError(name, f"expected one value per row, in order; found {type(values).__name__}")
-    array = _filled_in(values) if isinstance(values, np.ndarray) else np.array([*values, None], dtype=object)[:-1]
+    array = values if isinstance(values, np.ndarray) else np.array([*values, None], dtype=object)[:-1]
     if array.ndim != 1:
         raise DataError(name, f"expected one value per row; found {array.ndim} dimensions: give a column")
     if array.dtype.kind in "iufbmM" and not text:
@@ -225,7 +228,7 @@ def _column(name: str, values: Values, unusable: tuple[type, ...] = _NO_VALUES) 
     return _objects(name, list(array), text=text, unusable=unusable)
 
 
-def _of_pandas(values: Values) -> np.ndarray:
+def _read_pandas(values: Values) -> np.ndarray:
     """A pandas column as an array; numbers keep their width, by which they are spelled."""
     narrow = getattr(values.dtype, "numpy_dtype", values.dtype)  # of types of pandas' own, and of Arrow's
     if isinstance(values.dtype, np.dtype) and narrow.kind in "iufb":
@@ -233,21 +236,22 @@ def _of_pandas(values: Values) -> np.ndarray:
     elif isinstance(narrow, np.dtype) and narrow.kind == "f":
         found = values.to_numpy(dtype=narrow, na_value=np.nan)
     elif str(values.dtype) == "category":
-        known = [*values.cat.categories.to_numpy(), None]  # -1 is the code of a missing one
+        names = values.cat.categories
+        names = names.to_numpy() if names.dtype.kind == "f" else names.astype(object)
+        known = [*names, None]  # -1 is the code of a missing one
         found = np.array([known[code] for code in [*values.cat.codes, -1]], dtype=object)[:-1]
     else:
         found = values.astype(object).to_numpy()
     return found
 
 
-def _filled_in(array: np.ndarray) -> np.ndarray:
+def _fill_masked(array: np.ndarray) -> np.ndarray:
     """An array whose masked values are missing."""
     if not isinstance(array, np.ma.MaskedArray):
         return np.asarray(array)
-    if array.dtype.kind == "f":
-        return np.asarray(array.filled(np.nan))
-    filled = np.array(array.data, dtype=object)
-    filled[np.ma.getmaskarray(array)] = None
+    kind = array.dtype.kind
+    filled = np.array(array.data, dtype=array.dtype if kind in "fmM" else object)
+    filled[np.ma.getmaskarray(array)] = {"f": np.nan, "m": "NaT", "M": "NaT"}.get(kind)
     return filled
 
 
@@ -261,14 +265,14 @@ def _objects(name: str, given: list[Any], *, text: bool, unusable: tuple[type, .
             f"column {name}", f"found {odd!r}: give one number or one text per row, or leave the column out"
         )
     if not text and all(isinstance(value, Real | Decimal) and not isinstance(value, bool) for value in present):
-        return _numbers(name, values, present)
+        return _make_numbers(name, values, present)
     if not text and all(isinstance(value, (date, timedelta)) for value in present):
         return pl.Series(name, values)
     kind = pl.Categorical if text else pl.String
     return pl.Series(name, [value if isinstance(value, str) else spelled(value) for value in values], dtype=kind)
 
 
-def _numbers(name: str, values: list[Any], present: list[Any]) -> pl.Series:
+def _make_numbers(name: str, values: list[Any], present: list[Any]) -> pl.Series:
     """Python's numbers: whole ones exactly, all others as wide as they are."""
     for narrow in (np.float16, np.float32):
         if present and all(isinstance(value, narrow) for value in present):

@@ -11,11 +11,16 @@ _ISO = (
     r"^(\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01]))"
     r"(?:[T ]((?:[01]\d|2[0-3]):[0-5]\d)(?::([0-5]\d)(?:[.,](\d{1,9}))?)? ?(?:(Z|UTC)|([+-]\d{2}):?(\d{2})?)?)?$"
 )
-_MONTH = r"(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+_MONTH = (
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
+    r"|nov(?:ember)?|dec(?:ember)?)\.?"
+)
+_DAY = r"\d{1,2}(?:st|nd|rd|th)?"
+_WEEKDAY = r"(?:(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*,? )?"
 _DATE = (
-    r"^\d{1,2}(?:/\d{1,2}/(?:\d{4}|\d{2})|[.-]\d{1,2}[.-]\d{4})(?:[ ,]|$)|^\d{4}[./]\d{1,2}[./]\d{1,2}(?:[ ,]|$)"
+    r"(?i)^\d{1,2}(?:/\d{1,2}/(?:\d{4}|\d{2})|[.-]\d{1,2}[.-]\d{4})(?:[ ,]|$)|^\d{4}[./]\d{1,2}[./]\d{1,2}(?:[ ,]|$)"
     r"|^\d{4}-(?:1[0-2]|0?[1-9])-(?:[12]\d|3[01]|0?[1-9])(?:[ ,]|$)"
-    rf"|^(?:[A-Za-z]{{3}}, ?)?\d{{1,2}}[ -]{_MONTH},?[ -]\d{{2,4}}(?:[ ,]|$)|^{_MONTH} \d{{1,2}},? \d{{4}}(?:[ ,]|$)"
+    rf"|^{_WEEKDAY}{_DAY}[ -]{_MONTH},?[ -]\d{{2,4}}(?:[ ,]|$)|^{_WEEKDAY}{_MONTH} {_DAY},? \d{{4}}(?:[ ,]|$)"
 )
 """Dates as people write them: 31/05/2024, 5/31/24, 31.05.2024, 2024/05/31, 2 Jan 2024. 20-01-02 may be a code."""
 
@@ -44,6 +49,11 @@ def reads_as_time(text: pl.Series) -> bool:
     """Whether every value of a column of text is a date or a datetime; False if there is none."""
     first = text.drop_nulls().head(1)
     return len(first) > 0 and bool(_looks(first)[0]) and bool(_looks(text).all())
+
+
+def is_iso(text: pl.Series) -> bool:
+    """Whether every value of a column of text is a time as :func:`times_of` reads it."""
+    return bool(text.str.contains(_ISO).all())
 
 
 def _looks(text: pl.Series) -> pl.Series:

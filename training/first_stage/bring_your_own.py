@@ -139,7 +139,7 @@ def _kind_fault(infos: Mapping[int, str], known: Mapping[int, Sequence[object]],
         if (missing := next((c for c in categories if spelled(c) is None), None)) is not None:
             return (
                 f"the LightGBM model stores a category {missing!r} of {name!r}, which stands for a missing value here: "
-                "train it with another name for it, such as its whole word"
+                "rename the category before training, such as 'Namibia' for 'NA'"
             )
         if len({spelled(category) for category in categories}) < len(categories):
             return (

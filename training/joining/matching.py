@@ -97,7 +97,7 @@ def match(folder: Path, window: timedelta, labels: Labels, counts: Counts) -> tu
     known = once.join(keys.select("query_id").unique(), on="query_id", how="semi", maintain_order="left")
     counts[Cause.UNKNOWN_QUERY] += once.height - known.height
     known = known.sort("timestamp", maintain_order=True)
-    before, near = _nearest_served(known, keys, "backward"), _nearest_served(known, keys, "forward")
+    before, near = _find_nearest_list(known, keys, "backward"), _find_nearest_list(known, keys, "forward")
     found = before.with_columns(before[name].fill_null(near[name]) for name in ("served_at", "record"))
     for cause, good in (
         (Cause.BEFORE_SERVING, pl.col("record").is_not_null()),
@@ -116,7 +116,7 @@ def match(folder: Path, window: timedelta, labels: Labels, counts: Counts) -> tu
     return matched.sort("served_at", "record", maintain_order=True), superseded.sort("served_at", "record")
 
 
-def _nearest_served(events: pl.DataFrame, keys: pl.DataFrame, side: Literal["backward", "forward"]) -> pl.DataFrame:
+def _find_nearest_list(events: pl.DataFrame, keys: pl.DataFrame, side: Literal["backward", "forward"]) -> pl.DataFrame:
     """Each event with the list of its query that was served last before it, or first within :data:`SKEW` after it."""
     return events.join_asof(
         keys.select("query_id", "served_at", "record"),

@@ -16,7 +16,7 @@ from listwright.ranking.candidates import CandidateList, Ranking
 from listwright.ranking.errors import ScoringError
 from listwright.ranking.features import FeatureSchema, count_categories
 from listwright.ranking.reranker import Reranker
-from listwright.training.data.cells import codes_in, is_text, names_in, numbers_in
+from listwright.training.data.cells import codes_in, is_text, is_usable, names_in, numbers_in
 from listwright.training.data.memory import asked
 
 COLUMNS = ("rank", "score", "first_stage_score", "strategy")
@@ -147,12 +147,14 @@ def _lists(rows: pl.DataFrame, schema: FeatureSchema, qid: str) -> _Lists:
 
 
 def _plain(rows: pl.DataFrame, schema: FeatureSchema) -> pl.DataFrame | None:
-    """Columns of features as float32; None if one is not there, or a number is none or too large."""
+    """Columns of features as float32; None if one is not there or holds no cells, or a number is none or too large."""
     columns = []
     for feature in schema.features:
         if feature.name not in rows.columns:
             return None
         column = rows[feature.name]
+        if feature.kind == "categorical" and not is_usable(column):
+            return None
         if feature.kind == "categorical":
             columns.append(pl.Series(feature.name, codes_in(column, feature)))
             continue

@@ -4,6 +4,7 @@ import json
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -140,10 +141,9 @@ def test_what_does_not_fit_is_refused_before_it_is_sent(features, options, says)
 @pytest.mark.parametrize("kind", ["M8", "m8"])
 def test_times_are_no_numbers(kind, unit):
     moment = np.array([[5]], f"{kind}[{unit}]")
-    for features in (moment, moment.astype(object) if unit == "D" else moment.tolist(), [{"t": moment[0, 0]}]):
-        if not isinstance(features, list) or not isinstance(features[0], list):
-            with pytest.raises(TypeError, match="send a number, a string or None"):
-                encode(features)
+    for features in (moment, np.ma.masked_array(moment, [[False]]), [[moment[0, 0]]], [{"t": moment[0, 0]}]):
+        with pytest.raises(TypeError, match="send a number, a string or None"):
+            encode(features)
 
 
 def test_masked_values_are_missing():
@@ -159,6 +159,12 @@ def test_a_float32_has_its_own_digits_wherever_it_stands():
         "context": {"c": 0.1},
         "features": [["a", 0.1]],
     }
+
+
+@pytest.mark.parametrize("kind", ["float[pyarrow]", "Float32", "category"])
+def test_so_has_a_column_of_pandas(kind):
+    column = pd.Series([0.1, None], dtype="float32").astype(kind)
+    assert sent(pd.DataFrame({"c": column}))["features"] == [[0.1], [None]]
 
 
 def test_what_json_does_not_have_is_named():

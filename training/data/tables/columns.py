@@ -13,7 +13,7 @@ from listwright.ranking.features import Feature, FeatureSchema
 from listwright.training.data.cells import Numbers, codes_in, is_text, is_usable, names_in, numbers_in, written_numbers
 from listwright.training.data.fault import Fault
 from listwright.training.data.letor.fast import MAX_LABEL
-from listwright.training.data.times import reads_as_time
+from listwright.training.data.times import is_iso, reads_as_time
 
 WHOLE_LABEL = f"expected a relevance label, a whole number from 0 to {MAX_LABEL}"
 
@@ -118,7 +118,8 @@ def feature_of(
         case "times":
             first = column.drop_nulls()[0]
             times = f"text that reads as dates ({first!r})" if is_text(column) else str(column.dtype)
-            raise fault(column, f"holds {times}: make it a number, or {leave_out}{split_by.format(column.name)}")
+            split = split_by.format(column.name) if not is_text(column) or is_iso(names_in(column)) else ""
+            raise fault(column, f"holds {times}: make it a number, or {leave_out}{split}")
         case "text" if column.dtype == pl.String:
             written = written_numbers(column, found)
             numbers = len(column) - found.values.null_count()
@@ -163,6 +164,8 @@ def encoded(frame: pl.DataFrame, schema: FeatureSchema, fault: Fault) -> Float[n
     features = np.empty((frame.height, frame.width), dtype=np.float32)
     for d, (column, feature) in enumerate(zip(frame.iter_columns(), schema.features, strict=True)):
         if feature.kind == "categorical":
+            if not is_usable(column):
+                raise fault(column, f"holds {column.dtype}, not the text or numbers of a category")
             features[:, d] = codes_in(column, feature)
         else:
             features[:, d] = _float32(column, fitted_numbers(column, fault), fault)

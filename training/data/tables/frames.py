@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import difflib
-import io
 import json
 import re
 import sys
@@ -153,11 +152,15 @@ def unreadable(path: Path, error: BaseException) -> DataError:
     """The error of a table that polars cannot read, without advice on how to call polars; in CSV with its line."""
     if not is_parquet(path):
         check_fields(path, strict=True)
+        _, (begin, _) = islice(_records(path), 2)  # in the header they may stand alone
+        inside = False
         with open_plain(path) as (stream, _):
-            for number, line in enumerate(stream, start=1):
-                if line.count(b'"') % 2 and _UNQUOTED.search(line):
+            for number, line in enumerate(islice(stream, begin - 1, None), start=begin):
+                odd = line.count(b'"') % 2 == 1
+                if odd and not inside and _UNQUOTED.search(line):
                     said = 'has a quotation mark in a cell without quotes: write "5"" wide" for 5" wide'
                     return DataError(path, said, line=number)
+                inside = inside != odd
     return DataError(path, f"cannot be read as CSV or Parquet: {str(error).partition(chr(10))[0]}")
 
 
@@ -210,8 +213,8 @@ def scan_csv(path: Path) -> pl.LazyFrame:
     if not found:
         raise DataError(path, "cannot be read as CSV or Parquet: it is empty")
     (line, names), *body = found
-    if names[0].startswith("#") and body and len(body[0][1]) != len(names):
-        raise DataError(path, "begins with a comment, not with the names of its columns: delete this line", line=line)
+    if names[0].startswith("#") and body and (len(body[0][1]) != len(names) or body[0][1][0].startswith("#")):
+        raise DataError(path, "does not begin with the names of the columns: delete comments before them", line=line)
     for separator, said in _SEPARATORS.items():
         if len(names) == 1 and separator in names[0]:
             call = f"polars.read_csv(FILE, separator={separator!r}, decimal_comma=True).write_csv(OTHER)"
@@ -255,24 +258,28 @@ def check_fields(path: Path, *, strict: bool = False) -> None:
 
 def _check_text(path: Path) -> None:
     """Raise for ends of lines and quotation marks that polars reads otherwise than their writer meant them."""
-    quotes, escapes = 0, False
+    quotes, returns, escapes = 0, False, False
     with open_plain(path) as (stream, _):
-        for number, line in enumerate(stream, start=1):
-            if b"\r" in line[:-2]:
-                for segment in line.replace(b"\r\n", b"\n").split(b'"')[quotes % 2 :: 2]:  # outside of quotes
-                    if b"\r" in segment:
-                        said = "has a carriage return without a line feed: convert it with tr '\\r' '\\n'"
-                        raise DataError(path, said, line=number)
+        for line in stream:
             quotes += line.count(b'"')
+            returns = returns or b"\r" in line[:-2]
             escapes = escapes or b'\\"' in line
-    if quotes % 2:
+    if not (quotes % 2 or returns or escapes):
+        return
+    try:
         check_fields(path, strict=True)
-    if escapes:  # a backslash may end a cell, too
-        try:
-            check_fields(path, strict=True)
-        except DataError as error:
-            said = 'has \\" where CSV doubles a quotation mark: write it so; in Spark, with .option("escape", \'"\')'
-            raise DataError(path, said, line=error.line) from error
+    except DataError as error:
+        if error.line is None or b'\\"' not in _line(path, error.line):  # a backslash may end a cell, too
+            raise
+        said = (
+            'has \\" where CSV has "" for a quotation mark in a cell: write "", in Spark with .option("escape", \'"\')'
+        )
+        raise DataError(path, said, line=error.line) from error
+
+
+def _line(path: Path, number: int) -> bytes:
+    with open_plain(path) as (stream, _):
+        return next(islice(stream, number - 1, None))
 
 
 def _csv(path: Path) -> pl.DataFrame:
@@ -297,7 +304,8 @@ def _records(path: Path, *, strict: bool = False) -> Iterator[tuple[int, list[st
     """The first line of each record of CSV, and its fields; records without any value are left out."""
     csv.field_size_limit(sys.maxsize)  # polars has no limit
     with open_plain(path) as (stream, _):
-        rows = csv.reader(io.TextIOWrapper(stream, encoding="utf-8-sig", newline=""), strict=strict)
+        text = (part.decode("utf-8" if number else "utf-8-sig") for number, part in enumerate(stream))  # ends are \n
+        rows = csv.reader(text, strict=strict)
         line = 1
         try:
             for row in rows:
@@ -310,6 +318,9 @@ def _records(path: Path, *, strict: bool = False) -> Iterator[tuple[int, list[st
         except UnicodeDecodeError as error:
             raise _not_utf8(path) from error
         except (csv.Error, OSError, EOFError, zlib.error) as error:
+            if "new-line character" in str(error):
+                said = "has a carriage return without a line feed: convert it with tr '\\r' '\\n'"
+                raise DataError(path, said, line=line) from error
             raise DataError(path, f"cannot be read as CSV: {error}", line=line) from error
 
 

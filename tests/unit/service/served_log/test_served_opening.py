@@ -39,8 +39,13 @@ def test_an_address_of_another_scheme_is_a_fault_that_does_not_repeat_it():
     assert "secret" not in fault
     assert "secret" not in (fault := opening.fault(settings(served_stream="redis://:secret@host:70000/")))
     assert "port" in fault
-    assert "secret" not in (fault := opening.fault(settings(served_stream="redis://:secret@[::1/0")))
-    assert "IPv6" in fault
+    for url in (
+        "redis://:secret@[::1/0",
+        "redis://:pa[secret]w@host:1/0",
+        "redis://:secret\N{FULLWIDTH QUESTION MARK}@host:1",
+    ):
+        assert "secret" not in (fault := opening.fault(settings(served_stream=url)))
+        assert "cannot be read" in fault
     assert opening.fault(settings(served_stream="redis://host:1/0")) is None
 
 

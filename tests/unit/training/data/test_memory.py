@@ -152,6 +152,7 @@ def test_masked_values_of_an_array_are_missing():
             for kind in ("Float32", "float[pyarrow]", "halffloat[pyarrow]")
         ),
         (pd.Series(np.array([0.1, 1.1], np.float32)).astype("category"), ("0.1", "1.1")),
+        (pd.Series(pd.to_datetime(["2024-01-01"])).astype("category"), ("2024-01-01 00:00:00",)),
         (pd.Series([np.float32(0.1), None], dtype=object), ("0.1",)),
         ([Decimal("12345678901234567"), Decimal("12345678901234568")], ("12345678901234567", "12345678901234568")),
         (pd.Series([2**60, 2**60 + 1, 1.0], dtype=object), ("1", str(2**60), str(2**60 + 1))),
@@ -207,6 +208,9 @@ def test_ids_of_any_type_and_in_any_order(ids, expected):
         ([[1.0], [2.0]], [0, 1], PERIODS, "qid: holds Extension"),
         ([[1.0], [2.0]], [0, 1], pl.Series([[1], [2]]), "qid: holds List"),
         ([[1j], [2.0]], [0, 1], [1, 1], "column f1: found 1j"),
+        (np.array([[1j], [2.0]], np.complex64), [0, 1], [1, 1], "column f1: found np.complex64"),
+        (np.ma.masked_array([["2024-01-01"]], [[False]], "M8[ns]"), [0], [1], "X, column f1: holds Datetime"),
+        ([[1.0], [2.0]], np.ma.masked_array([[1], [3]], [[False], [True]]), [1, 1], "y, row 1: .* found None"),
         ([[1.0], [2.0]], {0: 0, 1: 1}, [1, 1], "y: expected one value per row, in order; found dict"),
         ([[1.0], [2.0]], 1.0, [1, 1], "y: expected one value per row, in order; found float"),
         (pd.DataFrame({"d": pd.to_datetime(["2020-01-01"])}), [0], [1], "X, column d: holds Datetime.*make it a number"),

@@ -178,7 +178,10 @@ TEXT = "q,y,x\n1,0,2\n1,1,3\n"
         (TEXT.replace("2\n", "2\r").encode(), "line 2: has a carriage return"),
         (b'q,y,x\n1,0,5" tv\n1,1,6" tv\n', "line 2: has a quotation mark in a cell without quotes"),
         (b'q,y,x\n1,0,"5\n1,1,6\n', "line 2: cannot be read as CSV: unexpected end"),
-        (f"# made by hand, today\n{TEXT}".encode(), "line 1: begins with a comment"),
+        (b'q,y,x\n1,0,"two\nlines"\n1,1,5" tv\n1,1,6" tv\n', "line 4: has a quotation mark in a cell without"),
+        (b'q,y,x\n1,0,"C:\\"\n1,1,3,4\n', "line 3: expected 3 fields, found 4"),
+        (f"# by hand\n# today\n{TEXT}".encode(), "line 1: does not begin with the names"),
+        (f"# made by hand, today\n{TEXT}".encode(), "line 1: does not begin with the names"),
         (
             rb"""q,y,x
 1,0,"say \"hi\""
@@ -203,7 +206,7 @@ def test_what_is_no_csv_as_it_is_read_has_its_cause_named(both, tmp_path, conten
         scored(tmp_path / "t.csv", read_schema())
 
 
-@pytest.mark.parametrize("name", ['size 5"', '"size 5"""', 'size ""'])
+@pytest.mark.parametrize("name", ['size 5"', '"size 5"""', 'size ""', '"a\rb"', '"a\nb"'])
 def test_quotation_marks_in_the_header_take_no_rows(both, tmp_path, name):
     found = both(f'q,y,x,{name}\n1,0,2,4\n1,1,3,"5"\n2,1,3,\n').dataset
     assert (found.rows, found.qids, found.schema.names[0]) == (3, ("1", "2"), "x")

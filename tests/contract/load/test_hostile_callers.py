@@ -126,7 +126,7 @@ def sends_one_byte_a_chunk(connection, pause):
     connection.sendall(CHUNKED)
     for _ in range(100):
         connection.sendall(b"1\r\n \r\n" * 1000)
-    assert answer(connection)[0] == 400
+    assert answer(connection)[0] in (400, 429)  # on a busy machine it may have waited for too long
 
 
 def goes_away(connection, pause):

@@ -155,7 +155,6 @@ class SentList:
             if not place == result.rank == ranking.ranks[result.index]:
                 ranks = f"{result.rank} and {ranking.ranks[result.index]}"
                 raise ValueError(f"its candidate {result.index} has ranks {ranks} at place {place}")
-
         ranked = ranking.scores[ranking.order]
         if ranking.meta.experiment is None and (np.diff(ranked[~np.isnan(ranked)]) > 0.0).any():
             raise ValueError("its ranks contradict its scores")

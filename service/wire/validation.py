@@ -76,8 +76,8 @@ def check_query(request: Request, known: Collection[str] = ()) -> None:
     try:
         unquote_to_bytes(text.decode("ascii")).decode()
     except UnicodeDecodeError:
-        said = "the query string is not valid UTF-8: percent-encode it as UTF-8"
-        raise RequestValidationError([_fault(("query", ""), said)]) from None
+        message = "the query string is not valid UTF-8: percent-encode it as UTF-8"
+        raise RequestValidationError([_fault(("query", ""), message)]) from None
     names = [name for name, _ in request.query_params.multi_items()]
     parameters = ", ".join(sorted(known)) or "none"
     faults = [(name, f"is no parameter of this path, which has {parameters}") for name in names if name not in known]

@@ -230,6 +230,13 @@ def test_names_stay_text(text):
     assert file == {"experiments.toml": text}
 
 
+@pytest.mark.parametrize("text", ["\n\na", "  begin\n end", 'a = """\n\n  <&>\n"""\n'])
+def test_experiments_keep_their_blanks(text):
+    objects = chart.rendered({"experiments": text})
+    (file,) = [item["data"] for item in objects if item["metadata"]["name"].endswith("-experiments")]
+    assert file == {"experiments.toml": text}
+
+
 @pytest.mark.parametrize("text", WORDS)
 def test_values_stay_text(text):
     """Settings, labels, annotations, variables and arguments."""

@@ -54,6 +54,7 @@ def test_fit_seal_load_measure_serve(run, tmp_path, name):
     loaded = bundle.load(out)
     assert loaded.manifest.recipe["model"]["kind"] == strategy
     assert set(loaded.manifest.strategies) == {strategy, "first_stage"}
+    assert loaded.manifest.strategy in (strategy, "first_stage"), "two epochs may be too few"
     evaluation = evaluate(loaded.reranker, splits.test)
     assert evaluation.generalist == strategy
     assert set(evaluation.rankers) == {"input_order", "first_stage", strategy}

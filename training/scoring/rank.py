@@ -147,15 +147,15 @@ def _lists(rows: pl.DataFrame, schema: FeatureSchema, qid: str) -> _Lists:
 
 
 def _plain(rows: pl.DataFrame, schema: FeatureSchema) -> pl.DataFrame | None:
-    """Columns of features as float32; None if one is not there or holds no cells, or a number is none or too large."""
+    """Columns of features as float32; None if one is not there or of another type, or a number is none or too large."""
     columns = []
     for feature in schema.features:
         if feature.name not in rows.columns:
             return None
         column = rows[feature.name]
-        if feature.kind == "categorical" and not is_usable(column):
-            return None
         if feature.kind == "categorical":
+            if not is_usable(column):
+                return None
             columns.append(pl.Series(feature.name, codes_in(column, feature)))
             continue
         found = numbers_in(column)

@@ -76,6 +76,11 @@ def test_outputs_as_asked_for(live):
     plain = live.post(INFER, **body([features()], MATRIX.tobytes(), outputs=asked[1:]))
     assert "inference-header-content-length" not in plain.headers
     assert plain.headers["content-type"] == "application/json"
+    none, all_of_them = (
+        live.post(INFER, **body([features()], MATRIX.tobytes(), **given)).json()["outputs"]
+        for given in ({"outputs": []}, {})
+    )
+    assert none == all_of_them
 
 
 def test_a_degraded_answer_says_so(live):

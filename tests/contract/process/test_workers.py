@@ -18,7 +18,7 @@ from support.waiting import PATIENCE_S, until
 pytestmark = pytest.mark.nightly  # processes start and stop
 
 
-def handled(pid):
+def find_handled_signals(pid):
     lines = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     return {number for number in signal.Signals if int(lines["SigCgt"], 16) >> (number - 1) & 1}
 
@@ -42,7 +42,7 @@ def test_sighup_reaches_a_single_process_too(models, serve):
 @pytest.mark.parametrize("count", [1, 2])
 def test_sighup_ends_no_start(models, count):
     service = Process(models=models, workers=count, poll_s=0)
-    until(lambda: signal.SIGTERM in handled(service.process.pid))  # before anything is imported
+    until(lambda: signal.SIGTERM in find_handled_signals(service.process.pid))  # before anything is imported
     for _ in range(20):
         service.process.send_signal(signal.SIGHUP)
         time.sleep(0.1)

@@ -2,9 +2,10 @@
 
 import math
 
+import numpy as np
 import pytest
 
-from listwright_client.deadline import SHORTEST_S, WAY_BACK_S, Deadline
+from listwright_client.deadline import LONGEST_S, SHORTEST_S, WAY_BACK_S, Deadline
 
 
 def test_a_timeout_is_the_callers_own_business():
@@ -39,6 +40,21 @@ def test_of_two_limits_the_nearer_is_told(timeout, deadline):
 
 def test_no_socket_gets_a_limit_of_nothing():
     assert Deadline.starting(100.0, 5.0, None, None).left(200.0) == SHORTEST_S > 0
+
+
+@pytest.mark.parametrize(("timeout", "deadline"), [(1e10, None), (1e300, None), (5.0, 1e12)])
+def test_a_limit_that_no_clock_reaches_is_one_of_years(timeout, deadline):
+    assert Deadline.starting(100.0, timeout, deadline, None).ends_at == 100.0 + LONGEST_S
+
+
+def test_a_limit_may_be_any_number():
+    assert type(Deadline.starting(100.0, np.float32(1), None, None).ends_at) is float
+
+
+@pytest.mark.parametrize("value", [None, "1", 10**400])
+def test_a_timeout_that_is_no_number_is_named(value):
+    with pytest.raises(ValueError, match="timeout is"):
+        Deadline.starting(0.0, value, None, None)
 
 
 @pytest.mark.parametrize("value", [0, -1.0, math.nan, math.inf])

@@ -45,6 +45,12 @@ def test_status_decides_the_class(client, server, status, kind):
     assert caught.value.request_id == "r-1"
 
 
+def test_a_redirect_says_where_to(client, server):
+    server.says(lambda request: httpx.Response(308, headers={"location": "https://shop.test/rerank"}))
+    with pytest.raises(errors.UnexpectedAnswerError, match=r"https://shop\.test/rerank"):
+        client.rerank(MATRIX)
+
+
 def test_faults_and_names_come_along(client, server):
     faults = [{"path": "$.top_n", "message": "too small"}, {"path": "$.x", "message": "unknown"}]
     server.says(problem(409, "schema-mismatch", {}, errors=faults, expected=["a"], sent=["b"], fingerprint="sha256:1"))

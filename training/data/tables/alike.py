@@ -54,8 +54,8 @@ def _check_kinds(name: str, tables: Sequence[Table]) -> None:
         if kind is None or kind == (wanted or "numbers") or (kind in _NAMES and wanted in _NAMES):
             continue
         there = f"{wanted or 'no value, which makes it a number,'} in {first.path}"
-        said = in_list(name)
-        remedy = f"make them alike, name it with --categorical {said}, or leave it out with --ignore {said}"
+        quoted = in_list(name)
+        remedy = f"make them alike, name it with --categorical {quoted}, or leave it out with --ignore {quoted}"
         if {kind, wanted} != {"text", "numbers"}:
             raise table.fault(table.frame[name], f"holds {kind}, but {there}: {remedy}")
         text, other = (table, first) if kind == "text" else (first, table)

@@ -158,8 +158,8 @@ def unreadable(path: Path, error: BaseException) -> DataError:
             for number, line in enumerate(islice(stream, begin - 1, None), start=begin):
                 odd = line.count(b'"') % 2 == 1
                 if odd and not inside and _UNQUOTED.search(line):
-                    said = 'has a quotation mark in a cell without quotes: write "5"" wide" for 5" wide'
-                    return DataError(path, said, line=number)
+                    fault = 'has a quotation mark in a cell without quotes: write "5"" wide" for 5" wide'
+                    return DataError(path, fault, line=number)
                 inside = inside != odd
     return DataError(path, f"cannot be read as CSV or Parquet: {str(error).partition(chr(10))[0]}")
 
@@ -271,10 +271,10 @@ def _check_text(path: Path) -> None:
     except DataError as error:
         if error.line is None or b'\\"' not in _line(path, error.line):  # a backslash may end a cell, too
             raise
-        said = (
+        fault = (
             'has \\" where CSV has "" for a quotation mark in a cell: write "", in Spark with .option("escape", \'"\')'
         )
-        raise DataError(path, said, line=error.line) from error
+        raise DataError(path, fault, line=error.line) from error
 
 
 def _line(path: Path, number: int) -> bytes:
@@ -319,8 +319,8 @@ def _records(path: Path, *, strict: bool = False) -> Iterator[tuple[int, list[st
             raise _not_utf8(path) from error
         except (csv.Error, OSError, EOFError, zlib.error) as error:
             if "new-line character" in str(error):
-                said = "has a carriage return without a line feed: convert it with tr '\\r' '\\n'"
-                raise DataError(path, said, line=line) from error
+                fault = "has a carriage return without a line feed: convert it with tr '\\r' '\\n'"
+                raise DataError(path, fault, line=line) from error
             raise DataError(path, f"cannot be read as CSV: {error}", line=line) from error
 
 

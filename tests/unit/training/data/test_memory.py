@@ -237,6 +237,13 @@ def test_a_category_that_is_no_column_is_refused():
         memory.judged([[1.0]], [0], [1], categorical=("b",))
 
 
+@pytest.mark.parametrize("column", [pl.Series([[1], [2]]), pl.Series([b"x", b"y"]), PERIODS])
+def test_a_question_of_no_cells_is_named(column):
+    fitted = memory.judged(pl.DataFrame({"c": ["x", "y"]}), [0, 1], [1, 1], categorical=())
+    with pytest.raises(DataError, match="X, column c: holds"):
+        memory.asked(pl.DataFrame({"c": column}), [1, 1], fitted.schema, fitted.schema.names)
+
+
 def test_questions_are_read_under_the_fitted_schema():
     fitted = memory.judged(AS_FRAMES["pandas"], Y, QID, categorical=("stops",))
     columns = ["direct", "carrier", "price", "stops"]

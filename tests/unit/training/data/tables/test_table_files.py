@@ -112,6 +112,7 @@ def test_a_column_that_is_ignored_may_be_anything_anywhere(splits_of):
         ({"train": "q,y,n,c\na,0,,x\na,1,,z\n", "valid": VALID.replace("c,0,1", "c,0,many").replace("c,1,2", "c,1,few")}, "valid.csv", "column n: holds text, but no value, which makes it a number, in .*train.csv"),
         ({"test": "q,y,n\nd,1,5\n"}, "test.csv", "has no column 'c', .*train.csv has: add it, or --ignore c"),
         ({"test": TEST.replace("c\n", "c,m\n").replace("w", "w,1").replace("6,x", "6,x,2")}, "train.csv", "has no column 'm', .*test.csv has"),
+        ({"train": TRAIN.replace("c\n", '"a, b"\n'), "valid": VALID.replace("c\n", '"a, b"\n')}, "test.csv", """or --ignore '"a, b"'"""),
         ({"test": TEST.replace(",1,5", ",9.5,5")}, "test.csv", "line 2, column y: expected a relevance label"),
         ({"test": ""}, "test.csv", "cannot be read as CSV"),
     ],

@@ -32,6 +32,8 @@ UNREADABLE = (OSError, EOFError, zlib.error, pl.exceptions.PolarsError, pl.excep
 
 _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
+_PIECE_BYTES = 2**18
+
 _UNQUOTED = re.compile(rb'(?:^|,)[^",]+"')
 
 _NAMED_BY = {
@@ -258,12 +260,15 @@ def check_fields(path: Path, *, strict: bool = False) -> None:
 
 def _check_text(path: Path) -> None:
     """Raise for ends of lines and quotation marks that polars reads otherwise than their writer meant them."""
-    quotes, returns, escapes = 0, False, False
+    quotes, returns, escapes, rest = 0, False, False, b""
     with open_plain(path) as (stream, _):
-        for line in stream:
-            quotes += line.count(b'"')
-            returns = returns or b"\r" in line[:-2]
-            escapes = escapes or b'\\"' in line
+        while piece := stream.read(_PIECE_BYTES):
+            quotes += piece.count(b'"')
+            piece = rest + piece
+            rest = piece[-1:] if piece.endswith((b"\r", b"\\")) else b""  # what follows it is in the next piece
+            escapes = escapes or b'\\"' in piece
+            if not returns and b"\r" in piece:
+                returns = piece.count(b"\r") - (rest == b"\r") > piece.count(b"\r\n")
     if not (quotes % 2 or returns or escapes):
         return
     try:

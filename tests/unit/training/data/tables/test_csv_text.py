@@ -14,6 +14,7 @@ import pytest
 
 from listwright.ranking.errors import DataError
 from listwright.training.data.memory import judged
+from listwright.training.data.tables import frames
 from listwright.training.data.tables import table as tables
 from listwright.training.data.tables.frames import line_of
 from listwright.training.data.tables.table import read
@@ -204,6 +205,26 @@ def test_what_is_no_csv_as_it_is_read_has_its_cause_named(both, tmp_path, conten
         both(content)
     with pytest.raises(DataError, match=cause):
         scored(tmp_path / "t.csv", read_schema())
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("cell", "cause"),
+    [
+        ('"say \\"hi\\""', "line 3: has"),
+        ("a\rb", "line 3: has a carriage return"),
+        ('"5', "unexpected end"),
+        ("5\r", None),
+    ],
+)
+def test_pieces_of_any_size_find_the_same(both, monkeypatch, size, cell, cause):
+    monkeypatch.setattr(frames, "_PIECE_BYTES", size)
+    text = f"q,y,x\r\n1,0,2\r\n1,1,{cell}\r\n"
+    if cause is None:
+        assert both(text[:-2]).dataset.rows == 2
+    else:
+        with pytest.raises(DataError, match=cause):
+            both(text)
 
 
 @pytest.mark.parametrize("name", ['size 5"', '"size 5"""', 'size ""', '"a\rb"', '"a\nb"'])

@@ -99,6 +99,12 @@ def test_large_numbers_have_no_exponent():
         ({"settings": {"LISTWRIGHT_QEUE": 20}}, r"/settings.*LISTWRIGHT_QEUE"),
         ({"settings": {"LISTWRIGHT_DRAIN_S": 20}}, r"/settings.*LISTWRIGHT_DRAIN_S"),
         ({"settings": {"LISTWRIGHT_LOG_LEVEL": "loud"}}, r"/settings/LISTWRIGHT_LOG_LEVEL.*must be one of"),
+        ({"fullnameOverride": "a..b"}, r"/fullnameOverride.*does not match pattern"),
+        ({"nameOverride": "a.-b"}, r"/nameOverride.*does not match pattern"),
+        ({"keys": {"secret": "a..b"}}, r"/keys/secret.*does not match pattern"),
+        ({"bundle": {"sizeLimit": -1}}, r"/bundle/sizeLimit.*minimum: got -1, want 0"),
+        ({"logs": {"sizeLimit": -1}}, r"/logs/sizeLimit.*minimum: got -1, want 0"),
+        ({"resources": {"requests": {"cpu": -1}}}, r"/resources/requests/cpu.*minimum: got -1, want 0"),
         ({"resources": {"limits": {"memory": "2 GB"}}}, r"/resources/limits/memory.*does not match pattern"),
         ({"disruptionBudget": {"maxUnavailable": 0}}, r"/disruptionBudget/maxUnavailable"),
         (

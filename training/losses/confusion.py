@@ -1,14 +1,14 @@
 """The query confusion loss of QILCM, eqs. (13) and (14), at the cost of about one matrix product.
 
 The Chamfer distance takes, for every candidate of one list, the nearest candidate of another. The gradient flows only
-through the chosen neighbours, so the search runs without gradient, list against all later lists, each block serving
-both directions. What remains is a quadratic form over a sparse graph of chosen pairs, whose value and gradient both
-come from one product of the graph's adjacency with the representations: memory stays O(rows x width) beside one block.
+through the chosen neighbours, so the search runs without gradient: as many lists at a time as fit the cache, against all
+later lists, each block serving both directions. What remains is a quadratic form over a sparse graph of chosen pairs,
+whose value and gradient both come from one product of the graph's adjacency with the representations: memory stays
+O(rows x width) beside one block.
 """
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -18,10 +18,15 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-BLOCK = 10
-"""Lists that one list is compared with at a time on a CPU: few enough for the distances to stay in the cache."""
+CELLS = 100_000
+"""Distances that are held at a time on a CPU: few enough to stay in the cache."""
 
-GPU_BLOCK = 100
+TURN = 64
+"""Candidates, about, whose partners are searched at a time on a CPU: more lists at a time are fewer steps, and more
+distances that nobody asks for.
+"""
+
+GPU_CELLS = 2**26
 """The same on a GPU, which waits for the next small step rather than for memory."""
 
 
@@ -99,30 +104,39 @@ def _nearest(
     The lists stand in a ring, in a random order where pairs are sampled, and each is compared with the next ones: every
     pair is as likely as any other, and the partners lie side by side.
     """
-    lists, length, _ = h.shape
+    lists, length, width = h.shape
     each, more = divmod(pairs, lists)  # the first ``more`` lists have one partner more
     most = each + (more > 0)
+    cells = GPU_CELLS if h.is_cuda else CELLS
+    turn = lists if h.is_cuda else min(lists, TURN // length + 1)
+    turn = max(1, min(turn, cells // ((most + turn) * length**2)))  # lists whose partners are searched at a time
+    block = most if turn > 1 else min(most, max(1, cells // length**2))  # partners of a list that are
     ring = torch.from_numpy(np.resize(order, lists + most)).to(h.device)
     norms = torch.linalg.vector_norm(h, dim=-1).square_().masked_fill_(~mask, torch.inf)[ring]  # padding is never near
-    u = (h if gain is None else h[..., h.shape[-1] // 2 :])[ring]
-    gains = None if gain is None else gain[ring]
-    blocks = -(-most // (GPU_BLOCK if h.is_cuda else BLOCK))
-    scaled = torch.empty_like(u[: -(-most // blocks)])
-    distances = h.new_empty(len(scaled) * length * length)
+    half = gain is not None and turn == 1  # one list against others: scaled by both gains, u is as good as h
+    rows, gains = (h[..., width // 2 :] if half else h)[ring], gain[ring] if half else None
+    distances = h.new_empty(turn * (block + turn - 1) * length**2)
+    scaled = torch.empty_like(rows[:block])
+    slots = torch.arange(block, device=h.device)
     forth, back = torch.zeros((2, lists, most, length), dtype=torch.int64, device=h.device)
-    for q in range(lists):
-        ends = np.unique(np.linspace(0, each + (q < more), blocks + 1).astype(int)).tolist()
-        for start, stop in pairwise(ends):
-            there = slice(q + 1 + start, q + 1 + stop)
-            others = u[there]
+    for q in range(0, lists, turn):
+        here = slice(q, min(lists, q + turn))
+        lines = torch.arange(here.stop - q, device=h.device)[:, None]
+        for start in range(0, most, block):
+            stop = min(most, start + block)
+            there = slice(q + 1 + start, here.stop + stop)  # the partners of all that are here, and some that are not
+            others = rows[there]
             if gains is not None:
-                others = torch.mul(others, (1.0 + gains[q] * gains[there])[:, None], out=scaled[: stop - start])
-            found = distances[: (stop - start) * length * length].view(length, -1)
-            # the source's own norm does not change which neighbour is nearest
-            torch.addmm(norms[there].reshape(-1), u[q], others.reshape(found.shape[1], -1).T, alpha=-2.0, out=found)
-            by_list = found.view(length, -1, length)
-            forth[q, start:stop] = by_list.min(dim=2).indices.T  # (L, P) three times as fast as argmin
-            back[q, start:stop] = by_list.add_(norms[q, :, None, None]).min(dim=0).indices  # (P, L)
+                others = torch.mul(others, (1.0 + gains[q] * gains[there])[:, None], out=scaled[: len(others)])
+            found = distances[: len(lines) * len(others) * length**2].view(len(lines) * length, -1)
+            torch.addmm(  # the source's own norm does not change which neighbour is nearest
+                norms[there].reshape(-1), rows[here].flatten(0, 1), others.flatten(0, 1).T, alpha=-2.0, out=found
+            )
+            by_list = found.view(len(lines), length, -1, length)
+            chosen = lines, lines + slots[: stop - start]
+            near = by_list.min(dim=3).indices  # (T, L, P) three times as fast as argmin
+            forth[here, start:stop] = near.transpose(1, 2)[chosen]
+            back[here, start:stop] = by_list.add_(norms[here, :, None, None]).min(dim=1).indices[chosen]
     steps = torch.arange(length, device=h.device)
     slots = torch.arange(1, most + 1, device=h.device)
     first = (ring * length)[:lists, None, None]  # (B, 1, 1) row of each list's first candidate

@@ -38,8 +38,10 @@ def value_and_gradient(loss, h, mask):
     return value.item(), gradient
 
 
-@pytest.mark.parametrize("lengths", [[7, 4, 1, 3], [1, 1], [5, 5, 5], [2, 9]])
-def test_equals_the_definition(lengths):
+@pytest.mark.parametrize("lengths", [[7, 4, 1, 3], [1, 1], [5, 5, 5], [2, 9], [3, 1, 2, 3, 3, 1, 2, 3, 2, 3]])
+@pytest.mark.parametrize("cells", [1, 200, 500, 10**6])  # one list at a time, two, and all
+def test_equals_the_definition(lengths, cells, monkeypatch):
+    monkeypatch.setattr(confusion, "CELLS", cells)
     h, mask = lists(lengths, 6)
     expected, expected_gradient = value_and_gradient(naive, h, mask)
     value, gradient = value_and_gradient(confusion_loss, h, mask)
@@ -127,10 +129,10 @@ def test_sampled_pairs_are_unbiased(lengths, pairs):
         (9, [(3, 1), (1, 0), (0, 4), (4, 2), (2, 3), (3, 0), (1, 4), (0, 2), (4, 3)]),
     ],
 )
-@pytest.mark.parametrize("block", [1, 2, 10])
-def test_a_sample_is_its_pairs_by_their_formula(pairs, chosen, block, monkeypatch):
+@pytest.mark.parametrize("cells", [1, 32, 10**6])
+def test_a_sample_is_its_pairs_by_their_formula(pairs, chosen, cells, monkeypatch):
     """Neighbours in the ring first, then those two apart; every pair once."""
-    monkeypatch.setattr(confusion, "BLOCK", block)
+    monkeypatch.setattr(confusion, "CELLS", cells)
     h, mask = lists([3, 1, 4, 2, 3], 5)
     both = sum(naive(h[[a, b]], mask[[a, b]]).item() * 4 / 2 for a, b in chosen)  # d_CH of these
     found = confusion_loss(h, mask, pairs=pairs, rng=Order([3, 1, 0, 4, 2])).item()
@@ -138,8 +140,9 @@ def test_a_sample_is_its_pairs_by_their_formula(pairs, chosen, block, monkeypatc
 
 
 @pytest.mark.parametrize("pairs", [None, 4])
-def test_gain_finds_the_same_neighbours(pairs):
+def test_gain_finds_the_same_neighbours(pairs, monkeypatch):
     """In single precision too, and where a gain is 0 or huge."""
+    monkeypatch.setattr(confusion, "CELLS", 1)  # long lists: one at a time
     u, mask = lists([7, 4, 1, 6, 3], 6, dtype=torch.float32)
     gain = torch.randn(5, 6, generator=torch.Generator().manual_seed(2))
     gain[0, 0], gain[1, 1] = 0.0, 30.0

@@ -1,7 +1,8 @@
-"""What LightGBM is told for a LambdaMART, and how it is listened to; and who else may grow the trees."""
+"""What LightGBM is told for a LambdaMART, how it is listened to, and who grows the trees."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, runtime_checkable
@@ -9,27 +10,122 @@ from weakref import WeakKeyDictionary
 
 import lightgbm
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.metrics import QueryNdcg
+from listwright.ranking.relative import KINDS, RelativeColumn
 from listwright.training.data.dataset import Dataset
+from listwright.training.first_stage.binning import lightgbm_dataset
+from listwright.training.first_stage.monotone import Directions, constraints
 from listwright.training.recipe.config import LambdaMart
 from listwright.training.search.optuna_search import Objective, StepReport
+from listwright.training.search.space import Value
 
 REPORT_EVERY = 10
 """Trees: the median of trials is asked every few."""
 
+Parts = Sequence[tuple[Int[np.ndarray, " M"], Int[np.ndarray, " M"]]]
+"""Queries to fit on, and those that are held out then."""
+
 
 @runtime_checkable
 class Grower(Protocol):
-    """Grows trees elsewhere."""
+    """Grows trees: here, or on several workers."""
 
-    def trial_of(self, train: Dataset, valid: Dataset, spec: LambdaMart, *, seed: int) -> Objective:
-        """As :func:`listwright.training.first_stage.lambdamart.trial_of`."""
+    def trial_of(
+        self, train: Dataset, valid: Dataset, spec: LambdaMart, *, seed: int, parts: Parts | None = None
+    ) -> Objective:
+        """What one setting is worth on held-out queries; the fact is its number of trees.
 
-    def boost(self, train: Dataset, params: Mapping[str, Any], *, seed: int, trees: int) -> lightgbm.Booster:
-        """One model of so many trees."""
+        Args:
+            train, valid: under one schema.
+            spec: bounds of a trial.
+            seed: of boosting.
+            parts: of a cross-validation over the training queries; None for the validation queries.
+        """
+
+    def boost(
+        self,
+        train: Dataset,
+        params: Mapping[str, Any],
+        *,
+        seed: int,
+        trees: int,
+        queries: Int[np.ndarray, " M"] | None = None,
+    ) -> str:
+        """One model of so many trees, as LightGBM's text, fitted on some of the training queries, or on all."""
+
+
+class LocalGrower:
+    """Grows trees in this process; a training set is put into bins once, for all that is fitted on it."""
+
+    def __init__(self) -> None:
+        self._train: Dataset | None = None
+        self._binned: lightgbm.Dataset | None = None
+        self._best: tuple[Mapping[str, Any], str] | None = None
+
+    def trial_of(
+        self, train: Dataset, valid: Dataset, spec: LambdaMart, *, seed: int, parts: Parts | None = None
+    ) -> Objective:
+        """See the protocol; the model of the best trial is kept for :meth:`boost`."""
+        train_set = self._bins_of(train)
+        rows = None if parts is None else [(train.rows_of(rest), train.rows_of(part)) for rest, part in parts]
+        valid_sets = [lightgbm_dataset(valid, reference=train_set)] if rows is None else []
+        best = -np.inf
+
+        def try_setting(_number: int, values: dict[str, Value], report: StepReport) -> tuple[float, int]:
+            nonlocal best
+            settings = settings_of({**values, **bounds_of(train, spec.monotone)}, seed)
+            measure = HeldOutNdcg(spec.ndcg_at, settings.get("label_gain"))
+            stop = lightgbm.early_stopping(spec.patience, verbose=False)
+            told: dict[str, Any] = {"feval": measure, "callbacks": [stop, reporting(report)]}
+            unmeasured = settings | {"metric": "None"}
+            with clear_refusal():
+                if rows is not None:
+                    curves = lightgbm.cv(unmeasured, train_set, spec.max_trees, folds=rows, **told)
+                    curve = np.array(curves[f"valid {measure.name}-mean"])
+                    return float(np.max(curve)), int(np.argmax(curve)) + 1
+                booster = lightgbm.train(unmeasured, train_set, spec.max_trees, valid_sets=valid_sets, **told)
+            trees = booster.best_iteration or booster.current_iteration()
+            value = float(booster.best_score["valid_0"][measure.name])
+            if value > best:
+                best, self._best = value, ({**settings, "trees": trees}, _cut(booster, trees))
+            return value, trees
+
+        return try_setting
+
+    def boost(
+        self,
+        train: Dataset,
+        params: Mapping[str, Any],
+        *,
+        seed: int,
+        trees: int,
+        queries: Int[np.ndarray, " M"] | None = None,
+    ) -> str:
+        """See the protocol."""
+        settings, binned = settings_of(params, seed), self._bins_of(train)
+        if queries is not None:
+            binned = binned.subset(train.rows_of(queries).tolist())
+        elif self._best is not None and self._best[0] == {**settings, "trees": trees}:
+            return self._best[1]  # as a trial has grown it
+        with clear_refusal():
+            text: str = lightgbm.train(settings, binned, num_boost_round=trees).model_to_string()
+        return text
+
+    def _bins_of(self, train: Dataset) -> lightgbm.Dataset:
+        if self._train is not train:
+            self._train, self._binned, self._best = train, lightgbm_dataset(train), None
+        assert self._binned is not None
+        return self._binned
+
+
+def _cut(booster: lightgbm.Booster, trees: int) -> str:
+    """The model of the first trees, letter by letter as if LightGBM had been told to grow no more."""
+    text = booster.model_to_string(num_iteration=trees)
+    text = re.sub(r"^\[num_iterations: \d+\]$", f"[num_iterations: {trees}]", text, flags=re.MULTILINE)
+    return text.replace("\n[metric: custom]\n", "\n[metric: ndcg]\n")
 
 
 class HeldOutNdcg:
@@ -75,6 +171,14 @@ def reporting(report: StepReport) -> Callable[[lightgbm.callback.CallbackEnv], N
             report(trees, float(env.evaluation_result_list[0][2]))
 
     return after_tree
+
+
+def bounds_of(train: Dataset, monotone: Directions) -> dict[str, Any]:
+    """What LightGBM is told beside its hyperparameters; a list-relative column is bound as its feature is."""
+    derived = {RelativeColumn(feature=name, kind=kind).name: name for name, _ in monotone for kind in KINDS}
+    directions = constraints(monotone, train.schema.names, derived)
+    bound: dict[str, Any] = {"monotone_constraints": directions} if any(directions) else {}
+    return bound if train.gains is None else bound | {"label_gain": list(train.gains)}
 
 
 def settings_of(params: Mapping[str, Any], seed: int) -> dict[str, Any]:

@@ -13,14 +13,14 @@ from typing import Any
 
 import lightgbm
 import numpy as np
+from jaxtyping import Int
 
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.first_stage import lightgbm_input
 from listwright.training.cluster.group import Group, Workers
 from listwright.training.cluster.origin import packed
 from listwright.training.data.dataset import Dataset
-from listwright.training.first_stage.boosting import REPORT_EVERY, settings_of
-from listwright.training.first_stage.lambdamart import bounds_of
+from listwright.training.first_stage.boosting import REPORT_EVERY, Parts, bounds_of, settings_of
 from listwright.training.first_stage.tree_worker import Grown, HeldRows, TreeWorker
 from listwright.training.recipe.config import LambdaMart
 from listwright.training.search.optuna_search import Objective, StepReport
@@ -44,13 +44,15 @@ class ParallelGrower:
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
 
-    def trial_of(self, train: Dataset, valid: Dataset, spec: LambdaMart, *, seed: int) -> Objective:
+    def trial_of(
+        self, train: Dataset, valid: Dataset, spec: LambdaMart, *, seed: int, parts: Parts | None = None
+    ) -> Objective:
         """Trials one after the other, each on all workers; held out are the validation queries.
 
         Raises:
             RecipeError: if the recipe chooses by cross-validation.
         """
-        if spec.select_on == "folds":
+        if parts is not None:
             raise RecipeError(
                 'a data-parallel fit chooses LightGBM\'s settings by the validation queries: say select_on = "valid" '
                 "under [first_stage], or leave --on out"
@@ -67,14 +69,22 @@ class ParallelGrower:
 
         return try_setting
 
-    def boost(self, train: Dataset, params: Mapping[str, Any], *, seed: int, trees: int) -> lightgbm.Booster:
+    def boost(
+        self,
+        train: Dataset,
+        params: Mapping[str, Any],
+        *,
+        seed: int,
+        trees: int,
+        queries: Int[np.ndarray, " M"] | None = None,
+    ) -> str:
         """See the protocol."""
-        group, model = self._group(train, None), None
+        group, model = self._group(train if queries is None else train.select(queries), None), None
         for start in range(0, trees, SEGMENT):
             model = self._grow(group, settings_of(params, seed), seed, start, min(SEGMENT, trees - start), model).model
         group.release()
         assert model is not None
-        return lightgbm.Booster(model_str=_OF_THE_CLUSTER.sub("", model))
+        return lightgbm.Booster(model_str=_OF_THE_CLUSTER.sub("", model)).model_to_string()
 
     def _curve(
         self, group: Group, settings: dict[str, Any], seed: int, spec: LambdaMart, report: StepReport

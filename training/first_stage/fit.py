@@ -15,7 +15,7 @@ from listwright.ranking.relative import KINDS, RelativeColumn, RelativeKind
 from listwright.ranking.stages import ColumnStage, FirstStageEntry, LightGbmStage, OnnxStage
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.first_stage import bring_your_own, lambdamart, relative
-from listwright.training.first_stage.boosting import Grower
+from listwright.training.first_stage.boosting import Grower, LocalGrower
 from listwright.training.progress import SILENT, Progress
 from listwright.training.recipe.config import FirstStage, GivenColumn, GivenModel, LambdaMart, LambdaMartSettings
 
@@ -178,6 +178,7 @@ def _tuned(
         columns = tuple(RelativeColumn.model_validate(column) for column in facts.pop("columns"))
         tuned = lambdamart.TunedLambdaMart(model=model_file.read_text(encoding="utf-8"), **facts)
         return tuned, np.load(scores_file), columns
+    grower = grower or LocalGrower()
     columns = relative.candidates(splits.train.schema, kinds)
     seen = relative.widened(splits, columns)
     tuning = progress.begin(f"Tuning {TITLES[which]}, NDCG@{spec.ndcg_at}", spec.trials)

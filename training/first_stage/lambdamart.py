@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import lightgbm
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.first_stage import LightGbmFirstStage, lightgbm_input
 from listwright.ranking.metrics import QueryNdcg
-from listwright.ranking.relative import RelativeColumn, RelativeKind
 from listwright.training.data.dataset import Dataset
-from listwright.training.first_stage.binning import lightgbm_dataset
-from listwright.training.first_stage.boosting import Grower, HeldOutNdcg, clear_refusal, reporting, settings_of
-from listwright.training.first_stage.monotone import Directions, constraints
+from listwright.training.first_stage.boosting import Grower, LocalGrower, bounds_of
+from listwright.training.first_stage.monotone import Directions
 from listwright.training.first_stage.summed_trees import summed
 from listwright.training.progress import NO_TASK, Task
 from listwright.training.recipe.config import LambdaMart
-from listwright.training.search.optuna_search import Found, Objective, Rounds, StepReport, search
+from listwright.training.search.optuna_search import Found, Objective, Rounds, search
 from listwright.training.search.space import LAMBDAMART, Value
 from listwright.training.stored.rows import by_chunk
 
 Params = Mapping[str, Value]
-
-KINDS: tuple[RelativeKind, ...] = get_args(RelativeKind)
-"""Of list-relative columns: each rises with its feature, and is bound as the feature is."""
 
 PRUNE_AFTER = 50
 """Trees: a slow learner needs some to show what it can do."""
@@ -83,12 +78,12 @@ def tune(
     Raises:
         RecipeError: if LightGBM refuses the data; says what it said.
     """
+    grower = grower or LocalGrower()
     best = search_settings(train, valid, spec, seed=seed, journal=journal, task=task, grower=grower)
     params = {**best.values, **bounds_of(train, spec.monotone)}
-    boosters = _boost(train, params, seed=seed, trees=best.fact, members=spec.members, grower=grower)
-    valid_ndcg = mean_ndcg(valid, _scores(boosters, valid), spec.ndcg_at)
-    model = summed([booster.model_to_string() for booster in boosters])
-    return TunedLambdaMart(model, best.values, best.fact, valid_ndcg, spec.trials, spec.members)
+    models = _boost(train, params, seed=seed, trees=best.fact, members=spec.members, grower=grower)
+    valid_ndcg = mean_ndcg(valid, _scores(models, valid), spec.ndcg_at)
+    return TunedLambdaMart(summed(models), best.values, best.fact, valid_ndcg, spec.trials, spec.members)
 
 
 def search_settings(
@@ -110,8 +105,7 @@ def search_settings(
         prune: whether trials that stay below the median of earlier ones are ended early.
         rounds: runs trials elsewhere; see :class:`listwright.training.first_stage.settings_trial.SettingsTrial`.
     """
-    make = trial_of if grower is None else grower.trial_of
-    objective = rounds.objective if rounds else make(train, valid, spec, seed=seed)
+    objective = rounds.objective if rounds else trial_of(train, valid, spec, seed=seed, grower=grower)
     return search(
         LAMBDAMART,
         objective,
@@ -126,17 +120,10 @@ def search_settings(
     )
 
 
-def trial_of(train: Dataset, valid: Dataset, spec: LambdaMart, *, seed: int) -> Objective:
-    """What one setting is worth on held-out queries; the fact is its number of trees."""
-    train_set = lightgbm_dataset(train)
-    valid_set = lightgbm_dataset(valid, reference=train_set)
-    parts = _row_folds(train, spec.folds, seed) if spec.select_on == "folds" else None
-
-    def try_setting(_number: int, values: dict[str, Value], report: StepReport) -> tuple[float, int]:
-        params = {**values, **bounds_of(train, spec.monotone)}
-        return _held_out(train_set, valid_set, parts, params, spec, seed=seed, report=report)
-
-    return try_setting
+def trial_of(train: Dataset, valid: Dataset, spec: LambdaMart, *, seed: int, grower: Grower | None = None) -> Objective:
+    """What one setting is worth on the queries that the recipe holds out; the fact is its number of trees."""
+    parts = query_folds(train, spec.folds, seed) if spec.select_on == "folds" else None
+    return (grower or LocalGrower()).trial_of(train, valid, spec, seed=seed, parts=parts)
 
 
 def out_of_fold_scores(
@@ -160,10 +147,10 @@ def out_of_fold_scores(
     """
     scores = np.empty(train.rows, dtype=np.float64)
     params = {**tuned.params, **bounds_of(train, monotone)}
+    more: dict[str, Any] = {"trees": tuned.trees, "members": tuned.members, "grower": grower or LocalGrower()}
     for number, (rest, held_out) in enumerate(query_folds(train, folds, seed), start=1):
-        part = train.select(rest)
-        boosters = _boost(part, params, seed=seed, trees=tuned.trees, members=tuned.members, grower=grower)
-        scores[train.rows_of(held_out)] = _scores(boosters, train.select(held_out))
+        models = _boost(train, params, seed=seed, queries=rest, **more)
+        scores[train.rows_of(held_out)] = _scores(models, train.select(held_out))
         task.reach(number)
     return scores
 
@@ -202,59 +189,24 @@ def query_folds(train: Dataset, folds: int, seed: int) -> list[tuple[np.ndarray,
     return [(np.flatnonzero(part_of != part), np.flatnonzero(part_of == part)) for part in range(folds)]
 
 
-def _row_folds(train: Dataset, folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    return [(train.rows_of(rest), train.rows_of(part)) for rest, part in query_folds(train, folds, seed)]
-
-
-def _held_out(
-    train_set: lightgbm.Dataset,
-    valid_set: lightgbm.Dataset,
-    parts: list[tuple[np.ndarray, np.ndarray]] | None,
+def _boost(
+    train: Dataset,
     params: Mapping[str, Any],
-    spec: LambdaMart,
     *,
     seed: int,
-    report: StepReport,
-) -> tuple[float, int]:
-    """Best held-out NDCG of one setting, and after how many trees."""
-    measure = HeldOutNdcg(spec.ndcg_at, params.get("label_gain"))
-    settings = settings_of(params, seed) | {"metric": "None"}
-    stop = lightgbm.early_stopping(spec.patience, verbose=False)
-    callbacks: list[Callable[..., Any]] = [stop, reporting(report)]
-    with clear_refusal():
-        if parts is None:
-            booster = lightgbm.train(
-                settings, train_set, spec.max_trees, valid_sets=[valid_set], feval=measure, callbacks=callbacks
-            )
-            best = booster.best_iteration or booster.current_iteration()
-            return float(booster.best_score["valid_0"][measure.name]), best
-        curves = lightgbm.cv(settings, train_set, spec.max_trees, folds=parts, feval=measure, callbacks=callbacks)
-    curve = np.array(curves[f"valid {measure.name}-mean"])
-    return float(np.max(curve)), int(np.argmax(curve)) + 1
-
-
-def bounds_of(train: Dataset, monotone: Directions) -> dict[str, Any]:
-    """What LightGBM is told beside its hyperparameters."""
-    derived = {RelativeColumn(feature=name, kind=kind).name: name for name, _ in monotone for kind in KINDS}
-    directions = constraints(monotone, train.schema.names, derived)
-    bound: dict[str, Any] = {"monotone_constraints": directions} if any(directions) else {}
-    return bound if train.gains is None else bound | {"label_gain": list(train.gains)}
-
-
-def _boost(
-    train: Dataset, params: Mapping[str, Any], *, seed: int, trees: int, members: int, grower: Grower | None
-) -> list[lightgbm.Booster]:
-    """One booster with this seed, and ``members - 1`` with seeds that it fixes."""
+    trees: int,
+    members: int,
+    grower: Grower,
+    queries: Int[np.ndarray, " M"] | None = None,
+) -> list[str]:
+    """One model with this seed, and ``members - 1`` with seeds that it fixes."""
     seeds = [seed, *np.random.default_rng(seed).integers(2**31, size=members - 1).tolist()]
-    if grower is not None:
-        return [grower.boost(train, params, seed=one, trees=trees) for one in seeds]
-    prepared = lightgbm_dataset(train)
-    with clear_refusal():
-        return [lightgbm.train(settings_of(params, one), prepared, num_boost_round=trees) for one in seeds]
+    return [grower.boost(train, params, seed=one, trees=trees, queries=queries) for one in seeds]
 
 
-def _scores(boosters: Sequence[lightgbm.Booster], data: Dataset) -> Float[np.ndarray, " R"]:
+def _scores(models: Sequence[str], data: Dataset) -> Float[np.ndarray, " R"]:
     """``(R,)`` the sum of what all give."""
+    boosters = [lightgbm.Booster(model_str=model) for model in models]
 
     def summed_up(rows: Float[np.ndarray, "M D"]) -> Float[np.ndarray, " M"]:
         matrix = lightgbm_input(rows, data.schema)

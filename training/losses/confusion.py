@@ -1,10 +1,10 @@
 """The query confusion loss of QILCM, eqs. (13) and (14), at the cost of about one matrix product.
 
 The Chamfer distance takes, for every candidate of one list, the nearest candidate of another. The gradient flows only
-through the chosen neighbours, so the search runs without gradient: as many lists at a time as fit the cache, against all
-later lists, each block serving both directions. What remains is a quadratic form over a sparse graph of chosen pairs,
-whose value and gradient both come from one product of the graph's adjacency with the representations: memory stays
-O(rows x width) beside one block.
+through the chosen neighbours, so the search runs without gradient: as many lists at a time as fit the cache, against
+all later lists, each block serving both directions. What remains is a quadratic form over a sparse graph of chosen
+pairs, whose value and gradient both come from one product of the graph's adjacency with the representations: memory
+stays O(rows x width) beside one block.
 """
 
 from __future__ import annotations
@@ -113,8 +113,10 @@ def _nearest(
     block = most if turn > 1 else min(most, max(1, cells // length**2))  # partners of a list that are
     ring = torch.from_numpy(np.resize(order, lists + most)).to(h.device)
     norms = torch.linalg.vector_norm(h, dim=-1).square_().masked_fill_(~mask, torch.inf)[ring]  # padding is never near
-    half = gain is not None and turn == 1  # one list against others: scaled by both gains, u is as good as h
-    rows, gains = (h[..., width // 2 :] if half else h)[ring], gain[ring] if half else None
+    rows, gains = h, None
+    if gain is not None and turn == 1:  # one list against others: scaled by both gains, u is as good as h
+        rows, gains = h[..., width // 2 :], gain[ring]
+    rows = rows[ring]
     distances = h.new_empty(turn * (block + turn - 1) * length**2)
     scaled = torch.empty_like(rows[:block])
     slots = torch.arange(block, device=h.device)

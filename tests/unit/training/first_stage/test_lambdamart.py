@@ -8,9 +8,9 @@ import pytest
 
 from listwright.ranking.features import UNKNOWN_CODE, Feature, FeatureSchema
 from listwright.training.data.dataset import Dataset
-from listwright.training.first_stage import lambdamart
+from listwright.training.first_stage import boosting, lambdamart
 from listwright.training.first_stage.binning import lightgbm_dataset
-from listwright.training.first_stage.boosting import HeldOutNdcg
+from listwright.training.first_stage.boosting import HeldOutNdcg, LocalGrower
 from support.training.planted import SPEC, ranking_data
 from support.training.progress import RecordedTask
 
@@ -50,11 +50,33 @@ def test_an_interrupted_first_trial_is_begun_again(planted_data, tuned, tmp_path
     def interrupt(*_args, **_more):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(lambdamart, "_held_out", interrupt)
+    monkeypatch.setattr(lightgbm, "train", interrupt)
     with pytest.raises(KeyboardInterrupt):
         lambdamart.tune(*planted_data, SPEC, seed=3, journal=journal)
     monkeypatch.undo()
     assert lambdamart.tune(*planted_data, SPEC, seed=3, journal=journal).model == tuned.model
+
+
+def test_the_model_of_the_best_trial_is_what_another_fit_would_give(planted_data, tuned):
+    """Letter by letter: a run that goes on in another process fits it again."""
+    best = {**tuned.params, **boosting.bounds_of(planted_data[0], SPEC.monotone)}
+    again = LocalGrower().boost(planted_data[0], best, seed=3, trees=tuned.trees)
+    assert again == tuned.model
+    assert tuned.trees < SPEC.max_trees
+
+
+def test_training_queries_are_binned_once(planted_data, monkeypatch):
+    sets = []
+
+    def noted(data, **more):
+        sets.append(data)
+        return lightgbm_dataset(data, **more)
+
+    monkeypatch.setattr(boosting, "lightgbm_dataset", noted)
+    grower = LocalGrower()
+    found = lambdamart.tune(*planted_data, SPEC, seed=3, grower=grower)
+    lambdamart.out_of_fold_scores(planted_data[0], found, folds=3, seed=3, grower=grower)
+    assert [len(data) for data in sets] == [len(part) for part in planted_data[:2]]
 
 
 def test_selection_by_folds_needs_no_validation_labels(planted_data, tuned):

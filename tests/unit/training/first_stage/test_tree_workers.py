@@ -43,7 +43,8 @@ def test_segments_go_on_from_the_trees_before(planted_data, monkeypatch):
     monkeypatch.setattr(data_parallel, "SEGMENT", 4)
     grower = ParallelGrower(Workers(RayStandIn(), 1))
     settings = {"bagging_fraction": 0.5, "num_leaves": 4, "min_data_in_leaf": 5}
-    short, long = (grower.boost(planted_data[0], settings, seed=1, trees=trees) for trees in (8, 10))
+    texts = [grower.boost(planted_data[0], settings, seed=1, trees=trees) for trees in (8, 10)]
+    short, long = (lightgbm.Booster(model_str=text) for text in texts)
     assert (short.num_trees(), long.num_trees()) == (8, 10)
     rows = planted_data[0].features[:50]
     np.testing.assert_array_equal(long.predict(rows, num_iteration=8), short.predict(rows))
@@ -79,7 +80,7 @@ def test_nothing_of_the_cluster_is_in_the_model():
 def test_cross_validation_and_too_many_workers_are_refused(planted_data):
     grower = ParallelGrower(Workers(RayStandIn(), 1))
     with pytest.raises(RecipeError, match='say select_on = "valid"'):
-        grower.trial_of(*planted_data, SPEC.model_copy(update={"select_on": "folds"}), seed=0)
+        lambdamart.trial_of(*planted_data, SPEC.model_copy(update={"select_on": "folds"}), seed=0, grower=grower)
     many = ParallelGrower(Workers(RayStandIn(), 10_000))
     with pytest.raises(RecipeError, match=r"--workers 10000: there are .* training queries; take fewer workers"):
         many.boost(planted_data[0], {}, seed=0, trees=1)

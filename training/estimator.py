@@ -25,6 +25,7 @@ from listwright.ranking.manifest import to_json
 from listwright.ranking.plain_file import from_json
 from listwright.ranking.relative import RelativeKind
 from listwright.ranking.stages import MANIFEST, ColumnStage
+from listwright.training.budget import Budget
 from listwright.training.data import memory, split
 from listwright.training.data.dataset import Dataset, Remedies, categories_in
 from listwright.training.data.memory import Values
@@ -63,6 +64,8 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         gains: what label 0, 1 and so on is worth, see :class:`listwright.training.recipe.data.AnyData`.
         drop_constant: whether columns with one value in all training rows become no features, see
             :class:`listwright.training.recipe.data.AnyData`.
+        minutes: that a fit may take; 0 for no bound, None for twelve LightGBM fits on the same data, at least a minute.
+            With a bound, a clock decides what is tried, and ``report_`` says what.
         seed: fixes everything random.
         device: ``auto`` takes CUDA where there is one; or a torch device.
         verbose: whether progress is printed.
@@ -87,7 +90,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         precision: Literal["float32", "bfloat16"] = "float32",
         query_norm: Literal["stable", "paper"] = "stable",
         confusion_weight: float = 0.01,
-        confusion_pairs: int | None = None,
+        confusion_pairs: int | None = 80,
         first_stage_score: bool = True,
         cutoff: int = 100,
         dropout: float = 0.0,
@@ -108,6 +111,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         defaults: Mapping[str, Default] | None = None,
         gains: tuple[float, ...] | None = None,
         drop_constant: bool = True,
+        minutes: float | None = 0.0,
         seed: int = 0,
         device: str = "auto",
         verbose: bool = False,
@@ -140,6 +144,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         self.defaults = defaults
         self.gains = gains
         self.drop_constant = drop_constant
+        self.minutes = minutes
         self.seed = seed
         self.device = device
         self.verbose = verbose
@@ -161,7 +166,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
             RecipeError: if a parameter is wrong, or for a word of another ranker.
         """
         refuse("fit", others)
-        recipe = self._recipe()
+        recipe, budget = self._recipe(), Budget(self.minutes)
         data = memory.judged(X, y, qid, categorical=tuple(self.categorical), sample_weight=sample_weight)
         rng = np.random.default_rng(recipe.seed)
         splits = split.by_query(data, recipe.data.split, fold=recipe.fold, rng=rng, source="X, y, qid")
@@ -173,7 +178,8 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         console = Console(quiet=not self.verbose, highlight=False)
         with tempfile.TemporaryDirectory(prefix="listwright-") as folder:
             out = Path(folder, *_UNSAVED)
-            run_on(recipe, splits, out, device=self.device, command=f"{self!r}.fit(X, y, qid)", console=console)
+            command = f"{self!r}.fit(X, y, qid)"
+            run_on(recipe, splits, out, device=self.device, command=command, budget=budget, console=console)
             return self._read(bundle.load(out))
 
     def predict(self, X: Values, qid: Values = None) -> Float[np.ndarray, " R"]:

@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from listwright.ranking.errors import ListwrightError, RecipeError
+from listwright.ranking.plain_file import read_object
+from listwright.training.budget import FITS, LEAST_S, Budget
 from listwright.training.cluster.connection import add_on_option, connected
 from listwright.training.cluster.group import Workers
 from listwright.training.command import repeatable
@@ -37,6 +39,8 @@ _EXAMPLES = """examples:
       --out models/shop/1
   listwright fit --data rows.parquet --qid search_id --label clicked \\
       --shards always --quick    rows stay on disk, whatever their size
+  listwright fit --data rows.parquet --qid search_id --label clicked \\
+      --minutes 30    (0 tries all that there is)
   listwright fit --out models/demo/2 --resume   after an interruption
   listwright fit mq2008 --data data/MQ2008 --model dlcm    a rival instead
   listwright fit mslr --data MSLR-WEB10K.zip --on ray://head:10001 --workers 4
@@ -49,6 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
     console = Console(highlight=False)
     try:
         recipe = _as_asked(recipe_from(options), options)
+        budget = _budget(recipe, options)
         out = options.out or next_version(Path("models"), recipe.name)
         with console.status("loading torch"):  # seconds, which --help and mistyped options need not wait for
             from listwright.training.reporting.report import show  # noqa: PLC0415
@@ -64,6 +69,7 @@ def main(arguments: list[str] | None = None) -> int:
                 command=command,
                 shards=options.shards,
                 workers=workers,
+                budget=budget,
                 console=console,
             )
     except (ListwrightError, OSError) as error:
@@ -92,6 +98,30 @@ def _as_asked(recipe: Recipe, options: argparse.Namespace) -> Recipe:
     if options.model is not None:
         return config.changed(recipe, {"choice": None})
     return recipe if recipe.choice is not None else config.changed(recipe, {"choice": Choice()})
+
+
+def _budget(recipe: Recipe, options: argparse.Namespace) -> Budget:
+    """The time that the command line gives, or else the recipe."""
+    if options.replay is not None:
+        if options.minutes is not None:
+            raise RecipeError(
+                "--replay repeats the decisions of another run, which took no heed of a clock: leave out --minutes"
+            )
+        return Budget(replay=_decisions(options.replay))
+    if recipe.specialists is not None:  # whose fits have no plan
+        if options.minutes:
+            raise RecipeError(
+                f"--minutes {options.minutes:g}: recipe {recipe.name!r} fits specialists, which take what they take"
+            )
+        return Budget()
+    return Budget(recipe.minutes if options.minutes is None else options.minutes)
+
+
+def _decisions(report: Path) -> dict[str, Any]:
+    found = read_object(report).get("budget")
+    if not isinstance(found, dict):
+        raise RecipeError(f"--replay {report}: that fit had no bound; the same command with --minutes 0 repeats it")
+    return found
 
 
 @contextmanager
@@ -138,6 +168,19 @@ def _parser() -> argparse.ArgumentParser:
         "--quick",
         action="store_true",
         help="compare nothing: fit LightGBM on the features alone, and the recipe's second stage, which answers",
+    )
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        metavar="N",
+        help=f"the fit ends by then, with a published bundle; 0 for no bound (default: {FITS} LightGBM fits on these "
+        f"data, at least {LEAST_S:.0f} seconds)",
+    )
+    parser.add_argument(
+        "--replay",
+        type=Path,
+        metavar="FILE",
+        help="report.json of a fit with a bound: repeat what its clock decided, for the same bundle to the bit",
     )
     parser.add_argument(
         "--shards",

@@ -14,6 +14,7 @@ from listwright.ranking import bundle
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.reranker import Reranker
 from listwright.training.bars import progress_bars
+from listwright.training.budget import Budget
 from listwright.training.cluster.group import Workers
 from listwright.training.data.dataset import Splits
 from listwright.training.data.load import announce, load
@@ -46,6 +47,7 @@ def run(
     command: str = "",
     shards: Shards = "never",
     workers: Workers | None = None,
+    budget: Budget | None = None,
     console: Console,
 ) -> Report:
     """Fit a recipe and publish the bundle at ``out``.
@@ -59,6 +61,7 @@ def run(
         command: that repeats the run, for its report.
         shards: whether rows stay on disk, as for :func:`listwright.training.data.load.load`.
         workers: of a data-parallel fit; None for this process.
+        budget: the time that there is; None for no bound.
         console: where progress and the table go.
 
     Returns:
@@ -73,17 +76,24 @@ def run(
         with watch.step("data"):
             read = load(recipe, sources, shards=shards, progress=bars)
             splits, fingerprint = _checked(recipe, read, workspace)
-        context = RunContext(recipe, splits, workspace.state, bars, usable, workers)
+        context = RunContext(recipe, splits, workspace.state, bars, usable, workers, _kept(budget, workspace))
         return _fit_and_publish(context, workspace, watch, fingerprint, command)
 
 
 def run_on(
-    recipe: Recipe, read: Splits, out: Path, *, device: str = "auto", command: str = "", console: Console
+    recipe: Recipe,
+    read: Splits,
+    out: Path,
+    *,
+    device: str = "auto",
+    command: str = "",
+    budget: Budget | None = None,
+    console: Console,
 ) -> Report:
     """The same on splits that are there; of the data, the recipe then says no more than what their features are.
 
     Args:
-        recipe, out, device, command, console: as of :func:`run`.
+        recipe, out, device, command, budget, console: as of :func:`run`.
         read: under the schema that the training queries fix.
 
     Raises:
@@ -94,8 +104,15 @@ def run_on(
         watch = Stopwatch(bars)
         with watch.step("data"):
             splits, fingerprint = _checked(recipe, read, workspace)
-        context = RunContext(recipe, splits, workspace.state, bars, usable)
+        context = RunContext(recipe, splits, workspace.state, bars, usable, budget=_kept(budget, workspace))
         return _fit_and_publish(context, workspace, watch, fingerprint, command)
+
+
+def _kept(budget: Budget | None, workspace: Workspace) -> Budget:
+    """The budget with the decisions of the interrupted run, if one goes on."""
+    budget = budget or Budget()
+    budget.keep_in(workspace.state / "budget.json")
+    return budget
 
 
 def _checked(recipe: Recipe, read: Splits, workspace: Workspace) -> tuple[Splits, str]:
@@ -164,6 +181,7 @@ def _report(
         specialists=None if specialists is None else specialists.facts,
         routing=routing,
         default=default_of(reranker.manifest),
+        budget=context.budget.facts,
         recipe=context.recipe.model_dump(mode="json"),
         seconds={},
         details=seen

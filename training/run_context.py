@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from listwright.training.budget import Budget
 from listwright.training.cluster.group import Workers
 from listwright.training.data.dataset import Splits
 from listwright.training.progress import Progress
@@ -22,6 +23,7 @@ class RunContext:
         progress: told how far it is.
         device: torch device of the networks.
         workers: of a data-parallel fit; None for this process.
+        budget: the time that there is; by default no bound.
     """
 
     recipe: Recipe
@@ -30,3 +32,4 @@ class RunContext:
     progress: Progress
     device: str = "cpu"
     workers: Workers | None = None
+    budget: Budget = field(default_factory=Budget)

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from listwright.ranking.errors import ListwrightError, RecipeError
+from listwright.training.budget import Budget
 from listwright.training.cluster.connection import add_on_option
 from listwright.training.command import repeatable
 from listwright.training.recipe.config import Recipe
@@ -33,7 +34,7 @@ _EXAMPLES = """examples:
   listwright tune mslr --data MSLR-WEB10K.zip --model dlcm
   listwright tune mslr --data MSLR-WEB10K.zip --jobs 16 --on ray://head:10001
   listwright tune --data rows.parquet --qid search_id --label clicked \\
-      --study studies/shop
+      --study studies/shop --minutes 60
 
 An interrupted search goes on with the same command, and so does one that is
 given more --trials. The winning values are printed and written to winner.toml
@@ -50,10 +51,10 @@ def main(arguments: list[str] | None = None) -> int:
         for name in ("trials", "jobs"):
             if getattr(options, name) < 1:
                 raise RecipeError(f"--{name} {getattr(options, name)}: expected 1 or more")
-        recipe = recipe_from(options)
+        recipe, budget = recipe_from(options), Budget(options.minutes)
         folder = options.study or Path("studies") / recipe.name
         command = repeatable("tune", sys.argv[1:] if arguments is None else arguments)
-        winner, text = _search(recipe, options, folder, command, console)
+        winner, text = _search(recipe, options, folder, command, budget, console)
     except (ListwrightError, OSError) as error:
         console.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
         return 1
@@ -76,7 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _search(
-    recipe: Recipe, options: argparse.Namespace, folder: Path, command: str, console: Console
+    recipe: Recipe, options: argparse.Namespace, folder: Path, command: str, budget: Budget, console: Console
 ) -> tuple[Winner, str]:
     with console.status("loading torch"):  # seconds, which --help and mistyped options need not wait for
         from listwright.training.bars import progress_bars  # noqa: PLC0415
@@ -101,6 +102,7 @@ def _search(
                 device=device,
                 progress=bars,
                 workers=workers,
+                budget=budget,
             )
             text = study.fragment(winner, command)
             temporary = folder / f"{study.WINNER}.tmp"
@@ -139,6 +141,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     add_recipe_options(parser)
     parser.add_argument("--trials", type=int, default=TRIALS, metavar="N", help=f"trials in all (default: {TRIALS})")
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        default=0.0,
+        metavar="N",
+        help="no trial begins that would not end by then; 0 for no bound (default: 0)",
+    )
     parser.add_argument(
         "--jobs",
         type=int,

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from benchmarks import machine
 from listwright.training.comparing.comparison import enough
 from listwright.training.comparing.estimates import Ratio, ratio_of
-from listwright.training.comparing.sequences import Sequence, fixed_half_width
+from listwright.training.evaluation.sequences import Sequence, fixed_half_width
 
 DAYS, RUNS = 30, 2000
 

@@ -21,6 +21,7 @@ QUERIES, LENGTH = 150, 6
 OPTIONS = ["--qid", "q", "--label", "y", "--weight", "w", "--gains", "0,4", "--monotone", "price=-1"]
 
 RECIPE = """
+minutes = 0
 [data]
 kind = "table"
 [first_stage]

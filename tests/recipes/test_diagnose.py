@@ -16,6 +16,7 @@ pytestmark = pytest.mark.nightly
 
 PLANTED = """
 name = "planted-here"
+minutes = 0
 [data]
 kind = "synthetic"
 queries = 240

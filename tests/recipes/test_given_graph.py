@@ -16,6 +16,7 @@ from support.training.suites import said
 pytestmark = pytest.mark.nightly
 
 RECIPE = """
+minutes = 0
 [data]
 kind = "table"
 qid = "search"

@@ -24,6 +24,7 @@ QUERIES, LENGTH = 60, 8
 RECIPE = """
 name = "harmful"
 about = "x"
+minutes = 0
 [data]
 kind = "letor"
 [first_stage]

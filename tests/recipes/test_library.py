@@ -24,6 +24,7 @@ pytestmark = pytest.mark.nightly
 RECIPE = """
 name = "library"
 about = "x"
+minutes = 0
 [data]
 kind = "table"
 [first_stage]

@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from listwright.ranking import bundle
 from listwright.ranking.manifest import Comparison, Manifest
 from listwright.ranking.metrics import ndcg
 from listwright.ranking.reranker import Reranker
 from listwright.ranking.stages import NetworkKind
+from listwright.training.budget import network_plan
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.evaluation.evaluate import bootstrap_interval, shuffled_lists, whole
-from listwright.training.evaluation.verdicts import FEWEST, choice_verdict_of
+from listwright.training.evaluation.sequences import Sequence as ConfidenceSequence
+from listwright.training.evaluation.verdicts import FEWEST, SAME, choice_verdict_of
 from listwright.training.first_stage import lambdamart
 from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.first_stage.lambdamart import query_folds
 from listwright.training.first_stage.relative import widened
+from listwright.training.progress import Task
 from listwright.training.recipe.config import Recipe
 from listwright.training.recipe.model import FirstStageAlone, NetworkSpec
 from listwright.training.run_context import RunContext
 from listwright.training.second_stage.batching import lists_for
 from listwright.training.second_stage.data_parallel import on_workers
 from listwright.training.second_stage.fit import as_fitted
-from listwright.training.second_stage.loop import fit_network, predict, query_ndcg
+from listwright.training.second_stage.loop import epoch_seconds, fit_network, predict, query_ndcg
 
 NAMES = {
     "plain": "the first stage without list-relative columns",
@@ -36,6 +40,9 @@ NAMES = {
     "first_stage": "the first stage",
 }
 """What people call the rankers of a comparison; a network has its title."""
+
+MANY = 5_000
+"""Training queries from which a bounded fit compares on one held-out part of them."""
 
 ROUNDING = 1e-12
 """Of a mean: less is no difference."""
@@ -66,6 +73,7 @@ def compared(
     weights: Float[np.ndarray, " N"] | None = None,
     *,
     comparisons: int = 1,
+    looks: int = 1,
 ) -> Comparison:
     """The paired gain of one ranker over another.
 
@@ -75,9 +83,16 @@ def compared(
         metric: its name.
         weights: ``(N,)`` of the queries; None: all alike.
         comparisons: of second stages; their intervals hold together with 95 %.
+        looks: that are planned; with more than one, the interval holds at all of them together.
     """
-    low, high = bootstrap_interval(gains, weights, intervals=comparisons)
     mean = float(np.average(gains, weights=weights))
+    if looks == 1:
+        low, high = bootstrap_interval(gains, weights, intervals=comparisons)
+    else:
+        share = np.full(len(gains), 1 / len(gains)) if weights is None else weights / weights.sum()
+        variance = float(np.sum((share * (gains - mean)) ** 2)) * len(gains) / max(1, len(gains) - 1)
+        half = ConfidenceSequence(SAME, 0.05 / comparisons).half_width(variance)
+        low, high = max(-1.0, mean - half), min(1.0, mean + half)
     return Comparison(
         ranker=ranker, over=over, metric=metric, mean=mean, low=low, high=high, n=_that_count(gains, weights)
     )
@@ -96,8 +111,8 @@ def pays(comparison: Comparison) -> bool:
 
 
 def ranks_better(comparison: Comparison) -> bool:
-    """Whether the mean gain is above 0, and enough queries count."""
-    return comparison.mean > 0.0 and comparison.n >= FEWEST
+    """Whether the mean gain is above :data:`SAME`, or beyond doubt, and enough queries count."""
+    return pays(comparison) or (comparison.mean > SAME and comparison.n >= FEWEST)
 
 
 def compared_networks(recipe: Recipe) -> list[NetworkSpec]:
@@ -140,20 +155,21 @@ def out_of_fold(first: FittedFirstStage, splits: Splits, cutoff: int) -> Float[n
     return lambdamart.query_ndcg(splits.train, first.train_scores, cutoff)
 
 
-def reason(comparisons: Sequence[Comparison], titles: Mapping[str, str]) -> str:
+def reason(comparisons: Sequence[Comparison], titles: Mapping[str, str], undecided: Collection[str] = ()) -> str:
     """The comparisons in words.
 
     Args:
         comparisons: in the order in which they were made.
         titles: of the networks.
+        undecided: rankers whose comparison the clock ended.
     """
     names = {**NAMES, **titles}
     said = [
-        f"{names[c.ranker]} over {names[c.over]}: {c.metric.replace('ndcg', 'NDCG')} {c.mean:+.4f} "
-        f"[{c.low:+.4f}, {c.high:+.4f}], {choice_verdict_of(c.low, c.high, c.n)}"
+        f"{names[c.ranker]} over {names[c.over]}: {c.metric.replace('ndcg', 'NDCG')} {gain_text(c)}, "
+        f"{choice_verdict_of(c.low, c.high, c.n, in_time=c.ranker not in undecided)}"
         for c in comparisons
     ]
-    n = comparisons[0].n
+    n = max(one.n for one in comparisons)
     return f"on {n} training queries, each ranked by models of this fit that were not trained on it: {'; '.join(said)}"
 
 
@@ -212,33 +228,131 @@ def _worse(name: str, value: float, first: float, valid: Dataset, cutoff: int) -
     )
 
 
-def cross_fitted(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) -> Float[np.ndarray, " N"]:
-    """NDCG of every training query, reranked by a network that did not see it.
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What came of comparing a network with the ranker that was taken before it.
 
-    Networks stop early by the validation queries, as the one on all training queries does.
+    Args:
+        values: ``(N,)`` its NDCG of every training query; NaN for those that were not looked at.
+        comparison: over the queries that were.
+        in_time: whether the comparison was not cut short; False makes "no difference shown" "not enough time".
+    """
+
+    values: Float[np.ndarray, " N"]
+    comparison: Comparison
+    in_time: bool
+
+
+def compare(
+    run: RunContext, spec: NetworkSpec, first: FittedFirstStage, current: tuple[str, Float[np.ndarray, " N"]]
+) -> Compared | None:
+    """Rank training queries by networks that did not see them, and compare.
+
+    Without a bound on the time, every query is looked at. With one, a comparison ends as soon as its interval lies
+    above 0, below 0, or within :data:`SAME` of it, and from :data:`MANY` training queries on one held-out part is all
+    that is looked at.
 
     Args:
         run: its recipe says by how many folds; those that are finished are not done again.
         spec: of the network.
         first: that it stands on.
+        current: name of the ranker to beat, and its ``(N,)`` values; NaN where it was not looked at.
 
     Returns:
-        ``(N,)`` at the network's ``ndcg_at``; 0 for a query without a relevant candidate.
+        None if there is no time for it.
+    """
+    recipe, budget = run.recipe, run.budget
+    assert recipe.choice is not None
+    others = len(compared_networks(recipe))
+    parts, epochs = recipe.choice.folds, spec.max_epochs
+    looks = parts
+    if budget.bounded:
+        epochs, looks = _time_for(run, spec, first)
+        if epochs == 0:
+            return None
+    values = np.full(len(run.splits.train), np.nan)
+    weights = run.splits.train.query_weights
+    task = run.progress.begin(f"Comparing {spec.title}, by folds", looks)
+    to_the_end, found = True, None
+    for number, (held_out, scored, ended) in enumerate(_held_out(run, spec, first, (epochs, looks), task), start=1):
+        values[held_out] = scored
+        to_the_end = to_the_end and ended
+        gains = values - current[1]
+        known = np.isfinite(gains)
+        found = compared(
+            spec.kind,
+            current[0],
+            gains[known],
+            f"ndcg@{spec.ndcg_at}",
+            None if weights is None else weights[known],
+            comparisons=others,
+            looks=looks if budget.bounded else 1,
+        )
+        task.reach(number, gain_text(found))
+        if budget.bounded and settled(found):
+            break
+    assert found is not None
+    whole = looks == parts or len(values) >= MANY
+    return Compared(values, found, in_time=not budget.bounded or settled(found) or (to_the_end and whole))
+
+
+def settled(comparison: Comparison) -> bool:
+    """Whether more queries would change nothing: the interval excludes 0, or all of it is practically 0."""
+    if comparison.n < FEWEST:
+        return False
+    low, high = comparison.low, comparison.high
+    return low > 0.0 or high < 0.0 or (low > -SAME and high < SAME)
+
+
+def gain_text(comparison: Comparison) -> str:
+    """Mean and interval."""
+    return f"{comparison.mean:+.4f} [{comparison.low:+.4f}, {comparison.high:+.4f}]"
+
+
+def _time_for(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) -> tuple[int, int]:
+    """Epochs and looks that a bounded fit has time for: networks that wait share what is left."""
+    assert run.recipe.choice is not None
+    kinds = [one.kind for one in compared_networks(run.recipe)]
+    waiting = len(kinds) - kinds.index(spec.kind)
+    looks, epochs = network_plan(
+        run.budget,
+        spec.title,
+        seconds=run.budget.left() / waiting,
+        epoch=cache(lambda: epoch_of(run, spec, first)),
+        epochs=spec.max_epochs,
+        parts=run.recipe.choice.folds,
+        looks=1 if len(run.splits.train) >= MANY else run.recipe.choice.folds,
+    )
+    return epochs, looks
+
+
+def epoch_of(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) -> float:
+    """Seconds of an epoch on all training queries."""
+    spec = as_fitted(spec, first)
+    train = widened(run.splits, first.relative).train if spec.relative else run.splits.train
+    seconds = epoch_seconds(spec, train, first.train_scores, score_feature=first.score_feature, device=run.device)
+    return seconds / (1 if run.workers is None else run.workers.size)
+
+
+def _held_out(
+    run: RunContext, spec: NetworkSpec, first: FittedFirstStage, most: tuple[int, int], task: Task
+) -> Iterator[tuple[Int[np.ndarray, " M"], Float[np.ndarray, " M"], bool]]:
+    """For each part: its queries, their NDCG by a network that did not see them, and whether its fit came to an end.
+
+    ``most`` are epochs of a network, and parts. Networks stop early by the validation queries, as the one on all
+    training queries does. The NDCG of a query without a relevant candidate is 0.
     """
     choice, seed = run.recipe.choice, run.recipe.seed
     assert choice is not None
     spec = as_fitted(spec, first)
     seen = widened(run.splits, first.relative) if spec.relative else run.splits
-    values = np.empty(len(seen.train))
-    parts = query_folds(seen.train, choice.folds, seed + 1)
-    task = run.progress.begin(f"Comparing {spec.title}, by folds", len(parts))
-    for number, (rest, held_out) in enumerate(parts, start=1):
-        file = run.state / f"compared_{spec.kind}_{number}.npy"
+    for number, (rest, held_out) in enumerate(query_folds(seen.train, choice.folds, seed + 1)[: most[1]], start=1):
+        file = run.state / f"compared_{spec.kind}_{number}.npz"
         if not file.exists():
             checkpoint = run.state / f"compared_{spec.kind}_{number}.pt"
             train, part = seen.train.select(rest), seen.train.select(held_out)
             fitted = fit_network(
-                spec,
+                spec.model_copy(update={"max_epochs": most[0]}),
                 train,
                 seen.valid,
                 first.train_scores[seen.train.rows_of(rest)],
@@ -247,15 +361,38 @@ def cross_fitted(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) ->
                 score_feature=first.score_feature,
                 checkpoint=checkpoint,
                 device=run.device,
+                task=_Epochs(task, number),
                 elsewhere=on_workers(run.workers),
+                goes_on=partial(run.budget.goes_on, f"epochs of {spec.title}, part {number}"),
             )
             scores = first.train_scores[seen.train.rows_of(held_out)]
             lists = lists_for(spec, part, scores)
             found = query_ndcg(predict(fitted.module, lists), lists, part, scores, spec.ndcg_at)
-            temporary = file.with_suffix(".tmp.npy")
-            np.save(temporary, found)
+            epochs = len(fitted.history)
+            ended = epochs >= spec.max_epochs or epochs - fitted.best_epoch >= spec.patience
+            temporary = file.with_suffix(".tmp.npz")
+            np.savez(temporary, values=found, ended=ended)
             temporary.replace(file)
             checkpoint.unlink(missing_ok=True)
-        values[held_out] = np.load(file)
-        task.reach(number)
-    return values
+        with np.load(file) as known:
+            yield held_out, known["values"], bool(known["ended"])
+
+
+@dataclass(frozen=True, slots=True)
+class _Epochs:
+    """The epochs of one part, told as a note of the whole comparison."""
+
+    whole: Task
+    part: int
+
+    def reach(self, done: int, note: str | None = None) -> None:
+        """See the protocol."""
+        self.note(f"epoch {done}{'' if note is None else f', {note}'}")
+
+    def note(self, text: str) -> None:
+        """See the protocol."""
+        self.whole.note(f"part {self.part}, {text}")
+
+    def end(self, done: int, note: str | None = None) -> None:
+        """See the protocol."""
+        self.reach(done, note)

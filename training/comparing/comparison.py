@@ -9,7 +9,7 @@ from typing import Literal
 
 from listwright.training.comparing.estimates import Ratio
 from listwright.training.comparing.mismatch import RatioCheck
-from listwright.training.comparing.sequences import (
+from listwright.training.evaluation.sequences import (
     Sequence,
     fixed_half_width,
     fixed_times_needed,

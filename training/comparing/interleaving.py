@@ -12,7 +12,7 @@ from listwright.training.comparing.comparison import Compared, Effect, Look, eno
 from listwright.training.comparing.estimates import Ratio, ratio_of, resampled_ratio
 from listwright.training.comparing.mismatch import check_ratio
 from listwright.training.comparing.outcomes import Experiment, team_sums
-from listwright.training.comparing.sequences import Sequence
+from listwright.training.evaluation.sequences import Sequence
 
 WORTH = 0.02
 """Preference that is worth to be shown: 52 of 100 credited queries."""

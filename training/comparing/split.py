@@ -17,7 +17,7 @@ from listwright.training.comparing.comparison import Compared, Effect, Look, eno
 from listwright.training.comparing.estimates import Ratio, ratio_of, resampled_ratio
 from listwright.training.comparing.mismatch import check_ratio
 from listwright.training.comparing.outcomes import Experiment, split_sums, squared
-from listwright.training.comparing.sequences import Sequence
+from listwright.training.evaluation.sequences import Sequence
 
 WORTH = 0.05
 """Difference that is worth to be shown, as a share of control's mean."""

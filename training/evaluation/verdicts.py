@@ -10,6 +10,10 @@ FEWEST = 20
 """Queries below which a bootstrap interval is too narrow to choose by."""
 
 
+SAME = 0.002
+"""NDCG: a difference of less is practically none, and the simpler ranker stays."""
+
+
 def verdict_of(low: float, high: float) -> Verdict:
     """What a 95 % interval of a difference says.
 
@@ -26,11 +30,17 @@ def verdict_of(low: float, high: float) -> Verdict:
     return "harm" if high < 0.0 else "no difference shown"
 
 
-def choice_verdict_of(low: float, high: float, n: int) -> Verdict | Literal["too few queries"]:
+def choice_verdict_of(
+    low: float, high: float, n: int, *, in_time: bool = True
+) -> Verdict | Literal["too few queries", "not enough time"]:
     """The same where something is chosen by it: of fewer than :data:`FEWEST` queries it says nothing.
 
     Args:
         low, high: its ends.
         n: queries that count.
+        in_time: whether there was time to find out; an interval that excludes 0 says something in any case.
     """
-    return verdict_of(low, high) if n >= FEWEST else "too few queries"
+    if n < FEWEST:
+        return "too few queries"
+    verdict = verdict_of(low, high)
+    return "not enough time" if verdict == "no difference shown" and not in_time else verdict

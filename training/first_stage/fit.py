@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +61,9 @@ class FittedFirstStage:
         return lambdamart.scores_of(self.model, relative.widened_part(data, self.relative))
 
 
+NamedGoesOn = Callable[[str, int, float], bool]
+"""As :data:`listwright.training.search.optuna_search.GoesOn`, behind the name of the work."""
+
 TITLES = {"plain": "LambdaMART", "relative": "LambdaMART + relative"}
 """Of the two that a run may fit."""
 
@@ -72,6 +76,7 @@ def fit(
     state: Path,
     progress: Progress = SILENT,
     grower: Grower | None = None,
+    goes_on: NamedGoesOn | None = None,
 ) -> FittedFirstStage:
     """Fit, or take over, the first stage; of LambdaMART the one that ``spec.relative`` names, which is not ``auto``.
 
@@ -82,10 +87,12 @@ def fit(
         state: folder for checkpoints; what is finished there is not done again.
         progress: of tuning and of the out-of-fold scores.
         grower: grows LambdaMART's trees; None for this process.
+        goes_on: asked before each setting of LightGBM but the first, by the name of the work; None tries all.
     """
+    more = _Fit(seed, state, progress, grower or LocalGrower(), goes_on)
     match spec:
         case LambdaMart():
-            return _lambdamart(spec, splits, kinds_of(spec), seed=seed, state=state, progress=progress, grower=grower)
+            return _lambdamart(spec, splits, kinds_of(spec), more)
         case GivenModel(path=path, engine=engine):
             model = bring_your_own.read_model(Path(path), splits.train.schema)
             facts = {"kind": "model", "file": Path(path).name, "train_scores": "of the given model"}
@@ -120,30 +127,28 @@ def with_and_without(
     state: Path,
     progress: Progress = SILENT,
     grower: Grower | None = None,
+    goes_on: NamedGoesOn | None = None,
 ) -> tuple[FittedFirstStage, FittedFirstStage]:
-    """LambdaMART twice: on the features alone, and with list-relative columns of every kind."""
-    plain, with_columns = (
-        _lambdamart(spec, splits, kinds, seed=seed, state=state, progress=progress, grower=grower)
-        for kinds in ((), KINDS)
-    )
+    """LambdaMART twice: on the features alone, and with list-relative columns of every kind; as :func:`fit`."""
+    more = _Fit(seed, state, progress, grower or LocalGrower(), goes_on)
+    plain, with_columns = (_lambdamart(spec, splits, kinds, more) for kinds in ((), KINDS))
     return plain, with_columns
 
 
-def _lambdamart(
-    spec: LambdaMart,
-    splits: Splits,
-    kinds: tuple[RelativeKind, ...],
-    *,
-    seed: int,
-    state: Path,
-    progress: Progress,
-    grower: Grower | None,
-) -> FittedFirstStage:
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """What all fits of a run share; see :func:`fit`."""
+
+    seed: int
+    state: Path
+    progress: Progress
+    grower: Grower
+    goes_on: NamedGoesOn | None
+
+
+def _lambdamart(spec: LambdaMart, splits: Splits, kinds: tuple[RelativeKind, ...], shared: _Fit) -> FittedFirstStage:
     """Tune and score out-of-fold, or read both back where an interrupted run had finished them."""
-    which = "relative" if kinds else "plain"
-    tuned, train_scores, columns = _tuned(
-        spec, splits, kinds, which, seed=seed, state=state, progress=progress, grower=grower
-    )
+    tuned, train_scores, columns = _tuned(spec, splits, kinds, shared)
     facts: dict[str, object] = {
         "kind": "lambdamart",
         **_facts(tuned),
@@ -159,31 +164,31 @@ def _lambdamart(
 
 
 def _tuned(
-    spec: LambdaMart,
-    splits: Splits,
-    kinds: tuple[RelativeKind, ...],
-    which: str,
-    *,
-    seed: int,
-    state: Path,
-    progress: Progress,
-    grower: Grower | None,
+    spec: LambdaMart, splits: Splits, kinds: tuple[RelativeKind, ...], shared: _Fit
 ) -> tuple[lambdamart.TunedLambdaMart, Float[np.ndarray, " R"], tuple[RelativeColumn, ...]]:
     """The model, the out-of-fold scores of the training rows, and the list-relative columns that it uses."""
+    which = "relative" if kinds else "plain"
     facts_file, model_file, scores_file = (
-        state / f"{which}_{name}" for name in ("tuned.json", "tuned.txt", "out_of_fold.npy")
+        shared.state / f"{which}_{name}" for name in ("tuned.json", "tuned.txt", "out_of_fold.npy")
     )
     if facts_file.exists():
         facts = read_object(facts_file)
         columns = tuple(RelativeColumn.model_validate(column) for column in facts.pop("columns"))
         tuned = lambdamart.TunedLambdaMart(model=model_file.read_text(encoding="utf-8"), **facts)
         return tuned, np.load(scores_file), columns
-    grower = grower or LocalGrower()
     columns = relative.candidates(splits.train.schema, kinds)
-    seen = relative.widened(splits, columns)
-    tuning = progress.begin(f"Tuning {TITLES[which]}, NDCG@{spec.ndcg_at}", spec.trials)
-    journal = state / f"{which}_trials.journal"
-    tuned = lambdamart.tune(seen.train, seen.valid, spec, seed=seed, journal=journal, task=tuning, grower=grower)
+    seen, seed, grower = relative.widened(splits, columns), shared.seed, shared.grower
+    tuning = shared.progress.begin(f"Tuning {TITLES[which]}, NDCG@{spec.ndcg_at}", spec.trials)
+    tuned = lambdamart.tune(
+        seen.train,
+        seen.valid,
+        spec,
+        seed=seed,
+        journal=shared.state / trials_file(kinds),
+        task=tuning,
+        grower=grower,
+        goes_on=None if shared.goes_on is None else partial(shared.goes_on, f"settings of {TITLES[which]}"),
+    )
     tuning.end(tuned.trials)
     kept = relative.used(tuned.model, columns)
     if len(kept) < len(columns):  # fitted again, so that serving computes a few columns and not all of them
@@ -191,7 +196,7 @@ def _tuned(
         once = {"settings": LambdaMartSettings.model_validate(tuned.params), "trials": 1}
         again = lambdamart.tune(seen.train, seen.valid, spec.model_copy(update=once), seed=seed, grower=grower)
         tuned = replace(again, trials=tuned.trials)
-    folding = progress.begin(f"Out-of-fold scores, {TITLES[which]}", spec.folds)
+    folding = shared.progress.begin(f"Out-of-fold scores, {TITLES[which]}", spec.folds)
     scores = lambdamart.out_of_fold_scores(
         seen.train, tuned, folds=spec.folds, seed=seed, monotone=spec.monotone, task=folding, grower=grower
     )
@@ -200,6 +205,11 @@ def _tuned(
     facts = {**_facts(tuned), "columns": [column.model_dump() for column in columns]}
     facts_file.write_text(json.dumps(facts), encoding="utf-8")  # last: it marks the two others as finished
     return tuned, scores, columns
+
+
+def trials_file(kinds: tuple[RelativeKind, ...]) -> str:
+    """Name of the file that remembers the settings tried, with list-relative columns or without."""
+    return f"{'relative' if kinds else 'plain'}_trials.journal"
 
 
 def _facts(tuned: lambdamart.TunedLambdaMart) -> dict[str, object]:

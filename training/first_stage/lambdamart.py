@@ -20,7 +20,7 @@ from listwright.training.first_stage.monotone import Directions
 from listwright.training.first_stage.summed_trees import summed
 from listwright.training.progress import NO_TASK, Task
 from listwright.training.recipe.config import LambdaMart
-from listwright.training.search.optuna_search import Found, Objective, Rounds, search
+from listwright.training.search.optuna_search import Found, GoesOn, Objective, Rounds, search
 from listwright.training.search.space import LAMBDAMART, Value
 from listwright.training.stored.rows import by_chunk
 
@@ -60,6 +60,7 @@ def tune(
     journal: Path | None = None,
     task: Task = NO_TASK,
     grower: Grower | None = None,
+    goes_on: GoesOn | None = None,
 ) -> TunedLambdaMart:
     """Fit LambdaMART with the hyperparameters and the number of trees that rank held-out queries best.
 
@@ -74,16 +75,27 @@ def tune(
         journal: file that remembers finished trials, so that an interrupted run goes on with the next one.
         task: told every finished trial and the best held-out NDCG so far.
         grower: grows the trees; None for this process.
+        goes_on: asked before each trial but the first; trials below the median of earlier ones are then ended early.
 
     Raises:
         RecipeError: if LightGBM refuses the data; says what it said.
     """
     grower = grower or LocalGrower()
-    best = search_settings(train, valid, spec, seed=seed, journal=journal, task=task, grower=grower)
+    best = search_settings(
+        train,
+        valid,
+        spec,
+        seed=seed,
+        journal=journal,
+        prune=goes_on is not None,
+        task=task,
+        grower=grower,
+        goes_on=goes_on,
+    )
     params = {**best.values, **bounds_of(train, spec.monotone)}
     models = _boost(train, params, seed=seed, trees=best.fact, members=spec.members, grower=grower)
     valid_ndcg = mean_ndcg(valid, _scores(models, valid), spec.ndcg_at)
-    return TunedLambdaMart(summed(models), best.values, best.fact, valid_ndcg, spec.trials, spec.members)
+    return TunedLambdaMart(summed(models), best.values, best.fact, valid_ndcg, best.trials, spec.members)
 
 
 def search_settings(
@@ -97,11 +109,12 @@ def search_settings(
     task: Task = NO_TASK,
     rounds: Rounds | None = None,
     grower: Grower | None = None,
+    goes_on: GoesOn | None = None,
 ) -> Found:
     """The search of :func:`tune` alone, without the final fit; the fact of a trial is its number of trees.
 
     Args:
-        train, valid, spec, seed, journal, task, grower: as for :func:`tune`.
+        train, valid, spec, seed, journal, task, grower, goes_on: as for :func:`tune`.
         prune: whether trials that stay below the median of earlier ones are ended early.
         rounds: runs trials elsewhere; see :class:`listwright.training.first_stage.settings_trial.SettingsTrial`.
     """
@@ -117,6 +130,7 @@ def search_settings(
         prune_after=PRUNE_AFTER if prune else None,
         task=task,
         rounds=rounds,
+        goes_on=goes_on,
     )
 
 

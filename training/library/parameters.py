@@ -44,6 +44,7 @@ def recipe_of(parameters: Mapping[str, Any]) -> Recipe:
         | {name: parameters[name] for name in (*_FIRST_STAGE, "ndcg_at")},
         "model": {"kind": "qilcm"} | {name: parameters[name] for name in _QILCM},
         "seed": parameters["seed"],
+        "minutes": parameters["minutes"],
     }
     recipe = config.of(values, "training.Qilcm")
     if parameters["model"] == AUTO:
@@ -56,6 +57,7 @@ def parameters_of(recipe: Mapping[str, Any], known: frozenset[str]) -> dict[str,
     model, data = recipe["model"], recipe["data"]
     first = recipe["first_stage"]
     values = {**first, **data, **data.get("split", {}), **model, "seed": recipe["seed"]}
+    values["minutes"] = recipe.get("minutes", 0.0)
     values["relative"] = first.get("relative", "none")
     values |= {"defaults": data.get("defaults") or None, "monotone": first.get("monotone") or None}
     variant = model.get("variant", "full")

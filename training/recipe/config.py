@@ -188,6 +188,8 @@ class Recipe(RecipePart):
         about: one line for ``--help``.
         fold: which fold of the data, 1-based.
         seed: the only source of randomness.
+        minutes: that ``listwright fit`` takes where ``--minutes`` does not say; 0 for no bound, None for the default of
+            :class:`listwright.training.budget.Budget`.
     """
 
     name: str
@@ -201,6 +203,7 @@ class Recipe(RecipePart):
     rivals: Rivals = Rivals()
     fold: Positive = 1
     seed: Annotated[int, Field(ge=0)] = 0
+    minutes: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] | None = None
 
     @model_validator(mode="after")
     def _router_has_specialists(self) -> Recipe:

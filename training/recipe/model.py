@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from listwright.ranking.errors import RecipeError
 from listwright.training.recipe.data import Positive, RecipePart
@@ -59,7 +59,8 @@ class QilcmSpec(Network):
             which is served in float64 up to there and takes about twice the time).
         confusion_weight: lambda', the weight of the normalised Chamfer loss; the lambda of eq. (10) that it equals
             is printed.
-        confusion_pairs: query pairs sampled per batch for eq. (13); None for all.
+        confusion_pairs: query pairs sampled per batch for eq. (13), by default about one for each query; None, or
+            ``all``, for all.
     """
 
     kind: Literal["qilcm"] = "qilcm"
@@ -67,7 +68,7 @@ class QilcmSpec(Network):
     hidden: tuple[Positive, ...] = (256, 128)
     query_norm: Literal["stable", "paper"] = "stable"
     confusion_weight: Annotated[float, Field(ge=0.0)] = 0.01
-    confusion_pairs: Positive | None = None
+    confusion_pairs: Annotated[Positive | None, BeforeValidator(lambda pairs: None if pairs == "all" else pairs)] = 80
 
     @property
     def title(self) -> str:

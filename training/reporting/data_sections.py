@@ -4,10 +4,10 @@ outside training.
 
 from __future__ import annotations
 
-from listwright.training.evaluation.verdicts import FEWEST
+from listwright.training.evaluation.verdicts import FEWEST, SAME
 from listwright.training.reporting.fit_figures import Facts
 from listwright.training.reporting.page import PageSection, PageTable
-from listwright.training.reporting.sentences import compared_rows, coverage_sentence
+from listwright.training.reporting.sentences import budget_sentences, compared_rows, coverage_sentence
 
 
 def notes_section(report: Facts) -> list[PageSection]:
@@ -19,20 +19,23 @@ def notes_section(report: Facts) -> list[PageSection]:
 
 def choice_section(report: Facts) -> list[PageSection]:
     """What the default was chosen by; nothing where it was not chosen."""
-    compared = compared_rows(report.get("default_strategy", {}), report["rankers"])
+    compared = compared_rows(report.get("default_strategy", {}), report["rankers"], report.get("budget"))
     rows = [[ranker, over, f"{gain}\n{verdict}"] for ranker, over, gain, verdict in compared]
     if not rows:
         return []
     rankers = {one["ranker"] for one in report["default_strategy"]["compared"]}
     text = [f"No model fitted here ranks a query that it was trained on. Fewer than {FEWEST} queries choose nothing."]
     if "relative" in rankers:
-        text.append("LightGBM takes list-relative columns if its mean gain is above 0.")
+        text.append(
+            f"LightGBM takes list-relative columns if its mean gain is above {SAME:g}, or its interval above 0."
+        )
     if rankers != {"relative"}:
         text.append(
             "A second stage becomes the default if the 95 % interval of its gain lies above 0; those of several second "
             "stages hold together (Bonferroni)."
         )
     text.append("The test split takes no part.")
+    text += budget_sentences(report.get("budget"))
     table = PageTable("", ["ranker", "over", "NDCG gain"], rows)
     return [PageSection("How the default was chosen", [" ".join(text)], (), [table])]
 

@@ -24,6 +24,7 @@ from listwright.training.reporting.score_sections import score_lines
 from listwright.training.reporting.sentences import (
     GIVEN,
     brought_along,
+    budget_sentences,
     choice_sentence,
     compared_rows,
     default_sentence,
@@ -62,6 +63,7 @@ class Report:
         repeat: command, bundle, versions and fingerprints.
         measured_here: what another run of the same recipe need not repeat: machine, time of day, latency.
         titles: what people call the second stages, by kind.
+        budget: of :attr:`listwright.training.budget.Budget.facts`; None for a run without a bound.
     """
 
     evaluation: Evaluation
@@ -80,6 +82,7 @@ class Report:
     repeat: Mapping[str, object] = field(default_factory=dict)
     measured_here: Mapping[str, object] = field(default_factory=dict)
     titles: Mapping[str, str] = field(default_factory=dict)
+    budget: Mapping[str, object] | None = None
 
     @property
     def names(self) -> dict[str, str]:
@@ -134,6 +137,7 @@ class Report:
             **({} if plain is None else {"default_over_plain": plain}),
             "gain_over_first_stage": self._gain(self.evaluation.generalist, "first_stage"),
             **({"default_strategy": dict(self.default)} if self.default else {}),
+            **({} if self.budget is None else {"budget": dict(self.budget)}),
             "empty_query_conventions": conventions(self.evaluation),
             "first_stage": dict(self.first_stage),
             "model": dict(self.model),
@@ -191,6 +195,8 @@ def show(report: Report, console: Console) -> None:
         table.add_row(names[ranker], *(f"{cell.mean:.4f}\n±{(cell.high - cell.low) / 2:.3f}" for cell in cells))
     console.print(table)
     _show_choice(report, console)
+    for line in budget_sentences(report.budget):
+        console.print(line)
     if (plain := report.default_over_plain()) is not None:
         console.print(plain_sentence(plain, names))
     if generalist != "first_stage":
@@ -228,7 +234,7 @@ def _show_choice(report: Report, console: Console) -> None:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title="Compared on training queries, out of fold")
     for name in ("ranker", "over", "NDCG gain, 95 % interval", "verdict"):
         table.add_column(name)
-    for row in compared_rows(report.default, report.names):
+    for row in compared_rows(report.default, report.names, report.budget):
         table.add_row(*row)
     console.print(table)
     console.print(f"{said[0].upper()}{said[1:]}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from listwright.training.budget import duration
 from listwright.training.evaluation.verdicts import FEWEST, choice_verdict_of, verdict_of
 from listwright.training.recipe.model import TITLES
 from listwright.training.reporting.fit_figures import Facts, metric_name
@@ -60,15 +61,45 @@ def choice_sentence(default: Mapping[str, Any], names: Mapping[str, str]) -> str
     return f"auto means {taken}: {why}.{few} Each is ranked by models of this fit that were not trained on it."
 
 
-def compared_rows(default: Mapping[str, Any], names: Mapping[str, str]) -> list[tuple[str, str, str, str]]:
+def budget_sentences(budget: Mapping[str, Any] | None) -> list[str]:
+    """What the fit had time for.
+
+    Args:
+        budget: of ``report.json``; None for a fit without a bound.
+    """
+    if budget is None or budget["seconds"] is None:
+        return []
+    unit, planned = budget["lightgbm_fit_seconds"], budget["planned"]
+    given = "by default" if budget["minutes"] is None else "by --minutes"
+    found = [f"This fit was given {duration(budget['seconds'])} {given}."]
+    if unit is not None and "settings" in planned:
+        settings = planned["settings"]
+        tried = (
+            f"One LightGBM fit takes {duration(unit)}; {settings} {'settings were' if settings > 1 else 'setting was'}"
+        )
+        found.append(f"{tried} planned, and {planned['folds']} folds.")
+    if budget["left_out"]:
+        found.append(f"Not tried for want of time: {', '.join(budget['left_out'])}.")
+    if budget["undecided"]:
+        kinds = ", ".join(TITLES[kind] for kind in budget["undecided"])
+        found.append(f"Not enough time to tell what it gains: {kinds}.")
+    if budget["left_out"] or budget["undecided"]:
+        found.append("More --minutes try more; 0 tries all.")
+    return [" ".join(found)]
+
+
+def compared_rows(
+    default: Mapping[str, Any], names: Mapping[str, str], budget: Mapping[str, Any] | None = None
+) -> list[tuple[str, str, str, str]]:
     """The comparisons: ranker, what it had to beat, the gain, and the verdict."""
+    undecided = () if budget is None else budget["undecided"]
     called = {**TITLES, **names, "plain": "LightGBM", "relative": "LightGBM + relative"}
     return [
         (
             called.get(one["ranker"], one["ranker"]),
             called.get(one["over"], one["over"]),
             gain_text(one),
-            choice_verdict_of(one["low"], one["high"], one["n"]),
+            choice_verdict_of(one["low"], one["high"], one["n"], in_time=one["ranker"] not in undecided),
         )
         for one in default.get("compared", ())
     ]

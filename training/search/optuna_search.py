@@ -7,6 +7,7 @@ was killed, or is given more trials later, ends as one that went through.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
@@ -33,6 +34,9 @@ Pruned = optuna.TrialPruned
 StepReport = Callable[[int, float], None]
 """Told a step, counted from 1, and the held-out value after it; ends the trial if it is below the median."""
 
+
+GoesOn = Callable[[int, float], bool]
+"""Asked whether a work goes on: steps that are done, and seconds that the next one takes about."""
 
 Objective = Callable[[int, dict[str, Value], StepReport], tuple[float, int]]
 """One trial: from the number of trials finished before it, a value for every hyperparameter of the space, and what is
@@ -101,6 +105,7 @@ def search(
     prune_after: int | None = None,
     task: Task = NO_TASK,
     rounds: Rounds | None = None,
+    goes_on: GoesOn | None = None,
 ) -> Found:
     """Try settings and keep the best.
 
@@ -115,6 +120,7 @@ def search(
         prune_after: steps of a trial before it can be pruned; None prunes nothing.
         task: told every finished trial and the best value so far.
         rounds: runs trials elsewhere, with its own objective.
+        goes_on: asked before each trial but the first; False ends the search.
 
     Raises:
         RecipeError: if no trial got to its end, or one is worth no number.
@@ -123,7 +129,11 @@ def search(
     study = _study(journal, name, prune_after)
     if all(trial.state == TrialState.RUNNING for trial in study.trials):  # an interrupted first trial is begun again
         study.enqueue_trial({key: stored(value) for key, value in first.items()})
+    began, before = time.monotonic(), len(_finished(study))
     while (done := len(_finished(study))) < trials:
+        pace = (time.monotonic() - began) / max(1, done - before)
+        if done and goes_on is not None and not goes_on(done, pace):
+            break
         asked = [_ask(study, space, seed, done + k) for k in range(min(rounds.size if rounds else 1, trials - done))]
         if rounds is None:
             _try(study, *asked[0], done, objective, prunes=prune_after is not None)

@@ -10,7 +10,7 @@ from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.first_stage.relative import widened
 from listwright.training.progress import NO_TASK, Task
 from listwright.training.recipe.model import FirstStageAlone, Model, NetworkSpec
-from listwright.training.search.optuna_search import StepReport
+from listwright.training.search.optuna_search import GoesOn, StepReport
 from listwright.training.second_stage.data_parallel import on_workers
 from listwright.training.second_stage.loop import FittedNetwork, fit_network
 
@@ -26,6 +26,7 @@ def fit(
     task: Task = NO_TASK,
     report: StepReport = lambda _epoch, _value: None,
     workers: Workers | None = None,
+    goes_on: GoesOn = lambda _epochs, _seconds: True,
 ) -> FittedNetwork | None:
     """Fit the second stage.
 
@@ -33,7 +34,8 @@ def fit(
         spec: of the recipe.
         splits: under the schema that the bundle will have.
         first: what the first stage makes of them.
-        seed, checkpoint, device, task, report: as for :func:`listwright.training.second_stage.loop.fit_network`.
+        seed, checkpoint, device, task, report, goes_on: as for
+            :func:`listwright.training.second_stage.loop.fit_network`.
         workers: of a data-parallel fit; None for this process.
 
     Returns:
@@ -60,6 +62,7 @@ def fit(
         task=task,
         report=report,
         elsewhere=on_workers(workers),
+        goes_on=goes_on,
     )
 
 

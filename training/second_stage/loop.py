@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
 
@@ -24,12 +25,18 @@ from listwright.training.networks.qilcm import QilcmNetwork
 from listwright.training.networks.ranker import Ranker
 from listwright.training.progress import NO_TASK, Task
 from listwright.training.recipe.model import NetworkSpec, Qilcm2Spec, QilcmSpec
-from listwright.training.search.optuna_search import StepReport
+from listwright.training.search.optuna_search import GoesOn, StepReport
 from listwright.training.second_stage.batching import Batch, Lists, lists_for
 from listwright.training.second_stage.checkpoint import Attained, advance, finished, restore, save, state_of
 from listwright.training.second_stage.epoch import Epoch
 
 VALIDATION_BATCH = 256
+
+_TIMED = 8
+"""Batches that the time of an epoch is estimated from."""
+
+_VALIDATED = 1.3
+"""An epoch with its validation, as a multiple of its training."""
 
 
 @runtime_checkable
@@ -99,6 +106,7 @@ def fit_network(
     task: Task = NO_TASK,
     report: StepReport = lambda _epoch, _value: None,
     elsewhere: Begin | None = None,
+    goes_on: GoesOn = lambda _epochs, _seconds: True,
 ) -> FittedNetwork:
     """Fit a second stage on the first stage's top candidates.
 
@@ -114,6 +122,7 @@ def fit_network(
         task: told every epoch, those of the checkpoint included.
         report: of a search: told every epoch and the validation NDCG after it; may end the fit by raising.
         elsewhere: begins epochs that run elsewhere; None for here.
+        goes_on: asked before each epoch but the first; False ends the fit.
 
     Raises:
         ScoringError: if the loss or a validation score stops being finite; names the epoch and the remedy.
@@ -135,8 +144,12 @@ def fit_network(
         for epoch in attained.history:
             _tell(epoch, spec, task, report)
         runner = None if elsewhere is None else elsewhere(model, lists, spec, conf_weight, seed)
+        began, before = time.monotonic(), len(attained.history)
         while not finished(attained, spec):
-            number = len(attained.history) + 1
+            done = len(attained.history)
+            if done and not goes_on(done, (time.monotonic() - began) / max(1, done - before)):
+                break
+            number = done + 1
             if runner is None:
                 epoch = run_epoch(model, optimizer, lists, spec, conf_weight, draws=(seed,), number=number)
             else:
@@ -231,6 +244,28 @@ def run_epoch(
         parts.append((rank_loss, confusion))
     rank_mean, confusion_mean = np.mean(parts, axis=0)
     return Epoch(number, float(rank_mean), float(confusion_mean), 0.0, 0.0, time.perf_counter() - started)
+
+
+def epoch_seconds(
+    spec: NetworkSpec, train: Dataset, scores: Float[np.ndarray, " R"], *, score_feature: str | None, device: str
+) -> float:
+    """How long one epoch takes, validation included, by a few of its batches on a network that is thrown away."""
+    lists = lists_for(spec, train, scores, device=device)
+    rng = np.random.default_rng(0)
+    with torch.random.fork_rng(devices=[device] if device.startswith("cuda") else []):
+        torch.manual_seed(0)
+        model = Ranker(train.schema, lists.matrix, spec, _score_column(spec, train.schema, score_feature)).to(device)
+        optimizer = torch.optim.Adam(model.parameters())
+        conf_weight = _confusion_weight(model, spec, lists)
+        took = []
+        for batch in islice(lists.batches(spec.batch_size, rng), _TIMED + 1):
+            began = time.perf_counter()
+            optimizer.zero_grad()
+            loss_of(model, batch, spec, conf_weight, rng)[0].backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            took.append(time.perf_counter() - began)
+    steady = took[1:] or took  # the first one warms up
+    return float(np.mean(steady)) * len(train) / spec.batch_size * _VALIDATED
 
 
 def _diverged(what: str, spec: NetworkSpec, number: int) -> ScoringError:

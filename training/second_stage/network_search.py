@@ -11,7 +11,7 @@ from listwright.training.data.dataset import Splits
 from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.progress import NO_TASK, Task
 from listwright.training.recipe.model import NetworkSpec
-from listwright.training.search.optuna_search import Found, Pruned, Rounds, StepReport, search
+from listwright.training.search.optuna_search import Found, GoesOn, Pruned, Rounds, StepReport, search
 from listwright.training.search.space import Value, own_values, space_of
 from listwright.training.second_stage import fit as second_stage
 
@@ -71,6 +71,7 @@ def search_network(
     device: str = "cpu",
     task: Task = NO_TASK,
     rounds: Rounds | None = None,
+    goes_on: GoesOn | None = None,
 ) -> Found:
     """The values that rank the validation queries best; the fact of a trial is its best epoch.
 
@@ -84,6 +85,7 @@ def search_network(
         device: torch device.
         task: told the finished trials, and every epoch of the one under way.
         rounds: runs a :class:`NetworkTrial` elsewhere.
+        goes_on: asked before each trial but the first; False ends the search.
 
     Raises:
         RecipeError: if no trial got to its end.
@@ -108,6 +110,7 @@ def search_network(
         prune_after=PRUNE_AFTER,
         task=task,
         rounds=rounds,
+        goes_on=goes_on,
     )
 
 

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from listwright.ranking.errors import ScoringError
 from listwright.ranking.manifest import Comparison
+from listwright.ranking.relative import KINDS
+from listwright.training.budget import FITS, GIVEN_S, boosting_plan
 from listwright.training.choice import comparing
 from listwright.training.choice.comparing import (
     Chosen,
     Strategy,
     better_first_stage,
-    compared,
+    compare,
     compared_networks,
-    cross_fitted,
+    epoch_of,
     out_of_fold,
 )
-from listwright.training.first_stage import bring_your_own
+from listwright.training.first_stage import bring_your_own, lambdamart
 from listwright.training.first_stage import fit as first_stage
+from listwright.training.first_stage.boosting import Grower, LocalGrower
 from listwright.training.first_stage.data_parallel import ParallelGrower
 from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.recipe.config import LambdaMart
@@ -94,19 +99,56 @@ def fit_first_stage(
     recipe, splits, state, progress = run.recipe, run.splits, run.state, run.progress
     spec = recipe.first_stage
     if not isinstance(spec, LambdaMart):
+        run.budget.measured(GIVEN_S / FITS)
         progress.remark(bring_your_own.WARNING)
         given = first_stage.fit(spec, splits, seed=recipe.seed, state=state)
         for note in given.notes:
             progress.remark(note)
         return given, None, ()
-    grower = None if run.workers is None else ParallelGrower(run.workers)
+    grower = LocalGrower() if run.workers is None else ParallelGrower(run.workers)
+    spec = _planned(run, spec, grower)
+    more: dict[str, Any] = {"seed": recipe.seed, "state": state, "progress": progress, "grower": grower}
+    if run.budget.bounded:
+        more["goes_on"] = run.budget.goes_on
     if spec.relative != "auto":
-        fitted = first_stage.fit(spec, splits, seed=recipe.seed, state=state, progress=progress, grower=grower)
-        return fitted, None, ()
-    plain, relative = first_stage.with_and_without(
-        spec, splits, seed=recipe.seed, state=state, progress=progress, grower=grower
-    )
+        return first_stage.fit(spec, splits, **more), None, ()
+    plain, relative = first_stage.with_and_without(spec, splits, **more)
     return better_first_stage(plain, relative, splits, spec.ndcg_at)
+
+
+def _planned(run: RunContext, spec: LambdaMart, grower: Grower) -> LambdaMart:
+    """As much of the recipe's first stage as there is time for, once one LightGBM fit is timed."""
+    budget, splits = run.budget, run.splits
+    if not budget.bounded:
+        return spec
+    by_folds = spec.select_on == "folds"
+    if budget.unit is None and not budget.replayed:
+        task = run.progress.begin("One LightGBM fit", 1)
+        began = budget.spent
+        lambdamart.search_settings(
+            splits.train,
+            splits.valid,
+            spec.model_copy(update={"trials": 1, "select_on": "valid"}),
+            seed=run.recipe.seed,
+            journal=None if by_folds else run.state / first_stage.trials_file(()),  # the first trial, if it is one
+            prune=True,
+            grower=grower,
+        )
+        budget.measured(budget.spent - began)
+        task.end(1)
+    numeric = sum(feature.kind == "numeric" for feature in splits.train.schema.features)
+    width = 1.0 if spec.relative == "none" else 1.0 + len(KINDS) * numeric / len(splits.train.schema)
+    plan = boosting_plan(budget, trials=spec.trials, folds=spec.folds, width=width, by_folds=by_folds)
+    changes: dict[str, object] = {"trials": plan.trials, "folds": plan.folds}
+    if by_folds and not plan.by_folds:
+        budget.leave_out("settings chosen by folds")
+        changes["select_on"] = "valid"
+    if spec.relative == "auto" and not plan.columns:
+        budget.leave_out("list-relative columns")
+        changes["relative"] = "none"
+    for line in budget.announced(spec.trials):
+        run.progress.say(line)
+    return spec.model_copy(update=changes)
 
 
 def choose(run: RunContext, first: FittedFirstStage, comparisons: tuple[Comparison, ...]) -> Chosen:
@@ -122,35 +164,45 @@ def choose(run: RunContext, first: FittedFirstStage, comparisons: tuple[Comparis
     if not specs:  # a network that is not compared is the default for no reason
         alone = isinstance(recipe.model, FirstStageAlone) and comparisons
         return Chosen(recipe.model.kind, comparing.reason(comparisons, {}) if alone else None, comparisons)
-    assert recipe.choice is not None
     current: Strategy = "first_stage"
     values: dict[str, Float[np.ndarray, " N"]] = {current: out_of_fold(first, splits, specs[0].ndcg_at)}
-    found = list(comparisons)
+    found, undecided = list(comparisons), []
     for spec in specs:
-        values[spec.kind] = cross_fitted(run, spec, first)
-        gains = values[spec.kind] - values[current]
-        metric, weights = f"ndcg@{spec.ndcg_at}", splits.train.query_weights
-        found.append(compared(spec.kind, current, gains, metric, weights, comparisons=len(specs)))
-        if comparing.pays(found[-1]):
+        compared = compare(run, spec, first, (current, values[current]))
+        if compared is None:
+            run.budget.leave_out(spec.title)
+            continue
+        values[spec.kind] = compared.values
+        found.append(compared.comparison)
+        if comparing.pays(compared.comparison):
             current = spec.kind
+        elif not compared.in_time:
+            undecided.append(spec.kind)
     titles: dict[str, str] = {spec.kind: spec.title for spec in specs}
-    return Chosen(current, comparing.reason(found, titles), tuple(found))
+    run.budget.undecided = tuple(undecided)
+    return Chosen(current, comparing.reason(found, titles, undecided) if found else None, tuple(found))
 
 
 def fit_networks(run: RunContext, first: FittedFirstStage, chosen: Chosen) -> list[FittedNetwork]:
-    """The second stages of the bundle: the chosen one, which answers, the recipe's own, and QILCM if compared."""
+    """The second stages of the bundle: the chosen one, which answers, the recipe's own, and QILCM if compared; without
+    those that there is no time for.
+    """
     recipe = run.recipe
     if isinstance(recipe.model, FirstStageAlone):
         return []
     specs = {spec.kind: spec for spec in (*compared_networks(recipe), recipe.model)}
     kinds = dict.fromkeys((chosen.strategy, recipe.model.kind, *(("qilcm",) if "qilcm" in specs else ())))
-    return [_fit_network(run, specs[kind], first) for kind in kinds if kind != "first_stage"]
+    wanted = [specs[kind] for kind in kinds if kind != "first_stage"]
+    return [_fit_network(run, spec, first) for spec in wanted if spec.title not in run.budget.left_out]
 
 
 def _fit_network(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) -> FittedNetwork:
-    task = run.progress.begin(f"Training {spec.title}", spec.max_epochs)
+    most = run.budget.plan(
+        f"epochs for {spec.title}", spec.max_epochs, lambda: max(1.0, run.budget.left() / epoch_of(run, spec, first))
+    )
+    task = run.progress.begin(f"Training {spec.title}", most)
     fitted = second_stage.fit(
-        spec,
+        spec.model_copy(update={"max_epochs": most}),
         run.splits,
         first,
         seed=run.recipe.seed,
@@ -158,6 +210,7 @@ def _fit_network(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) ->
         device=run.device,
         task=task,
         workers=run.workers,
+        goes_on=partial(run.budget.goes_on, f"epochs of {spec.title}"),
     )
     assert fitted is not None
     epochs = len(fitted.history)

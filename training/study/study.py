@@ -10,13 +10,16 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.plain_file import read_object
 from listwright.ranking.relative import KINDS
+from listwright.training.budget import Budget
 from listwright.training.choice.comparing import better_first_stage
 from listwright.training.data.dataset import Splits
 from listwright.training.first_stage import fit as first_stage
@@ -113,6 +116,7 @@ def tune(
     device: str,
     progress: Progress,
     workers: TrialWorkers | None = None,
+    budget: Budget | None = None,
 ) -> Winner:
     """Search for the values that rank the validation queries best; test queries are never looked at.
 
@@ -127,17 +131,25 @@ def tune(
         device: torch device of the network.
         progress: told how far it is.
         workers: where the fits run; None for this process.
+        budget: the time that there is, half of it for a first stage below a network; None for no bound.
 
     Raises:
         RecipeError: if the recipe has nothing to tune, or no trial got to its end.
     """
+    budget = budget or Budget()
     if isinstance(recipe.model, FirstStageAlone):
-        return _tune_lightgbm(recipe, splits, state, trials, progress, workers)
-    return _tune_network(recipe, recipe.model, splits, state, trials, device, progress, workers)
+        return _tune_lightgbm(recipe, splits, state, trials, progress, workers, budget)
+    return _tune_network(recipe, recipe.model, splits, state, trials, device, progress, workers, budget)
 
 
 def _tune_lightgbm(
-    recipe: Recipe, splits: Splits, state: Path, trials: int, progress: Progress, workers: TrialWorkers | None
+    recipe: Recipe,
+    splits: Splits,
+    state: Path,
+    trials: int,
+    progress: Progress,
+    workers: TrialWorkers | None,
+    budget: Budget,
 ) -> Winner:
     spec = recipe.first_stage
     if not isinstance(spec, LambdaMart):
@@ -158,8 +170,9 @@ def _tune_lightgbm(
         prune=True,
         task=task,
         rounds=rounds,
+        goes_on=partial(budget.goes_on, "trials"),
     )
-    task.end(trials, f"best {found.value:.4f}")
+    task.end(found.trials, f"best {found.value:.4f}")
     pinned = _pinned(spec, found.values)
     return Winner(config.changed(recipe, {"first_stage": pinned}), found.values, "LightGBM", spec.ndcg_at, found, None)
 
@@ -173,8 +186,9 @@ def _tune_network(
     device: str,
     progress: Progress,
     workers: TrialWorkers | None,
+    budget: Budget,
 ) -> Winner:
-    first = _first_stage(recipe, splits, state, trials, progress, workers)
+    first = _first_stage(recipe, splits, state, trials, progress, workers, budget)
     rounds = None
     if workers is not None:
         trial = NetworkTrial(model, workers.read, first, recipe.seed, state, device, workers.jobs)
@@ -191,8 +205,9 @@ def _tune_network(
         device=device,
         task=task,
         rounds=rounds,
+        goes_on=partial(budget.goes_on, "trials"),
     )
-    task.end(trials, f"best {found.value:.4f}")
+    task.end(found.trials, f"best {found.value:.4f}")
     changes: dict[str, object] = {"model": with_values(model, found.values)}
     tuned = None
     if isinstance(recipe.first_stage, LambdaMart):
@@ -204,7 +219,13 @@ def _tune_network(
 
 
 def _first_stage(
-    recipe: Recipe, splits: Splits, state: Path, trials: int, progress: Progress, workers: TrialWorkers | None
+    recipe: Recipe,
+    splits: Splits,
+    state: Path,
+    trials: int,
+    progress: Progress,
+    workers: TrialWorkers | None,
+    budget: Budget,
 ) -> FittedFirstStage:
     """Fitted once for all trials, with as many trials of its own."""
     spec = recipe.first_stage
@@ -214,7 +235,10 @@ def _first_stage(
     kinds = ("none", KINDS) if spec.relative == "auto" else (spec.relative,)  # auto: what a fit would take
     specs = [spec.model_copy(update={"relative": kind}) for kind in kinds]
     if workers is None:
-        fitted = [first_stage.fit(one, splits, seed=recipe.seed, state=state, progress=progress) for one in specs]
+        more: dict[str, Any] = {"seed": recipe.seed, "state": state, "progress": progress}
+        if budget.bounded:
+            more["goes_on"] = lambda name, done, pace: budget.goes_on(name, done, pace + budget.seconds / 2)
+        fitted = [first_stage.fit(one, splits, **more) for one in specs]
     else:
         task = progress.begin("First stages", len(specs))
         running = [workers.executor.submit(_fit_there, workers.read, one, recipe.seed, state) for one in specs]

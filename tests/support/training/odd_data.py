@@ -13,6 +13,7 @@ from listwright.training import fit
 RECIPE = """
 name = "odd"
 about = "x"
+minutes = 0
 [data]
 kind = "{kind}"
 drop_constant = {drop_constant}

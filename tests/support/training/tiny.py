@@ -3,6 +3,7 @@
 TINY = """
 name = "tiny"
 about = "small enough for a test"
+minutes = 0
 [data]
 kind = "synthetic"
 queries = 60

@@ -43,6 +43,7 @@ print(*asyncio.run(ask()))
 SMALL = """
 name = "small"
 about = "a few synthetic lists"
+minutes = 0
 [data]
 kind = "synthetic"
 queries = 40

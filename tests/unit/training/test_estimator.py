@@ -51,6 +51,7 @@ def test_defaults_are_the_recipes():
         "defaults": None,
         "monotone": None,
         "relative": "auto",
+        "minutes": 0.0,
         "seed": 0,
         "device": "auto",
         "verbose": False,

@@ -18,6 +18,7 @@ from support.strategies import scale_examples
 RECIPE = """
 name = "shop"
 about = "x"
+minutes = 0
 [data]
 kind = "table"
 qid = "search"

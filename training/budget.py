@@ -1,0 +1,286 @@
+"""The time that a fit is given: what is planned for it, what ends by the clock, and how that is repeated.
+
+Each decision that a clock makes goes through :class:`Budget`, by name. The names and what was decided stand in the
+run's state, so that a resumed run decides alike, and in its report, so that ``--replay`` does.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from listwright.ranking.errors import RecipeError
+from listwright.ranking.plain_file import read_object
+
+FITS = 12
+"""LightGBM fits that take as long as a fit is given by default."""
+
+LEAST_S = 60.0
+"""Seconds that a fit is given at least by default, so that small tables are not kept short."""
+
+GIVEN_S = 300.0
+"""The same where the first stage was brought along, and no LightGBM is fitted."""
+
+FITTING = 0.85
+"""Share of the time for fitting; the rest is for export, figures and report."""
+
+BOOSTING = 0.6
+"""Share of the time that the plan spends on LightGBM."""
+
+FOLD = 0.75
+"""LightGBM fits that the fit of one fold takes: it knows how many trees it needs."""
+
+LATER_TRIALS = 2.5
+"""LightGBM fits that a trial after the first takes about: it may try many leaves, or a low learning rate."""
+
+_LADDER = ((1, 2), (1, 3), (2, 3), (3, 4), (3, 5), (5, 5), (8, 5), (12, 5), (20, 5), (50, 5))
+"""Settings tried and folds of out-of-fold scores, from the cheapest plan to the dearest."""
+
+FEWEST_EPOCHS = 4
+"""Of a network: with fewer, nothing is learned about it."""
+
+USUAL_EPOCHS = 30
+"""After which most networks have stopped: more looks are worth more than more epochs."""
+
+
+class Budget:
+    """The time of one fit.
+
+    Args:
+        minutes: from the first data that are read to the published bundle; 0 for no bound, None for the default,
+            :data:`FITS` times one LightGBM fit and at least :data:`LEAST_S`.
+        replay: ``budget`` of the report of another run, whose decisions are repeated; the clock then decides nothing.
+        clock: seconds.
+
+    Raises:
+        RecipeError: if the minutes are no number from 0.
+    """
+
+    def __init__(
+        self,
+        minutes: float | None = 0.0,
+        *,
+        replay: Mapping[str, Any] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if minutes is not None and not 0.0 <= minutes < math.inf:
+            raise RecipeError(f"minutes {minutes:g}: expected a number from 0; 0 is no bound")
+        self.bounded = minutes != 0.0 or replay is not None
+        self.replayed = replay is not None
+        self.seconds = math.inf if minutes is None or not self.bounded else 60.0 * minutes
+        self.unit: float | None = None
+        self.planned: dict[str, int] = dict((replay or {}).get("planned", {}))
+        self.ends: dict[str, int] = dict((replay or {}).get("ends", {}))
+        self.left_out: list[str] = []
+        self.undecided: tuple[str, ...] = ()
+        self._minutes = minutes if replay is None else replay.get("minutes")
+        self._clock, self._began = clock, clock()
+        self._file: Path | None = None
+
+    def keep_in(self, file: Path) -> None:
+        """Remember decisions in a file from now on, and go on with those that stand there."""
+        self._file = file
+        if not file.exists():
+            return
+        found = read_object(file)
+        self.unit, self.planned, self.ends = found["unit"], found["planned"], found["ends"]
+        self._began -= found["spent"]
+        if self.unit is not None:
+            self.measured(self.unit)
+
+    def measured(self, unit: float) -> None:
+        """One LightGBM fit takes so many seconds.
+
+        Raises:
+            RecipeError: if there is not even the time for that.
+        """
+        self.unit = unit
+        if self._minutes is None and not self.replayed:
+            self.seconds = max(LEAST_S, FITS * unit)
+        if self.bounded and not self.replayed and unit > self.seconds:
+            raise RecipeError(
+                f"minutes {self._minutes:g}: one LightGBM fit takes {duration(unit)} here; give at least "
+                f"{math.ceil(2 * unit / 60)}, or 0 for no bound"
+            )
+        self._remember()
+
+    @property
+    def spent(self) -> float:
+        """Seconds since the fit began, those of interrupted attempts among them."""
+        return self._clock() - self._began
+
+    def left(self) -> float:
+        """Seconds of what may be spent on fitting; infinite without a bound."""
+        return math.inf if not self.bounded or self.replayed else FITTING * self.seconds - self.spent
+
+    def plan(self, name: str, most: int, affordable: Callable[[], float]) -> int:
+        """How much of a work is planned: all of it without a bound, or what can be afforded; decided once.
+
+        Args:
+            name: of the work.
+            most: of it that the recipe asks for.
+            affordable: how much there is time for.
+        """
+        if not self.bounded:
+            return most
+        if name not in self.planned:
+            self.planned[name] = most if self.replayed else int(max(0.0, min(most, affordable())))
+            self._remember()
+        return self.planned[name]
+
+    def goes_on(self, name: str, done: int, seconds: float) -> bool:
+        """Whether a work goes on after so many steps, of which the next one takes about so many seconds."""
+        if not self.bounded:
+            return True
+        if name in self.ends:
+            return done < self.ends[name]
+        goes_on = self.left() >= seconds
+        if not goes_on:
+            self.ends[name] = done
+        self._remember()
+        return goes_on
+
+    def leave_out(self, what: str) -> None:
+        """Say in the report what was not tried for want of time."""
+        self.left_out.append(what)
+
+    @property
+    def facts(self) -> dict[str, object] | None:
+        """For the report; None without a bound."""
+        if not self.bounded:
+            return None
+        return {
+            "minutes": self._minutes,
+            "seconds": None if math.isinf(self.seconds) else round(self.seconds, 1),
+            "lightgbm_fit_seconds": None if self.unit is None else round(self.unit, 2),
+            "planned": dict(self.planned),
+            "ends": dict(self.ends),
+            "left_out": list(self.left_out),
+            "undecided": list(self.undecided),
+        }
+
+    def announced(self, trials: int) -> list[str]:
+        """The plan for LightGBM, for a person."""
+        if self.replayed:
+            return ["The decisions of another run are repeated; the clock decides nothing"]
+        said = f"One LightGBM fit takes {duration(self.unit or 0.0)}; this fit has {duration(self.seconds)}"
+        tried, folds = self.planned["settings"], self.planned["folds"]
+        plan = [
+            f"{tried} of {trials} settings of LightGBM" if tried < trials else f"{trials} settings of LightGBM",
+            f"{folds} folds",
+            *([] if self.planned["list-relative columns"] else ["no list-relative columns"]),
+        ]
+        more = "; --minutes gives more, --minutes 0 tries all" if tried < trials else ""
+        return [f"{said}: {', '.join(plan)}, then the second stages{more}"]
+
+    def _remember(self) -> None:
+        if self._file is None:
+            return
+        temporary = self._file.with_suffix(".tmp")
+        known = {"unit": self.unit, "planned": self.planned, "ends": self.ends, "spent": self.spent}
+        temporary.write_text(json.dumps(known), encoding="utf-8")
+        temporary.replace(self._file)
+
+
+@dataclass(frozen=True, slots=True)
+class BoostingPlan:
+    """How LightGBM is fitted in the time that there is.
+
+    Args:
+        trials: settings that are tried.
+        folds: of the out-of-fold scores.
+        by_folds: whether settings are chosen by a cross-validation, where the recipe says so.
+        columns: whether list-relative columns are tried, where the recipe says so.
+    """
+
+    trials: int
+    folds: int
+    by_folds: bool
+    columns: bool
+
+
+def boosting_plan(budget: Budget, *, trials: int, folds: int, width: float, by_folds: bool) -> BoostingPlan:
+    """As much of a recipe's first stage as :data:`BOOSTING` of the time allows.
+
+    Args:
+        budget: whose LightGBM fit is measured.
+        trials, folds, by_folds: of the recipe.
+        width: columns with list-relative ones, as a multiple of those without; 1 where the recipe has none.
+
+    Convention: a fit with list-relative columns stops earlier, and takes about half as much longer as there are more
+    columns; it is repeated with those that the trees use. What is left out first are settings, then selection by folds,
+    then list-relative columns.
+    """
+    unit = budget.unit or 0.0
+    ladder = [rung for rung in _LADDER if rung[0] <= trials and rung[1] <= folds] + [(trials, folds)]
+
+    def cost(rung: tuple[int, int], width: float, by_folds: bool) -> float:
+        held_out = FOLD * ((folds if by_folds else rung[1]) - 1)
+        trial = FOLD * folds if by_folds else 1.0
+        settings = trial * (1.0 + LATER_TRIALS * (rung[0] - 1)) + (FOLD if by_folds else 0.0)
+        both = settings + held_out
+        return unit * (both + (0.0 if width == 1.0 else 0.5 * (1.0 + width) * (both + FOLD * trial)))
+
+    ways = [(width, by_folds), (width, False), (1.0, False)]
+    for columns, selection in ways:
+        affordable = [rung for rung in ladder if cost(rung, columns, selection) <= BOOSTING * budget.seconds]
+        if affordable:
+            break
+    tried, parts = affordable[-1] if affordable else (1, 2)
+    with_columns = columns > 1.0 or width == 1.0
+    return BoostingPlan(
+        trials=budget.plan("settings", trials, lambda: tried),
+        folds=budget.plan("folds", folds, lambda: folds if selection else parts),
+        by_folds=bool(budget.plan("selection by folds", int(by_folds), lambda: float(selection))),
+        columns=bool(budget.plan("list-relative columns", 1, lambda: float(with_columns))),
+    )
+
+
+def network_plan(
+    budget: Budget,
+    title: str,
+    *,
+    seconds: float,
+    epoch: Callable[[], float],
+    epochs: int,
+    parts: int,
+    looks: int,
+) -> tuple[int, int]:
+    """Held-out parts of the training queries that a network is compared on at most, and its epochs.
+
+    Args:
+        budget: of the fit.
+        title: of the network.
+        seconds: for the comparison and the fit on all training queries.
+        epoch: measures the seconds of one on all training queries.
+        epochs, parts: of the recipe.
+        looks: parts that are worth looking at.
+
+    Returns:
+        No epochs where there is no time for :data:`FEWEST_EPOCHS`.
+    """
+    share = (parts - 1) / parts  # of the training queries in a comparison
+
+    def affordable_parts() -> float:
+        return max(1.0, (seconds / (epoch() * min(epochs, USUAL_EPOCHS)) - 1.0) / share)
+
+    looks = budget.plan(f"parts for {title}", looks, affordable_parts)
+    most = budget.plan(f"epochs for {title}", epochs, lambda: seconds / (epoch() * (1.0 + looks * share)))
+    return looks, most if most >= min(epochs, FEWEST_EPOCHS) else 0
+
+
+def duration(seconds: float) -> str:
+    """As people read it: ``0.4 s``, ``42 s``, ``2:10 min``, ``1:05 h``."""
+    if seconds < 10.0:
+        return f"{seconds:.1f} s"
+    if seconds < 100.0:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60) if seconds >= 6000 else seconds / 60
+    if seconds >= 6000:
+        return f"{int(minutes) // 60}:{int(minutes) % 60:02} h"
+    return f"{int(minutes)}:{int(seconds) % 60:02} min"

@@ -118,7 +118,8 @@ def rules():
     """Decision 6: in how many folds each rule takes the list-relative columns."""
     choices = result("shipped_choices")["choices"]
     takes = {
-        "better mean: the decision": lambda one: one["mean"] > 0.0,
+        "better mean": lambda one: one["mean"] > 0.0,
+        "better by more than 0.002: the decision": lambda one: one["mean"] > 0.002 or one["low"] > 0.0,
         "one standard error": lambda one: one["mean"] > (one["high"] - one["low"]) / 2 / 1.96,
         "95 % interval above 0": lambda one: one["low"] > 0.0,
     }

@@ -27,6 +27,7 @@ setup(
             ("ranking/compiled/served_record", []),
             ("ranking/compiled/tree_traversal", LOCKSTEP),
             ("service/wire/json_fast", []),
+            ("training/data/letor/scan", []),
         )
     ]
 )

@@ -135,12 +135,13 @@ def _faults(body: bytes) -> list[Any]:
 
 
 def letor_text(data: bytes) -> None:
-    """``training.data.letor``: what its fast parser accepts, the precise one accepts as the same."""
+    """``training.data.letor``: what its fast parsers accept, the precise one accepts as the same."""
     chunk = data if data.endswith(b"\n") else data + b"\n"  # chunks are whole lines
     for with_qid in (True, False):
-        fast = parse_fast(chunk, 1, with_qid=with_qid)
-        if fast is not None:
-            _check_same(fast, parse_lines(chunk, 1, "fuzz", with_qid=with_qid))
+        for parse in (parse_fast, letor.parse_compiled):
+            fast = parse(chunk, 1, with_qid=with_qid)
+            if fast is not None:
+                _check_same(fast, parse_lines(chunk, 1, "fuzz", with_qid=with_qid))
     letor.read(BytesIO(data), "fuzz")
 
 

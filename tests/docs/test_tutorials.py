@@ -133,7 +133,12 @@ def test_specialists(reader):
 def test_a_cluster(reader):
     pytest.importorskip("ray", reason="needs pip install 'listwright[ray]'")
     reader.environment["LISTWRIGHT_CACHE"] = str(reader.folder / "cache")
-    reader.work_through("tutorials/cluster.md")
+    try:
+        reader.work_through("tutorials/cluster.md")
+    except AssertionError as error:
+        if "Ray did not start within" in str(error):  # three times 30 seconds are too few on a busy machine
+            pytest.skip("Ray did not start")
+        raise
     assert "first stage" in reader.printed["listwright fit shop.toml --data rows.parquet --quick --out models/shop/1\n"]
     assert pl.read_parquet(reader.folder / "again.parquet")["rank"].min() == 1
 

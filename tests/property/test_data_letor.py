@@ -1,4 +1,4 @@
-"""The two parsers of LETOR text are one: on every file, however odd, and on every ruin of a file."""
+"""The three parsers of LETOR text are one: on every file, however odd, and on every ruin of a file."""
 
 import io
 import re
@@ -14,6 +14,9 @@ from listwright.training.data.letor.fast import parse_fast
 from listwright.training.data.letor.lines import parse_lines
 from support.strategies import scale_examples
 
+QUICK = [parse_fast, letor.parse_compiled]
+"""They give up where they have a doubt."""
+
 SPACES = st.sampled_from([b" ", b" ", b" ", b"\t", b"  ", b" \t "])
 LINE_ENDS = st.sampled_from([b"\n", b"\n", b"\n", b"\r\n", b" \n", b" # c:1 qid:2\n", b"#\n", b"\n\n"])
 NUMBERS = st.one_of(
@@ -23,6 +26,12 @@ NUMBERS = st.one_of(
     st.sampled_from(
         [b"0", b".5", b"5.", b"+1", b"-0", b"1E3", b"1e-400", b"nan", b"NULL", b"1.797693134862315708e+308"]
     ),
+)
+DIGITS = st.builds(
+    lambda whole, part, power: b"%d.%d%s" % (whole, part, b"" if power is None else b"e%d" % power),
+    st.integers(0, 10**19),
+    st.integers(0, 10**12),
+    st.none() | st.integers(-60, 30),
 )
 LABELS = st.sampled_from([b"0", b"0", b"1", b"2", b"30", b"2.0", b"+1", b"1e0", b"00"])
 QIDS = st.one_of(
@@ -75,9 +84,10 @@ def agree(fast, slow):
 @settings(max_examples=scale_examples(200))
 def test_fast_and_precise_agree_on_legal_text(text):
     slow = precise(text)
-    fast = parse_fast(text, 1, with_qid=True)
-    if fast is not None:
-        agree(fast, slow)
+    for parse in QUICK:
+        fast = parse(text, 1, with_qid=True)
+        if fast is not None:
+            agree(fast, slow)
     whole = letor.read(io.BytesIO(text), "x")
     assert np.array_equal(whole.features[:, : slow.features.shape[1]], slow.features, equal_nan=True)
     assert list(whole.qids) == [qid for n, qid in enumerate(slow.qids) if n == 0 or qid != slow.qids[n - 1]]
@@ -85,9 +95,10 @@ def test_fast_and_precise_agree_on_legal_text(text):
 
 @given(files(qids=False))
 def test_fast_and_precise_agree_without_qids(text):
-    fast = parse_fast(text, 1, with_qid=False)
-    if fast is not None:
-        agree(fast, precise(text, with_qid=False))
+    for parse in QUICK:
+        fast = parse(text, 1, with_qid=False)
+        if fast is not None:
+            agree(fast, precise(text, with_qid=False))
 
 
 @given(ruins())
@@ -105,9 +116,21 @@ def test_what_the_fast_parser_takes_the_precise_one_takes_alike(text):
     """The fast one may give up, but it never accepts what the precise one refuses, and never reads it differently."""
     if not text.endswith(b"\n"):
         text += b"\n"
-    fast = parse_fast(text, 1, with_qid=True)
-    if fast is not None:
-        agree(fast, precise(text))
+    for parse in QUICK:
+        fast = parse(text, 1, with_qid=True)
+        if fast is not None:
+            agree(fast, precise(text))
+
+
+@given(st.lists(NUMBERS | DIGITS, min_size=1, max_size=20))
+@settings(max_examples=scale_examples(300))
+def test_numbers_are_those_of_python_to_the_bit(numbers):
+    """Many digits and large powers among them, where a quick product would round twice."""
+    line = b" ".join(b"%d:%s" % (place, number) for place, number in enumerate(numbers, start=1))
+    found = letor.parse_compiled(b"0 " + line + b"\n", 1, with_qid=False)
+    if found is not None:
+        wanted = precise(b"0 " + line, with_qid=False).features
+        assert found.features.tobytes() == np.where(np.isnan(wanted), np.float32(np.nan), wanted).tobytes()
 
 
 def read_or_error(text, chunk):

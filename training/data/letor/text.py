@@ -1,7 +1,8 @@
 """SVMrank / LETOR text: ``label qid:Q i:v i:v ... # comment``, one candidate a line.
 
-Two parsers give one result. The fast one checks the structure of a whole chunk at once and parses all its numbers in
-one call; whenever it has any doubt, the precise one reads that chunk line by line, and is the one that complains.
+Three parsers give one result. The compiled one reads plain text; the fast one, where there was no C compiler, checks
+the structure of a whole chunk at once and parses all its numbers in one call. Whenever both have any doubt, the precise
+one reads that chunk line by line, and is the one that complains.
 
 Conventions: an index that a line leaves out is 0.0, as SVMrank means it; the words of
 :data:`listwright.ranking.features.MISSING_WORDS` are missing values, and so is the largest double, Istella's marker of
@@ -15,7 +16,8 @@ import lzma
 import zipfile
 import zlib
 from collections.abc import Iterator
-from typing import BinaryIO
+from importlib import import_module
+from typing import Any, BinaryIO
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -23,9 +25,21 @@ from jaxtyping import Float, Int
 from listwright.ranking.errors import DataError
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.training.data.dataset import Dataset
-from listwright.training.data.letor.fast import Block, parse_fast
+from listwright.training.data.letor.fast import (
+    FLOAT32_BOUND,
+    MAX_INDEX,
+    MAX_LABEL,
+    MISSING_DOUBLE,
+    Block,
+    parse_fast,
+)
 from listwright.training.data.letor.lines import parse_lines
 from listwright.training.progress import NO_TASK, Task
+
+try:
+    scan: Any = import_module("listwright.training.data.letor.scan").scan
+except ImportError:  # there was no C compiler
+    scan = None
 
 CHUNK_BYTES = 2 * 2**20
 """Small enough for its arrays to stay in the processor's cache, large enough for the vector operations to pay."""
@@ -90,12 +104,22 @@ def blocks_of(
         line, parsed = line + passed, parsed + len(piece) - len(chunk)
         if not chunk:
             continue
-        block = parse_fast(chunk, line, with_qid=with_qid)
+        block = parse_compiled(chunk, line, with_qid=with_qid)
+        if block is None:
+            block = parse_fast(chunk, line, with_qid=with_qid)
         yield parse_lines(chunk, line, source, with_qid=with_qid) if block is None else block
         line += chunk.count(b"\n")
         parsed += len(chunk)
         task.reach(parsed // 1000)
     task.end(parsed // 1000)  # compressed text is longer than its file: only now is the end known
+
+
+def parse_compiled(chunk: bytes, first_line: int, *, with_qid: bool) -> Block | None:
+    """By the compiled parser; None where it was not built, or has a doubt."""
+    if scan is None:
+        return None
+    found = scan(chunk, first_line, with_qid, MAX_INDEX, MAX_LABEL, FLOAT32_BOUND, MISSING_DOUBLE)
+    return None if found is None else Block(*found)
 
 
 def _from_line(chunk: bytes, lines: int) -> tuple[bytes, int]:

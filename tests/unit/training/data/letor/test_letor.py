@@ -230,9 +230,12 @@ def test_progress_counts_kilobytes(monkeypatch):
         b"30 qid:9007199254740991 65536:1 # comment\n",
     ],
 )
-def test_regular_text_takes_the_fast_parser(text):
+@pytest.mark.parametrize("parse", [parse_fast, letor.parse_compiled])
+def test_regular_text_takes_the_fast_parsers(text, parse):
     """Otherwise every other test could pass on the precise parser alone."""
-    fast = parse_fast(text, 1, with_qid=True)
+    if parse is letor.parse_compiled and letor.scan is None:
+        pytest.skip("there was no C compiler")
+    fast = parse(text, 1, with_qid=True)
     precise = parse_lines(text, 1, "a.txt", with_qid=True)
     assert fast is not None
     assert np.array_equal(fast.features, precise.features, equal_nan=True)

@@ -60,7 +60,7 @@ def measure(reader: str, path: Path) -> dict[str, float]:
         started = time.perf_counter()
         frame = pl.read_csv(path, separator=" ", has_header=False, infer_schema=False)
         seconds = time.perf_counter() - started
-        rows, queries, total = frame.height, frame["column_2"].n_unique(), float("nan")
+        rows, queries, total = frame.height, 0, 0.0  # the strings are not looked at
     elif reader.startswith("listwright"):
         from listwright.training.data.letor import text  # noqa: PLC0415
         from listwright.training.stored.rows import in_memory  # noqa: PLC0415
@@ -112,8 +112,11 @@ def compare(rows: int) -> dict[str, object]:
         results = {reader: run(reader, part) for reader in READERS}
     ours = results["listwright"]
     for reader, theirs in results.items():
-        same = (ours["rows"], ours["queries"]) == (theirs["rows"], theirs["queries"])
-        if not same or not (reader.startswith("polars") or np.isclose(ours["sum"], theirs["sum"])):
+        if ours["rows"] != theirs["rows"]:
+            raise SystemExit(f"listwright and {reader} disagree")
+        if reader.startswith("polars"):
+            continue
+        if ours["queries"] != theirs["queries"] or not np.isclose(ours["sum"], theirs["sum"]):
             raise SystemExit(f"listwright and {reader} disagree")
     return {
         "features": FEATURES,

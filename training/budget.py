@@ -42,7 +42,9 @@ _LADDER = ((1, 2), (1, 3), (2, 3), (3, 4), (3, 5), (5, 5), (8, 5), (12, 5), (20,
 """Settings tried and folds of out-of-fold scores, from the cheapest plan to the dearest."""
 
 FEWEST_EPOCHS = 4
-"""Of a network: with fewer, nothing is learned about it."""
+"""Of a network: with fewer, nothing is learned about it; or :data:`FEWEST_STEPS`, where an epoch has many."""
+
+FEWEST_STEPS = 500
 
 USUAL_EPOCHS = 30
 """After which most networks have stopped: more looks are worth more than more epochs."""
@@ -76,6 +78,7 @@ class Budget:
         self.unit: float | None = None
         self.planned: dict[str, int] = dict((replay or {}).get("planned", {}))
         self.ends: dict[str, int] = dict((replay or {}).get("ends", {}))
+        self.reserved = 0.0  # seconds of a fit that is certain to come
         self.left_out: list[str] = []
         self.undecided: tuple[str, ...] = ()
         self._minutes = minutes if replay is None else replay.get("minutes")
@@ -88,10 +91,17 @@ class Budget:
         if not file.exists():
             return
         found = read_object(file)
+        if self.replayed and (self.planned, self.ends) != (found["planned"], found["ends"]):
+            raise RecipeError("the interrupted run decided otherwise than the report of --replay: leave --replay out")
         self.unit, self.planned, self.ends = found["unit"], found["planned"], found["ends"]
         self._began -= found["spent"]
         if self.unit is not None:
             self.measured(self.unit)
+
+    @property
+    def mode(self) -> str:
+        """What a resumed run must have in common with the interrupted one."""
+        return "bounded" if self.bounded else "unbounded"
 
     def measured(self, unit: float) -> None:
         """One LightGBM fit takes so many seconds.
@@ -102,12 +112,17 @@ class Budget:
         self.unit = unit
         if self._minutes is None and not self.replayed:
             self.seconds = max(LEAST_S, FITS * unit)
+        self._remember()
         if self.bounded and not self.replayed and unit > self.seconds:
             raise RecipeError(
                 f"minutes {self._minutes:g}: one LightGBM fit takes {duration(unit)} here; give at least "
-                f"{math.ceil(2 * unit / 60)}, or 0 for no bound"
+                f"{math.ceil(2 * unit / 60)}, or 0 for no bound; --resume goes on with the fit that there is"
             )
-        self._remember()
+
+    def without_lightgbm(self) -> None:
+        """No LightGBM is fitted: the default is :data:`GIVEN_S`."""
+        if self._minutes is None and not self.replayed:
+            self.seconds = GIVEN_S
 
     @property
     def spent(self) -> float:
@@ -115,8 +130,8 @@ class Budget:
         return self._clock() - self._began
 
     def left(self) -> float:
-        """Seconds of what may be spent on fitting; infinite without a bound."""
-        return math.inf if not self.bounded or self.replayed else FITTING * self.seconds - self.spent
+        """Seconds of what may be spent on fitting and is not reserved; infinite without a bound."""
+        return math.inf if not self.bounded or self.replayed else FITTING * self.seconds - self.spent - self.reserved
 
     def plan(self, name: str, most: int, affordable: Callable[[], float]) -> int:
         """How much of a work is planned: all of it without a bound, or what can be afforded; decided once.
@@ -179,7 +194,7 @@ class Budget:
         return [f"{said}: {', '.join(plan)}, then the second stages{more}"]
 
     def _remember(self) -> None:
-        if self._file is None:
+        if self._file is None or not self.bounded:
             return
         temporary = self._file.with_suffix(".tmp")
         known = {"unit": self.unit, "planned": self.planned, "ends": self.ends, "spent": self.spent}
@@ -204,13 +219,16 @@ class BoostingPlan:
     columns: bool
 
 
-def boosting_plan(budget: Budget, *, trials: int, folds: int, width: float, by_folds: bool) -> BoostingPlan:
+def boosting_plan(
+    budget: Budget, *, trials: int, folds: int, width: float, by_folds: bool, blind: bool = False
+) -> BoostingPlan:
     """As much of a recipe's first stage as :data:`BOOSTING` of the time allows.
 
     Args:
         budget: whose LightGBM fit is measured.
         trials, folds, by_folds: of the recipe.
         width: columns with list-relative ones, as a multiple of those without; 1 where the recipe has none.
+        blind: whether the validation queries can choose nothing, so that folds must.
 
     Convention: a fit with list-relative columns stops earlier, and takes about half as much longer as there are more
     columns; it is repeated with those that the trees use. What is left out first are settings, then selection by folds,
@@ -226,9 +244,10 @@ def boosting_plan(budget: Budget, *, trials: int, folds: int, width: float, by_f
         both = settings + held_out
         return unit * (both + (0.0 if width == 1.0 else 0.5 * (1.0 + width) * (both + FOLD * trial)))
 
-    ways = [(width, by_folds), (width, False), (1.0, False)]
+    ways = [(width, by_folds), (width, by_folds and blind), (1.0, by_folds and blind)]
+    most = min(BOOSTING * budget.seconds, budget.left())
     for columns, selection in ways:
-        affordable = [rung for rung in ladder if cost(rung, columns, selection) <= BOOSTING * budget.seconds]
+        affordable = [rung for rung in ladder if cost(rung, columns, selection) <= most]
         if affordable:
             break
     tried, parts = affordable[-1] if affordable else (1, 2)
@@ -248,6 +267,7 @@ def network_plan(
     seconds: float,
     epoch: Callable[[], float],
     epochs: int,
+    steps: float,
     parts: int,
     looks: int,
 ) -> tuple[int, int]:
@@ -259,10 +279,11 @@ def network_plan(
         seconds: for the comparison and the fit on all training queries.
         epoch: measures the seconds of one on all training queries.
         epochs, parts: of the recipe.
+        steps: of an epoch.
         looks: parts that are worth looking at.
 
     Returns:
-        No epochs where there is no time for :data:`FEWEST_EPOCHS`.
+        No epochs where there is time for too few of them.
     """
     share = (parts - 1) / parts  # of the training queries in a comparison
 
@@ -271,7 +292,7 @@ def network_plan(
 
     looks = budget.plan(f"parts for {title}", looks, affordable_parts)
     most = budget.plan(f"epochs for {title}", epochs, lambda: seconds / (epoch() * (1.0 + looks * share)))
-    return looks, most if most >= min(epochs, FEWEST_EPOCHS) else 0
+    return looks, most if most >= min(epochs, FEWEST_EPOCHS, math.ceil(FEWEST_STEPS / steps)) else 0
 
 
 def duration(seconds: float) -> str:

@@ -90,7 +90,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         precision: Literal["float32", "bfloat16"] = "float32",
         query_norm: Literal["stable", "paper"] = "stable",
         confusion_weight: float = 0.01,
-        confusion_pairs: int | None = 80,
+        confusion_pairs: int | Literal["all"] | None = 80,
         first_stage_score: bool = True,
         cutoff: int = 100,
         dropout: float = 0.0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -56,8 +57,12 @@ def main(arguments: list[str] | None = None) -> int:
         budget = _budget(recipe, options)
         out = options.out or next_version(Path("models"), recipe.name)
         with console.status("loading torch"):  # seconds, which --help and mistyped options need not wait for
+            import lightgbm  # noqa: PLC0415
+
             from listwright.training.reporting.report import show  # noqa: PLC0415
             from listwright.training.run import run  # noqa: PLC0415
+        # its warnings are about settings that nobody chose here, such as more categories than bins; errors are raised
+        lightgbm.register_logger(logging.getLogger("lightgbm"), info_method_name="debug", warning_method_name="debug")
         command = repeatable("fit", sys.argv[1:] if arguments is None else arguments)
         with _workers(options) as workers:
             report = run(
@@ -107,7 +112,7 @@ def _budget(recipe: Recipe, options: argparse.Namespace) -> Budget:
             raise RecipeError(
                 "--replay repeats the decisions of another run, which took no heed of a clock: leave out --minutes"
             )
-        return Budget(replay=_decisions(options.replay))
+        return Budget(replay=_decisions(options.replay, recipe))
     if recipe.specialists is not None:  # whose fits have no plan
         if options.minutes:
             raise RecipeError(
@@ -117,10 +122,13 @@ def _budget(recipe: Recipe, options: argparse.Namespace) -> Budget:
     return Budget(recipe.minutes if options.minutes is None else options.minutes)
 
 
-def _decisions(report: Path) -> dict[str, Any]:
-    found = read_object(report).get("budget")
+def _decisions(report: Path, recipe: Recipe) -> dict[str, Any]:
+    told = read_object(report)
+    found = told.get("budget")
     if not isinstance(found, dict):
         raise RecipeError(f"--replay {report}: that fit had no bound; the same command with --minutes 0 repeats it")
+    if told.get("recipe") != recipe.model_dump(mode="json"):
+        raise RecipeError(f"--replay {report}: that fit had another recipe: repeat its command, and add --replay")
     return found
 
 

@@ -71,7 +71,8 @@ def run(
         ListwrightError: with the place and the remedy; nothing is published, checkpoints stay.
     """
     usable = usable_device(device)
-    with Workspace(out, recipe, resume=resume) as workspace, progress_bars(console) as bars:
+    budget = budget or Budget()
+    with Workspace(out, recipe, resume=resume, mode=budget.mode) as workspace, progress_bars(console) as bars:
         watch = Stopwatch(bars)
         with watch.step("data"):
             read = load(recipe, sources, shards=shards, progress=bars)
@@ -100,7 +101,8 @@ def run_on(
         ListwrightError: as :func:`run`.
     """
     usable = usable_device(device)
-    with Workspace(out, recipe, resume=False) as workspace, progress_bars(console) as bars:
+    budget = budget or Budget()
+    with Workspace(out, recipe, resume=False, mode=budget.mode) as workspace, progress_bars(console) as bars:
         watch = Stopwatch(bars)
         with watch.step("data"):
             splits, fingerprint = _checked(recipe, read, workspace)
@@ -108,9 +110,8 @@ def run_on(
         return _fit_and_publish(context, workspace, watch, fingerprint, command)
 
 
-def _kept(budget: Budget | None, workspace: Workspace) -> Budget:
+def _kept(budget: Budget, workspace: Workspace) -> Budget:
     """The budget with the decisions of the interrupted run, if one goes on."""
-    budget = budget or Budget()
     budget.keep_in(workspace.state / "budget.json")
     return budget
 

@@ -31,13 +31,14 @@ class Workspace:
         out: where the bundle will stand.
         recipe: of this run.
         resume: go on with what an interrupted run left; False starts from nothing.
+        mode: of the run's time: ``bounded`` or ``unbounded``.
 
     Raises:
         RecipeError: if ``out`` exists or cannot name a bundle; if an interrupted run is there and ``resume`` is False,
             or the other way round; if that run had another recipe, or is still going on.
     """
 
-    def __init__(self, out: Path, recipe: Recipe, *, resume: bool) -> None:
+    def __init__(self, out: Path, recipe: Recipe, *, resume: bool, mode: str = "unbounded") -> None:
         self.out = out
         self.folder = partial_of(out)
         check_names(out)
@@ -45,7 +46,7 @@ class Workspace:
             raise RecipeError(f"{out} exists already: a published bundle never changes; choose another --out")
         if resume and not self.folder.exists():
             raise RecipeError(f"nothing to resume for {out}: there is no {self.folder}; run without --resume")
-        self._recipe = recipe.model_dump(mode="json")
+        self._recipe, self._mode = recipe.model_dump(mode="json"), mode
         self._lock = FileLock(self.folder / "lock")
         found = self.folder.exists()
         self._hold()
@@ -56,6 +57,7 @@ class Workspace:
                 )
             if resume:
                 self._check("recipe", self._recipe)
+                self._check("bound on its time", mode)
         except RecipeError:
             self._lock.release()
             raise
@@ -66,7 +68,7 @@ class Workspace:
             shutil.rmtree(self.bundle)
         self.bundle.mkdir()
         if not resume:
-            self._remember({"recipe": self._recipe})
+            self._remember({"recipe": self._recipe, "bound on its time": mode})
 
     def __enter__(self) -> Workspace:
         return self
@@ -108,7 +110,8 @@ class Workspace:
             if given is not None or "first stage" in known:
                 self._check("first stage", given)
         else:
-            self._remember({"recipe": self._recipe, "data": digest, "first stage": given})
+            of_all: dict[str, object] = {"recipe": self._recipe, "bound on its time": self._mode}
+            self._remember({**of_all, "data": digest, "first stage": given})
         return digest
 
     def discard(self) -> None:

@@ -30,7 +30,8 @@ MODELS: dict[str, NetworkSpec] = {
     "mlp": MlpSpec(),
     "qilcm without confusion": QilcmSpec(variant="V2"),
     "qilcm, a quarter of the pairs": QilcmSpec(confusion_pairs=790),
-    "qilcm": QilcmSpec(),
+    "qilcm, one pair a list": QilcmSpec(),
+    "qilcm": QilcmSpec(confusion_pairs="all"),
 }
 
 

@@ -48,7 +48,7 @@ def work(rank: int, size: int, port: int, epochs: int, device: str, answer: str)
     torch.set_num_threads(1)  # as Ray's workers have
     if device.startswith("cuda"):
         torch.cuda.set_device(rank)
-    data, spec = planted(np.random.default_rng(0)), QilcmSpec()
+    data, spec = planted(np.random.default_rng(0)), QilcmSpec(confusion_pairs="all")
     torch.manual_seed(0)
     lists = Lists(
         data, np.random.default_rng(1).normal(size=data.rows), cutoff=spec.cutoff, append_score=spec.first_stage_score

@@ -209,7 +209,7 @@ def test_qilcm_as_printed_takes_only_what_the_paper_leaves_open():
     like = like.model_copy(update={"confusion_pairs": 9, "batch_size": 3, "learning_rate": 0.5, "max_epochs": 1})
     open_in_print = {"confusion_weight": 0.3, "cutoff": 7, "patience": 2}
     printed = {"query_norm": "paper", "rank_loss": "paper", "batches": "random", "first_stage_score": False}
-    printed["confusion_pairs"] = None
+    printed["confusion_pairs"] = "all"
     assert named("qilcm-paper", like) == QilcmSpec(**printed, **open_in_print)
     assert named("qilcm-paper", MlpSpec(cutoff=7, patience=2)) == QilcmSpec(**printed, cutoff=7, patience=2)
 

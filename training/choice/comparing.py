@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from listwright.ranking import bundle
 from listwright.ranking.manifest import Comparison, Manifest
@@ -91,7 +91,7 @@ def compared(
     else:
         share = np.full(len(gains), 1 / len(gains)) if weights is None else weights / weights.sum()
         variance = float(np.sum((share * (gains - mean)) ** 2)) * len(gains) / max(1, len(gains) - 1)
-        half = ConfidenceSequence(SAME, 0.05 / comparisons).half_width(variance)
+        half = ConfidenceSequence(SAME, 0.05 / comparisons).half_width(variance) if variance > 0.0 else 0.0
         low, high = max(-1.0, mean - half), min(1.0, mean + half)
     return Comparison(
         ranker=ranker, over=over, metric=metric, mean=mean, low=low, high=high, n=_that_count(gains, weights)
@@ -169,8 +169,14 @@ def reason(comparisons: Sequence[Comparison], titles: Mapping[str, str], undecid
         f"{choice_verdict_of(c.low, c.high, c.n, in_time=c.ranker not in undecided)}"
         for c in comparisons
     ]
-    n = max(one.n for one in comparisons)
+    n = counted([one.n for one in comparisons])
     return f"on {n} training queries, each ranked by models of this fit that were not trained on it: {'; '.join(said)}"
+
+
+def counted(queries: Sequence[int]) -> str:
+    """How many queries comparisons looked at: ``900``, or ``5298 to 21189``."""
+    low, high = min(queries), max(queries)
+    return f"{low}" if low == high else f"{low} to {high}"
 
 
 def without_worse(folder: Path, manifest: Manifest, valid: Dataset, cutoff: int) -> Manifest:
@@ -236,11 +242,13 @@ class Compared:
         values: ``(N,)`` its NDCG of every training query; NaN for those that were not looked at.
         comparison: over the queries that were.
         in_time: whether the comparison was not cut short; False makes "no difference shown" "not enough time".
+        seconds: that as many epochs on all training queries take about.
     """
 
     values: Float[np.ndarray, " N"]
     comparison: Comparison
     in_time: bool
+    seconds: float
 
 
 def compare(
@@ -273,10 +281,11 @@ def compare(
     values = np.full(len(run.splits.train), np.nan)
     weights = run.splits.train.query_weights
     task = run.progress.begin(f"Comparing {spec.title}, by folds", looks)
-    to_the_end, found = True, None
-    for number, (held_out, scored, ended) in enumerate(_held_out(run, spec, first, (epochs, looks), task), start=1):
-        values[held_out] = scored
-        to_the_end = to_the_end and ended
+    to_the_end, seconds, found = True, 0.0, None
+    held_out = _held_out(run, spec, first, (epochs, looks), np.isfinite(current[1]), task)
+    for number, part in enumerate(held_out, start=1):
+        values[part.queries] = part.values
+        to_the_end, seconds = to_the_end and part.ended, max(seconds, part.seconds)
         gains = values - current[1]
         known = np.isfinite(gains)
         found = compared(
@@ -292,8 +301,9 @@ def compare(
         if budget.bounded and settled(found):
             break
     assert found is not None
-    whole = looks == parts or len(values) >= MANY
-    return Compared(values, found, in_time=not budget.bounded or settled(found) or (to_the_end and whole))
+    whole = bool(np.isfinite(values).all()) or len(values) >= MANY
+    in_time = not budget.bounded or (to_the_end and (whole or settled(found)))
+    return Compared(values, found, in_time, seconds)
 
 
 def settled(comparison: Comparison) -> bool:
@@ -320,6 +330,7 @@ def _time_for(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) -> tu
         seconds=run.budget.left() / waiting,
         epoch=cache(lambda: epoch_of(run, spec, first)),
         epochs=spec.max_epochs,
+        steps=len(run.splits.train) / spec.batch_size,
         parts=run.recipe.choice.folds,
         looks=1 if len(run.splits.train) >= MANY else run.recipe.choice.folds,
     )
@@ -334,23 +345,56 @@ def epoch_of(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) -> flo
     return seconds / (1 if run.workers is None else run.workers.size)
 
 
-def _held_out(
-    run: RunContext, spec: NetworkSpec, first: FittedFirstStage, most: tuple[int, int], task: Task
-) -> Iterator[tuple[Int[np.ndarray, " M"], Float[np.ndarray, " M"], bool]]:
-    """For each part: its queries, their NDCG by a network that did not see them, and whether its fit came to an end.
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A held-out part of the training queries, ranked by a network that did not see it.
 
-    ``most`` are epochs of a network, and parts. Networks stop early by the validation queries, as the one on all
-    training queries does. The NDCG of a query without a relevant candidate is 0.
+    Args:
+        queries: of the part.
+        values: their NDCG; 0 for one without a relevant candidate.
+        ended: whether the network's fit came to its own end.
+        seconds: that as many epochs on all training queries take about.
     """
-    choice, seed = run.recipe.choice, run.recipe.seed
+
+    queries: Int[np.ndarray, " M"]
+    values: Float[np.ndarray, " M"]
+    ended: bool
+    seconds: float
+
+
+def _held_out(
+    run: RunContext,
+    spec: NetworkSpec,
+    first: FittedFirstStage,
+    most: tuple[int, int],
+    known: Bool[np.ndarray, " N"],
+    task: Task,
+) -> Iterator[_Part]:
+    """The parts one after the other, as far as the ranker to beat is ``known``; ``most`` are epochs, and parts.
+
+    Networks stop early by the validation queries, as the one on all training queries does. The clock ends one where
+    there is no time left to fit as many epochs on all training queries.
+    """
+    choice, seed, budget = run.recipe.choice, run.recipe.seed, run.budget
     assert choice is not None
+    share = (choice.folds - 1) / choice.folds
     spec = as_fitted(spec, first)
     seen = widened(run.splits, first.relative) if spec.relative else run.splits
+    took = 0.0
     for number, (rest, held_out) in enumerate(query_folds(seen.train, choice.folds, seed + 1)[: most[1]], start=1):
+        if not known[held_out].any():
+            return
+        if number > 1 and not budget.goes_on(f"parts of {spec.title}", number - 1, took * (1.0 + share)):
+            return
         file = run.state / f"compared_{spec.kind}_{number}.npz"
         if not file.exists():
             checkpoint = run.state / f"compared_{spec.kind}_{number}.pt"
             train, part = seen.train.select(rest), seen.train.select(held_out)
+            name, began = f"epochs of {spec.title}, part {number}", budget.spent
+
+            def goes_on(done: int, pace: float, name: str = name) -> bool:
+                return budget.goes_on(name, done, pace + (done + 1) * pace / share)
+
             fitted = fit_network(
                 spec.model_copy(update={"max_epochs": most[0]}),
                 train,
@@ -363,7 +407,7 @@ def _held_out(
                 device=run.device,
                 task=_Epochs(task, number),
                 elsewhere=on_workers(run.workers),
-                goes_on=partial(run.budget.goes_on, f"epochs of {spec.title}, part {number}"),
+                goes_on=goes_on,
             )
             scores = first.train_scores[seen.train.rows_of(held_out)]
             lists = lists_for(spec, part, scores)
@@ -371,11 +415,12 @@ def _held_out(
             epochs = len(fitted.history)
             ended = epochs >= spec.max_epochs or epochs - fitted.best_epoch >= spec.patience
             temporary = file.with_suffix(".tmp.npz")
-            np.savez(temporary, values=found, ended=ended)
+            np.savez(temporary, values=found, ended=ended, seconds=(budget.spent - began) / share)
             temporary.replace(file)
             checkpoint.unlink(missing_ok=True)
-        with np.load(file) as known:
-            yield held_out, known["values"], bool(known["ended"])
+        with np.load(file) as done:
+            took = float(done["seconds"])
+            yield _Part(held_out, done["values"], bool(done["ended"]), took)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,9 +38,9 @@ def choice_verdict_of(
     Args:
         low, high: its ends.
         n: queries that count.
-        in_time: whether there was time to find out; an interval that excludes 0 says something in any case.
+        in_time: whether there was time to find out; a gain is one in any case.
     """
     if n < FEWEST:
         return "too few queries"
     verdict = verdict_of(low, high)
-    return "not enough time" if verdict == "no difference shown" and not in_time else verdict
+    return verdict if in_time or verdict == "gain" else "not enough time"

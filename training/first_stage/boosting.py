@@ -63,7 +63,7 @@ class LocalGrower:
     def __init__(self) -> None:
         self._train: Dataset | None = None
         self._binned: lightgbm.Dataset | None = None
-        self._best: tuple[Mapping[str, Any], str] | None = None
+        self._best: tuple[float, Mapping[str, Any], str] | None = None
 
     def trial_of(
         self, train: Dataset, valid: Dataset, spec: LambdaMart, *, seed: int, parts: Parts | None = None
@@ -72,10 +72,8 @@ class LocalGrower:
         train_set = self._bins_of(train)
         rows = None if parts is None else [(train.rows_of(rest), train.rows_of(part)) for rest, part in parts]
         valid_sets = [lightgbm_dataset(valid, reference=train_set)] if rows is None else []
-        best = -np.inf
 
         def try_setting(_number: int, values: dict[str, Value], report: StepReport) -> tuple[float, int]:
-            nonlocal best
             settings = settings_of({**values, **bounds_of(train, spec.monotone)}, seed)
             measure = HeldOutNdcg(spec.ndcg_at, settings.get("label_gain"))
             stop = lightgbm.early_stopping(spec.patience, verbose=False)
@@ -89,8 +87,8 @@ class LocalGrower:
                 booster = lightgbm.train(unmeasured, train_set, spec.max_trees, valid_sets=valid_sets, **told)
             trees = booster.best_iteration or booster.current_iteration()
             value = float(booster.best_score["valid_0"][measure.name])
-            if value > best:
-                best, self._best = value, ({**settings, "trees": trees}, _cut(booster, trees))
+            if self._best is None or value > self._best[0]:
+                self._best = value, {**settings, "trees": trees}, _cut(booster, trees)
             return value, trees
 
         return try_setting
@@ -108,8 +106,9 @@ class LocalGrower:
         settings, binned = settings_of(params, seed), self._bins_of(train)
         if queries is not None:
             binned = binned.subset(train.rows_of(queries).tolist())
-        elif self._best is not None and self._best[0] == {**settings, "trees": trees}:
-            return self._best[1]  # as a trial has grown it
+            binned.free_raw_data = True  # it asks for no row: they may lie on disk
+        elif self._best is not None and self._best[1] == {**settings, "trees": trees}:
+            return self._best[2]  # as a trial has grown it
         with clear_refusal():
             text: str = lightgbm.train(settings, binned, num_boost_round=trees).model_to_string()
         return text

@@ -59,8 +59,8 @@ class QilcmSpec(Network):
             which is served in float64 up to there and takes about twice the time).
         confusion_weight: lambda', the weight of the normalised Chamfer loss; the lambda of eq. (10) that it equals
             is printed.
-        confusion_pairs: query pairs sampled per batch for eq. (13), by default about one for each query; None, or
-            ``all``, for all.
+        confusion_pairs: query pairs sampled per batch for eq. (13), by default about one for each query; or
+            ``all``.
     """
 
     kind: Literal["qilcm"] = "qilcm"
@@ -68,7 +68,7 @@ class QilcmSpec(Network):
     hidden: tuple[Positive, ...] = (256, 128)
     query_norm: Literal["stable", "paper"] = "stable"
     confusion_weight: Annotated[float, Field(ge=0.0)] = 0.01
-    confusion_pairs: Annotated[Positive | None, BeforeValidator(lambda pairs: None if pairs == "all" else pairs)] = 80
+    confusion_pairs: Annotated[Positive | Literal["all"], BeforeValidator(lambda n: "all" if n is None else n)] = 80
 
     @property
     def title(self) -> str:
@@ -215,7 +215,7 @@ _PRINTED = {
     "hidden": (256, 128),
     "query_norm": "paper",
     "rank_loss": "paper",
-    "confusion_pairs": None,
+    "confusion_pairs": "all",
     "first_stage_score": False,
     "precision": "float32",
     "dropout": 0.0,

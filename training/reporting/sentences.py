@@ -51,11 +51,13 @@ def choice_sentence(default: Mapping[str, Any], names: Mapping[str, str]) -> str
     compared = default.get("compared")
     if not compared:
         return None
-    n, taken = compared[0]["n"], names.get(default["strategy"], default["strategy"])
+    taken = names.get(default["strategy"], default["strategy"])
+    second = [one["n"] for one in compared if one["ranker"] != "relative"]
+    n = min(second or [compared[0]["n"]])
     few = f" {FEWEST} are needed to choose another." if n < FEWEST else ""
     why = (
         f"the simplest ranker that no second stage is shown to beat on {n:,} training queries"
-        if any(one["ranker"] != "relative" for one in compared)
+        if second
         else f"it was compared with list-relative columns and without on {n:,} training queries"
     )
     return f"auto means {taken}: {why}.{few} Each is ranked by models of this fit that were not trained on it."
@@ -67,17 +69,23 @@ def budget_sentences(budget: Mapping[str, Any] | None) -> list[str]:
     Args:
         budget: of ``report.json``; None for a fit without a bound.
     """
-    if budget is None or budget["seconds"] is None:
+    if budget is None:
         return []
     unit, planned = budget["lightgbm_fit_seconds"], budget["planned"]
-    given = "by default" if budget["minutes"] is None else "by --minutes"
-    found = [f"This fit was given {duration(budget['seconds'])} {given}."]
+    if budget["seconds"] is None:
+        found = ["This fit repeats what another one had time for."]
+    else:
+        given = "by default" if budget["minutes"] is None else "by --minutes"
+        found = [f"This fit was given {duration(budget['seconds'])} {given}."]
     if unit is not None and "settings" in planned:
         settings = planned["settings"]
         tried = (
             f"One LightGBM fit takes {duration(unit)}; {settings} {'settings were' if settings > 1 else 'setting was'}"
         )
         found.append(f"{tried} planned, and {planned['folds']} folds.")
+    cut = [name.removeprefix("epochs of ") for name in budget["ends"] if name.startswith("epochs of ")]
+    if cut:
+        found.append(f"Ended by the clock before they stopped themselves: {', '.join(cut)}.")
     if budget["left_out"]:
         found.append(f"Not tried for want of time: {', '.join(budget['left_out'])}.")
     if budget["undecided"]:

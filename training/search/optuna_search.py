@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -83,6 +83,7 @@ class Found:
         fact: what the objective said with it.
         first_value: of the first trial, the values that the recipe had; None if that trial failed.
         trials, pruned: finished ones, and how many of them were ended early.
+        first_seconds: that the first trial took, whenever that was.
     """
 
     values: dict[str, Value]
@@ -91,6 +92,7 @@ class Found:
     first_value: float | None
     trials: int
     pruned: int
+    first_seconds: float = field(default=0.0, compare=False)
 
 
 def search(
@@ -131,7 +133,7 @@ def search(
         study.enqueue_trial({key: stored(value) for key, value in first.items()})
     began, before = time.monotonic(), len(_finished(study))
     while (done := len(_finished(study))) < trials:
-        pace = (time.monotonic() - began) / max(1, done - before)
+        pace = (time.monotonic() - began) / max(1, done - before) * (rounds.size if rounds else 1)
         if done and goes_on is not None and not goes_on(done, pace):
             break
         asked = [_ask(study, space, seed, done + k) for k in range(min(rounds.size if rounds else 1, trials - done))]
@@ -228,7 +230,10 @@ def _found(study: optuna.Study, space: Space) -> Found:
     first = finished[0].value if finished[0].state == TrialState.COMPLETE else None
     assert best.value is not None
     pruned = len(finished) - len(complete)
-    return Found(values, best.value, int(best.user_attrs["fact"]), first, len(finished), pruned)
+    took = finished[0].duration
+    assert took is not None
+    seconds = took.total_seconds()
+    return Found(values, best.value, int(best.user_attrs["fact"]), first, len(finished), pruned, seconds)
 
 
 def _study(journal: Path | None, name: str, prune_after: int | None) -> optuna.Study:

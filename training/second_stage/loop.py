@@ -204,7 +204,8 @@ def loss_of(
     assert isinstance(spec, QilcmSpec)
     assert found.representation is not None
     assert found.representation.dtype == torch.float32
-    confusion = confusion_loss(found.representation, batch.mask, gain=found.gain, pairs=spec.confusion_pairs, rng=rng)
+    pairs = None if spec.confusion_pairs == "all" else spec.confusion_pairs
+    confusion = confusion_loss(found.representation, batch.mask, gain=found.gain, pairs=pairs, rng=rng)
     return rank_loss + conf_weight * confusion, float(rank_loss.detach()), float(confusion.detach())
 
 

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from listwright.ranking.errors import ScoringError
 from listwright.ranking.manifest import Comparison
 from listwright.ranking.relative import KINDS
-from listwright.training.budget import FITS, GIVEN_S, boosting_plan
+from listwright.training.budget import boosting_plan
 from listwright.training.choice import comparing
 from listwright.training.choice.comparing import (
     Chosen,
@@ -24,6 +24,7 @@ from listwright.training.choice.comparing import (
     epoch_of,
     out_of_fold,
 )
+from listwright.training.data.split import informative
 from listwright.training.first_stage import bring_your_own, lambdamart
 from listwright.training.first_stage import fit as first_stage
 from listwright.training.first_stage.boosting import Grower, LocalGrower
@@ -99,7 +100,7 @@ def fit_first_stage(
     recipe, splits, state, progress = run.recipe, run.splits, run.state, run.progress
     spec = recipe.first_stage
     if not isinstance(spec, LambdaMart):
-        run.budget.measured(GIVEN_S / FITS)
+        run.budget.without_lightgbm()
         progress.remark(bring_your_own.WARNING)
         given = first_stage.fit(spec, splits, seed=recipe.seed, state=state)
         for note in given.notes:
@@ -109,7 +110,8 @@ def fit_first_stage(
     spec = _planned(run, spec, grower)
     more: dict[str, Any] = {"seed": recipe.seed, "state": state, "progress": progress, "grower": grower}
     if run.budget.bounded:
-        more["goes_on"] = run.budget.goes_on
+        unit = run.budget.unit or 0.0
+        more["goes_on"] = lambda name, done, pace: run.budget.goes_on(name, done, max(pace, unit))
     if spec.relative != "auto":
         return first_stage.fit(spec, splits, **more), None, ()
     plain, relative = first_stage.with_and_without(spec, splits, **more)
@@ -124,8 +126,7 @@ def _planned(run: RunContext, spec: LambdaMart, grower: Grower) -> LambdaMart:
     by_folds = spec.select_on == "folds"
     if budget.unit is None and not budget.replayed:
         task = run.progress.begin("One LightGBM fit", 1)
-        began = budget.spent
-        lambdamart.search_settings(
+        found = lambdamart.search_settings(
             splits.train,
             splits.valid,
             spec.model_copy(update={"trials": 1, "select_on": "valid"}),
@@ -134,11 +135,12 @@ def _planned(run: RunContext, spec: LambdaMart, grower: Grower) -> LambdaMart:
             prune=True,
             grower=grower,
         )
-        budget.measured(budget.spent - began)
+        budget.measured(found.first_seconds)
         task.end(1)
     numeric = sum(feature.kind == "numeric" for feature in splits.train.schema.features)
-    width = 1.0 if spec.relative == "none" else 1.0 + len(KINDS) * numeric / len(splits.train.schema)
-    plan = boosting_plan(budget, trials=spec.trials, folds=spec.folds, width=width, by_folds=by_folds)
+    width = 1.0 + len(KINDS) * numeric / len(splits.train.schema) if spec.relative == "auto" else 1.0
+    blind = not informative(splits.valid)
+    plan = boosting_plan(budget, trials=spec.trials, folds=spec.folds, width=width, by_folds=by_folds, blind=blind)
     changes: dict[str, object] = {"trials": plan.trials, "folds": plan.folds}
     if by_folds and not plan.by_folds:
         budget.leave_out("settings chosen by folds")
@@ -175,7 +177,7 @@ def choose(run: RunContext, first: FittedFirstStage, comparisons: tuple[Comparis
         values[spec.kind] = compared.values
         found.append(compared.comparison)
         if comparing.pays(compared.comparison):
-            current = spec.kind
+            current, run.budget.reserved = spec.kind, compared.seconds
         elif not compared.in_time:
             undecided.append(spec.kind)
     titles: dict[str, str] = {spec.kind: spec.title for spec in specs}
@@ -193,6 +195,7 @@ def fit_networks(run: RunContext, first: FittedFirstStage, chosen: Chosen) -> li
     specs = {spec.kind: spec for spec in (*compared_networks(recipe), recipe.model)}
     kinds = dict.fromkeys((chosen.strategy, recipe.model.kind, *(("qilcm",) if "qilcm" in specs else ())))
     wanted = [specs[kind] for kind in kinds if kind != "first_stage"]
+    run.budget.reserved = 0.0  # it begins now
     return [_fit_network(run, spec, first) for spec in wanted if spec.title not in run.budget.left_out]
 
 

@@ -133,11 +133,24 @@ def test_list_relative_columns_come_before_settings():
         assert boosting_plan(bounded(None, unit), trials=20, folds=5, width=3.0, by_folds=False).columns
 
 
+@given(unit=units, times=st.floats(1.0, 100.0))
+def test_folds_are_kept_where_the_validation_queries_choose_nothing(unit, times):
+    budget = bounded(unit * times / 60, unit)
+    assert boosting_plan(budget, trials=20, folds=5, width=3.0, by_folds=True, blind=True).by_folds
+
+
+def test_time_that_is_spent_is_not_planned_again():
+    clock = Clock()
+    budget = bounded(2.0, 1.0, clock)
+    clock.now += 95.0
+    assert boosting_plan(budget, trials=20, folds=5, width=3.0, by_folds=False).trials < 5
+
+
 @given(epoch=st.floats(0.01, 100.0), times=st.floats(0.1, 1000.0), parts=st.integers(2, 6))
 def test_a_network_has_time_for_its_comparison_and_for_itself(epoch, times, parts):
     budget, seconds = bounded(1.0, 1.0), epoch * times
     looks, epochs = network_plan(
-        budget, "QILCM", seconds=seconds, epoch=lambda: epoch, epochs=100, parts=parts, looks=parts
+        budget, "QILCM", seconds=seconds, epoch=lambda: epoch, epochs=100, steps=30.0, parts=parts, looks=parts
     )
     assert 1 <= looks <= parts
     assert epochs == 0 or 4 <= epochs <= 100
@@ -148,3 +161,14 @@ def test_time_is_said_as_people_read_it():
     assert [duration(seconds) for seconds in (0.44, 42.4, 130.0, 3900.0, 6100.0)] == [
         "0.4 s", "42 s", "2:10 min", "65:00 min", "1:42 h",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("times", "steps", "epochs"), [(6.0, 30.0, 0), (8.0, 30.0, 4), (6.0, 400.0, 3), (1.5, 400.0, 0)]
+)
+def test_a_few_long_epochs_are_enough(times, steps, epochs):
+    """Of one part of four and the fit on all: 1.75 epochs' time for each epoch."""
+    found = network_plan(
+        bounded(1.0, 1.0), "QILCM", seconds=times, epoch=lambda: 1.0, epochs=100, steps=steps, parts=4, looks=1
+    )
+    assert found == (1, epochs)

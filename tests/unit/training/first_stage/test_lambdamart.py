@@ -57,12 +57,18 @@ def test_an_interrupted_first_trial_is_begun_again(planted_data, tuned, tmp_path
     assert lambdamart.tune(*planted_data, SPEC, seed=3, journal=journal).model == tuned.model
 
 
-def test_the_model_of_the_best_trial_is_what_another_fit_would_give(planted_data, tuned):
+def test_the_model_of_the_best_trial_is_what_another_fit_would_give(planted_data, tuned, monkeypatch):
     """Letter by letter: a run that goes on in another process fits it again."""
     best = {**tuned.params, **boosting.bounds_of(planted_data[0], SPEC.monotone)}
     again = LocalGrower().boost(planted_data[0], best, seed=3, trees=tuned.trees)
     assert again == tuned.model
     assert tuned.trees < SPEC.max_trees
+    grower = LocalGrower()
+    value, trees = grower.trial_of(*planted_data, SPEC, seed=3)(0, tuned.params, lambda *_: None)
+    worse = {**tuned.params, "num_leaves": 2, "learning_rate": 1e-4}
+    assert grower.trial_of(*planted_data, SPEC, seed=3)(1, worse, lambda *_: None)[0] < value
+    monkeypatch.setattr(lightgbm, "train", lambda *_, **__: pytest.fail("fitted again"))
+    assert grower.boost(planted_data[0], best, seed=3, trees=trees) == tuned.model
 
 
 def test_training_queries_are_binned_once(planted_data, monkeypatch):

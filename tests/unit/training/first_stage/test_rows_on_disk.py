@@ -38,6 +38,22 @@ def test_model_and_scores_are_the_same(parts, monkeypatch, sampled):
     np.testing.assert_array_equal(scored[1], scored[0])
 
 
+def test_folds_take_no_rows_into_memory(parts, monkeypatch):
+    """They are parts of what was binned: LightGBM would ask for all rows of a fold at once."""
+    (train, valid), asked = parts[1], []
+    tuned = lambdamart.tune(train, valid, SPEC, seed=3)
+    get = binning.RowSequence.__getitem__
+
+    def noted(rows, key):
+        asked.append(np.size(key))
+        return get(rows, key)
+
+    monkeypatch.setattr(binning.RowSequence, "__getitem__", noted)
+    lambdamart.out_of_fold_scores(train, tuned, folds=3, seed=1)
+    assert asked
+    assert max(asked) == 1, "single rows and slices, no lists of rows"
+
+
 def test_a_search_by_folds_is_the_same(parts):
     spec = SPEC.model_copy(update={"select_on": "folds", "folds": 3})
     memory, disk = (lambdamart.search_settings(*both, spec, seed=3) for both in parts)

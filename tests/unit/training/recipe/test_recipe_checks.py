@@ -4,6 +4,7 @@ import pytest
 
 from listwright.ranking.errors import RecipeError
 from listwright.training.recipe import config
+from listwright.training.recipe.model import QilcmSpec
 from listwright.training.recipe.propensity import read_propensity
 
 TABLE = {"name": "x", "data": {"kind": "table"}}
@@ -65,3 +66,11 @@ def test_propensities_that_python_gives_up_on_are_an_error_with_their_name(tmp_p
     (tmp_path / "deep.json").write_text(text)
     with pytest.raises(RecipeError, match=r"deep\.json"):
         read_propensity(tmp_path / "deep.json", column="position", clip=0.1)
+
+
+@pytest.mark.parametrize("pairs", ["all", None])
+def test_all_pairs_stay_all_pairs(pairs):
+    """TOML has no null, and what is None would be left out of what a search writes."""
+    spec = QilcmSpec(confusion_pairs=pairs)
+    assert spec.model_dump(exclude_none=True)["confusion_pairs"] == "all"
+    assert QilcmSpec.model_validate(spec.model_dump(mode="json")) == spec

@@ -78,7 +78,7 @@ def fitted(data):
 @pytest.mark.nightly
 def test_learns_what_was_planted(data):
     _, valid, _, scores = data
-    spec = SPEC.model_copy(update={"max_epochs": 12, "dropout": 0.0, "cutoff": 100, "confusion_pairs": None})
+    spec = SPEC.model_copy(update={"max_epochs": 12, "dropout": 0.0, "cutoff": 100, "confusion_pairs": "all"})
     fitted = fit_network(spec, *data, seed=0)
     first_stage = np.nan_to_num(
         [ndcg(scores[valid.slice(n)], valid.labels[valid.slice(n)], cutoff=5) for n in range(len(valid))]

@@ -146,8 +146,8 @@ def _parser() -> argparse.ArgumentParser:
         type=float,
         default=0.0,
         metavar="N",
-        help="no trial begins that would not end in time; trials of LightGBM for the first stage below a network get half "
-        "of it; 0 for no bound (default: 0)",
+        help="no trial begins that would not end in time; trials of the first stage below a network get half of it; "
+        "0 for no bound (default: 0)",
     )
     parser.add_argument(
         "--jobs",

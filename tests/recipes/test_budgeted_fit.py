@@ -186,7 +186,7 @@ def test_a_comparison_that_the_clock_ends_is_no_harm(recipe, tmp_path, monkeypat
 
 
 def test_equal_rankers_are_settled_at_once():
-    found = compared("qilcm2", "first_stage", np.zeros(4000), "ndcg@10", looks=4)
+    found = compared("qilcm2", "first_stage", np.zeros(4000), "ndcg@10", of=8000)
     assert (found.low, found.high) == (0.0, 0.0)
     assert settled(found)
 
@@ -205,3 +205,12 @@ def test_the_report_of_another_recipe_is_not_replayed(tmp_path, capsys):
     report.write_text(json.dumps({"budget": {"planned": {}, "ends": {}}, "recipe": {}}))
     assert fit.main([str(path), "--replay", str(report)]) == 1
     assert "that fit had another recipe" in capsys.readouterr().out.replace("\n", " ")
+
+
+@pytest.mark.parametrize("queries", [200, 3000])
+def test_intervals_of_several_looks_are_not_much_wider_than_those_of_one(queries):
+    gains = np.random.default_rng(0).normal(0.01, 0.2, queries)
+    for seen in (queries // 4, queries):
+        once, often = (compared("a", "b", gains[:seen], "ndcg@10", of=of) for of in (None, queries))
+        assert once.mean == often.mean
+        assert 1.0 < (often.high - often.low) / (once.high - once.low) < 2.5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -44,6 +45,9 @@ NAMES = {
 MANY = 5_000
 """Training queries from which a bounded fit compares on one held-out part of them."""
 
+USUAL_SPREAD = 0.2
+"""Of a query's gain in NDCG: intervals that hold at every look are narrowest where the data are like that."""
+
 ROUNDING = 1e-12
 """Of a mean: less is no difference."""
 
@@ -73,7 +77,7 @@ def compared(
     weights: Float[np.ndarray, " N"] | None = None,
     *,
     comparisons: int = 1,
-    looks: int = 1,
+    of: int | None = None,
 ) -> Comparison:
     """The paired gain of one ranker over another.
 
@@ -83,15 +87,16 @@ def compared(
         metric: its name.
         weights: ``(N,)`` of the queries; None: all alike.
         comparisons: of second stages; their intervals hold together with 95 %.
-        looks: that are planned; with more than one, the interval holds at all of them together.
+        of: queries that all planned looks together see, for an interval that holds at all of them; None for one look.
     """
     mean = float(np.average(gains, weights=weights))
-    if looks == 1:
+    if of is None:
         low, high = bootstrap_interval(gains, weights, intervals=comparisons)
     else:
         share = np.full(len(gains), 1 / len(gains)) if weights is None else weights / weights.sum()
         variance = float(np.sum((share * (gains - mean)) ** 2)) * len(gains) / max(1, len(gains) - 1)
-        half = ConfidenceSequence(SAME, 0.05 / comparisons).half_width(variance) if variance > 0.0 else 0.0
+        sequence = ConfidenceSequence(2.0 * USUAL_SPREAD / math.sqrt(of), 0.05 / comparisons)
+        half = sequence.half_width(variance) if variance > 0.0 else 0.0
         low, high = max(-1.0, mean - half), min(1.0, mean + half)
     return Comparison(
         ranker=ranker, over=over, metric=metric, mean=mean, low=low, high=high, n=_that_count(gains, weights)
@@ -295,7 +300,7 @@ def compare(
             f"ndcg@{spec.ndcg_at}",
             None if weights is None else weights[known],
             comparisons=others,
-            looks=looks if budget.bounded else 1,
+            of=len(values) if budget.bounded and looks > 1 else None,
         )
         task.reach(number, gain_text(found))
         if budget.bounded and settled(found):

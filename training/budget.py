@@ -96,14 +96,14 @@ class Budget:
         self.unit, self.planned, self.ends = found["unit"], found["planned"], found["ends"]
         self._began -= found["spent"]
         if self.unit is not None:
-            self.measured(self.unit)
+            self.set_unit(self.unit)
 
     @property
     def mode(self) -> str:
         """What a resumed run must have in common with the interrupted one."""
         return "bounded" if self.bounded else "unbounded"
 
-    def measured(self, unit: float) -> None:
+    def set_unit(self, unit: float) -> None:
         """One LightGBM fit takes so many seconds.
 
         Raises:
@@ -119,7 +119,7 @@ class Budget:
                 f"{math.ceil(2 * unit / 60)}, or 0 for no bound; --resume goes on with the fit that there is"
             )
 
-    def without_lightgbm(self) -> None:
+    def skip_lightgbm(self) -> None:
         """No LightGBM is fitted: the default is :data:`GIVEN_S`."""
         if self._minutes is None and not self.replayed:
             self.seconds = GIVEN_S
@@ -179,11 +179,11 @@ class Budget:
             "undecided": list(self.undecided),
         }
 
-    def announced(self, trials: int) -> list[str]:
+    def plan_text(self, trials: int) -> list[str]:
         """The plan for LightGBM, for a person."""
         if self.replayed:
             return ["The decisions of another run are repeated; the clock decides nothing"]
-        said = f"One LightGBM fit takes {duration(self.unit or 0.0)}; this fit has {duration(self.seconds)}"
+        heading = f"One LightGBM fit takes {duration(self.unit or 0.0)}; this fit has {duration(self.seconds)}"
         tried, folds = self.planned["settings"], self.planned["folds"]
         plan = [
             f"{tried} of {trials} settings of LightGBM" if tried < trials else f"{trials} settings of LightGBM",
@@ -191,7 +191,7 @@ class Budget:
             *([] if self.planned["list-relative columns"] else ["no list-relative columns"]),
         ]
         more = "; --minutes gives more, --minutes 0 tries all" if tried < trials else ""
-        return [f"{said}: {', '.join(plan)}, then the second stages{more}"]
+        return [f"{heading}: {', '.join(plan)}, then the second stages{more}"]
 
     def _remember(self) -> None:
         if self._file is None or not self.bounded:

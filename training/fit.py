@@ -109,25 +109,23 @@ def _budget(recipe: Recipe, options: argparse.Namespace) -> Budget:
     """The time that the command line gives, or else the recipe."""
     if options.replay is not None:
         if options.minutes is not None:
-            raise RecipeError(
-                "--replay repeats the decisions of another run, which took no heed of a clock: leave out --minutes"
-            )
+            raise RecipeError("--replay repeats what another fit did, however long that takes: leave out --minutes")
         return Budget(replay=_decisions(options.replay, recipe))
-    if recipe.specialists is not None:  # whose fits have no plan
-        if options.minutes:
-            raise RecipeError(
-                f"--minutes {options.minutes:g}: recipe {recipe.name!r} fits specialists, which take what they take"
-            )
-        return Budget()
-    return Budget(recipe.minutes if options.minutes is None else options.minutes)
+    minutes = recipe.minutes if options.minutes is None else options.minutes
+    if recipe.specialists is None:
+        return Budget(minutes)
+    if minutes:
+        fits = f"recipe {recipe.name!r} fits specialists"
+        raise RecipeError(f"--minutes {minutes:g}: {fits}, whose time cannot be planned: leave it out, or say 0")
+    return Budget()
 
 
 def _decisions(report: Path, recipe: Recipe) -> dict[str, Any]:
-    told = read_object(report)
-    found = told.get("budget")
+    content = read_object(report)
+    found = content.get("budget")
     if not isinstance(found, dict):
         raise RecipeError(f"--replay {report}: that fit had no bound; the same command with --minutes 0 repeats it")
-    if told.get("recipe") != recipe.model_dump(mode="json"):
+    if content.get("recipe") != recipe.model_dump(mode="json"):
         raise RecipeError(f"--replay {report}: that fit had another recipe: repeat its command, and add --replay")
     return found
 

@@ -77,7 +77,7 @@ def run(
         with watch.step("data"):
             read = load(recipe, sources, shards=shards, progress=bars)
             splits, fingerprint = _checked(recipe, read, workspace)
-        context = RunContext(recipe, splits, workspace.state, bars, usable, workers, _kept(budget, workspace))
+        context = RunContext(recipe, splits, workspace.state, bars, usable, workers, _keep_decisions(budget, workspace))
         return _fit_and_publish(context, workspace, watch, fingerprint, command)
 
 
@@ -106,11 +106,11 @@ def run_on(
         watch = Stopwatch(bars)
         with watch.step("data"):
             splits, fingerprint = _checked(recipe, read, workspace)
-        context = RunContext(recipe, splits, workspace.state, bars, usable, budget=_kept(budget, workspace))
+        context = RunContext(recipe, splits, workspace.state, bars, usable, budget=_keep_decisions(budget, workspace))
         return _fit_and_publish(context, workspace, watch, fingerprint, command)
 
 
-def _kept(budget: Budget, workspace: Workspace) -> Budget:
+def _keep_decisions(budget: Budget, workspace: Workspace) -> Budget:
     """The budget with the decisions of the interrupted run, if one goes on."""
     budget.keep_in(workspace.state / "budget.json")
     return budget

@@ -13,7 +13,7 @@ from listwright.ranking import bundle
 from listwright.ranking.errors import RecipeError
 from listwright.training import fit
 from listwright.training.budget import Budget
-from listwright.training.choice.comparing import compared, settled
+from listwright.training.choice.comparing import compared, is_settled
 from listwright.training.first_stage import lambdamart
 from listwright.training.recipe import config
 from listwright.training.reporting.sentences import budget_sentences, compared_rows
@@ -188,7 +188,7 @@ def test_a_comparison_that_the_clock_ends_is_no_harm(recipe, tmp_path, monkeypat
 def test_equal_rankers_are_settled_at_once():
     found = compared("qilcm2", "first_stage", np.zeros(4000), "ndcg@10", of=8000)
     assert (found.low, found.high) == (0.0, 0.0)
-    assert settled(found)
+    assert is_settled(found)
 
 
 def test_a_mistake_leaves_no_interrupted_run_behind(tmp_path, capsys):

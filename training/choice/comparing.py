@@ -174,11 +174,11 @@ def reason(comparisons: Sequence[Comparison], titles: Mapping[str, str], undecid
         f"{choice_verdict_of(c.low, c.high, c.n, in_time=c.ranker not in undecided)}"
         for c in comparisons
     ]
-    n = counted([one.n for one in comparisons])
+    n = queries_text([one.n for one in comparisons])
     return f"on {n} training queries, each ranked by models of this fit that were not trained on it: {'; '.join(said)}"
 
 
-def counted(queries: Sequence[int]) -> str:
+def queries_text(queries: Sequence[int]) -> str:
     """How many queries comparisons looked at: ``900``, or ``5298 to 21189``."""
     low, high = min(queries), max(queries)
     return f"{low}" if low == high else f"{low} to {high}"
@@ -303,15 +303,15 @@ def compare(
             of=len(values) if budget.bounded and looks > 1 else None,
         )
         task.reach(number, gain_text(found))
-        if budget.bounded and settled(found):
+        if budget.bounded and is_settled(found):
             break
     assert found is not None
     whole = bool(np.isfinite(values).all()) or len(values) >= MANY
-    in_time = not budget.bounded or (to_the_end and (whole or settled(found)))
+    in_time = not budget.bounded or (to_the_end and (whole or is_settled(found)))
     return Compared(values, found, in_time, seconds)
 
 
-def settled(comparison: Comparison) -> bool:
+def is_settled(comparison: Comparison) -> bool:
     """Whether more queries would change nothing: the interval excludes 0, or all of it is practically 0."""
     if comparison.n < FEWEST:
         return False

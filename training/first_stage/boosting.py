@@ -77,14 +77,14 @@ class LocalGrower:
             settings = settings_of({**values, **bounds_of(train, spec.monotone)}, seed)
             measure = HeldOutNdcg(spec.ndcg_at, settings.get("label_gain"))
             stop = lightgbm.early_stopping(spec.patience, verbose=False)
-            told: dict[str, Any] = {"feval": measure, "callbacks": [stop, reporting(report)]}
+            options: dict[str, Any] = {"feval": measure, "callbacks": [stop, reporting(report)]}
             unmeasured = settings | {"metric": "None"}
             with clear_refusal():
                 if rows is not None:
-                    curves = lightgbm.cv(unmeasured, train_set, spec.max_trees, folds=rows, **told)
+                    curves = lightgbm.cv(unmeasured, train_set, spec.max_trees, folds=rows, **options)
                     curve = np.array(curves[f"valid {measure.name}-mean"])
                     return float(np.max(curve)), int(np.argmax(curve)) + 1
-                booster = lightgbm.train(unmeasured, train_set, spec.max_trees, valid_sets=valid_sets, **told)
+                booster = lightgbm.train(unmeasured, train_set, spec.max_trees, valid_sets=valid_sets, **options)
             trees = booster.best_iteration or booster.current_iteration()
             value = float(booster.best_score["valid_0"][measure.name])
             if self._best is None or value > self._best[0]:

@@ -100,14 +100,14 @@ def fit_first_stage(
     recipe, splits, state, progress = run.recipe, run.splits, run.state, run.progress
     spec = recipe.first_stage
     if not isinstance(spec, LambdaMart):
-        run.budget.without_lightgbm()
+        run.budget.skip_lightgbm()
         progress.remark(bring_your_own.WARNING)
         given = first_stage.fit(spec, splits, seed=recipe.seed, state=state)
         for note in given.notes:
             progress.remark(note)
         return given, None, ()
     grower = LocalGrower() if run.workers is None else ParallelGrower(run.workers)
-    spec = _planned(run, spec, grower)
+    spec = _plan_first_stage(run, spec, grower)
     more: dict[str, Any] = {"seed": recipe.seed, "state": state, "progress": progress, "grower": grower}
     if run.budget.bounded:
         unit = run.budget.unit or 0.0
@@ -118,7 +118,7 @@ def fit_first_stage(
     return better_first_stage(plain, relative, splits, spec.ndcg_at)
 
 
-def _planned(run: RunContext, spec: LambdaMart, grower: Grower) -> LambdaMart:
+def _plan_first_stage(run: RunContext, spec: LambdaMart, grower: Grower) -> LambdaMart:
     """As much of the recipe's first stage as there is time for, once one LightGBM fit is timed."""
     budget, splits = run.budget, run.splits
     if not budget.bounded:
@@ -135,7 +135,7 @@ def _planned(run: RunContext, spec: LambdaMart, grower: Grower) -> LambdaMart:
             prune=True,
             grower=grower,
         )
-        budget.measured(found.first_seconds)
+        budget.set_unit(found.first_seconds)
         task.end(1)
     numeric = sum(feature.kind == "numeric" for feature in splits.train.schema.features)
     width = 1.0 + len(KINDS) * numeric / len(splits.train.schema) if spec.relative == "auto" else 1.0
@@ -148,7 +148,7 @@ def _planned(run: RunContext, spec: LambdaMart, grower: Grower) -> LambdaMart:
     if spec.relative == "auto" and not plan.columns:
         budget.leave_out("list-relative columns")
         changes["relative"] = "none"
-    for line in budget.announced(spec.trials):
+    for line in budget.plan_text(spec.trials):
         run.progress.say(line)
     return spec.model_copy(update=changes)
 

@@ -27,7 +27,7 @@ def clock():
 
 def bounded(minutes, unit, clock=None):
     budget = Budget(minutes, clock=clock or Clock())
-    budget.measured(unit)
+    budget.set_unit(unit)
     return budget
 
 
@@ -71,7 +71,7 @@ def test_an_interrupted_fit_has_spent_its_time_and_decides_alike(tmp_path, clock
     first = Budget(2.0, clock=clock)
     first.keep_in(file)
     clock.now += 30.0
-    first.measured(10.0)
+    first.set_unit(10.0)
     assert first.plan("folds", 5, lambda: 3.9) == 3
     clock.now += 40.0
     assert not first.goes_on("trials", 4, 100.0)

@@ -50,7 +50,7 @@ def build(out: Path, *, specialists: int = 0, features: int = FEATURES) -> Path:
         data.schema, np.column_stack([in_memory(data.features), np.asarray(scores, dtype=np.float32)]), spec
     )
     first = FittedFirstStage(LightGbmStage(), model, np.asarray(scores), np.asarray(scores), {})
-    fitted = FittedNetwork(module.eval(), spec, (), 0, 0.0)
+    fitted = FittedNetwork(module.eval(), spec, (), 0, 0.0, np.empty((0, 0)))
     anomaly = fit_anomaly(data, first.train_scores, seed=0)
     assert anomaly is not None
     chosen = _specialists(data, first, anomaly, specialists, rng) if specialists else None

@@ -1,7 +1,8 @@
 """``docs/compare.md``: its tables are the committed runs, its numbers are the code's."""
 
 from listwright.training import compare as command
-from listwright.training.comparing import comparison, estimates, interleaving, mismatch, sequences, split
+from listwright.training.comparing import comparison, estimates, interleaving, mismatch, split
+from listwright.training.evaluation import sequences
 from support.pages.figure_blocks import blocks, page, result, table
 
 PAGE = page("docs/compare.md")

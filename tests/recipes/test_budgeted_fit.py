@@ -13,11 +13,13 @@ from listwright.ranking import bundle
 from listwright.ranking.errors import RecipeError
 from listwright.training import fit
 from listwright.training.budget import Budget
+from listwright.training.choice import comparing
 from listwright.training.choice.comparing import compared, is_settled
 from listwright.training.first_stage import lambdamart
 from listwright.training.recipe import config
 from listwright.training.reporting.sentences import budget_sentences, compared_rows
 from listwright.training.run import run
+from listwright.training.second_stage import fit as second_stage
 from listwright.training.steps import fitting
 from listwright.training.workspace import partial_of
 from support.training.tiny import SPECIALISED, TINY
@@ -214,3 +216,41 @@ def test_intervals_of_several_looks_are_not_much_wider_than_those_of_one(queries
         once, often = (compared("a", "b", gains[:seen], "ndcg@10", of=of) for of in (None, queries))
         assert once.mean == often.mean
         assert 1.0 < (often.high - often.low) / (once.high - once.low) < 2.5
+
+
+@pytest.mark.parametrize("minutes", [0.0, 10.0])
+def test_with_enough_validation_queries_each_network_is_fitted_once(recipe, tmp_path, monkeypatch, minutes):
+    """And compared on those queries, by the checkpoint that is shipped."""
+    fits, fit_network = [], second_stage.fit_network
+
+    def counted(spec, train, *given, **more):
+        fits.append((spec.kind, len(train)))
+        return fit_network(spec, train, *given, **more)
+
+    monkeypatch.setattr(comparing, "ENOUGH", 30)
+    monkeypatch.setattr(second_stage, "fit_network", counted)
+    report, _ = fitted(recipe, tmp_path / "many" / "1", Budget(minutes, clock=Clock()))
+    assert fits == [("qilcm", 90), ("qilcm2", 90)]
+    assert {one["n"] for one in report["default_strategy"]["compared"]} == {30}
+    assert "30 validation queries" in bundle.load(tmp_path / "many" / "1").manifest.default_reason
+    if minutes:
+        assert "parts for QILCM" not in report["budget"]["planned"]
+
+
+def test_a_network_that_the_clock_ends_is_not_compared_in_time(recipe, tmp_path, monkeypatch):
+    goes_on = Budget.goes_on
+
+    def slow(budget, name, done, seconds):
+        return goes_on(budget, name, done, 1e9 if name == "epochs of QILCM" and done == 1 else seconds)
+
+    monkeypatch.setattr(comparing, "ENOUGH", 30)
+    monkeypatch.setattr(Budget, "goes_on", slow)
+    report, _ = fitted(recipe, tmp_path / "many" / "1", Budget(10.0, clock=Clock()))
+    qilcm = next(one for one in report["default_strategy"]["compared"] if one["ranker"] == "qilcm")
+    assert (qilcm["low"] > 0.0) or "qilcm" in report["budget"]["undecided"]
+    assert report["model"]["epochs"] == 1
+    monkeypatch.undo()
+    monkeypatch.setattr(comparing, "ENOUGH", 30)
+    again, _ = fitted(recipe, tmp_path / "many" / "2", Budget(replay=report["budget"], clock=Clock()))
+    assert stages(tmp_path / "many" / "2") == stages(tmp_path / "many" / "1")
+    assert again["default_strategy"] == report["default_strategy"]

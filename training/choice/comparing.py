@@ -1,10 +1,15 @@
-"""Which ranker ``auto`` means: the simplest that no second stage beats on queries that none was fitted on."""
+"""Which ranker ``auto`` means: the simplest that no second stage beats on queries that none was fitted on.
+
+Where there are :data:`ENOUGH` validation queries, rankers are compared on these: where the data are split by time, they
+are later than the training queries, as the queries to come are. Each network is then fitted once. Where there are
+fewer, rankers are compared on the training queries, by folds.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -31,9 +36,10 @@ from listwright.training.recipe.config import Recipe
 from listwright.training.recipe.model import FirstStageAlone, NetworkSpec
 from listwright.training.run_context import RunContext
 from listwright.training.second_stage.batching import lists_for
+from listwright.training.second_stage.checkpoint import has_ended
 from listwright.training.second_stage.data_parallel import on_workers
 from listwright.training.second_stage.fit import as_fitted
-from listwright.training.second_stage.loop import epoch_seconds, fit_network, predict, query_ndcg
+from listwright.training.second_stage.loop import FittedNetwork, epoch_seconds, fit_network, predict, query_ndcg
 
 NAMES = {
     "plain": "the first stage without list-relative columns",
@@ -42,8 +48,8 @@ NAMES = {
 }
 """What people call the rankers of a comparison; a network has its title."""
 
-MANY = 5_000
-"""Training queries from which a bounded fit compares on one held-out part of them."""
+ENOUGH = 2_000
+"""Validation queries from which rankers are compared on them."""
 
 USUAL_SPREAD = 0.2
 """Of a query's gain in NDCG: intervals that hold at every look are narrowest where the data are like that."""
@@ -52,6 +58,7 @@ ROUNDING = 1e-12
 """Of a mean: less is no difference."""
 
 Strategy = NetworkKind | Literal["first_stage"]
+Values = Float[np.ndarray, " N"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +69,13 @@ class Chosen:
         strategy: of the ranker.
         reason: why; None if there was nothing to choose.
         comparisons: that it was chosen by.
+        networks: that were fitted on all training queries for the comparison, by kind.
     """
 
     strategy: Strategy
     reason: str | None = None
     comparisons: tuple[Comparison, ...] = ()
+    networks: Mapping[NetworkKind, FittedNetwork] = field(default_factory=dict)
 
 
 def compared(
@@ -135,7 +144,7 @@ def compared_networks(recipe: Recipe) -> list[NetworkSpec]:
 def better_first_stage(
     plain: FittedFirstStage, relative: FittedFirstStage, splits: Splits, cutoff: int
 ) -> tuple[FittedFirstStage, FittedFirstStage | None, tuple[Comparison, ...]]:
-    """The one of two first stages that ranks the training queries better out of fold, as settings are chosen.
+    """The one of two first stages that ranks the queries better that rankers are compared on.
 
     Args:
         plain, relative: without and with list-relative columns, which the second may have found no use for.
@@ -147,26 +156,44 @@ def better_first_stage(
     """
     if not relative.relative:
         return plain, None, ()
-    gains = out_of_fold(relative, splits, cutoff) - out_of_fold(plain, splits, cutoff)
-    weights = splits.train.query_weights
+    gains = first_stage_ndcg(relative, splits, cutoff) - first_stage_ndcg(plain, splits, cutoff)
+    weights = compared_queries(splits).query_weights
     comparison = compared("relative", "plain", gains, f"ndcg@{cutoff}", weights)
     if ranks_better(comparison):
         return relative, plain, (comparison,)
     return plain, None, (comparison,)
 
 
-def out_of_fold(first: FittedFirstStage, splits: Splits, cutoff: int) -> Float[np.ndarray, " N"]:
-    """``(N,)`` NDCG of every training query by the first stage's out-of-fold scores."""
-    return lambdamart.query_ndcg(splits.train, first.train_scores, cutoff)
+def on_validation(splits: Splits) -> bool:
+    """Whether rankers are compared on the validation queries."""
+    return len(splits.valid) >= ENOUGH
 
 
-def reason(comparisons: Sequence[Comparison], titles: Mapping[str, str], undecided: Collection[str] = ()) -> str:
+def compared_queries(splits: Splits) -> Dataset:
+    """The N queries that rankers are compared on."""
+    return splits.valid if on_validation(splits) else splits.train
+
+
+def first_stage_ndcg(first: FittedFirstStage, splits: Splits, cutoff: int) -> Float[np.ndarray, " N"]:
+    """``(N,)`` NDCG by the first stage of every query that rankers are compared on; of training queries out of fold."""
+    scores = first.valid_scores if on_validation(splits) else first.train_scores
+    return lambdamart.query_ndcg(compared_queries(splits), scores, cutoff)
+
+
+def reason(
+    comparisons: Sequence[Comparison],
+    titles: Mapping[str, str],
+    undecided: Collection[str] = (),
+    *,
+    validation: bool = False,
+) -> str:
     """The comparisons in words.
 
     Args:
         comparisons: in the order in which they were made.
         titles: of the networks.
         undecided: rankers whose comparison the clock ended.
+        validation: whether they were made on the validation queries.
     """
     names = {**NAMES, **titles}
     said = [
@@ -175,7 +202,12 @@ def reason(comparisons: Sequence[Comparison], titles: Mapping[str, str], undecid
         for c in comparisons
     ]
     n = queries_text([one.n for one in comparisons])
-    return f"on {n} training queries, each ranked by models of this fit that were not trained on it: {'; '.join(said)}"
+    if not validation:
+        return (
+            f"on {n} training queries, each ranked by models of this fit that were not trained on it: {'; '.join(said)}"
+        )
+    halves = ", half of which choose a network's epoch for the other half" if titles else ""
+    return f"on {n} validation queries{halves}: {'; '.join(said)}"
 
 
 def queries_text(queries: Sequence[int]) -> str:
@@ -244,10 +276,10 @@ class Compared:
     """What came of comparing a network with the ranker that was taken before it.
 
     Args:
-        values: ``(N,)`` its NDCG of every training query; NaN for those that were not looked at.
+        values: ``(N,)`` its NDCG of every query; NaN for those that were not looked at.
         comparison: over the queries that were.
         in_time: whether the comparison was not cut short; False makes "no difference shown" "not enough time".
-        seconds: that as many epochs on all training queries take about.
+        seconds: that as many epochs on all training queries take about; 0 where they are done.
     """
 
     values: Float[np.ndarray, " N"]
@@ -256,14 +288,38 @@ class Compared:
     seconds: float
 
 
+def compare_fitted(run: RunContext, spec: NetworkSpec, network: FittedNetwork, current: tuple[str, Values]) -> Compared:
+    """Compare a network on the validation queries that stopped its fit.
+
+    Half of them choose the epoch by which the other half is ranked, and the other way round: no query is ranked by an
+    epoch that it was chosen by. The first stage has no such care taken of it: its settings and trees were chosen on all
+    of them, which favours it.
+
+    Args:
+        run: of the fit.
+        spec: of the network, as the recipe has it.
+        network: fitted on all training queries.
+        current: name of the ranker to beat, and its ``(N,)`` values.
+    """
+    valid, values = run.splits.valid, np.empty(len(run.splits.valid))
+    weights = valid.query_weights
+    for rest, held_out in query_folds(valid, 2, run.recipe.seed):
+        means = np.average(network.valid_values[:, rest], axis=1, weights=None if weights is None else weights[rest])
+        values[held_out] = network.valid_values[np.argmax(means), held_out]
+    others = len(compared_networks(run.recipe))
+    metric = f"ndcg@{spec.ndcg_at}"
+    found = compared(spec.kind, current[0], values - current[1], metric, weights, comparisons=others)
+    in_time = not run.budget.bounded or has_ended(network.history, network.best_epoch, spec)
+    return Compared(values, found, in_time, 0.0)
+
+
 def compare(
-    run: RunContext, spec: NetworkSpec, first: FittedFirstStage, current: tuple[str, Float[np.ndarray, " N"]]
+    run: RunContext, spec: NetworkSpec, first: FittedFirstStage, current: tuple[str, Values]
 ) -> Compared | None:
     """Rank training queries by networks that did not see them, and compare.
 
     Without a bound on the time, every query is looked at. With one, a comparison ends as soon as its interval lies
-    above 0, below 0, or within :data:`SAME` of it, and from :data:`MANY` training queries on one held-out part is all
-    that is looked at.
+    above 0, below 0, or within :data:`SAME` of it.
 
     Args:
         run: its recipe says by how many folds; those that are finished are not done again.
@@ -280,7 +336,7 @@ def compare(
     parts, epochs = recipe.choice.folds, spec.max_epochs
     looks = parts
     if budget.bounded:
-        epochs, looks = _time_for(run, spec, first)
+        epochs, looks = time_for(run, spec, first)
         if epochs == 0:
             return None
     values = np.full(len(run.splits.train), np.nan)
@@ -306,7 +362,7 @@ def compare(
         if budget.bounded and is_settled(found):
             break
     assert found is not None
-    whole = bool(np.isfinite(values).all()) or len(values) >= MANY
+    whole = bool(np.isfinite(values).all())
     in_time = not budget.bounded or (to_the_end and (whole or is_settled(found)))
     return Compared(values, found, in_time, seconds)
 
@@ -324,8 +380,11 @@ def gain_text(comparison: Comparison) -> str:
     return f"{comparison.mean:+.4f} [{comparison.low:+.4f}, {comparison.high:+.4f}]"
 
 
-def _time_for(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) -> tuple[int, int]:
-    """Epochs and looks that a bounded fit has time for: networks that wait share what is left."""
+def time_for(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) -> tuple[int, int]:
+    """Epochs, and parts to compare on, that a bounded fit has time for: networks that wait share what is left.
+
+    No parts where the network on all training queries is the one that is compared.
+    """
     assert run.recipe.choice is not None
     kinds = [one.kind for one in compared_networks(run.recipe)]
     waiting = len(kinds) - kinds.index(spec.kind)
@@ -337,7 +396,7 @@ def _time_for(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) -> tu
         epochs=spec.max_epochs,
         steps=len(run.splits.train) / spec.batch_size,
         parts=run.recipe.choice.folds,
-        looks=1 if len(run.splits.train) >= MANY else run.recipe.choice.folds,
+        looks=0 if on_validation(run.splits) else run.recipe.choice.folds,
     )
     return epochs, looks
 
@@ -417,8 +476,7 @@ def _held_out(
             scores = first.train_scores[seen.train.rows_of(held_out)]
             lists = lists_for(spec, part, scores)
             found = query_ndcg(predict(fitted.module, lists), lists, part, scores, spec.ndcg_at)
-            epochs = len(fitted.history)
-            ended = epochs >= spec.max_epochs or epochs - fitted.best_epoch >= spec.patience
+            ended = has_ended(fitted.history, fitted.best_epoch, spec)
             temporary = file.with_suffix(".tmp.npz")
             np.savez(temporary, values=found, ended=ended, seconds=(budget.spent - began) / share)
             temporary.replace(file)

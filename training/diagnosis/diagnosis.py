@@ -11,12 +11,11 @@ import numpy as np
 from jaxtyping import Int
 
 from listwright.ranking.manifest import Comparison
-from listwright.training.choice.comparing import ranks_better
+from listwright.training.choice.comparing import compared_queries, first_stage_ndcg, ranks_better
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.data.load import announce
 from listwright.training.diagnosis.between_lists import Spread, spreads
 from listwright.training.evaluation.verdicts import FEWEST
-from listwright.training.first_stage.lambdamart import query_ndcg
 from listwright.training.progress import Progress
 from listwright.training.recipe import config
 from listwright.training.recipe.config import Choice, FirstStage, LambdaMart, Recipe
@@ -64,7 +63,7 @@ class Diagnosis:
 
     Args:
         data: one line: which data, split how.
-        queries, rows: training queries, and their candidates, that rankers were compared on.
+        queries, rows: queries, and their candidates, that rankers were compared on.
         of_queries, of_rows: all training queries and candidates.
         features: the numeric features, over all training queries.
         categorical: names of the features that are left out of ``features``.
@@ -110,8 +109,8 @@ def diagnose(recipe: Recipe, sources: Sequence[str], *, device: str, progress: P
     schema = splits.train.schema
     return Diagnosis(
         data=splits.how,
-        queries=len(part.train),
-        rows=part.train.rows,
+        queries=len(compared_queries(part)),
+        rows=compared_queries(part).rows,
         of_queries=len(splits.train),
         of_rows=splits.train.rows,
         features=features,
@@ -130,8 +129,8 @@ def _compared(recipe: Recipe, splits: Splits, device: str, progress: Progress) -
         progress.enter("second stage")
         chosen = fitting.choose(run, first, comparisons)
     *columns, network = chosen.comparisons
-    values = query_ndcg(splits.train, first.train_scores, NDCG_AT)
-    level = float(np.average(values, weights=splits.train.query_weights))
+    values = first_stage_ndcg(first, splits, NDCG_AT)
+    level = float(np.average(values, weights=compared_queries(splits).query_weights))
     second = Gain(network, level, level + network.mean)
     if not columns:
         return None, second

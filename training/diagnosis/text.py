@@ -51,7 +51,7 @@ def advice(found: Diagnosis) -> Advice:
     """What to do, by the intervals."""
     relative, second = found.relative, found.second.comparison
     if second.n < FEWEST:
-        text = f"{second.n} training queries are too few to say, {FEWEST} are needed; a fit compares all it has:"
+        text = f"{second.n} queries are too few to say, {FEWEST} are needed; a fit compares all it has:"
         return Advice("unsure", text, alone=False)
     with_columns = relative is not None and pays(relative.comparison)
     if pays(second):
@@ -130,8 +130,8 @@ def _hint(share: float) -> str:
 
 
 def _gains(found: Diagnosis) -> Iterator[str]:
-    yield f"What quick rankers gain: NDCG@{NDCG_AT} on {found.queries:,} training queries, each ranked"
-    yield "by models that did not see it; paired, with 95 % intervals over queries"
+    yield f"What quick rankers gain: NDCG@{NDCG_AT} on {found.queries:,} queries, each ranked by models"
+    yield "that were not trained on it; paired, with 95 % intervals over queries"
     yield ""
     if found.relative is None:
         yield "  relative columns  not compared: the first stage is given, or uses none"

@@ -25,7 +25,7 @@ from listwright.training.search.space import Value
 REPORT_EVERY = 10
 """Trees: the median of trials is asked every few."""
 
-Parts = Sequence[tuple[Int[np.ndarray, " M"], Int[np.ndarray, " M"]]]
+Parts = Sequence[tuple[Int[np.ndarray, " M"], Int[np.ndarray, " H"]]]
 """Queries to fit on, and those that are held out then."""
 
 

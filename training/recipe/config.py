@@ -27,6 +27,7 @@ class LambdaMartSettings(RecipePart):
     feature_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.9
     bagging_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.9
     lambda_l2: Annotated[float, Field(gt=0.0)] = 1.0
+    cat_smooth: Annotated[float, Field(ge=0.0)] = 10.0
 
 
 class LambdaMart(RecipePart):

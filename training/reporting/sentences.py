@@ -56,11 +56,11 @@ def choice_sentence(default: Mapping[str, Any], names: Mapping[str, str]) -> str
     n = min(second or [compared[0]["n"]])
     few = f" {FEWEST} are needed to choose another." if n < FEWEST else ""
     why = (
-        f"the simplest ranker that no second stage is shown to beat on {n:,} training queries"
+        f"the simplest ranker that no second stage is shown to beat on {n:,} held-out queries"
         if second
-        else f"it was compared with list-relative columns and without on {n:,} training queries"
+        else f"it was compared with list-relative columns and without on {n:,} held-out queries"
     )
-    return f"auto means {taken}: {why}.{few} Each is ranked by models of this fit that were not trained on it."
+    return f"auto means {taken}: {why}.{few} The models that rank them were not trained on them."
 
 
 def budget_sentences(budget: Mapping[str, Any] | None) -> list[str]:

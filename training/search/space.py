@@ -66,6 +66,7 @@ LAMBDAMART: Space = {
     "feature_fraction": Range(0.3, 1.0),
     "bagging_fraction": Range(0.5, 1.0),
     "lambda_l2": Range(1e-3, 100.0, log=True),
+    "cat_smooth": Range(10.0, 10_000.0, log=True),
 }
 """LightGBM's own names. The number of trees is found by early stopping in every trial."""
 

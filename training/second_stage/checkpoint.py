@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ class Attained:
         best_epoch: its number; 0 where none is better than the start.
         history: every epoch.
         start_ndcg: what the first epoch has to beat.
+        values: NDCG of every validation query after each epoch; before the first one, too, where ``start_ndcg`` counts.
     """
 
     model: dict[str, Tensor]
@@ -32,12 +34,18 @@ class Attained:
     best_epoch: int
     history: list[Epoch]
     start_ndcg: float = -1.0
+    values: list[Tensor] = field(default_factory=list)
 
 
 def advance(
-    attained: Attained, model: Ranker, optimizer: torch.optim.Optimizer, epoch: Epoch, valid_ndcg: float
+    attained: Attained,
+    model: Ranker,
+    optimizer: torch.optim.Optimizer,
+    epoch: Epoch,
+    values: Tensor,
+    valid_ndcg: float,
 ) -> Attained:
-    """The same after one more epoch."""
+    """The same after one more epoch, which ranks the validation queries so."""
     state = state_of(model)
     best_so_far = attained.history[-1].best_ndcg if attained.history else attained.start_ndcg
     better = valid_ndcg > best_so_far
@@ -48,13 +56,14 @@ def advance(
         best=state if better else attained.best,
         best_epoch=epoch.number if better else attained.best_epoch,
         history=[*attained.history, epoch],
+        values=[*attained.values, values],
     )
 
 
-def finished(attained: Attained, spec: NetworkSpec) -> bool:
+def has_ended(history: Sequence[Epoch], best_epoch: int, spec: NetworkSpec) -> bool:
     """Whether the recipe's epochs, or its patience, are used up."""
-    done = len(attained.history)
-    return done >= spec.max_epochs or (done > 0 and done - attained.best_epoch >= spec.patience)
+    done = len(history)
+    return done >= spec.max_epochs or (done > 0 and done - best_epoch >= spec.patience)
 
 
 def state_of(model: Ranker) -> dict[str, Tensor]:

@@ -27,7 +27,7 @@ from listwright.training.progress import NO_TASK, Task
 from listwright.training.recipe.model import NetworkSpec, Qilcm2Spec, QilcmSpec
 from listwright.training.search.optuna_search import GoesOn, StepReport
 from listwright.training.second_stage.batching import Batch, Lists, lists_for
-from listwright.training.second_stage.checkpoint import Attained, advance, finished, restore, save, state_of
+from listwright.training.second_stage.checkpoint import Attained, advance, has_ended, restore, save, state_of
 from listwright.training.second_stage.epoch import Epoch
 
 VALIDATION_BATCH = 256
@@ -65,6 +65,8 @@ class FittedNetwork:
         best_epoch: the one whose weights these are; 0 where a model that starts from the first stage's order found none
             that is better.
         equivalent_lambda: the lambda of eq. (10) that the confusion weight equals on these data; 0 without that loss.
+        valid_values: ``(E, N)`` NDCG of every validation query after each epoch, and first before the first one, where
+            that could have been the best; the first row with the highest mean is that of these weights.
     """
 
     module: Ranker
@@ -72,6 +74,7 @@ class FittedNetwork:
     history: tuple[Epoch, ...]
     best_epoch: int
     equivalent_lambda: float
+    valid_values: Float[np.ndarray, "E N"]
 
     @property
     def valid_ndcg(self) -> float:
@@ -139,13 +142,14 @@ def fit_network(
         attained = restore(checkpoint, model, optimizer) or Attained({}, {}, {}, best_epoch=0, history=[])
         if not attained.history and isinstance(spec, Qilcm2Spec) and score_column is not None:
             # it starts from the first stage's order, and so it need never end below it
-            attained.start_ndcg = _validate(model, held_out, valid, valid_scores, spec, number=0)
+            start = _validate(model, held_out, valid, valid_scores, spec, number=0)
+            attained.values, attained.start_ndcg = [torch.from_numpy(start)], _mean(start, valid)
             attained.best = state_of(model)
         for epoch in attained.history:
             _tell(epoch, spec, task, report)
         runner = None if elsewhere is None else elsewhere(model, lists, spec, conf_weight, seed)
         began, before = time.monotonic(), len(attained.history)
-        while not finished(attained, spec):
+        while not has_ended(attained.history, attained.best_epoch, spec):
             done = len(attained.history)
             if done and not goes_on(done, (time.monotonic() - began) / max(1, done - before)):
                 break
@@ -154,15 +158,16 @@ def fit_network(
                 epoch = run_epoch(model, optimizer, lists, spec, conf_weight, draws=(seed,), number=number)
             else:
                 epoch = runner.run(model, optimizer, number)
-            value = _validate(model, held_out, valid, valid_scores, spec, number=epoch.number)
-            attained = advance(attained, model, optimizer, epoch, value)
+            values = _validate(model, held_out, valid, valid_scores, spec, number=epoch.number)
+            attained = advance(attained, model, optimizer, epoch, torch.from_numpy(values), _mean(values, valid))
             if checkpoint is not None:
                 save(checkpoint, attained)
             _tell(attained.history[-1], spec, task, report)
         if runner is not None:
             runner.end()
     model.load_state_dict(attained.best)
-    return FittedNetwork(model.cpu().eval(), spec, tuple(attained.history), attained.best_epoch, conf_weight)
+    values = torch.stack(attained.values).numpy()
+    return FittedNetwork(model.cpu().eval(), spec, tuple(attained.history), attained.best_epoch, conf_weight, values)
 
 
 def _tell(epoch: Epoch, spec: NetworkSpec, task: Task, report: StepReport) -> None:
@@ -284,12 +289,16 @@ def _validate(
     spec: NetworkSpec,
     *,
     number: int,
-) -> float:
-    """Weighted mean NDCG of the whole order: reranked candidates first, the others in first-stage order."""
+) -> Float[np.ndarray, " N"]:
+    """NDCG of every validation query."""
     second_scores = predict(model, lists)
     if not all(np.isfinite(row).all() for row in second_scores):  # NaN would rank as input order and could win
         raise _diverged("validation scores stopped being finite", spec, number)
-    return float(np.average(query_ndcg(second_scores, lists, data, scores, spec.ndcg_at), weights=data.query_weights))
+    return query_ndcg(second_scores, lists, data, scores, spec.ndcg_at)
+
+
+def _mean(values: Float[np.ndarray, " N"], data: Dataset) -> float:
+    return float(np.average(values, weights=data.query_weights))
 
 
 def predict(model: Ranker, lists: Lists) -> list[Float[np.ndarray, " C"]]:

@@ -13,16 +13,19 @@ from jaxtyping import Float
 from listwright.ranking.errors import ScoringError
 from listwright.ranking.manifest import Comparison
 from listwright.ranking.relative import KINDS
-from listwright.training.budget import boosting_plan
+from listwright.training.budget import BOOSTING, BOOSTING_BEFORE_ONE_FIT, boosting_plan
 from listwright.training.choice import comparing
 from listwright.training.choice.comparing import (
     Chosen,
     Strategy,
     better_first_stage,
     compare,
+    compare_fitted,
     compared_networks,
     epoch_of,
-    out_of_fold,
+    first_stage_ndcg,
+    on_validation,
+    time_for,
 )
 from listwright.training.data.split import informative
 from listwright.training.first_stage import bring_your_own, lambdamart
@@ -140,7 +143,16 @@ def _plan_first_stage(run: RunContext, spec: LambdaMart, grower: Grower) -> Lamb
     numeric = sum(feature.kind == "numeric" for feature in splits.train.schema.features)
     width = 1.0 + len(KINDS) * numeric / len(splits.train.schema) if spec.relative == "auto" else 1.0
     blind = not informative(splits.valid)
-    plan = boosting_plan(budget, trials=spec.trials, folds=spec.folds, width=width, by_folds=by_folds, blind=blind)
+    plan = boosting_plan(
+        budget,
+        trials=spec.trials,
+        folds=spec.folds,
+        width=width,
+        by_folds=by_folds,
+        blind=blind,
+        known=len(lambdamart.known_settings(spec, splits.train.schema)),
+        share=BOOSTING_BEFORE_ONE_FIT if on_validation(splits) else BOOSTING,
+    )
     changes: dict[str, object] = {"trials": plan.trials, "folds": plan.folds}
     if by_folds and not plan.by_folds:
         budget.leave_out("settings chosen by folds")
@@ -154,23 +166,31 @@ def _plan_first_stage(run: RunContext, spec: LambdaMart, grower: Grower) -> Lamb
 
 
 def choose(run: RunContext, first: FittedFirstStage, comparisons: tuple[Comparison, ...]) -> Chosen:
-    """What ``auto`` will mean, by the training queries alone.
+    """What ``auto`` will mean, by queries that are not test queries.
 
     Args:
         run: the recipe says what is compared.
         first: that the second stages stand on.
         comparisons: of first stages, which only the reason tells.
     """
-    recipe, splits = run.recipe, run.splits
+    recipe, splits, validation = run.recipe, run.splits, on_validation(run.splits)
     specs = compared_networks(recipe)
     if not specs:  # a network that is not compared is the default for no reason
         alone = isinstance(recipe.model, FirstStageAlone) and comparisons
-        return Chosen(recipe.model.kind, comparing.reason(comparisons, {}) if alone else None, comparisons)
+        return Chosen(
+            recipe.model.kind, comparing.reason(comparisons, {}, validation=validation) if alone else None, comparisons
+        )
     current: Strategy = "first_stage"
-    values: dict[str, Float[np.ndarray, " N"]] = {current: out_of_fold(first, splits, specs[0].ndcg_at)}
-    found, undecided = list(comparisons), []
+    values: dict[str, Float[np.ndarray, " N"]] = {current: first_stage_ndcg(first, splits, specs[0].ndcg_at)}
+    found, undecided, networks = list(comparisons), [], {}
     for spec in specs:
-        compared = compare(run, spec, first, (current, values[current]))
+        if validation:
+            network = _fit_in_time(run, spec, first)
+            if network is not None:
+                networks[spec.kind] = network
+            compared = None if network is None else compare_fitted(run, spec, network, (current, values[current]))
+        else:
+            compared = compare(run, spec, first, (current, values[current]))
         if compared is None:
             run.budget.leave_out(spec.title)
             continue
@@ -182,7 +202,15 @@ def choose(run: RunContext, first: FittedFirstStage, comparisons: tuple[Comparis
             undecided.append(spec.kind)
     titles: dict[str, str] = {spec.kind: spec.title for spec in specs}
     run.budget.undecided = tuple(undecided)
-    return Chosen(current, comparing.reason(found, titles, undecided) if found else None, tuple(found))
+    said = comparing.reason(found, titles, undecided, validation=validation) if found else None
+    return Chosen(current, said, tuple(found), networks)
+
+
+def _fit_in_time(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) -> FittedNetwork | None:
+    """A network on all training queries, in its share of the time that is left; None if that is too little."""
+    if run.budget.bounded and time_for(run, spec, first)[0] == 0:
+        return None
+    return _fit_network(run, spec, first)
 
 
 def fit_networks(run: RunContext, first: FittedFirstStage, chosen: Chosen) -> list[FittedNetwork]:
@@ -196,7 +224,11 @@ def fit_networks(run: RunContext, first: FittedFirstStage, chosen: Chosen) -> li
     kinds = dict.fromkeys((chosen.strategy, recipe.model.kind, *(("qilcm",) if "qilcm" in specs else ())))
     wanted = [specs[kind] for kind in kinds if kind != "first_stage"]
     run.budget.reserved = 0.0  # it begins now
-    return [_fit_network(run, spec, first) for spec in wanted if spec.title not in run.budget.left_out]
+    return [
+        chosen.networks.get(spec.kind) or _fit_network(run, spec, first)
+        for spec in wanted
+        if spec.title not in run.budget.left_out
+    ]
 
 
 def _fit_network(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) -> FittedNetwork:

@@ -1,5 +1,7 @@
 """What auto means: the simplest ranker that no other beats beyond doubt."""
 
+from dataclasses import replace
+from pathlib import Path
 from statistics import NormalDist
 
 import numpy as np
@@ -8,10 +10,15 @@ import pytest
 from listwright.ranking.manifest import Comparison
 from listwright.training.choice import comparing
 from listwright.training.choice.comparing import compared, compared_networks, pays, ranks_better
+from listwright.training.data.dataset import Splits
 from listwright.training.evaluation.verdicts import FEWEST
+from listwright.training.progress import SILENT
 from listwright.training.recipe import config
 from listwright.training.recipe.config import Choice
-from listwright.training.recipe.model import DlcmSpec, FirstStageAlone, QilcmSpec
+from listwright.training.recipe.model import DlcmSpec, FirstStageAlone, MlpSpec, QilcmSpec
+from listwright.training.run_context import RunContext
+from listwright.training.second_stage.loop import fit_network
+from support.training.planted import ranking_data
 
 
 def of(mean, spread, ranker="qilcm", over="first_stage", n=90):
@@ -75,6 +82,49 @@ def test_the_reason_tells_every_comparison():
     said = comparing.reason([of(0.02, 0.01, "relative", "plain"), of(-0.01, 0.02)], {"qilcm": "QILCM"})
     assert said.startswith("on 90 training queries")
     assert "NDCG@10 +0.0200 [+0.0100, +0.0300], gain; QILCM over the first stage: NDCG@10 -0.0100" in said
+
+
+def test_the_reason_names_the_validation_queries():
+    first = [of(0.02, 0.01, "relative", "plain", n=2500)]
+    assert comparing.reason(first, {}, validation=True).startswith("on 2500 validation queries: ")
+    network = [*first, of(0.02, 0.01, n=2500)]
+    assert "half of which choose" in comparing.reason(network, {"qilcm": "QILCM"}, validation=True)
+
+
+@pytest.fixture(scope="module")
+def network():
+    spec = MlpSpec(hidden=(2,), max_epochs=1)
+    train, valid = (ranking_data(np.random.default_rng(seed), queries=8) for seed in (0, 1))
+    return fit_network(spec, train, valid, np.zeros(train.rows), np.zeros(valid.rows), seed=0)
+
+
+def on_validation(network, values, weights=None, current=0.0):
+    """A network with these values of validation queries after each epoch, compared with a constant."""
+    train, valid = (ranking_data(np.random.default_rng(seed), queries=values.shape[1]) for seed in (0, 1))
+    valid = replace(valid, weights=None if weights is None else np.repeat(weights, 8))
+    recipe = config.changed(config.load("shifted"), {"choice": Choice(second_stages=("mlp",)), "model": network.spec})
+    run = RunContext(recipe, Splits(train, valid, valid, "made up"), Path(), SILENT)
+    network = replace(network, valid_values=values)
+    return comparing.compare_fitted(run, network.spec, network, ("first_stage", np.full(values.shape[1], current)))
+
+
+def test_no_query_is_ranked_by_an_epoch_that_it_chose(network):
+    """The best epoch of pure noise looks good on the queries that chose it, and is not on others."""
+    values = np.random.default_rng(3).normal(0.0, 1.0, size=(400, 300))
+    assert values.mean(axis=1).max() > 0.13
+    assert abs(on_validation(network, values).comparison.mean) < 0.1
+    better = np.stack([np.zeros(8), np.full(8, 0.2), np.full(8, 0.1)])
+    compared = on_validation(network, better, current=0.05)
+    assert compared.values.tolist() == [0.2] * 8
+    assert compared.comparison.mean == pytest.approx(0.15)
+
+
+def test_queries_without_weight_choose_no_epoch(network):
+    values = np.stack([np.full(8, 0.1), np.full(8, 0.2)])
+    values[0, 2] = 50.0
+    weights = np.ones(8)
+    weights[2] = 0.0
+    assert on_validation(network, values, weights).comparison.mean == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize(

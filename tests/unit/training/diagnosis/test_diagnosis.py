@@ -1,13 +1,13 @@
 """What a diagnosis measures, and what it advises for which intervals."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.manifest import Comparison
+from listwright.ranking.stages import LightGbmStage
 from listwright.training.choice.comparing import Chosen
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.diagnose import fit_command
@@ -16,6 +16,7 @@ from listwright.training.diagnosis.between_lists import Spread, spreads
 from listwright.training.diagnosis.diagnosis import Diagnosis, Gain, quick, sampled
 from listwright.training.diagnosis.text import SHOWN, advice, numbers, tables
 from listwright.training.evaluation.verdicts import FEWEST
+from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.progress import SILENT
 from listwright.training.recipe import config
 from listwright.training.recipe.config import GivenColumn, LambdaMart
@@ -74,7 +75,7 @@ def test_too_few_queries_advise_a_whole_fit():
     few = replace(second, comparison=second.comparison.model_copy(update={"n": FEWEST - 1}))
     said = advice(found(gain(*GAIN), few))
     assert (said.key, said.alone) == ("unsure", False)
-    assert f"{FEWEST - 1} training queries" in said.text
+    assert f"{FEWEST - 1} queries" in said.text
 
 
 @pytest.mark.parametrize("alone", [False, True])
@@ -209,7 +210,7 @@ def test_levels_count_queries_by_their_weights(monkeypatch):
     whole.train.labels[:] = [1, 0, 0, 0, 0, 0, 0, 1]
     scores = np.array([4.0, 3.0, 2.0, 1.0, 4.0, 3.0, 2.0, 1.0])  # the first list in order, the second one upside down
     one = gain(*NOTHING, "qilcm2").comparison
-    fitted = SimpleNamespace(train_scores=scores)
+    fitted = FittedFirstStage(LightGbmStage(), None, scores, scores, {})
     monkeypatch.setattr(diagnosis.fitting, "fit_first_stage", lambda *_arguments: (fitted, None, ()))
     monkeypatch.setattr(diagnosis.fitting, "choose", lambda *_arguments: Chosen("first_stage", None, (one,)))
     relative, second = diagnosis._compared(config.load("demo"), whole, "cpu", SILENT)

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from listwright.ranking.features import UNKNOWN_CODE, Feature, FeatureSchema
-from listwright.training.data.dataset import Dataset
+from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.first_stage import boosting, lambdamart
+from listwright.training.first_stage import fit as first_stage
 from listwright.training.first_stage.binning import lightgbm_dataset
 from listwright.training.first_stage.boosting import HeldOutNdcg, LocalGrower
 from support.training.planted import SPEC, ranking_data
@@ -192,3 +193,40 @@ def test_early_stopping_measures_as_reports_do():
     named, value, rises = HeldOutNdcg(5, gains)(scores, lightgbm_dataset(data).construct())
     assert (named, rises) == ("ndcg@5", True)
     assert value == pytest.approx(lambdamart.mean_ndcg(data, scores, 5), rel=1e-6)
+
+
+def with_many_categories(data, rng):
+    """The same lists with a category of 150 values that says nothing."""
+    *features, kind = data.schema.features
+    values = tuple(f"v{n}" for n in range(150))
+    schema = FeatureSchema(features=(*features, kind, Feature(name="maker", kind="categorical", categories=values)))
+    codes = rng.integers(1, 151, data.rows).astype(np.float32)
+    return dataclasses.replace(data, features=np.column_stack([data.features, codes]), schema=schema)
+
+
+def test_smoothed_categories_are_tried_second_where_there_are_many(planted_data, tmp_path, monkeypatch):
+    train, valid = (with_many_categories(data, np.random.default_rng(n)) for n, data in enumerate(planted_data))
+    tried = []
+
+    class Noted(LocalGrower):
+        def trial_of(self, *given, **more):
+            objective = super().trial_of(*given, **more)
+
+            def noted(number, values, report):
+                tried.append(values["cat_smooth"])
+                return objective(number, values, report)
+
+            return noted
+
+    spec = SPEC.model_copy(update={"trials": 3})
+    assert lambdamart.known_settings(SPEC, planted_data[0].schema) == [SPEC.settings]
+    splits = Splits(train, valid, valid, "made up")
+    plain, _ = first_stage.with_and_without(spec, splits, seed=3, state=tmp_path, grower=Noted())
+    own = SPEC.settings.cat_smooth
+    assert tried[:2] == [own, lambdamart.SMOOTH]
+    assert own < tried[2] < 10_000.0
+    assert len(tried) == 3 + 2 + (len(tried) > 5), "the second model tries one setting less; and is fitted again"
+    assert tried[3] == plain.facts["params"]["cat_smooth"]
+    tried.clear()
+    lambdamart.tune(*planted_data, spec, seed=3, grower=Noted())
+    assert tried == [own] * 3

@@ -58,7 +58,7 @@ def test_a_sentence_names_the_ranker_and_the_queries(rankers, by_columns, n, few
     compared = [comparison(ranker, n).model_dump() for ranker in rankers]
     said = choice_sentence({"strategy": "first_stage", "compared": compared}, {"first_stage": "LightGBM + relative"})
     assert said.startswith("auto means LightGBM + relative")
-    assert f"{n} training queries" in said
+    assert f"{n} held-out queries" in said
     assert ("list-relative columns" in said) == by_columns
     assert (f" {FEWEST} are needed" in said) == few
 
